@@ -21,6 +21,7 @@ from shutil import which
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from msgspec import to_builtins
 
 from runplan.checks.secrets import redact_text
 from runplan.git.command import LongCalls
@@ -122,7 +123,7 @@ class Notifier:
         return {name: send for name, send in channels.items() if getattr(self.settings, name)}
 
     def _run_command(self, notice: Notice) -> None:
-        facts = {f"RUNPLAN_{name.upper()}": value for name, value in notices.notice_fields(notice).items()}
+        facts = {f"RUNPLAN_{name.upper()}": value for name, value in to_builtins(notice).items()}
         env = {name: value for name, value in self._env.items() if not name.startswith(("GIT_", "RUNPLAN_"))}
         argv = ("/bin/sh", "-c", self.settings.command)
         limit_s, cwd = self._limits_s["command"], notice.repository or "/"

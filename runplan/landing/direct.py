@@ -69,6 +69,9 @@ class RemoteLander(ABC):
             return seen
         raise Unreachable(f"the push to {self.branch} on {self._remote.name} failed and changed nothing: {answer.said}")
 
+    def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
+        return Landing(id=id, ref=self.ref, old=old, new=new)
+
     def observe(self, landing: Landing) -> Landed | None:
         """Whether the last fetch showed the landing; reliable after `recover`; changes nothing."""
         tip = self._git.tip(self.ref)
@@ -104,7 +107,7 @@ class Direct(RemoteLander):
     def observe(self, landing: Landing) -> Landed | None:
         seen = super().observe(landing)
         if seen and landing.follows and self._local.tip() == landing.follows:
-            return replace(seen, note=self._describe_local_branch(landing.follows))
+            return replace(seen, note=self._explain_stay(landing.follows))
         return seen
 
     def _look_for_landing(self, landing: Landing) -> Landed | Refused | Oid:
@@ -116,13 +119,10 @@ class Direct(RemoteLander):
         landed_commit = find_landing(self._git, landing, tip)
         if landed_commit is None:
             return tip if tip == landing.old else Refused(reason=TargetMoved(tip=tip))
+        if landed_commit == landing.new:
+            return Landed(tip=tip, note=self.follow_remote(landing))
         # Another commit with this landing's id: an earlier push was slow to arrive, and the candidate was rebuilt.
-        return Landed(
-            tip=tip,
-            note=self.follow_remote(landing)
-            if landed_commit == landing.new
-            else self._describe_local_branch(landing.follows),
-        )
+        return Landed(tip=tip, note=self._explain_stay(landing.follows))
 
     def _finish_landing(self, landing: Landing, *, is_new: bool) -> str:  # noqa: ARG002
         return self.follow_remote(landing)
@@ -132,11 +132,7 @@ class Direct(RemoteLander):
     def catch_up(self) -> str:
         """Let the local branch follow the remote's; a note when it stays."""
         new = self.tip()
-        return (
-            self.follow_remote(Landing(id="", ref=self.ref, old="", new=new, follows=self._local.tip() or ""))
-            if new
-            else ""
-        )
+        return self.follow_remote(self.prepare(id="", old="", new=new)) if new else ""
 
     def follow_remote(self, landing: Landing) -> str:
         """Let the local branch follow; a note when it stays."""
@@ -147,15 +143,13 @@ class Direct(RemoteLander):
             if self._git.is_ancestor(landing.new, here):
                 return ""
             if here != landing.follows or not self._git.is_ancestor(here, landing.new):
-                return self._describe_local_branch(here, "it has moved meanwhile, or has commits of its own")
+                return self._explain_stay(here, "it has moved meanwhile, or has commits of its own")
         answer = self._local.land(replace(landing, ref=self._local.ref, old=here))
         if isinstance(answer, Landed):
             return answer.note
-        return self._describe_local_branch(
-            here, answer.why if isinstance(answer, Pending) else "it has moved meanwhile"
-        )
+        return self._explain_stay(here, answer.why if isinstance(answer, Pending) else "it has moved meanwhile")
 
-    def _describe_local_branch(self, tip: Oid, why: str = "") -> str:
+    def _explain_stay(self, tip: Oid, why: str = "") -> str:
         if not tip:
             return ""
         pull = pull_command(self._git, self._remote.common_dir, self.branch, self._remote.name)

@@ -34,10 +34,9 @@ class Landed(Struct, frozen=True, kw_only=True):
 
 
 class Pending(Struct, frozen=True, kw_only=True):
-    """The landing waits and nothing was changed. No process is held meanwhile; `land` is called again at `until`."""
+    """The landing waits and nothing was changed. `land` is called again later, with growing delays."""
 
     why: str  #: for the user: what is in the way, and what to do
-    until: str = ""  #: UTC ISO-8601; "": the engine looks again later, with growing delays
 
 
 class TargetMoved(Struct, frozen=True, kw_only=True):

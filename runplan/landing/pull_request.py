@@ -105,9 +105,6 @@ class PullRequestLander(RemoteLander):
             raise Unreachable(f"{self._remote.name} has no branch {self._target.branch} any more; create it again")
         return tip
 
-    def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
-        return Landing(id=id, ref=self.ref, old=old, new=new)
-
     def _branch_tip(self) -> Oid | None:
         """The tip on the remote. Commits of a branch that is gone from there are parked, unless they were merged."""
         tip = self._remote.fetch()

@@ -31,7 +31,7 @@ from runplan.git.command import ANY, CALLS, STREAMED, close_process, exchange, o
 from runplan.git.objects import SUBMODULE
 from runplan.git.repository import TargetCheckout, remove_stale_lock
 from runplan.landing.lander import Landing, find_landing
-from runplan.store.files import lock_descriptor, make_below, publish, read_file
+from runplan.store.files import is_directory, lock_descriptor, make_below, publish, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -434,9 +434,9 @@ def _find_obstacle(root: Path, path: str, leaving: Collection[str]) -> str:
     for here in (*map(str, reversed(PurePosixPath(path).parents[:-1])), path):
         if not os.path.lexists(root / here):
             return ""
-        if not _is_directory(root / here):
+        if not is_directory(root / here):
             return "" if here in leaving else here
-    files = (file.relative_to(root).as_posix() for file in (root / path).rglob("*") if not _is_directory(file))
+    files = (file.relative_to(root).as_posix() for file in (root / path).rglob("*") if not is_directory(file))
     return next((file for file in sorted(files) if file not in leaving), "")
 
 
@@ -460,11 +460,11 @@ def is_same(path: Path, other: Path) -> bool:
 def move_into_place(source: Path, path: Path) -> None:
     """Move a file to a free path, or to that of an empty directory; FileExistsError when something is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if _is_directory(path):
+    if is_directory(path):
         for parent, _, _ in os.walk(path, topdown=False):
             with suppress(OSError):
                 Path(parent).rmdir()
-    if _is_directory(source):  # the user replaced the file by a directory
+    if is_directory(source):  # the user replaced the file by a directory
         if read_signature(path) is not None:
             raise FileExistsError(path)
         source.rename(path)
@@ -472,10 +472,6 @@ def move_into_place(source: Path, path: Path) -> None:
     if not is_same(source, path):  # else a landing was killed between the next two calls
         os.link(source, path, follow_symlinks=False)
     source.unlink()
-
-
-def _is_directory(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
 
 
 def remove_empty_parents(root: Path, names: Iterable[str]) -> None:

@@ -34,14 +34,9 @@ class Notice(Struct, frozen=True, kw_only=True, rename={"kind": "notice"}):
     command: str = ""  #: what to type next
 
 
-def notice_fields(notice: Notice) -> dict[str, str]:
-    """The fields by the names that notification programs get."""
-    fields: dict[str, str] = to_builtins(notice)
-    return fields
-
-
 def as_json(notice: Notice) -> bytes:
-    return json.dumps(notice_fields(notice)).encode("ascii")
+    """The fields by the names that notification programs get."""
+    return json.dumps(to_builtins(notice)).encode("ascii")
 
 
 # The functions below take the repository, the plan and the run as keywords.

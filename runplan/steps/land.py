@@ -21,7 +21,6 @@ from runplan.report import text as report
 from runplan.report.sections import SHORT, failure_sections, phase_section, undo_section
 from runplan.run import events as e
 from runplan.run.attempts import CompletionAttempt, MergeAttempt, PhaseAttempt, RepairAttempt, UndoAttempt
-from runplan.run.kinds import WaitKind
 from runplan.run.reasons import Reason
 from runplan.steps.proof import list_unproven, plan_proofs
 from runplan.steps.verify import before_the_end, correct_plan, is_complete_with
@@ -291,10 +290,8 @@ def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Eve
             case Landed() as seen:
                 context.workspace.release_landed()
                 yield _record_landing(state.current, started, seen)
-            case Pending(why=why, until=until):
+            case Pending(why=why):
                 yield e.LandingHeld(why=why)
-                if until:
-                    yield e.Paused(kind=WaitKind.CHECKOUT, until=until, words=why)
             case Refused(reason=TargetMoved(tip=tip)):
                 yield _record_move(context, tip)
             case Refused(reason=Declined(reason=reason, why=why)):
