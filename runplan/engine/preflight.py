@@ -58,7 +58,7 @@ def settle_lost_landings(context: RepositoryContext) -> list[str]:
             return []  # another landing runs, and completes these as well
         known = {row.id for row in store.list_unfinished_runs()}
         lander = CherryPick(git, ref=context.local_target, common_dir=common)
-        settled = lander.end_interrupted()
+        settled = lander.recover()
     is_known = names.run_of(settled.id.rpartition(".")[0]) in known
     if settled.waits and not is_known:  # else its run says so itself
         raise RefusedEarly(settled.waits)

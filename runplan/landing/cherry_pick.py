@@ -70,12 +70,8 @@ class CherryPick:
         tip = self._git.tip(landing.ref)
         return Landed(tip=tip) if tip and find_landing(self._git, landing, tip) else None
 
-    def recover(self, landing: Landing | None = None) -> None:  # noqa: ARG002
-        """Complete or roll back an interrupted landing of any plan."""
-        self.end_interrupted()
-
-    def end_interrupted(self) -> Ended:
-        """End an interrupted landing of any plan, and say how; starts no process when there is none."""
+    def recover(self, landing: Landing | None = None) -> Ended:  # noqa: ARG002
+        """Complete or roll back an interrupted landing of any plan, and say which; without one it starts no process."""
         plan = self._box.read_plan()
         try:
             if self._box.path.exists():

@@ -139,5 +139,5 @@ class Lander(Protocol):
     def observe(self, landing: Landing) -> Landed | None:
         """Whether the target holds the landing; reliable after `recover`; changes nothing."""
 
-    def recover(self, landing: Landing) -> None:
+    def recover(self, landing: Landing) -> object:
         """Complete or roll back interrupted landings."""

@@ -16,6 +16,7 @@ from runplan.names import repository_id
 from runplan.run import events as e
 from runplan.run.attempts import MergeAttempt
 from runplan.run.kinds import WaitKind
+from runplan.store.claims import landing_lock
 from runplan.times import delay_s, iso, parse_iso
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e
         pushed_at=max((parse_iso(landing.at).timestamp() for landing in landings), default=0.0),
     )
     try:
-        with context.claims.landing_lock():
+        with landing_lock(context.claims.locks):
             answer = _pull_request_lander(context).conclude(progress, now=now.timestamp())
     except RateLimited as limit:
         yield e.Paused(kind=WaitKind.MERGE, until=iso(datetime.fromtimestamp(limit.until, UTC)), words=str(limit))

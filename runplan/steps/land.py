@@ -24,6 +24,7 @@ from runplan.run.attempts import CompletionAttempt, MergeAttempt, PhaseAttempt, 
 from runplan.run.reasons import Reason
 from runplan.steps.proof import list_unproven, plan_proofs
 from runplan.steps.verify import before_the_end, correct_plan, is_complete_with
+from runplan.store.claims import landing_lock
 from runplan.text import bounded, command, inert
 from runplan.times import iso
 
@@ -270,7 +271,7 @@ def already_done(action: Action, state: RunState, context: RunContext) -> tuple[
     if started is None:
         return ()
     landing = _landing_of(started)
-    with context.claims.landing_lock():
+    with landing_lock(context.claims.locks):
         context.lander.recover(landing)
         seen = context.lander.observe(landing)
     return () if seen is None else (_record_landing(state.current, started, seen),)
@@ -278,7 +279,7 @@ def already_done(action: Action, state: RunState, context: RunContext) -> tuple[
 
 def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     recorded = state.current.delivery.landing
-    with context.claims.landing_lock():
+    with landing_lock(context.claims.locks):
         started: e.Event = recorded or _start_landing(state, context)
         if not isinstance(started, e.LandingStarted):
             yield started

@@ -32,7 +32,7 @@ class Claims:
 
     def __init__(self, store: Store, locks: Path) -> None:
         self._store = store
-        self._locks = locks
+        self.locks = locks
         self._held: dict[str, FileLock] = {}
         self.me = processes.identity(os.getpid()) or f"{os.getpid()}:0:unknown"
 
@@ -41,7 +41,7 @@ class Claims:
         claim = self._store.get_claim("plan", plan)
         if plan in self._held and claim is not None and claim.owner == self.me:
             return Reentered(fence=claim.fence)
-        lock = _open_lock(self._locks, f"plan-{hashlib.sha256(plan.encode()).hexdigest()[:16]}")
+        lock = _open_lock(self.locks, f"plan-{hashlib.sha256(plan.encode()).hexdigest()[:16]}")
         try:
             lock.acquire(blocking=False)
         except Timeout:
@@ -66,12 +66,9 @@ class Claims:
         while self._held:
             self._held.popitem()[1].release()
 
-    def landing_lock(self) -> FileLock:
-        return landing_lock(self._locks)
-
     def command_lock(self) -> FileLock:
         """One process at a time executes commands."""
-        return _open_lock(self._locks, "commands")
+        return _open_lock(self.locks, "commands")
 
 
 def landing_lock(locks: Path) -> FileLock:

@@ -72,7 +72,7 @@ def test_a_file_edited_after_the_kill_stays_and_the_former_one_is_parked_and_rep
     repo.write("a.txt", "edited after the kill\n")
     repo.write("new/mine.txt", "mine\n")
     with lander(repo) as cherry_pick:
-        settled = cherry_pick.end_interrupted()
+        settled = cherry_pick.recover()
         answer = cherry_pick.land(landing)
     assert settled.note.startswith("a.txt could not be put back after a landing was killed; the former content is in ")
     assert (Path(settled.note.rpartition(" is in ")[2]) / "a.txt").read_text() == "a\n"

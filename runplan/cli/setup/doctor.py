@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -105,7 +104,7 @@ def run_checks(context: RepositoryContext) -> list[Check]:
             _run_check("setup", _check_setup, local),
         ]
     if modes.concludes(context.settings.run.landing):
-        checks += _check_github(context)
+        checks += _check_forge(context)
     return [*checks, _run_check("start", _check_start, context)] if all(check.ok for check in checks) else checks
 
 
@@ -207,9 +206,7 @@ def _check_setup(context: RepositoryContext) -> str | Check:
 
 def _require_programs(context: RepositoryContext, line: str, other: str) -> None:
     if program := preflight.missing_program(context, line):
-        has_corepack = program in ("pnpm", "yarn") and shutil.which("corepack", path=context.env.get("PATH", ""))
-        install = f"run corepack enable {program}" if has_corepack else f"install {program}"
-        raise RefusedEarly(f"`{line}`: {program} was not found; {install}, {other}")
+        raise RefusedEarly(f"`{line}`: {program} was not found; install {program}, {other}")
 
 
 # --- the run of set-up and tests -----------------------------------------------------------------------------
@@ -255,8 +252,8 @@ def _run_rehearsal(context: RepositoryContext, ended: list[e.DispatchEnded]) -> 
         return rehearse_phase(context, repository, show).work
 
 
-def _check_github(context: RepositoryContext) -> list[Check]:
-    """The token, and the settings of the repository on GitHub that decide how a pull request is merged."""
+def _check_forge(context: RepositoryContext) -> list[Check]:
+    """The token, and the settings of the repository that decide how a pull request is merged."""
     run = context.settings.run
     method = context.settings.pull_request.method
     try:
