@@ -71,7 +71,7 @@ def shown(path: str) -> str:
 
 def as_utf8(text: str) -> str:
     """The text with bytes that are not UTF-8 escaped: `a\\xff`."""
-    return re.sub(_NOT_UTF8, lambda found: _escaped(found.group()), text)
+    return re.sub(_NOT_UTF8, lambda match: _escaped(match.group()), text)
 
 
 def _escaped(char: str) -> str:
@@ -90,11 +90,11 @@ def require_plain(path: str) -> None:
 
 def plan_key(path: str, others: Iterable[str]) -> str:
     """The plan's slug, with a hash of its path when another known plan has the same slug."""
-    mine = slug(path)
+    name = slug(path)
     here = PurePosixPath(path)
-    if any(PurePosixPath(other) != here and slug(other) == mine for other in others):
-        return f"{mine}-{_hash(str(here))}"
-    return mine
+    if any(PurePosixPath(other) != here and slug(other) == name for other in others):
+        return f"{name}-{_hash(str(here))}"
+    return name
 
 
 def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str] = ()) -> str:

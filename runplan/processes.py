@@ -52,15 +52,15 @@ def stopped(pid: int) -> bool:
 
 def identity(pid: int) -> str | None:
     """The text "<pid>:<start>:<boot>" for the live process with this pid."""
-    found = process(pid)
-    return f"{pid}:{found.started}:{_boot()}" if found else None
+    known = process(pid)
+    return f"{pid}:{known.started}:{_boot()}" if known else None
 
 
 def living(name: str) -> Process | None:
     """The process with this identity, if it is alive."""
     pid, _, rest = name.partition(":")
-    found = process(int(pid)) if pid.isascii() and pid.isdigit() else None
-    return found if found and rest == f"{found.started}:{_boot()}" else None
+    known = process(int(pid)) if pid.isascii() and pid.isdigit() else None
+    return known if known and rest == f"{known.started}:{_boot()}" else None
 
 
 def alive(name: str) -> bool:
@@ -91,8 +91,8 @@ def stat_by_psutil(pid: int) -> tuple[str, int, str]:
 
     letters = {psutil.STATUS_ZOMBIE: "Z", psutil.STATUS_DEAD: "X", psutil.STATUS_STOPPED: "T"}
     try:
-        found = psutil.Process(pid)
-        return letters.get(found.status(), "R"), found.ppid(), f"{found.create_time():.2f}"
+        seen = psutil.Process(pid)
+        return letters.get(seen.status(), "R"), seen.ppid(), f"{seen.create_time():.2f}"
     except psutil.Error:
         return "", 0, ""
 
@@ -127,8 +127,8 @@ def agent_above(pid: int) -> str:
     if not _stat(pid)[0]:
         return f"process {pid} cannot be traced to its parents"
     while pid:
-        if found := next((name for name in (MARK, "RUNPLAN_AGENT") if variable(pid, name)), ""):
-            return f"process {pid} carries {found}"
+        if mark := next((name for name in (MARK, "RUNPLAN_AGENT") if variable(pid, name)), ""):
+            return f"process {pid} carries {mark}"
         pid = _stat(pid)[1]
     return ""
 
@@ -145,26 +145,26 @@ def marked_inside(directory: Path) -> list[int]:
     """Processes of any dispatch that work in the directory."""
     import psutil  # 33 ms, and only a start needs the process table
 
-    found = []
-    for one in psutil.process_iter():
+    pids = []
+    for running in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):  # psutil lets FileNotFoundError through while a process exits
-            if f"{one.cwd()}/".startswith(f"{directory}/") and variable(one.pid, MARK):
-                found.append(one.pid)
-    return found
+            if f"{running.cwd()}/".startswith(f"{directory}/") and variable(running.pid, MARK):
+                pids.append(running.pid)
+    return pids
 
 
 def family(dispatch: str, *, shim: int = 0, leader: int = -1) -> list[Process]:
     """The processes of a dispatch: with its mark, in the session of `leader`, or descended from its shim."""
     import psutil  # as above
 
-    descended = {one.pid for one in psutil.Process(shim).children(recursive=True)} if shim else set()
-    found = (
+    descended = {child.pid for child in psutil.Process(shim).children(recursive=True)} if shim else set()
+    pids = (
         pid
         for pid in psutil.pids()
         if pid not in (shim, os.getpid())
         and (pid in descended or session(pid) == leader or variable(pid, MARK) == dispatch)
     )
-    return [alive for pid in found if (alive := process(pid))]
+    return [alive for pid in pids if (alive := process(pid))]
 
 
 # --- ending -------------------------------------------------------------------------------------------------------
@@ -190,19 +190,19 @@ def end_all(find: Callable[[], Collection[Process]], *, grace_s: float) -> int:
     """Send SIGTERM, then SIGKILL after the grace, until `find` finds none; the number of processes signalled."""
     count = 0
     for _ in range(ROUNDS):
-        asked = [one for one in find() if send(one, signal.SIGTERM)]
+        asked = [known for known in find() if send(known, signal.SIGTERM)]
         if not asked:
             break
         count += len(asked)
         left = await_gone(asked, timeout_s=grace_s)
-        await_gone([one for one in left if send(one, signal.SIGKILL)], timeout_s=KILLED_S)
+        await_gone([known for known in left if send(known, signal.SIGKILL)], timeout_s=KILLED_S)
     return count
 
 
-def await_gone(found: Collection[Process], *, timeout_s: float) -> list[Process]:
+def await_gone(ended: Collection[Process], *, timeout_s: float) -> list[Process]:
     """Wait until all of them are gone; returns those still alive when the time is up."""
-    until(lambda: not any(map(lives, found)), within_s=timeout_s)
-    return list(filter(lives, found))
+    until(lambda: not any(map(lives, ended)), within_s=timeout_s)
+    return list(filter(lives, ended))
 
 
 def descriptor(known: Process) -> int | None:

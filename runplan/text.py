@@ -35,7 +35,7 @@ def bounded(text: str, most: int = LONGEST) -> str:
 
 def escaped(text: str) -> str:
     """The same JSON with control characters as \\u escapes."""
-    return text if _harmless(text) else re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", text)
+    return text if _harmless(text) else re.sub(_CONTROL, lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _harmless(text: str) -> bool:
@@ -50,7 +50,7 @@ def inert(text: str) -> str:
     """
     mark = r"(?<!\w)@(?=\w)|#(?=\d)|\bGH-(?=\d)|/(?=(?:issues|pull|discussions)/\d)"
     signed = re.sub(r"^[ \t]*Signed-off-by[ \t]*:.*\n?", "", plain(text), flags=re.IGNORECASE | re.MULTILINE)
-    return re.sub(mark, lambda found: f"{found[0]}\u200b", signed, flags=re.IGNORECASE)
+    return re.sub(mark, lambda match: f"{match[0]}\u200b", signed, flags=re.IGNORECASE)
 
 
 def command(*words: str) -> str:
@@ -121,7 +121,7 @@ def zone_name(moment: datetime) -> str:
 def localized(text: str, *, now: datetime) -> str:
     """The text with its UTC timestamps as local times."""
 
-    def local(found: re.Match[str]) -> str:
-        return clock(datetime.fromisoformat(found[0]), None, now=now)
+    def local(match: re.Match[str]) -> str:
+        return clock(datetime.fromisoformat(match[0]), None, now=now)
 
     return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", local, text)

@@ -120,7 +120,8 @@ def short_address(path: Path) -> Iterator[str]:
 
 def connect_daemon(env: Mapping[str, str]) -> Client:
     """A connection to the running daemon; one that is starting is waited for."""
-    path, directory = socket_path(env), state_directory(env)
+    path = socket_path(env)
+    directory = state_directory(env)
 
     def try_connect() -> Client | None:
         try:
@@ -209,7 +210,7 @@ def _spawn_daemon(env: Mapping[str, str], argv: Sequence[str], ready_s: float) -
         daemon.returncode = daemon.returncode or 0  # it outlives us; Popen must not wait for it
 
 
-def _start_failed(what: str, output: Path) -> Unreachable:
+def _start_failed(failure: str, output: Path) -> Unreachable:
     lines = output.read_text(encoding="utf-8", errors="replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
-    return Unreachable(f"the daemon {what}; last output: {last}; full output: {output}")
+    return Unreachable(f"the daemon {failure}; last output: {last}; full output: {output}")

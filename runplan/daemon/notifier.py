@@ -126,8 +126,8 @@ class Notifier:
         facts = {f"RUNPLAN_{name.upper()}": value for name, value in to_builtins(notice).items()}
         env = {name: value for name, value in self._env.items() if not name.startswith(("GIT_", "RUNPLAN_"))}
         argv = ("/bin/sh", "-c", self.settings.command)
-        limit_s, cwd = self._limits_s["command"], notice.repository or "/"
-        _run_program(argv, env | facts, stdin=notices.as_json(notice), cwd=cwd, limit_s=limit_s)
+        cwd = notice.repository or "/"
+        _run_program(argv, env | facts, stdin=notices.as_json(notice), cwd=cwd, limit_s=self._limits_s["command"])
 
     def _post_webhook(self, notice: Notice) -> None:
         request = urllib.request.Request(  # noqa: S310 - the settings allow http and https only

@@ -166,7 +166,8 @@ class DaemonProcess:
         """Do tasks and periodic checks until it is time to end."""
         watchdog_s = service.watchdog_s(self._env)
         every_s = min(CHECK_S, watchdog_s / 2) if watchdog_s else CHECK_S
-        next_check, ahead_s = time.monotonic() + every_s, _wall_ahead_s()
+        next_check = time.monotonic() + every_s
+        ahead_s = _wall_ahead_s()
         while not self._is_over:
             if self._end_requests:
                 self._do_task(min(next_check, self._deadline, time.monotonic() + STOPPED_S))
@@ -175,7 +176,8 @@ class DaemonProcess:
             else:
                 self._do_task(next_check)
             if abs(_wall_ahead_s() - ahead_s) >= JUMP_S:
-                next_check, ahead_s = 0.0, _wall_ahead_s()
+                next_check = 0.0
+                ahead_s = _wall_ahead_s()
                 self._attempt_task(self._clock_jumped)
             if time.monotonic() >= next_check:
                 next_check = time.monotonic() + every_s

@@ -254,7 +254,7 @@ def notify_manager(env: Mapping[str, str], *messages: str) -> bool:
 
 def watchdog_s(env: Mapping[str, str]) -> float:
     """The interval in which the manager expects WATCHDOG; 0.0 when it does not."""
-    limit, pid = env.get("WATCHDOG_USEC", ""), env.get("WATCHDOG_PID", "")
-    if not limit.isascii() or not limit.isdigit() or pid not in ("", str(os.getpid())):
+    limit = env.get("WATCHDOG_USEC", "")
+    if not limit.isascii() or not limit.isdigit() or env.get("WATCHDOG_PID", "") not in ("", str(os.getpid())):
         return 0.0
     return int(limit) / 1_000_000

@@ -49,10 +49,10 @@ def hold_lock(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> 
         lock.acquire(timeout=wait_s, poll_interval=POLL_S)
     except TimeoutError:
         raise RefusedEarly(f"the daemon is already running: {read_holder(state) or 'it is just starting'}") from None
-    mine = Holder(identity=processes.identity(os.getpid()) or "", version=version, since=since)
+    holder = Holder(identity=processes.identity(os.getpid()) or "", version=version, since=since)
     try:
-        publish(state / RECORD, msgspec.json.encode(mine), sync=False)
-        yield mine
+        publish(state / RECORD, msgspec.json.encode(holder), sync=False)
+        yield holder
     finally:
         (state / RECORD).unlink(missing_ok=True)
         lock.release()

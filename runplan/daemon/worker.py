@@ -168,7 +168,8 @@ class DaemonWorker(RepositoryWorker):
             try:
                 self._thread.start()
             except RuntimeError as error:  # no thread is left; else it would never be idle again
-                self._thread, refusal = None, refused_by_system(error)
+                self._thread = None
+                refusal = refused_by_system(error)
         if refusal:
             self._record_closing(None, Unreachable(refusal))
 
@@ -208,7 +209,9 @@ class DaemonWorker(RepositoryWorker):
 
     def _run_thread(self) -> None:
         while True:
-            self._asked, trouble, wake = False, None, None
+            self._asked = False
+            trouble: RunplanError | None = None
+            wake: datetime | None = None
             try:
                 wake = self._open_and_work()
             except RunplanError as error:
@@ -275,11 +278,13 @@ class DaemonWorker(RepositoryWorker):
                 self._fire_schedule(schedule)
 
     def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
-        self._failures, self.trouble = 0, None  # a step was taken
+        self._failures = 0  # a step was taken
+        self.trouble = None
         with self._lock:
             if self._closing or not (dispatches or self._asked):
                 return False
-            asked, self._asked = self._asked, False
+            asked = self._asked
+            self._asked = False
         if not asked:
             until = self._find_earliest(wake)
             left_s = max(0.0, (until - self._now()).total_seconds()) if until else None
@@ -328,7 +333,8 @@ class DaemonWorker(RepositoryWorker):
 
     def _fire_schedule(self, row: ScheduleRow) -> None:
         """Fire the due slot of a schedule and record the next one; an error is tried again, with growing delays."""
-        store, now = self.repository.store, self._now()
+        store = self.repository.store
+        now = self._now()
         failures, again = self._retries.get(row.plan, (0, now))
         if now < again:
             return
@@ -343,8 +349,9 @@ class DaemonWorker(RepositoryWorker):
             self._log.warning("trouble", plan=row.plan, error=str(error), again=iso(again))
             return
         self._retries.pop(row.plan, None)
-        before, row = row, store.get_schedule(row.plan) or row
-        if row.paused and not before.paused:
+        was_paused = row.paused
+        row = store.get_schedule(row.plan) or row
+        if row.paused and not was_paused:
             self._log.info("schedule-paused", plan=row.plan, why=row.paused)
             missing = self.environments.missing(request_of(row).started)
             self._daemon.notifier.send(of_lost_keys(missing, repository=self.root, plan=row.plan, run=""))
@@ -421,7 +428,8 @@ class DaemonWorker(RepositoryWorker):
 
     def _report_waits(self, plan: str, active: ActiveRun) -> Decision:
         """Report every wait, lane by lane; a run in which every lane waits gives up its permit."""
-        state, lanes = active.state, open_lanes(active.state)
+        state = active.state
+        lanes = open_lanes(state)
         decision = decide(state)
         for lane in lanes:
             if (alone := decide(lane.state)).waiting:

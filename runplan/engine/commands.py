@@ -317,8 +317,8 @@ def _answer_slots(
     due = what_is_due(row, now)
     recorded: list[FiringRow] = []
 
-    def answer(slot: Slot, what: str, why: str) -> None:
-        firing = FiringRow(plan=row.plan, slot=_slot_key(slot), at=iso(now), answer=what, why=why)
+    def answer(slot: Slot, result: str, why: str) -> None:
+        firing = FiringRow(plan=row.plan, slot=_slot_key(slot), at=iso(now), answer=result, why=why)
         if store.answer_slot(firing):
             recorded.append(firing)
 

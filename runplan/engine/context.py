@@ -72,8 +72,8 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         """The ref of the target: the remote-tracking branch for landings that push, or the plan's own branch."""
         run = self.settings.run
         branch = names.pull_branch(run.branch_prefix, self.pull)
-        own = f"refs/remotes/{run.remote}/{branch}"
-        return own if self.pull and self.git.tip(own) else run.target_ref
+        branch_ref = f"refs/remotes/{run.remote}/{branch}"
+        return branch_ref if self.pull and self.git.tip(branch_ref) else run.target_ref
 
     @property
     def is_on_branch(self) -> bool:
@@ -332,15 +332,15 @@ def stored_as(context: RepositoryContext, path: str, content: bytes) -> str:
 
 def settings_note(context: RepositoryContext) -> str:
     """The version of the settings file that a start uses, if the checkout has another; "" for the same."""
-    own = repository_file(context.root)
+    file_here = repository_file(context.root)
     file = context.committed()
-    name = own.relative_to(context.root).as_posix() if own is not None else ""
+    name = file_here.relative_to(context.root).as_posix() if file_here is not None else ""
     if file is None:
         commit = committing(name, "Settings of runplan")
         used = f"the checkout's file is used. To commit it: {commit}"
-        return f"{name} is not committed on {context.target_name}; {used}" if own is not None else ""
+        return f"{name} is not committed on {context.target_name}; {used}" if file_here is not None else ""
     committed, blob = file
-    if own is not None and name == committed and stored_as(context, name, own.read_bytes()) == blob.oid:
+    if file_here is not None and name == committed and stored_as(context, name, file_here.read_bytes()) == blob.oid:
         return ""
     used = f"the version of {context.target_name} ({context.tip()[:12]}) is used"
     return f"{committed} in the checkout is not committed on {context.target_name}; {used}"

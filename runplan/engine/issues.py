@@ -142,8 +142,8 @@ def take_issue(
 def _taken_by(context: RepositoryContext, tip: Oid) -> str:
     """The repository that made the branch; "" when no commit of the branch says so."""
     form = f"--format=%(trailers:key={TAKEN_BY},valueonly)"
-    own = ("--not", context.settings.run.target_ref, "--")
-    repository_ids = context.git.text("log", form, tip, *own).split()
+    not_landed = ("--not", context.settings.run.target_ref, "--")
+    repository_ids = context.git.text("log", form, tip, *not_landed).split()
     return repository_ids[-1] if repository_ids else ""
 
 
@@ -215,7 +215,8 @@ def begin_next(watch: str, asked: RunStarted, worker: RepositoryWorker, now: dat
     else:
         none = f"there is no open issue with the label {label} that is not worked on yet"
         return Answer(declined=True, why="; ".join([none, *refusals]))
-    context, path = taken, path_of(context, number)
+    context = taken
+    path = path_of(context, number)
     plan = parse_plan(context.git.blob(context.tip(), path) or b"", path=path)
     worker.environments.share(path, watch)
     started = replace(asked, plan=path, title=plan.title, slug=context.pull, issues=plan.issues, watch=watch)
@@ -231,7 +232,7 @@ def _free_issues(context: RepositoryContext, label: str, store: Store, now: date
     run = context.settings.run
     target = context.tip()
     forge = modes.open_forge(context.git, run, context.env)
-    own = names.repository_id(context.common_dir)
+    repository_id = names.repository_id(context.common_dir)
     pattern = names.pull_branch(run.branch_prefix, "issue-*")
     branches = modes.own_branch(context.repository, run, "issue", context.env).branches(pattern)
     for issue in forge.list_issues(label):
@@ -241,10 +242,10 @@ def _free_issues(context: RepositoryContext, label: str, store: Store, now: date
         if store.get_newest_run(path) is not None or context.git.blob(target, path) is not None:
             continue
         if tip is not None and (
-            context.git.known(tip) is None or _taken_by(context, tip) != own
+            context.git.known(tip) is None or _taken_by(context, tip) != repository_id
         ):  # a commit of ours is known
             continue
         if forge.find_pull_request(branch=branch, base=run.target) is not None:
             continue
-        if not context.settings.issues.claim or not foreign_claims(forge, issue.number, own, now=now):
+        if not context.settings.issues.claim or not foreign_claims(forge, issue.number, repository_id, now=now):
             yield issue.number

@@ -30,8 +30,9 @@ def collect_leftovers(
     """Worktrees and refs; and logs."""
     prefix = context.settings.run.branch_prefix
     store = context.store()
-    own = ("refs/runplan/", *([f"refs/heads/{prefix}"] if prefix else []))
-    if not context.state.is_dir() and not any(ref.startswith(own) for ref in context.git.list_refs(context.common_dir)):
+    prefixes = ("refs/runplan/", *([f"refs/heads/{prefix}"] if prefix else []))
+    refs = context.git.list_refs(context.common_dir)
+    if not context.state.is_dir() and not any(ref.startswith(prefixes) for ref in refs):
         return [], []
     root = worktree_root(context.root, context.settings, context.env)
     workspace = Workspace(

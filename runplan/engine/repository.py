@@ -40,8 +40,8 @@ ENVIRONMENT = "environment"  #: the argument of a command that names the environ
 class Environments:
     """The environments of callers. They contain the keys of agents, so they are kept in memory only."""
 
-    def __init__(self, own: Mapping[str, str]) -> None:
-        self._own = own  #: of this process, for runs whose caller sent none
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._own = environment  #: of this process, for runs whose caller sent none
         self._plans: dict[str, Mapping[str, str]] = {}
         self._sent: dict[str, Mapping[str, str]] = {}  #: by the name in the command
 
@@ -116,17 +116,17 @@ def open_repository(context: RepositoryContext, *, wakeup: int | None = None) ->
 
     `wakeup` is a descriptor that interrupts a wait for dispatches.
     """
-    own = context.settings
-    user = repositories.require_workable(context.repository, target=context.target, prefix=own.run.branch_prefix)
+    settings = context.settings
+    user = repositories.require_workable(context.repository, target=context.target, prefix=settings.run.branch_prefix)
     sign = repositories.signing(context.git)
-    root = worktree_root(context.root, own, context.env)
+    root = worktree_root(context.root, settings, context.env)
     _make_directory(context.state, below=context.common_dir, remedy="the journal is kept there")
     settle_lost_landings(context)
     workspace = Workspace(
         context.git, common_dir=context.common_dir, state=context.state, root=root, mirror=context.mirrored
     )
     with contextlib.ExitStack() as closing:
-        closing.callback(remove_unused_root, root, own)
+        closing.callback(remove_unused_root, root, settings)
         _make_directory(
             root, below=Path(root.anchor), mode=0o755, remedy="set run.worktrees to a directory that can be created"
         )

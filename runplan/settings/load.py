@@ -79,8 +79,8 @@ def list_agent_kinds() -> tuple[str, ...]:
 
 def load_settings(root: Path, *, env: Mapping[str, str], committed: tuple[str, bytes] | None = None) -> LoadedSettings:
     """The settings for the repository at `root`; a `committed` file counts instead of that of the checkout."""
-    own = [_own_layer(*committed, env)] if committed else _own_layers(root, env)
-    return merge_layers([*_user_layers(env), *own, *_from_environment(env)])
+    repository = [_own_layer(*committed, env)] if committed else _own_layers(root, env)
+    return merge_layers([*_user_layers(env), *repository, *_from_environment(env)])
 
 
 def load_files(root: Path, env: Mapping[str, str]) -> Settings:
@@ -89,8 +89,8 @@ def load_files(root: Path, env: Mapping[str, str]) -> Settings:
 
 def load_user(env: Mapping[str, str]) -> Settings:
     """The settings for all repositories: the user's file, and variables of the sections that only a user can set."""
-    own = {name: text for name, text in env.items() if name.startswith(_USER_PREFIXES)}
-    return merge_layers([*_user_layers(env), *_from_environment(own)]).settings
+    of_user = {name: text for name, text in env.items() if name.startswith(_USER_PREFIXES)}
+    return merge_layers([*_user_layers(env), *_from_environment(of_user)]).settings
 
 
 def settings_to_json(settings: Settings) -> str:
@@ -139,8 +139,8 @@ def _parse_file(origin: str, content: bytes) -> Layer:
 
 def setting_variables(env: Mapping[str, str]) -> dict[str, str]:
     """The variables that set something, by name."""
-    own = (name for name in env if name.startswith("RUNPLAN_"))
-    return {name: env[name] for name in sorted(own) if name not in OURS}
+    ours = (name for name in env if name.startswith("RUNPLAN_"))
+    return {name: env[name] for name in sorted(ours) if name not in OURS}
 
 
 def run_variables(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -166,26 +166,26 @@ def merge_layers(layers: Iterable[Layer]) -> LoadedSettings:
     """Put `layers` over the defaults, the weakest first; a value that cannot be used is a SettingsError."""
     values: dict[str, object] = {key.path: key.written for key in KEYS}
     origins = dict.fromkeys(values, "default")
-    given: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}  #: by section and field
+    values_of: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}  #: by section and field
     for layer in layers:
         for section, name, value in _flatten_tables(layer):
             key = _find_key(layer.origin, section, name)
             try:
-                given.setdefault(section, {})[key.field] = key.read(value)
+                values_of.setdefault(section, {})[key.field] = key.read(value)
             except ValueError as error:
                 raise _key_error(layer.origin, f"[{section}] {name}", str(error)) from None
             path = f"{section}.{name}"
             values[path] = value
             origins[path] = layer.origin
-    for section in [section for section in given if section not in SECTIONS]:
+    for section in [section for section in values_of if section not in SECTIONS]:
         kind, name = section.split(".", 1)
         make: Callable[..., AgentTable | GateTable] = _read_agent if kind == "agents" else _read_gate
         try:
-            given[kind].setdefault("tables", {})[name] = make(name, **given[section])
+            values_of[kind].setdefault("tables", {})[name] = make(name, **values_of[section])
         except ValueError as error:
             origin = [origin for path, origin in origins.items() if path.startswith(f"{section}.")][-1]
             raise _key_error(origin, f"[{section}]", str(error)) from None
-    settings = Settings(**{section.name: section.type(**given[section.name]) for section in fields(Settings)})
+    settings = Settings(**{section.name: section.type(**values_of[section.name]) for section in fields(Settings)})
     for role, name in settings.agents.named:
         try:
             _require_agent(name, settings.agents)
@@ -231,17 +231,17 @@ def _suggest_key(name: str, valid: tuple[str, ...]) -> str:
     return f"it belongs to [{home}]" if home else f"did you mean {nearest_word(name.lower(), valid, 0.0)!r}?"
 
 
-def _read_gate(name: str, **given: Any) -> GateTable:
+def _read_gate(name: str, **values: Any) -> GateTable:
     if name == TESTS or not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
         raise ValueError("must have a name of small letters, digits, - and _, other than tests")
-    if "command" not in given:
+    if "command" not in values:
         raise ValueError('needs command = "..."')
-    return GateTable(**given)
+    return GateTable(**values)
 
 
-def _read_agent(name: str, **given: Any) -> AgentTable:
+def _read_agent(name: str, **values: Any) -> AgentTable:
     """The agent of a table; ValueError for an unknown kind, or keys that its kind lacks or cannot have."""
-    table = AgentTable(**{"name": name, "kind": name} | given)
+    table = AgentTable(**{"name": name, "kind": name} | values)
     if table.kind not in list_agent_kinds():
         raise ValueError(f"kind must be one of {', '.join(list_agent_kinds())}, not {table.kind!r}")
     if table.kind in ("command", "script") and (table.model or table.args):

@@ -34,10 +34,10 @@ def user_file(env: Mapping[str, str]) -> Path:
 
 def credential_files(env: Mapping[str, str]) -> Iterator[Path]:
     """The files and directories with the user's keys to forges and other machines; they need not exist."""
-    own = home(env)
-    config = Path(env.get("XDG_CONFIG_HOME") or own / ".config")
-    cache = Path(env.get("XDG_CACHE_HOME") or own / ".cache")
-    yield from (own / name for name in (".git-credentials", ".git-credential-cache", ".netrc", ".ssh"))
+    own_home = home(env)
+    config = Path(env.get("XDG_CONFIG_HOME") or own_home / ".config")
+    cache = Path(env.get("XDG_CACHE_HOME") or own_home / ".cache")
+    yield from (own_home / name for name in (".git-credentials", ".git-credential-cache", ".netrc", ".ssh"))
     yield from (config / "git/credentials", cache / "git/credential")
     yield Path(env.get("GH_CONFIG_DIR") or config / "gh")
     if key := env.get("GITHUB_APP_PRIVATE_KEY_FILE"):

@@ -40,7 +40,8 @@ GRACE = timedelta(minutes=5)  #: a slot this late is on time, unless the next sl
 #: A recorded time that is later than the next slot by more than this comes from a clock that was ahead.
 CLOCK_ERROR = timedelta(days=1)
 
-_SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+_SECOND = timedelta(seconds=1)
+_MINUTE = timedelta(minutes=1)
 
 
 # --- words ---------------------------------------------------------------------------------------------
@@ -78,8 +79,8 @@ def take_schedule(words: deque[str]) -> Schedule:
 
 
 def _unknown_schedule(text: str) -> UsageError:
-    what = f'Unknown schedule "{text}"' if text else "Missing schedule"
-    return UsageError(f"{what}. Try: {EXAMPLES}")
+    problem = f'Unknown schedule "{text}"' if text else "Missing schedule"
+    return UsageError(f"{problem}. Try: {EXAMPLES}")
 
 
 def _parse_interval(match: re.Match[str]) -> Schedule | None:

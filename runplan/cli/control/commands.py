@@ -303,10 +303,10 @@ def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
 def _render_change(view: dict[str, Any]) -> str:
     plan = view["plan"]
     failed = view["failed"]
-    what = f"failed at {failed['step']} ({failed['reason']})" if failed else f"waits for {view['waiting_for']}"
+    ending = f"failed at {failed['step']} ({failed['reason']})" if failed else f"waits for {view['waiting_for']}"
     about = (failed["detail"], failed["evidence"], failed["output"], f"branch {failed['branch']}") if failed else ()
     lines = [
-        f"{plan}, phase {view['phase']} {view['title']}: {what}",
+        f"{plan}, phase {view['phase']} {view['title']}: {ending}",
         *filter(None, about),
         f"commit {view['commit'][:SHORT]}, tree {view['tree'][:SHORT]}, on {view['target']} {view['onto'][:SHORT]}",
         "",
@@ -359,14 +359,15 @@ def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exi
     """Record the answer to the change that waits, and continue the run as it was started."""
     with open_context() as context:
         change = _change_to_answer(context, plan_path(context, args.plan) if args.plan else None, args.phase, verb)
-        phase, state, path = change.attempt.chosen.phase, change.state, change.state.options.plan
+        phase = change.attempt.chosen.phase
+        options = change.state.options
         candidate = change.attempt.delivery.candidate
         if candidate is not None:
             tree = candidate.tree
             commit = candidate.commits[-1]
             answer = replace(answer, tree=tree)
             action = "approving" if verb == "approve" else "rejecting"
-            progress.say(f"{action} phase {phase} of {path}: commit {commit[:SHORT]}, tree {tree[:SHORT]}")
-        context = context.for_run(state.options)
-        request = RunRequest(started=state.options, answer=answer)
-        return runs.submit_run(context, request) if state.options.daemon else runs.run_here(context, request)
+            progress.say(f"{action} phase {phase} of {options.plan}: commit {commit[:SHORT]}, tree {tree[:SHORT]}")
+        context = context.for_run(options)
+        request = RunRequest(started=options, answer=answer)
+        return runs.submit_run(context, request) if options.daemon else runs.run_here(context, request)

@@ -338,7 +338,7 @@ def print_answer(plan: str, answer: Answer, request: RunRequest | None = None) -
     """Print what became of a request; None is that of a schedule."""
     is_watch = plan.startswith(WATCH)
     plan = answer.plan or plan
-    given = request.answer if request is not None else None
+    reply = request.answer if request is not None else None
     for text in answer.warnings:
         progress.warn(text)
     if answer.declined and answer.owner:
@@ -346,11 +346,11 @@ def print_answer(plan: str, answer: Answer, request: RunRequest | None = None) -
     elif answer.declined and request is None:
         progress.say(f"Not started: {answer.why}")
         return Exit.DONE if is_watch else Exit.WAITING
-    elif answer.declined and (given is not None or answer.exit):
+    elif answer.declined and (reply is not None or answer.exit):
         raise error_with(answer.why, answer.exit or Exit.NOT_FOUND)
     elif answer.declined:
         progress.say(answer.why)
-    elif given is not None and not given.approved and answer.run:
+    elif reply is not None and not reply.approved and answer.run:
         see = command("runplan", "status", plan)
         progress.say(f"Rejected {answer.run}; its work stays on its branch. See: {see}")
     elif answer.fresh or answer.resumed:

@@ -65,10 +65,10 @@ def run_start(args: argparse.Namespace) -> Exit:
         return _start_run(context, plan, asked, foreground=args.foreground, wait=args.wait)
 
 
-def _with_pull_requests(context: RepositoryContext, asked: Options, what: str) -> RepositoryContext:
+def _with_pull_requests(context: RepositoryContext, asked: Options, option: str) -> RepositoryContext:
     """The context of runs that land by pr, after the checks of a start."""
     if asked.landing not in ("", "pr"):
-        raise UsageError(f"{asked.landing} with {what}: the plan of an issue lands by pr; leave out {asked.landing}")
+        raise UsageError(f"{asked.landing} with {option}: the plan of an issue lands by pr; leave out {asked.landing}")
     context = runs.with_landing(context, "pr")
     runs.complete_landings(context)
     return runs.with_target_settings(context, "pr")

@@ -53,12 +53,12 @@ def run_check(args: argparse.Namespace) -> Exit:
 
 def _find_file(word: str) -> tuple[Path, str]:
     """The file as given, else the plan of this repository by that name."""
-    given = Path(word)
-    if os.path.isfile(given / PLAN_FILE):  # noqa: PTH113 - False for a name that is too long
-        given /= PLAN_FILE
-    if os.path.isfile(given):  # noqa: PTH113 - likewise
-        names.require_plain(given.name if given.is_absolute() else str(given))
-        return given, str(given)
+    file = Path(word)
+    if os.path.isfile(file / PLAN_FILE):  # noqa: PTH113 - False for a name that is too long
+        file /= PLAN_FILE
+    if os.path.isfile(file):  # noqa: PTH113 - likewise
+        names.require_plain(file.name if file.is_absolute() else str(file))
+        return file, str(file)
     if word.endswith(".md"):
         raise NotFound(f"{names.shown(word)}: no such file")
     try:

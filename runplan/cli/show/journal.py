@@ -235,8 +235,8 @@ def _event_text(event: u.AgentEvent) -> str:
         case u.Started(model=model, version=version) if model or version:
             return f"-- {' '.join(part for part in (model, version) if part)}"
         case u.ToolUsed(tool=tool, path=path, detail=detail, denied=denied):
-            what = " ".join(f"{tool} {detail} {path}".split())
-            return f"> {what}{' (denied)' if denied else ''}"
+            use = " ".join(f"{tool} {detail} {path}".split())
+            return f"> {use}{' (denied)' if denied else ''}"
         case u.Trouble(kind=kind, words=event_words):
             return f"! {kind.value}: {event_words}"
         case u.Retrying(words=event_words):

@@ -164,7 +164,7 @@ def event_sentence(event: e.Event) -> str:
         case e.ClaimTaken(took_over=dead) if dead:
             return f"runplan: resumed the run of process {dead.partition(':')[0]}, which has ended"
         case e.PhaseChosen(phase=phase, title=title, remarks=remarks):
-            return f"\nphase {phase}  {title}" + "".join(f"\n  warning    {each}" for each in remarks)
+            return f"\nphase {phase}  {title}" + "".join(f"\n  warning    {remark}" for remark in remarks)
         case e.UndoChosen(phase=phase, title=title):
             return f"\nundo phase {phase}  {title}"
         case e.RepairChosen(title=title):
