@@ -11,14 +11,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from runplan.clock import SystemClock
 from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker
 from runplan.engine.context import RepositoryContext, context_at
-from runplan.engine.repository import open_repository
+from runplan.engine.repository import Environments, open_repository
+from runplan.engine.worker import RepositoryWorker
+from runplan.run.kinds import Mode
+from runplan.run.requests import Answer, RunRequest
+from runplan.run.rows import ClaimResult
 from runplan.settings.load import load_settings
 from runplan.steps.context import OpenRepository
+from runplan.store.claims import Claims
 from runplan.times import iso
+from tests.support.builders import record, started
 from tests.support.cli import Meanwhile, Project, a_project, until
 from tests.support.daemons import kill_daemon, none_left, run_of, shell_agent, until_runs_are, waits
 
@@ -55,6 +63,25 @@ def project(tmp_path: Path) -> Iterator[Project]:
         yield a_project(tmp_path, "1", "2")
 
 
+@contextlib.contextmanager
+def a_repository(project: Project, wakeup: int | None = None) -> Iterator[tuple[RepositoryContext, OpenRepository]]:
+    read = lambda root, env: load_settings(root, env=env).settings  # noqa: E731
+    with (
+        context_at(project.path, project.env, read) as context,
+        open_repository(context, wakeup=wakeup) as repository,
+    ):
+        yield context, repository
+
+
+@contextlib.contextmanager
+def an_open_worker(project: Project) -> Iterator[RepositoryWorker]:
+    """A worker in this thread."""
+    with a_repository(project) as (context, repository):
+        worker = RepositoryWorker()
+        worker.open(context, repository, Environments(project.env))
+        yield worker
+
+
 def a_worker(
     project: Project,
     timers: Timers,
@@ -62,17 +89,8 @@ def a_worker(
     clock: SystemClock | None = None,
     limit: ConcurrencyLimit | None = None,
 ) -> DaemonWorker:
-    @contextlib.contextmanager
-    def opened(root: str, wakeup: int) -> Iterator[tuple[RepositoryContext, OpenRepository]]:
-        read = lambda root, env: load_settings(root, env=env).settings  # noqa: E731
-        with (
-            context_at(Path(root), project.env, read) as context,
-            open_repository(context, wakeup=wakeup) as repository,
-        ):
-            yield context, repository
-
     daemon: Any = SimpleNamespace(
-        open_repository=opened,
+        open_repository=lambda _, wakeup: a_repository(project, wakeup),
         environment=project.env,
         call_at=timers.at,
         clock=clock or SystemClock(),
@@ -83,6 +101,38 @@ def a_worker(
         wake=lambda: None,
     )
     return DaemonWorker(str(project.path), project.path / ".git/runplan", daemon)
+
+
+ASKED = replace(started(Mode.NEXT), plan="plans/X.md", slug="x")
+BEGAN = ("RunStarted", to_builtins(ASKED))
+
+
+def test_a_retry_after_success_begins_no_run(project: Project) -> None:
+    with an_open_worker(project) as worker:
+        facts = (BEGAN, ("RunEnded", {"outcome": "done"}))
+        record(worker.repository.store, "r1", ASKED.plan, *facts, state="done", outcome="done")  # type: ignore[arg-type]
+        answer = worker.begin(RunRequest(started=ASKED, again=True))
+        assert answer == Answer(declined=True, why="the last run of plans/X.md succeeded; nothing to retry")
+        assert [row.id for row in worker.repository.store.list_runs()] == ["r1"]
+        assert worker.repository.store.list_owners() == {}
+
+
+def test_a_run_that_began_between_the_look_and_the_claim_is_resumed(project: Project) -> None:
+    """Another process began it, and died before the claim was taken."""
+
+    class Late(Claims):
+        def take_plan(self, plan: str, *, run: str) -> ClaimResult:
+            if self._store.get_newest_run(plan) is None:
+                record(self._store, "r-theirs", plan, BEGAN, owner="1:1:gone")  # type: ignore[arg-type]
+            return super().take_plan(plan, run=run)
+
+    with an_open_worker(project) as worker:
+        repository = worker.repository
+        worker.repository = replace(repository, claims=Late(repository.store, project.path / ".git/runplan/locks"))
+        answer = worker.begin(RunRequest(started=ASKED))
+        assert answer is not None
+        assert (answer.run, answer.resumed) == ("r-theirs", True)
+        assert [row.id for row in repository.store.list_runs()] == ["r-theirs"]
 
 
 def test_a_run_of_another_process_is_continued_when_that_releases_it(project: Project, tmp_path: Path) -> None:

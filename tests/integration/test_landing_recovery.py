@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runplan.landing.lander import Landed, Landing, Pending
-from runplan.landing.swap import LOCK
+from runplan.landing.swap import LOCK, Ended
 from tests.support.landings import candidate, files_of, intent, lander, leftovers, snapshot
 from tests.support.mounts import way
 from tests.support.repos import MAIN, Repo, make_repo
@@ -96,6 +96,16 @@ def test_another_landing_rolls_the_killed_one_back(repo: Repo) -> None:
     after = snapshot(repo)
     assert after.files == before.files | {"other.txt": ("-", b"o\n")}
     assert (repo.status(), after.leftovers) == ("", ())
+
+
+def test_a_killed_landing_with_a_later_commit_on_top_has_landed(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    killed(repo, landing, "land.committed")
+    (repo.path / ".git/index.lock").unlink()  # as git tells the user
+    repo.commit("Later", **{"b.txt": "b2\n"})
+    with lander(repo) as cherry_pick:
+        assert cherry_pick.recover() == Ended("L1", landed=True)
+    assert (repo.status(), leftovers(repo)) == ("", ())
 
 
 def test_nothing_is_rolled_back_while_the_user_holds_the_index(repo: Repo) -> None:
