@@ -116,7 +116,8 @@ def _between_attempts(state: RunState, started: RunStarted, attempt: AnyAttempt 
         return waiting
     if state.no_work is None:
         return perform_action(a.READ_PLAN, "the next phase is chosen from the plan on the target")
-    detail, kind = state.no_work.detail, state.no_work.kind
+    detail = state.no_work.detail
+    kind = state.no_work.kind
     if started.concludes and kind is NoWorkKind.COMPLETE:
         return _conclude_run(state)
     if kind in (NoWorkKind.COMPLETE, NoWorkKind.PHASE_DONE):
@@ -161,17 +162,17 @@ def _work_on(started: RunStarted, attempt: AnyAttempt) -> Decision:
 
 def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> Decision:
     """Each lane by the same rules as a run of its own; and a search for further phases."""
-    each = [decide(lane.state) for lane in lanes]
+    decisions = [decide(lane.state) for lane in lanes]
     more = _search_phases(state, started, len(lanes))
     actions = [
         replace(action, lane=lane.name)
-        for lane, decision in zip(lanes, each, strict=True)
+        for lane, decision in zip(lanes, decisions, strict=True)
         for action in decision.actions
     ]
     # The run waits only when all lanes wait. It then waits for the first thing that can happen.
-    waits = sorted((one for one in each if one.waiting), key=lambda one: one.wake or "~")
-    first = waits[0] if len(waits) == len(each) and (more is None or more.waiting) else None
-    why = [f"phase {lane.phase}: {one.why}" for lane, one in zip(lanes, each, strict=True)]
+    waits = sorted((decision for decision in decisions if decision.waiting), key=lambda decision: decision.wake or "~")
+    first = waits[0] if len(waits) == len(decisions) and (more is None or more.waiting) else None
+    why = [f"phase {lane.phase}: {decision.why}" for lane, decision in zip(lanes, decisions, strict=True)]
     if (failed := failed_lane(state)) is not None:
         why.append(f"phase {failed.phase} did not land, so no further phase starts")
     return Decision(
@@ -179,7 +180,7 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> De
         why="; ".join(why),
         waiting=first.waiting if first else None,
         about=first.about if first else "",
-        wake=min((one.wake for one in (*each, *([more] if more else [])) if one.wake), default=""),
+        wake=min((decision.wake for decision in (*decisions, *([more] if more else [])) if decision.wake), default=""),
     )
 
 
@@ -211,10 +212,11 @@ def list_startable(plan: Plan, worked: Mapping[str, Sequence[str]], *, limit: in
 
 def paths_overlap(some: Iterable[str], others: Iterable[str]) -> bool:
     """Whether both may cover the same path; true in doubt, and when either is empty."""
-    one, two = [_covering_path(pattern) for pattern in some], [_covering_path(pattern) for pattern in others]
-    if not one or not two:
+    some_paths = [_covering_path(pattern) for pattern in some]
+    other_paths = [_covering_path(pattern) for pattern in others]
+    if not some_paths or not other_paths:
         return True
-    return any(a[: len(b)] == b[: len(a)] for a in one for b in two)
+    return any(a[: len(b)] == b[: len(a)] for a in some_paths for b in other_paths)
 
 
 def _covering_path(pattern: str) -> tuple[str, ...]:
@@ -231,7 +233,7 @@ def _covering_path(pattern: str) -> tuple[str, ...]:
 def without_beginnings(decision: Decision) -> Decision:
     """The decision without the actions that begin something; a draining daemon leaves these to the next one."""
     begins = (a.READ_PLAN.step, a.LEASE.step, a.START)
-    return replace(decision, actions=tuple(one for one in decision.actions if one.step not in begins))
+    return replace(decision, actions=tuple(action for action in decision.actions if action.step not in begins))
 
 
 def list_end_actions(state: RunState) -> tuple[a.Action, ...]:
@@ -242,7 +244,8 @@ def list_end_actions(state: RunState) -> tuple[a.Action, ...]:
 
 def pause_reason(state: RunState) -> str:
     """Why the plan's schedule pauses after this run, until a person resumes it; "" when it does not."""
-    ended, failed = state.ended, failure(state)
+    ended = state.ended
+    failed = failure(state)
     if phase := rejected_phase(state):
         return f"phase {phase} was rejected"
     is_daemons = state.started is not None and state.started.daemon  # not in the foreground
@@ -270,7 +273,8 @@ def pending_answer(state: RunState, plan: str) -> str:
     """
     if state.started is None or state.ended is not None:
         return ""
-    decision, see = decide(state), command("runplan", "status", plan)
+    decision = decide(state)
+    see = command("runplan", "status", plan)
     if decision.waiting in ANSWERED:
         return f"{decision.why}. {wait_of(decision.waiting).help(plan)}"
     return "" if state.started.auto else f"a run of {plan} without `auto` has not ended: {decision.why}; see: {see}"
@@ -278,5 +282,6 @@ def pending_answer(state: RunState, plan: str) -> str:
 
 def describe_rejection(phase: str, plan: str) -> str:
     """Why `now` starts nothing after a rejection, and the commands that help."""
-    retry, resume = command("runplan", "retry", plan), command("runplan", "resume", plan)
+    retry = command("runplan", "retry", plan)
+    resume = command("runplan", "resume", plan)
     return f"phase {phase} was rejected; retry it: {retry}; or resume the schedule: {resume}"

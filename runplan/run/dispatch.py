@@ -235,7 +235,8 @@ class Folding:
             self._length = len(self._pieces[0])
 
     def _add_usage(self, event: Spent) -> None:
-        usage, seen = event.usage, self._tally.usage
+        usage = event.usage
+        seen = self._tally.usage
         if event.total:
             self._recent.clear()
             self._set_fields(usage=_larger_usage(usage, seen) if event.least else usage)

@@ -322,7 +322,8 @@ def _fix_candidate(
 ) -> Decision:
     if phase.cycle > started.max_fix_cycles:
         return fail_phase(reason, PhaseStep.VERIFY if reason is Reason.VERIFICATION_FAILED else PhaseStep.GATE, detail)
-    why, tree = f"{detail}; fix cycle {phase.cycle} of {started.max_fix_cycles}", candidate.tree
+    why = f"{detail}; fix cycle {phase.cycle} of {started.max_fix_cycles}"
+    tree = candidate.tree
     if candidate.onto == phase.base:
         return start_dispatch(DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=tree, complaint=detail), why)
     # The fixer has to see the tree that failed, which is the work on the moved target.

@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 
 
 def project_run(state: RunState, *, run: str, plan: str, started: str, since: str) -> RunRow:
-    began, ended, lanes, attempt = state.started, state.ended, open_lanes(state), find_shown(state)
+    began = state.started
+    ended = state.ended
+    lanes = open_lanes(state)
+    attempt = find_shown(state)
     lease = attempt.lease if isinstance(attempt, WorkAttempt) else None
     states = (state, *(lane.state for lane in state.lanes))
     work = _project_work(state, attempt, since)
     works = (
-        [one for lane in state.lanes if (one := _project_lane(lane, since)).failed or lane in lanes] if lanes else []
+        [lane_work for lane in state.lanes if (lane_work := _project_lane(lane, since)).failed or lane in lanes]
+        if lanes
+        else []
     )
     if ended:
         is_stopped = ended.outcome is RunOutcome.STOPPED
@@ -35,10 +40,10 @@ def project_run(state: RunState, *, run: str, plan: str, started: str, since: st
         work,
         phase=work.phase or next((lane.phase for lane in lanes), None),  # of a lane that has not begun
         step=None if ended else work.step,
-        retries=max([work.retries, *(one.retries for one in works)]),
-        tokens=sum(one.tokens for one in states),
-        usd=sum(one.usd for one in states),
-        unpriced=any(one.unpriced for one in states),
+        retries=max([work.retries, *(lane_work.retries for lane_work in works)]),
+        tokens=sum(each_state.tokens for each_state in states),
+        usd=sum(each_state.usd for each_state in states),
+        unpriced=any(each_state.unpriced for each_state in states),
     )
     return RunRow(
         **asdict(work),
@@ -115,6 +120,6 @@ def start_of_current_step(previous: CurrentStep, state: RunState, now: str) -> C
     ended = state.ended is not None
     current = CurrentStep(since=previous.since or now, ended=ended, steps=steps, waiting=decide(state).waiting)
     works = not current.waiting and not ended
-    is_look = previous.waiting and works and steps == previous.steps and any(one.waits for one in states)
+    is_look = previous.waiting and works and steps == previous.steps and any(open_state.waits for open_state in states)
     # A look in between two waits for the same thing changes nothing.
     return previous if is_look or current == replace(previous, since=current.since) else replace(current, since=now)

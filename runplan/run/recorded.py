@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def _list_kinds(kind: type[e.Event]) -> Iterator[type[e.Event]]:
-    for each in kind.__subclasses__():
-        yield each
-        yield from _list_kinds(each)
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _list_kinds(subclass)
 
 
 _TYPES = {kind.__name__: kind for kind in _list_kinds(e.Event)}

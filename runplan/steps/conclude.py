@@ -48,13 +48,14 @@ def _pull_request_lander(context: RunContext) -> PullRequestLander:
 
 
 def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    now, landings = context.clock.now(), context.store.list_facts(e.Landed, plan=context.plan)
+    now = context.clock.now()
+    landings = context.store.list_facts(e.Landed, plan=context.plan)
     progress = Progress(
         may_merge=state.options.auto,
         repairs=state.repairs,
         max_repairs=state.options.max_fix_cycles,
         updates=state.updates,
-        pushed=tuple(one.event.new for one in context.store.list_facts(e.LandingStarted, plan=context.plan)),
+        pushed=tuple(fact.event.new for fact in context.store.list_facts(e.LandingStarted, plan=context.plan)),
         pushed_at=max((parse_iso(landing.at).timestamp() for landing in landings), default=0.0),
     )
     try:
@@ -126,7 +127,9 @@ def release_issues(outcome: str, state: RunState, context: RunContext) -> tuple[
 
 
 def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed: bool) -> tuple[str, ...]:
-    claim, own, notes = state.options.claim, repository_id(context.workspace.common_dir), list[str]()
+    claim = state.options.claim
+    own = repository_id(context.workspace.common_dir)
+    notes = list[str]()
     for number in state.options.issues:
         try:
             forge = open_forge(context.workspace.user, context.settings.run, context.env)
@@ -157,5 +160,5 @@ def foreign_claims(forge: Forge, number: int, own: str, *, now: datetime) -> lis
 
 def claimed_plan(text: str, own: str) -> str:
     """The plan for which another repository claims the issue; "" for none, or when its work has ended."""
-    found = _CLAIM.search(text)
-    return found[2] if found and found[1] != own and text.startswith(WORKING) else ""
+    match = _CLAIM.search(text)
+    return match[2] if match and match[1] != own and text.startswith(WORKING) else ""

@@ -100,7 +100,8 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
     @property
     def copied(self) -> tuple[str, ...]:
         """The files of the checkout that worktrees get: run.copy, and the agents' personal files that are untracked."""
-        copy, root = self.settings.run.copy, self.root
+        copy = self.settings.run.copy
+        root = self.root
         present = (name for name in self.agents.personal if name not in copy and (root / name).is_file())
         return (*copy, *(name for name in present if self.objects.blob(self.tip(), name) is None))
 
@@ -116,10 +117,13 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
         """The commit of the target; the branch may have been deleted during the run."""
         if (tip := self.lander.tip()) is not None:
             return tip
-        run, last = self.settings.run, names.base_ref(self.mark)  # the tip on which the phase was begun
-        place, again = "", command("git", "branch", run.target, last)
+        run = self.settings.run
+        last = names.base_ref(self.mark)  # the tip on which the phase was begun
+        place = ""
+        again = command("git", "branch", run.target, last)
         if self.lander.ref.startswith("refs/remotes/"):
-            place, again = f" on {run.remote}", command("git", "push", run.remote, f"{last}:refs/heads/{run.target}")
+            place = f" on {run.remote}"
+            again = command("git", "push", run.remote, f"{last}:refs/heads/{run.target}")
         raise Unreachable(f"the branch {run.target} is gone{place}; create it again: {again}")
 
     def plan_at(self, commit: str) -> tuple[Plan, bytes]:
@@ -131,12 +135,12 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
 
     def failures(self, phase: str) -> list[Recorded[PhaseFailed]]:
         """The failed attempts at the phase since it last landed; oldest first."""
-        failed = [one for one in self.store.list_facts(PhaseFailed, plan=self.plan) if one.event.phase == phase]
+        failed = [fact for fact in self.store.list_facts(PhaseFailed, plan=self.plan) if fact.event.phase == phase]
         if not failed:  # usual; the landings of a long plan are many
             return []
         landings = self.store.list_facts(Landed, plan=self.plan)
-        landed = max((one.seq for one in landings if one.event.phase == phase), default=0)
-        return [one for one in failed if one.seq > landed]
+        landed = max((fact.seq for fact in landings if fact.event.phase == phase), default=0)
+        return [fact for fact in failed if fact.seq > landed]
 
     @property
     def zone(self) -> AgentZone:

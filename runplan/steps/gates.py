@@ -77,7 +77,8 @@ def side_by_side(lines: Mapping[str, str]) -> str:
 
     One process tree under one shim: a phase has one dispatch at a time, and it ends as a whole.
     """
-    starts, waits = [f"set -- ${LOGS}; unset {LOGS}"], []
+    starts = [f"set -- ${LOGS}; unset {LOGS}"]
+    waits = []
     for number, (name, line) in enumerate(lines.items(), 1):
         command = quote(f"exec 2>&1\n{line}")
         starts.append(f"/bin/sh -c {command} </dev/null >/dev/fd/${{{number}}} & gate{number}=$!")
@@ -92,17 +93,18 @@ def own_logs(gates: Sequence[str]) -> dict[str, str]:
 
 def already_known(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
     """The checks that passed before on the same code, with the same command and environment: they do not run again."""
-    phase, tree = state.work, action.dispatch.tree
+    phase = state.work
+    tree = action.dispatch.tree
     known: list[Event] = []
     for name in action.dispatch.gates:
         key = check_key(context, name, tree)
         if (text := context.store.get_baseline(key)) is None:
             continue
-        found = results.from_text(text)
+        result = results.from_text(text)
         if action.dispatch.role is Role.GATE:
-            known.append(_judge_results(name, found, phase, context, tree=tree))
+            known.append(_judge_results(name, result, phase, context, tree=tree))
         else:
-            noted = results.to_text(found, passes=False)
+            noted = results.to_text(result, passes=False)
             known.append(BaselineKnown(key=key, tree=tree, results=noted, name=name))
     return tuple(known)
 
@@ -117,18 +119,18 @@ def check_key(context: RunContext, name: str, tree: str) -> str:
     return json.dumps([code, settings.run.setup, command, summary, junit, context.agents.digest])
 
 
-def _keep_green_results(context: RunContext, key: str, found: results.Results) -> None:
+def _keep_green_results(context: RunContext, key: str, result: results.Results) -> None:
     """Only green results are kept: a red one may be accidental, and would excuse real failures later."""
-    if not found.red and not found.unfinished:
-        context.store.put_baseline(key, results.to_text(found))
+    if not result.red and not result.unfinished:
+        context.store.put_baseline(key, results.to_text(result))
 
 
-def _keep_names(name: str, found: results.Results, phase: WorkAttempt, context: RunContext, *, partly: bool) -> None:
+def _keep_names(name: str, result: results.Results, phase: WorkAttempt, context: RunContext, *, partly: bool) -> None:
     """Keep the names of a gate that was not green at once; it is no baseline for anything."""
     before = known_results(phase, context) if partly else None
-    if name == TESTS and (found.red or partly):
-        passes = found.passes | (before.passes if before else frozenset())
-        named = replace(found, passes=passes, failures=(before or found).failures - passes)
+    if name == TESTS and (result.red or partly):
+        passes = result.passes | (before.passes if before else frozenset())
+        named = replace(result, passes=passes, failures=(before or result).failures - passes)
         key = check_key(context, TESTS, phase.built.tree)
         context.store.put_baseline(f"{NAMED_ONLY}{key}", results.to_text(named))
 
@@ -136,16 +138,16 @@ def _keep_names(name: str, found: results.Results, phase: WorkAttempt, context: 
 def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = state.work
     tree = phase.delivery.candidate.onto_tree if phase.delivery.candidate else phase.base_tree
-    for name, found, _, evidence in read_checks(phase, context):
-        fault = results.baseline_fault(found)
+    for name, result, _, evidence in read_checks(phase, context):
+        fault = results.baseline_fault(result)
         if fault and not context.settings.tests.allow_red_baseline:
             command = context.settings.checks[name].command
             yield WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{command}` failed on the base: {fault}")
             return
         key = check_key(context, name, tree)
-        _keep_green_results(context, key, found)
-        known = results.to_text(found, passes=False)
-        note = f"{found.line} before any work{describe_lacking(phase, context)}" if found.red else ""
+        _keep_green_results(context, key, result)
+        known = results.to_text(result, passes=False)
+        note = f"{result.line} before any work{describe_lacking(phase, context)}" if result.red else ""
         yield BaselineKnown(key=key, tree=tree, results=known, name=name, ran=evidence, note=note)
 
 
@@ -155,7 +157,7 @@ def describe_lacking(phase: WorkAttempt, context: RunContext) -> str:
         return ""
     path = context.proof.path
     listed = ("config", "-z", "--blob", f"{phase.base}:.gitmodules", "--get-regexp", r"^submodule\..*\.path$")
-    modules = [one.partition("\n")[2] for one in context.objects.run(*listed, ok=ANY).text.split("\0") if one]
+    modules = [line.partition("\n")[2] for line in context.objects.run(*listed, ok=ANY).text.split("\0") if line]
     for module in modules:
         if not (path / module).is_dir() or not any((path / module).iterdir()):
             setup = " && ".join(filter(None, (SUBMODULES.setup, context.settings.run.setup)))
@@ -171,12 +173,12 @@ def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator
     if phase.dispatches.ended is None:
         yield GateJudged(tree=tree, answer=GateAnswer.SKIPPED, code=None, line=NO_TESTS, time=1)
         return
-    for name, found, output, evidence in read_checks(phase, context):
+    for name, result, output, evidence in read_checks(phase, context):
         partly = bool(_rerun_command(name, phase))
-        judged = _judge_results(name, found, phase, context, tree=tree, partly=partly)
+        judged = _judge_results(name, result, phase, context, tree=tree, partly=partly)
         if judged.answer is GateAnswer.PASSED and not partly:  # the baseline of the next phase
-            _keep_green_results(context, check_key(context, name, tree), found)
-        _keep_names(name, found, phase, context, partly=partly)
+            _keep_green_results(context, check_key(context, name, tree), result)
+        _keep_names(name, result, phase, context, partly=partly)
         tail = "" if judged.answer is GateAnswer.PASSED else output[-OUTPUT_SENT:]
         yield replace(judged, output=tail, ran=evidence)
 
@@ -197,7 +199,9 @@ def _judge_results(
     name: str, now: results.Results, phase: WorkAttempt, context: RunContext, *, tree: str, partly: bool = False
 ) -> GateJudged:
     """The judgement of one check; `partly`: only the tests that failed before ran."""
-    before, known, tests = phase.proof.newest_gates.get(name), phase.proof.baselines.get(name), context.settings.tests
+    before = phase.proof.newest_gates.get(name)
+    known = phase.proof.baselines.get(name)
+    tests = context.settings.tests
     baseline = None
     if known is not None and known.results and not partly:  # the store has it with the names of all tests
         baseline = results.from_text(context.store.get_baseline(known.key) or known.results)
@@ -211,7 +215,8 @@ def _judge_results(
     answer, line = _describe_comparison(judged, now)
     if before is not None and answer is GateAnswer.PASSED:
         line = f"{line}; flaky, passed when run again: {', '.join(before.failures or (name,))}"
-    rerun, failed = "", judged.regressed
+    rerun = ""
+    failed = judged.regressed
     # All tests run again when some did not run or a failure has no name.
     is_named = failed and not judged.missing and not now.unfinished and len(now.failures) >= (now.failed or 0)
     if name == TESTS and before is None and answer is GateAnswer.FAILED and is_named:
@@ -261,10 +266,13 @@ def _describe_comparison(judged: results.Comparison, now: results.Results) -> tu
 
 def read_checks(phase: WorkAttempt, context: RunContext) -> Iterator[tuple[str, results.Results, str, Evidence]]:
     """The checks of the dispatch that ended: name, results, output and its record."""
-    ended, started, tests = phase.dispatches.ended, phase.dispatches.newest, context.settings.tests
+    ended = phase.dispatches.ended
+    started = phase.dispatches.newest
+    tests = context.settings.tests
     assert ended is not None
     assert started is not None
-    directory, worktree = context.dispatches.directory(ended.id), context.proof.path
+    directory = context.dispatches.directory(ended.id)
+    worktree = context.proof.path
     printed = dict(_EXIT.findall(read_content(directory / "out.log").decode("utf-8", "replace")))
     for name, path in log_files(started, context).items():
         code = int(printed[name]) if name in printed else None
@@ -272,16 +280,19 @@ def read_checks(phase: WorkAttempt, context: RunContext) -> Iterator[tuple[str, 
             code = ended.code if ended.ending is Ending.EXITED else None
         whole = read_content(path)
         output = whole[-OUTPUT_READ:].decode("utf-8", "replace")
-        summary, junit, names = "", None, b""
+        summary = ""
+        junit = None
+        names = b""
         if name == TESTS:
-            summary, names = tests.summary, read_content(directory / NAMES)[:JUNIT_READ]
+            summary = tests.summary
+            names = read_content(directory / NAMES)[:JUNIT_READ]
             files = sorted(path for pattern in tests.junit for path in worktree.glob(pattern))
             read = (read_content(path)[:JUNIT_READ].decode("utf-8", "replace") for path in files)
             junit = read if tests.junit else None
         named = names.decode("utf-8", "replace")
-        found = results.read_results(output, exit_code=code, summary_pattern=summary, junit=junit, names=named)
+        result = results.read_results(output, exit_code=code, summary_pattern=summary, junit=junit, names=named)
         file = path.relative_to(directory.parent.parent).as_posix()
-        yield name, found, output, Evidence(dispatch=ended.id, file=file, sha256=sha256(whole).hexdigest())
+        yield name, result, output, Evidence(dispatch=ended.id, file=file, sha256=sha256(whole).hexdigest())
 
 
 def log_files(started: DispatchStarted, context: RunContext) -> dict[str, Path]:

@@ -50,7 +50,8 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> Ite
         yield e.WorkRefused(reason=Reason.NO_COMMITS, detail=f"the commits of {phase.work.head[:12]} are gone from git")
         return
     onto = context.tip()
-    trailers, by = trailers_of(context, state), context.signature()
+    trailers = trailers_of(context, state)
+    by = context.signature()
     is_merge = isinstance(phase, MergeAttempt)
     if is_merge and onto != phase.chosen.tip:
         yield _record_move(context, onto)
@@ -66,7 +67,8 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> Ite
         message = add_trailers(f"{phase.chosen.title}\n", trailers)
         replayed = context.candidates.whole(phase.work.tree, onto=onto, message=message, by=by)
     else:
-        base, head = phase.base, phase.work.head
+        base = phase.base
+        head = phase.work.head
         replayed = context.candidates.replay(base=base, head=head, onto=onto, rewrite=rewrite, whole=phase.squash)
     built = _record_candidate(replayed, onto, context)
     yield plan_proofs(built, context) if isinstance(built, e.CandidateBuilt) and not is_merge else built
@@ -144,8 +146,8 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
 def _list_subjects(context: RunContext, phase: Attempt) -> dict[str, str]:
     """The subjects of the commits that land or are reverted."""
     commits = phase.built.undone or phase.built.commits
-    found = ((oid, context.objects.commit(oid).message.partition("\n")[0]) for oid in commits)
-    return {oid: context.agents.redacted(subject) for oid, subject in found}
+    subjects = ((oid, context.objects.commit(oid).message.partition("\n")[0]) for oid in commits)
+    return {oid: context.agents.redacted(subject) for oid, subject in subjects}
 
 
 def _find_refusal(phase: Attempt, context: RunContext, plan: Plan, row: Phase) -> e.WorkRefused | e.LandingHeld | None:
@@ -173,7 +175,7 @@ def _write_files(
     if old is None and not sections:
         return {context.plan: text}
     landed = report.PlanRow(plan=context.plan, title=title, report=PurePosixPath(context.report).name, is_done=is_done)
-    waiting = [one for one in context.store.list_sign_offs() if one[0] != context.plan]
+    waiting = [row for row in context.store.list_sign_offs() if row[0] != context.plan]
     new = {
         context.report: (old, report.prepend_sections(old, plan_title=title, sections=sections)),
         context.index: (listed, report.update_index(listed, landed, today=context.clock.now().date(), waiting=waiting)),
@@ -201,15 +203,15 @@ class Undoable(Struct, frozen=True, kw_only=True):
 
 def landing_to_undo(tip: Oid, plan: Plan, row: Phase, *, target: str, objects: Git, candidates: Candidates) -> Undoable:
     """The phase's newest landing on `tip`; refused when it cannot be reverted."""
-    found = newest_landing(candidates.landed_commits(tip), plan=plan.path, phase=row.id)
-    if found is None:
+    landing = newest_landing(candidates.landed_commits(tip), plan=plan.path, phase=row.id)
+    if landing is None:
         why = f"no commit on {target} has the trailers of phase {row.id} of {plan.path} (Runplan-Phase)"
         raise _refuse_undo(why, row.commit)
-    if isinstance(found, Unclear):
+    if isinstance(landing, Unclear):
         why = "belongs to more than one landing, or has text below its Runplan trailers"
-        raise _refuse_undo(f"the commit {found.commit[:12]} {why}", found.commit)
+        raise _refuse_undo(f"the commit {landing.commit[:12]} {why}", landing.commit)
     changed: dict[Oid, set[str]] = {}
-    for oid in found.commits:
+    for oid in landing.commits:
         parents = objects.commit(oid).parents
         if len(parents) != 1 or objects.tip(parents[0]) is None:
             raise _refuse_undo(f"the commit {oid[:12]} is a merge, or its parent is not in this clone", oid)
@@ -218,8 +220,8 @@ def landing_to_undo(tip: Oid, plan: Plan, row: Phase, *, target: str, objects: G
     bookkeeping = {path for paths in changed.values() if plan.path in paths for path in paths}
     code = tuple(oid for oid, paths in changed.items() if paths - bookkeeping)
     if not code:
-        raise _refuse_undo(f"no commit of the landing of phase {row.id} changes code alone", found.commits[0])
-    return Undoable(landing=found.landing, code=code, bookkeeping=tuple(sorted(bookkeeping)))
+        raise _refuse_undo(f"no commit of the landing of phase {row.id} changes code alone", landing.commits[0])
+    return Undoable(landing=landing.landing, code=code, bookkeeping=tuple(sorted(bookkeeping)))
 
 
 def _refuse_undo(why: str, oid: Oid) -> RefusedEarly:
@@ -229,30 +231,34 @@ def _refuse_undo(why: str, oid: Oid) -> RefusedEarly:
 
 
 def build_undo(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    read, onto, target = state.current.chosen, context.tip(), context.settings.run.target
+    read = state.current.chosen
+    onto = context.tip()
+    target = context.settings.run.target
     plan, _ = context.plan_at(onto)
     row = plan.phase(read.phase)
     if row is None or row.status is not Status.DONE:
         yield _undone_meanwhile(read.phase)
         return
-    objects, candidates = context.objects, context.candidates
-    found = landing_to_undo(onto, plan, row, target=target, objects=objects, candidates=candidates)
+    objects = context.objects
+    candidates = context.candidates
+    undoable = landing_to_undo(onto, plan, row, target=target, objects=objects, candidates=candidates)
     subjects = [
-        f"    {bounded(context.objects.commit(oid).message.partition(chr(10))[0])} ({oid[:12]})" for oid in found.code
+        f"    {bounded(context.objects.commit(oid).message.partition(chr(10))[0])} ({oid[:12]})"
+        for oid in undoable.code
     ]
     message = "\n".join([f"Undo phase {read.phase}: {read.title}", "", "This reverts:", "", *subjects])
     reverted = context.candidates.revert(
-        found.code,
-        without=(*found.bookkeeping, *context.bookkeeping),
+        undoable.code,
+        without=(*undoable.bookkeeping, *context.bookkeeping),
         onto=onto,
-        message=add_trailers(message, (*trailers_of(context, state), (UNDOES, found.landing))),
+        message=add_trailers(message, (*trailers_of(context, state), (UNDOES, undoable.landing))),
         by=context.signature(),
     )
     if isinstance(reverted, NothingLeft):  # reverted by hand before; only row and report are left to set
         reverted = Built(commits=(onto,), tree=context.objects.commit(onto).tree, patch="")
     built = _record_candidate(reverted, onto, context)
     if isinstance(built, e.CandidateBuilt):
-        built = replace(built, undoes=found.landing, undone=found.code)
+        built = replace(built, undoes=undoable.landing, undone=undoable.code)
     yield built
 
 
@@ -302,7 +308,7 @@ def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Eve
 def _record_move(context: RunContext, tip: str) -> e.LandingMoved:
     """Landings of our own are not counted as moves of the target."""
     since = iso(context.clock.now() - RECENT)
-    ours = any(one.event.tip == tip for one in context.store.list_facts(e.Landed, since=since))
+    ours = any(fact.event.tip == tip for fact in context.store.list_facts(e.Landed, since=since))
     return e.LandingMoved(tip=tip, ours=ours)
 
 

@@ -53,7 +53,8 @@ LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time li
 
 
 def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
-    phase, name = state.work, f"{context.mark}.{state.dispatches + 1}"
+    phase = state.work
+    name = f"{context.mark}.{state.dispatches + 1}"
     _end_previous(state, context)
     wanted = replace(action.dispatch, id=name, phase=phase.chosen.phase, at=context.iso())
     started = _choose_agent(wanted, phase, context) if wanted.role.agent else wanted
@@ -112,7 +113,8 @@ def is_for_writers(started: e.DispatchStarted) -> bool:
 
 def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, *, has_diff: bool) -> bool:
     """Put the files of the worktree right; False when the products of run.setup in the proof worktree are not."""
-    run, built = context.settings.run, phase.delivery.candidate
+    run = context.settings.run
+    built = phase.delivery.candidate
     extra = Extra(
         copies=context.copied,
         root=context.root,
@@ -153,7 +155,8 @@ def _launch_agent(started: e.DispatchStarted, phase: WorkAttempt, context: RunCo
     argv, env, reader = context.agents.launch(
         started, attempt=attempt, directory=directory, cwd=path, writable=writable, guarded=guarded
     )
-    table, limits = context.settings.agents.agent(started.agent), context.settings.limits
+    table = context.settings.agents.agent(started.agent)
+    limits = context.settings.limits
     return d.Launch(
         id=started.id,
         argv=argv,
@@ -181,11 +184,13 @@ def _sent_at_first(agent: Agent, prompt: str) -> int:
 
 def _launch_command(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> d.Launch:
     path, writable = _place_of(started, context)
-    name, directory = started.id, context.dispatches.directory(started.id)
+    name = started.id
+    directory = context.dispatches.directory(started.id)
     build = proof.command_line if started.role is Role.PROVE else command_line
     line, wall_s = build(started, phase, context)
     argv, env = context.agents.command(line, started, directory=directory, cwd=path, writable=writable)
-    env, logs = env | committing_as(name), tuple(own_logs(started.gates).values())
+    env = env | committing_as(name)
+    logs = tuple(own_logs(started.gates).values())
     return d.Launch(id=name, argv=argv, cwd=str(path), env=env, wall_s=wall_s, logs=logs)
 
 
@@ -205,7 +210,8 @@ def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunCo
     files = prompts.context_note(names)
     if started.role is Role.VERIFY:
         assert phase.work is not None
-        checks, changed = context.settings.checks, phase.work.files
+        checks = context.settings.checks
+        changed = phase.work.files
         gates = [
             (checks[gate.name].command, gate) for gate in phase.proof.gates if gate.answer is not GateAnswer.SKIPPED
         ]
@@ -220,9 +226,11 @@ def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunCo
     kept = phase.leased.kept
     if started.role is Role.IMPLEMENT:
         return prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "") + note
-    failed, outputs = phase.proof.failed_items, phase.proof.red_checks
+    failed = phase.proof.failed_items
+    outputs = phase.proof.red_checks
     if kept is not None and not phase.proof.gates and started.complaint == kept.complaint:  # of the last attempt
-        failed, outputs = kept.failed, kept.red
+        failed = kept.failed
+        outputs = kept.red
     checks = context.settings.checks
     red = [(checks[name].command, output) for name, output in outputs if name in checks]
     why = started.complaint
@@ -255,7 +263,8 @@ def _list_rejections(phase: str, context: RunContext) -> list[str]:
 
 def _choose_agent(wanted: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> e.Event:
     """The dispatch with the agent of the role, or its fallback, and its budget; or why it has to wait or fails."""
-    names, limits = _list_agents(wanted, phase, context.settings.agents), _find_limits(context)
+    names = _list_agents(wanted, phase, context.settings.agents)
+    limits = _find_limits(context)
     agent = next((name for name in names if name not in limits), None)
     if agent is None:
         first = min((limits[name] for name in names), key=lambda limit: limit.until)
@@ -287,19 +296,23 @@ def _find_limits(context: RunContext) -> dict[str, e.AgentLimited]:
 
     A person who resumes the run does not want to wait for the limits before that.
     """
-    now, farthest = context.clock.now(), timedelta(seconds=FARTHEST_S)
+    now = context.clock.now()
+    farthest = timedelta(seconds=FARTHEST_S)
     newest: dict[str, e.AgentLimited] = {}
-    resumed = [one.seq for one in context.store.list_facts(e.RunResumed, plan=context.plan) if one.run == context.run]
-    for one in context.store.list_facts(e.AgentLimited, since=iso(now - farthest)):
-        if one.seq > max(resumed, default=0):
-            until = min(one.event.until, iso(parse_iso(one.at) + farthest))
-            newest[one.event.agent] = replace(one.event, until=until)
+    resumed = [
+        fact.seq for fact in context.store.list_facts(e.RunResumed, plan=context.plan) if fact.run == context.run
+    ]
+    for fact in context.store.list_facts(e.AgentLimited, since=iso(now - farthest)):
+        if fact.seq > max(resumed, default=0):
+            until = min(fact.event.until, iso(parse_iso(fact.at) + farthest))
+            newest[fact.event.agent] = replace(fact.event, until=until)
     return {agent: limit for agent, limit in newest.items() if parse_iso(limit.until) > now}
 
 
 def _remaining_budget(wanted: e.DispatchStarted, context: RunContext) -> Left | UsedUp | GivenOut:
     """What the dispatch may use. The journal is read only for scopes that have a limit."""
-    limits, store = context.settings.limits, context.store
+    limits = context.settings.limits
+    store = context.store
     budgets = {
         "dispatch": Cost(tokens=limits.tokens, usd=limits.usd, seconds=limits.wall_of(wanted.role)),
         "phase": Cost(tokens=limits.phase_tokens, usd=limits.phase_usd, seconds=limits.phase_wall_s),
@@ -333,12 +346,14 @@ def _sum_usage(
     since: str = "",
 ) -> tuple[Cost, Cost]:
     """What agents have used, and what agents that run in other lanes and runs may still use."""
-    spent, given, now = Cost(), Cost(), context.clock.now()
-    for one in ended:
-        if one.event.agent and one.at >= since and phase in ("", one.event.phase):
-            tokens = one.event.input_tokens + one.event.output_tokens
-            spent = spent.plus(Cost(tokens=tokens, usd=one.event.usd, seconds=one.event.seconds))
-    over = {one.event.id for one in ended}
+    spent = Cost()
+    given = Cost()
+    now = context.clock.now()
+    for fact in ended:
+        if fact.event.agent and fact.at >= since and phase in ("", fact.event.phase):
+            tokens = fact.event.input_tokens + fact.event.output_tokens
+            spent = spent.plus(Cost(tokens=tokens, usd=fact.event.usd, seconds=fact.event.seconds))
+    over = {fact.event.id for fact in ended}
     for begun in started:
         event = begun.event
         late = parse_iso(begun.at) + timedelta(seconds=event.seconds + LATE_S)
@@ -409,7 +424,8 @@ def _without_result(started: e.DispatchStarted, ending: Ending) -> e.DispatchEnd
 
 def _record_result(started: e.DispatchStarted, context: RunContext, outcome: Outcome) -> e.DispatchEnded:
     """How the process ended, what it said and what it used, by its output or by its return."""
-    usage, seconds = outcome.tally.usage, outcome.seconds
+    usage = outcome.tally.usage
+    seconds = outcome.seconds
     table = context.settings.agents.agent(started.agent) if started.agent else None
     if not outcome.ended_at:  # its shim died and recorded neither
         seconds = d.ran_s(started, context.clock.now())
@@ -423,13 +439,15 @@ def _record_result(started: e.DispatchStarted, context: RunContext, outcome: Out
     if table is not None and not usage.usd and outcome.ending is not Ending.EXITED:  # before it reported dollars
         usage = price_usage(usage, *agent_of(table.kind).highest_usd)
     succeeded = outcome.ending is Ending.EXITED and outcome.code == 0
-    said, detail = "", "" if succeeded else " ".join(outcome.message[-LAST_WORDS:].split())
+    said = ""
+    detail = "" if succeeded else " ".join(outcome.message[-LAST_WORDS:].split())
     if started.role.is_writer:
         if isinstance(returned, d.Return):
             said = returned.status
             detail = returned.summary if said in (ReturnStatus.BLOCKED, ReturnStatus.FAILED) else detail
         if blockers := returns.find_blockers(outcome.message):
-            said, detail = ReturnStatus.BLOCKED, "; ".join(blockers)
+            said = ReturnStatus.BLOCKED
+            detail = "; ".join(blockers)
     return e.DispatchEnded(
         id=started.id,
         role=started.role,
@@ -450,11 +468,11 @@ def _examine_changes(started: e.DispatchStarted, state: RunState, context: RunCo
     """Name changes in the user's repository during the dispatch, and fetch the commits of a writer."""
     role = started.role
     if (before := context.dispatches.read(started.id, FINGERPRINT)) is not None:
-        tips = [one.event.tip for one in context.store.list_facts(e.Landed, since=started.at)]
-        found = context.fingerprints.list_differences(before, agent=signing(started.id).email, landed=tips)
-        lines = describe_differences(found, "the agent" if role.agent else f"the {role} command")
+        tips = [fact.event.tip for fact in context.store.list_facts(e.Landed, since=started.at)]
+        differences = context.fingerprints.list_differences(before, agent=signing(started.id).email, landed=tips)
+        lines = describe_differences(differences, "the agent" if role.agent else f"the {role} command")
         if set(lines) - set(state.current.warnings):  # else recorded before a crash
-            yield e.GuardFound(violated=any(one.by_agent for one in found), lines=lines)
+            yield e.GuardFound(violated=any(difference.by_agent for difference in differences), lines=lines)
     if role.is_writer:
         try:
             work = state.work
@@ -485,7 +503,9 @@ def _pause_after(
     ending: AgentEnding, record: DispatchRecord, context: RunContext, started: e.DispatchStarted
 ) -> Iterator[e.Event]:
     """The wait after a usage limit or an overload; `record` is that before the agent ended."""
-    now, agent, words = context.clock.now().timestamp(), started.agent, ending.words
+    now = context.clock.now().timestamp()
+    agent = started.agent
+    words = ending.words
     if ending.kind is EndingKind.LIMIT:
         ends = limit_ends(ending.resets, now=now, times=record.limited + 1, seed=started.id)
         yield e.AgentLimited(agent=agent, until=iso(datetime.fromtimestamp(ends, UTC)), words=words)

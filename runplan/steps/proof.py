@@ -56,10 +56,10 @@ def plan_proofs(built: CandidateBuilt, context: RunContext) -> CandidateBuilt:
     changes = context.candidates.changes(built.onto, built.commits[-1])
     ours = {change.path: change for change in changes if _is_of_tests(change.path, built, context)}
     versions = _find_versions(built, context)
-    before = {path: Entry(one.old_mode, one.old) if one.kind != "A" else None for path, one in ours.items()}
-    after = {path: Entry(one.new_mode, one.new) if one.kind != "D" else None for path, one in ours.items()}
+    before = {path: Entry(change.old_mode, change.old) if change.kind != "A" else None for path, change in ours.items()}
+    after = {path: Entry(change.new_mode, change.new) if change.kind != "D" else None for path, change in ours.items()}
     earlier = {path: context.candidates.entry(commit, path) for path, commit in versions.items()}
-    rewritten = {path for path, one in ours.items() if one.kind != "A" or not is_collected(path)}
+    rewritten = {path for path, change in ours.items() if change.kind != "A" or not is_collected(path)}
     overlays: list[tuple[ProofKind, str, Mapping[str, Entry | None]]] = []
     if rewritten or earlier:
         overlays.append((ProofKind.OLD_TESTS, built.tree, before | earlier))
@@ -136,7 +136,8 @@ def _list_answered(context: RunContext, landings: list[LandingStarted]) -> set[s
 
 def list_unproven(phase: WorkAttempt, context: RunContext) -> tuple[str, ...]:
     """Why changed tests were not compared with the base's, for the report."""
-    files, tests = phase.work.files if phase.work else (), context.settings.tests
+    files = phase.work.files if phase.work else ()
+    tests = context.settings.tests
     if tests.command and tests.prove == "off" and any(map(is_on_test_side, files)):
         return ('tests changed, and `tests.prove = "off"`: the tests of the base did not run on the new code',)
     inner = [path for path in files if path.endswith(".rs") and not is_on_test_side(path)]
@@ -151,7 +152,8 @@ def list_unproven(phase: WorkAttempt, context: RunContext) -> tuple[str, ...]:
 def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[str, float]:
     """The test command on the files that differ, where the runner takes files; else the whole of it."""
     tests = context.settings.tests
-    run, first = _run_of(started, phase), phase.proof.newest_runs.get(ProofKind(started.scope))
+    run = _run_of(started, phase)
+    first = phase.proof.newest_runs.get(ProofKind(started.scope))
     files = _files_of(first.promises) if first else run.files
     base = _base_results(phase, context)
     line = ""
@@ -164,7 +166,8 @@ def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunConte
 
 def _limit_s(phase: WorkAttempt, context: RunContext) -> float:
     """A time limit by the time of the gate: the new test of a mended endless loop does not end on the base's code."""
-    gate, limit_s = phase.proof.newest_gates.get(TESTS), context.settings.tests.timeout_s
+    gate = phase.proof.newest_gates.get(TESTS)
+    limit_s = context.settings.tests.timeout_s
     if gate is None or gate.ran is None:
         return limit_s
     ended = (recorded.event for recorded in context.store.list_facts(DispatchEnded, plan=context.plan))
@@ -187,7 +190,8 @@ def _run_of(started: DispatchStarted, phase: WorkAttempt) -> ProofRun:
 
 def already_known(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
     """The checks that ran before on the same code, with the same command and environment: they do not run again."""
-    started, phase = action.dispatch, state.work
+    started = action.dispatch
+    phase = state.work
     if started.role is not Role.PROVE:
         return gates.already_known(action, state, context)
     known = None if started.again else context.store.get_baseline(_result_key(_run_of(started, phase), context))
@@ -196,13 +200,14 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
 
 def judge_proof(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = state.work
-    started, ended = phase.dispatches.newest, phase.dispatches.ended
+    started = phase.dispatches.newest
+    ended = phase.dispatches.ended
     assert started is not None
     assert ended is not None
-    for _, found, _, evidence in gates.read_checks(phase, context):
-        if not found.unfinished and not started.again:
-            context.store.put_baseline(_result_key(_run_of(started, phase), context), results.to_text(found))
-        yield _judge_results(started, phase, context, found, seconds=ended.seconds, ran=evidence)
+    for _, result, _, evidence in gates.read_checks(phase, context):
+        if not result.unfinished and not started.again:
+            context.store.put_baseline(_result_key(_run_of(started, phase), context), results.to_text(result))
+        yield _judge_results(started, phase, context, result, seconds=ended.seconds, ran=evidence)
 
 
 def _result_key(run: ProofRun, context: RunContext) -> str:
@@ -213,30 +218,33 @@ def _judge_results(
     started: DispatchStarted,
     phase: WorkAttempt,
     context: RunContext,
-    found: results.Results,
+    result: results.Results,
     *,
     seconds: float = 0.0,
     ran: Evidence | None = None,
 ) -> ProofJudged:
-    run, base, gate = _run_of(started, phase), _base_results(phase, context), gates.known_results(phase, context)
+    run = _run_of(started, phase)
+    base = _base_results(phase, context)
+    gate = gates.known_results(phase, context)
     new = frozenset(count_cases(gate.passes)) if gate else frozenset[str]()
-    judged = ProofJudged(tree=phase.built.tree, kind=run.kind, line=found.line, seconds=seconds, ran=ran)
+    judged = ProofJudged(tree=phase.built.tree, kind=run.kind, line=result.line, seconds=seconds, ran=ran)
     if run.kind is ProofKind.NEW_TESTS:
-        names = new or frozenset(count_cases(found.ran))  # the gate may not have run yet
+        names = new or frozenset(count_cases(result.ran))  # the gate may not have run yet
         is_named = base is not None and base.passes and names
-        said = judge_new_tests(names - count_cases(base.ran).keys() if base and is_named else None, found)
+        said = judge_new_tests(names - count_cases(base.ran).keys() if base and is_named else None, result)
         return replace(judged, line=said.note, is_hollow=said.is_hollow)
-    first, notes = phase.proof.newest_runs.get(run.kind), list[str]()
+    first = phase.proof.newest_runs.get(run.kind)
+    notes = list[str]()
     expected = _count_expected(run, phase, context, base)
     if first is not None:
         judged = replace(judged, time=first.time + 1)
         if files := _files_of(first.promises):
             expected = type(expected)({f: n for f, n in expected.items() if file_of(f) in files})
     if base is None or not base.passes:
-        promises = find_broken_suite(base, found)
+        promises = find_broken_suite(base, result)
         notes.append("results have no names, so the exit code and the counts decide")
     else:
-        promises = find_broken(expected, found, new)
+        promises = find_broken(expected, result, new)
     if first is not None:
         still = {promise.test for promise in promises}
         cleared = [promise.test for promise in first.promises if promise.test not in still]

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
-    started, tip, lander = state.options, context.lander.tip() or "", context.lander
+    started = state.options
+    tip = context.lander.tip() or ""
+    lander = context.lander
     if isinstance(lander, PullRequestLander) and (closed := lander.closed) is not None:
         yield Concluded(reason=closed.reason, note=closed.why)
         return
@@ -43,10 +45,10 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
     lanes = open_lanes(state)
     is_parallel = started.mode is Mode.FINISH and started.auto
     limit = started.parallel - len(lanes) if is_parallel else 0
-    found = list_startable(plan, {lane.phase: lane.touches for lane in lanes}, limit=limit)
-    if lanes or len(found) > 1:
+    startable = list_startable(plan, {lane.phase: lane.touches for lane in lanes}, limit=limit)
+    if lanes or len(startable) > 1:
         first = len(state.lanes) + 1
-        chosen = tuple((str(number), phase.id, phase.touches) for number, phase in enumerate(found, first))
+        chosen = tuple((str(number), phase.id, phase.touches) for number, phase in enumerate(startable, first))
         yield LanesChosen(tip=tip, lanes=chosen)
         return
     read = choose_work(plan, text, tip=tip, wanted=wanted)
@@ -60,11 +62,11 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
 
 def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> PhaseChosen | CompletionChosen | NoWork:
     """The next phase of the plan, or why there is none."""
-    found = tracker.choose_phase(plan, wanted=wanted or None)
-    if not isinstance(found, tracker.NoPhase):
-        return choose_phase(found, tip=tip)
-    if found.kind is not NoWorkKind.ALL_DONE:
-        return NoWork(tip=tip, detail=found.detail, title=plan.title, kind=found.kind)
+    choice = tracker.choose_phase(plan, wanted=wanted or None)
+    if not isinstance(choice, tracker.NoPhase):
+        return choose_phase(choice, tip=tip)
+    if choice.kind is not NoWorkKind.ALL_DONE:
+        return NoWork(tip=tip, detail=choice.detail, title=plan.title, kind=choice.kind)
     if tracker.mark_complete(text, path=plan.path, completed="") == text:
         return NoWork(tip=tip, detail="every phase is done", kind=NoWorkKind.COMPLETE)
     return CompletionChosen(tip=tip, title=plan.title)

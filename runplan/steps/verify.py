@@ -56,7 +56,8 @@ LARGEST_CITED = 64 * 1024 * 1024  #: bytes of a file in which lines are counted
 
 def reply_of(id: str, context: RunContext) -> tuple[str, Return | Unusable]:
     """The message of an agent that has ended, and its return without secrets."""
-    outcome, text = context.dispatches.standing(id), context.dispatches.read(id, RETURN)
+    outcome = context.dispatches.standing(id)
+    text = context.dispatches.read(id, RETURN)
     message = outcome.message if isinstance(outcome, Outcome) else ""
     return message, returns.parse_return(None if text is None else context.agents.redacted(text), message)
 
@@ -83,10 +84,10 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
         missing = tuple((item, words[:EVIDENCE]) for item, words in judged.unresolved)
         yield EvidenceUnresolved(patch=phase.built.patch, items=missing)
         return
-    is_last = sum(not one.scope for one in phase.proof.verdicts) + 1 >= len(context.settings.agents.judges)
-    if judged.passed and is_last and not scope and (found := measure_drift(phase, context, message)) is not None:
-        yield found  # before the verdict: after a crash in between both are found again
-        if found.abort:
+    is_last = sum(not earlier.scope for earlier in phase.proof.verdicts) + 1 >= len(context.settings.agents.judges)
+    if judged.passed and is_last and not scope and (drift_found := measure_drift(phase, context, message)) is not None:
+        yield drift_found  # before the verdict: after a crash in between both are found again
+        if drift_found.abort:
             return
     yield VerdictGiven(
         tree=phase.built.tree,
@@ -103,7 +104,8 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
 def facts_of(phase: WorkAttempt, context: RunContext) -> Facts:
     """What the verifier's evidence is looked up in."""
     base = plan_base(phase, context) if phase.dispatches.newest and phase.dispatches.newest.scope else phase.built.onto
-    base_tree, tree = context.objects.commit(base).tree, phase.built.tree
+    base_tree = context.objects.commit(base).tree
+    tree = phase.built.tree
     return Facts(
         count_lines=cache(lambda path: count_lines(tree, path, context)),
         is_in_base=lambda path: count_lines(base_tree, path, context) is not None,
@@ -164,8 +166,8 @@ def is_complete_with(plan: Plan, phase: str) -> bool:
 
 def plan_base(phase: WorkAttempt, context: RunContext) -> str:
     """The target before the first phase of the plan landed, as far as the journal knows."""
-    landed = {one.event.id for one in context.store.list_facts(Landed, plan=context.plan)}
-    begun = (one.event for one in context.store.list_facts(LandingStarted, plan=context.plan))
+    landed = {fact.event.id for fact in context.store.list_facts(Landed, plan=context.plan)}
+    begun = (fact.event for fact in context.store.list_facts(LandingStarted, plan=context.plan))
     first = next((event.old for event in begun if event.id in landed), "")
     is_there = first and context.objects.tip(first) is not None
     return first if is_there else phase.built.onto
@@ -186,10 +188,13 @@ def final_items(phase: WorkAttempt, context: RunContext) -> Rows:
 def final_brief(brief: Brief, phase: WorkAttempt, context: RunContext) -> tuple[Brief, tuple[str, ...]]:
     """The whole plan instead of one phase, and the files that differ from the time before the plan."""
     plan, text = context.plan_at(phase.built.onto)
-    items, whole = final_items(phase, context), text.decode("utf-8", "replace")
+    items = final_items(phase, context)
+    whole = text.decode("utf-8", "replace")
     changes = context.candidates.changes(plan_base(phase, context), phase.built.commits[-1])
     chosen = replace(brief.chosen, phase=EVERY_PHASE, title=plan.title, text=whole, items=items, touches=())
-    return replace(brief, chosen=chosen), tuple(one.path for one in changes if one.path not in context.bookkeeping)
+    return replace(brief, chosen=chosen), tuple(
+        change.path for change in changes if change.path not in context.bookkeeping
+    )
 
 
 # --- numbers that a plan states and agents measure ------------------------------------------------------
@@ -197,12 +202,12 @@ def final_brief(brief: Brief, phase: WorkAttempt, context: RunContext) -> tuple[
 
 def examine_numbers(plan: Plan, phase: Phase, context: RunContext) -> tuple[str, tuple[str, ...]]:
     """Why the text of the phase has to be revised before any work, and remarks for its report."""
-    found = drift.find_contradictions(phase.text)
-    if wrong := next((words for off, words in found if off > MOST_OFF), ""):
+    contradictions = drift.find_contradictions(phase.text)
+    if wrong := next((words for off, words in contradictions if off > MOST_OFF), ""):
         return f"{plan.path}:{phase.heading_line}: {wrong}", ()
     if (words := drift.stale_phrase(phase.text)) and not _is_revised(plan, phase, context):
         return f"{plan.path}:{phase.heading_line}: phase {phase.id} says {words!r}; revise its text and commit it", ()
-    return "", tuple(words for _, words in found)
+    return "", tuple(words for _, words in contradictions)
 
 
 def _is_revised(plan: Plan, phase: Phase, context: RunContext) -> bool:
@@ -222,9 +227,10 @@ def measure_drift(phase: WorkAttempt, context: RunContext, message: str) -> Drif
     verified = drift.read_tokens(message)
     if not any((written.drifts, written.malformed, verified.drifts, verified.malformed)):
         return None
-    facts, plan = context.store.list_facts, context.plan
-    landed = {one.event.phase for one in facts(Landed, plan=plan) if one.run == context.run}
-    made = [one.event for one in facts(DriftFound, plan=plan) if one.run == context.run and one.event.of in landed]
+    facts = context.store.list_facts
+    plan = context.plan
+    landed = {fact.event.phase for fact in facts(Landed, plan=plan) if fact.run == context.run}
+    made = [fact.event for fact in facts(DriftFound, plan=plan) if fact.run == context.run and fact.event.of in landed]
     corrected = {(of, bullet) for event in made for of, bullet, _, _ in event.corrections}  # in this run
     decision = drift.judge_drifts(written, verified, corrected)
     return DriftFound(
@@ -239,12 +245,12 @@ def correct_plan(text: bytes, phase: WorkAttempt, context: RunContext) -> tuple[
     """The plan with the corrections of the phase, and a line about each for the report."""
     lines = list(phase.drift.lines) if phase.drift else []
     for of, bullet, stated, actual in phase.drift.corrections if phase.drift else ():
-        one = drift.Drift(of, bullet, "", stated, actual)
+        correction = drift.Drift(of, bullet, "", stated, actual)
         row = parse_plan(text, path=context.plan).phase(of)
         if row is None or (context.lane and of != phase.chosen.phase):  # another lane may be working on that phase
             lines.append(f"phase {of}, criterion {bullet}: states {stated}, measured are {actual}; not corrected")
             continue
-        section, why = drift.correct_section(row.text, one, date=context.iso()[:10])
+        section, why = drift.correct_section(row.text, correction, date=context.iso()[:10])
         if why:
             lines.append(f"{why}; the plan was not corrected")
             continue

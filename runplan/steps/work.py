@@ -59,14 +59,16 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
     if isinstance(phase, PhaseAttempt) and phase.chosen.drift:
         yield WorkRefused(reason=Reason.DRIFT, detail=phase.chosen.drift)
         return
-    branch, base = context.branch(phase.chosen.phase), phase.chosen.tip
+    branch = context.branch(phase.chosen.phase)
+    base = phase.chosen.tip
     earlier = context.store.count_leases(context.plan, branch)
     refusal = describe_refusal(context.workspace.user, branch, base, known=bool(earlier))
     if refusal:
         yield WorkRefused(reason=Reason.BLOCKED, detail=refusal)
         return
     context.removal.remove_stale_locks([branch])  # a killed git may have left a lock
-    kept, parked = _find_kept_work(state, context, branch), ""
+    kept = _find_kept_work(state, context, branch)
+    parked = ""
     if kept is None:
         parked = _park_branch(context, branch, base)
     else:
@@ -92,16 +94,18 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
 
 def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.KeptWork | None:
     """The work of the phase's last attempt, as it is on the user's branch now; None to begin without it."""
-    phase, user = state.work, context.workspace.user
+    phase = state.work
+    user = context.workspace.user
     failures = context.failures(phase.chosen.phase)
     if not failures or state.options.anew or not isinstance(phase, PhaseAttempt):
         return None
     # An attempt that failed before any work, or without a change, says nothing about the work of the one before it.
-    kept = [one for one in failures if one.event.branch] or failures[-1:]
+    kept = [fact for fact in failures if fact.event.branch] or failures[-1:]
     while len(kept) > 1 and not kept[-1].event.tree and kept[-1].event.head == kept[-2].event.head:
         kept.pop()
     last = kept[-1]
-    failure, ref = last.event, f"{HEADS}{last.event.branch}" if last.event.branch else branch
+    failure = last.event
+    ref = f"{HEADS}{last.event.branch}" if last.event.branch else branch
     leases = {lease.event.worktree: lease.event for lease in context.store.list_facts(e.Leased, plan=context.plan)}
     # Also where `tool.git` was lost, the lane has the agent's commits, unless another phase has used it since.
     lanes = [lease.worktree for lease in leases.values() if lease.phase == phase.chosen.phase]
@@ -114,7 +118,8 @@ def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.Kept
         ref = context.workspace.publish(branch, newer_than=(ref, failure.head))
     head = user.tip(ref)
     if failure.reason == Reason.CONFLICT and failure.parked and head in (None, failure.head):
-        ref, head = failure.parked, user.tip(failure.parked)  # without what the fixer tried
+        ref = failure.parked
+        head = user.tip(failure.parked)  # without what the fixer tried
         failure = replace(failure, head=head or "")
     base = _merge_base(context, phase.chosen.tip, head) if head else ""
     if not head or not base or context.objects.commit(head).tree == context.objects.commit(base).tree:
@@ -142,7 +147,7 @@ def _merge_base(context: RunContext, target: str, head: str) -> str:
 def _is_reworded(read: e.Chosen, context: RunContext, *, before: int) -> bool:
     """Whether the phase's text has changed since it was read last before that place in the journal."""
     readings = context.store.list_facts(e.PhaseChosen, plan=context.plan)
-    earlier = [one.event.text for one in readings if one.seq < before and one.event.phase == read.phase]
+    earlier = [fact.event.text for fact in readings if fact.seq < before and fact.event.phase == read.phase]
     return bool(earlier) and earlier[-1] != read.text
 
 
@@ -198,7 +203,8 @@ def describe_off_base(foreign: Sequence[tuple[Oid, str]] | None, *, branch: str,
 
 
 def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    phase, kept = state.work, state.work.leased.kept
+    phase = state.work
+    kept = state.work.leased.kept
     head = _commit_leftovers(phase, context, message=_commit_subject(phase))
     if isinstance(head, WorkRefused):
         yield head
@@ -212,7 +218,8 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
     if refusal is not None:
         yield refusal
         return
-    permit, tree = permit_of(phase, context), context.objects.commit(head).tree
+    permit = permit_of(phase, context)
+    tree = context.objects.commit(head).tree
     if findings := _find_tampering(phase, context, head, changes, permit):
         yield _record_findings(findings, tree)
         return
@@ -236,7 +243,8 @@ def _commit_subject(phase: WorkAttempt) -> str:
 
 def _commit_leftovers(phase: WorkAttempt, context: RunContext, *, message: str) -> str | WorkRefused:
     """Commit everything that the agent left; the newest commit."""
-    branch, left = phase.leased.branch, context.zone.leftovers
+    branch = phase.leased.branch
+    left = context.zone.leftovers
     tip = context.objects.tip(branch) or phase.base
     if left is None or context.objects.commit(left).parents != (tip,):
         return tip
@@ -255,7 +263,8 @@ def _commit_leftovers(phase: WorkAttempt, context: RunContext, *, message: str) 
 
 
 def permit_of(phase: WorkAttempt, context: RunContext) -> Permit:
-    read, written = phase.chosen, context.bookkeeping
+    read = phase.chosen
+    written = context.bookkeeping
     # An issue, a review or the log of a check may name a file, and permits nothing by that.
     lines = [] if isinstance(phase, RepairAttempt) else read.text.splitlines(keepends=True)
     own = "".join(line for line in lines if not line.startswith(QUOTED))
@@ -348,8 +357,8 @@ def _read_text(context: RunContext, oid: str) -> str:
     return _decode_blob(context.objects.object(oid, most=SCANNED))
 
 
-def _decode_blob(found: Stored | None) -> str:
-    content = found.content if found and found.kind == "blob" else b""
+def _decode_blob(stored: Stored | None) -> str:
+    content = stored.content if stored and stored.kind == "blob" else b""
     return "" if b"\0" in content[:BEGINNING] else content.decode("utf-8", "replace")
 
 
@@ -430,7 +439,8 @@ def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext
 
 def _publish_work(phase: WorkAttempt, context: RunContext) -> str:
     """Keep the work on a branch of the user's, with the files that a stopped writer has not committed."""
-    lease, kept = phase.leased, phase.leased.kept
+    lease = phase.leased
+    kept = phase.leased.kept
     if phase.work is None:
         _commit_leftovers(phase, context, message=_commit_subject(phase))  # a refused file is parked with the worktree
     return context.workspace.publish(lease.branch, base=phase.base, newer_than=(kept.ref, kept.head) if kept else None)
@@ -489,7 +499,8 @@ def _clean_branch(phase: WorkAttempt, lease: e.Leased, context: RunContext) -> N
 
 
 def finish(action: Finish, state: RunState, context: RunContext) -> Iterator[e.Event]:
-    detail, parked = action.detail, ""
+    detail = action.detail
+    parked = ""
     context.workspace.unpin(context.mark)  # a run that was stopped while it leased has a pin and no lease
     if state.leased:
         answer = context.removal.remove_worktree(context.worktree)
