@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 Oid: TypeAlias = str  #: a full object id, 40 or 64 hex digits
 

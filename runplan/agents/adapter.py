@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,8 +13,6 @@ from runplan.agents.fields import parse_object
 from runplan.run.dispatch import OWN, Message, Unread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from runplan.run.dispatch import AgentEvent, EndingKind
     from runplan.run.kinds import Role
     from runplan.settings.schema import AgentTable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -12,8 +13,6 @@ from runplan.run.dispatch import Usage
 from runplan.text import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from runplan.run.dispatch import Launch, Tally
 
 _MILLION = 1_000_000

@@ -6,7 +6,8 @@ This includes when a usage limit resets: most programs say so in a sentence only
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -16,9 +17,6 @@ from runplan.run.dispatch import Ending, EndingKind, Trouble
 from runplan.times import zone as zone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import tzinfo
-
     from runplan.agents.adapter import Agent
     from runplan.run.dispatch import Outcome
 

@@ -5,6 +5,7 @@ Values are never stored. A run records only the names that it needs.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from runplan.agents.clis import agent_of
@@ -15,8 +16,6 @@ from runplan.settings.load import OURS
 from runplan.text import command
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     from runplan.run.kinds import Role
     from runplan.settings.schema import AgentsSettings
 

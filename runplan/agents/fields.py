@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from runplan.agents.budgets import tokens_in
 from runplan.run.dispatch import Context, ToolUsed, Usage
 from runplan.store.files import read_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _LONGEST_OUTPUT = 10_000  #: programs shorten a command's output before they send it to the model
 _MOST = 2**53  #: no count of tokens is larger; beyond it floats are not exact

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -25,8 +26,6 @@ from runplan.run.reasons import Reason
 from runplan.settings.places import credential_files, state_directory, user_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from runplan.git.repository import Checkouts
     from runplan.run.events import DispatchStarted
     from runplan.run.kinds import Role

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -15,8 +16,6 @@ from runplan.run.kinds import Role
 from runplan.run.reasons import describe_proof
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from runplan.checks.results import Results
     from runplan.run.events import Chosen, GateJudged, KeptWork, ProofJudged
 

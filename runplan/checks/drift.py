@@ -10,6 +10,7 @@ criterion of the phase with a digit in its first line.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ from runplan.plan.marks import id_key, read_name
 from runplan.plan.scan import marks_within, scan_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from runplan.plan.scan import Entry, Lines
 
 MARK = "PLAN-TEXT-DRIFT:"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from msgspec import Struct
 from runplan.run.dispatch import ReferenceKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from runplan.run.dispatch import Reference
 
 NOT_SEEN = "not seen to pass"

@@ -11,6 +11,7 @@ import json
 import posixpath
 import re
 import tomllib
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,6 @@ from msgspec import Struct
 from runplan.globs import covers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
     from typing import Any, TypeAlias
 
     Read: TypeAlias = Callable[[str], str | None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -16,8 +17,6 @@ from runplan.checks.results import file_of
 from runplan.run.events import Promise
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
     from runplan.checks.results import Results
 
 MOST_PROMISES = 20  #: broken promises that are asked about one by one

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -19,9 +19,6 @@ from msgspec import Struct
 from runplan.checks.runners import RUNNERS, plain
 from runplan.checks.runners.output import Report, TestState, find_last, worst_states
 from runplan.globs import covers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\([AB0])")
 #: A summary further from the end than this many lines is an inner suite's: the outer one has none.

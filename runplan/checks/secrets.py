@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import re
-from typing import TYPE_CHECKING, AnyStr
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import AnyStr
 from urllib.parse import quote, quote_plus, unquote_to_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 REDACTED = "[redacted]"
 

@@ -7,6 +7,7 @@ changing the files that decide how the checks run.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -19,8 +20,6 @@ from runplan.globs import covers, literal, matches
 from runplan.run.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from runplan.checks.guarded import Read
 
 LARGEST_ADDED = 5_000_000  #: bytes of a new file that the phase does not name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -13,8 +14,6 @@ from runplan.run.dispatch import ItemAnswer, ReturnStatus
 from runplan.times import delay_s
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from runplan.checks.evidence import Facts
     from runplan.checks.returns import ReadReturn
     from runplan.run.dispatch import ItemResult, Return

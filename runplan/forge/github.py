@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from base64 import b64encode
+from collections.abc import Mapping
+from datetime import datetime
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -18,9 +20,6 @@ from runplan.forge.retry import repeatable
 from runplan.names import HEADS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
     from github import Auth
     from github.Issue import Issue
     from github.IssueComment import IssueComment

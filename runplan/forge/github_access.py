@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +21,6 @@ from runplan.forge.model import Address
 from runplan.git.command import ANY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from runplan.git.command import Git
 
     #: Run a command with this standard input; its output, or "" when it fails.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from github import GithubException
@@ -13,9 +14,6 @@ from requests import RequestException
 from runplan.errors import NotAllowed, NotThere, RateLimited, Unreachable
 from runplan.forge.retry import Calls, Outage
 from runplan.text import in_words
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 T = TypeVar("T")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from runplan.globs import covers
 from runplan.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from runplan.gitfacts import Oid
 
 METHODS = ("merge", "rebase", "squash")  #: of a merge, in the order of preference: the first two keep the trailers

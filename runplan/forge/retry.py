@@ -10,12 +10,10 @@ from __future__ import annotations
 import functools
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from runplan.errors import Unreachable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 P = ParamSpec("P")
 T = TypeVar("T")

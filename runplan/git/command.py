@@ -15,6 +15,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -23,8 +25,6 @@ from runplan.errors import REMEDIES, CallEnded, GitFailed
 from runplan.gitfacts import Commit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
     from typing import IO, Any
 
     from runplan.gitfacts import Oid

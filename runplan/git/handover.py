@@ -12,8 +12,10 @@ import re
 import resource
 import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -27,9 +29,6 @@ from runplan.names import HEADS, base_ref
 from runplan.store.files import first_line, is_directory, make_below, publish, remove_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from runplan.git.zones import Extra, Script, Zones
     from runplan.gitfacts import Oid
 

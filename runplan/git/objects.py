@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,8 +14,6 @@ from runplan.gitfacts import LANDING, Change, Commit, Identity, Oid, is_agent_of
 from runplan.names import digest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from runplan.git.command import Git
 
 TREE = "040000"

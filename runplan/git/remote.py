@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -21,8 +21,6 @@ from runplan.store.files import lock_descriptor, make_below
 from runplan.text import bounded, command, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from runplan.git.command import Git, Ran
     from runplan.gitfacts import Oid
 

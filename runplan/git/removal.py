@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -19,9 +21,6 @@ from runplan.names import BASES, HEADS, PARKED, is_worktree_name
 from runplan.store.files import first_line, is_held, remove_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from pathlib import Path
-
     from runplan.git.command import Git
     from runplan.git.zones import Zones
     from runplan.gitfacts import Oid

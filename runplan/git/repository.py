@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +22,6 @@ from runplan.store.files import read_file
 from runplan.text import command
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from runplan.gitfacts import Oid
 
 OLDEST_GIT = (2, 38)

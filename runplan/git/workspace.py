@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
@@ -18,9 +20,6 @@ from runplan.names import DIFF_FILE, HEADS, base_ref, parked_under
 from runplan.store.files import file_lock, first_line, make_below, publish, read_file, sweep_removed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
     from filelock import FileLock
 
     from runplan.gitfacts import Oid

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
@@ -44,7 +44,6 @@ from runplan.names import DIFF_FILE
 from runplan.store.files import first_line, is_directory, make_below, move_directory, publish, remove_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
     from typing import IO
 
     from runplan.git.workspace import Workspace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +17,6 @@ from runplan.names import HEADS
 from runplan.text import command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from runplan.git.command import Git
     from runplan.git.zones import Zones
     from runplan.gitfacts import Oid

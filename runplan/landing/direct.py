@@ -11,6 +11,8 @@ the rules of a local landing (`cherry_pick`). When it cannot, the landing has ha
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -24,9 +26,6 @@ from runplan.names import HEADS
 from runplan.text import command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from runplan.git.command import Git
     from runplan.git.remote import Remote
     from runplan.gitfacts import Oid

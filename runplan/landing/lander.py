@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -10,8 +11,6 @@ from runplan.gitfacts import LANDING, Commit, Oid, read_trailers
 from runplan.run.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from runplan.git.command import Git
     from runplan.run.kinds import WaitKind
 

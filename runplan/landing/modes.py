@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan import names
@@ -16,9 +18,6 @@ from runplan.settings.schema import RunSettings, Settings, uses_remote
 from runplan.text import command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
     from runplan.forge.protocol import Forge
     from runplan.git.command import Git
     from runplan.git.repository import Repository

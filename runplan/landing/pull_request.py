@@ -10,6 +10,8 @@ read from the forge each time, so a restart changes nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -39,9 +41,6 @@ from runplan.run.reasons import Reason
 from runplan.text import command, inert
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-
     from runplan.forge.model import Check, PullRequest, Target
     from runplan.forge.protocol import Forge
     from runplan.git.command import Git

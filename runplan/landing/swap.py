@@ -18,7 +18,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -34,8 +34,6 @@ from runplan.landing.lander import Landing, find_landing
 from runplan.store.files import is_directory, lock_descriptor, make_below, publish, read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-
     from runplan.git.command import Git, Ran
     from runplan.git.repository import Checkouts
     from runplan.git.zones import Zones

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -11,8 +12,6 @@ from runplan.plan.marks import STATUS_LINE
 from runplan.plan.scan import marks_within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from runplan.plan.scan import Entry, Heading, Lines
 
 #: The id of the only item of a phase that lists none.

@@ -6,6 +6,7 @@ A phase that a sentence names is waited for, unless the sentence denies it, reco
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -15,8 +16,6 @@ from runplan.plan.reading import Remark
 from runplan.plan.scan import marks_within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from runplan.plan.body import Body
     from runplan.plan.reading import Reading
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
@@ -20,8 +21,6 @@ from runplan.plan.scan import Lines, scan_lines
 from runplan.text import command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from runplan.plan.body import Body
     from runplan.plan.dependencies import Depends
     from runplan.plan.reading import Format, Place

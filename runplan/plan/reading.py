@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
@@ -11,8 +12,6 @@ from runplan.plan.marks import DONE_TITLE, NEXT_FIELD, STATUS_LINE, Mark, Named,
 from runplan.plan.scan import marks_within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from runplan.plan.scan import Entry, Heading, Lines
 
 

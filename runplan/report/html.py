@@ -6,14 +6,11 @@ It reads the Markdown that `report/text.py` writes. Everything else in a report 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from runplan.report.text import SPAN, drop_surrogates
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 LONGEST_DIFF = 200_000  #: characters shown of one commit
 _COMMIT = re.compile(r"- `([0-9a-f]{7,64})` ")

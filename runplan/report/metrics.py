@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
 
 from msgspec import Struct
 
 from runplan.errors import RunplanError
 from runplan.store.protocol import Store, open_store, store_exists
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from datetime import datetime
-    from pathlib import Path
 
 #: Metrics of a journal by their figure: name, help and labels.
 _METRICS = {

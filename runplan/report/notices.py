@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, to_builtins
@@ -15,8 +16,6 @@ from runplan.run.state import RunState, failure as failure_of, find_awaiting
 from runplan.text import command
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from runplan.run.actions import Decision
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.report.text import code_span, escape_first_line, escape_inline, indent_block, table_row
@@ -14,9 +16,6 @@ from runplan.text import bounded, command
 from runplan.times import parse_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
-
     from runplan.run.attempts import UndoAttempt, WorkAttempt
     from runplan.run.recorded import Recorded
     from runplan.store.protocol import Store

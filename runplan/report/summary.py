@@ -6,7 +6,9 @@ Time, tokens and cost differ after a crash, so `runplan report` shows them, and 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -28,9 +30,6 @@ from runplan.text import command, elapsed
 from runplan.times import parse_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from runplan.plan.model import Phase, Plan
     from runplan.run.recorded import Recorded
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 
 # Colours, controls and direction marks: they hide text, or reorder it, in a file meant to be read.
 _HIDDEN = re.compile(

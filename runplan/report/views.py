@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, tzinfo
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
@@ -13,9 +14,6 @@ from runplan.run.kinds import WaitKind
 from runplan.run.rows import UNFINISHED, FailureRow, PlanFacts, RunRow, ScheduleRow, Work, wait_of
 from runplan.text import clock, command, counted, escaped, in_words
 from runplan.times import iso, parse_iso
-
-if TYPE_CHECKING:
-    from datetime import datetime, tzinfo
 
 
 class PhaseOutline(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,6 @@ from runplan.run.dispatch import Ending, EndingKind, ReturnStatus
 from runplan.run.kinds import PhaseStep, WaitKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from runplan.run.events import DispatchEnded, Paused, PhaseFailed, ProofJudged
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -11,7 +12,6 @@ from runplan.run.kinds import PhaseStep, RunOutcome, WaitKind
 from runplan.text import command
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
 UNFINISHED = ("queued", "running", "waiting")  #: the states of a run that has not ended

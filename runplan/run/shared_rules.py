@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -13,8 +14,6 @@ from runplan.run.kinds import PhaseStep, WaitKind
 from runplan.run.reasons import Reason, describe_ending, gave_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from runplan.run.attempts import AgentAttempt, Attempt, CompletionAttempt, DispatchRecord, UndoAttempt
     from runplan.run.events import DispatchEnded, RunStarted
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,9 +19,6 @@ from runplan.run.attempts import (
     running_dispatch,
 )
 from runplan.run.kinds import REPEATED_WAITS, Mode, WaitKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 
 class RunState(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import Timeout
@@ -19,8 +20,6 @@ from runplan.run.rows import HeldByOther, Reentered
 from runplan.store.files import file_lock, make_below
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from filelock import FileLock
 
     from runplan.run.rows import ClaimResult

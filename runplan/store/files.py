@@ -7,14 +7,13 @@ import os
 import stat
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.clock import until
 from runplan.errors import Unreachable, is_shortage
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from filelock import FileLock
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -13,8 +14,6 @@ from runplan.run.state import RunState, apply
 from runplan.times import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from runplan.clock import SystemClock
     from runplan.run.events import Event
     from runplan.run.recorded import Recorded

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from runplan.store.sqlite import JOURNAL, SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from runplan.run import rows
     from runplan.run.recorded import E, Recorded
     from runplan.run.requests import Answer

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, convert, to_builtins
@@ -22,8 +24,6 @@ from runplan.store.files import Anchor, file_lock, make_below
 from runplan.text import command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
     from typing import Any, TypeVar
 
     from runplan.run.recorded import E, Recorded

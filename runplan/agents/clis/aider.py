@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
@@ -14,8 +15,6 @@ from runplan.run.dispatch import Context, Finished, Message, Retrying, Spent, St
 from runplan.store.files import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from runplan.agents.adapter import Task
     from runplan.run.dispatch import AgentEvent
 

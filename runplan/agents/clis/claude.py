@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,8 +26,6 @@ from runplan.run.dispatch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from runplan.agents.adapter import Task
     from runplan.run.dispatch import AgentEvent
     from runplan.settings.schema import AgentTable

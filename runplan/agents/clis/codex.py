@@ -6,6 +6,7 @@ import json
 import shlex
 import signal
 import tomllib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from runplan.agents.fields import estimate_context, get_objects, get_text, get_v
 from runplan.run.dispatch import Context, Finished, Message, Retrying, Spent, ToolUsed, Unread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from runplan.agents.adapter import Task
     from runplan.run.dispatch import AgentEvent
     from runplan.settings.schema import AgentTable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,8 +14,6 @@ from runplan.agents.fields import estimate_context, get_count, get_text, get_val
 from runplan.run.dispatch import OWN, Context, EndingKind, Finished, Message, Spent, Started, ToolUsed, Unread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from runplan.agents.adapter import Task
     from runplan.run.dispatch import AgentEvent
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -21,8 +22,6 @@ from runplan.run.dispatch import Context, Finished, Message, Spent, Started, Usa
 from runplan.store.files import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from runplan.agents.adapter import Task
     from runplan.run.dispatch import AgentEvent
     from runplan.settings.schema import AgentTable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,8 +13,6 @@ from runplan.agents.fields import get_count, get_number, get_text, get_value, re
 from runplan.run.dispatch import Context, EndingKind, Finished, Message, Spent, Trouble, Unread, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from runplan.agents.adapter import Task
     from runplan.run.dispatch import AgentEvent
 

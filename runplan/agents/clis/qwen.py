@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from runplan.agents.adapter import Agent, first_set, under_home
@@ -13,9 +15,6 @@ from runplan.run.dispatch import EndingKind, Finished, Message, Retrying
 from runplan.store.files import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from runplan.agents.adapter import Task
     from runplan.run.dispatch import AgentEvent
     from runplan.settings.schema import AgentTable

@@ -10,6 +10,8 @@ import json
 import posixpath
 import re
 import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,9 +25,6 @@ from runplan.run.kinds import Role
 from runplan.store.files import publish, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from runplan.agents.adapter import Task
     from runplan.run.dispatch import AgentEvent
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from runplan.checks.runners.output import Report, Runner, TestState, find_last, list_failed, match_lines, read_counts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # --- jest --------------------------------------------------------------------------------------------------------
 

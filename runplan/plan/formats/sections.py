@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,6 @@ from runplan.plan.reading import Place, Reading, Remark, find_sections, section_
 from runplan.plan.scan import marks_within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from runplan.plan.reading import Format
     from runplan.plan.scan import Entry, Heading, Lines
 

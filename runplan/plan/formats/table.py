@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -11,7 +12,6 @@ from runplan.plan.marks import UNITS, Named, id_key, read_commit, read_mark, rea
 from runplan.plan.reading import Place, Reading, Remark, Spot, find_sections, pair_sections
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from typing import TypeAlias
 
     from runplan.plan.reading import Slot
