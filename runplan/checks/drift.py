@@ -172,8 +172,8 @@ def correct_section(section: str, drift: Drift, *, date: str) -> tuple[str, str]
         return section, f"{where} does not contain {literal!r}"
     new = f"{line[: number.start()]}{corrected_text(drift.stated, drift.actual)}{line[number.end() :]}"
     comment = f"<!-- Auto-corrected {date}: was {literal}, arithmetic says {drift.actual} -->"
-    rest = lines.between(place, len(lines.texts)).removeprefix(line)
-    return f"{lines.between(0, place)}{new} {comment}{rest}", ""
+    rest = lines.text_between(place, len(lines.texts)).removeprefix(line)
+    return f"{lines.text_between(0, place)}{new} {comment}{rest}", ""
 
 
 def has_numbered_criterion(section: str) -> bool:

@@ -54,16 +54,16 @@ class Body(Struct, frozen=True):
     parts: list[Heading]
     labels: dict[str, tuple[int, str]]  #: lower-case label to line and value, the first of each
 
-    def named(self, title: str) -> Iterator[range]:
+    def find_parts(self, title: str) -> Iterator[range]:
         """The lines right below each heading that begins with the title."""
-        return (self.direct(part) for part in self.parts if part.text.lower().startswith(title))
+        return (self.direct_lines(part) for part in self.parts if part.text.lower().startswith(title))
 
-    def direct(self, part: Heading) -> range:
+    def direct_lines(self, part: Heading) -> range:
         """The lines of a part up to its first sub-heading."""
-        inner = marks_within(self.lines.parts, part.at + 1, self.inside(part).stop)
-        return range(part.at + 1, inner[0].at) if inner else self.inside(part)
+        inner = marks_within(self.lines.parts, part.at + 1, self.lines_inside(part).stop)
+        return range(part.at + 1, inner[0].at) if inner else self.lines_inside(part)
 
-    def inside(self, part: Heading) -> range:
+    def lines_inside(self, part: Heading) -> range:
         return range(part.at + 1, min(part.end, self.whole.stop))
 
 
@@ -83,13 +83,13 @@ def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, 
 
     The phase itself is the only item when it lists none.
     """
-    manual = {i for part in body.parts if _MANUAL.match(part.text) for i in body.inside(part)}
+    manual = {i for part in body.parts if _MANUAL.match(part.text) for i in body.lines_inside(part)}
     checked = [part for part in body.parts if _CRITERIA.match(part.text)]
     criteria = _list_entries(body, checked, without=manual)
-    without = manual.union(*(body.inside(part) for part in checked))
+    without = manual.union(*(body.lines_inside(part) for part in checked))
     parts = [part for part in body.parts if _WORK.match(part.text)]
     work = _list_entries(body, parts, without=without)
-    others = without.union(*(body.inside(part) for part in parts)) if work else without
+    others = without.union(*(body.lines_inside(part) for part in parts)) if work else without
     work |= _list_boxes(body, body.whole, others, bullets=False)
     work = work or _headed_items(body, body.whole) or _list_paragraphs(body, body.whole, without)
     items = [Item(f"W{n}", text, line + 1) for n, (line, text) in enumerate(sorted(work.items()), 1)]
@@ -111,10 +111,10 @@ def _list_entries(body: Body, parts: list[Heading], *, without: set[int]) -> dic
     end = 0
     for part in parts:
         if part.at >= end:  # not within the part before it
-            inside = body.inside(part)
+            inside = body.lines_inside(part)
             end = inside.stop
             entries |= (
-                _list_boxes(body, body.direct(part), without)
+                _list_boxes(body, body.direct_lines(part), without)
                 or _headed_items(body, inside)
                 or _list_boxes(body, inside, without)
                 or _list_paragraphs(body, inside, without)
@@ -161,7 +161,7 @@ def read_paths(body: Body, label: str) -> tuple[str, ...]:
     index, value = body.labels.get(label, (-1, ""))
     if value:
         return _parse_paths(re.findall(_LISTED, value))
-    parts = [range(index + 1, body.whole.stop)] if index >= 0 else body.named(label)
+    parts = [range(index + 1, body.whole.stop)] if index >= 0 else body.find_parts(label)
     listed: list[str] = []
     for part in parts:
         for line in part:

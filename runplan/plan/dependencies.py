@@ -115,7 +115,7 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
         left -= sum(len(text) for _, text in paragraphs) + sum(map(len, place.prose))
         if left < 0:
             message = f"the dependencies of the phases have over {MOST:,} characters; use short lines 'Depends: …'"
-            raise body.lines.refused(place.first, message)
+            raise body.lines.error_at(place.first, message)
         depends[phase_id] = (
             _read_line(*line, phase_id, phases) if line else _read_paragraphs(paragraphs, phase_id, phases)
         )
@@ -273,7 +273,7 @@ def _list_paragraphs(body: Body) -> Iterator[tuple[int, str]]:
     index, value = body.labels.get("dependencies", (len(texts), ""))
     ends = (i for i in range(index + 1, body.whole.stop) if re.match(r"\s*\Z|#|(?:[-*+] )?\*\*", texts[i]))
     labelled = range(index, next(ends, body.whole.stop))
-    part = next((part for title in ("dependenc", "depends") for part in body.named(title)), labelled)
+    part = next((part for title in ("dependenc", "depends") for part in body.find_parts(title)), labelled)
     entries = {entry.at: entry.text for entry in marks_within(body.lines.entries, part.start, part.stop)}
     begin = 0
     block = list[str]()

@@ -32,8 +32,8 @@ MAX_PHASES = 1000
 MANY_BOXES = 40  #: phases from boxes alone; more are probably steps of fewer phases
 #: The recognisers of the formats, most telling first.
 RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
-    "tracker": table.read,
-    "spec-kit": speckit.read,
+    "tracker": table.read_tracker,
+    "spec-kit": speckit.read_speckit,
     "humanlayer": sections.read_humanlayer,
     "sections": sections.read_phases,
     "kiro": sections.read_kiro,
@@ -96,9 +96,9 @@ class Plan(Struct, frozen=True, kw_only=True):
 def parse_plan(text: bytes, *, path: str) -> Plan:
     """The plan in a file's bytes. Raises PlanUnreadable and nothing else."""
     lines = scan_lines(text, path=path)
-    field = lines.field("executable")
+    field = lines.find_field("executable")
     if field is not None and field.value.lower() == "false":
-        raise lines.refused(field.at, "the plan says executable: false; remove that line to work on it", NotAPlan)
+        raise lines.error_at(field.at, "the plan says executable: false; remove that line to work on it", NotAPlan)
     for name in ("status", "completed"):
         require_settable(lines, name)
     lines, reading = lay_out(text, path)
@@ -106,7 +106,7 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
         ids = ", ".join(place.id for place in reading.places)
         fix = command("runplan", "check", path, "--fix")
         message = f"the phases {ids} have neither a tracker nor **Status:** lines nor boxes; add a tracker with: {fix}"
-        raise lines.refused(reading.decided_by, message)
+        raise lines.error_at(reading.decided_by, message)
     remarks = [*reading.remarks, *_about_text(lines, reading), *_about_boxes(lines, reading)]
     bodies = {place.id: body_of(lines, place.first, place.end) for place in reading.places}
     waits = read_depends(bodies, reading)
@@ -128,7 +128,7 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
     title = re.sub(r"\A(?:plan|tasks)[ \t]*[:—–-][ \t]*", "", title, flags=re.IGNORECASE)
     return Plan(
         path=path,
-        title=" ".join(lines.value("title").split()) or title or path.rpartition("/")[2].removesuffix(".md"),
+        title=" ".join(lines.front_value("title").split()) or title or path.rpartition("/")[2].removesuffix(".md"),
         status=status,
         complete=status is PlanStatus.COMPLETE or not left,
         issues=tuple(dict.fromkeys(int(number) for number in numbers if re.fullmatch(r"[1-9][0-9]{0,17}", number))),
@@ -143,15 +143,15 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
 def lay_out(text: bytes, path: str) -> tuple[Lines, Reading]:
     """The lines of a plan and the place of every phase."""
     lines = scan_lines(text, path=path)
-    return lines, recognise_format(lines, wanted=lines.value("format").lower())
+    return lines, recognise_format(lines, wanted=lines.front_value("format").lower())
 
 
 def require_settable(lines: Lines, key: str) -> None:
     """Refuse a key of the front matter that cannot be set: its value is a block, or has lines below it."""
-    field = lines.field(key)
+    field = lines.find_field(key)
     if field is not None and field.below > field.at + 1:
         message = f"{key} has a block as its value, which runplan cannot change; write {key} and its value on one line"
-        raise lines.refused(field.at, message)
+        raise lines.error_at(field.at, message)
 
 
 def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
@@ -165,7 +165,7 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
         title=place.title,
         status=place.mark.status,
         commit=place.commit,
-        text=body.lines.between(place.first, place.end),
+        text=body.lines.text_between(place.first, place.end),
         line=place.at + 1,
         heading_line=place.first + 1,
         depends=tuple(dict.fromkeys((*waits.hard, *place.depends, *waits.elsewhere))),
@@ -179,11 +179,11 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
 
 
 def _plan_status(lines: Lines) -> PlanStatus:
-    status = read_plan_status(lines.value("status"))
-    field = lines.field("status")
+    status = read_plan_status(lines.front_value("status"))
+    field = lines.find_field("status")
     if status is None and field is not None:
         message = f"unknown status {field.value!r}; a plan is {', '.join(PlanStatus)}"
-        raise lines.refused(field.at, f"{message}. To have it worked, write: status: {PlanStatus.ACTIVE}")
+        raise lines.error_at(field.at, f"{message}. To have it worked, write: status: {PlanStatus.ACTIVE}")
     return status or PlanStatus.ACTIVE
 
 
@@ -197,7 +197,7 @@ def _refuse_cycle(phases: Sequence[Phase], lines: Lines) -> None:
         cycle = error.args[1][::-1]
         remedy = "break the cycle; a line 'Depends: …' in a phase overrides its prose"
         message = f"the phases wait for each other: {' → '.join(cycle)}; {remedy}"
-        raise lines.refused(open_[cycle[0]].heading_line - 1, message) from None
+        raise lines.error_at(open_[cycle[0]].heading_line - 1, message) from None
 
 
 # --- formats ----------------------------------------------------------------------------------------------
@@ -210,22 +210,22 @@ def recognise_format(lines: Lines, *, wanted: str) -> Reading:
     """
     format_ = "headings" if wanted.endswith(" headings") else wanted
     if format_ and format_ not in RECOGNISERS:
-        raise lines.refused(0, f"unknown format {wanted!r}; the formats are {', '.join(RECOGNISERS)}")
+        raise lines.error_at(0, f"unknown format {wanted!r}; the formats are {', '.join(RECOGNISERS)}")
     readings = (reading for name, read in RECOGNISERS.items() if format_ in ("", name) for reading in read(lines))
     chosen = next((reading for reading in readings if wanted in ("", reading.format, reading.name.lower())), None)
     if chosen is not None and not wanted and chosen.format in RIVALS[0] and len(chosen.places) == 1:
         rivals = (reading for read in (sections.read_kiro, sections.read_headings) for reading in read(lines))
         chosen = next((reading for reading in rivals if len(reading.places) > 1), chosen)
     if chosen is None and wanted:
-        raise lines.refused(0, f"the front matter says format: {wanted}, but the plan has nothing of that form")
+        raise lines.error_at(0, f"the front matter says format: {wanted}, but the plan has nothing of that form")
     if chosen is None:
         fence = f" (the fence opened on line {lines.open_fence + 1} is never closed)" if lines.open_fence >= 0 else ""
         forms = "a Progress Tracker table nor '## Phase 1 — Title' or '### Task 1: Title' headings nor '- [ ]' items"
         remedy = f"add phase sections, then run runplan check {lines.path} --fix"
-        raise lines.refused(0, f"no phases found{fence}: neither {forms}; {remedy}", NotAPlan)
+        raise lines.error_at(0, f"no phases found{fence}: neither {forms}; {remedy}", NotAPlan)
     if len(chosen.places) > MAX_PHASES:
         message = f"{len(chosen.places):,} phases as {chosen.name}, and a plan has at most {MAX_PHASES:,}"
-        raise lines.refused(chosen.decided_by, f"{message}; is it a plan?")
+        raise lines.error_at(chosen.decided_by, f"{message}; is it a plan?")
     refuse_duplicates(((place.id, min(place.at, place.first)) for place in chosen.places), lines)
     return chosen
 
@@ -274,7 +274,7 @@ def _about_depends(place: Place, waits: Depends, ids: Iterable[str], lines: Line
         message = f"phase {place.id} depends on phase {quote.text}, which"
         if place.mark.status is not Status.DONE:
             remedy = "correct it, or name the phases in a line 'Depends: …'"
-            raise lines.refused(quote.line - 1, f"{message} is not among {', '.join(ids)}; {remedy}")
+            raise lines.error_at(quote.line - 1, f"{message} is not among {', '.join(ids)}; {remedy}")
         yield Remark(quote.line, f"{message} the plan does not have")
     for quote in waits.unread:
         message = f"phase {place.id} does not wait for this, it names no phase: {quote.text}"

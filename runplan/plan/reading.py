@@ -164,7 +164,7 @@ def refuse_duplicates(named: Iterable[tuple[str, int]], lines: Lines) -> None:
     seen: dict[str, int] = {}
     for id_, index in named:
         if (first := seen.setdefault(id_key(id_), index)) != index:
-            raise lines.refused(index, f"two phases are called {id_!r}, the first on line {first + 1}; rename one")
+            raise lines.error_at(index, f"two phases are called {id_!r}, the first on line {first + 1}; rename one")
 
 
 def pair_sections(
@@ -178,5 +178,5 @@ def pair_sections(
         ids = ", ".join(id_ for id_, _ in listed)
         headings = ", ".join(s.name.id for s in sections) or "none"
         why = f"the {tracker} lists the phases {ids}; the '## Phase' headings are {headings}; make them agree"
-        raise lines.refused(listed[0][1], why)
+        raise lines.error_at(listed[0][1], why)
     return [by_id[id_key(id_)] for id_, _ in listed]

@@ -90,14 +90,14 @@ class Lines(Struct, frozen=True, kw_only=True):
     open_fence: int  #: index of a fence that is never closed; -1 when there is none
     eol: bytes  #: the line end of the first line
 
-    def refused(self, index: int, why: str, kind: type[PlanUnreadable] = PlanUnreadable) -> PlanUnreadable:
+    def error_at(self, index: int, why: str, kind: type[PlanUnreadable] = PlanUnreadable) -> PlanUnreadable:
         """The error about a line."""
         return kind(f"{self.path}:{index + 1}: {why}")
 
-    def offset(self, index: int, column: int) -> int:
+    def byte_offset(self, index: int, column: int) -> int:
         return self.starts[index] + len(self.texts[index][:column].encode())
 
-    def start(self, index: int) -> int:
+    def line_start(self, index: int) -> int:
         """The byte offset of a line, or of the end of the text for the line after the last."""
         return self.starts[index] if index < len(self.starts) else len(self.raw)
 
@@ -106,17 +106,17 @@ class Lines(Struct, frozen=True, kw_only=True):
         place = bisect(self.headings, index, key=_at)
         return self.headings[place - 1] if place else None
 
-    def field(self, key: str) -> Field | None:
+    def find_field(self, key: str) -> Field | None:
         return next((field for field in self.fields if field.key == key), None)
 
-    def value(self, key: str) -> str:
+    def front_value(self, key: str) -> str:
         """The value in the front matter; "" for none."""
-        field = self.field(key)
+        field = self.find_field(key)
         return field.value if field else ""
 
-    def between(self, first: int, end: int) -> str:
+    def text_between(self, first: int, end: int) -> str:
         """The text of lines first to end - 1, byte for byte."""
-        return self.raw[self.start(first) : self.start(end)].decode()
+        return self.raw[self.line_start(first) : self.line_start(end)].decode()
 
 
 T = TypeVar("T", Heading, Entry)

@@ -26,7 +26,7 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
     place = next((place for place in reading.places if id_key(place.id) == id_key(phase)), None)
     if place is None:
         ids = ", ".join(place.id for place in reading.places)
-        raise lines.refused(0, f"there is no phase {phase}; the phases are {ids}")
+        raise lines.error_at(0, f"there is no phase {phase}; the phases are {ids}")
     slots = {spot.slot for spot in place.spots}
     is_same = place.mark.known and place.mark.status is status
     if is_same and (commit in ("", place.commit) or slots == {"box"}):
@@ -35,13 +35,13 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
     if commit and "commit" not in slots:
         words = f"{words} (`{commit}`)" if "cell" in slots else f"{words} ({commit})"
     if not place.spots:
-        below = lines.start(place.first + 1)
+        below = lines.line_start(place.first + 1)
         line = f"**Status:** {words}".encode()
         new = line + lines.eol if text[:below].endswith(b"\n") else lines.eol + line
         return text[:below] + new + text[below:]
     for spot in sorted(place.spots, key=lambda spot: (spot.at, spot.end), reverse=True):
-        begin = lines.offset(spot.at, spot.begin)
-        end = lines.offset(spot.at, spot.end)
+        begin = lines.byte_offset(spot.at, spot.begin)
+        end = lines.byte_offset(spot.at, spot.end)
         old = text[begin:end]
         above = text[:begin]
         match spot.slot:
@@ -70,7 +70,7 @@ def _status_cell(old: bytes, words: str) -> bytes:
 def mark_complete(text: bytes, *, path: str, completed: str) -> bytes:
     """The plan with `status: complete` and `completed:` in its front matter, both or neither."""
     lines = scan_lines(text, path=path)
-    if not lines.front or (_says_complete(lines) and lines.value("completed")):
+    if not lines.front or (_says_complete(lines) and lines.front_value("completed")):
         return text
     text = put_key(text, path=path, key="status", value="complete")
     return put_key(text, path=path, key="completed", value=completed, after="status")
@@ -85,24 +85,24 @@ def mark_active(text: bytes, *, path: str) -> bytes:
 
 
 def _says_complete(lines: Lines) -> bool:
-    return read_plan_status(lines.value("status")) is PlanStatus.COMPLETE
+    return read_plan_status(lines.front_value("status")) is PlanStatus.COMPLETE
 
 
 def put_key(text: bytes, *, path: str, key: str, value: str | None, after: str = "") -> bytes:
     """The text with one key of its front matter set, or without it; a new key goes below the key `after`."""
     lines = scan_lines(text, path=path)
     if not lines.front:
-        raise lines.refused(0, f"there is no front matter to set {key} in; begin the file with ---")
-    field = lines.field(key)
+        raise lines.error_at(0, f"there is no front matter to set {key} in; begin the file with ---")
+    field = lines.find_field(key)
     if value is None:
-        return text if field is None else text[: lines.start(field.at)] + text[lines.start(field.below) :]
+        return text if field is None else text[: lines.line_start(field.at)] + text[lines.line_start(field.below) :]
     if field is None:
-        above = lines.field(after)
-        start = lines.start(above.below if above else lines.front)
+        above = lines.find_field(after)
+        start = lines.line_start(above.below if above else lines.front)
         return text[:start] + f"{key}: {value}".encode() + lines.eol + text[start:]
     require_settable(lines, key)
-    begin = lines.offset(field.at, field.begin)
-    end = lines.offset(field.at, field.end)
+    begin = lines.byte_offset(field.at, field.begin)
+    end = lines.byte_offset(field.at, field.end)
     gap = b"" if lines.texts[field.at][field.begin - 1] in " \t" else b" "
     return text[:begin] + gap + value.encode() + text[end:]
 
@@ -198,5 +198,5 @@ def add_tracker(text: bytes, *, path: str) -> bytes:
         rows.append(f"| {place.id}{' — ' if title else ''}{title} | {status} | | |")
     first = reading.places[0].first
     above = [heading.at for heading in lines.headings if heading.level == 2 and heading.at < first < heading.end]
-    start = lines.start(above[-1] if above else first)
+    start = lines.line_start(above[-1] if above else first)
     return text[:start] + b"".join(row.encode() + lines.eol for row in [*rows, ""]) + text[start:]

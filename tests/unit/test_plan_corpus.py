@@ -89,7 +89,7 @@ def test_marking_a_phase_changes_only_its_own_marks(file: Path) -> None:
             marked(raw, before, phase, Status.TODO)
             text, place = marked(raw, before, phase, Status.DONE), places[phase.id]
             if {spot.slot for spot in place.spots} == {"box"} and place.mark.status is not Status.DONE:
-                begins = [lines.offset(spot.at, spot.begin) for spot in place.spots]
+                begins = [lines.byte_offset(spot.at, spot.begin) for spot in place.spots]
                 assert all(text[at : at + 1] == b"x" for at in begins), "all its boxes are ticked"
                 assert len(text) == len(raw)
 

@@ -33,7 +33,7 @@ issue: 42
 
 
 def get(text: str, key: str) -> str | None:
-    field = scan_lines(text.encode(), path="p.md").field(key)
+    field = scan_lines(text.encode(), path="p.md").find_field(key)
     return field.value if field else None
 
 

@@ -56,7 +56,7 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
     has_line = any(spot.slot == "line" for place in places for spot in place.spots)
     if not has_line and (named := named_boxes(lines, outside=sections)):
         listed = [(name.id, box.at) for box, name in named]
-        yield checklist(lines, named, reading.pair_sections(lines, "checklist", listed, sections))
+        yield read_boxes(lines, named, reading.pair_sections(lines, "checklist", listed, sections))
         return
     bare = (place for place in places if place.is_bare)
     remarks = tuple(Remark(place.first + 1, f"phase {place.id} states no status; it counts as todo") for place in bare)
@@ -158,13 +158,13 @@ def read_todo(lines: Lines) -> Iterator[Reading]:
 def read_checklist(lines: Lines) -> Iterator[Reading]:
     """The boxes that say `Phase <id>` are phases; where none does, every box at the left margin is."""
     if listed := named_boxes(lines):
-        yield checklist(lines, listed)
+        yield read_boxes(lines, listed)
     elif work := _work_boxes(lines):
         names, remarks = reading.own_or_numbered([(box.at, box.text, read_name(box.text) or UNNAMED) for box in work])
-        yield replace(checklist(lines, list(zip(work, names, strict=True))), remarks=remarks)
+        yield replace(read_boxes(lines, list(zip(work, names, strict=True))), remarks=remarks)
 
 
-def checklist(lines: Lines, listed: Sequence[tuple[Entry, Named]], sections: Sequence[Heading] = ()) -> Reading:
+def read_boxes(lines: Lines, listed: Sequence[tuple[Entry, Named]], sections: Sequence[Heading] = ()) -> Reading:
     """The plan of some boxes, which may be the tracker of sections."""
     places = []
     for number, (box, name) in enumerate(listed):

@@ -25,7 +25,7 @@ _PATH = re.compile(
 )
 
 
-def read(lines: Lines) -> Iterator[Reading]:
+def read_speckit(lines: Lines) -> Iterator[Reading]:
     """The phase sections, when their boxes are tasks with T-numbers."""
     sections = find_sections(lines, "phase")
     phases = {f"phase{section.name.id}": section.name.id for section in sections}

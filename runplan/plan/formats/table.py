@@ -26,14 +26,14 @@ _COMMIT = ("commit", "commits", "hash", "sha")
 _NUMBER = ("#", "id", "no", "no.", "nr")
 
 
-def read(lines: Lines) -> Iterator[Reading]:
+def read_tracker(lines: Lines) -> Iterator[Reading]:
     sections = find_sections(lines, "phase") or find_sections(lines, *UNITS)
     if (tracker := _find_table(lines, sections)) is None:
         return
     header, table = tracker
     rows = [(line, name, spots) for line, name, spots in table if name is not None]
     if not rows:
-        raise lines.refused(header, "the tracker lists no phase; add rows like | 1 — Title | ⬚ | | |")
+        raise lines.error_at(header, "the tracker lists no phase; add rows like | 1 — Title | ⬚ | | |")
     listed = {id_key(name.id) for _, name, _ in rows}
     listed_sections = [section for section in sections if section.name.strong or id_key(section.name.id) in listed]
     message = "this tracker row does not begin with a phase id; it is ignored"
@@ -47,7 +47,7 @@ def read(lines: Lines) -> Iterator[Reading]:
     for (line, name, spots), section in zip(rows, paired_with, strict=True):
         texts = {spot.slot: lines.texts[line][spot.begin : spot.end].strip() for spot in spots}
         if "cell" not in texts:
-            raise lines.refused(line, f"the row of phase {name.id} has no Status cell; add one")
+            raise lines.error_at(line, f"the row of phase {name.id} has no Status cell; add one")
         commit = read_commit(texts.get("commit", "")) or read_commit(texts["cell"])
         place = Place(id=name.id, title=section.name.title or name.title, first=section.at, end=section.end)
         places.append(replace(place, mark=read_mark(texts["cell"]), commit=commit, spots=spots))
