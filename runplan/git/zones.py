@@ -57,6 +57,7 @@ STOPPED_S = 5.0  #: for a hand-over of a run that is stopped
 FILL_S = 600.0  #: for the files of one commit
 SAID = 2000  #: bytes kept of what a script prints as an error
 LARGEST_STATUS = 64 * 1024
+_FIELDS = {"1": 8, "u": 10, "?": 1}  #: before the path, by the kind of a record of `git status --porcelain=v2`
 SCRIPT_KIB = 2 * 1024 * 1024  #: address space of a script's processes
 #: An edit that keeps the size and the time of a file is seen by its ctime.
 _SETTINGS = ("core.trustctime=true", "core.checkStat=default", "pack.threads=1", *STREAMING)
@@ -401,16 +402,19 @@ class ProofWorktree(Place):
 
     def changed(self, commit: Oid, copies: Sequence[str] = ()) -> list[str]:
         """Paths that differ from the commit shown, ignored files aside; HEAD when it is at another commit."""
-        script = """test "$(git --git-dir="$1" rev-parse HEAD)" = "$3" || printf '   HEAD\\0'
-            git --git-dir="$1" --work-tree="$2" status --porcelain -z -uall --no-renames --ignore-submodules=dirty"""
-        arguments = (str(self._repository), str(self.path), commit)
+        status = "status --porcelain=v2 --branch -z -uall --no-renames --ignore-submodules=dirty"
+        script = f'git --git-dir="$1" --work-tree="$2" {status}'
+        arguments = (str(self._repository), str(self.path))
         deadline = time.monotonic() + FILL_S
-        with self._zones.start(script, arguments, cwd=self.path, writable=(self._repository,)) as status:
-            output = status.read_exactly(LARGEST_STATUS, deadline)
-            if error := status.finish(deadline) if len(output) < LARGEST_STATUS else "":
+        with self._zones.start(script, arguments, cwd=self.path, writable=(self._repository,)) as running:
+            output = running.read_exactly(LARGEST_STATUS, deadline)
+            if error := running.finish(deadline) if len(output) < LARGEST_STATUS else "":
                 raise GitFailed(f"the state of {self.path} cannot be read: {error}")
-        paths = (os.fsdecode(record[3:]) for record in output.split(b"\0") if record)
-        return [path for path in paths if path not in (*copies, DIFF_FILE)]
+        records = os.fsdecode(output).split("\0")
+        head = [] if f"# branch.oid {commit}" in records else ["HEAD"]
+        fields = ((record, _FIELDS.get(record[:1], 0)) for record in records)
+        paths = (record.split(" ", count)[-1] for record, count in fields if count)
+        return head + [path for path in paths if path not in (*copies, DIFF_FILE)]
 
     def remove(self) -> None:
         for place in (self.path, self._repository, self._seen, self._products):
