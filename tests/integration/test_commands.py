@@ -40,6 +40,7 @@ class Runs:
         self.done: list[str] = []
         self.runs: dict[str, ActiveRun] = {}
         self.trouble: RunplanError | None = None
+        self.is_waiting = False  #: a run of the plan waits, which a start resumes
 
     latest = RunState()
 
@@ -64,7 +65,7 @@ class Runs:
         return False
 
     def resumes(self, _request: RunRequest) -> bool:
-        return False
+        return self.is_waiting
 
     def newest(self, _plan: str) -> RunState:
         return self.latest
@@ -171,6 +172,16 @@ def test_a_run_has_the_keys_that_its_command_names_and_they_are_kept_no_longer(b
     assert bench.environments.of(A) == KEYS
     bench.environments.use(B, start, anew=True)
     assert bench.environments.of(B) == {}
+
+
+def test_a_start_that_resumes_a_run_adds_to_the_keys_of_its_first_caller(bench: Bench) -> None:
+    for name, keys in {"first": KEYS, "second": {"OTHER": "x"}}.items():
+        bench.environments.receive(name, keys)
+        start = {**arguments("start", A), ENVIRONMENT: name}
+        bench.store.add_command(Command(plan=A, verb="start", arguments=start, by="a person", at=NOW))
+        bench.execute()
+        bench.runs.is_waiting = True
+    assert bench.environments.of(A) == {**KEYS, "OTHER": "x"}
 
 
 def test_a_start_whose_keys_are_gone_is_begun_and_waits_for_them(bench: Bench) -> None:
