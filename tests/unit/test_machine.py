@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
+from runplan.plan.marks import NoWorkKind
 from runplan.run import actions as a, events as e
 from runplan.run.attempts import PhaseAttempt
 from runplan.run.decide import decide
@@ -649,3 +650,22 @@ def fold_on(state: RunState, *more: e.Event) -> RunState:
 def test_a_plan_that_only_has_to_be_marked_is_read_again_when_the_target_moves() -> None:
     done = fold([started(), e.CompletionChosen(tip="c0"), e.LandingMoved(tip="c1")])
     assert decide(done).actions == (a.READ_PLAN,)
+
+
+@pytest.mark.parametrize("is_fresh", [True, False])
+def test_set_up_runs_once_in_a_fresh_worktree(is_fresh: bool) -> None:
+    leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=is_fresh)
+    begun = [started(test_command="", setup="make setup"), e.PhaseChosen(tip="c0", phase="1"), leased]
+    assert starting(fold(begun)).role == (Role.SETUP if is_fresh else Role.IMPLEMENT)
+    set_up = e.DispatchStarted(id="d1", role=Role.SETUP, cycle=1)
+    ended = e.DispatchEnded(id="d1", role=Role.SETUP, ending=Ending.EXITED, code=0)
+    assert starting(fold([*begun, set_up, ended])).role == Role.IMPLEMENT
+
+
+def test_a_run_that_finds_every_phase_done_has_nothing_to_do_and_one_that_landed_is_done() -> None:
+    nothing = e.NoWork(tip="c0", kind=NoWorkKind.COMPLETE, detail="every phase is done")
+    landed = e.Landed(id="l", phase="1", tip="c1", code="c1")
+    for events, outcome in (([], RunOutcome.NOTHING_TO_DO), ([landed], RunOutcome.DONE)):
+        (action,) = decide(fold([started(Mode.FINISH), *events, nothing])).actions
+        assert isinstance(action, a.Finish)
+        assert action.outcome is outcome
