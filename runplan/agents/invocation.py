@@ -182,6 +182,14 @@ def _run_program(
     return ran.returncode, (ran.stderr if errors else ran.stdout).decode(errors="replace")
 
 
+def has_module(python: str, module: str, caller: Mapping[str, str]) -> bool:
+    """Whether an installed Python has a module; asked from a directory without modules of the project."""
+    look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module.partition('.')[0]!r}) is None)"
+    env = agent_environment(caller, keep=(), settings={})
+    path = shutil.which(python, path=env.get("PATH", os.defpath))
+    return path is not None and _run_program((path, "-I", "-c", look), env=env, within_s=VERSION_S)[0] == 0
+
+
 def own_file(table: AgentTable) -> str:
     """The project's file that the agent runs: its script, or the argument of an interpreter."""
     if table.kind == "script":

@@ -275,4 +275,7 @@ def missing_program(context: RepositoryContext, line: str) -> str:
             context.git.object(f"{context.tip()}:{program.removeprefix('./')}") is None
         ):
             return program
+    python, module = toolchain.module_of(line)
+    if module and not run.setup and not invocation.has_module(python, module, context.env):
+        return f"the module {module} of {python}"
     return ""

@@ -267,6 +267,13 @@ def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 _IN_VENV = re.compile(r"(?<![\w/.])(?:\./)?(\.?venv)/bin/")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+#: Programs that read a file at the top of the project, and the names it may have.
+_READS = {
+    **dict.fromkeys(("make", "gmake"), ("Makefile", "makefile", "GNUmakefile")),
+    **dict.fromkeys(("npm", "pnpm", "yarn"), ("package.json",)),
+}
+#: With these options they read another one.
+_ELSEWHERE = ("-C", "-f", "--directory", "--file", "--makefile", "--prefix", "--cwd", "--dir")
 #: Commands of the shell itself.
 _SHELL_WORDS = frozenset(
     (
@@ -298,6 +305,22 @@ def programs_of(line: str) -> list[str]:
     """The programs that a shell line runs, as far as they are plain words."""
     first = dict.fromkeys(words[0] for words in commands_of(line))
     return [word for word in first if word not in _SHELL_WORDS and not re.search(r"[$`*?~<>]", word)]
+
+
+def missing_file(line: str, files: Collection[str]) -> str:
+    """The file that the first program of a line reads and that is not among those at the top; "" for none."""
+    words = next(iter(commands_of(line)), [""])
+    names = _READS.get(words[0], ())
+    reads_another = any(word.startswith(_ELSEWHERE) for word in words)
+    return names[0] if names and not reads_another and not any(name in files for name in names) else ""
+
+
+def module_of(line: str) -> tuple[str, str]:
+    """The Python and the module of a command like `python3 -m pytest`; empty for none."""
+    for words in commands_of(line):
+        if re.fullmatch(r"python[\d.]*", words[0]) and words[1:2] == ["-m"] and len(words) > 2:
+            return words[0], words[2]
+    return "", ""
 
 
 class Need(Struct, frozen=True, kw_only=True):

@@ -199,8 +199,10 @@ CHECKED = '[agents]\nimplementer = "claude"\nverifier = "claude"\n'
 @pytest.mark.parametrize(
     ("files", "name", "detail"),
     [
+        ({"runplan.toml": CHECKED + '[tests]\ncommand = "make test"\n'}, "tests", "needs Makefile"),
         ({"runplan.toml": CHECKED + '[tests]\ncommand = "pytest"\n'}, "tests", "pytest was not found"),
         ({"runplan.toml": CHECKED + '[tests]\ncommand = "tools/check"\n'}, "tests", "tools/check was not found"),
+        ({"runplan.toml": CHECKED + '[tests]\ncommand = "python3 -m nox"\n'}, "tests", "the module nox of python3"),
         ({"runplan.toml": CHECKED + '[run]\nsetup = "make a && pnpm i"\n'}, "setup", "pnpm was not found"),
         ({"runplan.toml": CHECKED, ".gitmodules": ""}, "setup", "submodules"),
         ({"runplan.toml": CHECKED, "tests/x.py": ""}, "tests", "the repository has tests (tests/x.py) but"),

@@ -9,6 +9,8 @@ from runplan.settings.toolchain import (
     commands_of,
     detect,
     manifests,
+    missing_file,
+    module_of,
     needed_setup,
     programs_of,
 )
@@ -155,6 +157,26 @@ def test_a_package_counts_when_it_has_a_real_test_script(package_json: str, pres
 
 
 @pytest.mark.parametrize(
+    ("command", "files", "missing"),
+    [
+        ("make test", ["README.md"], "Makefile"),
+        ("make test", ["GNUmakefile"], ""),
+        ("CI=1 make -j2 check", [], "Makefile"),
+        ("make -C sub test", [], ""),
+        ("make -f build.mk test", [], ""),
+        ("npm test", ["Makefile"], "package.json"),
+        ("yarn test", ["package.json"], ""),
+        ("cd sub && make test", [], ""),
+        ("pytest -q", [], ""),
+        ("", [], ""),
+        ("'unbalanced", [], ""),
+    ],
+)
+def test_a_command_without_the_file_that_it_reads_is_found(command: str, files: list[str], missing: str) -> None:
+    assert missing_file(command, files) == missing
+
+
+@pytest.mark.parametrize(
     ("line", "programs"),
     [
         ("pytest -q", ["pytest"]),
@@ -173,6 +195,15 @@ def test_a_package_counts_when_it_has_a_real_test_script(package_json: str, pres
 def test_the_programs_of_a_line_are_known_where_they_are_plain(line: str, programs: list[str]) -> None:
     assert programs_of(line) == programs
     assert all(words[0] for words in commands_of(line))
+
+
+@pytest.mark.parametrize(
+    ("line", "module"),
+    [("python3 -m pytest -q", ("python3", "pytest")), ("cd a && python3.12 -m nox", ("python3.12", "nox")),
+     (".venv/bin/python -m pytest", ("", "")), ("python3 run.py", ("", "")), ("python3 -m", ("", ""))],
+)  # fmt: skip
+def test_the_module_of_an_installed_python_is_known(line: str, module: tuple[str, str]) -> None:
+    assert module_of(line) == module
 
 
 @pytest.mark.parametrize(
