@@ -140,6 +140,8 @@ EXAMPLES = {
   runplan start plans/X.md auto every 4h              the next phase every 4 hours; with `now` also at once
   runplan start X every "weekday at 9:30"             in run.timezone
   runplan start plans/X.md --foreground               the next phase, here; it lands after runplan approve
+  runplan start plans/X.md 4b auto --foreground       one phase, without asking
+  runplan start X finish auto direct --foreground     everything, pushed to the remote's branch
   runplan start --issue 42 auto                       an issue on GitHub, landed by a pull request that fixes it
   runplan start X finish --dry-run                    what would be done; changes nothing""",
     "watch-issues": """\
@@ -147,6 +149,7 @@ EXAMPLES = {
   runplan watch-issues --label runplan every 1h now   the first one at once""",
     "stop": """\
   runplan stop                      everything in this repository
+  runplan stop plans/X.md           the plan's schedule and its run
   runplan stop X --keep-schedule    only the run; the schedule fires again at its next time
   runplan stop issues:runplan       the watch of this label; the issue at work is finished""",
     "pause": "  runplan pause plans/X.md      until: runplan resume plans/X.md",
@@ -163,6 +166,7 @@ EXAMPLES = {
     "undo": "  runplan undo plans/X.md 3       revert what phase 3 landed; it can be worked on again",
     "diff": """\
   runplan diff plans/X.md         checks, verdict, findings and diff
+  runplan diff X 2                one of several phases that wait, or the kept work of a failed phase
   PAGER=cat runplan diff X        without a pager; the default on a terminal is less""",
     "approve": """\
   runplan approve plans/X.md      land the change that was shown, then continue the run
@@ -172,21 +176,26 @@ EXAMPLES = {
   runplan reject plans/X.md -m "the flag must be optional"    the reason goes into the report and to the next agent""",
     "status": """\
   runplan status                what needs you first; finished plans in one line
+  runplan status --all          finished plans and other pages as well
   runplan status X --watch      one plan, refreshed until Ctrl-C""",
     "next": "  runplan next             each schedule with its next time",
     "report": """\
   runplan report                      the plan of the newest run
+  runplan report plans/X.md           Markdown, newest first
   runplan report X --html -o X.html   one page with the diffs, for a browser
+  runplan report X --json             phases, figures and the Markdown
   runplan report --since yesterday    all your repositories; also today, 8h, 2026-11-15""",
     "logs": """\
   runplan logs                   the newest run of all plans
   runplan logs X -f              follow the newest run of a plan until it ends
   runplan logs X --agent -f      the messages and tool calls of its agents
+  runplan logs X --events        the recorded events with their fields
   runplan logs X --json          one JSON object per line: seq, at, run, type, and the event's own fields""",
     "explain": """\
   runplan explain plans/X.md          the next action and its reason, then the steps so far
   runplan explain X 2                 the same for one phase of the newest run""",
     "check": """\
+  runplan check plans/X.md              phases, dependencies and items as runplan reads them
   runplan check plans/X.md --fix        add a tracker to a plan of bare phase sections
   runplan check plans/X.md --strict     warnings are errors (exit 2)""",
     "metrics": "  runplan metrics        runs, phases, agents, tokens, schedules and the daemon",

@@ -32,6 +32,7 @@ from runplan.errors import SettingsError
 from runplan.git import command
 from runplan.git.zones import STOPPED_S
 from runplan.report.metrics import metrics_text, this_process
+from runplan.report.notices import of_settings
 from runplan.report.summary import news_of, of_morning
 from runplan.settings.load import load_files, load_user, setting_variables
 from runplan.settings.places import socket_path, state_directory
@@ -81,6 +82,7 @@ class DaemonProcess:
         self._deadline = 0.0  #: of the shutdown
         self._state = state_directory(env)
         self._user = load_user(env)
+        self._invalid = ""  #: the error in the settings of the user
         self._valid: dict[Path, Settings] = {}  #: by the root of a repository, the last valid ones
         self._lock = threading.Lock()
         self._workers: dict[Path, DaemonWorker] = {}  #: by the directory of the journal
@@ -342,10 +344,13 @@ class DaemonProcess:
         try:
             user = load_user(self._env)
         except SettingsError as error:
-            self._log.warning("settings", words=f"{error}; using the last valid settings")
+            if str(error) != self._invalid:
+                self._invalid = str(error)
+                self._log.warning("settings", words=f"{error}; using the last valid settings")
+                self._notifier.send(of_settings(str(error)))
             return
-        if user != self._user:
-            self._user = user
+        if user != self._user or self._invalid:
+            self._user, self._invalid = user, ""
             self._log.info("settings-changed")
             self._limit.resize(host=user.daemon.max_parallel, repository=user.daemon.max_parallel_repository)
             self._notifier.settings = user.notify

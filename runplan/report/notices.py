@@ -59,6 +59,13 @@ def of_ending(state: RunState, *, plan: str, **where: str) -> Notice | None:
     return Notice(kind="failed", plan=plan, phase=phase, reason=reason, title=title, text=text, command=report, **where)
 
 
+def of_settings(words: str) -> Notice:
+    """The notice of settings of the user that cannot be used."""
+    title = "runplan: settings that cannot be used"
+    text = f"{words}; the previous settings hold until this is fixed."
+    return Notice(kind="waiting", reason="settings", title=title, text=text, command="runplan config")
+
+
 def of_lost_keys(names: Sequence[str], *, plan: str, **where: str) -> Notice:
     """The notice of a run that lost variables of its caller in a restart."""
     text = f"{describe_missing(names, plan=plan)}."
