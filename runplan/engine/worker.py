@@ -23,7 +23,7 @@ from runplan.errors import Crashed, Exit, Fenced, GitFailed, RunplanError
 from runplan.run import events as e
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S
-from runplan.run.kinds import WaitKind
+from runplan.run.kinds import RunStatus, WaitKind
 from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import Acquired, ClaimResult, HeldByOther, Reentered, RunRow, wait_of
 from runplan.run.state import RunState, list_running, open_states
@@ -317,7 +317,7 @@ class RepositoryWorker:
         if request.answer is not None:
             return runs.nothing_waits(plan)
         last = self.repository.store.get_newest_run(plan) if request.again else None
-        return runs.describe_success(plan) if last is not None and last.state == "done" else ""
+        return runs.describe_success(plan) if last is not None and last.state == RunStatus.DONE else ""
 
     def _open_journal(self, run: ResolvedRun, claim: Acquired | Reentered) -> ActiveRun:
         """Own the run: record its start and the claim, and claim its issues."""
@@ -329,7 +329,7 @@ class RepositoryWorker:
         )
         if run.is_new or isinstance(claim, Acquired):
             # A process that left its run waiting for a person did not die.
-            dead = claim.took_over if isinstance(claim, Acquired) and run.state != "waiting" else ""
+            dead = claim.took_over if isinstance(claim, Acquired) and run.state != RunStatus.WAITING else ""
             taken = e.ClaimTaken(owner=repository.claims.me, took_over=dead)
             journal.append(*([run.started] if run.is_new else []), taken)
         self.runs[plan] = active = ActiveRun(context=run.context, journal=journal)

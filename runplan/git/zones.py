@@ -362,7 +362,7 @@ class ProofWorktree(Place):
         #: The commit that run.setup ran on, and the list of its products. No filter runs where it is writable.
         self._products = zones.workspace.state / "products" / name
 
-    def show(self, commit: Oid, *, clean: str, extra: Extra = NOTHING) -> Path:
+    def checkout_exact_tree(self, commit: Oid, *, clean: str, extra: Extra = NOTHING) -> Path:
         """Exactly the files of `commit`, for run.setup or where there is none.
 
         With `clean` "untracked" ignored files stay.

@@ -22,7 +22,7 @@ from runplan.report.sections import SHORT, describe_counts
 from runplan.report.text import code_span, escape_inline, table_row
 from runplan.report.views import format_cost, format_usage, token_count
 from runplan.run import events as e
-from runplan.run.kinds import GateAnswer, Role, RunOutcome
+from runplan.run.kinds import GateAnswer, Role, RunOutcome, RunStatus
 from runplan.run.reasons import Reason
 from runplan.run.rows import RunRow, wait_of
 from runplan.store.protocol import Store, open_store, store_exists
@@ -340,7 +340,7 @@ def _failed_runs(store: Store, since: str) -> tuple[tuple[str, str], ...]:
     """The plans whose newest run failed between phases, as when all other phases are blocked; with the reason."""
     with_phase = {record.run for record in store.list_facts(e.PhaseFailed, since=since)}
     ends = {record.run: record.event for record in store.list_facts(e.RunEnded, since=since) if not record.event.lane}
-    rows = [row for plan in store.list_plans() if (row := store.get_newest_run(plan)) and row.state == "failed"]
+    rows = [row for plan in store.list_plans() if (row := store.get_newest_run(plan)) and row.state == RunStatus.FAILED]
     rows = [row for row in rows if row.id in ends and row.id not in with_phase]
     return tuple((row.plan, f"{ends[row.id].reason}: {ends[row.id].detail}") for row in rows)
 

@@ -10,8 +10,8 @@ from typing import Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from runplan.run.kinds import WaitKind
-from runplan.run.rows import UNFINISHED, FailureRow, PlanFacts, RunRow, ScheduleRow, Work, wait_of
+from runplan.run.kinds import UNFINISHED, RunStatus, WaitKind
+from runplan.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work, wait_of
 from runplan.text import clock, command, counted, escaped, in_words
 from runplan.times import iso, parse_iso
 
@@ -57,7 +57,7 @@ def need_of(view: dict[str, Any]) -> Need:
     is_active = run is not None and run["state"] in UNFINISHED
     if is_active and run["stuck"]["level"] == "look":
         return Need.WAITING
-    has_failed = run is not None and run["state"] == "failed" and not is_complete
+    has_failed = run is not None and run["state"] == RunStatus.FAILED and not is_complete
     if has_failed or any(phase["failed"] for phase in view["phases"]):
         return Need.FAILED
     if view["queued"] or (is_active and not wait_of(run["waiting_for"]).is_asked):

@@ -184,7 +184,7 @@ class Folding:
         self._recent: dict[str, Usage] = {}
         self._tally = Tally()
 
-    def take(self, event: AgentEvent) -> None:
+    def add_event(self, event: AgentEvent) -> None:
         finished = self._tally.finished
         if not isinstance(event, (Retrying, Unread)) and self._tally.waiting:
             self._set_fields(waiting="")

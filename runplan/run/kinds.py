@@ -77,6 +77,18 @@ class RunOutcome(StrEnum):
         return self.exit is Exit.DONE
 
 
+class RunStatus(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+UNFINISHED = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING)  #: of a run that has not ended
+
+
 class WaitKind(StrEnum):
     """What a run waits for."""
 

@@ -9,7 +9,7 @@ from msgspec.structs import asdict, replace
 
 from runplan.run.attempts import AgentAttempt, WorkAttempt
 from runplan.run.decide import decide
-from runplan.run.kinds import PhaseStep, RunOutcome, WaitKind
+from runplan.run.kinds import PhaseStep, RunOutcome, RunStatus, WaitKind
 from runplan.run.rows import RunRow, Work
 from runplan.run.state import find_shown, open_lanes, open_states
 
@@ -33,9 +33,10 @@ def project_run(state: RunState, *, run: str, plan: str, started: str, since: st
     )
     if ended:
         is_stopped = ended.outcome is RunOutcome.STOPPED
-        run_state = "done" if ended.outcome.is_good else "stopped" if is_stopped else "failed"
+        failed = RunStatus.STOPPED if is_stopped else RunStatus.FAILED
+        run_state = RunStatus.DONE if ended.outcome.is_good else failed
     else:
-        run_state = {None: "running", WaitKind.SLOT: "queued"}.get(work.waiting_for, "waiting")
+        run_state = {None: RunStatus.RUNNING, WaitKind.SLOT: RunStatus.QUEUED}.get(work.waiting_for, RunStatus.WAITING)
     work = replace(
         work,
         phase=work.phase or next((lane.phase for lane in lanes), None),  # of a lane that has not begun

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from runplan.run.kinds import PhaseStep, RunOutcome, WaitKind
+from runplan.run.kinds import UNFINISHED, PhaseStep, RunOutcome, RunStatus, WaitKind
 from runplan.text import command
 
 if TYPE_CHECKING:
     from typing import Any
-
-UNFINISHED = ("queued", "running", "waiting")  #: the states of a run that has not ended
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -46,7 +44,7 @@ class RunRow(Work, frozen=True, kw_only=True):
     id: str
     plan: str
     started: str
-    state: str  #: queued, running, waiting, done, failed, stopped
+    state: RunStatus
     landing: str
     target: str = ""  #: branch name
     remote: str = ""  #: of the target
@@ -67,7 +65,7 @@ class RunRow(Work, frozen=True, kw_only=True):
     @property
     def needs_person(self) -> bool:
         """Whether it waits, and only a person ends the wait; that for the checkout is tried again meanwhile."""
-        return self.state == "waiting" and (not self.wake or self.waiting_for == WaitKind.CHECKOUT)
+        return self.state == RunStatus.WAITING and (not self.wake or self.waiting_for == WaitKind.CHECKOUT)
 
 
 class Wait(Struct, frozen=True):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from runplan.run.attempts import DispatchRecord, WorkAttempt
     from runplan.run.recorded import Recorded
     from runplan.run.state import RunState
-    from runplan.settings.schema import AgentsSettings
+    from runplan.settings.schema import AgentsSettings, RunSettings
     from runplan.steps.context import RunContext
 
 CHANGE = "change.diff"  #: that a fixer continues or a verifier judges
@@ -111,6 +111,11 @@ def is_for_writers(started: e.DispatchStarted) -> bool:
     return started.role.is_writer or (started.role is Role.SETUP and not started.tree)
 
 
+def clean_mode_for_agents(run: RunSettings) -> str:
+    """What is removed before an agent starts; git usually ignores the products of run.setup, which stay."""
+    return "untracked" if run.setup else run.clean
+
+
 def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, *, has_diff: bool) -> bool:
     """Put the files of the worktree right; False when the products of run.setup in the proof worktree are not."""
     run = context.settings.run
@@ -123,8 +128,7 @@ def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunC
     last = phase.dispatches.newest
     is_set_up = last is not None and last.role is Role.SETUP and is_for_writers(last) == is_for_writers(started)
     if is_for_writers(started):
-        # Git usually ignores the products of run.setup.
-        clean = "untracked" if run.setup else run.clean
+        clean = clean_mode_for_agents(run)
         context.zone.lend(branch=phase.leased.branch, clean=clean, extra=extra, keeps_repository=is_set_up)
         return True
     commit = phase.base
@@ -132,7 +136,7 @@ def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunC
         proofs = {proof.tree: proof.commit for proof in built.proofs}
         commit = (proofs | {built.onto_tree: built.onto, built.tree: built.commits[-1]}).get(started.tree, commit)
     if not run.setup or started.role is Role.SETUP:
-        context.proof.show(commit, clean="ignored" if run.setup else run.clean, extra=extra)
+        context.proof.checkout_exact_tree(commit, clean="ignored" if run.setup else run.clean, extra=extra)
         return True
     onto = built.onto if built is not None and run.clean == "untracked" else ""
     if built is not None and started.role is Role.PROVE:  # only tests differ from the commit with these products

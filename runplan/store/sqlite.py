@@ -19,6 +19,7 @@ from msgspec.structs import astuple, replace
 from runplan import processes
 from runplan.errors import Fenced, JournalDamaged, RefusedEarly, Unreachable
 from runplan.run import rows as r
+from runplan.run.reasons import Reason
 from runplan.store import tables
 from runplan.store.files import Anchor, file_lock, make_below
 from runplan.text import command
@@ -258,7 +259,7 @@ class SqliteStore:
 
     def list_failures(self, plan: str) -> tuple[r.FailureRow, ...]:
         newest = {phase: why for phase, *why in reversed(self.query(tables.FAILURES, plan))}
-        return tuple(r.FailureRow(phase, *why) for phase, why in newest.items() if phase and why[0] != "stopped")
+        return tuple(r.FailureRow(phase, *why) for phase, why in newest.items() if phase and why[0] != Reason.STOPPED)
 
     def count_leases(self, plan: str, branch: str) -> int:
         self._flush_kind("Leased")

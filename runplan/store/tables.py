@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runplan.run.rows import UNFINISHED
+from runplan.run.kinds import UNFINISHED
 
 SCHEMA_VERSION = 12
 SCHEMA = """
@@ -48,7 +48,7 @@ CREATE TABLE waits (
 );
 CREATE TABLE outlines (plan TEXT PRIMARY KEY, stamp TEXT NOT NULL, value TEXT NOT NULL);
 """
-IS_ACTIVE = f"state IN {UNFINISHED}"
+IS_ACTIVE = f"state IN {tuple(status.value for status in UNFINISHED)}"
 NEWEST = "SELECT max(number) FROM runs WHERE ?1 IN ('', plan) GROUP BY plan"
 OUTLINES = "SELECT plan, stamp, value FROM outlines WHERE ?1 IN ('', plan)"
 QUEUED = "SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq"

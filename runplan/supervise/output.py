@@ -161,7 +161,7 @@ class EventCollector:
                     event = replace(event, tool=tool, path=path, detail="")
                 case Context(tokens=int(tokens), file=file) if file:
                     event = replace(event, tokens=tokens + tokens_in(_size(Path(self._cwd, file))))
-            self._folding.take(event)
+            self._folding.add_event(event)
 
     @property
     def message(self) -> str:

@@ -13,7 +13,7 @@ from runplan.errors import Fenced
 from runplan.processes import identity
 from runplan.run import events as e
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import Mode, PhaseStep, Role, WaitKind
+from runplan.run.kinds import Mode, PhaseStep, Role, RunStatus, WaitKind
 from runplan.run.reasons import Reason
 from runplan.run.recorded import to_json
 from runplan.run.requests import Answer
@@ -58,7 +58,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 
 def row(run: str = "r1", *, plan: str = PLAN, state: str = "running", **fields: Any) -> RunRow:
-    return RunRow(id=run, plan=plan, started=NOW, state=state, since=NOW, landing="cherry-pick", **fields)
+    return RunRow(id=run, plan=plan, started=NOW, state=RunStatus(state), since=NOW, landing="cherry-pick", **fields)
 
 
 def begin(store: Store, run: str = "r1", *, plan: str = PLAN, owner: str = ME) -> int:

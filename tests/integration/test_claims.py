@@ -11,7 +11,7 @@ import pytest
 
 from runplan.errors import Unreachable
 from runplan.processes import identity
-from runplan.run.kinds import RunOutcome
+from runplan.run.kinds import RunOutcome, RunStatus
 from runplan.run.rows import Acquired, ClaimRow, HeldByOther, Reentered, RunRow
 from runplan.store.claims import Claims
 from runplan.store.sqlite import SqliteStore
@@ -75,7 +75,7 @@ def row(run: str, *, outcome: str | None = None) -> RunRow:
         id=run,
         plan=PLAN,
         started=NOW,
-        state="done" if outcome else "running",
+        state=RunStatus.DONE if outcome else RunStatus.RUNNING,
         phase=None,
         step=None,
         since=NOW,

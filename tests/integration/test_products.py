@@ -20,7 +20,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 @pytest.fixture
 def proof(place: Place) -> Path:
     """The proof worktree after run.setup and one look."""
-    path = place.proof.show(place.base, clean="ignored", extra=extra(place))
+    path = place.proof.checkout_exact_tree(place.base, clean="ignored", extra=extra(place))
     (path / "deps/bin").mkdir(parents=True)
     (path / "deps/bin/run.o").write_text("exit 1\n")
     (path / "deps/link").symlink_to("bin/run.o")
@@ -95,12 +95,12 @@ def test_an_edit_of_a_tracked_file_that_keeps_its_size_and_time_is_put_right(tmp
     with a_place(tmp_path) as place:
         place.repo.git("config", "core.trustctime", "false")
         place.workspace.prepare()
-        path = place.proof.show(place.base, clean="ignored") / "a.txt"
+        path = place.proof.checkout_exact_tree(place.base, clean="ignored") / "a.txt"
         os.utime(path, (1, 1))
-        place.proof.show(place.base, clean="ignored")
+        place.proof.checkout_exact_tree(place.base, clean="ignored")
         path.write_text("b\n")
         os.utime(path, (1, 1))
-        place.proof.show(place.base, clean="ignored")
+        place.proof.checkout_exact_tree(place.base, clean="ignored")
         assert path.read_text() == "a\n"
 
 
@@ -116,7 +116,7 @@ def test_products_of_another_commit_are_used_only_if_it_has_landed(place: Place,
     assert not place.proof.reuse(candidate, is_new=False, extra=extra(place))
     assert place.proof.reuse(candidate, is_new=False, onto=place.base, extra=extra(place))
     assert (proof / "b.txt").read_text() == "new\n"
-    place.proof.show(candidate, clean="ignored", extra=extra(place))
+    place.proof.checkout_exact_tree(candidate, clean="ignored", extra=extra(place))
     assert place.proof.reuse(candidate, is_new=True, extra=extra(place))
     assert not place.proof.reuse(place.base, is_new=False, onto=place.base, extra=extra(place))
 
@@ -124,7 +124,7 @@ def test_products_of_another_commit_are_used_only_if_it_has_landed(place: Place,
 def test_a_lost_or_damaged_worktree_needs_a_set_up(place: Place, proof: Path) -> None:
     make_deep(proof)
     assert not look(place)
-    place.proof.show(place.base, clean="ignored", extra=extra(place))
+    place.proof.checkout_exact_tree(place.base, clean="ignored", extra=extra(place))
     assert sorted(path.name for path in proof.iterdir()) == [".git", ".gitignore", "a.txt", "b.txt", "conf"]
     place.proof.remove()
     assert not look(place)
@@ -135,7 +135,7 @@ def test_a_filter_that_changes_a_product_while_files_are_put_right_is_seen(place
     place.repo.git("config", "filter.x.smudge", "sh convert.sh")
     commit = place.repo.commit("Convert", None, **{"convert.sh": script, ".gitattributes": "b.txt filter=x\n"})
     place.workspace.prepare()
-    path = place.proof.show(commit, clean="ignored")
+    path = place.proof.checkout_exact_tree(commit, clean="ignored")
     (path / "run.o").write_text("exit 1\n")
     assert place.proof.reuse(commit, is_new=True)
     assert place.proof.reuse(commit, is_new=False)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from runplan.errors import Fenced, RefusedEarly, Unreachable
 from runplan.run.events import Admitted, Queued
-from runplan.run.kinds import PhaseStep
+from runplan.run.kinds import PhaseStep, RunStatus
 from runplan.run.rows import RunRow
 from runplan.store.protocol import store_exists
 from runplan.store.sqlite import SqliteStore
@@ -42,7 +42,7 @@ def row(run: str = "r1", *, plan: str = PLAN, state: str = "running") -> RunRow:
         id=run,
         plan=plan,
         started=NOW,
-        state=state,
+        state=RunStatus(state),
         phase="1",
         step=PhaseStep.IMPLEMENT,
         since=NOW,

@@ -90,7 +90,7 @@ def test_a_lease_is_switched_and_made_exact(place: Place) -> None:
 
 def test_a_worktree_is_cleaned_as_far_as_requested(place: Place) -> None:
     tree = place.lease()
-    for path in (tree.path, place.proof.show(place.base, clean="ignored")):
+    for path in (tree.path, place.proof.checkout_exact_tree(place.base, clean="ignored")):
         for clean, is_kept in (("untracked", True), ("ignored", False)):
             for name in ("built.o", "new.txt"):
                 (path / name).write_text("left")
@@ -100,7 +100,7 @@ def test_a_worktree_is_cleaned_as_far_as_requested(place: Place) -> None:
                 place.zone.forget_leftovers()
                 place.zone.lend(branch=BRANCH, clean=clean)
             else:
-                place.proof.show(place.base, clean=clean)
+                place.proof.checkout_exact_tree(place.base, clean=clean)
             assert (path / "built.o").exists() == is_kept
             assert not (path / "new.txt").exists()
             assert not (path / "empty").exists()
@@ -378,7 +378,7 @@ def test_no_program_that_an_agent_plants_is_run(place: Place, tmp_path: Path) ->
     ran.unlink(missing_ok=True)
     place.workspace.git.env = {**place.workspace.git.env, "HOME": str(home)}
     place.take()
-    place.proof.show(place.workspace.git.tip(BRANCH) or "", clean="untracked")
+    place.proof.checkout_exact_tree(place.workspace.git.tip(BRANCH) or "", clean="untracked")
     place.zone.lend(branch=BRANCH)
     place.workspace.publish(BRANCH, base=place.base)
     place.removal.remove_worktree("run")
@@ -453,7 +453,7 @@ def test_a_broken_worktree_is_made_again(place: Place, breaks: Callable[[Repo, P
 
 
 def test_a_commit_is_shown_exactly_in_a_changed_proof_worktree(place: Place) -> None:
-    path = place.proof.show(place.base, clean="ignored")
+    path = place.proof.checkout_exact_tree(place.base, clean="ignored")
     proof = Repo(path=path, env=place.repo.env)
     assert (proof.head(), proof.status()) == (place.base, "")
     for name in ("a.txt", "b.txt"):
@@ -467,7 +467,7 @@ def test_a_commit_is_shown_exactly_in_a_changed_proof_worktree(place: Place) -> 
     (path / ".git").unlink()
     (path / ".git").mkdir()
     assert "a.txt" in place.proof.changed(place.base)
-    place.proof.show(place.base, clean="ignored")
+    place.proof.checkout_exact_tree(place.base, clean="ignored")
     assert sorted(entry.name for entry in path.iterdir()) == [".git", ".gitignore", "a.txt", "b.txt"]
     assert {name.name: name.read_text() for name in path.glob("*.txt")} == {"a.txt": "a\n", "b.txt": "b\n"}
     assert place.proof.changed(place.base) == []
@@ -488,7 +488,7 @@ def test_submodules_that_the_user_has_are_checked_out_without_a_network(tmp_path
     shutil.rmtree(module.path)
     shutil.rmtree(inner.path)
     with a_place(tmp_path, repo) as place:
-        proof = Repo(path=place.proof.show(place.base, clean="ignored"), env=repo.env)
+        proof = Repo(path=place.proof.checkout_exact_tree(place.base, clean="ignored"), env=repo.env)
         agents = place.lease()
         for tree in (proof, agents):
             assert (tree.path / "lib/sub/o").read_text() == "o\n"
@@ -499,7 +499,7 @@ def test_submodules_that_the_user_has_are_checked_out_without_a_network(tmp_path
             (tree.path / "lib/sub/new").touch()
         shutil.rmtree(proof.path / "lib/sub/deep")
         (proof.path / "lib/sub/deep").symlink_to(repo.path / "lib")
-        place.proof.show(place.base, clean="ignored")
+        place.proof.checkout_exact_tree(place.base, clean="ignored")
         assert sorted(path.name for path in (proof.path / "lib/sub").iterdir()) == [".git", ".gitmodules", "deep", "o"]
         assert (proof.path / "lib/sub/o").read_text() == "o\n"
         assert (proof.path / "lib/sub/deep/in ner/i").read_text() == "i\n"
@@ -512,14 +512,14 @@ def test_submodules_that_the_user_has_are_checked_out_without_a_network(tmp_path
 def test_an_edit_of_the_same_second_and_size_is_seen(place: Place) -> None:
     """Git compares times in whole seconds, and reads a file again only if its index is not newer."""
     tree = place.lease()
-    proof = place.proof.show(place.base, clean="ignored")
+    proof = place.proof.checkout_exact_tree(place.base, clean="ignored")
     for path in (tree.path, proof):
         (path / "a.txt").write_text("b\n")
     written = (proof / "a.txt").stat().st_mtime
     until(lambda: int(time.time()) > int(written))
     place.take()
     assert place.left() == {"a.txt": "M"}
-    place.proof.show(place.base, clean="ignored")
+    place.proof.checkout_exact_tree(place.base, clean="ignored")
     assert (proof / "a.txt").read_text() == "a\n"
 
 
@@ -569,7 +569,7 @@ def test_work_that_git_cannot_convert_is_parked_byte_for_byte(place: Place) -> N
 def test_files_left_by_gates_are_not_parked(place: Place) -> None:
     place.lease()
     place.take()
-    (place.proof.show(place.base, clean="ignored") / "coverage.xml").write_text("x")
+    (place.proof.checkout_exact_tree(place.base, clean="ignored") / "coverage.xml").write_text("x")
     place.lease()
     assert place.refs() == {"refs/heads/main": place.base}
 
@@ -675,14 +675,14 @@ def test_named_files_are_taken_over_from_the_checkout_and_never_handed_over(plac
     extra = Extra(copies=["conf/.env"], root=place.repo.path)
     tree = place.lease()
     place.zone.lend(branch=BRANCH, extra=extra)
-    proof = place.proof.show(place.base, clean="ignored", extra=extra)
+    proof = place.proof.checkout_exact_tree(place.base, clean="ignored", extra=extra)
     for path in (tree.path, proof):
         assert (path / "conf/.env").read_text() == "SECRET=1"
         (path / "conf/.env").write_text("changed by an agent or a test")
     assert place.zone.hand_over(branch=BRANCH, base=place.base, copies=extra.copies) == place.base
     assert place.left() == {}
     assert place.proof.changed(place.base, extra.copies) == []
-    place.proof.show(place.base, clean="ignored", extra=extra)
+    place.proof.checkout_exact_tree(place.base, clean="ignored", extra=extra)
     assert (proof / "conf/.env").read_text() == "SECRET=1"
 
 

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from runplan.errors import Fenced
 from runplan.run import events as e
+from runplan.run.kinds import UNFINISHED
 from runplan.run.recorded import E, Recorded, read_row
 from runplan.run.requests import Answer
 from runplan.run.rows import (
-    UNFINISHED,
     Acquired,
     ClaimResult,
     ClaimRow,

@@ -56,10 +56,10 @@ def test_a_program_without_a_reported_model_has_the_window_of_the_requested_one(
 def test_an_estimate_is_at_most_the_reported_usage() -> None:
     """No conversation is longer than all that was said."""
     folding = Folding()
-    folding.take(Context(tokens=180_000, estimated=True))
-    folding.take(Spent(usage=Usage(input_tokens=20_000, output_tokens=500), total=True))
+    folding.add_event(Context(tokens=180_000, estimated=True))
+    folding.add_event(Spent(usage=Usage(input_tokens=20_000, output_tokens=500), total=True))
     assert folding.tally.context == 20_500
-    folding.take(Context(tokens=500, estimated=True))
+    folding.add_event(Context(tokens=500, estimated=True))
     assert folding.tally.context == 21_000
 
 
@@ -72,15 +72,15 @@ def test_command_output_counts_up_to_what_the_program_sends(name: str) -> None:
     }[name]
     folding = Folding()
     for reported in agent_of(name).read_line(json.dumps(event).encode()):
-        folding.take(reported)
+        folding.add_event(reported)
     assert folding.tally.context == 2_500
 
 
 def test_a_record_without_tokens_does_not_reset_the_gauge() -> None:
     """S6: a sub-agent's record does not describe the main context."""
     folding = Folding()
-    folding.take(Context(tokens=120_000))
-    folding.take(Context())
+    folding.add_event(Context(tokens=120_000))
+    folding.add_event(Context())
     assert context_percent(folding.tally, launch()) == 60
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from runplan.agents.environment import ALLOWED, ALLOWED_PREFIXES, task_environment
 from runplan.errors import Exit
-from runplan.run.kinds import PhaseStep, Role, RunOutcome, WaitKind
+from runplan.run.kinds import PhaseStep, Role, RunOutcome, RunStatus, WaitKind
 from runplan.run.reasons import RESERVED, Reason
 from tests.e2e.attacks import ATTACKS, NEEDS_SANDBOX, REFUSED, Kind
 from tests.support import documents
@@ -57,7 +57,9 @@ def test_what_a_run_can_wait_for_is_what_the_page_lists() -> None:
     assert sorted(name for first, _ in waits for name in re.findall(r"`([a-z-]+)`", first)) == sorted(WaitKind)
 
 
-@pytest.mark.parametrize(("field", "values"), [("run.step", PhaseStep), ("run.outcome", RunOutcome)])
+@pytest.mark.parametrize(
+    ("field", "values"), [("run.state", RunStatus), ("run.step", PhaseStep), ("run.outcome", RunOutcome)]
+)
 def test_the_values_of_a_field_are_those_of_the_code(field: str, values: type[StrEnum]) -> None:
     line = next(line for line in read("docs/reference.md").splitlines() if line.startswith(f"| `{field}` |"))
     assert re.findall(r"`([a-z-]+)`", line) == list(values)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from runplan.report.views import assess_progress
+from runplan.run.kinds import RunStatus
 from runplan.run.rows import PlanFacts, RunRow
 from runplan.times import iso
 
@@ -23,7 +24,7 @@ def asked(**known: Any) -> dict[str, str]:
     is_alive = facts.pop("carried", True)
     for name, moment in facts.items():
         facts[name] = iso(moment) if isinstance(moment, datetime) else moment
-    run = RunRow(id="r", plan="p", started="", state="running", landing="direct", **facts)
+    run = RunRow(id="r", plan="p", started="", state=RunStatus.RUNNING, landing="direct", **facts)
     return assess_progress(run, PlanFacts(run=run, owner="1:2:3", alive=is_alive), now=NOW, zone=UTC)
 
 

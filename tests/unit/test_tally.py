@@ -33,7 +33,7 @@ BUSY = Trouble(kind=EndingKind.OVERLOADED, words="busy")
 def folded(*events: AgentEvent) -> Folding:
     folding = Folding()
     for event in events:
-        folding.take(event)
+        folding.add_event(event)
     return folding
 
 
@@ -81,11 +81,11 @@ def test_the_tally_is_bounded() -> None:
     long = "x" * 10 * WORDS
     folding = Folding()
     for number in range(1_000):
-        folding.take(ToolUsed(tool=str(number), denied=True))
-        folding.take(Trouble(kind=EndingKind.AUTH, words=f"{number} {long}"))
-        folding.take(Started(model=long))
-        folding.take(Finished(ok=False, words=long))
-    folding.take(Retrying(words=long))
+        folding.add_event(ToolUsed(tool=str(number), denied=True))
+        folding.add_event(Trouble(kind=EndingKind.AUTH, words=f"{number} {long}"))
+        folding.add_event(Started(model=long))
+        folding.add_event(Finished(ok=False, words=long))
+    folding.add_event(Retrying(words=long))
     tally = folding.tally
     assert len(tally.denied) == MOST_DENIED
     assert [each.words.split()[0] for each in tally.troubles] == ["0", *map(str, range(993, 1_000))]

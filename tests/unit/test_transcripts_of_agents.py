@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from runplan.cli.show.journal import Transcript, Transcripts
 from runplan.run.dispatch import Ending
 from runplan.run.events import DispatchEnded, DispatchStarted, Event
-from runplan.run.kinds import Role
+from runplan.run.kinds import Role, RunStatus
 from runplan.run.recorded import to_json
 from runplan.run.rows import EventRow, RunRow
 from runplan.supervise.output import DispatchFiles, ShimRecord
 from tests.support.samples import SAMPLES
 
 AT = "2026-01-01T12:00:00Z"
-RUN = RunRow(id="r1", plan="plans/x.md", started=AT, since=AT, state="running", landing="cherry-pick")
+RUN = RunRow(id="r1", plan="plans/x.md", started=AT, since=AT, state=RunStatus.RUNNING, landing="cherry-pick")
 STARTED = DispatchStarted(id="r1.1", role=Role.IMPLEMENT, agent="robot", phase="1", cycle=1, at=AT)
 COMMIT = "git add -A && git commit -qm 'phase 1: add file' && git log -1 --format=%s"
 

@@ -25,7 +25,7 @@ from runplan.landing import modes
 from runplan.names import WATCH
 from runplan.plan.model import Plan, parse_plan
 from runplan.run.events import Rows, RunStarted
-from runplan.run.kinds import Mode
+from runplan.run.kinds import Mode, RunStatus
 from runplan.run.recorded import from_json
 from runplan.run.requests import BY_PERSON, Answer, RunRequest, Timing
 from runplan.run.rows import Command, RunRow
@@ -107,7 +107,7 @@ def _already_running(context: RepositoryContext, plan: str, asked: Options) -> A
     store = context.store()
     row = store.get_interrupted_run(plan)
     owner = store.get_living_owner(plan)
-    if row is None or row.state != "running" or not owner or row.asked:
+    if row is None or row.state != RunStatus.RUNNING or not owner or row.asked:
         return None
     if any(queued.plan == plan for queued in store.list_queued_commands()):
         return None

@@ -21,7 +21,7 @@ from runplan.plan.marks import Status
 from runplan.plan.model import Phase, parse_plan
 from runplan.plan.tracker import describe_hindrance
 from runplan.run.events import Landed, Rows, RunStarted
-from runplan.run.kinds import Mode, Role
+from runplan.run.kinds import Mode, Role, RunStatus
 from runplan.run.requests import RunRequest, Timing
 from runplan.settings.options import Options, in_plan, parse_words
 from runplan.steps.read_plan import choose_phase
@@ -177,7 +177,7 @@ def run_retry(args: argparse.Namespace) -> Exit:
             last = replace(last, mode=Mode.FINISH, wanted="", auto=False) if last.mode is Mode.UNDO else last
         elif args.phase:
             last = replace(_last_work(store, last), mode=Mode.PHASE, wanted=args.phase)
-        elif row.state == "done":
+        elif row.state == RunStatus.DONE:
             progress.say(describe_success(row.plan))
             return Exit.DONE
         elif last.mode is Mode.UNDO:

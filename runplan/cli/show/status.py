@@ -27,8 +27,8 @@ from runplan.engine.context import (
 from runplan.errors import NotAPlan, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.names import WATCH
 from runplan.report.views import Need, PlanOutline, as_json, by_need, format_usage, schedule_view, status_view
-from runplan.run.kinds import WaitKind
-from runplan.run.rows import UNFINISHED, OwnerState, PlanFacts, Work, wait_of
+from runplan.run.kinds import UNFINISHED, RunStatus, WaitKind
+from runplan.run.rows import OwnerState, PlanFacts, Work, wait_of
 from runplan.settings.places import socket_path, state_directory
 from runplan.store.files import is_held, last_write
 from runplan.store.protocol import open_store, store_exists
@@ -139,7 +139,7 @@ def _view_missing_daemon(context: RepositoryContext, views: list[dict[str, Any]]
 
 def _view_closed_repository(context: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Why the daemon cannot work in this repository; asked only for a run that continues but has no process."""
-    running = [view["run"] for view in views if view["run"] is not None and view["run"]["state"] == "running"]
+    running = [view["run"] for view in views if view["run"] is not None and view["run"]["state"] == RunStatus.RUNNING]
     idle = [run for run in running if not any(work["dispatched"] for work in (run, *run["lanes"]))]
     if not idle:
         return None
@@ -385,7 +385,7 @@ class Page:
         used = [attempt, format_usage(run["tokens"], run["usd"], unpriced=run["unpriced"])]
         if run["state"] not in UNFINISHED:
             why = f" ({run['reason']})" if run["reason"] not in (None, run["state"]) else ""
-            more = f". Report: {command('runplan', 'report', view['plan'])}" if run["state"] != "done" else ""
+            more = f". Report: {command('runplan', 'report', view['plan'])}" if run["state"] != RunStatus.DONE else ""
             ended = ", ".join(filter(None, [f"{self._age_words(run['since'])} ago", *used]))
             return [f"Last run {run['id']}: {run['state']}{why} {ended}{more}"]
         agent = f"{run['agent']} {run['version'] or ''}".rstrip() if run["agent"] else ""
