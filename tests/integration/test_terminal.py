@@ -76,9 +76,10 @@ RUN = """
 import time
 from runplan.cli.show import progress
 from runplan.run import events as e
+from runplan.run.dispatch import Ending
 progress.show_event(e.DispatchStarted(id="r.1", role="implement", agent="claude", cycle=1))
 time.sleep(1.5)
-progress.show_event(e.DispatchEnded(id="r.1", role="implement", agent="claude", ending="exited", code=0))
+progress.show_event(e.DispatchEnded(id="r.1", role="implement", agent="claude", ending=Ending.EXITED, code=0))
 """
 
 
