@@ -22,7 +22,6 @@ SUBMODULE = "160000"
 NO_MODE = "000000"
 MOST_FOREIGN = 3  #: commits named in one sentence
 _KINDS = {TREE: "tree", SUBMODULE: "commit"}  #: of the objects in a tree; else a blob
-LARGEST_DIFFED = 16_000_000  #: bytes of a file that a patch shows
 MOST_CHANGED = 1_000_000  #: paths; a tree of a few objects can have more than memory holds
 
 
@@ -241,25 +240,11 @@ class Candidates:
         return changes(self._git, self._tree(base), self._tree(head))
 
     def diff(self, old: Oid, new: Oid, *, without: Sequence[str] = ()) -> str:
-        """The change between two commits as a patch, whatever the user's configuration is, without these paths.
-
-        git holds a file in memory to compare it, so a large one is only named.
-        """
-        large = self._find_large(old, new, without)
-        left_out = dict.fromkeys((*without, *large))
-        trees = " ".join(self.tree_with(self._tree(commit), left_out) for commit in (old, new))
+        """The change between two commits as a patch, without these paths. Git shows a large file as a binary one."""
+        trees = " ".join(self.tree_with(self._tree(commit), dict.fromkeys(without)) for commit in (old, new))
         answer = self._git.request(*_DIFFER, words=f"{trees}\n{_END}".encode(), end=_END.encode())
         patch = answer.partition(b"\n")[2].removesuffix(_END.encode())  # after the line with the ids
-        text = patch.decode("utf-8", "surrogateescape")
-        return text + "".join(f"{path}: {size} bytes, not shown here\n" for path, size in large.items())
-
-    def _find_large(self, old: Oid, new: Oid, without: Sequence[str]) -> dict[str, int]:
-        """The sizes of changed files that are too large for a patch."""
-        sizes: dict[str, int] = {}
-        for change in self.changes(old, new):
-            blobs = (self._git.object(oid, most=0) for oid in (change.old, change.new) if oid.strip("0"))
-            sizes[change.path] = max((blob.size for blob in blobs if blob is not None), default=0)
-        return {path: size for path, size in sizes.items() if size > LARGEST_DIFFED and path not in without}
+        return patch.decode("utf-8", "surrogateescape")
 
     def landed_commits(self, tip: Oid) -> tuple[tuple[Oid, str], ...]:
         """(id, message) of every commit below `tip` with a landing trailer, newest first."""
@@ -311,7 +296,7 @@ class Candidates:
         tree = self._tree(onto)
         for oid in commits:
             reverted = self._git.commit(oid)
-            kept = {path: self._entry(reverted.tree, path) for path in without}
+            kept = {path: self.entry(oid, path) for path in without}
             before = self.tree_with(self._tree(reverted.parents[0]), kept)
             merged = self._merge(oid, before, tree)
             if isinstance(merged, Conflicted):
@@ -326,10 +311,7 @@ class Candidates:
 
     def entry(self, commit: Oid, path: str) -> Entry | None:
         """The entry of a path in the commit; None if there is none."""
-        return self._entry(self._tree(commit), path)
-
-    def _entry(self, tree: Oid, path: str) -> Entry | None:
-        where, entry = find(self._git, tree, path)
+        where, entry = find(self._git, self._tree(commit), path)
         return entry if where == path else None
 
     def _merge(self, base: Oid, theirs: Oid, onto: Oid, *, commit: Oid = "") -> Oid | Conflicted:

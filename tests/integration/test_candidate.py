@@ -7,7 +7,6 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.errors import RefusedEarly
-from runplan.git import objects
 from runplan.git.objects import Built, Candidates, Conflicted, NothingLeft, Replayed, Signature
 from runplan.gitfacts import Commit, Identity
 from tests.support.foreign import read_commit, read_tree
@@ -354,13 +353,10 @@ def test_building_a_candidate_touches_no_checkout_and_no_ref(repo: Repo, candida
     assert sorted(path.name for path in repo.path.iterdir()) == [".git", "a.txt", "b.txt", "dir"]
 
 
-def test_a_large_file_is_named_in_the_patch_and_not_read(
-    repo: Repo, candidates: Candidates, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(objects, "LARGEST_DIFFED", 100)
+def test_a_large_file_is_named_in_the_patch_and_not_read(repo: Repo, candidates: Candidates) -> None:
     old = repo.head("main")
-    new = repo.commit("Add", **{"large.txt": "x" * 101, "small.txt": "seen\n"})
-    patch = candidates.diff(old, new)
+    new = repo.commit("Add", **{"large.txt": "line\n" * 2_000_000, "small.txt": "seen\n", "ours.md": "ours\n"})
+    patch = candidates.diff(old, new, without=["ours.md"])
     assert "+seen" in patch
-    assert "large.txt: 101 bytes, not shown here\n" in patch
-    assert "xxx" not in patch
+    assert "Binary files /dev/null and b/large.txt differ" in patch
+    assert "ours" not in patch
