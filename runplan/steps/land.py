@@ -239,9 +239,7 @@ def build_undo(action: Action, state: RunState, context: RunContext) -> Iterator
     if row is None or row.status is not Status.DONE:
         yield _undone_meanwhile(read.phase)
         return
-    objects = context.objects
-    candidates = context.candidates
-    undoable = landing_to_undo(onto, plan, row, target=target, objects=objects, candidates=candidates)
+    undoable = landing_to_undo(onto, plan, row, target=target, objects=context.objects, candidates=context.candidates)
     subjects = [
         f"    {bounded(context.objects.commit(oid).message.partition(chr(10))[0])} ({oid[:12]})"
         for oid in undoable.code

@@ -154,10 +154,9 @@ def _launch_agent(started: e.DispatchStarted, phase: WorkAttempt, context: RunCo
     context.dispatches.write(started.id, d.RETURN, returns.IN_PROGRESS)  # what an interrupted agent returns
     if started.role.is_writer and (phase.handovers or started.again):  # it continues the notes of its predecessor
         context.dispatches.write(started.id, d.NOTES, context.dispatches.read(phase.written, d.NOTES) or "")
-    attempt = phase.leased.attempt
     guarded = [name for name in (context.plan, *FILES) if context.objects.blob(phase.base, name) is not None]
     argv, env, reader = context.agents.launch(
-        started, attempt=attempt, directory=directory, cwd=path, writable=writable, guarded=guarded
+        started, attempt=phase.leased.attempt, directory=directory, cwd=path, writable=writable, guarded=guarded
     )
     table = context.settings.agents.agent(started.agent)
     limits = context.settings.limits
@@ -237,8 +236,7 @@ def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunCo
         outputs = kept.red
     checks = context.settings.checks
     red = [(checks[name].command, output) for name, output in outputs if name in checks]
-    why = started.complaint
-    return prompts.fix_prompt(template, brief, failed=failed, why=why, gates=red, diff=diff) + note
+    return prompts.fix_prompt(template, brief, failed=failed, why=started.complaint, gates=red, diff=diff) + note
 
 
 def _read_change(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:

@@ -74,9 +74,8 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
     else:
         base = _merge_base(context, base, kept.head)
         context.workspace.fetch(kept.head, without=[base])
-    run = context.settings.run
     # A run that died while it leased has left a worktree in which run.setup has not run.
-    fresh = run.clean == "ignored" or not state.leased or not context.zone.is_made
+    fresh = context.settings.run.clean == "ignored" or not state.leased or not context.zone.is_made
     start = kept.head if kept else base
     context.zone.lease(branch=branch, base=start, onto=base, pin=context.mark)
     yield e.Leased(
