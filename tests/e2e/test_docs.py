@@ -185,7 +185,11 @@ def test_every_verb_is_tested() -> None:
 
 
 def test_every_make_target_that_a_page_names_exists() -> None:
-    named = {target for name in DOCUMENTS for target in re.findall(r"(?:^|`)make ([a-z-]+)(?![a-z=-])", read(name), re.MULTILINE)}
+    named = {
+        target
+        for name in DOCUMENTS
+        for target in re.findall(r"(?:^|`)make ([a-z-]+)(?![a-z=-])", read(name), re.MULTILINE)
+    }
     targets = re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE)
     assert named - {*targets, "test"} == set()
 
