@@ -44,6 +44,7 @@ def test_a_pull_request_is_created_once_found_edited_and_merged_once(host: Host)
     assert (found.number, found.body) == (opened.number, "new")
     assert forge.find_pull_request(branch="other", base="main") is None
     assert forge.list_open_files("main") == {opened.number: ("b.txt",)}
+    assert isinstance(forge.merge_pull_request(opened.number, by_squash("0" * 40)), NotMerged), "it has moved"
     merged = forge.merge_pull_request(opened.number, by_squash(opened.head))
     assert forge.merge_pull_request(opened.number, by_squash(opened.head)) == merged
     found = forge.read_pull_request(opened.number)

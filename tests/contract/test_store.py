@@ -114,6 +114,14 @@ def test_an_owner_whose_plan_was_taken_over_records_nothing_any_more(store: Stor
     assert store.get_claim("plan", PLAN) == ClaimRow(run="r2", owner=ALIVE, fence=2)
 
 
+def test_a_run_records_nothing_after_its_plan_was_released(store: Store) -> None:
+    fence = begin(store, owner=ALIVE)
+    store.release_plan(PLAN, run="r1", owner=ALIVE)
+    with pytest.raises(Fenced):
+        append(store, fence, row(), e.Queued())
+    assert kinds(store) == []
+
+
 def test_runs_are_found_by_plan_and_state(store: Store) -> None:
     for run, plan, state in (("r1", PLAN, "done"), ("r2", PLAN, "waiting"), ("r3", OTHER, "failed")):
         waits = {"waiting_for": "approval", "phase": "1"} if state == "waiting" else {}

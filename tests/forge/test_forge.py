@@ -258,7 +258,8 @@ def test_a_rate_limit_names_its_end_and_is_not_slept_through(
         (lambda s: s.hub.pulls.clear(), NotThere),
         (lambda s: s.faults.append(Fault(call="GET .*", kind="before", times=9)), Unreachable),
         (lambda s: s.faults.append(Fault(call="GET .*", kind="before", status=0, times=9)), Unreachable),
-        (lambda s: setattr(s.hub, "page", "<html>Sign in</html>"), "sends text/html instead of JSON (status 200)"),
+        (lambda s: a_page(s.hub, 200), "sends text/html instead of JSON (status 200)"),
+        (lambda s: a_page(s.hub, 404), "sends text/html instead of JSON (status 404)"),
         (lambda s: s.faults.append(moved("https://login.example/x")), "redirects to https://login.example"),
         (lambda s: s.faults.append(moved("/api/v3/repos/acme/app/pulls/1", times=9)), "redirects more than 5 times"),
     ],
@@ -269,6 +270,7 @@ def test_a_rate_limit_names_its_end_and_is_not_slept_through(
         "5xx",
         "no connection",
         "page of a proxy",
+        "page that is not found",
         "redirect to a login",
         "redirects without end",
     ],
@@ -297,6 +299,20 @@ def test_an_error_of_the_server_is_no_refusal_and_is_retried(
 
 def moved(where: str, times: int = 1) -> Fault:
     return Fault(call="GET .*", kind="before", status=302, headers=(("Location", where),), times=times)
+
+
+def a_page(hub: Hub, status: int) -> None:
+    hub.page = "<html>Sign in</html>"
+    hub.page_status = status
+
+
+def test_an_open_pull_request_counts_before_a_closed_one(forge: GitHub, hub: Hub) -> None:
+    """A person may have changed where the open one leads."""
+    hub.pulls[opened(forge).number].state = "closed"
+    elsewhere = hub.create("work", BRANCH, "Work", "")
+    pull = forge.find_pull_request(branch="work", base="main")
+    assert pull is not None
+    assert pull.number == elsewhere.number
 
 
 def test_reads_and_writes_follow_a_renamed_repository(forge: GitHub, stand_in: StandIn, hub: Hub) -> None:

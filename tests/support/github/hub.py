@@ -69,6 +69,7 @@ class Hub:
         self.lock = threading.RLock()
         self.renamed_from = ""  #: an earlier name: a read is answered by 301, a write by 307
         self.page = ""  #: a web page that a proxy sends instead of every answer of the API
+        self.page_status = 200
         self.archived = False
         self.tokens = {"t0ken"}
         self.read_only = set[str]()  #: tokens that may read and not write, whatever their owner may do

@@ -464,7 +464,7 @@ class Handler(BaseHTTPRequestHandler):
         if url.path.startswith("/logs/"):
             return self._send(200, stand_in.hub.logs[url.path.removeprefix("/logs/")].encode(), {})
         if stand_in.hub.page:
-            return self._send(200, stand_in.hub.page.encode(), {"Content-Type": "text/html"})
+            return self._send(stand_in.hub.page_status, stand_in.hub.page.encode(), {"Content-Type": "text/html"})
         with stand_in.hub.lock:
             status, answer, headers = stand_in.answer(self.command, url.path, url.query, body, self.headers)
         if status == 0:
