@@ -80,9 +80,9 @@ def _work_on(started: RunStarted, phase: WorkAttempt, first: Decision) -> Decisi
     if len(last) == 2 and last[0].tree == last[1].tree:
         detail = "two agents in a row filled their context, and the second one changed nothing"
         return fail_phase(Reason.NO_PROGRESS, phase.step, detail)
-    return (
-        _run_baseline(started, phase, phase.base_tree) or _set_up_agents(started, phase) or _start_writer(phase, first)
-    )
+    fixer = _start_fixer(phase, tree=phase.failed_tree, complaint=phase.complaint)
+    before = _run_baseline(started, phase, phase.base_tree) or _set_up_agents(started, phase)
+    return before or (first if phase.cycle == 1 else fixer)
 
 
 def _run_baseline(started: RunStarted, phase: WorkAttempt, tree: str) -> Decision | None:
@@ -111,10 +111,6 @@ def _set_up_proof(started: RunStarted, phase: WorkAttempt, tree: str) -> Decisio
     return start_dispatch(
         DispatchStarted(role=Role.SETUP, cycle=phase.cycle, tree=tree), "run.setup prepares the worktree of the checks"
     )
-
-
-def _start_writer(phase: WorkAttempt, first: Decision) -> Decision:
-    return first if phase.cycle == 1 else _start_fixer(phase, tree=phase.failed_tree, complaint=phase.complaint)
 
 
 def _start_fixer(phase: WorkAttempt, *, tree: str, complaint: str) -> Decision:

@@ -225,7 +225,8 @@ def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunCo
         text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
         return text + files + as_utf8(missing)
     handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
-    note = as_utf8(files + prompts.rejections_note(_list_rejections(phase.chosen.phase, context)) + handover)
+    rejections = [why for failure in context.failures(phase.chosen.phase) if (why := failure.event.rejected)]
+    note = as_utf8(files + prompts.rejections_note(rejections) + handover)
     kept = phase.leased.kept
     if started.role is Role.IMPLEMENT:
         return prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "") + note
@@ -253,11 +254,6 @@ def _list_baselines(phase: WorkAttempt, context: RunContext) -> list[tuple[str, 
     checks = context.settings.checks
     known = ((name, event.results) for name, event in phase.proof.baselines.items() if name in checks and event.results)
     return [(checks[name].command, results.from_text(text)) for name, text in known]
-
-
-def _list_rejections(phase: str, context: RunContext) -> list[str]:
-    """The reasons of rejected attempts at the phase; oldest first."""
-    return [why for failure in context.failures(phase) if (why := failure.event.rejected)]
 
 
 # --- its agent and budget -------------------------------------------------------------------------------

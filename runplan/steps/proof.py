@@ -136,7 +136,7 @@ def _list_answered(context: RunContext, landings: list[LandingStarted]) -> set[s
 
 def list_unproven(phase: WorkAttempt, context: RunContext) -> tuple[str, ...]:
     """Why changed tests were not compared with the base's, for the report."""
-    files = phase.work.files if phase.work else ()
+    files = phase.changed_files
     tests = context.settings.tests
     if tests.command and tests.prove == "off" and any(map(is_on_test_side, files)):
         return ('tests changed, and `tests.prove = "off"`: the tests of the base did not run on the new code',)
@@ -260,7 +260,7 @@ def _judge_results(
 def _is_allowed(promise: Promise, phase: WorkAttempt) -> bool:
     """Whether the phase's Allows: covers the test's file; a test without a file, whether it covers a changed one."""
     file = file_of(f"{promise.test}::")
-    changed = [path for path in (phase.work.files if phase.work else ()) if is_on_test_side(path)]
+    changed = [path for path in phase.changed_files if is_on_test_side(path)]
     return any(covers(phase.chosen.allows, path) for path in ([file] if file else changed))
 
 
