@@ -89,11 +89,17 @@ def committed_plan(context: RepositoryContext, path: str, *, is_compared: bool) 
 
 def _refuse_link(context: RepositoryContext, tip: str, path: str) -> None:
     """Refuse a plan that is a symbolic link: a landing writes statuses into the file that was named."""
-    place, entry = trees.find(context.git, context.git.commit(tip).tree, path)
-    if entry is not None and entry.mode == trees.SYMLINK:
-        link = (context.git.blob(tip, place) or b"").decode("utf-8", "replace")
-        where = f"{place} on {context.target_name} is a symbolic link to {names.shown(link)}"
-        raise RefusedEarly(f"{where}; name the file itself, or replace the link by the file")
+    git = context.git
+    tree = git.commit(tip).tree
+    place, entry = trees.find(git, tree, path)
+    if entry is None or entry.mode != trees.SYMLINK:
+        return
+    link = (git.blob(tip, place) or b"").decode("utf-8", "replace")
+    file = posixpath.normpath(posixpath.join(posixpath.dirname(place), link, posixpath.relpath(path, place)))
+    is_here = trees.find(git, tree, file)[1] is not None
+    start = command("runplan", "start", file)
+    remedy = f"name the file itself: {start}" if is_here else "replace the link by the file"
+    raise RefusedEarly(f"{place} on {context.target_name} is a symbolic link to {names.shown(link)}; {remedy}")
 
 
 def require_active(context: RepositoryContext, path: str) -> None:

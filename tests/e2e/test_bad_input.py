@@ -128,17 +128,17 @@ PLANS = {
     "symbolic link": Bad(
         words=start("plans/LINK.md"),
         make=link("plans/LINK.md", "X.md"),
-        says="plans/LINK.md on main is a symbolic link to X.md; name the file itself, or",
+        says="plans/LINK.md on main is a symbolic link to X.md; name the file itself: runplan start plans/X.md\n",
     ),
     "symbolic link to a folder": Bad(
         words=start("linked/X.md"),
         make=link("linked", "plans"),
-        says="linked on main is a symbolic link to plans; name the file itself, or",
+        says="linked on main is a symbolic link to plans; name the file itself: runplan start plans/X.md\n",
     ),
     "symbolic link to nowhere": Bad(
         words=start("plans/LINK.md"),
         make=link("plans/LINK.md", "../../else.md"),
-        says="plans/LINK.md on main is a symbolic link to ../../else.md; name the file itself, or",
+        says="plans/LINK.md on main is a symbolic link to ../../else.md; replace the link by the file\n",
     ),
     "no such phase": Bad(code=3, words=start("X", "9"), says="9: no such phase; the phases are 1"),
     "not committed": Bad(
