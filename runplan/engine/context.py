@@ -256,6 +256,17 @@ def plan_path(context: RepositoryContext, word: str) -> str:
     return names.find_plan(names.shown(word), plans, place=context.settings.paths.plans, gone=gone)
 
 
+def describe_link(file: Path, path: str, verb: str) -> str:
+    """Names a plan in the checkout that is a symbolic link, and the remedy; "" for any other file."""
+    if not os.path.islink(file):  # noqa: PTH114 - False for a name that is too long
+        return ""
+    link = str(file.readlink())
+    target = os.path.normpath(Path(path).parent / link)
+    is_here = file.is_file() and not target.startswith(("/", ".."))
+    remedy = f"name the file itself: {command('runplan', verb, target)}" if is_here else "replace the link by the file"
+    return f"{path} is a symbolic link to {names.shown(link)}; {remedy}"
+
+
 def _on_own_branch(context: RepositoryContext, word: str) -> str:
     """The plan of an issue that another repository has taken, which is on its branch alone; "" for none."""
     path = f"{context.settings.paths.plans}/{PurePosixPath(word).name.removesuffix('.md')}.md"

@@ -140,6 +140,17 @@ PLANS = {
         make=link("plans/LINK.md", "../../else.md"),
         says="plans/LINK.md on main is a symbolic link to ../../else.md; replace the link by the file\n",
     ),
+    "check of a symbolic link": Bad(
+        words=("check", "LINK"),
+        make=link("plans/LINK.md", "X.md"),
+        says="plans/LINK.md is a symbolic link to X.md; name the file itself: runplan check plans/X.md\n",
+    ),
+    "check of a symbolic link to nowhere": Bad(
+        code=3,
+        words=("check", "LINK"),
+        make=link("plans/LINK.md", "gone.md"),
+        says="plans/LINK.md is a symbolic link to gone.md; replace the link by the file\n",
+    ),
     "no such phase": Bad(code=3, words=start("X", "9"), says="9: no such phase; the phases are 1"),
     "not committed": Bad(
         words=start("N"),

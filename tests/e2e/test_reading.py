@@ -422,6 +422,14 @@ def test_a_failed_phase_is_shown_until_it_lands_or_a_person_stops_it(project: Pr
 ABSENT = "No daemon is running, so no schedule fires. Start it now and at each login: runplan service install"
 
 
+def test_status_names_a_symbolic_link(project: Project) -> None:
+    (project.path / "plans/LINK.md").symlink_to("X.md")
+    project.repo.git("add", "plans/LINK.md")
+    project.repo.git("commit", "-qm", "Link")
+    named = "plans/LINK.md is a symbolic link to X.md; name the file itself: runplan status plans/X.md\n"
+    assert project.runplan("status", "LINK").out == named
+
+
 def test_next_without_schedules_creates_no_files(project: Project) -> None:
     recorded = project.runplan("next")
     assert (recorded.code, recorded.out, recorded.err) == (0, "No schedules.\n", "")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan import names
-from runplan.engine.context import open_context, plan_path
+from runplan.engine.context import describe_link, open_context, plan_path
 from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.names import PLAN_FILE
 from runplan.plan.body import WHOLE_PHASE
@@ -30,15 +30,15 @@ LONGEST_ITEM = 100  #: characters of an item that are shown
 
 def run_check(args: argparse.Namespace) -> Exit:
     file, name = _find_file(args.plan)
-    if not file.is_file():  # only on the target, or a broken link
-        raise NotFound(f"{name}: no such file")
+    if link := describe_link(file, name, "check"):
+        raise (RefusedEarly if file.is_file() else NotFound)(link)
     text = file.read_bytes()
     if args.fix:
         fixed = add_tracker(text, path=name)
         note = "the plan has statuses already; nothing was added"
         if fixed != text:
             mode = file.stat().st_mode
-            publish(file.resolve(), fixed, sync=True)
+            publish(file, fixed, sync=True)
             file.chmod(mode)
             text = fixed
             note = "a tracker was added"
@@ -56,7 +56,7 @@ def _find_file(word: str) -> tuple[Path, str]:
     file = Path(word)
     if os.path.isfile(file / PLAN_FILE):  # noqa: PTH113 - False for a name that is too long
         file /= PLAN_FILE
-    if os.path.isfile(file):  # noqa: PTH113 - likewise
+    if os.path.isfile(file) or os.path.islink(file):  # noqa: PTH113, PTH114 - likewise
         names.require_plain(file.name if file.is_absolute() else str(file))
         return file, str(file)
     if word.endswith(".md"):

@@ -19,6 +19,7 @@ from runplan.cli.terminal import Style, warn
 from runplan.daemon.state import read_holder
 from runplan.engine.context import (
     RepositoryContext,
+    describe_link,
     known_plans,
     open_context,
     plan_or_watch,
@@ -225,6 +226,8 @@ class Reader:
     def _read_outline(self, path: str, facts: PlanFacts) -> PlanOutline:
         """The plan where its newest run lands, else in the checkout."""
         context = self._context if facts.run is None else self._context.with_landing_of(facts.run)
+        if facts.run is None and (link := describe_link(context.root / path, path, "status")):
+            return PlanOutline(error=link, is_page=True)
         if blob := self._find_blob(context, path):
             stored = self._stored_outline(blob, path, facts)
             return replace(stored, status="active", complete=False) if context.is_on_branch else stored
