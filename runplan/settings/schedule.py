@@ -1,8 +1,8 @@
 """Schedules: the words after `every`, read into values and written back; and the slots at which they fire.
 
-Intervals are elapsed time. APScheduler's triggers compute wall-clock times, without a zone. They are then resolved in
-the schedule's zone: a time in a gap of the clock fires at the end of the gap, a time that comes twice fires the first
-time only. The reason is in docs/dependencies.md. APScheduler is imported on first use.
+APScheduler's triggers compute the times. Intervals are elapsed time. A wall-clock time is computed without a zone and
+then resolved in the schedule's zone: a time in a gap of the clock fires at the end of the gap, a time that comes twice
+fires the first time only. The reason is in docs/dependencies.md. APScheduler is imported on first use.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
-from itertools import count, groupby, takewhile
+from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -250,10 +250,13 @@ def delay_of(schedule: Schedule, seed: str) -> timedelta:
 
 
 def _elapsed_slots(seconds: int, anchor: datetime, after: datetime) -> Iterator[Slot]:
+    from apscheduler.triggers.interval import IntervalTrigger  # as in `_make_trigger`
+
     period = timedelta(seconds=seconds)
     start = anchor.astimezone(UTC).replace(microsecond=0)
-    moments = (start + number * period for number in count((after - start) // period + 1))
-    return (Slot(moment, iso(moment)) for moment in moments)
+    start -= max(0, (start - after) // period + 1) * period
+    trigger = IntervalTrigger(seconds=seconds, start_date=start, timezone=UTC)
+    return (Slot(moment, iso(moment)) for moment in _fire_times(trigger, after))
 
 
 def _fire_times(trigger: Any, after: datetime) -> Iterator[datetime]:
