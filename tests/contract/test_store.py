@@ -108,7 +108,8 @@ def test_an_owner_whose_plan_was_taken_over_records_nothing_any_more(store: Stor
     append(store, fence, row(), e.Admitted(), waits=True)
     with pytest.raises(Fenced, match="another process has taken over plans/X"):
         append(store, fence, row(state="failed", outcome="failed"), e.Queued())
-    store.release_plan(PLAN, run="r1", owner=GONE)
+    for run, owner in (("r1", GONE), ("r2", GONE), ("r1", ALIVE)):
+        store.release_plan(PLAN, run=run, owner=owner)
     store.flush()
     assert kinds(store) == ["Queued"]
     assert store.get_claim("plan", PLAN) == ClaimRow(run="r2", owner=ALIVE, fence=2)
