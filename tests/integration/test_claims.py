@@ -151,10 +151,14 @@ def test_a_claim_is_entered_again_by_the_owner_of_row_and_lock_alone(
         assert claims.take_plan(OTHER, run="r1") == HeldByOther(owner=claims.me), "the lock is another's"
 
 
-def test_a_row_of_a_living_process_is_respected_without_a_lock(store: SqliteStore, claims: Claims) -> None:
+def test_a_row_of_a_living_process_is_respected_without_a_lock(
+    store: SqliteStore, claims: Claims, tmp_path: Path
+) -> None:
     owner = identity(os.getppid()) or ""
     put(store, owner)
     assert claims.take_plan(PLAN, run="r1") == HeldByOther(owner=owner)
+    store.release_plan(PLAN, run="r-theirs", owner=owner)
+    assert Claims(store, tmp_path / "locks").take_plan(PLAN, run="r2") == Acquired(fence=2), "the lock is free"
     assert claims.take_plan(OTHER, run="r1") == Acquired(fence=1)
 
 

@@ -200,6 +200,24 @@ def test_a_journal_of_another_version_is_left_alone_until_it_is_moved_away(
         assert again.list_runs() == []
 
 
+def test_a_journal_that_another_process_made_meanwhile_is_kept(tmp_path: Path) -> None:
+    class Late(SqliteStore):
+        def _create_journal(self) -> None:
+            with closing(SqliteStore(tmp_path)) as first:
+                first.put_baseline("key", "{}")
+            super()._create_journal()
+
+    with closing(Late(tmp_path)) as store:
+        assert store.get_baseline("key") == "{}"
+
+
+def test_nothing_is_recorded_in_a_journal_that_was_moved_away(store: SqliteStore, tmp_path: Path) -> None:
+    (tmp_path / "journal.db").rename(tmp_path / "elsewhere.db")
+    with pytest.raises(Unreachable, match=r"journal\.db is not where it was"):
+        store.put_baseline("key", "{}")
+    assert store.get_baseline("key") is None
+
+
 def test_reading_makes_no_journal_and_writes_nothing_into_one(tmp_path: Path) -> None:
     absent = tmp_path / "absent"
     assert not store_exists(absent)
