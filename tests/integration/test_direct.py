@@ -190,6 +190,31 @@ def test_a_local_branch_that_was_pulled_already_needs_nothing(pair: Pair) -> Non
     assert pair.here.head(MAIN) == own
 
 
+def test_a_local_branch_that_was_set_back_since_the_intent_stays(pair: Pair) -> None:
+    before = pair.here.head(MAIN)
+    pair.here.commit("Second", **{"b.txt": "b2\n"})
+    pair.here.git("push", "-q", "origin", "main")
+    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
+    pair.here.git("reset", "-q", "--hard", before)
+    with pair.lander() as direct:
+        answer = direct.land(landing)
+    assert isinstance(answer, Landed)
+    assert f"your local main stays at {before:.7}: it has moved meanwhile" in answer.note
+    assert pair.here.head(MAIN) == before
+
+
+def test_a_tracking_ref_that_the_user_fetched_meanwhile_is_not_set_back(pair: Pair) -> None:
+    new = candidate(pair.here, {"a.txt": "a2\n"})
+
+    def work_on_top() -> None:
+        later = candidate(pair.here, {"b.txt": "b2\n"}, onto=new)
+        pair.here.git("push", "-q", "origin", f"{later}:main")
+
+    with pair.lander() as direct:
+        assert direct.land(pair.intent(new), work_on_top) == Landed(tip=new)
+    assert pair.here.head(TRACKED) == pair.there.head(MAIN) != new
+
+
 def test_no_local_branch_is_made(pair: Pair) -> None:
     pair.here.git("switch", "-q", "--detach")
     pair.here.git("branch", "-qD", "main")
