@@ -22,7 +22,7 @@ from runplan.checks.secrets import redact_text, secret_values
 from runplan.errors import RefusedEarly
 from runplan.gitfacts import committing_as
 from runplan.run.dispatch import EVERY_PHASE, NOTES, OWN, RETURN
-from runplan.run.reasons import Reason
+from runplan.run.kinds import Reason
 from runplan.settings.places import credential_files, state_directory, user_file
 
 if TYPE_CHECKING:

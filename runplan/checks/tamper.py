@@ -17,7 +17,7 @@ from msgspec import Struct
 from runplan.checks.guarded import find_changes, is_ci
 from runplan.checks.secrets import named_like_secret, redact_text, secrets_in
 from runplan.globs import covers, literal, matches
-from runplan.run.reasons import Reason
+from runplan.run.kinds import Reason
 
 if TYPE_CHECKING:
     from runplan.checks.guarded import Read

@@ -13,7 +13,7 @@ from runplan.run import actions as a
 from runplan.run.decide import decide, list_end_actions, without_beginnings
 from runplan.run.dispatch import GRACE_S
 from runplan.run.events import Event, WorkRefused
-from runplan.run.reasons import Reason
+from runplan.run.kinds import Reason
 from runplan.run.state import RunState, list_running
 from runplan.steps import conclude, gates, land, process, proof, read_plan, verify, work
 

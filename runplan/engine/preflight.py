@@ -26,8 +26,7 @@ from runplan.plan.model import Phase, Plan, parse_plan
 from runplan.plan.tracker import NoPhase, choose_phase, list_workable
 from runplan.processes import marked_inside
 from runplan.run.events import CompletionChosen, NoWork, PhaseChosen
-from runplan.run.kinds import Mode
-from runplan.run.reasons import Reason
+from runplan.run.kinds import Mode, Reason
 from runplan.settings import toolchain
 from runplan.settings.places import user_file, worktree_root
 from runplan.settings.schema import uses_remote

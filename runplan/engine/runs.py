@@ -16,8 +16,7 @@ from runplan.run import actions as a, events as e
 from runplan.run.attempts import WorkAttempt
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S
-from runplan.run.kinds import ANSWERED, Mode, RunOutcome
-from runplan.run.reasons import Reason
+from runplan.run.kinds import ANSWERED, Mode, Reason, RunOutcome
 from runplan.run.state import RunState, apply, failed_lane, fold, list_running, open_lanes, open_states
 from runplan.steps.conclude import release_issues
 from runplan.store.journal import Journal, list_records

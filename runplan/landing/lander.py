@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from msgspec import Struct
 
 from runplan.gitfacts import LANDING, Commit, Oid, read_trailers
-from runplan.run.reasons import Reason
+from runplan.run.kinds import Reason
 
 if TYPE_CHECKING:
     from runplan.git.command import Git

@@ -36,8 +36,7 @@ from runplan.landing.lander import (
 from runplan.names import parked_under
 from runplan.plan.marks import Status
 from runplan.plan.model import parse_plan
-from runplan.run.kinds import WaitKind
-from runplan.run.reasons import Reason
+from runplan.run.kinds import Reason, WaitKind
 from runplan.text import command, inert
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, to_builtins
 
 from runplan.agents.environment import describe_missing
-from runplan.run.kinds import REPEATED_WAITS, RunOutcome, WaitKind
-from runplan.run.reasons import Reason, next_action
+from runplan.run.kinds import REPEATED_WAITS, Reason, RunOutcome, WaitKind
+from runplan.run.reasons import next_action
 from runplan.run.rows import wait_of
 from runplan.run.state import RunState, failure as failure_of, find_awaiting
 from runplan.text import command

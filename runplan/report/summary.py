@@ -22,8 +22,7 @@ from runplan.report.sections import SHORT, describe_counts
 from runplan.report.text import code_span, escape_inline, table_row
 from runplan.report.views import format_cost, format_usage, token_count
 from runplan.run import events as e
-from runplan.run.kinds import GateAnswer, Role, RunOutcome, RunStatus
-from runplan.run.reasons import Reason
+from runplan.run.kinds import GateAnswer, Reason, Role, RunOutcome, RunStatus
 from runplan.run.rows import RunRow, wait_of
 from runplan.store.protocol import Store, open_store, store_exists
 from runplan.text import command, elapsed

@@ -10,8 +10,7 @@ from runplan.run.reasons import describe_pause
 
 if TYPE_CHECKING:
     from runplan.run.events import DispatchStarted, Paused
-    from runplan.run.kinds import PhaseStep, RunOutcome, WaitKind
-    from runplan.run.reasons import Reason
+    from runplan.run.kinds import PhaseStep, Reason, RunOutcome, WaitKind
 
 
 class Action(Struct, frozen=True, kw_only=True):

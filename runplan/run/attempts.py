@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from runplan.run import events as e
 from runplan.run.dispatch import MAX_OVERLOADS, Ending, EndingKind
-from runplan.run.kinds import GateAnswer, PhaseStep, Role, WaitKind
-from runplan.run.reasons import Beginning, Reason
+from runplan.run.kinds import Beginning, GateAnswer, PhaseStep, Reason, Role, WaitKind
 
 UNKNOWN = (Ending.LOST, Ending.ENDED)  #: endings without a result; the same dispatch is due again
 

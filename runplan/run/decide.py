@@ -22,9 +22,9 @@ from runplan.run.attempts import (
     UndoAttempt,
     running_dispatch,
 )
-from runplan.run.kinds import ANSWERED, Mode, PhaseStep, RunOutcome, WaitKind
+from runplan.run.kinds import ANSWERED, Mode, PhaseStep, Reason, RunOutcome, WaitKind
 from runplan.run.phase_rules import merge_target, repair_branch, work_on_phase
-from runplan.run.reasons import Reason, name_variables
+from runplan.run.reasons import name_variables
 from runplan.run.rows import wait_of
 from runplan.run.shared_rules import complete_plan, undo_phase
 from runplan.run.state import failed_lane, failure, open_lanes, open_states

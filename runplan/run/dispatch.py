@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
-
-from runplan.times import parse_iso
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from runplan.run.events import DispatchStarted
-
 
 GRACE_S = 10.0  #: for a process tree to end on request; its shim kills earlier than that
 MAX_OVERLOADS = 5  #: overloaded providers in a row, before the agent counts as failed
@@ -396,9 +388,3 @@ class Return(Struct, frozen=True, kw_only=True):
     summary: str
     items: tuple[ItemResult, ...] = ()
     usage: Usage = Usage()
-
-
-def ran_s(started: DispatchStarted, now: datetime) -> float:
-    """The longest time that a lost process can have run."""
-    passed_s = max(0.0, (now - parse_iso(started.at)).total_seconds()) if started.at else 0.0
-    return min(passed_s, started.seconds) if started.seconds else passed_s

@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from runplan.plan.marks import NoWorkKind  # noqa: TC001 - msgspec reads the annotations
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import GateAnswer, Mode, PhaseStep, Role, RunOutcome, WaitKind  # noqa: TC001 - msgspec
-from runplan.run.reasons import Beginning, Reason
+from runplan.run.kinds import Beginning, GateAnswer, Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
 
 
 class ProofKind(StrEnum):

@@ -11,13 +11,8 @@ from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, start_dispatch
 from runplan.run.dispatch import EndingKind, ReturnStatus
 from runplan.run.events import TESTS, DispatchStarted, ProofKind
-from runplan.run.kinds import GateAnswer, PhaseStep, Role
-from runplan.run.reasons import (
-    Beginning,
-    Reason,
-    describe_ending,
-    describe_proof,
-)
+from runplan.run.kinds import Beginning, GateAnswer, PhaseStep, Reason, Role
+from runplan.run.reasons import describe_ending, describe_proof
 from runplan.run.shared_rules import MAX_MOVES, UNNAMED, fail_lost, judge_agent, land_candidate
 
 if TYPE_CHECKING:

@@ -3,86 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from runplan.run.dispatch import Ending, EndingKind, ReturnStatus
-from runplan.run.kinds import PhaseStep, WaitKind
+from runplan.run.kinds import Beginning, PhaseStep, Reason, WaitKind
 
 if TYPE_CHECKING:
     from runplan.run.events import DispatchEnded, Paused, PhaseFailed, ProofJudged
-
-
-class Beginning(StrEnum):
-    """How the next attempt at a failed phase begins."""
-
-    PROVE = "prove"  #: with the checks of the kept work
-    FIX = "fix"  #: with a fixer on the kept work, which gets the complaint about it
-    CONTINUE = "continue"  #: with an implementer that continues the kept work
-    ANEW = "anew"  #: with an implementer on the target; the kept work is parked
-
-
-class Reason(StrEnum):
-    """Why a run failed, and what a person does about it; part of the public contract (docs/reference.md)."""
-
-    advice: str
-
-    def __new__(cls, value: str, advice: str = "") -> Reason:
-        reason = str.__new__(cls, value)
-        reason._value_, reason.advice = value, advice
-        return reason
-
-    @property
-    def beginning(self) -> Beginning:
-        """Of the next attempt, unless a person changed the branch or the phase's text meanwhile."""
-        return _BEGINNINGS.get(self, Beginning.PROVE)
-
-    NO_COMMITS = "no-commits", "Read the agent's log, make the work items of the phase concrete, then retry."
-    OFF_BASE = "off-base", "The branch holds commits of others. Remove them from the kept branch, or retry without it."
-    VERIFICATION_FAILED = "verification-failed", "Read the failed items in the report. `retry` has them fixed."
-    INVALID_VERDICT = "invalid-verdict", "The verifier gave no usable verdict. Read its log. `retry` asks again."
-    TESTS_FAILED = "tests-failed", "Read the test output in the report. `retry` starts a fixer on the kept work."
-    TESTS_UNFINISHED = "tests-unfinished", "A check did not end. Raise its timeout ([tests], [gates.NAME]), or fix it."
-    TAMPERED = "tampered", "Guarded files changed. Permit it with Allows: in the plan, or retry: a fixer removes it."
-    OUT_OF_SCOPE = "out-of-scope", "Files outside Touches: changed. Widen Touches:, or retry: a fixer removes it."
-    GUARD_VIOLATED = "guard-violated", "An agent moved one of your refs; the report shows both values. Set it back."
-    READONLY_VIOLATED = "readonly-violated", "The verifier changed files. Use another verifier, then retry."
-    CONFLICT = "conflict", "Bring the kept branch onto the target by hand, or retry: an agent tries it again."
-    TARGET_MOVING = "target-moving", "The target kept moving. Retry when it is quiet."
-    PROTECTED = "protected", "The target rejects pushes. Land by cherry-pick and push later, or have the rule lifted."
-    DRIFT = "drift", "The numbers in the plan do not fit the code. Correct the plan, then retry."
-    TIMEOUT = "timeout", "The agent ran too long. Raise limits.wall, fix_wall or verify_wall, or split the phase."
-    SILENT = "silent", "The agent was silent for limits.silence. Read its log. `retry` checks the kept work."
-    NO_PROGRESS = "no-progress", "The same tree failed twice in the same way. Edit the branch, or `retry --fresh`."
-    BUDGET = "budget", "The budget is used up. Raise it, then retry: it continues with the kept work."
-    AGENT_FAILED = "agent-failed", "The agent failed. Read its log, then retry: the next one continues the kept work."
-    AGENT_MISSING = "agent-missing", "Install the agent, or name another one under [agents]."
-    BLOCKED = "blocked", "Resolve the blocker that the report names, then retry."
-    BASELINE_RED = "baseline-red", "Tests fail before any work. Fix them, or set tests.env or tests.allow_red_baseline."
-    SETUP_FAILED = "setup-failed", "run.setup failed in the new worktree. Fix the command, then retry."
-    ALREADY_ON_TARGET = "already-on-target", "If another run landed it, you are done. Else mark it done in the plan."
-    PLAN_NOT_COMMITTED = "plan-not-committed", "Commit the plan on the target branch."
-    CI_FAILED = "ci-failed", "Read the failed checks on the pull request."
-    PR_CLOSED = "pr-closed", "Reopen the pull request, or start again."
-    FORGE_UNREACHABLE = "forge-unreachable", "Check the network and the token, then retry."
-    STOPPED = "stopped", "Edit the plan or the branch if needed. `runplan retry` continues with the kept work."
-    CRASHED = "crashed", "runplan itself failed; the work is kept. Read the log, then retry."
-
-
-_BEGINNINGS = {
-    **dict.fromkeys((Reason.NO_COMMITS, Reason.OFF_BASE), Beginning.ANEW),
-    **dict.fromkeys((Reason.TESTS_FAILED, Reason.VERIFICATION_FAILED), Beginning.FIX),
-    **dict.fromkeys((Reason.TAMPERED, Reason.OUT_OF_SCOPE), Beginning.FIX),
-    **dict.fromkeys((Reason.AGENT_FAILED, Reason.AGENT_MISSING, Reason.BLOCKED), Beginning.CONTINUE),
-}
-#: Failures that say nothing about the work: the same one twice is not the work's lack of progress.
-NOT_OF_WORK = frozenset({
-    Reason.STOPPED, Reason.TIMEOUT, Reason.SILENT, Reason.BUDGET, Reason.AGENT_FAILED, Reason.AGENT_MISSING,
-    Reason.CRASHED,
-})  # fmt: skip
-
-
-RESERVED = (Reason.FORGE_UNREACHABLE,)  #: no run of this version ends with it
 
 
 def beginning_after(failure: PhaseFailed, *, is_changed: bool, has_fixers: bool) -> Beginning:

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, start_dispatch
 from runplan.run.dispatch import Ending, EndingKind, ReturnStatus
-from runplan.run.kinds import PhaseStep, WaitKind
-from runplan.run.reasons import Reason, describe_ending, gave_reason
+from runplan.run.kinds import PhaseStep, Reason, WaitKind
+from runplan.run.reasons import describe_ending, gave_reason
 
 if TYPE_CHECKING:
     from runplan.run.attempts import AgentAttempt, Attempt, CompletionAttempt, DispatchRecord, UndoAttempt

@@ -21,7 +21,7 @@ from runplan.report import text as report
 from runplan.report.sections import SHORT, failure_sections, phase_section, undo_section
 from runplan.run import events as e
 from runplan.run.attempts import CompletionAttempt, MergeAttempt, PhaseAttempt, RepairAttempt, UndoAttempt
-from runplan.run.reasons import Reason
+from runplan.run.kinds import Reason
 from runplan.steps.proof import list_unproven, plan_proofs
 from runplan.steps.verify import before_the_end, correct_plan, is_complete_with
 from runplan.store.claims import landing_lock

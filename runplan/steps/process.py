@@ -20,8 +20,7 @@ from runplan.gitfacts import committing_as, signing
 from runplan.names import as_utf8, context_files
 from runplan.run import dispatch as d, events as e
 from runplan.run.dispatch import Ending, EndingKind, NeverStarted, Outcome, ReturnStatus, Running
-from runplan.run.kinds import Access, GateAnswer, Role, WaitKind
-from runplan.run.reasons import Reason
+from runplan.run.kinds import Access, GateAnswer, Reason, Role, WaitKind
 from runplan.settings.schema import FILES
 from runplan.steps import proof
 from runplan.steps.gates import command_line, own_logs
@@ -426,7 +425,7 @@ def _record_result(started: e.DispatchStarted, context: RunContext, outcome: Out
     seconds = outcome.seconds
     table = context.settings.agents.agent(started.agent) if started.agent else None
     if not outcome.ended_at:  # its shim died and recorded neither
-        seconds = d.ran_s(started, context.clock.now())
+        seconds = longest_run_s(started, context.clock.now())
         if table is not None:
             prompt = _sent_at_first(agent_of(table.kind), context.dispatches.read(started.id, "prompt.md") or "")
             prices = {"usd_in": table.usd_per_mtok_in, "usd_out": table.usd_per_mtok_out}
@@ -516,3 +515,9 @@ def sleep(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
     pause = state.pause
     if pause is not None and context.clock.now() >= parse_iso(pause.until):
         yield e.Woke(kind=pause.kind)
+
+
+def longest_run_s(started: e.DispatchStarted, now: datetime) -> float:
+    """The longest time that a lost process can have run."""
+    passed_s = max(0.0, (now - parse_iso(started.at)).total_seconds()) if started.at else 0.0
+    return min(passed_s, started.seconds) if started.seconds else passed_s

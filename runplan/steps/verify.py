@@ -28,8 +28,7 @@ from runplan.run.events import (
     VerdictGiven,
     WorkRefused,
 )
-from runplan.run.kinds import GateAnswer, Mode, WaitKind
-from runplan.run.reasons import Reason
+from runplan.run.kinds import GateAnswer, Mode, Reason, WaitKind
 from runplan.steps.gates import read_content, tests_of_gates
 from runplan.supervise.output import MISREAD
 from runplan.text import command

@@ -24,8 +24,8 @@ from runplan.run import events as e
 from runplan.run.attempts import MergeAttempt, PhaseAttempt, RepairAttempt, WorkAttempt
 from runplan.run.dispatch import NOTES, Return
 from runplan.run.events import WorkRefused
-from runplan.run.kinds import GateAnswer
-from runplan.run.reasons import NOT_OF_WORK, Beginning, Reason, beginning_after, describe_ending
+from runplan.run.kinds import NOT_OF_WORK, Beginning, GateAnswer, Reason
+from runplan.run.reasons import beginning_after, describe_ending
 from runplan.settings.places import remove_unused_root
 from runplan.settings.schema import FILES
 from runplan.steps.conclude import release_issues

@@ -19,7 +19,7 @@ from msgspec.structs import astuple, replace
 from runplan import processes
 from runplan.errors import Fenced, JournalDamaged, RefusedEarly, Unreachable
 from runplan.run import rows as r
-from runplan.run.reasons import Reason
+from runplan.run.kinds import Reason
 from runplan.store import tables
 from runplan.store.files import Anchor, file_lock, make_below
 from runplan.text import command

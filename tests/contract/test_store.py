@@ -13,8 +13,7 @@ from runplan.errors import Fenced
 from runplan.processes import identity
 from runplan.run import events as e
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import Mode, PhaseStep, Role, RunStatus, WaitKind
-from runplan.run.reasons import Reason
+from runplan.run.kinds import Mode, PhaseStep, Reason, Role, RunStatus, WaitKind
 from runplan.run.recorded import to_json
 from runplan.run.requests import Answer
 from runplan.run.rows import (

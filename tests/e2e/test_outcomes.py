@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runplan.run.reasons import Reason
+from runplan.run.kinds import Reason
 from tests.support.cli import (
     BUSY_FIXER,
     Project,

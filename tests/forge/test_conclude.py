@@ -16,7 +16,7 @@ from runplan.gitfacts import PLAN, RUN, read_trailers
 from runplan.landing.lander import Conclusion, Declined, Failed, Landed, Progress, Refused, Waiting
 from runplan.landing.modes import open_lander
 from runplan.landing.pull_request import PlanPlace, PullRequestLander
-from runplan.run.reasons import Reason
+from runplan.run.kinds import Reason
 from runplan.settings.schema import PullRequestSettings, RunSettings, Settings
 from tests.forge.conftest import BRANCH, git
 from tests.support.github.hub import Hub

@@ -13,8 +13,7 @@ from runplan.errors import UsageError
 from runplan.report.summary import morning_report, news_of, of_morning
 from runplan.run import events as e
 from runplan.run.events import Event
-from runplan.run.kinds import RunOutcome
-from runplan.run.reasons import Reason
+from runplan.run.kinds import Reason, RunOutcome
 from runplan.run.rows import ScheduleRow
 from runplan.store.sqlite import SqliteStore
 from runplan.times import iso

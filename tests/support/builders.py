@@ -12,8 +12,7 @@ from runplan.plan.marks import NoWorkKind
 from runplan.run import actions as a, events as e
 from runplan.run.attempts import PhaseAttempt, WorkAttempt
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import GateAnswer, Mode, Role
-from runplan.run.reasons import Beginning, Reason
+from runplan.run.kinds import Beginning, GateAnswer, Mode, Reason, Role
 from runplan.run.rows import RunRow
 from runplan.run.state import RunState
 from runplan.settings.load import Layer, LoadedSettings, merge_layers

@@ -4,8 +4,8 @@ import pytest
 
 from runplan.run import actions as a, events as e
 from runplan.run.decide import decide
-from runplan.run.kinds import PhaseStep, Role
-from runplan.run.reasons import Beginning, Reason, beginning_after
+from runplan.run.kinds import Beginning, PhaseStep, Reason, Role
+from runplan.run.reasons import beginning_after
 from runplan.run.state import fold
 from tests.support.builders import started
 

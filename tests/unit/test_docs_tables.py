@@ -9,8 +9,7 @@ import pytest
 
 from runplan.agents.environment import ALLOWED, ALLOWED_PREFIXES, task_environment
 from runplan.errors import Exit
-from runplan.run.kinds import PhaseStep, Role, RunOutcome, RunStatus, WaitKind
-from runplan.run.reasons import RESERVED, Reason
+from runplan.run.kinds import RESERVED, PhaseStep, Reason, Role, RunOutcome, RunStatus, WaitKind
 from tests.e2e.attacks import ATTACKS, NEEDS_SANDBOX, REFUSED, Kind
 from tests.support import documents
 from tests.support.documents import prose, read, rows

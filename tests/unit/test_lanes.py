@@ -10,8 +10,7 @@ from runplan.plan.model import parse_plan
 from runplan.run import actions as a, events as e
 from runplan.run.decide import decide, list_startable, paths_overlap
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import Mode, PhaseStep, Role, RunOutcome, WaitKind
-from runplan.run.reasons import Reason
+from runplan.run.kinds import Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
 from runplan.run.state import RunState, apply, failure, find_awaiting, fold, list_running, open_lanes
 from tests.support.builders import Chance, a_plan, started
 

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from runplan.run.dispatch import ran_s
 from runplan.run.events import DispatchStarted
 from runplan.run.kinds import Role
+from runplan.steps.process import longest_run_s
 from runplan.times import iso
 
 THEN = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -27,4 +27,4 @@ def begun(*, seconds: float = 60.0, at: str = iso(THEN)) -> DispatchStarted:
     ids=["within", "seen late", "clock put back", "no limit"],
 )
 def test_a_lost_process_ran_no_longer_than_its_limit(started: DispatchStarted, later_s: float, ran: float) -> None:
-    assert ran_s(started, THEN + timedelta(seconds=later_s)) == ran
+    assert longest_run_s(started, THEN + timedelta(seconds=later_s)) == ran

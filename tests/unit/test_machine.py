@@ -9,8 +9,7 @@ from runplan.run import actions as a, events as e
 from runplan.run.attempts import PhaseAttempt
 from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import GateAnswer, Mode, PhaseStep, Role, RunOutcome, WaitKind
-from runplan.run.reasons import Reason
+from runplan.run.kinds import GateAnswer, Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
 from runplan.run.recorded import from_json
 from runplan.run.shared_rules import MAX_MOVES
 from runplan.run.state import RunState, apply, fold

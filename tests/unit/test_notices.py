@@ -8,8 +8,7 @@ from runplan.report.notices import Notice, of_ending, of_lost_keys, of_waiting
 from runplan.run import events as e
 from runplan.run.actions import Decision
 from runplan.run.attempts import PhaseAttempt
-from runplan.run.kinds import PhaseStep, RunOutcome, WaitKind
-from runplan.run.reasons import Reason
+from runplan.run.kinds import PhaseStep, Reason, RunOutcome, WaitKind
 from runplan.run.state import RunState
 from runplan.settings.load import Layer
 from tests.support.builders import settle

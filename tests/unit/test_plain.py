@@ -7,8 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from runplan.run.dispatch import Ending
 from runplan.run.events import DispatchEnded, GuardFound, HandedOver, VerdictGiven, WorkRefused, WorkTaken
-from runplan.run.kinds import Role
-from runplan.run.reasons import Reason
+from runplan.run.kinds import Reason, Role
 from runplan.run.recorded import sanitize_event
 from runplan.text import LONGEST, bounded, escaped, inert, plain
 

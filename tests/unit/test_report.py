@@ -12,8 +12,7 @@ from runplan.report import sections
 from runplan.report.text import escape_inline, prepend_sections
 from runplan.run import events as e
 from runplan.run.attempts import Delivery, PhaseAttempt, Proof
-from runplan.run.kinds import GateAnswer, PhaseStep
-from runplan.run.reasons import Reason
+from runplan.run.kinds import GateAnswer, PhaseStep, Reason
 from runplan.run.recorded import Recorded
 
 TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"

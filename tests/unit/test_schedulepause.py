@@ -6,8 +6,7 @@ from msgspec.structs import replace
 from runplan.plan.marks import NoWorkKind
 from runplan.run import events as e
 from runplan.run.decide import pause_reason, pending_answer
-from runplan.run.kinds import PhaseStep, RunOutcome
-from runplan.run.reasons import Reason
+from runplan.run.kinds import PhaseStep, Reason, RunOutcome
 from runplan.run.state import fold
 from tests.support.builders import started
 

@@ -10,8 +10,7 @@ from runplan.plan.model import parse_plan
 from runplan.report.summary import Spent, summarise_attempts, summary_of, summary_section, total_spent
 from runplan.run import events as e
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import GateAnswer, PhaseStep, Role, WaitKind
-from runplan.run.reasons import Reason
+from runplan.run.kinds import GateAnswer, PhaseStep, Reason, Role, WaitKind
 from runplan.run.recorded import Recorded
 from runplan.run.rows import RunRow, Work
 from tests.support.builders import waiting

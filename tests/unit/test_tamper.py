@@ -12,7 +12,7 @@ from runplan.checks.tamper import (
     examine_checks,
     examine_commits,
 )
-from runplan.run.reasons import Reason
+from runplan.run.kinds import Reason
 
 
 def changed(path: str, before: str = "", after: str = "") -> FileChange:

@@ -34,8 +34,7 @@ from runplan.git.repository import NO_IDENTITY, require_git, require_target, req
 from runplan.landing import modes
 from runplan.report.views import as_json
 from runplan.run import events as e
-from runplan.run.kinds import Role
-from runplan.run.reasons import Reason
+from runplan.run.kinds import Reason, Role
 from runplan.settings import toolchain
 from runplan.settings.load import environment
 from runplan.settings.places import worktree_root

@@ -19,8 +19,8 @@ from runplan.report.summary import figures_of_run
 from runplan.run import events as e
 from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import Mode, RunOutcome
-from runplan.run.reasons import Reason, describe_ending, describe_pause, describe_proof, next_action
+from runplan.run.kinds import Mode, Reason, RunOutcome
+from runplan.run.reasons import describe_ending, describe_pause, describe_proof, next_action
 from runplan.run.recorded import from_json
 from runplan.run.rows import EventRow, RunRow, wait_of
 from runplan.run.state import RunState, apply, failed_lane, failure as failure_of
