@@ -185,6 +185,12 @@ def test_a_landing_is_observed_under_commits_merges_and_rewritten_ids_but_not_af
         assert cherry_pick.observe(landing) is None
 
 
+def test_a_landing_is_not_looked_for_below_the_tip_that_it_starts_from(repo: Repo) -> None:
+    land(repo, candidate(repo, {"a.txt": "a2\n"}))
+    with lander(repo) as cherry_pick:
+        assert cherry_pick.observe(intent(repo, candidate(repo, {"a.txt": "a3\n"}))) is None
+
+
 def test_another_landing_of_the_same_phase_proves_nothing(repo: Repo) -> None:
     landing = intent(repo, candidate(repo, {"a.txt": "a2\n"}))
     repo.commit("Done by hand\n\nRunplan-Phase: 1\nRunplan-Landing: L0", **{"a.txt": "a2\n"})
