@@ -271,12 +271,21 @@ class PullRequestLander(RemoteLander):
             return False
         if progress.pushed and head not in progress.pushed:
             return False
+        pushed_landings = {
+            self._read_trailers(oid).get(LANDING) for oid in progress.pushed if self._git.known(oid) is not None
+        }
+        seen = set[str]()
         # Commits of the target that were merged into the branch are no first parents.
         listed = self._git.text("rev-list", "--first-parent", head, f"^{self.target_tip()}", "--")
-        for trailers in map(self._read_trailers, listed.split()):
-            is_landed = trailers.get(PLAN) == self._plan.path and LANDING in trailers
-            if not is_landed and TAKEN_BY not in trailers:
-                return False
+        for oid in listed.split():
+            trailers = self._read_trailers(oid)
+            landing = trailers.get(LANDING, "")
+            if trailers.get(PLAN) != self._plan.path or not landing:
+                if TAKEN_BY not in trailers:
+                    return False
+            elif landing not in seen and landing in pushed_landings and oid not in progress.pushed:
+                return False  # the newest commit of a landing was amended
+            seen.add(landing)
         return True
 
     def _read_trailers(self, oid: Oid) -> dict[str, str]:
