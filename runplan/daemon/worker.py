@@ -375,7 +375,7 @@ class DaemonWorker(RepositoryWorker):
             self._schedule_checkout_checks(active.journal)
             return self._report_waits(plan, active)
         except CallEnded:
-            if self.may_begin():  # a stop is queued; it is executed before the step is repeated
+            if self.may_begin() or active.state.stop:  # a stop ended the call, and is executed before the next step
                 return decide(active.state)
             self.disown(plan)  # the next daemon repeats the step
             return None

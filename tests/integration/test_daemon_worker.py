@@ -21,10 +21,11 @@ from runplan.engine.repository import Environments, open_repository
 from runplan.engine.worker import RepositoryWorker
 from runplan.run.kinds import Mode
 from runplan.run.requests import Answer, RunRequest
-from runplan.run.rows import ClaimResult
+from runplan.run.rows import ClaimResult, Command
 from runplan.settings.load import load_settings
 from runplan.steps.context import OpenRepository
 from runplan.store.claims import Claims
+from runplan.store.protocol import open_store
 from runplan.times import iso
 from tests.support.builders import record, started
 from tests.support.cli import Meanwhile, Project, a_project, until
@@ -88,6 +89,8 @@ def a_worker(
     log: Log,
     clock: SystemClock | None = None,
     limit: ConcurrencyLimit | None = None,
+    *,
+    is_draining: bool = False,
 ) -> DaemonWorker:
     daemon: Any = SimpleNamespace(
         open_repository=lambda _, wakeup: a_repository(project, wakeup),
@@ -97,7 +100,7 @@ def a_worker(
         limit=limit or ConcurrencyLimit(host=4, repository=4, wake=lambda _: None),
         log=log,
         notifier=log,
-        may_begin=lambda: True,
+        may_begin=lambda: not is_draining,
         wake=lambda: None,
     )
     return DaemonWorker(str(project.path), project.path / ".git/runplan", daemon)
@@ -219,6 +222,29 @@ def test_a_worker_that_gets_no_thread_is_tried_again(project: Project) -> None:
     timers.armed.pop(f"wake {project.path}")[1]()
     until(lambda: worker.is_idle)
     assert closed(log) == 1
+
+
+def test_a_draining_worker_carries_out_a_stop_although_the_wake_up_for_it_kills_its_git(
+    project: Project, tmp_path: Path
+) -> None:
+    """A queued stop ends long git commands. Here the worker executes the stop before its wake-up arrives."""
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    Meanwhile(tmp_path).reached("agent")
+    kill_daemon(project)
+
+    class Late(Log):
+        def info(self, event: str, **_: object) -> None:
+            if event == "StopRequested":
+                worker.wake(commands=True)
+
+    worker = a_worker(project, Timers(), Late(), is_draining=True)
+    with contextlib.closing(open_store(project.path / ".git/runplan")) as store:
+        now = iso(SystemClock().now())
+        store.add_command(Command(plan="plans/X.md", verb="stop", arguments={}, by="a person", at=now))
+    worker.wake(commands=True)
+    until(lambda: worker.is_idle)
+    assert run_of(project)["state"] == "stopped"
 
 
 def closed(log: Log) -> int:
