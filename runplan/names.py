@@ -140,7 +140,7 @@ def index_path(reports_dir: str) -> str:
 
 
 def repository_id(common_dir: Path) -> str:
-    """A short name for this repository on this machine, to tell its marks on a forge from those of others."""
+    """A short name for this repository on this machine, to distinguish its marks on a forge from those of others."""
     import platform  # 5 ms, and few commands need it
 
     return digest_of(f"{platform.node()}:{common_dir.absolute()}".encode())[:12]

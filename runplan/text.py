@@ -43,7 +43,7 @@ def _harmless(text: str) -> bool:
 
 
 def inert(text: str) -> str:
-    """The message of an agent without effect on terminals and forges: it mentions nobody, and closes no issue.
+    """The message of an agent without effect on terminals and forges: it mentions no account, and closes no issue.
 
     A zero-width space follows each `@` of a mention, and each mark of a reference: `#1`, `GH-1`, `…/issues/1`. Lines
     with `Signed-off-by:` go: only a person signs off.

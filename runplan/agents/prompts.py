@@ -150,7 +150,7 @@ def verify_prompt(
 ) -> str:
     """The prompt of the verifier: the phase, the diff and the gates with their commands, never an agent's words.
 
-    A diff that is in the prompt names its files, so they are listed only beside a larger one.
+    A diff that is in the prompt names its files, so they are listed only with a larger one.
     """
     listed = [f"- {shown(path)}" for path in changed] if len(diff) > SMALL_DIFF else [f"{len(changed)} files."]
     values = {

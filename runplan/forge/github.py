@@ -426,7 +426,7 @@ class GitHub:
 
     @cached_property
     def _own_login(self) -> str:
-        """The account of the token. REST does not tell it to an app."""
+        """The account of the token. REST does not name it to an app."""
         requester = self._client.requester
         _, answer = self.calls.attempt(
             "read the account", lambda: requester.graphql_query("query { viewer { login } }", {})

@@ -1,4 +1,4 @@
-"""A forge: the pull requests, checks and issues of one repository, whoever hosts it."""
+"""A forge: the pull requests, checks and issues of one repository, on any host."""
 
 from __future__ import annotations
 

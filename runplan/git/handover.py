@@ -460,11 +460,11 @@ class AgentZone(Place):
 
     @property
     def may_hold_work(self) -> bool:
-        """Whether an agent has had the files since the last hand-over, or left some that nobody has committed."""
+        """Whether an agent has had the files since the last hand-over, or left some that are not committed."""
         return first_line(self._lent) == LENT or self.leftovers is not None
 
     def remove(self) -> None:
-        """Delete the worktree and the agent's repository, and the proof worktree beside them."""
+        """Delete the worktree and the agent's repository, and the proof worktree."""
         for place in (self.path, self._repository, self._seen):
             remove_directory(place)
         self._lent.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""A program that keeps the products of run.setup as run.setup left them: what is in the worktree beside git's files.
+"""A program that keeps the products of run.setup as run.setup left them: the untracked files of the worktree.
 
     git ls-tree -rz --name-only COMMIT | python products.py tidy|list|compare LISTING [NAME…]
 
-It runs in the sandbox, by its path and in the worktree, so it imports nothing of runplan. `tidy` deletes pipes beside
+It runs in the sandbox, by its path and in the worktree, so it imports nothing of runplan. `tidy` deletes pipes next to
 tracked files, and tracked files with odd modes or further links: git writes them again. `list` notes the products in
 LISTING. `compare` deletes every file that is neither tracked nor listed, and fails when a listed one has changed or is
 gone. NAME is a file that the caller writes itself.

@@ -230,7 +230,7 @@ class Workspace:
         """Copy a branch with work into the user's repository; its full name there, or empty when it has no work.
 
         A name that is taken by other commits gets a number. Published work keeps its name. `newer_than` is a ref of the
-        user's and the commit on which the work began; the ref follows where nobody else has moved or checked it out.
+        user's and the commit on which the work began; the ref follows unless it was moved or checked out meanwhile.
         """
         tip = self.git.tip(branch)
         if tip is None or tip == base:

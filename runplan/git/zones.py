@@ -401,7 +401,7 @@ class ProofWorktree(Place):
         self._fill(self._repository, commit, commit, how, clean, extra=extra)
 
     def changed(self, commit: Oid, copies: Sequence[str] = ()) -> list[str]:
-        """Paths that differ from the commit shown, ignored files aside; HEAD when it is at another commit."""
+        """Paths that differ from the commit shown, without ignored files; HEAD when it is at another commit."""
         status = "status --porcelain=v2 --branch -z -uall --no-renames --ignore-submodules=dirty"
         script = f'git --git-dir="$1" --work-tree="$2" {status}'
         arguments = (str(self._repository), str(self.path))

@@ -51,15 +51,15 @@ def repository_file(root: Path) -> Path | None:
 def worktree_root(root: Path, settings: Settings, env: Mapping[str, str]) -> Path:
     """The directory of the worktrees: `~` is the home, a relative path begins at `root`.
 
-    By default it is beside the checkout, or in the home where that is not writable or hidden. Worktrees of two
+    By default it is next to the checkout, or in the home where that is not writable or hidden. Worktrees of two
     checkouts of the same name have different names in it.
     """
     written = settings.run.worktrees
     if written:
         return home(env) / written[2:] if written == "~" or written.startswith("~/") else root / written
-    beside = root.parent / f"{root.name}.runplan"
-    if not is_hidden(beside) and (beside.is_dir() or os.access(root.parent, os.W_OK | os.X_OK)):
-        return beside
+    neighbour = root.parent / f"{root.name}.runplan"
+    if not is_hidden(neighbour) and (neighbour.is_dir() or os.access(root.parent, os.W_OK | os.X_OK)):
+        return neighbour
     place = home(env) / "runplan" / root.name.lstrip(".")
     if place.resolve().is_relative_to(root):  # the home is in the checkout
         raise RefusedEarly(f"{place} is in the checkout {root}; set run.worktrees to a directory outside of it")
