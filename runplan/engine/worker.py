@@ -235,6 +235,8 @@ class RepositoryWorker:
                 return Answer(declined=True, why=runs.nothing_waits(plan))
             active.journal.append(request.answer)
         elif active.state.stop:
+            if active.state.pause is not None:  # else the request would wait until the stopped run tries again
+                active.journal.append(e.Woke(kind=active.state.pause.kind))
             return None
         elif not request.fired and _is_busy(active.state, request.started):
             return _decline_busy(plan, active.id, active.state)

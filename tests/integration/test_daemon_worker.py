@@ -120,6 +120,18 @@ def test_a_retry_after_success_begins_no_run(project: Project) -> None:
         assert worker.repository.store.list_owners() == {}
 
 
+def test_a_start_has_a_stopped_run_that_waits_for_git_try_again_at_once(project: Project) -> None:
+    pause = {"kind": "unreachable", "until": iso(SystemClock().now() + timedelta(minutes=1))}
+    with an_open_worker(project) as worker:
+        facts = (BEGAN, ("StopRequested", {"by": "a person"}), ("Paused", pause))
+        record(worker.repository.store, "r1", ASKED.plan, *facts)  # type: ignore[arg-type]
+        assert worker.adopt(ASKED.plan) is None
+        assert worker.begin(RunRequest(started=ASKED)) is None
+        assert worker.runs[ASKED.plan].state.pause is None
+        worker.work()
+        assert [row.state for row in worker.repository.store.list_runs()] == ["stopped"]
+
+
 def test_a_run_that_began_between_the_look_and_the_claim_is_resumed(project: Project) -> None:
     """Another process began it, and died before the claim was taken."""
 
