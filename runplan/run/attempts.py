@@ -5,7 +5,7 @@ Kinds share two parts: the record of their dispatches, and the delivery of a can
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -324,7 +324,7 @@ A = TypeVar("A", bound=Attempt)
 W = TypeVar("W", bound=WorkAttempt)
 
 
-def begin_attempt(chosen: e.Chosen) -> AnyAttempt:
+def begin_attempt(chosen: e.AnyChosen) -> AnyAttempt:
     match chosen:
         case e.PhaseChosen():
             return PhaseAttempt(chosen=chosen, warnings=chosen.remarks)
@@ -337,7 +337,7 @@ def begin_attempt(chosen: e.Chosen) -> AnyAttempt:
         case e.CompletionChosen():
             return CompletionAttempt(chosen=chosen)
         case _:
-            raise NotImplementedError(type(chosen).__name__)
+            assert_never(chosen)
 
 
 def running_dispatch(attempt: AnyAttempt | None) -> e.DispatchStarted | None:

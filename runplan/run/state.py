@@ -202,7 +202,7 @@ def _apply_to_run(state: RunState, event: e.Event) -> RunState:
             return replace(state, started=event, review=event.review, warnings=event.remarks)
         case e.RunResumed():
             return _resume_run(state, event)
-        case e.Chosen():
+        case e.PhaseChosen() | e.UndoChosen() | e.RepairChosen() | e.MergeChosen() | e.CompletionChosen():
             return _begin_attempt(state, event)
         case e.NoWork():
             return replace(state, no_work=event, attempt=None)
@@ -236,7 +236,7 @@ def _apply_to_attempt(state: RunState, event: e.Event) -> RunState:
     return replace(state, attempt=record_event(state.attempt, event)) if state.attempt is not None else state
 
 
-def _begin_attempt(state: RunState, chosen: e.Chosen) -> RunState:
+def _begin_attempt(state: RunState, chosen: e.AnyChosen) -> RunState:
     state = replace(state, no_work=None, attempt=begin_attempt(chosen))
     match chosen:
         case e.MergeChosen():
