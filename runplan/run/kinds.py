@@ -38,11 +38,26 @@ class Role(StrEnum):
     BASELINE = "baseline"  #: the test command on the base
     PROVE = "prove"  #: tests of one side on the code of the other
     SETUP = "setup", Access.PRODUCTS  #: run.setup; without a tree in the worktree of agents
+    UNDERSTAND = "understand", Access.NOTHING, "planner"
+    EXPLORE = "explore", Access.NOTHING, "planner"
+    ALTERNATIVES = "alternatives", Access.NOTHING, "planner"
+    DRAFT = "draft", Access.NOTHING, "planner"
+    CRITIQUE = "critique", Access.NOTHING, "verifier"
+    REVISE = "revise", Access.NOTHING, "planner"
 
     @property
     def is_writer(self) -> bool:
         """Whether it changes files that become work."""
         return self.access is Access.WORK
+
+    @property
+    def is_planner(self) -> bool:
+        """Whether it is a step of a planning run."""
+        return self in PLANNING
+
+
+#: The steps of a planning run; those from the critique on are repeated.
+PLANNING = (Role.UNDERSTAND, Role.EXPLORE, Role.ALTERNATIVES, Role.DRAFT, Role.CRITIQUE, Role.REVISE)
 
 
 class Mode(StrEnum):
@@ -52,6 +67,7 @@ class Mode(StrEnum):
     PHASE = "phase"
     FINISH = "finish"
     UNDO = "undo"
+    PLAN = "plan"  #: a plan, from a goal
 
 
 class RunOutcome(StrEnum):
@@ -131,6 +147,13 @@ class PhaseStep(StrEnum):
     LAND = "land"
     UNDO = "undo"
     STOP = "stop"
+    UNDERSTAND = "understand"
+    EXPLORE = "explore"
+    ALTERNATIVES = "alternatives"
+    DRAFT = "draft"
+    CRITIQUE = "critique"
+    REVISE = "revise"
+    APPROVE = "approve"  #: of a proposed plan
 
 
 class GateAnswer(StrEnum):
@@ -190,6 +213,7 @@ class Reason(StrEnum):
     BASELINE_RED = "baseline-red", "Tests fail before any work. Fix them, or set tests.env or tests.allow_red_baseline."
     SETUP_FAILED = "setup-failed", "run.setup failed in the new worktree. Fix the command, then retry."
     ALREADY_ON_TARGET = "already-on-target", "If another run landed it, you are done. Else mark it done in the plan."
+    PLAN_INVALID = "plan-invalid", "No valid plan after three tries. Read the report, make the goal clearer, and retry."
     PLAN_NOT_COMMITTED = "plan-not-committed", "Commit the plan on the target branch."
     CI_FAILED = "ci-failed", "Read the failed checks on the pull request."
     PR_CLOSED = "pr-closed", "Reopen the pull request, or start again."

@@ -39,6 +39,7 @@ TABLE = {
             Reason.BASELINE_RED,
             Reason.SETUP_FAILED,
             Reason.ALREADY_ON_TARGET,
+            Reason.PLAN_INVALID,
             Reason.PLAN_NOT_COMMITTED,
             Reason.CI_FAILED,
             Reason.PR_CLOSED,
