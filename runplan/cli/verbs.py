@@ -102,9 +102,9 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "undo": ("control.start", "Revert a landed phase with a new commit", (_PLAN, _PHASE)),
     },
     "Answer": {
-        "diff": ("control.commands", "Show the change that waits for you, or the kept work of a failed phase", _DIFF),
-        "approve": ("control.commands", "Approve a pending change and continue", (_ANY_PLAN, _WAITING)),
-        "reject": ("control.commands", "Reject a pending change", (_PLAN, _WAITING, _WHY)),
+        "diff": ("control.answers", "Show the change that waits for you, or the kept work of a failed phase", _DIFF),
+        "approve": ("control.answers", "Approve a pending change and continue", (_ANY_PLAN, _WAITING)),
+        "reject": ("control.answers", "Reject a pending change", (_PLAN, _WAITING, _WHY)),
     },
     "Look": {
         "status": ("show.status", "Show what is done, running and next", _STATUS),

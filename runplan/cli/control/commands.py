@@ -1,47 +1,31 @@
-"""runplan stop, pause, resume, now, diff, approve, reject: commands for plans that have a run or a schedule."""
+"""runplan stop, pause, resume, now: commands for plans that have a run or a schedule."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import signal
-import subprocess
-import sys
-from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct, to_builtins
-from msgspec.structs import replace
+from typing import TYPE_CHECKING
 
 from runplan import processes
 from runplan.cli.control import runs
-from runplan.cli.inspection import compare_commits
 from runplan.cli.show import progress
 from runplan.daemon import submit
 from runplan.daemon.state import read_holder
 from runplan.engine import preflight
 from runplan.engine.commands import KEEP_SCHEDULE, request_of
-from runplan.engine.context import RepositoryContext, open_context, plan_or_watch, plan_path
-from runplan.engine.runs import end_recorded_agents, state_of
+from runplan.engine.context import RepositoryContext, open_context, plan_or_watch
+from runplan.engine.runs import end_recorded_agents
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
 from runplan.names import WATCH
-from runplan.report.views import as_json
-from runplan.run.attempts import AnyAttempt, Proof, WorkAttempt
-from runplan.run.decide import decide
-from runplan.run.events import Answered, PhaseFailed
-from runplan.run.kinds import ANSWERED, WaitKind
-from runplan.run.reasons import describe_proof
-from runplan.run.requests import Answer, RunRequest
+from runplan.run.requests import Answer
 from runplan.run.rows import Command
-from runplan.run.state import RunState, open_states
-from runplan.settings.load import environment
 from runplan.settings.places import state_directory
-from runplan.text import command, plain
+from runplan.text import command
 
 if TYPE_CHECKING:
     from runplan.store.protocol import Store
 
-SHORT = 12  #: digits of an id
-NOT_RUN = (126, 127)  #: exit codes of a shell for a program that it cannot run
 ENDING_S = 20.0  #: for a foreground run to end its agents
 
 
@@ -150,224 +134,3 @@ def _end_foreground(
         else:
             lines.append(f"Stopped the run of {key} in process {process.pid}")
     return lines, still_running
-
-
-# --- the change that waits for a person -------------------------------------------------------------------
-
-
-class Change(Struct, frozen=True, kw_only=True):
-    """The work on a phase that a person is asked about, or that is kept after its failure."""
-
-    run: str
-    state: RunState
-    attempt: AnyAttempt
-    waiting: WaitKind | None = None  #: what it waits for; None after a failure
-
-
-def _list_pending(context: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> list[Change]:
-    """The phases that wait for the verb, of one plan or of all."""
-    store = context.store()
-    waits = ANSWERED if verb == "approve" else (*ANSWERED, WaitKind.CHECKOUT)
-    changes = []
-    for row in store.list_unfinished_runs():
-        if plan not in (None, row.plan):
-            continue
-        state = state_of(store, row)
-        for _, lane_state in open_states(state):
-            attempt = lane_state.attempt
-            waiting = decide(lane_state).waiting
-            if attempt is None or waiting not in waits or wanted not in (None, attempt.chosen.phase):
-                continue
-            if verb != "diff" or attempt.delivery.candidate is not None:
-                changes.append(Change(run=row.id, state=state, attempt=attempt, waiting=waiting))
-    return changes
-
-
-def _nothing_pending(plan: str, wanted: str | None) -> NotFound:
-    which = f"phase {wanted} of {plan}" if wanted else plan
-    return NotFound(f"no change of {which} waits for you; see: {command('runplan', 'status', plan)}")
-
-
-def _kept_work(context: RepositoryContext, plan: str, wanted: str | None) -> Change | None:
-    """The newest failure of the phase, or of any, whose work is on its branch."""
-    store = context.store()
-    for fact in reversed(store.list_facts(PhaseFailed, plan=plan)):
-        failed = fact.event
-        row = store.get_run(fact.run)
-        if wanted not in (None, failed.phase) or row is None:
-            continue
-        state = state_of(store, row)
-        attempts = [state.attempt, *(lane.state.attempt for lane in state.lanes)]
-        failures = (
-            attempt for attempt in attempts if attempt and attempt.failure and attempt.failure.phase == failed.phase
-        )
-        attempt = next(failures, None)
-        is_kept = bool(failed.branch) and context.git.tip(f"refs/heads/{failed.branch}") is not None
-        return Change(run=row.id, state=state, attempt=attempt) if attempt is not None and is_kept else None
-    return None
-
-
-def run_diff(args: argparse.Namespace) -> None:
-    with open_context(warn=progress.warn) as context:
-        plan = plan_path(context, args.plan)
-        change = next(iter(_list_pending(context, plan, args.phase, "diff")), None) or _kept_work(
-            context, plan, args.phase
-        )
-        if change is None:
-            raise _nothing_pending(plan, args.phase)
-        view = _view_change(context, change)
-    if args.json:
-        print(as_json(view, indent=None))
-    else:
-        show_page(plain(_render_change(view)))
-
-
-def show_page(text: str) -> None:
-    """Print the text, on a terminal through $PAGER (default: less)."""
-    env = environment()
-    pager = env.get("PAGER", "less").strip()
-    if not sys.stdout.isatty() or pager in ("", "cat"):
-        print(text)
-        return
-    before = signal.getsignal(signal.SIGINT)
-    # LESS as git sets it: short texts without a pager, colours, and the text stays on the screen.
-    shown = subprocess.Popen(["sh", "-c", pager], stdin=subprocess.PIPE, env={"LESS": "FRX", **env})
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pager handles Ctrl-C
-    try:
-        shown.communicate(f"{text}\n".encode("utf-8", "backslashreplace"))  # ignores a pager that was quit
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if shown.returncode in NOT_RUN:
-        print(text)
-
-
-def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
-    """The change as data (docs/reference.md)."""
-    attempt = change.attempt
-    started = change.state.options
-    proof = attempt.proof if isinstance(attempt, WorkAttempt) else Proof()
-    verdict = proof.verdict
-    texts = dict((*attempt.chosen.items, *proof.questions))
-    failed = attempt.failure
-    if failed is not None and isinstance(attempt, WorkAttempt):
-        commit = context.git.tip(f"refs/heads/{failed.branch}") or ""
-        onto = attempt.base
-        tree = context.git.commit(commit).tree
-    else:
-        commit = attempt.built.commits[-1]
-        tree = attempt.built.tree
-        onto = attempt.built.onto
-    checks = context.for_run(started).settings.checks
-    gates = [
-        {
-            "name": gate.name,
-            "command": checks[gate.name].command if gate.name in checks else "",
-            "exit_code": gate.code,
-            "tree": gate.tree,
-            "result": gate.line,
-        }
-        for gate in proof.gates
-    ]
-    items = [
-        {"item": item, "text": texts.get(item, ""), "result": "pass" if ok else "fail", "evidence": evidence}
-        for item, ok, evidence in (verdict.items if verdict else ())
-    ]
-    return {
-        "plan": started.plan,
-        "phase": attempt.chosen.phase,
-        "title": attempt.chosen.title,
-        "run": change.run,
-        "waiting_for": change.waiting,
-        "failed": failed
-        and {name: getattr(failed, name) for name in ("reason", "step", "detail", "evidence", "output", "branch")},
-        "commit": commit,
-        "tree": tree,
-        "onto": onto,
-        "target": started.target,
-        "gates": gates,
-        "proofs": [
-            {
-                "kind": run.kind,
-                "result": describe_proof(run),
-                "broken": [to_builtins(promise) for promise in run.promises],
-            }
-            for run in proof.runs
-        ],
-        "verdict": verdict
-        and {"verifier": verdict.agent, "passed": verdict.passed, "tree": verdict.tree, "items": items},
-        "findings": list(attempt.warnings),
-        "diff": compare_commits(context, onto, commit),
-    }
-
-
-def _render_change(view: dict[str, Any]) -> str:
-    plan = view["plan"]
-    failed = view["failed"]
-    ending = f"failed at {failed['step']} ({failed['reason']})" if failed else f"waits for {view['waiting_for']}"
-    about = (failed["detail"], failed["evidence"], failed["output"], f"branch {failed['branch']}") if failed else ()
-    lines = [
-        f"{plan}, phase {view['phase']} {view['title']}: {ending}",
-        *filter(None, about),
-        f"commit {view['commit'][:SHORT]}, tree {view['tree'][:SHORT]}, on {view['target']} {view['onto'][:SHORT]}",
-        "",
-        "Checks:",
-    ]
-    for gate in view["gates"]:
-        ending = "did not finish" if gate["exit_code"] is None else f"exit code {gate['exit_code']}"
-        ran = f"{gate['command']} on tree {gate['tree'][:SHORT]}: {ending}; " if gate["command"] else ""
-        lines.append(f"  {ran}{gate['result']}")
-    for proof in view["proofs"]:
-        lines += [f"  {proof['result']}", *(f"    {broken['test']}: {broken['why']}" for broken in proof["broken"])]
-    if verdict := view["verdict"]:
-        lines += ["", f"Verdict of {verdict['verifier']} on tree {verdict['tree'][:SHORT]}:"]
-        for item in verdict["items"]:
-            lines += [f"  {item['result']}  {item['item']} {item['text']}".rstrip(), f"        {item['evidence']}"]
-    if view["findings"]:
-        lines += ["", "Findings:", *(f"  {line}" for line in view["findings"])]
-    helps = f"what it waits for: {command('runplan', 'explain', plan)}"
-    if failed:
-        helps = f"to work on it again: {command('runplan', 'retry', plan, view['phase'])}"
-    elif view["waiting_for"] in ANSWERED:
-        approve = command("runplan", "approve", plan)
-        reject = command("runplan", "reject", plan)
-        helps = f"to land it: {approve}; to refuse it: {reject} -m REASON"
-    return "\n".join([*lines, "", view["diff"], helps])
-
-
-def _change_to_answer(context: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> Change:
-    """The first change of the plan that waits for the verb; without a plan, the only one of the repository."""
-    changes = _list_pending(context, plan, wanted, verb)
-    if plan is None and len(changes) > 1:
-        commands = (
-            command("runplan", verb, change.state.options.plan, change.attempt.chosen.phase) for change in changes
-        )
-        raise NotFound(f"{len(changes)} changes wait for you; name one: {'; '.join(commands)}")
-    if not changes:
-        raise _nothing_pending(plan, wanted) if plan else NotFound("no change waits for you here; see: runplan status")
-    return changes[0]
-
-
-def run_approve(args: argparse.Namespace) -> Exit:
-    return _submit_answer("approve", args, Answered(tree="", approved=True))
-
-
-def run_reject(args: argparse.Namespace) -> Exit:
-    return _submit_answer("reject", args, Answered(tree="", approved=False, why=args.why))
-
-
-def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exit:
-    """Record the answer to the change that waits, and continue the run as it was started."""
-    with open_context() as context:
-        change = _change_to_answer(context, plan_path(context, args.plan) if args.plan else None, args.phase, verb)
-        phase = change.attempt.chosen.phase
-        options = change.state.options
-        candidate = change.attempt.delivery.candidate
-        if candidate is not None:
-            tree = candidate.tree
-            commit = candidate.commits[-1]
-            answer = replace(answer, tree=tree)
-            action = "approving" if verb == "approve" else "rejecting"
-            progress.say(f"{action} phase {phase} of {options.plan}: commit {commit[:SHORT]}, tree {tree[:SHORT]}")
-        context = context.for_run(options)
-        request = RunRequest(started=options, answer=answer)
-        return runs.submit_run(context, request) if options.daemon else runs.run_here(context, request)
