@@ -192,6 +192,15 @@ def rejections_note(words: Sequence[str]) -> str:
     return _write_section("What was rejected", head, [quote_text(reason, "rejection") for reason in words])
 
 
+def answers_note(answers: Sequence[tuple[str, str]]) -> str:
+    """The part of a prompt with the questions of agents and a person's answers; "" for none."""
+    head = "An agent before you asked a person, who answered. Its work is on your branch: look at it, then continue it."
+    lines = [
+        quote_text(text, label) for pair in answers for text, label in zip(pair, ("question", "answer"), strict=True)
+    ]
+    return _write_section("What was answered", head, lines)
+
+
 def kept_note(kept: KeptWork) -> str:
     """The part of a prompt for an implementer that continues the work of a failed attempt."""
     head = (

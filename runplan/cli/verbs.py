@@ -50,6 +50,10 @@ _STOP = (
     _flag("kill a run of another terminal at once", "--force"),
 )
 _WHY = _value("why, for the report and the next agent", "-m", metavar="REASON", dest="why", default="")
+_ANSWER = (
+    _value("the id of the question, or the plan if it has one question", "id", metavar="ID"),
+    _value("your answer, for the next agent", "text", metavar="TEXT", nargs="+"),
+)
 _STATUS = (
     _ANY_PLAN,
     _flag("show finished plans and other pages as well", "--all"),
@@ -105,6 +109,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "diff": ("control.answers", "Show the change that waits for you, or the kept work of a failed phase", _DIFF),
         "approve": ("control.answers", "Approve a pending change and continue", (_ANY_PLAN, _WAITING)),
         "reject": ("control.answers", "Reject a pending change", (_PLAN, _WAITING, _WHY)),
+        "answer": ("control.answers", "Answer the question of an agent and continue", _ANSWER),
     },
     "Look": {
         "status": ("show.status", "Show what is done, running and next", _STATUS),
@@ -131,7 +136,7 @@ VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()
 #: The verbs that are refused to agents; `gc` and `service` are refused for some of their arguments.
 CHANGING = (
     *("start", "watch-issues", "stop", "pause", "resume", "now", "retry", "undo"),
-    *("approve", "reject", "init", "daemon", "demo"),
+    *("approve", "reject", "answer", "init", "daemon", "demo"),
 )
 
 EXAMPLES = {
@@ -174,6 +179,9 @@ EXAMPLES = {
   runplan approve X 2             sign off one of several phases that wait""",
     "reject": """\
   runplan reject plans/X.md -m "the flag must be optional"    the reason goes into the report and to the next agent""",
+    "answer": """\
+  runplan answer r1a2b3c4d.2 "Use port 8080."     the next agent continues the work with it
+  runplan answer plans/X.md "Use port 8080."      the only question of this plan""",
     "status": """\
   runplan status                what needs you first; finished plans in one line
   runplan status --all          finished plans and other pages as well

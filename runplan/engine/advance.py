@@ -41,6 +41,7 @@ STEPS: dict[str, Step] = {
     "await": Step(act=process.await_end),
     "sleep": Step(act=process.sleep),
     "hand-over": Step(act=work.hand_over),
+    "ask-question": Step(act=work.ask_question),
     "take-work": Step(act=work.take_work),
     "judge-baseline": Step(act=gates.judge_baseline),
     "judge-gate": Step(act=gates.judge_gate),

@@ -126,7 +126,7 @@ class Executor:
         request = replace(request, started=replace(request.started, command=command.seq))
         resumes = self._worker.resumes(request)
         if not self._worker.is_at_work(plan):
-            self._environments.use(plan, command, anew=not resumes and request.answer is None)
+            self._environments.use(plan, command, anew=not resumes and request.reply is None)
         if resumes:
             self._require_keys(plan)
         begun = self._worker.begin(request)
@@ -136,7 +136,7 @@ class Executor:
             self.halt_without_keys(request.started)
         else:
             self._revoke_pause(plan, command)
-        if request.answer is None:
+        if request.reply is None:
             self._store.pause_schedule(plan, None)
         return begun
 

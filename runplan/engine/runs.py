@@ -13,10 +13,10 @@ from runplan.errors import Crashed, RefusedEarly, RunplanError, Unreachable, Wor
 from runplan.git.command import ANY
 from runplan.names import HEADS, base_ref
 from runplan.run import actions as a, events as e
-from runplan.run.attempts import WorkAttempt
+from runplan.run.attempts import WorkAttempt, open_questions
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S
-from runplan.run.kinds import ANSWERED, Mode, Reason, RunOutcome
+from runplan.run.kinds import FOR_ANSWER, Mode, Reason, RunOutcome
 from runplan.run.state import RunState, apply, failed_lane, fold, list_running, open_lanes, open_states
 from runplan.steps.conclude import release_issues
 from runplan.store.journal import Journal, list_records
@@ -62,10 +62,14 @@ def state_of(store: Store, row: RunRow) -> RunState:
 # --- decisions ------------------------------------------------------------------------------------------
 
 
-def is_current(state: RunState, answer: e.Answered) -> bool:
-    """Whether the answer is about a candidate that waits now: the trees are the same."""
+def is_current(state: RunState, answer: e.Answered | e.QuestionAnswered) -> bool:
+    """Whether the answer is to an open question, or about a candidate that waits now: the trees are the same."""
     for _, lane_state in open_states(state):
         attempt = lane_state.attempt
+        if isinstance(answer, e.QuestionAnswered):
+            if answer.id in (question.id for question in open_questions(attempt)):
+                return True
+            continue
         if attempt is None or attempt.refusal or attempt.delivery.landed:
             continue
         delivery = attempt.delivery
@@ -92,7 +96,7 @@ def does_other_work(state: RunState, asked: e.RunStarted) -> bool:
 def needed_answer(state: RunState, asked: e.RunStarted) -> str:
     """The answer that a person gives first, and the commands; "" when the request needs none, as `auto` approves."""
     is_open = state.started is not None and state.ended is None
-    if not is_open or asked.anew or asked.review or decide(state).waiting not in ANSWERED:
+    if not is_open or asked.anew or asked.review or decide(state).waiting not in FOR_ANSWER:
         return ""
     why = pending_answer(state, asked.plan)
     if does_other_work(state, asked):
@@ -142,9 +146,12 @@ def describe_busy(plan: str, run: str, state: RunState) -> str:
     return f"{plan} is busy with {work} ({run}); nothing was changed. Follow it: {follow}; end it: {stop}"
 
 
-def nothing_waits(plan: str) -> str:
-    """The message for an answer that comes too late."""
-    return f"no change of {plan} waits for an answer; see: {command('runplan', 'status', plan)}"
+def describe_late(plan: str, answer: e.Answered | e.QuestionAnswered) -> str:
+    """The message for an answer that comes too late: the first one counts."""
+    see = command("runplan", "status", plan)
+    if isinstance(answer, e.QuestionAnswered):
+        return f"the question {answer.id} of {plan} is already answered, or its run has ended; see: {see}"
+    return f"no change of {plan} waits for an answer; see: {see}"
 
 
 def describe_success(plan: str) -> str:

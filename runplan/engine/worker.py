@@ -193,7 +193,7 @@ class RepositoryWorker:
     def resumes(self, request: RunRequest) -> bool:
         """Whether `begin` would resume a run that waits, instead of beginning a new one."""
         plan = request.started.plan
-        if self.is_at_work(plan) or (plan in self.runs and request.answer is not None):
+        if self.is_at_work(plan) or (plan in self.runs and request.reply is not None):
             return False
         state = self.newest(plan)
         unfinished = state.started is not None and state.ended is None and not state.stop
@@ -202,7 +202,7 @@ class RepositoryWorker:
     def decline(self, request: RunRequest) -> Answer | None:
         """Decline a request while the plan's run waits for an answer that the request does not give."""
         plan = request.started.plan
-        if request.answer is not None or self.is_at_work(plan):
+        if request.reply is not None or self.is_at_work(plan):
             return None
         state = self.newest(plan)
         why = pending_answer(state, plan) if request.fired else runs.needed_answer(state, request.started)
@@ -230,10 +230,10 @@ class RepositoryWorker:
             return declined
         if active is None:
             return self._acquire_run(request)
-        if request.answer is not None:
-            if not runs.is_current(active.state, request.answer):
-                return Answer(declined=True, why=runs.nothing_waits(plan))
-            active.journal.append(request.answer)
+        if request.reply is not None:
+            if not runs.is_current(active.state, request.reply):
+                return Answer(declined=True, why=runs.describe_late(plan, request.reply))
+            active.journal.append(request.reply)
         elif active.state.stop:
             if active.state.pause is not None:  # else the request would wait until the stopped run tries again
                 active.journal.append(e.Woke(kind=active.state.pause.kind))
@@ -244,7 +244,7 @@ class RepositoryWorker:
             return Answer(run=active.id)
         elif not _resume_run(active, request.started):
             return None
-        return Answer(run=active.id, fresh=True, resumed=request.answer is None)
+        return Answer(run=active.id, fresh=True, resumed=request.reply is None)
 
     def _acquire_run(self, request: RunRequest) -> Answer | None:
         """Claim the plan, then resume its unfinished run or begin one."""
@@ -260,11 +260,14 @@ class RepositoryWorker:
             self.repository.claims.release_plan(plan, run=run.id)
             return Answer(declined=True, why=why)
         active = self._open_journal(run, claim)
+        if request.reply is not None and not runs.is_current(active.state, request.reply):
+            self.disown(plan)
+            return Answer(declined=True, why=runs.describe_late(plan, request.reply))
         if not run.is_new and not _resume_run(active, request.started):
             return None
-        if request.answer is not None:
-            active.journal.append(request.answer)
-        resumed = not run.is_new and request.answer is None
+        if request.reply is not None:
+            active.journal.append(request.reply)
+        resumed = not run.is_new and request.reply is None
         return Answer(run=active.id, fresh=True, resumed=resumed, warnings=active.state.warnings)
 
     def adopt(self, plan: str) -> Answer | None:
@@ -316,8 +319,8 @@ class RepositoryWorker:
     def _too_late(self, request: RunRequest) -> str:
         """Why a retry or an answer, whose run has ended, begins none."""
         plan = request.started.plan
-        if request.answer is not None:
-            return runs.nothing_waits(plan)
+        if request.reply is not None:
+            return runs.describe_late(plan, request.reply)
         last = self.repository.store.get_newest_run(plan) if request.again else None
         return runs.describe_success(plan) if last is not None and last.state == RunStatus.DONE else ""
 

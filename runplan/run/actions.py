@@ -33,6 +33,7 @@ JUDGE_PROOF = Action(step="judge-proof")  #: read the results of old tests on ne
 JUDGE_VERDICT = Action(step="judge-verdict")  #: read the verifier's reply, and check that it changed nothing
 BUILD_CANDIDATE = Action(step="build-candidate")  #: replay the phase's commits on the target's tip
 BUILD_UNDO = Action(step="build-undo")  #: revert a landed phase on the target's tip
+ASK_QUESTION = Action(step="ask-question")  #: keep the work of an agent, and ask a person its question
 ASK = Action(step="ask")  #: ask a person for approval
 LAND = Action(step="land")  #: move the target, once: code, tracker and report together
 CONCLUDE = Action(step="conclude")  #: every phase has landed: the pull request, its checks, its merge

@@ -30,6 +30,12 @@ class DispatchRecord(Struct, frozen=True, kw_only=True):
     lost: int = 0  #: lost dispatches in a row
     limited: int = 0  #: usage limits in a row
     busy: int = 0  #: overloaded providers in a row
+    questions: tuple[e.QuestionAsked, ...] = ()  #: of agents to a person
+    answers: dict[str, str] = {}  #: by the id of the question
+
+    @property
+    def open_questions(self) -> tuple[e.QuestionAsked, ...]:
+        return tuple(question for question in self.questions if question.id not in self.answers)
 
 
 def record_dispatch(record: DispatchRecord, event: e.Event) -> DispatchRecord:
@@ -42,6 +48,10 @@ def record_dispatch(record: DispatchRecord, event: e.Event) -> DispatchRecord:
             return replace(record, repeated=(*record.repeated, event), ended=None) if is_repeated else record
         case e.DispatchEnded():
             return _record_ending(replace(record, running=None), event)
+        case e.QuestionAsked():
+            return replace(record, ended=None, questions=(*record.questions, event))
+        case e.QuestionAnswered() if event.id in (question.id for question in record.open_questions):
+            return replace(record, answers={**record.answers, event.id: event.text})
         case e.Judgement():
             return replace(record, ended=None)
         case _:
@@ -269,7 +279,7 @@ class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
     @property
     def squash(self) -> bool:
         """Whether the work lands as one commit, under the title of the phase."""
-        return bool(self.handovers) or (self.work is not None and self.work.squash)
+        return bool(self.handovers or self.dispatches.questions) or (self.work is not None and self.work.squash)
 
     @property
     def leased(self) -> e.Leased:
@@ -340,6 +350,10 @@ def begin_attempt(chosen: e.AnyChosen) -> AnyAttempt:
             assert_never(chosen)
 
 
+def open_questions(attempt: AnyAttempt | None) -> tuple[e.QuestionAsked, ...]:
+    return attempt.dispatches.open_questions if isinstance(attempt, AgentAttempt) else ()
+
+
 def running_dispatch(attempt: AnyAttempt | None) -> e.DispatchStarted | None:
     return attempt.dispatches.running if isinstance(attempt, AgentAttempt) else None
 
@@ -372,7 +386,8 @@ def _record_common(attempt: A, event: e.Event) -> A:
 
 
 def _record_work(attempt: W, event: e.Event) -> W:
-    dispatches = record_dispatch(attempt.dispatches, event)
+    before = attempt.dispatches
+    dispatches = record_dispatch(before, event)
     attempt = replace(attempt, dispatches=dispatches, proof=record_proof(attempt.proof, event))
     match event:
         case e.Leased():
@@ -381,6 +396,9 @@ def _record_work(attempt: W, event: e.Event) -> W:
             return _record_start(attempt, event)
         case e.DispatchEnded():
             return _record_end(attempt, event)
+        case e.QuestionAnswered(id=id_) if dispatches is not before:
+            asked = next(question.text for question in dispatches.questions if question.id == id_)
+            return _add_warnings(attempt, f"an agent asked: {asked}; a person answered: {event.text}")
         case e.HandedOver():
             return replace(attempt, handovers=(*attempt.handovers, event))
         case e.GuardFound():

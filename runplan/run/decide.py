@@ -20,14 +20,15 @@ from runplan.run.attempts import (
     PhaseAttempt,
     RepairAttempt,
     UndoAttempt,
+    open_questions,
     running_dispatch,
 )
-from runplan.run.kinds import ANSWERED, Mode, PhaseStep, Reason, RunOutcome, WaitKind
+from runplan.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, WaitKind
 from runplan.run.phase_rules import merge_target, repair_branch, work_on_phase
 from runplan.run.reasons import name_variables
 from runplan.run.rows import wait_of
 from runplan.run.shared_rules import complete_plan, undo_phase
-from runplan.run.state import failed_lane, failure, open_lanes, open_states
+from runplan.run.state import busy_lanes, failed_lane, failure, open_lanes, open_states
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -73,7 +74,16 @@ def decide(state: RunState) -> Decision:
         reason, detail = attempt.refusal
         is_landing = reason is Reason.ALREADY_ON_TARGET and attempt.step is not PhaseStep.UNDO
         return fail_phase(reason, PhaseStep.LAND if is_landing else attempt.step, detail)
-    return _find_wait(state) or _work_on(started, attempt)
+    return _find_wait(state) or _await_answer(attempt) or _work_on(started, attempt)
+
+
+def _await_answer(attempt: AnyAttempt) -> Decision | None:
+    questions = open_questions(attempt)
+    if not questions:
+        return None
+    about = "; ".join(f"{question.text} ({question.id})" for question in questions)
+    who = f"phase {attempt.chosen.phase}" if attempt.chosen.phase else "the agent"
+    return Decision(why=f"{who} asks: {about}", waiting=WaitKind.QUESTION, about=about)
 
 
 def _find_wait(state: RunState) -> Decision | None:
@@ -163,7 +173,7 @@ def _work_on(started: RunStarted, attempt: AnyAttempt) -> Decision:
 def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> Decision:
     """Each lane by the same rules as a run of its own; and a search for further phases."""
     decisions = [decide(lane.state) for lane in lanes]
-    more = _search_phases(state, started, len(lanes))
+    more = _search_phases(state, started)
     actions = [
         replace(action, lane=lane.name)
         for lane, decision in zip(lanes, decisions, strict=True)
@@ -184,9 +194,9 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> De
     )
 
 
-def _search_phases(state: RunState, started: RunStarted, lanes: int) -> Decision | None:
+def _search_phases(state: RunState, started: RunStarted) -> Decision | None:
     """Read the plan for phases that can start next to the open lanes; None when none may."""
-    may_start = started.mode is Mode.FINISH and lanes < started.parallel and not state.looked
+    may_start = started.mode is Mode.FINISH and len(busy_lanes(state)) < started.parallel and not state.looked
     if not may_start or state.stop or state.halted or state.queued or failed_lane(state) is not None:
         return None
     if state.pause is not None:  # the target could not be read; the open lanes continue
@@ -275,7 +285,7 @@ def pending_answer(state: RunState, plan: str) -> str:
         return ""
     decision = decide(state)
     see = command("runplan", "status", plan)
-    if decision.waiting in ANSWERED:
+    if decision.waiting in FOR_ANSWER:
         return f"{decision.why}. {wait_of(decision.waiting).help(plan)}"
     return "" if state.started.auto else f"a run of {plan} without `auto` has not ended: {decision.why}; see: {see}"
 

@@ -318,6 +318,19 @@ class HandedOver(Judgement, frozen=True, kw_only=True):
     why: str
 
 
+class QuestionAsked(Judgement, frozen=True, kw_only=True):
+    """An agent cannot continue without a person. Its work is on the branch; the next agent gets the answer."""
+
+    id: str
+    text: str
+    phase: str = ""
+
+
+class QuestionAnswered(Event, frozen=True, kw_only=True):
+    id: str
+    text: str
+
+
 class GuardFound(Event, frozen=True, kw_only=True):
     """The user's repository changed while an agent ran."""
 

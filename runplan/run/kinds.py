@@ -110,6 +110,7 @@ class WaitKind(StrEnum):
 
     APPROVAL = "approval"
     SIGN_OFF = "sign-off"
+    QUESTION = "question"  #: of an agent
     CHECKOUT = "checkout"
     PAUSED = "paused"
     KEY = "key"
@@ -126,6 +127,7 @@ class WaitKind(StrEnum):
 
 
 ANSWERED = (WaitKind.APPROVAL, WaitKind.SIGN_OFF)  #: waits that `approve` and `reject` end
+FOR_ANSWER = (*ANSWERED, WaitKind.QUESTION)  #: waits that an answer of a person ends
 #: Waits after which the same thing is looked at again.
 REPEATED_WAITS = (
     *(WaitKind.CHECKOUT, WaitKind.UNREACHABLE, WaitKind.PARENT),

@@ -62,6 +62,7 @@ _LONG = ("output", "evidence", "note")
 def sanitize_event(event: e.Event) -> e.Event:
     """The event without terminal sequences in the words of agents and commands."""
     names = (*_SHORT, *_LONG, *(("items",) if isinstance(event, (e.VerdictGiven, e.EvidenceUnresolved)) else ()))
+    names = (*names, *(("text",) if isinstance(event, (e.QuestionAsked, e.QuestionAnswered)) else ()))
     before = {name: value for name in names if (value := getattr(event, name, None))}
     after = {name: _sanitize_value(value, cut=name in _SHORT) for name, value in before.items()}
     return event if after == before else replace(event, **after)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import Exit
-from runplan.run.events import Answered, RunStarted  # noqa: TC001 - msgspec reads the annotations
+from runplan.run.events import Answered, QuestionAnswered, RunStarted  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
     from runplan.errors import RunplanError
@@ -29,9 +29,15 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
     started: RunStarted
     answer: Answered | None = None  #: to the pending change
+    answered: QuestionAnswered | None = None  #: to a question of an agent
     fired: bool = False  #: by a schedule, which never approves
     again: bool = False  #: a retry, which does nothing after success
     timing: Timing | None = None
+
+    @property
+    def reply(self) -> Answered | QuestionAnswered | None:
+        """The answer of a person; such a request begins no run."""
+        return self.answer or self.answered
 
 
 class Answer(Struct, frozen=True, kw_only=True):

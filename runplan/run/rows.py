@@ -83,9 +83,10 @@ class Wait(Struct, frozen=True):
 
     def help(self, plan: str, phase: str = "") -> str:
         """The commands, in one line. A retry continues the run; that of a phase would work on nothing else."""
+        phases = [phase] if phase else []
+        more = {"retry": [], "answer": ["TEXT"]}
         return "; ".join(
-            f"{words}: {command('runplan', verb, plan, *([phase] if phase and verb != 'retry' else []))}"
-            for words, verb in self.helps
+            f"{words}: {command('runplan', verb, plan, *more.get(verb, phases))}" for words, verb in self.helps
         )
 
 
@@ -95,6 +96,7 @@ _FOR_TIME = Wait(is_for_person=False)
 WAITS = {
     WaitKind.APPROVAL: _ANSWERED,
     WaitKind.SIGN_OFF: _ANSWERED,
+    WaitKind.QUESTION: Wait((("Answer it", "answer"),), is_notified=True),
     WaitKind.CHECKOUT: Wait((("See why", "explain"), ("continue it", "retry")), is_notified=True, until="tries again"),
     WaitKind.REVIEW: Wait((("See it", "status"), ("continue it", "retry")), is_notified=True),
     WaitKind.PAUSED: Wait((("Resume it", "resume"),), is_asked=True),

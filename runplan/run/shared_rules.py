@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from runplan.run.events import DispatchEnded, RunStarted
 
 MAX_MOVES = 5  #: how often a candidate is rebuilt because the target moved
+MAX_QUESTIONS = 5  #: of agents to a person, in one attempt
 MAX_LOST = 3  #: lost processes in a row
 SUCCEEDED = ("", EndingKind.SUCCESS)  #: kinds of an ending; "" of an agent that reports none
 #: Endings that may be chance: an unknown error, a signal (as of a kernel out of memory), silence.
@@ -44,7 +45,10 @@ def judge_agent(record: DispatchRecord, ended: DispatchEnded, succeeded: Decisio
     """An ending that may be chance is repeated once per role and cycle; `succeeded` follows a success."""
     how = describe_ending(ended)
     if ended.said == ReturnStatus.BLOCKED and ended.kind in UNNAMED:
-        return fail_phase(Reason.BLOCKED, PhaseStep(ended.role), ended.detail)
+        if len(record.questions) < MAX_QUESTIONS:
+            return perform_action(a.ASK_QUESTION, f"{ended.agent or ended.role} has a question")
+        detail = f"agents asked {len(record.questions)} questions already, and then: {ended.detail}"
+        return fail_phase(Reason.BLOCKED, PhaseStep(ended.role), detail)
     if ended.kind in REPEATED and ended.said != ReturnStatus.FAILED:
         newest = record.newest
         assert newest is not None

@@ -15,6 +15,7 @@ from runplan.run.attempts import (
     RepairAttempt,
     WorkAttempt,
     begin_attempt,
+    open_questions,
     record_event,
     running_dispatch,
 )
@@ -92,6 +93,11 @@ def open_lanes(state: RunState) -> list[Lane]:
     return [lane for lane in state.lanes if lane.state.ended is None]
 
 
+def busy_lanes(state: RunState) -> list[Lane]:
+    """The open lanes without a question to a person, which counts against no limit."""
+    return [lane for lane in open_lanes(state) if not open_questions(lane.state.attempt)]
+
+
 def open_states(state: RunState) -> list[tuple[str, RunState]]:
     """The open lanes by name, or the run itself under "" when it has none."""
     return [(lane.name, lane.state) for lane in open_lanes(state)] or [("", state)]
@@ -106,7 +112,9 @@ def list_running(state: RunState) -> list[str]:
 def find_awaiting(state: RunState) -> AnyAttempt | None:
     """The attempt that waits for a person, else the first open one."""
     attempts = [open_state.attempt for _, open_state in open_states(state) if open_state.attempt is not None]
-    waiting = (attempt for attempt in attempts if attempt.delivery.asked or attempt.delivery.held)
+    waiting = (
+        attempt for attempt in attempts if attempt.delivery.asked or attempt.delivery.held or open_questions(attempt)
+    )
     return next(waiting, attempts[0] if attempts else None)
 
 
@@ -152,6 +160,8 @@ def apply(state: RunState, fact: e.Event) -> RunState:
             )
         case e.StopRequested() | e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.IssueShared():
             return _change_lanes(state, lambda lane: apply(lane.state, fact))
+        case e.QuestionAnswered():  # each lane knows the ids of its own questions
+            return _change_lanes(state, lambda lane: apply(lane.state, fact))
         case e.Answered():
             return _change_lanes(
                 state, lambda lane: apply(lane.state, fact) if _is_answered(lane, fact.tree) else lane.state
@@ -176,7 +186,7 @@ def _apply_to_lane(state: RunState, name: str, event: e.Event) -> RunState:
             return _change_lanes(state, _without_budget_pause)
         case e.Landed():
             return replace(state, landed=(*state.landed, event))
-        case e.RunEnded():  # a landing may allow further phases to start
+        case e.RunEnded() | e.QuestionAsked():  # further phases may start
             return replace(state, looked=False, no_work=None)
         case _:
             return state

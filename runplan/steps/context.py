@@ -12,7 +12,7 @@ from runplan.git.handover import AgentZone
 from runplan.git.objects import Signature
 from runplan.git.zones import ProofWorktree
 from runplan.plan.model import parse_plan
-from runplan.run.events import Landed, PhaseFailed
+from runplan.run.events import Landed, PhaseFailed, QuestionAnswered, QuestionAsked, Rows
 from runplan.text import command
 from runplan.times import git_date, iso
 
@@ -141,6 +141,15 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
         landings = self.store.list_facts(Landed, plan=self.plan)
         landed = max((fact.seq for fact in landings if fact.event.phase == phase), default=0)
         return [fact for fact in failed if fact.seq > landed]
+
+    def answers(self, phase: str) -> Rows:
+        """The questions of the phase's agents that a person answered, with the answers; of all attempts."""
+        asked = [fact.event for fact in self.store.list_facts(QuestionAsked, plan=self.plan)]
+        if not asked:
+            return ()
+        answers = {fact.event.id: fact.event.text for fact in self.store.list_facts(QuestionAnswered, plan=self.plan)}
+        of_phase = (question for question in asked if question.phase == phase)
+        return tuple((question.text, answers[question.id]) for question in of_phase if question.id in answers)
 
     @property
     def zone(self) -> AgentZone:

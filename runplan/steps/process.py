@@ -151,7 +151,9 @@ def _launch_agent(started: e.DispatchStarted, phase: WorkAttempt, context: RunCo
     text = _write_prompt(started, phase, context, path, diff)
     context.dispatches.write(started.id, prompt.name, text)
     context.dispatches.write(started.id, d.RETURN, returns.IN_PROGRESS)  # what an interrupted agent returns
-    if started.role.is_writer and (phase.handovers or started.again):  # it continues the notes of its predecessor
+    if started.role.is_writer and (
+        phase.handovers or phase.dispatches.questions or started.again
+    ):  # it continues the notes of its predecessor
         context.dispatches.write(started.id, d.NOTES, context.dispatches.read(phase.written, d.NOTES) or "")
     guarded = [name for name in (context.plan, *FILES) if context.objects.blob(phase.base, name) is not None]
     argv, env, reader = context.agents.launch(
@@ -225,7 +227,8 @@ def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunCo
         return text + files + as_utf8(missing)
     handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
     rejections = [why for failure in context.failures(phase.chosen.phase) if (why := failure.event.rejected)]
-    note = as_utf8(files + prompts.rejections_note(rejections) + handover)
+    answers = prompts.answers_note(context.answers(phase.chosen.phase))
+    note = as_utf8(files + prompts.rejections_note(rejections) + answers + handover)
     kept = phase.leased.kept
     if started.role is Role.IMPLEMENT:
         return prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "") + note

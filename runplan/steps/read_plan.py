@@ -13,7 +13,7 @@ from runplan.plan.marks import NoWorkKind
 from runplan.run.decide import list_startable
 from runplan.run.events import CompletionChosen, Concluded, LanesChosen, NoWork, PhaseChosen, UndoChosen
 from runplan.run.kinds import Mode
-from runplan.run.state import open_lanes
+from runplan.run.state import busy_lanes, open_lanes
 from runplan.steps.verify import examine_numbers
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
         return
     lanes = open_lanes(state)
     is_parallel = started.mode is Mode.FINISH and started.auto
-    limit = started.parallel - len(lanes) if is_parallel else 0
+    limit = started.parallel - len(busy_lanes(state)) if is_parallel else 0
     startable = list_startable(plan, {lane.phase: lane.touches for lane in lanes}, limit=limit)
     if lanes or len(startable) > 1:
         first = len(state.lanes) + 1

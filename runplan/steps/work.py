@@ -398,6 +398,19 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[
     yield e.HandedOver(number=number, tree=context.objects.commit(head).tree, note=text, why=why)
 
 
+def ask_question(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    attempt = state.dispatching
+    ended = attempt.dispatches.ended
+    assert ended is not None
+    if isinstance(attempt, WorkAttempt) and ended.role.is_writer:
+        message = f"wip: {context.slug} phase {attempt.chosen.phase} question\n"
+        head = _commit_leftovers(attempt, context, message=message)
+        if isinstance(head, WorkRefused):
+            yield head
+            return
+    yield e.QuestionAsked(id=ended.id, text=ended.detail or "no question given", phase=attempt.chosen.phase)
+
+
 def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event]:
     attempt = state.current
     failed = e.PhaseFailed(

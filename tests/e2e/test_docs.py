@@ -13,7 +13,7 @@ from runplan.agents.prompts import PLACEHOLDERS
 from runplan.cli.verbs import EXAMPLES, VERBS
 from runplan.gitfacts import AGENT
 from tests.support import documents
-from tests.support.cli import Project, a_project, end_processes_of, with_remote, writes
+from tests.support.cli import Project, a_project, end_processes_of, steps, with_remote, writes
 from tests.support.daemons import a_manager
 from tests.support.documents import DOCUMENTS, anchors, commands, fences, links, read, rows, verbs_named
 from tests.support.github.hub import Issue
@@ -102,6 +102,15 @@ def waiting(place: Path, home: Path | None) -> Project:
     return project
 
 
+def asking(place: Path, home: Path | None) -> Project:
+    """A project whose phase 2 has a question."""
+    project = at_home(home, place, "2")
+    project.agent(steps('say = "BLOCKER: which port?"', phase="2"))
+    assert project.start().code == 4
+    project.agent(writes("2"))
+    return project
+
+
 def failed(place: Path, home: Path | None) -> Project:
     project = at_home(home, place, "4b")
     project.agent("")
@@ -140,6 +149,7 @@ PROJECTS = {
     **dict.fromkeys(("start", "watch-issues"), with_origin),
     **dict.fromkeys(("stop", "now", "pause", "resume"), scheduled),
     **dict.fromkeys(("diff", "approve", "reject"), waiting),
+    "answer": asking,
     "retry": failed,
     "undo": landed,
     "init": without_settings,
@@ -149,7 +159,7 @@ PROJECTS = {
 
 def expected_code(line: str) -> int:
     asks = verb_of(line) == "start" and "--foreground" in line and "auto" not in line
-    return 4 if asks else 0
+    return 4 if asks or verb_of(line) == "answer" else 0
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +185,8 @@ def test_a_changing_command_ends_as_expected(tmp_path: Path, home: Path, line: s
             assert project.runplan("watch-issues", "--label", "runplan", "every", "10m").code == 0
         if "--review" in line:
             assert project.start("finish", "pr").code == 4
-        code, printed = play(project, line)
+        asked = [body["id"] for kind, body in project.events() if kind == "QuestionAsked"]
+        code, printed = play(project, line.replace("r1a2b3c4d.2", *asked) if asked else line)
     assert code == expected_code(line), printed
 
 

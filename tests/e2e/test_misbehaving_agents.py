@@ -77,7 +77,10 @@ AGENTS = {
         'rm -f "$RUNPLAN_RETURN"; mkdir "$RUNPLAN_RETURN"\n' + WORK
     ),
     "prints terminal codes": Agent(
-        r"printf 'BLOCKER: \033]0;owned\007\033[31mred\033[2J \000nul\n'" + "\n" + WORK, "blocked", "blocked: red nul"
+        r"""printf '{"status":"failed","summary":"\\u001b]0;own\\u0007\\u001b[31mred \\u0000nul"}' >$RUNPLAN_RETURN"""
+        + f"\n{WORK}",
+        "agent-failed",
+        "reported a failure: red nul",
     ),
     "deletes its own records": Agent(WORK + 'rm -rf "$(dirname "$RUNPLAN_PROMPT")"\n', "crashed"),
     # --- the work ---

@@ -159,9 +159,6 @@ CASES = {
         says="the fixer changed nothing; not proven: W1",
         shows="W1: 1.txt is not signed",
     ),
-    "BLOCKER line": Case(
-        reason="blocked", agent=work('say = "BLOCKER: which port?"'), step="implement", says="which port?"
-    ),
     "program that cannot be run": Case(
         reason="agent-missing",
         agent="",
@@ -336,8 +333,16 @@ def test_ignored_files_of_a_verifier_are_no_change_and_are_cleaned(
 
 def test_every_failure_reason_is_tested() -> None:
     """Each reason is reached above, in a test that needs more than one case, or by what is not there yet."""
-    elsewhere = {"conflict", "already-on-target", "stopped", "plan-not-committed", "target-moving", "protected"}
-    later = {"drift", "budget", "ci-failed", "pr-closed", "forge-unreachable"}
+    elsewhere = {
+        "blocked",
+        "conflict",
+        "already-on-target",
+        "stopped",
+        "plan-not-committed",
+        "target-moving",
+        "protected",
+    }
+    later = {"drift", "budget", "ci-failed", "pr-closed", "forge-unreachable", "plan-invalid"}
     assert {case.reason for case in CASES.values()} | elsewhere | later == set(Reason)
 
 

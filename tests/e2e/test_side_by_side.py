@@ -173,3 +173,29 @@ def test_landings_of_parallel_phases_do_not_count_as_a_moving_target(project: Pr
     moved = [body for kind, body in project.events() if kind == "LandingMoved"]
     assert len(moved) >= len(ids) - 1
     assert all(body["ours"] for body in moved)
+
+
+def test_phases_that_ask_leave_their_places_to_others_and_are_answered_by_id(project: Project) -> None:
+    asks = [
+        work(
+            f'say = "BLOCKER: what is {id_}?"\nonce = "main:.git/{id_}"',
+            f'exit = 0\nonce = "main:.git/{id_}-ended"',
+            phase=id_,
+        )
+        for id_ in ("1", "2")
+    ]
+    plan = a_plan(**{id_: alone(id_) for id_ in ("1", "2", "3", "4")})
+    agent = "".join([*asks, work(phase="3"), work(phase="4")])
+    set_up(project, plan=plan, settings="[run]\nparallel = 2\n", agent=agent)
+    project.runplan("start", "X", "finish", "auto")
+    until(lambda: project.landed() == ["3", "4"] and run_of(project)["state"] == "waiting")
+    run = run_of(project)
+    assert [(lane["phase"], lane["waiting_for"]) for lane in run["lanes"]] == [("1", "question"), ("2", "question")]
+    ids = {body["phase"]: body["id"] for kind, body in project.events() if kind == "QuestionAsked"}
+    several = project.runplan("answer", "X", "one")
+    listed = "; ".join(f"runplan answer {ids[phase]} TEXT" for phase in ("1", "2"))
+    assert several.last == f"runplan: 2 questions of plans/X.md wait for you; name one: {listed}"
+    for phase in ("2", "1"):
+        assert project.runplan("answer", ids[phase], f"it is {phase}").code == 0
+        until(partial(has_landed, project, phase))
+    until_runs_are(project, "done")

@@ -227,6 +227,8 @@ class Chance:
                         return [e.RulesBroken(tree=self._new("t"), reason=Reason.TAMPERED, lines=("x",))]
                 commits = int(self._choose(["1", "1", "1", "0"]))
                 return [e.WorkTaken(head=self._new("h"), tree=self._new("t"), commits=commits)]
+            case a.Action(step="ask-question"):
+                return [e.QuestionAsked(id=self._new("q"), text="which port?")]
             case a.Action(step="judge-baseline"):
                 if self._choose(["fine", "fine", "red"]) == "red":
                     return [e.WorkRefused(reason=Reason.BASELINE_RED, detail="x")]

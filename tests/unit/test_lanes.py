@@ -8,10 +8,11 @@ from msgspec.structs import replace
 
 from runplan.plan.model import parse_plan
 from runplan.run import actions as a, events as e
+from runplan.run.attempts import open_questions
 from runplan.run.decide import decide, list_startable, paths_overlap
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
-from runplan.run.state import RunState, apply, failure, find_awaiting, fold, list_running, open_lanes
+from runplan.run.state import RunState, apply, busy_lanes, failure, find_awaiting, fold, list_running, open_lanes
 from tests.support.builders import Chance, a_plan, started
 
 MANY = 600
@@ -237,6 +238,24 @@ def test_a_request_for_the_run_reaches_every_lane() -> None:
     assert decide(fold([*two_lanes(), e.Halted(by="me"), e.Continued()])).waiting is None
 
 
+ASKED = e.QuestionAsked(id="q1", text="which port?", phase="p1")
+
+
+def test_a_lane_with_a_question_gives_its_place_to_a_further_phase_and_the_answer_reaches_it_alone() -> None:
+    facts = [*two_lanes(), *in_lane("1", *at_work("p1", "d1")), *in_lane("2", *at_work("p2", "d2"))]
+    facts += in_lane("1", e.DispatchEnded(id="d1", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, said="blocked"))
+    assert decide(fold(facts)).actions == (replace(a.ASK_QUESTION, lane="1"), replace(a.AWAIT, lane="2"))
+    facts += in_lane("1", ASKED)
+    asked = decide(fold(facts))
+    assert asked.actions == (replace(a.AWAIT, lane="2"), a.READ_PLAN)
+    assert asked.waiting is None
+    facts += [e.LanesChosen(tip="c0", lanes=()), *in_lane("2", e.RunEnded(outcome=RunOutcome.DONE))]
+    facts += [e.LanesChosen(tip="c0", lanes=())]
+    assert decide(fold(facts)).waiting == "question"
+    (action,) = decide(fold([*facts, e.QuestionAnswered(id="q1", text="8080")])).actions
+    assert (action.lane, action.step) == ("1", "start")
+
+
 def test_a_rejection_applies_to_the_lane_of_its_candidate() -> None:
     built = [
         e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree=tree, patch="p") for tree in ("t1", "t2")
@@ -272,7 +291,7 @@ class Lanes:
                 return in_lane(lane.name, read(lane.phase))
             return in_lane(lane.name, *self.chance.answer(action, lane.state))
         if action.step == "read-plan" and (self.left or open_lanes(state)):
-            room = 3 - len(open_lanes(state))
+            room = 3 - len(busy_lanes(state))
             count = int(self.choose([str(n) for n in range(min(room, len(self.left)) + 1)]))
             if not open_lanes(state):
                 count = max(1, count)
@@ -292,7 +311,9 @@ def test_every_run_with_lanes_ends_and_no_lane_lands_twice(data: st.DataObject, 
     for _ in range(MANY):
         decision = decide(state)
         if decision.waiting:
-            new_facts: list[e.Event] = [e.RunResumed(mode=Mode.FINISH, wanted="", auto=True)]
+            asked = [question for lane in open_lanes(state) for question in open_questions(lane.state.attempt)]
+            new_facts: list[e.Event] = [e.QuestionAnswered(id=question.id, text="8080") for question in asked]
+            new_facts = new_facts or [e.RunResumed(mode=Mode.FINISH, wanted="", auto=True)]
         elif not decision.actions:
             break
         else:

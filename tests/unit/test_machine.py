@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from runplan.plan.marks import NoWorkKind
 from runplan.run import actions as a, events as e
-from runplan.run.attempts import PhaseAttempt
+from runplan.run.attempts import PhaseAttempt, open_questions
 from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import GateAnswer, Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
@@ -26,7 +26,9 @@ def drive(data: st.DataObject, begun: e.RunStarted) -> list[e.Event]:
     for _ in range(MANY):
         decision = decide(state)
         if decision.waiting:
-            events.append(e.RunResumed(mode=begun.mode, wanted="", auto=True))
+            asked = open_questions(state.attempt)
+            resumed = e.RunResumed(mode=begun.mode, wanted="", auto=True)
+            events.append(e.QuestionAnswered(id=asked[0].id, text="8080") if asked else resumed)
             state = apply(state, events[-1])
             continue
         if not decision.actions:
@@ -600,15 +602,14 @@ def test_no_other_ending_is_tried_once_more(kind: str) -> None:
     failing(proven_by(*BEFORE["implement"][0], *sent("implement", kind)))
 
 
-@pytest.mark.parametrize("said", ["blocked", "failed"])
-def test_an_agent_that_says_why_it_stopped_is_not_tried_once_more(said: str) -> None:
-    failing(proven_by(*BEFORE["implement"][0], *sent("implement", "crashed", said=said)))
+def test_an_agent_that_says_why_it_failed_is_not_tried_once_more() -> None:
+    failing(proven_by(*BEFORE["implement"][0], *sent("implement", "crashed", said="failed")))
 
 
 @pytest.mark.parametrize("kind", ["crashed", "killed", "silent"])
-def test_an_agent_that_says_it_is_blocked_is_blocked_however_it_ends(kind: str) -> None:
-    (action,) = decide(proven_by(*BEFORE["implement"][0], *sent("implement", kind, said="blocked"))).actions
-    assert action == a.Fail(reason=Reason.BLOCKED, at=PhaseStep.IMPLEMENT, detail="oops")
+def test_an_agent_that_is_blocked_asks_a_person_however_it_ends(kind: str) -> None:
+    blocked = proven_by(*BEFORE["implement"][0], *sent("implement", kind, said="blocked"))
+    assert decide(blocked).actions == (a.ASK_QUESTION,)
 
 
 #: A conflict that a fixer was sent to solve.

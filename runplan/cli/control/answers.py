@@ -1,4 +1,4 @@
-"""runplan diff, approve, reject: the change that waits for a person, and the answer to it."""
+"""runplan diff, approve, reject, answer: what waits for a person, and the answers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from runplan.cli.control import runs
 from runplan.cli.inspection import compare_commits
 from runplan.cli.show import progress
 from runplan.engine.context import RepositoryContext, open_context, plan_path
-from runplan.engine.runs import state_of
-from runplan.errors import Exit, NotFound
+from runplan.engine.runs import describe_late, state_of
+from runplan.errors import Exit, NotFound, UsageError
 from runplan.report.views import as_json
-from runplan.run.attempts import AnyAttempt, Proof, WorkAttempt
+from runplan.run.attempts import AnyAttempt, Proof, WorkAttempt, open_questions
 from runplan.run.decide import decide
-from runplan.run.events import Answered, PhaseFailed
+from runplan.run.events import Answered, PhaseFailed, QuestionAnswered, QuestionAsked, RunStarted
 from runplan.run.kinds import ANSWERED, WaitKind
 from runplan.run.reasons import describe_proof
 from runplan.run.requests import RunRequest
@@ -245,6 +245,49 @@ def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exi
             answer = replace(answer, tree=tree)
             action = "approving" if verb == "approve" else "rejecting"
             progress.say(f"{action} phase {phase} of {options.plan}: commit {commit[:SHORT]}, tree {tree[:SHORT]}")
-        context = context.for_run(options)
-        request = RunRequest(started=options, answer=answer)
-        return runs.submit_run(context, request) if options.daemon else runs.run_here(context, request)
+        return _continue_run(context, RunRequest(started=options, answer=answer))
+
+
+def _continue_run(context: RepositoryContext, request: RunRequest) -> Exit:
+    """Have the run continue where it was started."""
+    context = context.for_run(request.started)
+    return runs.submit_run(context, request) if request.started.daemon else runs.run_here(context, request)
+
+
+# --- questions of agents ----------------------------------------------------------------------------------
+
+
+def run_answer(args: argparse.Namespace) -> Exit:
+    text = plain(" ".join(args.text)).strip()
+    if not text:
+        raise UsageError("answer: the text is empty")
+    with open_context() as context:
+        started, question = _question_to_answer(context, args.id)
+        progress.say(f"answering {question.id}: {question.text}")
+        answered = QuestionAnswered(id=question.id, text=text)
+        return _continue_run(context, RunRequest(started=started, answered=answered))
+
+
+def _question_to_answer(context: RepositoryContext, word: str) -> tuple[RunStarted, QuestionAsked]:
+    """The open question with this id, or the only one of the plan, with the options of its run."""
+    store = context.store()
+    questions = [
+        (state.options, question)
+        for row in store.list_unfinished_runs()
+        for state in (state_of(store, row),)
+        for _, lane_state in open_states(state)
+        for question in open_questions(lane_state.attempt)
+    ]
+    if match := next((pair for pair in questions if pair[1].id == word), None):
+        return match
+    earlier = next((fact.run for fact in store.list_facts(QuestionAsked) if fact.event.id == word), "")
+    if earlier and (row := store.get_run(earlier)) is not None:
+        raise NotFound(describe_late(row.plan, QuestionAnswered(id=word, text="")))
+    plan = plan_path(context, word)
+    of_plan = [pair for pair in questions if pair[0].plan == plan]
+    if len(of_plan) == 1:
+        return of_plan[0]
+    if not of_plan:
+        raise NotFound(f"no question of {plan} waits for you; see: {command('runplan', 'status', plan)}")
+    commands = (command("runplan", "answer", question.id, "TEXT") for _, question in of_plan)
+    raise NotFound(f"{len(of_plan)} questions of {plan} wait for you; name one: {'; '.join(commands)}")

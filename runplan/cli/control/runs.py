@@ -24,7 +24,7 @@ from runplan.errors import Busy, Exit, Fenced, Interrupted, JournalDamaged, Sett
 from runplan.landing import modes
 from runplan.names import WATCH
 from runplan.plan.model import Plan, parse_plan
-from runplan.run.events import Rows, RunStarted
+from runplan.run.events import Answered, Rows, RunStarted
 from runplan.run.kinds import Mode, RunStatus
 from runplan.run.recorded import from_json
 from runplan.run.requests import BY_PERSON, Answer, RunRequest, Timing
@@ -254,7 +254,7 @@ def submit_run(
     submitted = replace(request, started=replace(request.started, daemon=True, needs=needs), timing=timing)
     answer = submit_command(context, plan, "start", to_builtins(submitted))
     assert answer is not None
-    if orphan and answer.run == orphan and not answer.declined and request.answer is None:
+    if orphan and answer.run == orphan and not answer.declined and request.reply is None:
         answer = replace(answer, resumed=True)  # by the daemon, which was started for the command
     if timing is not None and answer.scheduled:
         first = parse_iso(answer.scheduled).astimezone(zone(context.settings.run.timezone))
@@ -338,7 +338,7 @@ def print_answer(plan: str, answer: Answer, request: RunRequest | None = None) -
     """Print what became of a request; None is that of a schedule."""
     is_watch = plan.startswith(WATCH)
     plan = answer.plan or plan
-    reply = request.answer if request is not None else None
+    reply = request.reply if request is not None else None
     for text in answer.warnings:
         progress.warn(text)
     if answer.declined and answer.owner:
@@ -350,7 +350,7 @@ def print_answer(plan: str, answer: Answer, request: RunRequest | None = None) -
         raise error_with(answer.why, answer.exit or Exit.NOT_FOUND)
     elif answer.declined:
         progress.say(answer.why)
-    elif reply is not None and not reply.approved and answer.run:
+    elif isinstance(reply, Answered) and not reply.approved and answer.run:
         see = command("runplan", "status", plan)
         progress.say(f"Rejected {answer.run}; its work stays on its branch. See: {see}")
     elif answer.fresh or answer.resumed:

@@ -30,13 +30,22 @@ if TYPE_CHECKING:
     from runplan.store.protocol import Store
 
 LINES_SHOWN = 10  #: of the output of a failed command
-_COLOURS = {"landed": "green", "failed": "red", "verdict": "bold", "waiting": "yellow", "approval": "yellow"}
+_COLOURS = {
+    "landed": "green",
+    "failed": "red",
+    "verdict": "bold",
+    "waiting": "yellow",
+    "approval": "yellow",
+    "question": "yellow",
+}
 #: The lines of events that have no variants.
 LINES: dict[type[e.Event], str] = {
     e.StopRequested: "  stop       requested by {0.by}",
     e.Halted: "  paused     by {0.by}",
     e.Continued: "  resumed    the pause is over",
     e.HandedOver: "  hand-over  {0.number}: {0.why}; a fresh agent continues",
+    e.QuestionAsked: "  question   {0.id}: {0.text}",
+    e.QuestionAnswered: "  answered   {0.id}: {0.text}",
     e.FinalVerificationDue: "  final      all phases are verified together",
     e.CandidateBuilt: "  candidate  tree {0.tree:.12} on {0.onto:.12}",
     e.ApprovalAsked: "  approval   needed before it lands",

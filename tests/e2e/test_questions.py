@@ -1,0 +1,91 @@
+"""Agents ask, a person answers, and the work continues."""
+
+from tests.support.cli import Project, assert_nothing_runs, fix, set_up, steps, verify, work, writes
+from tests.support.daemons import kill_daemon, run_of, until_runs_are
+
+
+def asks(words: str, mark: str) -> tuple[str, str]:
+    """Steps of an agent that asks, but only the first one that comes here."""
+    return (
+        f'say = "BLOCKER: {words}"\nonce = "main:.git/{mark}"',
+        f'exit = 0\nonce = "main:.git/{mark}-ended"',
+    )
+
+
+def ask(project: Project) -> str:
+    """The id of the newest question."""
+    return str([body["id"] for kind, body in project.events() if kind == "QuestionAsked"][-1])
+
+
+def prompts(project: Project) -> list[str]:
+    """The prompts of implementers and fixers."""
+    ids = [body["id"] for kind, body in project.events() if kind == "DispatchStarted" and body["role"] != "verify"]
+    place = project.path / ".git/runplan/dispatch"
+    return [(place / name / "prompt.md").read_text(encoding="utf-8") for name in ids]
+
+
+def test_answers_continue_the_kept_work_of_implementer_and_fixer(project: Project) -> None:
+    implement = steps('write = "1.txt"\ntext = "half"', *asks("which port?", "a"), 'append = "1.txt"\ntext = " done"')
+    fixes = fix(*asks("which host?", "b"), 'append = "1.txt"\ntext = " fixed"')
+    fails = verify('fail = ["W1"]')
+    set_up(project, agent=implement + fixes + fails + verify("pass_all = true", cycle="2"))
+
+    waits = project.start("1", "auto")
+
+    first = ask(project)
+    assert (waits.code, waits.last) == (4, "runplan: Answer it: runplan answer plans/X.md TEXT"), waits.err
+    assert f"runplan: phase 1 asks: which port? ({first})\n" in waits.err
+    run = run_of(project)
+    assert (run["state"], run["waiting_for"], run["phase"]) == ("waiting", "question", "1")
+    again = project.runplan("retry", "X")
+    assert (again.code, "which port?" in again.last, project.dispatched()) == (4, True, ["implement"]), again.err
+    asked = project.runplan("answer", "X", "Use", "port 8080.")
+    assert (asked.code, "which host?" in asked.err) == (4, True), asked.err
+    late = project.runplan("answer", first, "Use 9090.")
+    already = f"runplan: the question {first} of plans/X.md is already answered, or its run has ended; see: "
+    assert (late.code, late.last) == (3, f"{already}runplan status plans/X.md")
+    ran = project.runplan("answer", ask(project), "localhost")
+    assert ran.code == 0, ran.err
+    assert project.show("main:1.txt") == "half done fixed"
+    assert project.repo.git("log", "--format=%s", "main").splitlines()[1] == "Step 1", "no commit of a half"
+    assert project.dispatched() == ["implement", "implement", "verify", "fix", "fix", "verify"]
+    quoted = "=== begin of answer ===\nUse port 8080.\n=== end of answer ==="
+    assert [quoted in prompt for prompt in prompts(project)] == [False, True, True, True]
+    assert "which host?\n=== end of question ===\n=== begin of answer ===\nlocalhost\n" in prompts(project)[-1]
+    assert "an agent asked: which port?; a person answered: Use port 8080." in project.runplan("report", "X").out
+    assert_nothing_runs(project)
+
+
+def test_a_question_survives_a_killed_daemon_and_is_answered_once(project: Project) -> None:
+    set_up(project, agent=work(*asks("which port?", "a")) + writes("2"))
+    assert project.runplan("start", "X", "finish", "auto").code == 0
+    until_runs_are(project, "waiting")
+    kill_daemon(project)
+    ran = project.runplan("answer", ask(project), "8080")
+    assert ran.code == 0, ran.err
+    until_runs_are(project, "done")
+    assert project.landed() == ["1", "2"]
+    assert [kind for kind, _ in project.events()].count("QuestionAnswered") == 1
+    none = project.runplan("answer", "X", "8080")
+    assert none.last == "runplan: no question of plans/X.md waits for you; see: runplan status plans/X.md"
+
+
+def test_a_stop_ends_the_wait_and_keeps_the_work(project: Project) -> None:
+    set_up(project, agent=steps('write = "1.txt"\ntext = "half"', *asks("which port?", "a")))
+    project.runplan("start", "X", "1", "auto")
+    until_runs_are(project, "waiting")
+    assert project.runplan("stop", "X").code == 0
+    until_runs_are(project, "stopped")
+    assert project.show("runplan/x/1:1.txt") == "half"
+    assert project.runplan("answer", ask(project), "8080").code == 3
+    assert project.runplan("answer", "X", " ").last == "runplan: answer: the text is empty"
+
+
+def test_agents_that_ask_for_ever_are_blocked(project: Project) -> None:
+    set_up(project, agent=work('say = "BLOCKER: which port?"'))
+    ran = project.start("1", "auto")
+    for _ in range(5):
+        assert ran.code == 4, ran.err
+        ran = project.runplan("answer", "X", "8080")
+    assert (ran.code, ran.last) == (1, "runplan: failed: blocked"), ran.err
+    assert project.show("runplan/x/1:1.txt") == "1"

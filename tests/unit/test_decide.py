@@ -1,0 +1,96 @@
+"""What follows from a question of an agent and from the words of a person who rejects a change."""
+
+import pytest
+
+from runplan.run import actions as a, events as e
+from runplan.run.decide import decide, pending_answer
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import Mode, Reason, Role, RunOutcome
+from runplan.run.shared_rules import MAX_QUESTIONS
+from runplan.run.state import RunState, apply, fold
+from tests.support.builders import started
+
+BEGUN: list[e.Event] = [
+    started(test_command=""),
+    e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
+    e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False),
+]
+RESUMED = e.RunResumed(mode=Mode.FINISH, wanted="", auto=True)
+
+
+def blocked(role: Role = Role.IMPLEMENT, cycle: int = 1) -> list[e.Event]:
+    return [
+        e.DispatchStarted(id="d", role=role, agent="r", cycle=cycle, tree="t1", complaint="red"),
+        e.DispatchEnded(id="d", role=role, ending=Ending.EXITED, code=0, said="blocked", detail="which port?"),
+    ]
+
+
+def asked(name: str) -> e.Event:
+    return e.QuestionAsked(id=name, text="which port?", phase="1")
+
+
+def answered(name: str) -> e.Event:
+    return e.QuestionAnswered(id=name, text="8080")
+
+
+def fold_on(state: RunState, *events: e.Event) -> RunState:
+    for event in events:
+        state = apply(state, event)
+    return state
+
+
+# --- questions ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("role", "cycle"), [(Role.IMPLEMENT, 1), (Role.FIX, 2)])
+def test_a_blocked_agent_asks_and_the_answer_starts_the_same_role_in_the_same_cycle(role: Role, cycle: int) -> None:
+    state = fold([*BEGUN, *blocked(role, cycle)])
+    assert decide(state).actions == (a.ASK_QUESTION,)
+    state = apply(state, asked("q1"))
+    waits = decide(state)
+    assert (waits.actions, waits.waiting, waits.wake) == ((), "question", "")
+    assert waits.why == "phase 1 asks: which port? (q1)"
+    (action,) = decide(apply(state, answered("q1"))).actions
+    assert isinstance(action, a.Start)
+    assert (action.dispatch.role, action.dispatch.cycle, action.dispatch.again) == (role, cycle, "")
+
+
+def test_only_the_first_answer_to_the_open_question_counts() -> None:
+    state = fold([*BEGUN, *blocked(), asked("q1")])
+    assert decide(apply(state, answered("other"))).waiting == "question"
+    state = fold_on(state, answered("q1"), e.QuestionAnswered(id="q1", text="late"))
+    assert state.work.dispatches.answers == {"q1": "8080"}
+    assert state.work.warnings == ("an agent asked: which port?; a person answered: 8080",)
+
+
+def test_a_resume_answers_no_question_and_a_stop_ends_the_wait() -> None:
+    state = fold([*BEGUN, *blocked(), asked("q1")])
+    assert decide(apply(state, RESUMED)).waiting == "question"
+    assert decide(apply(state, e.Halted(by="me"))).waiting == "paused"
+    (action,) = decide(apply(state, e.StopRequested(by="me"))).actions
+    assert isinstance(action, a.Fail)
+    assert action.reason is Reason.STOPPED
+
+
+def test_a_schedule_does_not_continue_a_run_with_an_open_question() -> None:
+    state = fold([*BEGUN, *blocked(), asked("q1")])
+    words = "phase 1 asks: which port? (q1). Answer it: runplan answer plans/x.md TEXT"
+    assert pending_answer(state, "plans/x.md") == words
+    assert pending_answer(apply(state, e.RunEnded(outcome=RunOutcome.STOPPED)), "plans/x.md") == ""
+
+
+def test_work_that_was_interrupted_by_a_question_lands_as_one_commit() -> None:
+    state = fold([*BEGUN, *blocked(), asked("q1"), answered("q1")])
+    assert apply(state, e.WorkTaken(head="h", tree="t1", commits=3)).work.squash
+
+
+def test_an_agent_that_asks_again_and_again_is_blocked() -> None:
+    state = fold(BEGUN)
+    for number in range(MAX_QUESTIONS):
+        state = fold_on(state, *blocked(), asked(f"q{number}"), answered(f"q{number}"))
+    (action,) = decide(fold_on(state, *blocked())).actions
+    assert isinstance(action, a.Fail)
+    assert (action.reason, action.detail) == (
+        Reason.BLOCKED,
+        "agents asked 5 questions already, and then: which port?",
+    )
