@@ -19,9 +19,10 @@ from runplan.errors import NotFound, RefusedEarly, UsageError
 from runplan.git import objects as trees
 from runplan.git.objects import Candidates
 from runplan.git.repository import pull_command
+from runplan.landing import modes
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.swap import BOX
-from runplan.plan.marks import NoWorkKind
+from runplan.plan.marks import ExecutionKind, NoWorkKind, Status
 from runplan.plan.model import Phase, Plan, parse_plan
 from runplan.plan.tracker import NoPhase, choose_phase, list_workable
 from runplan.processes import marked_inside
@@ -133,6 +134,20 @@ def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resum
     if options.mode is Mode.FINISH:
         return list_workable(plan)
     return [read.phase] if isinstance(read, PhaseChosen) else []
+
+
+def require_executions(context: RepositoryContext, plan: Plan) -> None:
+    """Refuse a plan with an open phase whose `Execution:` is unknown, or impossible in this run."""
+    for remark in plan.remarks:
+        if remark.is_error:
+            raise RefusedEarly(f"{plan.path}:{remark.line}: {remark.text}")
+    for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
+        place = f"{plan.path}:{phase.execution.line}: phase {phase.id}"
+        if phase.execution.kind is ExecutionKind.DIRECT:
+            try:
+                modes.require_direct(context.repository, context.settings, context.env)
+            except RefusedEarly as error:
+                raise RefusedEarly(f"{place}: {error}") from None
 
 
 def _require_phase(plan: Plan, wanted: str) -> Phase:

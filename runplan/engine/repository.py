@@ -90,6 +90,9 @@ def make_run_context(
     limits = context.settings.limits
     bounds = Bounds(seconds=limits.handover_s, size=limits.handover_size, entries=limits.handover_entries)
     zones = Zones(workspace, agents.confine, bounds, agents.script_env)
+    lander = modes.open_lander(
+        context.repository, context.settings, context.env, tool=workspace.path, plan=plan, zones=zones
+    )
     return RunContext(
         **{name: getattr(opened, name) for name in OpenRepository.__struct_fields__},
         run=run,
@@ -102,9 +105,8 @@ def make_run_context(
         zones=zones,
         removal=Removal(zones, targets=context.targets),
         candidates=Candidates(workspace.git, user=context.git),
-        lander=modes.open_lander(
-            context.repository, context.settings, context.env, tool=workspace.path, plan=plan, zones=zones
-        ),
+        lander=lander,
+        direct=modes.open_direct(lander, context.repository, context.settings, context.env, tool=workspace.path),
         fingerprints=Fingerprints(context.git, context.common_dir, context.settings.run.branch_prefix),
         agents=agents,
     )

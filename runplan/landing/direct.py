@@ -111,7 +111,7 @@ class Direct(RemoteLander):
 
     def _look_for_landing(self, landing: Landing) -> Landed | Refused | Oid:
         self._local.recover()  # first, and also when the remote does not answer
-        tip = self.tip()
+        tip = self._remote.fetch()
         if tip is None:
             again = command("git", "push", self._remote.name, f"{landing.old}:{HEADS}{self.branch}")
             raise Unreachable(f"{self._remote.name} has no branch {self.branch} any more; create it again: {again}")
@@ -153,3 +153,35 @@ class Direct(RemoteLander):
             return ""
         pull = pull_command(self._git, self._remote.common_dir, self.branch, self._remote.name)
         return f"your local {self.branch} stays at {tip:.7}{f': {why}' if why else ''}; to update it: {pull}"
+
+
+class DirectPhase(Direct):
+    """Moves the target on a remote, for one phase of a run whose other phases land in the local branch.
+
+    The phase is built on the local branch, so it waits until both branches are at the same commit.
+    """
+
+    def tip(self) -> Oid | None:
+        """The tip of the local branch."""
+        return self._local.tip()
+
+    def land(self, landing: Landing, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
+        answer = super().land(landing, deliver)
+        match answer:
+            case Refused(reason=TargetMoved(tip=tip)) if self._git.is_ancestor(tip, landing.old):
+                push_own = command("git", "push", self._remote.name, self.branch)
+                lacks = f"{self._remote.name} lacks commits of your {self.branch}, on which the phase is built"
+                return Pending(why=f"{lacks}; push them: {push_own}")
+            case Refused(reason=TargetMoved()):
+                return Pending(why=self.find_lead())
+            case _:
+                return answer
+
+    def find_lead(self) -> str:
+        """Why a phase cannot be built on the local branch: the remote has commits that it lacks; "" for none."""
+        there = self._remote.fetch()
+        here = self._local.tip()
+        if there is None or here is None or self._git.is_ancestor(there, here):
+            return ""
+        pull = pull_command(self._git, self._remote.common_dir, self.branch, self._remote.name)
+        return f"your {self.branch} lacks commits of {self._remote.name}, to which the phase is pushed; run: {pull}"

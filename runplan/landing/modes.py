@@ -12,7 +12,7 @@ from runplan.errors import NotAllowed, RefusedEarly, Unreachable
 from runplan.forge.protocol import find_forge
 from runplan.git.remote import Remote, require as require_remote
 from runplan.landing.cherry_pick import CherryPick
-from runplan.landing.direct import Direct
+from runplan.landing.direct import Direct, DirectPhase
 from runplan.landing.pull_request import PlanPlace, PullRequestLander
 from runplan.settings.schema import RunSettings, Settings, uses_remote
 from runplan.text import command
@@ -55,6 +55,27 @@ def open_lander(
         settings=settings.pull_request,
         forge=forge,
     )
+
+
+def open_direct(
+    lander: Lander, here: Repository, settings: Settings, env: Mapping[str, str], *, tool: Path
+) -> Lander | None:
+    """The lander of phases with `Execution: direct` in a run with this lander; None where they may not be pushed."""
+    run = settings.run
+    if run.main_protected or concludes(run.landing):
+        return None
+    if isinstance(lander, Direct):
+        return lander
+    return DirectPhase(here.git, _open_remote(here, run, run.target, env, None), tool=tool)
+
+
+def require_direct(here: Repository, settings: Settings, env: Mapping[str, str]) -> None:
+    """Refuse, before any work, a run in which a phase with `Execution: direct` could not land."""
+    run = settings.run
+    if concludes(run.landing):
+        raise RefusedEarly("the run lands by pr; remove `Execution: direct`, or land by cherry-pick or direct")
+    require_allowed("direct", run)
+    require_remote(_open_remote(here, run, run.target, env, None))
 
 
 def _find_forge_once(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], Forge]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.plan.marks import STATUS_LINE
+from runplan.plan.marks import STATUS_LINE, ExecutionKind
 from runplan.plan.scan import marks_within
 
 if TYPE_CHECKING:
@@ -46,6 +47,15 @@ class Item(Struct, frozen=True):
     id: str
     text: str
     line: int
+
+
+class Execution(Struct, frozen=True):
+    """Who does the work of a phase, as its line `Execution:` says."""
+
+    kind: ExecutionKind | None = ExecutionKind.WORKTREE  #: None for one that runplan does not know
+    argument: str = ""  #: the path of the plan, or the command
+    text: str = ExecutionKind.WORKTREE.value  #: as written
+    line: int = 0  #: of the label; 0 for none
 
 
 class Body(Struct, frozen=True):
@@ -151,6 +161,30 @@ def _headed_items(body: Body, part: range) -> dict[int, str]:
 def _list_paragraphs(body: Body, part: range, without: set[int]) -> dict[int, str]:
     lines = ((i, body.lines.texts[i]) for i in part if i not in without and not body.lines.inert[i])
     return {i: text.strip() for i, text in lines if _PARAGRAPH.match(text)}
+
+
+# --- execution -------------------------------------------------------------------------------------------
+
+
+def read_execution(body: Body) -> Execution:
+    index, value = body.labels.get("execution", (-1, ""))
+    text = value.strip("* \t")
+    text = text[1:-1].strip() if text.startswith("`") and text.endswith("`") and text.count("`") == 2 else text
+    word, _, rest = text.partition(" ")
+    argument = rest.strip()
+    kind = next((kind for kind in ExecutionKind if kind == word.strip("`.,;").lower()), None)
+    if not text:
+        return Execution()
+    match kind:
+        case ExecutionKind.WORKTREE | ExecutionKind.DIRECT:
+            is_known = not argument
+        case ExecutionKind.PLAN:
+            argument = posixpath.normpath(argument.rstrip(".,;").strip("`"))
+            is_known = argument.endswith(".md") and not argument.startswith(("/", ".."))
+        case _:
+            argument = argument[1:-1] if argument.count("`") == 2 and argument[0] == argument[-1] == "`" else argument
+            is_known = bool(argument)
+    return Execution(kind if is_known else None, argument, " ".join((kind or word, *rest.split())), index + 1)
 
 
 # --- paths -----------------------------------------------------------------------------------------------

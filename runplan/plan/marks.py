@@ -92,6 +92,15 @@ class Status(StrEnum):
     DONE = "done"
 
 
+class ExecutionKind(StrEnum):
+    """Who does the work of a phase, and how it lands."""
+
+    WORKTREE = "worktree"  #: an agent; it lands as the run does
+    DIRECT = "direct"  #: an agent; it lands by a push
+    PLAN = "plan"  #: another plan, in a run of its own
+    DELEGATE = "delegate"  #: a command, which lands by itself
+
+
 class Mark(Struct, frozen=True):
     status: Status
     known: bool = True  #: False when the text is no known status and counts as todo

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import NotAPlan, PlanUnreadable
-from runplan.plan.body import Item, body_of, read_items, read_paths
+from runplan.plan.body import Execution, Item, body_of, read_execution, read_items, read_paths
 from runplan.plan.dependencies import read_depends
 from runplan.plan.formats import sections, speckit, table
 from runplan.plan.marks import PlanStatus, Status, id_key, read_plan_status
@@ -44,7 +44,6 @@ RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
 }
 #: Formats that the same evidence may show.
 RIVALS: tuple[tuple[Format, ...], ...] = (("humanlayer", "sections", "kiro", "headings"), ("todo", "checklist"))
-WORKTREE = "worktree"  #: the only supported execution so far
 _LANDING = re.compile(r">[ \t]*\*\*Landing mode:[ \t]*`?(cherry-pick|pr|direct)\b", re.IGNORECASE)
 
 
@@ -62,17 +61,17 @@ class Phase(Struct, frozen=True):
     soft: tuple[str, ...]  #: phases that should be
     touches: tuple[str, ...]  #: path patterns; empty when it does not say
     allows: tuple[str, ...]  #: path patterns: where guarded files and promises of tests may change
-    execution: str  #: "worktree", or one that is not supported, such as "direct" or "delegate …"
+    execution: Execution
     items: tuple[Item, ...]
     sign_off: tuple[str, ...] = ()  #: criteria that a person must check before it lands
 
     @property
     def unsupported(self) -> str:
         """Why runplan cannot work on it; "" when it can."""
-        if self.execution == WORKTREE:
+        if self.execution.kind is not None:
             return ""
-        remedy = "remove the line, or do the phase by hand and mark it done"
-        return f"asks for `Execution: {self.execution}`, which runplan does not support; {remedy}"
+        known = "worktree, direct, plan plans/SUB.md, delegate COMMAND"
+        return f"asks for `Execution: {self.execution.text}`, which runplan does not know; it knows: {known}"
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -117,7 +116,7 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
     status = _plan_status(lines)
     left = [phase for phase in phases if phase.status is not Status.DONE]
     for phase in (phase for phase in left if phase.unsupported):
-        remarks.append(Remark(phase.heading_line, f"phase {phase.id} {phase.unsupported}", is_error=True))
+        remarks.append(Remark(phase.execution.line, f"phase {phase.id} {phase.unsupported}", is_error=True))
     numbers = (field.value.strip("# \t") for field in lines.fields if field.key == "issue")
     if left and status is PlanStatus.COMPLETE:
         ids = ", ".join(phase.id for phase in left)
@@ -159,7 +158,6 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
     if place.entries:
         named = tuple(Item(f"W{n}", entry.text, entry.at + 1) for n, entry in enumerate(place.entries, 1))
         items = (*named, *(item for item in items if item.id.startswith("C")))
-    execution = body.labels.get("execution", (0, ""))[1].strip("`* \t.,;")
     return Phase(
         id=place.id,
         title=place.title,
@@ -172,7 +170,7 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
         soft=tuple(waits.soft),
         touches=read_paths(body, "touches") or place.touches,
         allows=read_paths(body, "allows"),
-        execution=execution if execution.lower() not in ("", WORKTREE) else WORKTREE,
+        execution=read_execution(body),
         items=items,
         sign_off=sign_off,
     )

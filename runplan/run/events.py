@@ -117,6 +117,7 @@ class PhaseChosen(Chosen, frozen=True, kw_only=True):
     """A phase of the plan is to be implemented."""
 
     drift: str = ""  #: why the text has to be revised before any work
+    direct: bool = False  #: it lands by a push, however the run lands
 
 
 class UndoChosen(Chosen, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan import names
 from runplan.errors import PlanUnreadable, Unreachable
@@ -12,6 +13,7 @@ from runplan.git.handover import AgentZone
 from runplan.git.objects import Signature
 from runplan.git.zones import ProofWorktree
 from runplan.plan.model import parse_plan
+from runplan.run.attempts import PhaseAttempt
 from runplan.run.events import Landed, PhaseFailed, QuestionAnswered, QuestionAsked, Rows
 from runplan.text import command
 from runplan.times import git_date, iso
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Identity
     from runplan.landing.lander import Lander
     from runplan.plan.model import Plan
+    from runplan.run.attempts import AnyAttempt
     from runplan.run.recorded import Recorded
     from runplan.settings.schema import Settings
     from runplan.store.claims import Claims
@@ -64,9 +67,15 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
     removal: Removal
     candidates: Candidates
     lander: Lander
+    direct: Lander | None  #: of the phases with `Execution: direct`; None where none may land so
     fingerprints: Fingerprints
     agents: Agents
     lane: str = ""  #: the lane of a phase that is worked in parallel with others
+
+    def for_attempt(self, attempt: AnyAttempt | None) -> RunContext:
+        """The context with the lander of the attempt."""
+        is_direct = isinstance(attempt, PhaseAttempt) and attempt.chosen.direct
+        return replace(self, lander=self.direct) if is_direct and self.direct is not None else self
 
     @property
     def objects(self) -> Git:

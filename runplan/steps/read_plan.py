@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runplan.errors import PlanUnreadable
+from runplan.errors import PlanUnreadable, Unreachable
+from runplan.landing.direct import DirectPhase
 from runplan.landing.pull_request import PullRequestLander
 from runplan.plan import model as plans, tracker
-from runplan.plan.marks import NoWorkKind
+from runplan.plan.marks import ExecutionKind, NoWorkKind
 from runplan.run.decide import list_startable
 from runplan.run.events import CompletionChosen, Concluded, LanesChosen, NoWork, PhaseChosen, UndoChosen
 from runplan.run.kinds import Mode
@@ -57,6 +58,8 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
         if isinstance(lander, PullRequestLander) and not drift:
             remarks = (*remarks, *lander.list_overlaps(phase.touches))
         read = replace(read, drift=drift, remarks=remarks)
+        if read.direct and isinstance(context.direct, DirectPhase) and (why := context.direct.find_lead()):
+            raise Unreachable(why)  # the phase may have landed there already
     yield read
 
 
@@ -82,6 +85,7 @@ def choose_phase(phase: Phase, *, tip: str) -> PhaseChosen:
         touches=phase.touches,
         allows=phase.allows,
         sign_off=phase.sign_off,
+        direct=phase.execution.kind is ExecutionKind.DIRECT,
     )
 
 

@@ -59,6 +59,10 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
     if isinstance(phase, PhaseAttempt) and phase.chosen.drift:
         yield WorkRefused(reason=Reason.DRIFT, detail=phase.chosen.drift)
         return
+    if isinstance(phase, PhaseAttempt) and phase.chosen.direct and context.direct is None:
+        detail = "the phase says `Execution: direct`, but the run lands by pr or the target is protected"
+        yield WorkRefused(reason=Reason.BLOCKED, detail=detail)
+        return
     branch = context.branch(phase.chosen.phase)
     base = phase.chosen.tip
     earlier = context.store.count_leases(context.plan, branch)

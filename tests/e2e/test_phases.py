@@ -195,27 +195,24 @@ def test_a_plan_with_all_rows_done_is_marked_complete(project: Project) -> None:
 
 def test_finish_works_what_does_not_depend_on_a_blocked_phase_and_then_fails(project: Project) -> None:
     plan = a_plan("1", "2", "3", "4", depends={"3": "Phase 1."}).replace("Step 1 | ⬚", "Step 1 | 🔴 Blocked")
-    plan = plan.replace("- [ ] Write 4.txt", "Execution: direct\n\n- [ ] Write 4.txt")
+    plan = plan.replace("Step 4 | ⬚", "Step 4 | 🔴 Blocked")
     set_up(project, plan=f"{plan}\n> **Landing mode: PR**\n", agent=writes("2"))
-    checked = project.runplan("check", "X")
-    assert (checked.code, checked.out.count("error: phase 4 asks for `Execution: direct`")) == (2, 1)
     dry = project.runplan("start", "X", "finish", "auto", "--dry-run").out
     assert [line[:25] for line in dry.splitlines() if line.startswith("phase ")] == [
         *("phase 2     Step 2", "phase 1     is not worked", "phase 3     is not worked", "phase 4     is not worked")
     ]
     ran = project.start("finish", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: blocked")
-    assert "warning: plans/X.md:38: phase 4 asks for `Execution: direct`" in ran.err
     assert "to use it, add the word: runplan start plans/X.md pr\n" in ran.err
     assert "runplan: phase 1 is marked blocked; " in ran.err
-    assert "; phase 3 waits for 1; phase 4 asks for `Execution: direct`" in ran.err
+    assert "; phase 3 waits for 1; phase 4 is marked blocked" in ran.err
     assert project.landed() == ["2"]
     shown = project.runplan("status", "X")
-    assert "  4  Blocked         Step 4\n     It asks for `Execution: direct`, which " in shown.out
+    assert "  4  Blocked         Step 4\n     It is marked blocked; " in shown.out
     assert project.runplan("status", "X", "--json").json["next"] is None
     again = project.start("finish", "auto")
     assert (again.code, project.landed()) == (2, ["2"])
-    assert (asked := project.start("4")).code == 2
+    assert (asked := project.start("3")).code == 2
     assert asked.err.count("\n") == 1
 
 

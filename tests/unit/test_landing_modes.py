@@ -7,12 +7,23 @@ from typing import Any
 import pytest
 
 from runplan.errors import RefusedEarly
+from runplan.git.repository import open_repository
 from runplan.landing import modes
 from runplan.settings.load import Layer
 from runplan.settings.schema import RunSettings, uses_remote
 from tests.support.builders import settle
+from tests.support.repos import init_repo
 
 PACKAGE = Path(__file__).parents[2] / "runplan"
+
+
+def test_no_phase_of_a_pull_request_is_pushed_to_the_target(tmp_path: Path) -> None:
+    settings = settle([Layer(origin="runplan.toml", values={"run": {"landing": "pr"}})]).settings
+    repo = init_repo(tmp_path / "repo")
+    here = open_repository(repo.path, env=repo.env)
+    with pytest.raises(RefusedEarly, match="the run lands by pr; remove `Execution: direct`"):
+        modes.require_direct(here, settings, {})
+    here.git.close()
 
 
 def run_settings(**run: Any) -> RunSettings:

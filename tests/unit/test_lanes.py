@@ -83,7 +83,7 @@ def test_a_first_phase_that_touches_everything_begins_alone() -> None:
 
 
 def test_neither_done_nor_blocked_nor_unsupported_phases_are_begun() -> None:
-    bodies = {"1": "Touches: a/", "2": "Touches: b/", "3": "Touches: c/", "4": "Touches: d/\nExecution: direct"}
+    bodies = {"1": "Touches: a/", "2": "Touches: b/", "3": "Touches: c/", "4": "Touches: d/\nExecution: ?"}
     plan = parse_plan(a_plan({"1": "✅ Done", "2": "🔴 Blocked", "3": "⬚", "4": "⬚"}, bodies), path="plans/x.md")
 
     assert [phase.id for phase in list_startable(plan, {}, limit=4)] == ["3"]

@@ -52,7 +52,7 @@ def test_a_phase_carries_what_it_says_of_itself() -> None:
         ("C1", "Reads 10 MB in a second"),
         ("C2", "Closes"),
     ]
-    assert (residual.execution, residual.depends) == ("direct", ())
+    assert (residual.execution.kind, residual.depends) == ("direct", ())
     assert [item.id for item in residual.items] == ["P"]
 
 
@@ -65,12 +65,10 @@ def test_an_unchecked_dependency_is_a_remark_with_its_line() -> None:
     assert remark.text.startswith("phase 3 does not wait for this, it names no phase: The cleanup branch is merged; ")
 
 
-def test_a_landing_mode_and_an_unknown_execution_are_remarks() -> None:
-    landing, execution, *_ = read("tracker.md").remarks
+def test_a_landing_mode_is_a_remark() -> None:
+    landing, *_ = read("tracker.md").remarks
     assert (landing.line, landing.landing, landing.is_error) == (11, "pr", False)
     assert landing.text.endswith("to use it, add the word: runplan start plans/tracker.md pr")
-    assert (execution.line, execution.is_error) == (55, True)
-    assert execution.text.startswith("phase P1.A asks for `Execution: direct`, which runplan does not support; ")
 
 
 def test_a_section_ends_at_the_next_heading_of_its_level_and_not_inside_a_fence() -> None:

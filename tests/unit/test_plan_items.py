@@ -77,15 +77,29 @@ def test_touched_paths_are_read(body: str, touches: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "execution"),
+    ("body", "kind", "argument"),
     [
-        pytest.param("Text", "worktree", id="default"),
-        pytest.param("### Execution: delegate /draft-plan x.md --fast", "delegate /draft-plan x.md --fast", id="D8"),
-        pytest.param("### Execution: direct", "direct", id="direct"),
-        pytest.param("**Execution:** `Worktree`", "worktree", id="label"),
-        pytest.param("Execution: on the moon", "on the moon", id="refused-later"),
-        pytest.param("- `### Execution: direct` is recognised", "worktree", id="code"),
+        pytest.param("Text", "worktree", "", id="default"),
+        pytest.param("### Execution: delegate /draft-plan x.md --fast", "delegate", "/draft-plan x.md --fast", id="D8"),
+        pytest.param("Execution: delegate `make land.`", "delegate", "make land.", id="command as code"),
+        pytest.param("Execution: `delegate make land`", "delegate", "make land", id="all of it as code"),
+        pytest.param("Execution: delegate", None, "", id="no command"),
+        pytest.param("### Execution: direct", "direct", "", id="direct"),
+        pytest.param("**Execution:** `Worktree`", "worktree", "", id="label"),
+        pytest.param("Execution: plan `plans/SUB.md`.", "plan", "plans/SUB.md", id="plan"),
+        pytest.param("Execution: plan ./plans/../plans/SUB.md", "plan", "plans/SUB.md", id="plan by another path"),
+        pytest.param("Execution: plan ../SUB.md", None, "../SUB.md", id="plan elsewhere"),
+        pytest.param("Execution: direct to main", None, "to main", id="more words"),
+        pytest.param("Execution: on the moon", None, "the moon", id="unknown"),
+        pytest.param("- `### Execution: direct` is recognised", "worktree", "", id="code"),
     ],
 )
-def test_execution_is_read(body: str, execution: str) -> None:
-    assert phase(body).execution == execution
+def test_execution_is_read(body: str, kind: str | None, argument: str) -> None:
+    execution = phase(body).execution
+    assert (execution.kind, execution.argument) == (kind, argument)
+
+
+def test_an_unknown_execution_is_an_error_that_names_its_line() -> None:
+    text = a_plan({"1": "⬚", "2": "✅"}, {"1": "Execution: on the moon", "2": "Execution: by hand"})
+    (remark,) = parse_plan(text, path="p.md").remarks
+    assert (text.splitlines()[remark.line - 1], remark.is_error) == (b"Execution: on the moon", True)

@@ -40,7 +40,7 @@ def test_a_phase_that_waits_is_passed_over() -> None:
 
 
 def test_a_phase_of_an_unknown_execution_is_passed_over() -> None:
-    assert chosen(plan("1⬚ 2⬚ 3⬚", p1="Execution: direct", p2="Depends: 1")) == "3"
+    assert chosen(plan("1⬚ 2⬚ 3⬚", p1="Execution: on the moon", p2="Depends: 1")) == "3"
 
 
 def test_a_soft_dependency_does_not_delay_a_phase() -> None:
@@ -49,7 +49,7 @@ def test_a_soft_dependency_does_not_delay_a_phase() -> None:
 
 COMPLETE = "---\nstatus: complete\n---\n"
 ACTIVE = "---\nstatus: active\n---\n"
-BY_HAND = "which runplan does not support; remove the line, or do the phase by hand and mark it done"
+KNOWN = "which runplan does not know; it knows: worktree, direct, plan plans/SUB.md, delegate COMMAND"
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ BY_HAND = "which runplan does not support; remove the line, or do the phase by h
         ),
         pytest.param(
             plan("1✅ 2⬚", p2="Execution: on the moon"),
-            *("2", "blocked", f"phase 2 asks for `Execution: on the moon`, {BY_HAND}"),
+            *("2", "blocked", f"phase 2 asks for `Execution: on the moon`, {KNOWN}"),
             id="unknown execution, asked for",
         ),
         pytest.param(
-            plan("1✅ 2⬚ 3⬚", p2="Execution: plan plans/SUB.md", p3="Depends: 2"),
-            *(None, "blocked", f"phase 2 asks for `Execution: plan plans/SUB.md`, {BY_HAND}; phase 3 waits for 2"),
+            plan("1✅ 2⬚ 3⬚", p2="Execution: plan", p3="Depends: 2"),
+            *(None, "blocked", f"phase 2 asks for `Execution: plan`, {KNOWN}; phase 3 waits for 2"),
             id="unknown execution",
         ),
         pytest.param(plan("1✅ 2⬚"), "9", "blocked", "there is no phase 9; there are: 1, 2", id="D37"),

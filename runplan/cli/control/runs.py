@@ -182,6 +182,7 @@ def resolve_request(context: RepositoryContext, path: str, asked: Options) -> Re
         if not context.is_on_branch:
             return NothingToDo(why=phases)
         phases = []  # the pull request is still to be merged
+    preflight.require_executions(context, plan)
     preflight.require_test_command(context)
     started = context.record_settings(run_started(context, path, plan.title, asked, issues=plan.issues))
     preflight.require_same_history(context, path)

@@ -14,8 +14,8 @@ from runplan.engine.context import describe_link, open_context, plan_path
 from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.names import PLAN_FILE
 from runplan.plan.body import WHOLE_PHASE
-from runplan.plan.marks import NoWorkKind
-from runplan.plan.model import WORKTREE, Phase, Plan, other_way, parse_plan
+from runplan.plan.marks import ExecutionKind, NoWorkKind
+from runplan.plan.model import Phase, Plan, other_way, parse_plan
 from runplan.plan.tracker import NoPhase, add_tracker, choose_phase
 from runplan.report.views import as_json
 from runplan.store.files import publish
@@ -96,7 +96,7 @@ def _view_plan(plan: Plan, readings: tuple[Reading, Reading] | None) -> dict[str
 
 def _view_phase(phase: Phase) -> dict[str, Any]:
     shown = {name: getattr(phase, name) for name in phase.__struct_fields__ if name not in ("text", "heading_line")}
-    return {**shown, "commit": phase.commit or None}
+    return {**shown, "commit": phase.commit or None, "execution": phase.execution.text}
 
 
 def _draw_plan(plan: Plan) -> list[str]:
@@ -135,8 +135,8 @@ def _describe_phase(phase: Phase) -> Iterator[str]:
     for name in ("touches", "allows", "soft"):
         if values := getattr(phase, name):
             yield f"{'ideally after' if name == 'soft' else name}: {', '.join(values)}"
-    if phase.execution != WORKTREE:
-        yield f"execution: {phase.execution}"
+    if phase.execution.kind is not ExecutionKind.WORKTREE:
+        yield f"execution: {phase.execution.text}"
 
 
 def _shorten_text(text: str) -> str:
