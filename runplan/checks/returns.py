@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert
 
 from runplan.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKind, Return, ReturnStatus, Usage
 
+T = TypeVar("T")
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^`]*?)[ \t]*$")
 _OPENING = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*json[ \t]*$", re.IGNORECASE)
 _BLOCKER = "BLOCKER:"
 #: The content of the return file before the agent starts. If it is still there at the end, the agent was interrupted.
@@ -60,23 +63,37 @@ class _Return(Struct):
 
 
 def parse_return(file_text: str | None, message: str) -> ReadReturn:
-    """The return of a dispatch: from its return file, else from the last fenced json block of its message.
+    """The return of a dispatch: from its return file, else from the last fenced json block of its message."""
+    parsed = decode_return(file_text, message, _Return)
+    if isinstance(parsed, Unusable):
+        return parsed
+    usage = parsed.usage or _Usage()
+    return Return(
+        status=parsed.status,
+        summary=clean_text(parsed.summary),
+        items=tuple(map(_item_result, parsed.items or ())),
+        usage=Usage(input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0, usd=usage.usd or 0.0),
+    )
+
+
+def decode_return(file_text: str | None, message: str, shape: type[T]) -> T | Unusable:
+    """The JSON of a return in this shape.
 
     A file that was written counts even when it is invalid. With the message instead, an example that the agent printed
     earlier could replace a half-written verdict.
     """
     if file_text is not None and file_text.strip() and file_text != IN_PROGRESS:
-        return _parse_text(file_text, "the return file")
+        return _decode_text(file_text, "the return file", shape)
     block = last_json_block(message)
     if block is None:
         return Unusable(why="no return: neither a return file nor a fenced json block in the message")
-    return _parse_text(block, "the last json block of the message")
+    return _decode_text(block, "the last json block of the message", shape)
 
 
 def find_blockers(message: str) -> tuple[str, ...]:
     """The texts of the lines that begin with BLOCKER:"""
     lines = (line.strip() for line in message.splitlines() if line.startswith(_BLOCKER))
-    return tuple(_clean_text(line.removeprefix(_BLOCKER)) or "no reason given" for line in lines)
+    return tuple(clean_text(line.removeprefix(_BLOCKER)) or "no reason given" for line in lines)
 
 
 def last_json_block(message: str) -> str | None:
@@ -92,42 +109,69 @@ def last_json_block(message: str) -> str | None:
     return None
 
 
-def _parse_text(text: str, where: str) -> ReadReturn:
+def split_markdown_block(message: str) -> tuple[str, str]:
+    """The content of the last block fenced as markdown, "" for none, and the message without it.
+
+    A fence with a word opens an inner block, and a fence without one closes the innermost.
+    """
+    lines = message.splitlines()
+    last = range(0)
+    start = 0
+    while start < len(lines):
+        opening = _FENCE.match(lines[start])
+        if opening is not None and opening[2].casefold() in ("markdown", "md"):
+            last = range(start, _closing_line(lines, start, opening[1]))
+            start = last.stop
+        start += 1
+    if not last:
+        return "", message
+    return "\n".join(lines[last.start + 1 : last.stop]), "\n".join(lines[: last.start] + lines[last.stop + 1 :])
+
+
+def _closing_line(lines: list[str], start: int, fence: str) -> int:
+    fences = [fence]
+    for number in range(start + 1, len(lines)):
+        mark = _FENCE.match(lines[number])
+        if mark is None or not mark[1].startswith(fences[-1]):
+            continue
+        if mark[2]:
+            fences.append(mark[1])
+        else:
+            fences.pop()
+        if not fences:
+            return number
+    return len(lines)
+
+
+def _decode_text(text: str, where: str, shape: type[T]) -> T | Unusable:
     try:
-        parsed = convert(json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_refuse_duplicates), _Return)
+        return convert(json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_refuse_duplicates), shape)
     except RecursionError:
         return Unusable(why=f"{where} is nested too deeply")
     except ValidationError as error:
-        return Unusable(why=f"{where}: {_clean_text(str(error))}")
+        return Unusable(why=f"{where}: {clean_text(str(error))}")
     except (ValueError, OverflowError) as error:
         return Unusable(why=f"{where} is not JSON in UTF-8: {error}")
-    usage = parsed.usage or _Usage()
-    return Return(
-        status=parsed.status,
-        summary=_clean_text(parsed.summary),
-        items=tuple(map(_item_result, parsed.items or ())),
-        usage=Usage(input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0, usd=usage.usd or 0.0),
-    )
 
 
 def _item_result(item: _Item) -> ItemResult:
     references = item.evidence if isinstance(item.evidence, tuple) else (item.evidence or "",)
     return ItemResult(
-        item=_clean_text(item.item),
+        item=clean_text(item.item),
         answer=item.result,
         evidence=tuple(_read_reference(reference) for reference in references[:MOST_EVIDENCE] if reference),
-        demanded_by=_clean_text(item.demanded_by),
+        demanded_by=clean_text(item.demanded_by),
     )
 
 
 def _read_reference(reference: str | _Reference) -> Reference:
     if isinstance(reference, str):
-        return Reference(ref=_clean_text(reference)[:LONGEST_EVIDENCE])
+        return Reference(ref=clean_text(reference)[:LONGEST_EVIDENCE])
     kind = (reference.kind or "").casefold()
     line = f":{reference.line}" if reference.line else ""
     return Reference(
         kind=ReferenceKind(kind) if kind in list(ReferenceKind) else ReferenceKind.TEXT,
-        ref=_clean_text(f"{reference.ref or ''}{line}")[:LONGEST_EVIDENCE],
+        ref=clean_text(f"{reference.ref or ''}{line}")[:LONGEST_EVIDENCE],
         gone=bool(reference.gone),
     )
 
@@ -141,6 +185,6 @@ def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return fields
 
 
-def _clean_text(text: str | None) -> str:
+def clean_text(text: str | None) -> str:
     """The text without half surrogate pairs, which JSON can contain and no file and no terminal takes."""
     return (text or "").strip().encode("utf-8", "replace").decode("utf-8")

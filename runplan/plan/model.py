@@ -90,6 +90,10 @@ class Plan(Struct, frozen=True, kw_only=True):
         exact = next((phase for phase in self.phases if phase.id == id_), None)
         return exact or next((phase for phase in self.phases if id_key(phase.id) == id_key(id_)), None)
 
+    def refusals(self, *, strict: bool) -> tuple[Remark, ...]:
+        """The remarks for which the plan is refused: the errors, and the warnings too if `strict`."""
+        return tuple(remark for remark in self.remarks if strict or remark.is_error)
+
 
 @lru_cache(maxsize=2)
 def parse_plan(text: bytes, *, path: str) -> Plan:

@@ -47,8 +47,7 @@ def run_check(args: argparse.Namespace) -> Exit:
     readings = other_way(text, path=name)
     picture = [] if args.json else [*_draw_plan(plan), *_describe_plan(plan, readings, text)]
     print(as_json(_view_plan(plan, readings)) if args.json else plain("\n".join(picture)))
-    is_refused = any(args.strict or remark.is_error for remark in plan.remarks)
-    return Exit.USAGE if is_refused else Exit.DONE
+    return Exit.USAGE if plan.refusals(strict=args.strict) else Exit.DONE
 
 
 def _find_file(word: str) -> tuple[Path, str]:
