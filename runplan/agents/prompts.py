@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from runplan.run.events import Chosen, GateJudged, KeptWork, ProofJudged
 
 FINAL = "final"  #: the template of the verification across all phases
+PRINCIPLES = "principles"  #: the list by which a critique judges a plan; it is no prompt of its own
 
 _COMMON = ("plan", "title", "items", "worktree", "branch")
 _PHASE = (*_COMMON, "phase", "phase_text", "touches", "numbers")
 _JUDGED = ("changed", "diff_file", "diff", "gates")
+_STEP = ("goal", "worktree", "notes")
+_PLAN = (*_STEP, "plan", "test_command")
 
 #: The placeholders of each template. All of them have to occur, so that no prompt lacks its phase.
 PLACEHOLDERS = {
@@ -31,6 +34,13 @@ PLACEHOLDERS = {
     Role.FIX: (*_PHASE, "test_command", "baseline", "why", "failed", "evidence", "diff_file", "diff"),
     Role.VERIFY: (*_PHASE, *_JUDGED),
     FINAL: (*_COMMON, "plan_text", *_JUDGED),
+    f"plan-{Role.UNDERSTAND}": (*_STEP, "earlier", "rules", "questions"),
+    f"plan-{Role.EXPLORE}": (*_STEP, "earlier", "understand"),
+    f"plan-{Role.ALTERNATIVES}": (*_STEP, "understand", "explore", "rules"),
+    f"plan-{Role.DRAFT}": (*_PLAN, "understand", "explore", "alternatives", "earlier", "rules"),
+    f"plan-{Role.CRITIQUE}": (*_STEP, "understand", "draft", "rules", "perspective", "principles"),
+    f"plan-{Role.REVISE}": (*_PLAN, "draft", "findings"),
+    PRINCIPLES: (),
 }
 
 _NUMBERS = """## Numbers
@@ -47,7 +57,7 @@ _MALFORMED = re.compile(r"\{\{(?![a-z][a-z0-9_]*\}\}).*")
 
 
 class Template(Struct, frozen=True, kw_only=True):
-    """The prompt of a role before it is filled."""
+    """The prompt of a role, or of a step of planning, before it is filled."""
 
     role: str
     text: str
@@ -177,19 +187,19 @@ def _diff_values(brief: Brief, diff: str) -> dict[str, str]:
 def context_note(files: Sequence[str]) -> str:
     """The part of a prompt that names files of the plan's spec; "" for none."""
     head = "These files describe the work further. Read what you need of them; do not change them."
-    return _write_section("Context", head, [f"- `{file}`" for file in files])
+    return write_section("Context", head, [f"- `{file}`" for file in files])
 
 
 def unresolved_note(missing: Sequence[tuple[str, str]]) -> str:
     """The part of a prompt for a verifier that is asked once more; "" for none."""
     head = "A verifier passed these items with evidence that runplan does not find. Judge every item again."
-    return _write_section("What did not resolve", head, [f"- {item}: {one_line(words)}" for item, words in missing])
+    return write_section("What did not resolve", head, [f"- {item}: {one_line(words)}" for item, words in missing])
 
 
 def rejections_note(words: Sequence[str]) -> str:
     """The part of a prompt that quotes why people rejected earlier attempts; "" for none."""
     head = "An earlier attempt at this phase was proven, but a person rejected it. Your work must address the reasons."
-    return _write_section("What was rejected", head, [quote_text(reason, "rejection") for reason in words])
+    return write_section("What was rejected", head, [quote_text(reason, "rejection") for reason in words])
 
 
 def answers_note(answers: Sequence[tuple[str, str]]) -> str:
@@ -198,7 +208,7 @@ def answers_note(answers: Sequence[tuple[str, str]]) -> str:
     lines = [
         quote_text(text, label) for pair in answers for text, label in zip(pair, ("question", "answer"), strict=True)
     ]
-    return _write_section("What was answered", head, lines)
+    return write_section("What was answered", head, lines)
 
 
 def kept_note(kept: KeptWork) -> str:
@@ -208,10 +218,10 @@ def kept_note(kept: KeptWork) -> str:
     )
     lines = [f"- {item}: {one_line(evidence)}" for item, evidence in kept.failed]
     outputs = [quote_text(output, f"output of {name}") for name, output in kept.red]
-    return _write_section("Work so far", head, [f"It failed because: {one_line(kept.complaint)}", *lines, *outputs])
+    return write_section("Work so far", head, [f"It failed because: {one_line(kept.complaint)}", *lines, *outputs])
 
 
-def _write_section(title: str, head: str, lines: Sequence[str]) -> str:
+def write_section(title: str, head: str, lines: Sequence[str]) -> str:
     return "\n".join(("", f"## {title}", "", head, "", *lines, "")) if lines else ""
 
 
@@ -298,7 +308,7 @@ def handover_note(standing: Standing) -> str:
     return (
         "\n".join(lines)
         + "\n"
-        + _write_section(
+        + write_section(
             "Its notes", "They are also in your own notes file.", [quote_text(notes, "notes")] if notes else []
         )
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.agents.prompts import PLACEHOLDERS
+from runplan.agents.prompts import PLACEHOLDERS, PRINCIPLES
 from runplan.cli.verbs import EXAMPLES, VERBS
 from runplan.gitfacts import AGENT
 from tests.support import documents
@@ -338,8 +338,13 @@ def test_the_page_on_prompts_names_the_words_of_each_prompt() -> None:
     listed = re.findall(r"\| (`\{\{.*) \| [^|]* \| ([a-z, ]+) \|", read("config/prompts/README.md"))
     assert listed
     for role in PLACEHOLDERS:
+        everywhere = "every step" if role.startswith("plan-") else "" if role == PRINCIPLES else "all"
+        ways = {role.removeprefix("plan-"), everywhere}
         named = {
-            word for words, roles in listed if role in roles or roles == "all" for word in re.findall(r"\w+", words)
+            word
+            for words, roles in listed
+            if not ways.isdisjoint(roles.split(", "))
+            for word in re.findall(r"\w+", words)
         }
         assert named == set(re.findall(r"\{\{(\w+)\}\}", read(f"config/prompts/{role}.md")))
 

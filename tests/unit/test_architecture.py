@@ -21,7 +21,7 @@ PURE_PACKAGES = ("plan", "run", "checks")
 PURE_MODULES = (
     *("runplan.settings.schema", "runplan.settings.options", "runplan.settings.toolchain"),
     "runplan.settings.schedule",
-    *("runplan.agents.prompts", "runplan.agents.endings", "runplan.agents.budgets"),
+    *("runplan.agents.prompts", "runplan.agents.plan_prompts", "runplan.agents.endings", "runplan.agents.budgets"),
     *("runplan.report.text", "runplan.report.html", "runplan.report.sections"),
     *("runplan.report.notices", "runplan.errors", "runplan.names"),
     *("runplan.text", "runplan.times", "runplan.globs", "runplan.gitfacts"),

@@ -126,7 +126,7 @@ def test_verifiers_return_a_verdict() -> None:
 MOST = {"implement": 3_000, "fix": 3_500, "verify": 3_500, "final": 3_500}
 
 
-@pytest.mark.parametrize("role", PLACEHOLDERS)
+@pytest.mark.parametrize("role", PROMPT)
 def test_the_words_of_our_own_are_few(role: str) -> None:
     own = PROMPT[role].replace(TEXT, "")
     assert len(own.encode()) <= MOST[role]
