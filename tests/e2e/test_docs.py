@@ -316,10 +316,11 @@ def test_a_prompt_of_the_repository_and_one_of_the_user_replace_the_shipped_ones
         for path in project.path.glob(".git/runplan/dispatch/*/prompt.md")
     }
     assert asked == {"Rules of this project.", "From my settings."}
-    used = (
-        f"implement: config/prompts/implement.md on main; fix: {documents.ROOT}/config/prompts/fix.md; verify: {mine}"
-    )
-    assert used in project.runplan("doctor", XDG_CONFIG_HOME=str(tmp_path / "config")).out
+    shipped = f"{documents.ROOT}/config/prompts/*.md: fix, final, plan-understand, "
+    used = f"config/prompts/*.md on main: implement; {shipped}"
+    doctor = project.runplan("doctor", XDG_CONFIG_HOME=str(tmp_path / "config"))
+    assert used in doctor.out
+    assert f"; {mine.parent}/*.md: verify\n" in doctor.out
 
 
 def test_a_prompt_with_an_unknown_placeholder_is_refused_before_any_work(tmp_path: Path) -> None:

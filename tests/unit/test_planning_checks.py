@@ -1,6 +1,8 @@
 """The output of a step of planning is judged by its structure, in any language; no content raises an error."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from runplan.checks.planning import LONGEST_OUTPUT, StepFacts, StepResult, judge
 from runplan.plan.proposal import write_proposal
 from runplan.run.kinds import PLANNING, Role
 
+DOCS = Path(__file__).parents[2] / "docs" / "agents.md"
 FACTS = StepFacts(
     paths=frozenset({"src/app.py", "src/db.py", "tests/test_app.py", "Makefile"}), test_command="make test"
 )
@@ -117,6 +120,26 @@ class TestEveryStep:
     @given(st.text(), st.none() | st.text())
     def test_no_text_raises(self, role: Role, message: str, file_text: str | None) -> None:
         judge_output(role, message=message, file_text=file_text, facts=FACTS)
+
+
+def test_the_documented_returns_have_the_shape_of_each_step() -> None:
+    """They are shortened, so some lack a second entry."""
+    rows = re.findall(r"^\| `([a-z]+)` \| `(\{.*?\})` \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [role for role, _ in rows] == list(PLANNING)
+    facts = replace(FACTS, paths=frozenset({"src/x.py"}), findings=(("F1", "x"),))
+    problems = {role: judge_output(Role(role), message="", file_text=text, facts=facts).problems for role, text in rows}
+    assert problems == {
+        "understand": (),
+        "explore": (),
+        "alternatives": ("options has 1 names that differ; at least two are needed",),
+        "draft": (unanswered("F1"), problems["revise"][0]),
+        "critique": ("1 principles have a verdict with a reason; at least 8 are needed",),
+        "revise": problems["draft"][1:],
+    }
+
+
+def unanswered(finding: str) -> str:
+    return f"the finding {finding} has no answer; say what you changed, or why not"
 
 
 def changed(base: dict[str, Any], **fields: object) -> dict[str, Any]:
@@ -329,7 +352,7 @@ def test_a_revision_answers_every_finding_with_words() -> None:
     ]
     result = judge(Role.REVISE, {"plan": PLAN, "answers": answers}, facts)
     assert result.answers == (("F1", "changed: Phase 1 ergänzt"), ("F2", "not changed: nicht nötig"))
-    assert result.problems == ("the finding F3 has no answer; say what you changed, or why not",)
+    assert result.problems == (unanswered("F3"),)
 
 
 def test_a_revision_in_a_fence_still_answers_the_findings() -> None:

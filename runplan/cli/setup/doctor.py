@@ -175,7 +175,10 @@ def _check_sandbox(context: RepositoryContext) -> str | Check:
 
 
 def _check_prompts(context: RepositoryContext) -> str:
-    return "; ".join(f"{role}: {prompt.origin}" for role, prompt in preflight.require_prompts(context).items())
+    places: dict[str, list[str]] = {}
+    for role, prompt in preflight.require_prompts(context).items():
+        places.setdefault(prompt.origin.replace(f"{role}.md", "*.md"), []).append(role)
+    return "; ".join(f"{place}: {', '.join(roles)}" for place, roles in places.items())
 
 
 def _check_tests(context: RepositoryContext) -> str | Check:
