@@ -197,8 +197,8 @@ def unresolved_note(missing: Sequence[tuple[str, str]]) -> str:
 
 
 def rejections_note(words: Sequence[str]) -> str:
-    """The part of a prompt that quotes why people rejected earlier attempts; "" for none."""
-    head = "An earlier attempt at this phase was proven, but a person rejected it. Your work must address the reasons."
+    """The part of a prompt that quotes why people rejected earlier work; "" for none."""
+    head = "Work on this phase was proven, but a person rejected it. Your work must address the reasons."
     return write_section("What was rejected", head, [quote_text(reason, "rejection") for reason in words])
 
 

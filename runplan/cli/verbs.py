@@ -49,7 +49,9 @@ _STOP = (
     _flag("end the run only; its schedule stays", "--keep-schedule"),
     _flag("kill a run of another terminal at once", "--force"),
 )
-_WHY = _value("why, for the report and the next agent", "-m", metavar="REASON", dest="why", default="")
+_WHY = _value(
+    "what to change: a fixer does it at once, and you are asked again", "-m", metavar="TEXT", dest="why", default=""
+)
 _ANSWER = (
     _value("the id of the question, or the plan if it has one question", "id", metavar="ID"),
     _value("your answer, for the next agent", "text", metavar="TEXT", nargs="+"),
@@ -178,7 +180,8 @@ EXAMPLES = {
   runplan approve                 the only change that waits in this repository
   runplan approve X 2             sign off one of several phases that wait""",
     "reject": """\
-  runplan reject plans/X.md -m "the flag must be optional"    the reason goes into the report and to the next agent""",
+  runplan reject plans/X.md                                   end the run; its work is kept
+  runplan reject plans/X.md -m "the flag must be optional"    a fixer changes the work, then you are asked again""",
     "answer": """\
   runplan answer r1a2b3c4d.2 "Use port 8080."     the next agent continues the work with it
   runplan answer plans/X.md "Use port 8080."      the only question of this plan""",

@@ -22,6 +22,7 @@ from runplan.errors import CallEnded, Crashed, Fenced, PlanUnreadable, RunplanEr
 from runplan.git.command import CALLS
 from runplan.plan.model import parse_plan
 from runplan.report.notices import Notice, of_ending, of_lost_keys, of_stopped_owner, of_waiting
+from runplan.run.attempts import open_questions
 from runplan.run.decide import decide, pause_reason
 from runplan.run.events import Admitted, DispatchEnded, DispatchStarted, Event, Halted, Paused, Queued
 from runplan.run.kinds import WaitKind
@@ -471,15 +472,17 @@ class DaemonWorker(RepositoryWorker):
     def report_wait(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
         """Log each wait once, though every pass of the loop sees it; a person is notified of one that needs them."""
         attempt = find_awaiting(state)
-        name, tree = (attempt.chosen.phase, attempt.delivery.asked) if attempt else ("", "")
-        wait = (decision.waiting, decision.about, decision.wake, tree)
+        name = attempt.chosen.phase if attempt else ""
+        questions = " ".join(question.id for question in open_questions(attempt))
+        asked = questions or (attempt.delivery.asked if attempt else "")
+        wait = (decision.waiting, decision.about, decision.wake, asked)
         if self._reported.get((run, name)) == wait:
             return
         self._reported[run, name] = wait
         self._log.info("waits", plan=plan, run=run, why=decision.why)
         notice = of_waiting(state, decision, repository=self.root, plan=plan, run=run)
         if notice is not None:
-            self._notify_once(notice, f"{notice.phase} {tree}")
+            self._notify_once(notice, f"{notice.phase} {asked}")
 
     def _notify_once(self, notice: Notice, about: str) -> None:
         """Send the notice, unless an earlier daemon sent one of this run for the same reason and cause."""

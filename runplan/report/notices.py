@@ -69,7 +69,7 @@ def of_settings(words: str) -> Notice:
 def of_lost_keys(names: Sequence[str], *, plan: str, **where: str) -> Notice:
     """The notice of a run that lost variables of its caller in a restart."""
     text = f"{describe_missing(names, plan=plan)}."
-    resume = command("runplan", wait_of(WaitKind.KEY).verb, plan)
+    _, resume = wait_of(WaitKind.KEY).list_commands(plan)[0]
     title = f"{plan}: waits for {', '.join(names)}"
     return Notice(kind="waiting", plan=plan, reason=WaitKind.KEY, title=title, text=text, command=resume, **where)
 
@@ -93,5 +93,5 @@ def of_waiting(state: RunState, decision: Decision, *, plan: str, **where: str) 
     phase = waits.chosen.phase if waits and reason is not WaitKind.REVIEW else ""
     title = f"{plan}: {f'phase {phase}' if phase else 'the pull request'} waits for you ({reason})"
     text = f"{decision.about or decision.why}. {wait.help(plan, phase)}."
-    see = command("runplan", wait.verb, plan)
+    _, see = wait.list_commands(plan)[0]
     return Notice(kind="waiting", plan=plan, phase=phase, reason=reason, title=title, text=text, command=see, **where)

@@ -244,9 +244,11 @@ def _with_run(path: str, phase: PhaseSummary, newest: RunRow | None, *, owned: b
     if work is not None and work.waiting_for and phase.state is not PhaseState.DONE:
         wait = wait_of(work.waiting_for)
         words = f"waits for {work.waiting_for}" + (f": {work.about}" if work.about else "")
-        state, verb = (PhaseState.WAITING, wait.verb) if wait.is_for_person else (PhaseState.RUNNING, "status")
-        of_phase = [phase.id] if verb in ("diff", "explain") else []
-        return replace(phase, state=state, why=words, command=command("runplan", verb, path, *of_phase))
+        if not wait.is_for_person:
+            return replace(phase, state=PhaseState.RUNNING, why=words, command=command("runplan", "status", path))
+        of_phase = phase.id if wait.helps[0][1] in ("diff", "explain") else ""
+        _, see = wait.list_commands(path, of_phase)[0]
+        return replace(phase, state=PhaseState.WAITING, why=words, command=see)
     if phase.state is not PhaseState.RUNNING:
         return phase
     if active is None or active.id != phase.run:

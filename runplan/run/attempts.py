@@ -106,7 +106,7 @@ def record_delivery(delivery: Delivery, event: e.Event) -> Delivery:
         case e.Answered(approved=True):
             return replace(delivery, approved=event.tree, asked="")
         case e.Answered() if delivery.is_about(event.tree):
-            return replace(delivery, asked="")
+            return replace(delivery, asked="", approved="", held="")
         case e.RunResumed():
             return replace(delivery, held="", asked="")
         case e.Woke(kind=WaitKind.CHECKOUT):
@@ -211,7 +211,10 @@ class Attempt(Struct, frozen=True, kw_only=True):
     chosen: e.Chosen
     delivery: Delivery = Delivery()
     failure: e.PhaseFailed | None = None
-    rejected: str | None = None  #: a person's reason; None when not rejected
+    is_revisable: ClassVar[bool] = False  #: an agent can take up the words of a person who rejects the candidate
+    rejections: tuple[str, ...] = ()  #: such words
+    revision: str = ""  #: the last of them, while no agent has taken them up
+    rejected: str | None = None  #: a person's reason, where the rejection ends the attempt; else None
     refusal: tuple[Reason, str] | None = None  #: reason and detail of a failure that is not recorded yet
     warnings: tuple[str, ...] = ()
     cleaned: bool = False
@@ -226,6 +229,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 class AgentAttempt(Attempt, frozen=True, kw_only=True):
     """An attempt in which agents or commands run."""
 
+    is_revisable: ClassVar[bool] = True
     dispatches: DispatchRecord = DispatchRecord()
 
     @property
@@ -277,6 +281,11 @@ class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
         return self.cycle - 1 + len(self.handovers) + super().retries
 
     @property
+    def fixes(self) -> int:
+        """The fix cycles that count against the limit; those that a person asked for do not."""
+        return self.cycle - 1 - len(self.rejections)
+
+    @property
     def squash(self) -> bool:
         """Whether the work lands as one commit, under the title of the phase."""
         return bool(self.handovers or self.dispatches.questions) or (self.work is not None and self.work.squash)
@@ -311,6 +320,7 @@ class RepairAttempt(WorkAttempt, frozen=True, kw_only=True):
 
 class MergeAttempt(RepairAttempt, frozen=True, kw_only=True):
     chosen: e.MergeChosen
+    is_revisable: ClassVar[bool] = False  #: the merge is on no branch that an agent could continue
 
     @property
     def needs_verdict(self) -> bool:
@@ -372,7 +382,10 @@ def _record_common(attempt: A, event: e.Event) -> A:
     match event:
         case e.WorkRefused():
             return replace(attempt, refusal=attempt.refusal or (event.reason, event.detail))
-        case e.Answered(approved=False) if attempt.delivery.is_about(event.tree):
+        case e.Answered(approved=False, why=why) if attempt.delivery.is_about(event.tree):
+            if why and attempt.is_revisable:
+                attempt = replace(attempt, revision=why, rejections=(*attempt.rejections, why))
+                return replace(attempt, warnings=(*attempt.warnings, f"a person rejected the change: {why}"))
             detail = "the change was rejected" + (f": {event.why}" if event.why else "")
             return replace(attempt, refusal=(Reason.STOPPED, detail), rejected=event.why)
         case e.LandingRefused():
@@ -451,7 +464,7 @@ def _begin_fix(attempt: W, *, tree: str, complaint: str, cycle: int) -> W:
         failed = "".join(f"\n  {item}: {evidence}" for item, evidence in attempt.proof.failed_items)
         attempt = replace(attempt, cycles=(*attempt.cycles, f"Fix cycle {cycle - 1}: {complaint}{failed}"))
     attempt = replace(attempt, cycle=cycle, failed_tree=tree, complaint=complaint)
-    return replace(_without_candidate(attempt), work=None, broken=None)
+    return replace(_without_candidate(attempt), work=None, broken=None, revision="")
 
 
 def _record_rebuild(attempt: W, event: e.BranchRebuilt) -> W:

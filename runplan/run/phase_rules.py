@@ -66,6 +66,8 @@ def _work_on(started: RunStarted, phase: WorkAttempt, first: Decision) -> Decisi
         return _judge_ended(phase, phase.dispatches.ended)
     if phase.broken is not None:
         return _take_back(started, phase, phase.broken)
+    if phase.revision:
+        return _send_fixer(phase, phase.built, f"a person rejected the change: {phase.revision}")
     if phase.work is not None:
         return _prove_work(started, phase, phase.work)
     kept = phase.leased.kept
@@ -158,11 +160,11 @@ def _judge_agent(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
 def _take_back(started: RunStarted, phase: WorkAttempt, broken: RulesBroken) -> Decision:
     """A fixer takes back what the phase does not permit, once."""
     detail = "; ".join(broken.lines)
-    if phase.breaks > 1 or phase.cycle > started.max_fix_cycles:
+    if phase.breaks > 1 or phase.fixes >= started.max_fix_cycles:
         return fail_phase(broken.reason, _written_at(phase), f"{detail}{broken.remedy}")
     complaint = f"the phase does not permit these changes; take them back: {detail}"
     fixer = DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=broken.tree, complaint=complaint)
-    return start_dispatch(fixer, f"{complaint}; fix cycle {phase.cycle} of {started.max_fix_cycles}")
+    return start_dispatch(fixer, f"{complaint}; fix cycle {phase.fixes + 1} of {started.max_fix_cycles}")
 
 
 def _prove_work(started: RunStarted, phase: WorkAttempt, work: WorkTaken) -> Decision:
@@ -311,9 +313,14 @@ def _deliver_work(started: RunStarted, phase: WorkAttempt) -> Decision:
 def _fix_candidate(
     started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt, reason: Reason, detail: str
 ) -> Decision:
-    if phase.cycle > started.max_fix_cycles:
+    if phase.fixes >= started.max_fix_cycles:
         return fail_phase(reason, PhaseStep.VERIFY if reason is Reason.VERIFICATION_FAILED else PhaseStep.GATE, detail)
-    why = f"{detail}; fix cycle {phase.cycle} of {started.max_fix_cycles}"
+    return _send_fixer(phase, candidate, detail, f"; fix cycle {phase.fixes + 1} of {started.max_fix_cycles}")
+
+
+def _send_fixer(phase: WorkAttempt, candidate: CandidateBuilt, detail: str, number: str = "") -> Decision:
+    """Start a fixer on the candidate; `number`: which fix cycle that is, in words."""
+    why = f"{detail}{number}"
     tree = candidate.tree
     if candidate.onto == phase.base:
         return start_dispatch(DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=tree, complaint=detail), why)

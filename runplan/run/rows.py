@@ -77,17 +77,15 @@ class Wait(Struct, frozen=True):
     is_asked: bool = False  #: a person asked for it, so it needs no attention
     until: str = "until"  #: the words before the time of its end
 
-    @property
-    def verb(self) -> str:
-        return self.helps[0][1]
-
-    def help(self, plan: str, phase: str = "") -> str:
-        """The commands, in one line. A retry continues the run; that of a phase would work on nothing else."""
+    def list_commands(self, plan: str, phase: str = "") -> list[tuple[str, str]]:
+        """Words and commands. A retry continues the run; that of a phase would work on nothing else."""
         phases = [phase] if phase else []
         more = {"retry": [], "answer": ["TEXT"]}
-        return "; ".join(
-            f"{words}: {command('runplan', verb, plan, *more.get(verb, phases))}" for words, verb in self.helps
-        )
+        return [(words, command("runplan", verb, plan, *more.get(verb, phases))) for words, verb in self.helps]
+
+    def help(self, plan: str, phase: str = "") -> str:
+        """The commands, in one line."""
+        return "; ".join(f"{words}: {line}" for words, line in self.list_commands(plan, phase))
 
 
 _ANSWERED = Wait((("See it", "diff"), ("land it", "approve"), ("reject it", "reject")), is_notified=True)

@@ -227,6 +227,7 @@ def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunCo
         return text + files + as_utf8(missing)
     handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
     rejections = [why for failure in context.failures(phase.chosen.phase) if (why := failure.event.rejected)]
+    rejections += phase.rejections
     answers = prompts.answers_note(context.answers(phase.chosen.phase))
     note = as_utf8(files + prompts.rejections_note(rejections) + answers + handover)
     kept = phase.leased.kept

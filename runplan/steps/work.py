@@ -417,13 +417,14 @@ def ask_question(action: Action, state: RunState, context: RunContext) -> Iterat
 
 def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event]:
     attempt = state.current
+    words = filter(None, (*attempt.rejections, attempt.rejected))
     failed = e.PhaseFailed(
         phase=attempt.chosen.phase,
         title=attempt.chosen.title,
         reason=action.reason,
         step=action.at,
         detail=action.detail,
-        rejected=attempt.rejected,
+        rejected="\n\n".join(words) if attempt.rejections or attempt.rejected is not None else None,
     )
     yield _add_evidence(failed, attempt, context) if isinstance(attempt, WorkAttempt) else failed
 

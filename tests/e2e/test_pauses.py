@@ -49,23 +49,32 @@ def test_without_auto_each_change_waits_for_approval(project: Project) -> None:
     assert none.err == "runplan: no change of plans/X.md waits for you; see: runplan status plans/X.md\n"
 
 
-def test_a_rejected_change_does_not_land_and_the_report_gives_the_reason(project: Project) -> None:
+def test_a_rejected_change_does_not_land_and_its_work_is_kept(project: Project) -> None:
     before = project.repo.head("main")
     assert project.start("1").code == 4
-    no = project.runplan("reject", "X", "-m", "the file needs a head")
+    no = project.runplan("reject", "X")
     assert (no.code, "; its work stays on its branch. See: runplan status plans/X.md" in no.last) == (0, True), no.err
     assert project.repo.head("main") == before
     assert project.show("runplan/x/1:1.txt") == "1"
-    assert "the file needs a head" in project.runplan("report", "X").out
+    assert "the change was rejected" in project.runplan("report", "X").out
     assert assert_nothing_runs(project)["run"]["reason"] == "stopped"
 
 
-def test_rejection_messages_reach_the_next_agents_of_the_phase(project: Project) -> None:
-    """A fixer continues the rejected work."""
-    project.agent(writes("1", "2") + fix('append = "1.txt"\ntext = "more\\n"'))
+def test_a_rejection_with_words_has_a_fixer_change_the_work_at_once_and_asks_again(project: Project) -> None:
+    agent = writes("1", "2") + fix('append = "1.txt"\ntext = "more\\n"')
+    set_up(project, agent=agent, settings="[run]\nmax_fix_cycles = 0\n")
+    assert project.start("1").code == 4
+    trees = [project.runplan("diff", "X", "--json").json["tree"]]
     for why in ("the file needs a head", "and a foot"):
-        assert project.start("1").code == 4
-        assert project.runplan("reject", "X", "-m", why).code == 0
+        asked = project.runplan("reject", "X", "-m", why)
+        assert (asked.code, "; an agent gets your words\n" in asked.err) == (4, True), asked.err
+        assert "phase 1 passed all checks and needs your approval" in asked.err
+        trees.append(project.runplan("diff", "X", "--json").json["tree"])
+    assert len(set(trees)) == 3
+    assert project.runplan("approve", "X").code == 0
+    assert project.show("main:1.txt") == "1\nmore\nmore"
+    assert "a person rejected the change: the file needs a head" in project.runplan("report", "X").out
+    assert len(project.rows("SELECT id FROM runs")) == 1
     assert project.start("finish", "auto").code == 0
     prompts = [prompt_of(project, body["id"]) for kind, body in project.events() if kind == "DispatchStarted"]
     first, second, third, other = [prompt for prompt in prompts if not prompt.startswith("# Verify")]

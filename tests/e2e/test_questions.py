@@ -1,7 +1,9 @@
 """Agents ask, a person answers, and the work continues."""
 
-from tests.support.cli import Project, assert_nothing_runs, fix, set_up, steps, verify, work, writes
-from tests.support.daemons import kill_daemon, run_of, until_runs_are
+from pathlib import Path
+
+from tests.support.cli import Project, assert_nothing_runs, fix, set_up, steps, until, verify, work, writes
+from tests.support.daemons import kill_daemon, run_of, until_runs_are, user_settings
 
 
 def asks(words: str, mark: str) -> tuple[str, str]:
@@ -56,16 +58,20 @@ def test_answers_continue_the_kept_work_of_implementer_and_fixer(project: Projec
     assert_nothing_runs(project)
 
 
-def test_a_question_survives_a_killed_daemon_and_is_answered_once(project: Project) -> None:
-    set_up(project, agent=work(*asks("which port?", "a")) + writes("2"))
+def test_each_question_is_notified_once_and_survives_a_killed_daemon(project: Project, tmp_path: Path) -> None:
+    notices = tmp_path / "notices"
+    user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_TEXT >>{notices}"\non = ["waiting"]\n')
+    set_up(project, agent=work(*asks("which port?", "a"), *asks("which host?", "b")) + writes("2"))
     assert project.runplan("start", "X", "finish", "auto").code == 0
     until_runs_are(project, "waiting")
     kill_daemon(project)
-    ran = project.runplan("answer", ask(project), "8080")
-    assert ran.code == 0, ran.err
+    for number in (1, 2):
+        until(lambda: len(project.rows("SELECT 1 FROM events WHERE type = 'QuestionAsked'")) == number)  # noqa: B023
+        ran = project.runplan("answer", ask(project), "8080")
+        assert ran.code == 0, ran.err
     until_runs_are(project, "done")
     assert project.landed() == ["1", "2"]
-    assert [kind for kind, _ in project.events()].count("QuestionAnswered") == 1
+    assert [line.partition("?")[0] for line in notices.read_text().splitlines()] == ["which port", "which host"]
     none = project.runplan("answer", "X", "8080")
     assert none.last == "runplan: no question of plans/X.md waits for you; see: runplan status plans/X.md"
 

@@ -190,7 +190,7 @@ def test_a_rejection_pauses_the_schedule(project: Project) -> None:
     scheduled(project)
     project.runplan("start", "X", "1")
     until_runs_are(project, "waiting")
-    project.runplan("reject", "X", "-m", "no")
+    project.runplan("reject", "X")
     until_runs_are(project, "stopped")
     assert schedules(project)[0].paused == REJECTED
     ran = project.runplan("now")

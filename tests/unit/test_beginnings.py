@@ -1,6 +1,7 @@
 """How an attempt begins after a failure, by its reason and step, and what is done first."""
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.run import actions as a, events as e
 from runplan.run.decide import decide
@@ -63,8 +64,23 @@ def test_the_reason_and_the_step_decide_how_the_next_attempt_begins(reason: Reas
     assert beginning_after(failed(reason), is_changed=True, has_fixers=True) is PROVE, "the complaint may be settled"
 
 
-def test_a_rejected_change_gets_a_fixer() -> None:
-    assert beginning_after(failed(Reason.STOPPED, rejected=""), is_changed=False, has_fixers=True) is FIX
+@pytest.mark.parametrize(
+    ("reason", "step", "tree", "expected"),
+    [
+        (Reason.STOPPED, "land", "t1", FIX),  # by the rejection
+        (Reason.STOPPED, "stop", "t2", PROVE),  # later, after an agent had taken up the words
+        (Reason.STOPPED, "stop", "", FIX),
+        (Reason.AGENT_FAILED, "fix", "", FIX),
+        (Reason.AGENT_FAILED, "verify", "t2", PROVE),
+        (Reason.NO_PROGRESS, "fix", "t1", FIX),
+        (Reason.OFF_BASE, "fix", "", Beginning.ANEW),
+    ],
+)
+def test_a_rejected_change_gets_a_fixer_until_one_has_changed_it(
+    reason: Reason, step: str, tree: str, expected: Beginning
+) -> None:
+    failure = replace(failed(reason, step, rejected="no"), tree=tree)
+    assert beginning_after(failure, is_changed=False, has_fixers=True) is expected
 
 
 def test_without_fix_cycles_the_implementer_continues() -> None:

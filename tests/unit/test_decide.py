@@ -1,11 +1,12 @@
 """What follows from a question of an agent and from the words of a person who rejects a change."""
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.run import actions as a, events as e
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import Mode, Reason, Role, RunOutcome
+from runplan.run.kinds import GateAnswer, Mode, Reason, Role, RunOutcome
 from runplan.run.shared_rules import MAX_QUESTIONS
 from runplan.run.state import RunState, apply, fold
 from tests.support.builders import started
@@ -94,3 +95,80 @@ def test_an_agent_that_asks_again_and_again_is_blocked() -> None:
         Reason.BLOCKED,
         "agents asked 5 questions already, and then: which port?",
     )
+
+
+# --- rejections with words ----------------------------------------------------------------------------
+
+
+def proven(tree: str, onto: str = "c0") -> list[e.Event]:
+    return [
+        e.WorkTaken(head="h", tree=tree, commits=1),
+        e.CandidateBuilt(onto=onto, onto_tree="t0", commits=("c1",), tree=tree, patch=tree),
+        e.GateJudged(tree=tree, answer=GateAnswer.SKIPPED, code=None, line="", time=1),
+        e.VerdictGiven(tree=tree, patch=tree, passed=True, items=(("W1", True, "y"),), agent="r"),
+    ]
+
+
+def rejected(tree: str, why: str = "too short") -> list[e.Event]:
+    return [e.ApprovalAsked(tree=tree), e.Answered(tree=tree, approved=False, why=why)]
+
+
+def asking(*more: e.Event) -> RunState:
+    begun = replace(started(auto=False, test_command=""), max_fix_cycles=0)
+    return fold([begun, *BEGUN[1:], *more])
+
+
+def fixed(state: RunState) -> RunState:
+    (action,) = decide(state).actions
+    assert isinstance(action, a.Start)
+    assert (action.dispatch.role, action.dispatch.complaint) == (
+        Role.FIX,
+        "a person rejected the change: too short",
+    )
+    ended = e.DispatchEnded(id="f", role=Role.FIX, ending=Ending.EXITED, code=0)
+    return fold_on(state, replace(action.dispatch, id="f"), ended)
+
+
+def test_words_with_a_rejection_start_a_fixer_and_count_no_fix_cycle() -> None:
+    state = asking(*proven("t1"))
+    for number in range(2, 5):
+        state = fold_on(fixed(fold_on(state, *rejected(f"t{number - 1}"))), *proven(f"t{number}"))
+        assert decide(state).actions == (a.ASK,)
+    assert state.work.fixes == 0
+    failed = replace(proven("t9")[-1], passed=False, why="W1")
+    (action,) = decide(fold_on(state, *proven("t9")[:-1], failed)).actions
+    assert isinstance(action, a.Fail), "the limit of the settings still holds"
+
+
+def test_a_fixer_that_ignores_the_words_ends_the_phase_without_progress() -> None:
+    state = fold_on(fixed(asking(*proven("t1"), *rejected("t1"))), *proven("t1")[:2])
+    (action,) = decide(state).actions
+    assert isinstance(action, a.Fail)
+    assert (action.reason, action.detail) == (
+        Reason.NO_PROGRESS,
+        "the fixer changed nothing; a person rejected the change: too short",
+    )
+
+
+def test_the_fixer_of_a_rejected_candidate_works_on_the_moved_target() -> None:
+    (action,) = decide(asking(*proven("t1", onto="c9"), *rejected("t1"))).actions
+    assert isinstance(action, a.RebuildBranch)
+    assert (action.onto, action.complaint) == ("c9", "a person rejected the change: too short")
+
+
+def test_a_held_landing_that_is_rejected_with_words_is_not_approved_any_more() -> None:
+    approved = e.Answered(tree="t1", approved=True)
+    state = asking(*proven("t1"), e.ApprovalAsked(tree="t1"), approved, e.LandingHeld(why="a.txt is edited"))
+    state = fold_on(state, *rejected("t1")[1:])
+    assert (state.current.delivery.held, state.current.delivery.approved) == ("", "")
+    fixed(state)
+
+
+@pytest.mark.parametrize(
+    "chosen", [e.UndoChosen(tip="c0", phase="1"), e.CompletionChosen(tip="c0"), e.MergeChosen(tip="c0", merge="c1")]
+)
+def test_words_end_an_attempt_that_no_agent_can_revise(chosen: e.Chosen) -> None:
+    built = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p")
+    (action,) = decide(fold([started(auto=False), chosen, built, *rejected("t1")])).actions
+    assert isinstance(action, a.Fail)
+    assert (action.reason, action.detail) == (Reason.STOPPED, "the change was rejected: too short")

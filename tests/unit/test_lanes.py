@@ -263,7 +263,7 @@ def test_a_rejection_applies_to_the_lane_of_its_candidate() -> None:
     facts: list[e.Event] = [*two_lanes()]
     facts += in_lane("1", read("p1"), built[0], e.LandingHeld(why="w"))
     facts += in_lane("2", read("p2"), built[1], e.LandingHeld(why="w"))
-    state = fold([*facts, e.Answered(tree="t2", approved=False, why="no")])
+    state = fold([*facts, e.Answered(tree="t2", approved=False)])
 
     phases = {lane.phase: lane.state.attempt for lane in open_lanes(state)}
     assert phases["p1"] is not None

@@ -208,8 +208,8 @@ def test_a_target_that_refuses_the_candidate_ends_the_phase_as_protected() -> No
 
 
 def test_a_rejected_candidate_is_not_landed() -> None:
-    action = failing(landing(e.ApprovalAsked(tree="t1"), e.Answered(tree="t1", approved=False, why="no")))
-    assert (action.reason, action.detail) == (Reason.STOPPED, "the change was rejected: no")
+    action = failing(landing(e.ApprovalAsked(tree="t1"), e.Answered(tree="t1", approved=False)))
+    assert (action.reason, action.detail) == (Reason.STOPPED, "the change was rejected")
 
 
 def test_a_rejection_of_another_candidate_is_ignored() -> None:

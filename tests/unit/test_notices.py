@@ -62,6 +62,17 @@ def test_a_run_that_waits_for_a_person_says_what_to_type() -> None:
     assert "runplan reject plans/x.md 2" in notice.text
 
 
+def test_a_question_is_quoted_with_the_command_that_answers_it() -> None:
+    decision = Decision(actions=(), why="phase 2 asks", waiting=WaitKind.QUESTION, about="which port? (r1.2)")
+    notice = of_waiting(RunState(attempt=PHASE), decision, **WHERE)
+    assert notice is not None
+    assert (notice.title, notice.command) == (
+        "plans/x.md: phase 2 waits for you (question)",
+        "runplan answer plans/x.md TEXT",
+    )
+    assert notice.text == "which port? (r1.2). Answer it: runplan answer plans/x.md TEXT."
+
+
 def test_a_run_that_waits_for_the_checkout_is_not_reduced_to_one_phase_by_the_command() -> None:
     decision = Decision(actions=(), why="the landing waits", waiting=WaitKind.CHECKOUT, about="a.txt is edited")
     notice = of_waiting(RunState(attempt=PHASE), decision, **WHERE)

@@ -207,7 +207,7 @@ def _render_change(view: dict[str, Any]) -> str:
     elif view["waiting_for"] in ANSWERED:
         approve = command("runplan", "approve", plan)
         reject = command("runplan", "reject", plan)
-        helps = f"to land it: {approve}; to refuse it: {reject} -m REASON"
+        helps = f"to land it: {approve}; to have it changed: {reject} -m TEXT"
     return "\n".join([*lines, "", view["diff"], helps])
 
 
@@ -244,7 +244,10 @@ def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exi
             commit = candidate.commits[-1]
             answer = replace(answer, tree=tree)
             action = "approving" if verb == "approve" else "rejecting"
-            progress.say(f"{action} phase {phase} of {options.plan}: commit {commit[:SHORT]}, tree {tree[:SHORT]}")
+            takes = "; an agent gets your words" if answer.why and change.attempt.is_revisable else ""
+            progress.say(
+                f"{action} phase {phase} of {options.plan}: commit {commit[:SHORT]}, tree {tree[:SHORT]}{takes}"
+            )
         return _continue_run(context, RunRequest(started=options, answer=answer))
 
 

@@ -322,9 +322,20 @@ def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
             if plan not in worker.runs:  # it has not begun
                 raise
             raise Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
-    if answer.declined or (request.answer is not None and not request.answer.approved):
+    if answer.declined or _is_rejected(context, request, answer.run):
         return print_answer(plan, answer, request)
     return progress.show_end(context.store(), answer.run, context.state)
+
+
+def _is_rejected(context: RepositoryContext, request: RunRequest, run: str) -> bool:
+    """Whether the request was a rejection, and no agent has taken up its words."""
+    reply = request.answer
+    row = context.store().get_run(run)
+    return (
+        reply is not None
+        and not reply.approved
+        and (not reply.why or (row is not None and row.state == RunStatus.STOPPED))
+    )
 
 
 def _remember_repository(context: RepositoryContext) -> None:
@@ -353,7 +364,8 @@ def print_answer(plan: str, answer: Answer, request: RunRequest | None = None) -
         progress.say(answer.why)
     elif isinstance(reply, Answered) and not reply.approved and answer.run:
         see = command("runplan", "status", plan)
-        progress.say(f"Rejected {answer.run}; its work stays on its branch. See: {see}")
+        kept = "" if reply.why else "; its work stays on its branch"
+        progress.say(f"Rejected {answer.run}{kept}. See: {see}")
     elif answer.fresh or answer.resumed:
         done = f"Resumed {answer.run}" if answer.resumed else f"Accepted as {answer.run}"
         progress.say(f"{done}; follow it: {command('runplan', 'logs', plan, '-f')}")
