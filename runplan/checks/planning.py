@@ -12,7 +12,7 @@ from msgspec import Struct
 from runplan.checks.returns import NAME, Unusable, clean_text, decode_return, split_markdown_block
 from runplan.errors import PlanUnreadable
 from runplan.globs import covers, literal, matches
-from runplan.plan.marks import Status
+from runplan.plan.marks import ExecutionKind, Status
 from runplan.plan.model import parse_plan
 from runplan.plan.proposal import (
     LONGEST_PLAN,
@@ -297,7 +297,11 @@ def _check_plan(markdown: str, facts: StepFacts) -> tuple[str, list[str]]:
     plan = parse_plan(text.encode(), path=facts.path)
     problems = [*(check_revision(facts.before, text, path=facts.path) if facts.before else _check_new(plan))]
     lines = text.split("\n")
-    problems += [f"{remark.text} (line: {lines[remark.line - 1][:NAME]})" for remark in plan.refusals(strict=True)]
+    known = (
+        {remark.text for remark in parse_plan(facts.before.encode(), path=facts.path).remarks} if facts.before else ()
+    )
+    remarks = [remark for remark in plan.refusals(strict=True) if remark.is_error or remark.text not in known]
+    problems += [f"{remark.text} (line: {lines[remark.line - 1].strip()[:NAME]})" for remark in remarks]
     required = set(missing_sections(text)) - set(missing_sections(facts.before) if facts.before else ())
     problems += [f"the section {name} is missing; add a heading with that name" for name in sorted(required)]
     for phase in plan.phases:
@@ -329,6 +333,8 @@ def _check_phase(phase: Phase, facts: StepFacts) -> Iterator[str]:
     if not any(_names_proof(item.text, phase, facts) for item in phase.items if item.id.startswith("C")):
         named = "names a command, a test or a file in backticks"
         yield f"phase {phase.id} has no criterion that {named}; list them below a heading `### Acceptance Criteria`"
+    if phase.execution.kind is ExecutionKind.PLAN and phase.execution.argument not in facts.paths:
+        yield f"phase {phase.id}: there is no plan {phase.execution.argument[:NAME]} at the base"
     for pattern in phase.touches:
         if not _is_target(pattern, facts.paths):
             yield f"phase {phase.id}: `Touches: {pattern[:NAME]}` is neither a path at the base nor one to create"

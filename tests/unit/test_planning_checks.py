@@ -283,6 +283,12 @@ def test_a_plan_in_a_fence_keeps_its_inner_fences(fence: str) -> None:
     assert judge_output(Role.DRAFT, message=message, file_text=None, facts=FACTS).text == plan
 
 
+def test_four_backticks_keep_fences_without_a_word_and_inner_markdown_apart() -> None:
+    plan = PLAN.replace("Keine.", "```\nls\n```\n\n```markdown\n# Beispiel\n```")
+    message = f"````markdown\n{plan}````\n"
+    assert judge_output(Role.DRAFT, message=message, file_text=None, facts=FACTS).text == plan
+
+
 MANY_ITEMS = PLAN.replace("- [ ] Schreibe den Index\n", "- [ ] x\n" * 11)
 MANY_PHASES = PLAN.replace(PHASE.format(id=1), "\n".join(PHASE.format(id=n) for n in range(1, 14)))
 
@@ -304,6 +310,9 @@ MANY_PHASES = PLAN.replace(PHASE.format(id=1), "\n".join(PHASE.format(id=n) for 
         pytest.param(PLAN.replace("src/index.py", "../x.py"), "`Touches: ../x.py` is neither", id="outside"),
         pytest.param(PLAN.replace("- [ ]", "- [x]"), "phase 1 is marked done", id="a new plan has no finished phase"),
         pytest.param(PLAN.replace("Depends: none", "Execution: magic"), "Execution: magic", id="unknown execution"),
+        pytest.param(
+            PLAN.replace("Depends: none", "Execution: plan plans/no.md"), "no plan plans/no.md", id="no sub-plan"
+        ),
         pytest.param(PLAN.replace("None.", "- [ ] Wer?"), "belong to no phase", id="strict: a box outside of phases"),
         pytest.param(PLAN + "x" * 12_000, "characters, and at most 12,000", id="too long"),
         pytest.param(MANY_ITEMS, "11 work items, and at most 10", id="too many items"),
@@ -367,9 +376,14 @@ def test_a_revision_in_a_fence_still_answers_the_findings() -> None:
 
 
 def test_a_revised_plan_of_a_person_keeps_its_form() -> None:
-    """Only what is new is judged: neither its size nor the sections that it never had."""
-    before = "# Alt\n\n" + "\n".join(f"## Phase {n} — X\n\n- [ ] tue {n}\n" for n in range(20)) + "x" * 20_000
+    """Only what is new is judged: not its size, its remarks and the sections that it never had."""
+    before = (
+        "# Alt\n\n> **Landing mode: PR**\n\n"
+        + "\n".join(f"## Phase {n} — X\n\n- [ ] tue {n}\n" for n in range(20))
+        + "x" * 20_000
+    )
     after = before.replace("- [ ] tue 0", "- [ ] tue 0 anders")
     facts = replace(FACTS, before=before)
     assert judge_plan(before + "\n" + PHASE.format(id=20), facts).problems == ()
-    assert judge_plan(after, facts).problems[0].startswith("phase 0 has no criterion that names")
+    [problem] = judge_plan(after, facts).problems
+    assert problem.startswith("phase 0 has no criterion that names")

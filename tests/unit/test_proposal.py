@@ -85,6 +85,11 @@ def test_a_revision_keeps_front_matter_line_ends_and_form() -> None:
     assert check_revision(BEFORE, text) == ()
 
 
+def test_a_revision_of_a_plan_with_boxes_gets_no_tracker() -> None:
+    before = "# Old\n\n## Phase 1 — A\n\n- [x] a\n\n## Phase 2 — B\n\n- [ ] b\n"
+    assert propose(before, before=before).endswith(f"---\n\n{before}")
+
+
 # --- summary ------------------------------------------------------------------------------------------------
 
 
@@ -120,6 +125,11 @@ def test_an_execution_other_than_worktree_is_a_permission() -> None:
 def test_a_plan_is_free_without_questions_and_permissions(questions: str, is_free: bool) -> None:
     plan = PLAN.replace("Allows: Makefile", "Touches: src/x.py").partition("- Which order")[0] + questions
     assert summarize(propose(plan), path="plans/x.md").is_free is is_free
+
+
+def test_questions_at_the_top_end_at_the_next_heading() -> None:
+    plan = PLAN.partition("## Open")[0].replace("# Search\n", "# Search\n\n# Open Questions\n\nWhich?\n", 1)
+    assert summarize(propose(plan), path="plans/x.md").open_questions == ("Which?",)
 
 
 def test_finished_phases_are_not_part_of_the_decision() -> None:
@@ -175,6 +185,7 @@ LONG = "Make every page load within a second, also on slow lines"
     [
         ("Add search", "Add search"),
         ("\n\n**Add** search\nin German", "Add** search"),
+        ("Add search\n\n## Details\n", "Add search"),
         ("Please do this:\n\n# Add search\n", "Add search"),
         ("---\nactive: false\n---\n\nAdd search\n---\n", "Add search"),
         ("---\n***\n- Add `x`", "Add `x"),
