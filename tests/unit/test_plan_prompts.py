@@ -1,5 +1,8 @@
 """The prompt of a step of planning has the goal, its instructions and the earlier outputs that it needs, once."""
 
+import json
+import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -118,6 +121,17 @@ def test_understand_asks_only_where_a_person_answers() -> None:
 )
 def test_an_earlier_plan_is_an_example_or_the_text_to_revise(fields: dict[str, object], words: str) -> None:
     assert words in prompt(Role.DRAFT, replace(BRIEF, **fields))
+
+
+def test_the_form_in_the_prompt_is_accepted_as_a_plan() -> None:
+    form = template("plan-draft").partition("# <title>")[2].partition("\nTest command")[0]
+    plan = (
+        re.sub(r"<paths[^>]*>", "src/x/**", textwrap.dedent(f"    # <title>{form}")).replace("<", "").replace(">", "")
+    )
+    result = judge_output(
+        Role.DRAFT, message="", file_text=json.dumps({"plan": plan}), facts=StepFacts(paths=frozenset())
+    )
+    assert (result.problems, result.title) == ((), "title")
 
 
 def test_the_perspective_of_critiques_rotates() -> None:
