@@ -172,9 +172,9 @@ class Executor:
         self._environments.use(plan, command, anew=False)
         self._require_keys(plan)
         scheduled = self._store.pause_schedule(plan, None)
-        for issue_plan, active in self._worker.runs.items() if plan.startswith(WATCH) else ():
+        for issue_plan, active in self._worker.runs.items():
             state = active.state
-            if state.missing and state.started is not None and state.started.watch == plan:
+            if state.missing and state.started is not None and plan in (state.started.watch, *state.started.parents):
                 self._environments.use(issue_plan, command, anew=False)
                 active.journal.append(e.Continued())
         return Answer(lines=(f"Resumed {plan}",) if self._worker.record(plan, e.Continued()) or scheduled else ())

@@ -26,7 +26,7 @@ from runplan.plan.marks import ExecutionKind, NoWorkKind, Status
 from runplan.plan.model import Phase, Plan, parse_plan
 from runplan.plan.tracker import NoPhase, choose_phase, list_workable
 from runplan.processes import marked_inside
-from runplan.run.events import CompletionChosen, NoWork, PhaseChosen
+from runplan.run.events import Chosen, CompletionChosen, NoWork
 from runplan.run.kinds import Mode, Reason
 from runplan.settings import toolchain
 from runplan.settings.places import user_file, worktree_root
@@ -133,7 +133,7 @@ def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resum
         raise RefusedEarly(read.detail if read.detail.startswith(plan.path) else f"{plan.path}: {read.detail}")
     if options.mode is Mode.FINISH:
         return list_workable(plan)
-    return [read.phase] if isinstance(read, PhaseChosen) else []
+    return [read.phase] if isinstance(read, Chosen) and read.phase else []
 
 
 def require_executions(context: RepositoryContext, plan: Plan) -> None:

@@ -59,6 +59,12 @@ def state_of(store: Store, row: RunRow) -> RunState:
     return state
 
 
+def find_awaited(store: Store, row: RunRow) -> RunRow:
+    """The run that the run waits for, or that this one waits for; the run itself when it waits for none."""
+    awaited = store.get_newest_run(row.subplan) if row.subplan else None
+    return find_awaited(store, awaited) if awaited is not None and awaited.is_active else row
+
+
 # --- decisions ------------------------------------------------------------------------------------------
 
 

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from runplan import names
 from runplan.engine import runs
 from runplan.engine.advance import advance, record_ends
 from runplan.engine.repository import Environments, make_run_context
 from runplan.engine.runs import ActiveRun, state_of
+from runplan.engine.subplans import Stop, awaited_plan, examine_subplan, pause_for_owner
 from runplan.errors import Crashed, Exit, Fenced, GitFailed, RunplanError
 from runplan.run import events as e
 from runplan.run.decide import decide, pending_answer
@@ -137,6 +139,8 @@ class RepositoryWorker:
             self.runs[plan] = active = replace(active, context=context)
         try:
             decision = advance(active.journal, active.context, self.may_begin)
+            while self.tend_subplans(active):
+                decision = advance(active.journal, active.context, self.may_begin)
         except Fenced:  # another process owns the run
             self.forget(plan)
             raise
@@ -161,6 +165,45 @@ class RepositoryWorker:
         active = self.runs[plan]
         self.disown(plan)
         self.ended(plan, active.id, active.state)
+        self._wake_parents(plan)
+
+    def tend_subplans(self, active: ActiveRun) -> bool:
+        """Begin or stop the sub-plans that the run waits for, and record the end of those that are over.
+
+        Whether anything was recorded.
+        """
+        is_recorded = False
+        for lane, state in open_states(active.state):
+            event = examine_subplan(active, state, here=self.context, owned=self.runs)
+            if isinstance(event, Stop):
+                event = self._stop_subplan(event.plan, state)
+            elif isinstance(event, e.RunStarted):
+                event = self._begin_subplan(event, state) if self.may_begin() else None
+            if event is not None:
+                active.journal.append(event, lane=lane)
+                is_recorded = True
+        return is_recorded
+
+    def _begin_subplan(self, asked: e.RunStarted, state: RunState) -> e.Paused | None:
+        self.environments.share(asked.plan, state.options.plan)
+        answer = self.begin(RunRequest(started=asked))
+        owner = self.repository.store.get_living_owner(asked.plan)
+        is_held = answer is not None and answer.declined and owner
+        return pause_for_owner(asked.plan, owner, state, now=self.repository.clock.now()) if is_held else None
+
+    def _stop_subplan(self, plan: str, state: RunState) -> e.Paused | None:
+        if (declined := self.adopt(plan)) is not None:
+            return pause_for_owner(plan, declined.owner, state, now=self.repository.clock.now())
+        if plan in self.runs and not self.runs[plan].state.stop:
+            self.record(plan, e.StopRequested(by=state.stop))
+        return None
+
+    def _wake_parents(self, plan: str) -> None:
+        """Have the runs that wait for the plan, whose run has ended, look at it."""
+        for active in self.runs.values():
+            for lane, state in open_states(active.state):
+                if awaited_plan(state) == plan:
+                    active.journal.append(e.Woke(kind=WaitKind.SUBPLAN), lane=lane)
 
     def disown(self, plan: str) -> None:
         """Leave the run to the next process that asks for it."""
@@ -215,6 +258,9 @@ class RepositoryWorker:
             return False
         if not isinstance(event, e.Halted) or active.state.halted != event.by:
             active.journal.append(event)
+        if not isinstance(event, e.StopRequested):  # a stop reaches them with the next step
+            for child in [path for path, run in self.runs.items() if run.state.options.parent == active.id]:
+                self.record(child, event)
         return True
 
     def begin(self, request: RunRequest) -> Answer | None:
@@ -428,18 +474,20 @@ class Interruption:
 
 
 class ForegroundWorker(RepositoryWorker):
-    """Works one run in this process, and raises errors."""
+    """Works one run and its sub-plans in this process, and raises errors."""
 
     def __init__(
         self, interruption: Interruption, *, show: Callable[[e.Event], None], warn: Callable[[str], None]
     ) -> None:
         self._interruption = interruption
+        self._plan = ""
         self._show = show
         self._warn = warn
 
     def run(self, request: RunRequest, context: RepositoryContext, repository: OpenRepository) -> Answer:
         """Work the run to its end, or to a wait that only a person can end."""
         self.open(context, repository, Environments(context.env))
+        self._plan = request.started.plan
         while True:
             begun = self.begin(request)
             if begun is None or not begun.declined:
@@ -462,17 +510,18 @@ class ForegroundWorker(RepositoryWorker):
     def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
         if not self.runs:
             return False
-        (active,) = self.runs.values()
-        decision = decide(active.state)
+        decisions = [decide(active.state) for active in self.runs.values()]
+        is_running = any(list_running(active.state) for active in self.runs.values())
         clock = self.repository.clock
         stop = self._interruption
-        stop.at_once = bool(decision.waiting)
-        if stop.asked and not (list_running(active.state) and stop.left_s and not stop.at_once):
+        stop.at_once = all(decision.waiting for decision in decisions)
+        if stop.asked and not (is_running and stop.left_s and not stop.at_once):
             raise KeyboardInterrupt
-        if decision.waiting:
-            if not decision.wake or decision.waiting is WaitKind.REVIEW:  # a person is needed
+        if stop.at_once:
+            wakes = [decision.wake for decision in decisions if decision.waiting is not WaitKind.REVIEW]
+            if not any(wakes):  # a person is needed
                 return False
-            clock.sleep_until(parse_iso(decision.wake))
+            clock.sleep_until(parse_iso(min(filter(None, wakes))))
         else:
             if stop.asked:
                 over = clock.now() + timedelta(seconds=stop.left_s)
@@ -488,4 +537,5 @@ class ForegroundWorker(RepositoryWorker):
     def recorded(self, plan: str, run: str, event: e.Event, phase: str) -> None:  # noqa: ARG002
         if isinstance(event, e.IssueShared):
             self._warn(event.words)
-        self._show(event)
+        name = event.lane if plan == self._plan else "/".join(filter(None, (names.slug(plan), event.lane)))
+        self._show(replace(event, lane=name))

@@ -77,7 +77,7 @@ class PullRequestLander(RemoteLander):
         forge: Callable[[], Forge],
     ) -> None:
         super().__init__(git, remote, tool=tool)
-        self._target = target
+        self.target = target
         self._plan = plan
         self._settings = settings
         self._forge = forge
@@ -94,13 +94,13 @@ class PullRequestLander(RemoteLander):
         if tip and self._is_first_look and self._is_merged(tip):
             self._merged_tip = tip
         self._is_first_look = False
-        return tip if tip and tip != self._merged_tip else self._target.tip()
+        return tip if tip and tip != self._merged_tip else self.target.tip()
 
     def target_tip(self) -> Oid:
         """The commit to be merged into the branch."""
-        tip = self._target.tip()
+        tip = self.target.tip()
         if tip is None:
-            raise Unreachable(f"{self._remote.name} has no branch {self._target.branch} any more; create it again")
+            raise Unreachable(f"{self._remote.name} has no branch {self.target.branch} any more; create it again")
         return tip
 
     def _branch_tip(self) -> Oid | None:
@@ -120,7 +120,7 @@ class PullRequestLander(RemoteLander):
         return Failed(Reason.PR_CLOSED, f"{gone}; its commits are kept at {self._park_tip(last)}")
 
     def _is_on_target(self, oid: Oid) -> bool:
-        target = self._target.tip()
+        target = self.target.tip()
         return target is not None and self._git.is_ancestor(oid, target)
 
     def _is_merged(self, tip: Oid) -> bool:
@@ -129,7 +129,7 @@ class PullRequestLander(RemoteLander):
         Either a merge of it would change nothing, or the forge merged its pull request. The next phase begins on the
         target then: on the branch, its changes would conflict with those of the other commits.
         """
-        target = self._target.tip()
+        target = self.target.tip()
         if target is None or self._git.is_ancestor(target, tip):
             return False
         with self._git.at(self._git.cwd, f"--git-dir={self._tool}") as tool:
@@ -149,7 +149,7 @@ class PullRequestLander(RemoteLander):
             self._merged_tip = tip
         if self._is_on_target(landing.old) if tip in (None, self._merged_tip) else tip == landing.old:
             return tip or ""
-        return Refused(reason=TargetMoved(tip=tip or self._target.tip() or ""))  # without a tip: merged by squash
+        return Refused(reason=TargetMoved(tip=tip or self.target.tip() or ""))  # without a tip: merged by squash
 
     def _finish_landing(self, landing: Landing, *, is_new: bool) -> str:
         """Open the pull request, or show the new phase in it; where it is, or that the forge does not answer."""
@@ -172,8 +172,8 @@ class PullRequestLander(RemoteLander):
             return self._finish_merge(pull, pull.merge_commit)
         if self.closed is not None:
             return self.closed
-        if pull.base != self._target.branch:
-            why = f"{_name(pull)} leads to {pull.base} instead of {self._target.branch}; change it back: {pull.url}"
+        if pull.base != self.target.branch:
+            why = f"{_name(pull)} leads to {pull.base} instead of {self.target.branch}; change it back: {pull.url}"
             return Waiting(kind=WaitKind.REVIEW, why=why)
         if not self._is_ours(pull.head, progress):
             if f"{PLAN}: " in pull.merge_message:  # else a person asked for auto-merge
@@ -203,7 +203,7 @@ class PullRequestLander(RemoteLander):
             return ()
         try:
             pull = self._find_landing()
-            files = self._forge().list_open_files(self._target.branch)
+            files = self._forge().list_open_files(self.target.branch)
             conflicts = open_conflicts(files, touches, our_number=pull.number if pull else 0)
         except Unreachable as error:
             return (f"other open pull requests were not compared: {error}",)
@@ -216,7 +216,7 @@ class PullRequestLander(RemoteLander):
         pull = self._find_landing()
         if pull is not None and pull.is_merged:
             return self._finish_merge(pull, pull.merge_commit)
-        if not progress.pushed or self._is_complete(self._target.tip() or ""):
+        if not progress.pushed or self._is_complete(self.target.tip() or ""):
             return Landed(tip="")
         return self._fail_for_deleted(progress.pushed[-1])
 
@@ -236,7 +236,7 @@ class PullRequestLander(RemoteLander):
         if pull is None:
             pull = forge.create_pull_request(
                 branch=self.branch,
-                base=self._target.branch,
+                base=self.target.branch,
                 title=f"[{self._plan.slug}] {inert(plan.title)}"[:LONGEST_TITLE],
                 body=body,
             )
@@ -252,7 +252,7 @@ class PullRequestLander(RemoteLander):
     def _find_landing(self) -> PullRequest | None:
         if self._number:
             return self._forge().read_pull_request(self._number)
-        return self._forge().find_pull_request(branch=self.branch, base=self._target.branch)
+        return self._forge().find_pull_request(branch=self.branch, base=self.target.branch)
 
     def _is_over(self, pull: PullRequest, tip: Oid) -> bool:
         """Whether the pull request was for other commits: phases landed after its merge, or the plan began anew."""
@@ -327,7 +327,7 @@ class PullRequestLander(RemoteLander):
 
         The branch goes last: without it a restart finds nothing left to do.
         """
-        notes = [f"{_name(pull)} is merged: {pull.url}", *remarks, self._target.catch_up()]
+        notes = [f"{_name(pull)} is merged: {pull.url}", *remarks, self.target.catch_up()]
         notes += [self._close_issue(issue, pull) for issue in self._plan.issues]
         notes.append(self._delete_branch(pull.head))
         self._git.run("update-ref", "-d", self._parked_ref(pull.head))

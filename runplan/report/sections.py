@@ -16,7 +16,7 @@ from runplan.text import bounded, command
 from runplan.times import parse_iso
 
 if TYPE_CHECKING:
-    from runplan.run.attempts import UndoAttempt, WorkAttempt
+    from runplan.run.attempts import SubplanAttempt, UndoAttempt, WorkAttempt
     from runplan.run.recorded import Recorded
     from runplan.store.protocol import Store
 
@@ -55,6 +55,19 @@ def phase_section(
         "\n".join(_list_items(phase)),
         "### Verification",
         "\n".join(lines),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def subplan_section(phase: SubplanAttempt, *, plan: str, run: str, report: str) -> str:
+    """A phase that another plan has done; `report` is the file name of its report."""
+    done = f" in the run {code_span(phase.over.run)}" if phase.over and phase.over.run else ""
+    parts = [
+        f"## Phase — {escape_inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
+        _section_mark(run=run, phase=phase.chosen.phase),
+        f"**Status:** Completed by {code_span(phase.chosen.subplan)}{done}",
+        f"**Plan:** {code_span(plan)}",
+        f"**Report of the sub-plan:** [{report}]({report})",
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -328,6 +328,12 @@ class MergeAttempt(RepairAttempt, frozen=True, kw_only=True):
         return self.rebuilt > 0
 
 
+class SubplanAttempt(Attempt, frozen=True, kw_only=True):
+    chosen: e.SubplanChosen
+    over: e.SubplanEnded | None = None
+    step: ClassVar[PhaseStep] = PhaseStep.SUBPLAN
+
+
 class UndoAttempt(Attempt, frozen=True, kw_only=True):
     chosen: e.UndoChosen
     step: ClassVar[PhaseStep] = PhaseStep.UNDO
@@ -338,7 +344,7 @@ class CompletionAttempt(Attempt, frozen=True, kw_only=True):
     step: ClassVar[PhaseStep] = PhaseStep.LAND
 
 
-AnyAttempt: TypeAlias = PhaseAttempt | RepairAttempt | MergeAttempt | UndoAttempt | CompletionAttempt
+AnyAttempt: TypeAlias = PhaseAttempt | SubplanAttempt | RepairAttempt | MergeAttempt | UndoAttempt | CompletionAttempt
 
 A = TypeVar("A", bound=Attempt)
 W = TypeVar("W", bound=WorkAttempt)
@@ -352,6 +358,8 @@ def begin_attempt(chosen: e.AnyChosen) -> AnyAttempt:
             return MergeAttempt(chosen=chosen, warnings=chosen.remarks)
         case e.RepairChosen():
             return RepairAttempt(chosen=chosen, warnings=chosen.remarks)
+        case e.SubplanChosen():
+            return SubplanAttempt(chosen=chosen)
         case e.UndoChosen():
             return UndoAttempt(chosen=chosen)
         case e.CompletionChosen():
@@ -373,6 +381,9 @@ def record_event(attempt: AnyAttempt, event: e.Event) -> AnyAttempt:
     match attempt:
         case WorkAttempt():
             return _record_work(_record_common(attempt, event), event)
+        case SubplanAttempt():
+            attempt = _record_common(attempt, event)
+            return replace(attempt, over=event) if isinstance(event, e.SubplanEnded) else attempt
         case UndoAttempt() | CompletionAttempt():
             return _record_common(attempt, event)
 

@@ -19,6 +19,7 @@ from runplan.run.attempts import (
     MergeAttempt,
     PhaseAttempt,
     RepairAttempt,
+    SubplanAttempt,
     UndoAttempt,
     open_questions,
     running_dispatch,
@@ -27,7 +28,7 @@ from runplan.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, W
 from runplan.run.phase_rules import merge_target, repair_branch, work_on_phase
 from runplan.run.reasons import name_variables
 from runplan.run.rows import wait_of
-from runplan.run.shared_rules import complete_plan, undo_phase
+from runplan.run.shared_rules import await_subplan, complete_plan, undo_phase, work_on_subplan
 from runplan.run.state import busy_lanes, failed_lane, failure, open_lanes, open_states
 from runplan.text import command
 
@@ -68,6 +69,8 @@ def decide(state: RunState) -> Decision:
         return perform_action(a.CLEAN_UP, "the phase has landed; its branch is not needed any more")
     if attempt.delivery.landing is not None:
         return perform_action(a.LAND, "a landing was started; git is asked whether it happened")
+    if state.stop and isinstance(attempt, SubplanAttempt) and attempt.over is None:
+        return await_subplan(attempt)  # its run is stopped first
     if state.stop:
         return fail_phase(Reason.STOPPED, PhaseStep.STOP, f"stopped by {state.stop}")
     if attempt.refusal is not None:
@@ -159,6 +162,8 @@ def _work_on(started: RunStarted, attempt: AnyAttempt) -> Decision:
             return merge_target(started, attempt)
         case RepairAttempt():
             return repair_branch(started, attempt)
+        case SubplanAttempt():
+            return work_on_subplan(started, attempt)
         case UndoAttempt():
             return undo_phase(started, attempt)
         case CompletionAttempt():

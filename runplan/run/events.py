@@ -69,6 +69,8 @@ class RunStarted(RunOptions, frozen=True, kw_only=True):
     command: int = 0  #: number of the command that asked for the run; 0 for none
     watch: str = ""  #: the watch of issues that began it
     claim: str = ""  #: how the issues are claimed on the forge: assignee, or the name of a label
+    parent: str = ""  #: the run that has a phase done by this one
+    parents: tuple[str, ...] = ()  #: the plans of that run and of those above it, the first one first
 
 
 class ClaimTaken(Event, frozen=True, kw_only=True):
@@ -120,6 +122,12 @@ class PhaseChosen(Chosen, frozen=True, kw_only=True):
     direct: bool = False  #: it lands by a push, however the run lands
 
 
+class SubplanChosen(Chosen, frozen=True, kw_only=True):
+    """A phase of the plan is to be done by another plan, in a run of its own."""
+
+    subplan: str  #: its path
+
+
 class UndoChosen(Chosen, frozen=True, kw_only=True):
     """A phase that has landed is to be reverted."""
 
@@ -140,7 +148,7 @@ class CompletionChosen(Chosen, frozen=True, kw_only=True):
     """Every phase is done; the plan is to be marked as complete."""
 
 
-AnyChosen: TypeAlias = PhaseChosen | UndoChosen | RepairChosen | MergeChosen | CompletionChosen
+AnyChosen: TypeAlias = PhaseChosen | SubplanChosen | UndoChosen | RepairChosen | MergeChosen | CompletionChosen
 
 
 class NoWork(Event, frozen=True, kw_only=True):
@@ -209,6 +217,14 @@ class RunEnded(Event, frozen=True, kw_only=True):
     detail: str = ""
     parked: str = ""  #: the ref that keeps work of the worktree that is on no branch
     remedy: str = ""  #: after a loss of infrastructure, instead of the advice for the reason
+
+
+class SubplanEnded(Event, frozen=True, kw_only=True):
+    """The plan that does the phase is complete on the target, or its run has ended otherwise."""
+
+    complete: bool
+    run: str = ""  #: of that plan; "" when it was complete before, or never began
+    detail: str = ""  #: why it is not complete
 
 
 # --- a phase: worktree, agents, checks ----------------------------------------------------------------

@@ -120,6 +120,7 @@ class WaitKind(StrEnum):
     BUDGET = "budget"
     UNREACHABLE = "unreachable"
     PARENT = "parent"
+    SUBPLAN = "sub-plan"
     CHECKS = "checks"
     REVIEW = "review"
     MERGE = "merge"
@@ -130,7 +131,7 @@ ANSWERED = (WaitKind.APPROVAL, WaitKind.SIGN_OFF)  #: waits that `approve` and `
 FOR_ANSWER = (*ANSWERED, WaitKind.QUESTION)  #: waits that an answer of a person ends
 #: Waits after which the same thing is looked at again.
 REPEATED_WAITS = (
-    *(WaitKind.CHECKOUT, WaitKind.UNREACHABLE, WaitKind.PARENT),
+    *(WaitKind.CHECKOUT, WaitKind.UNREACHABLE, WaitKind.PARENT, WaitKind.SUBPLAN),
     *(WaitKind.CHECKS, WaitKind.REVIEW, WaitKind.MERGE),
 )
 
@@ -146,6 +147,7 @@ class PhaseStep(StrEnum):
     GATE = "gate"
     PROVE = "prove"
     VERIFY = "verify"
+    SUBPLAN = "sub-plan"
     LAND = "land"
     UNDO = "undo"
     STOP = "stop"

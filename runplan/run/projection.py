@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from runplan.run.attempts import AgentAttempt, WorkAttempt
+from runplan.run.attempts import AgentAttempt, SubplanAttempt, WorkAttempt
 from runplan.run.decide import decide
 from runplan.run.kinds import PhaseStep, RunOutcome, RunStatus, WaitKind
 from runplan.run.rows import RunRow, Work
@@ -81,6 +81,8 @@ def _project_work(state: RunState, attempt: AnyAttempt | None, since: str) -> Wo
     if attempt is None:
         return work
     work = replace(work, phase=attempt.chosen.phase or None, step=attempt.step)
+    if isinstance(attempt, SubplanAttempt) and attempt.over is None:
+        work = replace(work, subplan=attempt.chosen.subplan)
     if not isinstance(attempt, AgentAttempt):
         return work
     dispatches = attempt.dispatches

@@ -24,6 +24,7 @@ class Work(Struct, frozen=True, kw_only=True):
     began: str | None = None  #: when the step started; other processes may have continued it since
     waiting_for: WaitKind | None = None
     about: str | None = None  #: the cause of the wait
+    subplan: str | None = None  #: the plan that does the phase, while its run has not ended
     wake: str | None = None  #: when the wait ends
     dispatch: str | None = None  #: the running process
     agent: str | None = None  #: its agent; None for a command of the project
@@ -65,7 +66,8 @@ class RunRow(Work, frozen=True, kw_only=True):
     @property
     def needs_person(self) -> bool:
         """Whether it waits, and only a person ends the wait; that for the checkout is tried again meanwhile."""
-        return self.state == RunStatus.WAITING and (not self.wake or self.waiting_for == WaitKind.CHECKOUT)
+        is_for_time = self.wake and self.waiting_for != WaitKind.CHECKOUT
+        return self.state == RunStatus.WAITING and not is_for_time and not self.subplan
 
 
 class Wait(Struct, frozen=True):
@@ -99,6 +101,7 @@ WAITS = {
     WaitKind.REVIEW: Wait((("See it", "status"), ("continue it", "retry")), is_notified=True),
     WaitKind.PAUSED: Wait((("Resume it", "resume"),), is_asked=True),
     WaitKind.KEY: Wait((("From a shell that has it", "resume"),)),
+    WaitKind.SUBPLAN: Wait((("See it", "status"), ("continue it", "retry")), is_for_person=False),
     WaitKind.LIMIT: Wait(is_for_person=False, until="resets"),
 }
 

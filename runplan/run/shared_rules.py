@@ -14,7 +14,14 @@ from runplan.run.kinds import PhaseStep, Reason, WaitKind
 from runplan.run.reasons import describe_ending, gave_reason
 
 if TYPE_CHECKING:
-    from runplan.run.attempts import AgentAttempt, Attempt, CompletionAttempt, DispatchRecord, UndoAttempt
+    from runplan.run.attempts import (
+        AgentAttempt,
+        Attempt,
+        CompletionAttempt,
+        DispatchRecord,
+        SubplanAttempt,
+        UndoAttempt,
+    )
     from runplan.run.events import DispatchEnded, RunStarted
 
 MAX_MOVES = 5  #: how often a candidate is rebuilt because the target moved
@@ -94,6 +101,22 @@ def land_candidate(
 def complete_plan(started: RunStarted, attempt: CompletionAttempt) -> Decision:
     """Only bookkeeping lands."""
     return land_candidate(started, attempt)
+
+
+def await_subplan(attempt: SubplanAttempt) -> Decision:
+    """The worker begins the run of the plan, and records its end."""
+    subplan = attempt.chosen.subplan
+    why = f"phase {attempt.chosen.phase} is done by {subplan}, whose run has not ended"
+    return Decision(why=why, waiting=WaitKind.SUBPLAN, about=subplan)
+
+
+def work_on_subplan(started: RunStarted, attempt: SubplanAttempt) -> Decision:
+    """Only bookkeeping lands, when the plan is complete on the target."""
+    if attempt.over is None:
+        return await_subplan(attempt)
+    if not attempt.over.complete:
+        return fail_phase(Reason.BLOCKED, PhaseStep.SUBPLAN, attempt.over.detail)
+    return land_candidate(started, attempt, proof=f"{attempt.chosen.subplan} is complete")
 
 
 def undo_phase(started: RunStarted, attempt: UndoAttempt) -> Decision:

@@ -212,7 +212,14 @@ def _apply_to_run(state: RunState, event: e.Event) -> RunState:
             return replace(state, started=event, review=event.review, warnings=event.remarks)
         case e.RunResumed():
             return _resume_run(state, event)
-        case e.PhaseChosen() | e.UndoChosen() | e.RepairChosen() | e.MergeChosen() | e.CompletionChosen():
+        case (
+            e.PhaseChosen()
+            | e.SubplanChosen()
+            | e.UndoChosen()
+            | e.RepairChosen()
+            | e.MergeChosen()
+            | e.CompletionChosen()
+        ):
             return _begin_attempt(state, event)
         case e.NoWork():
             return replace(state, no_work=event, attempt=None)

@@ -15,12 +15,20 @@ from runplan.git.objects import Built, Conflicted, NothingLeft
 from runplan.gitfacts import LANDING, PHASE, PLAN, RUN, UNDOES, Unclear, add_trailers, newest_landing
 from runplan.landing import modes
 from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved
+from runplan.names import report_path, slug as plan_slug
 from runplan.plan import tracker
 from runplan.plan.model import Status, parse_plan
 from runplan.report import text as report
-from runplan.report.sections import SHORT, failure_sections, phase_section, undo_section
+from runplan.report.sections import SHORT, failure_sections, phase_section, subplan_section, undo_section
 from runplan.run import events as e
-from runplan.run.attempts import CompletionAttempt, MergeAttempt, PhaseAttempt, RepairAttempt, UndoAttempt
+from runplan.run.attempts import (
+    CompletionAttempt,
+    MergeAttempt,
+    PhaseAttempt,
+    RepairAttempt,
+    SubplanAttempt,
+    UndoAttempt,
+)
 from runplan.run.kinds import Reason
 from runplan.steps.proof import list_unproven, plan_proofs
 from runplan.steps.verify import before_the_end, correct_plan, is_complete_with
@@ -137,10 +145,20 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
             warnings=(*state.warnings, *phase.warnings, *remarks, *list_unproven(phase, context)),
         )
         sections.append(section)
+    if row is not None and isinstance(phase, SubplanAttempt):
+        commit = phase.chosen.tip[:SHORT]
+        text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=commit)
+        sections.append(_write_subplan(phase, context))
     is_done = is_complete_with(plan, phase.chosen.phase)
     if is_done:
         text = tracker.mark_complete(text, path=context.plan, completed=context.iso())
     return _write_files(context, onto, plan.title, text, sections, is_done=is_done)
+
+
+def _write_subplan(phase: SubplanAttempt, context: RunContext) -> str:
+    newest = context.store.get_newest_run(phase.chosen.subplan)
+    own = report_path(context.settings.paths.reports, newest.slug if newest else plan_slug(phase.chosen.subplan))
+    return subplan_section(phase, plan=context.plan, run=context.run, report=PurePosixPath(own).name)
 
 
 def _list_subjects(context: RunContext, phase: Attempt) -> dict[str, str]:
@@ -333,7 +351,7 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
 
 def _bookkeeping_subject(attempt: AnyAttempt, context: RunContext) -> str:
     match attempt:
-        case PhaseAttempt():
+        case PhaseAttempt() | SubplanAttempt():
             return f"{context.slug}: record phase {attempt.chosen.phase} as done\n"
         case RepairAttempt():
             return f"{context.slug}: repair the pull request\n"

@@ -12,7 +12,7 @@ from runplan.landing.pull_request import PullRequestLander
 from runplan.plan import model as plans, tracker
 from runplan.plan.marks import ExecutionKind, NoWorkKind
 from runplan.run.decide import list_startable
-from runplan.run.events import CompletionChosen, Concluded, LanesChosen, NoWork, PhaseChosen, UndoChosen
+from runplan.run.events import CompletionChosen, Concluded, LanesChosen, NoWork, PhaseChosen, SubplanChosen, UndoChosen
 from runplan.run.kinds import Mode
 from runplan.run.state import busy_lanes, open_lanes
 from runplan.steps.verify import examine_numbers
@@ -63,11 +63,19 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
     yield read
 
 
-def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> PhaseChosen | CompletionChosen | NoWork:
+def choose_work(
+    plan: Plan, text: bytes, *, tip: str, wanted: str
+) -> PhaseChosen | SubplanChosen | CompletionChosen | NoWork:
     """The next phase of the plan, or why there is none."""
     choice = tracker.choose_phase(plan, wanted=wanted or None)
     if not isinstance(choice, tracker.NoPhase):
-        return choose_phase(choice, tip=tip)
+        chosen = choose_phase(choice, tip=tip)
+        execution = choice.execution
+        if execution.kind is not ExecutionKind.PLAN:
+            return chosen
+        return SubplanChosen(
+            tip=tip, phase=chosen.phase, title=chosen.title, text=chosen.text, subplan=execution.argument
+        )
     if choice.kind is not NoWorkKind.ALL_DONE:
         return NoWork(tip=tip, detail=choice.detail, title=plan.title, kind=choice.kind)
     if tracker.mark_complete(text, path=plan.path, completed="") == text:

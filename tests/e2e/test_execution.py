@@ -4,12 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Project, a_plan, a_project, set_up, with_remote, work
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return a_project(tmp_path, "1", "2")
+from tests.support.cli import Meanwhile, Project, a_plan, set_up, until, with_remote, work
+from tests.support.daemons import in_foreground, kill_daemon, run_of, until_runs_are
 
 
 def executed(plan: str, **executions: str) -> str:
@@ -92,3 +88,151 @@ def test_a_direct_phase_is_refused_before_any_work(project: Project, tmp_path: P
     ran = project.runplan("start", "X", "finish", "auto", "--dry-run")
 
     assert (ran.code, f"runplan: plans/X.md:24: phase 2: {why}" in ran.err) == (2, True), ran.err
+
+
+# --- another plan ---------------------------------------------------------------------------------------
+
+META = executed(a_plan("1", "2", "3"), p1="plan plans/A.md", p2="plan plans/B.md", p3="plan plans/C.md")
+
+
+def with_subplans(project: Project, **agents: str) -> None:
+    """A plan X of the plans A, B and C, each with one phase; `B1` is another agent for that phase."""
+    for name in "ABC":
+        project.repo.write(f"plans/{name}.md", a_plan(f"{name}1").replace("title: X", f"title: {name}"))
+    set_up(project, plan=META, agent=works("A1", "B1", "C1", **agents))
+
+
+def works(*phases: str, **agents: str) -> str:
+    return "".join(agents.get(phase, work(phase=phase)) for phase in phases)
+
+
+def landings(project: Project) -> list[str]:
+    """Plan and phase of each landing of the target, oldest first, by the trailers of its bookkeeping."""
+    trailers = "%(trailers:key=Runplan-Plan,valueonly,separator=) %(trailers:key=Runplan-Phase,valueonly,separator=)"
+    log = project.repo.git("log", "--reverse", f"--format=%s%x00{trailers}", "main")
+    rows = [line.split("\0") for line in log.splitlines()]
+    return [of for subject, of in rows if ": record phase" in subject]
+
+
+#: The landings of the plan X: after the phase of each sub-plan the row of its own.
+IN_ORDER = [row for n, name in enumerate("ABC", 1) for row in (f"plans/{name}.md {name}1", f"plans/X.md {n}")]
+
+
+def test_a_plan_of_three_sub_plans_names_the_one_that_fails_and_completes_once_after_retry(project: Project) -> None:
+    with_subplans(project, B1="")
+
+    failed = project.start("finish", "auto")
+
+    assert (failed.code, failed.last) == (1, "runplan: failed: blocked"), failed.err
+    assert "plans/B.md is not complete (phase B1, no-commits): the agent left no change" in failed.err
+    assert landings(project) == IN_ORDER[:2]
+    set_up(project, agent=works("A1", "B1", "C1"))
+    ran = project.runplan("retry", "X")
+    assert ran.code == 0, ran.err
+    assert landings(project) == IN_ORDER
+    assert project.dispatched("plans/A.md") == ["implement", "verify"]
+    assert "status: complete" in project.show("main:plans/X.md")
+    report = project.runplan("report", "X").out
+    assert "[plan-b.md](plan-b.md)" in report
+    assert project.leftovers() == []
+
+
+def test_the_daemon_works_sub_plans_through_kills_and_shows_the_one_that_is_waited_for(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    with_subplans(project, B1=work(*meanwhile.pause("B"), phase="B1"))
+    started = project.runplan("start", "X", "finish", "auto")
+    assert started.code == 0, started.err
+    meanwhile.reached("B")
+    kill_daemon(project)
+
+    run = run_of(project)
+    with in_foreground(project):
+        meanwhile.let_on("B")
+        until_runs_are(project, "done")
+
+    assert (run["waiting_for"], run["about"], run["subplan"]) == ("sub-plan", "plans/B.md", "plans/B.md")
+    assert landings(project) == IN_ORDER
+    assert project.dispatched("plans/B.md") == ["implement", "verify"]
+
+
+def test_a_stop_ends_the_sub_plan_before_its_parent_and_a_retry_continues_both(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    with_subplans(project, B1=work(*meanwhile.pause("B"), phase="B1"))
+    project.runplan("start", "X", "finish", "auto")
+    meanwhile.reached("B")
+
+    stopped = project.runplan("stop", "X")
+
+    assert (stopped.code, "Stopping plans/X.md; its work is kept" in stopped.out + stopped.err) == (0, True)
+    until_runs_are(project, "stopped")
+    until_runs_are(project, "stopped", plan="plans/B.md")
+    set_up(project, agent=works("A1", "B1", "C1"))
+    assert (again := project.runplan("retry", "X", "--wait")).code == 0, again.err
+    assert landings(project) == IN_ORDER
+
+
+def test_a_sub_plan_without_auto_waits_for_approval_and_says_how_the_parent_continues(project: Project) -> None:
+    with_subplans(project)
+
+    waits = project.start("1")
+
+    assert waits.code == 4, waits.err
+    assert "plans/X.md waits for plans/A.md. Then continue it: runplan retry plans/X.md" in waits.err
+    assert "land it: runplan approve plans/A.md" in waits.last
+    assert (approved := project.runplan("approve", "A")).code == 0, approved.err
+    assert (ran := project.runplan("retry", "X")).code == 0, ran.err
+    assert landings(project) == IN_ORDER[:2]
+
+
+def test_a_sub_plan_that_is_complete_lands_its_row_at_once(project: Project) -> None:
+    with_subplans(project)
+    assert project.runplan("start", "A", "finish", "auto", "--foreground").code == 0
+
+    ran = project.start("1", "auto")
+
+    assert ran.code == 0, ran.err
+    assert landings(project) == IN_ORDER[:2]
+    assert len(project.rows("SELECT id FROM runs WHERE plan='plans/A.md'")) == 1
+
+
+def test_a_sub_plan_that_runs_already_is_waited_for(project: Project, meanwhile: Meanwhile) -> None:
+    with_subplans(project, A1=work(*meanwhile.pause("A"), phase="A1"))
+    project.runplan("start", "A", "finish", "auto")
+    meanwhile.reached("A")
+    project.runplan("start", "X", "1", "auto")
+    until(lambda: run_of(project)["waiting_for"] == "sub-plan")
+    meanwhile.let_on("A")
+
+    until_runs_are(project, "done")
+
+    assert landings(project) == IN_ORDER[:2]
+    assert len(project.rows("SELECT id FROM runs WHERE plan='plans/A.md'")) == 1
+
+
+@pytest.mark.parametrize(
+    ("plans", "why"),
+    [
+        ({"A": "plans/X.md"}, "the plans wait for each other: plans/X.md → plans/A.md → plans/X.md; remove one"),
+        ({"A": "plans/D.md"}, "plans/D.md: no such plan on main"),
+        (
+            {"A": "plans/D.md", "D": "plans/E.md", "E": "plans/F.md", "F": ""},
+            "more than 3 sub-plans are below each other: plans/X.md → plans/A.md → plans/D.md → plans/E.md → plans/F",
+        ),
+    ],
+    ids=["cycle", "missing", "depth"],
+)
+def test_sub_plans_that_cannot_be_worked_are_refused_before_any_work(
+    project: Project, plans: dict[str, str], why: str
+) -> None:
+    with_subplans(project)
+    for name, below in plans.items():
+        plan = a_plan(f"{name}1")
+        project.repo.write(f"plans/{name}.md", executed(plan, **{f"p{name}1": f"plan {below}"}) if below else plan)
+    project.repo.commit("Nest")
+
+    ran = project.start("finish", "auto")
+
+    assert (ran.code, ran.last.startswith(f"runplan: {why}")) == (2, True), ran.err
+    assert project.dispatched("plans/A.md") == []

@@ -18,7 +18,8 @@ from runplan.daemon.client import wake_daemon
 from runplan.daemon.state import Known, remember_repository
 from runplan.engine import context as contexts, preflight
 from runplan.engine.repository import open_repository
-from runplan.engine.runs import describe_busy, does_what_is_asked, state_of
+from runplan.engine.runs import describe_busy, does_what_is_asked, find_awaited, state_of
+from runplan.engine.subplans import require_subplans
 from runplan.engine.worker import ForegroundWorker, Interruption
 from runplan.errors import Busy, Exit, Fenced, Interrupted, JournalDamaged, SettingsError, Unreachable, error_with
 from runplan.landing import modes
@@ -183,6 +184,7 @@ def resolve_request(context: RepositoryContext, path: str, asked: Options) -> Re
             return NothingToDo(why=phases)
         phases = []  # the pull request is still to be merged
     preflight.require_executions(context, plan)
+    require_subplans(on_target, plan)
     preflight.require_test_command(context)
     started = context.record_settings(run_started(context, path, plan.title, asked, issues=plan.issues))
     preflight.require_same_history(context, path)
@@ -280,7 +282,7 @@ def follow_run(context: RepositoryContext, plan: str, run: str, *, after: int | 
         again = command("runplan", "logs", plan, "-f")
         stop = command("runplan", "stop", plan)
         raise Interrupted(f"detached; {run} continues. Follow it: {again}; stop it: {stop}") from None
-    if newest is not None and newest.is_active and not newest.needs_person:
+    if newest is not None and newest.is_active and not find_awaited(context.store(), newest).needs_person:
         status = command("runplan", "status", plan)
         raise Unreachable(f"the daemon has ended, and no process works on {run}; see: {status}")
     return progress.show_end(context.store(), run, context.state)

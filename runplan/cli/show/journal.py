@@ -19,6 +19,7 @@ from runplan.cli.terminal import Style, warn
 from runplan.daemon.client import NotRunning, connect_daemon
 from runplan.daemon.protocol import Metrics, MetricsText
 from runplan.engine.context import newest_run, open_context
+from runplan.engine.runs import find_awaited
 from runplan.errors import NotFound
 from runplan.report.metrics import collect_samples, render_samples
 from runplan.report.views import as_json
@@ -95,7 +96,7 @@ def follow_events(
         now_s = time.monotonic()
         worked_s = now_s if is_worked else worked_s
         is_left = row is None or now_s - worked_s > (TAKEOVER_S if row.daemon else 0.0)
-        is_last = is_left or row is None or not row.is_active or row.needs_person
+        is_last = is_left or row is None or not row.is_active or find_awaited(store, row).needs_person
         rows = store.list_events(run, after=after)
         yield rows, is_last
         if is_last:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.cli.terminal import Style
-from runplan.engine.runs import state_of
+from runplan.engine.runs import find_awaited, state_of
 from runplan.errors import Exit
 from runplan.report.sections import describe_kept_work
 from runplan.report.summary import figures_of_run
@@ -174,6 +174,10 @@ def event_sentence(event: e.Event) -> str:
             return f"runplan: resumed the run of process {dead.partition(':')[0]}, which has ended"
         case e.PhaseChosen(phase=phase, title=title, remarks=remarks):
             return f"\nphase {phase}  {title}" + "".join(f"\n  warning    {remark}" for remark in remarks)
+        case e.SubplanChosen(phase=phase, title=title, subplan=subplan):
+            return f"\nphase {phase}  {title}\n  sub-plan   {subplan}"
+        case e.SubplanEnded(complete=complete, detail=detail):
+            return f"  sub-plan   {'complete' if complete else detail}"
         case e.UndoChosen(phase=phase, title=title):
             return f"\nundo phase {phase}  {title}"
         case e.RepairChosen(title=title):
@@ -292,7 +296,11 @@ def show_end(store: Store, run: str, directory: Path) -> Exit:
     """Print the last lines of a run."""
     row = store.get_run(run)
     assert row is not None
-    code, lines = _last_lines(store, row, state_of(store, row), directory)
+    awaited = find_awaited(store, row)
+    code, lines = _last_lines(store, awaited, state_of(store, awaited), directory)
+    if awaited is not row:
+        itself = "" if row.daemon else f" Then continue it: {command('runplan', 'retry', row.plan)}"
+        lines = [f"{row.plan} waits for {awaited.plan}.{itself}", *lines]
     _write_line("\n".join(["", *(f"runplan: {line}" for line in lines)]))
     return code
 

@@ -1,0 +1,180 @@
+"""Sub-plans: plans that do a phase of another plan, each in a run of its own, which the worker begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.engine import preflight
+from runplan.engine.context import slug_of
+from runplan.engine.runs import state_of
+from runplan.errors import PlanUnreadable, RefusedEarly
+from runplan.landing.pull_request import PullRequestLander
+from runplan.plan.marks import ExecutionKind, PlanStatus, Status
+from runplan.plan.model import parse_plan
+from runplan.run import events as e
+from runplan.run.attempts import SubplanAttempt
+from runplan.run.decide import decide
+from runplan.run.kinds import Mode, Reason, WaitKind
+from runplan.run.state import failure
+from runplan.text import command
+from runplan.times import iso, look_s
+
+if TYPE_CHECKING:
+    from runplan.engine.context import RepositoryContext
+    from runplan.engine.runs import ActiveRun
+    from runplan.plan.model import Plan
+    from runplan.run.rows import RunRow
+    from runplan.run.state import RunState
+    from runplan.store.protocol import Store
+
+MAX_DEPTH = 3  #: sub-plans below each other
+
+
+# --- before any work --------------------------------------------------------------------------------------
+
+
+def require_subplans(context: RepositoryContext, plan: Plan) -> None:
+    """Refuse a plan with a sub-plan that is missing, cannot be worked, is nested too deep or waits for the plan."""
+    tip = context.tip()
+
+    def read(path: str) -> Plan:
+        if path == plan.path:
+            return plan
+        text = context.git.blob(tip, path)
+        if text is None:
+            raise RefusedEarly(f"{path}: no such plan on {context.target_name}")
+        subplan = parse_plan(text, path=path)
+        if subplan.status not in (PlanStatus.ACTIVE, PlanStatus.COMPLETE):
+            raise RefusedEarly(f"{path}: the plan says status: {subplan.status}")
+        preflight.require_executions(context, subplan)
+        return subplan
+
+    if why := describe_nesting(read, (plan.path,)):
+        raise RefusedEarly(why)
+
+
+def describe_nesting(read: Callable[[str], Plan], chain: tuple[str, ...]) -> str:
+    """Why the last plan of the chain cannot be worked: it or a plan below it is in a cycle, or too deep; "" if it can.
+
+    `chain` begins with the plan that is below no other.
+    """
+    *above, path = chain
+    shown = " → ".join(chain)
+    if path in above:
+        return f"the plans wait for each other: {shown}; remove one of the lines `Execution: plan …`"
+    if len(above) > MAX_DEPTH:
+        return f"more than {MAX_DEPTH} sub-plans are below each other: {shown}"
+    plan = read(path)
+    is_open = plan.status is PlanStatus.ACTIVE
+    phases = [phase for phase in plan.phases if is_open and phase.status is not Status.DONE]
+    subplans = [phase.execution.argument for phase in phases if phase.execution.kind is ExecutionKind.PLAN]
+    return next(filter(None, (describe_nesting(read, (*chain, subplan)) for subplan in subplans)), "")
+
+
+# --- in the worker ----------------------------------------------------------------------------------------
+
+
+class Stop(Struct, frozen=True):
+    """The run of the sub-plan is to be stopped with that of its parent."""
+
+    plan: str
+
+
+def awaited_plan(state: RunState) -> str:
+    """The sub-plan whose end a run or lane waits for; "" for none."""
+    attempt = state.attempt
+    if state.ended is not None or not isinstance(attempt, SubplanAttempt) or attempt.over is not None:
+        return ""
+    return attempt.chosen.subplan
+
+
+def examine_subplan(
+    active: ActiveRun, state: RunState, *, here: RepositoryContext, owned: Container[str]
+) -> e.Event | Stop | None:
+    """What the sub-plan of a run or lane needs: an end to record, a run to begin or stop; None while it runs.
+
+    `owned` has the plans whose runs this process works on.
+    """
+    path = awaited_plan(state)
+    if not path or decide(state).waiting is not WaitKind.SUBPLAN or state.pause is not None:
+        return None
+    store = active.context.store
+    own = _find_own_run(store, path, parent=active.id)
+    if state.stop and own is not None and own.is_active:
+        return Stop(path)
+    if state.stop:  # a run that the parent did not begin continues
+        return e.SubplanEnded(complete=False, run=own.id if own else "", detail=f"{path} was stopped")
+    if path in owned:
+        return None
+    chain = (*state.options.parents, active.context.plan, path)
+    try:
+        tip, plan = _read_subplan(active, path)
+        nesting = describe_nesting(lambda name: _parse_at(active, tip, name), chain)
+    except PlanUnreadable as error:
+        return e.WorkRefused(reason=Reason.BLOCKED, detail=str(error))
+    if plan.complete:
+        return e.SubplanEnded(complete=True, run=own.id if own else "")
+    if nesting:
+        return e.WorkRefused(reason=Reason.BLOCKED, detail=nesting)
+    if own is not None and not own.is_active:
+        return e.SubplanEnded(complete=False, run=own.id, detail=_describe_end(store, own))
+    return _make_request(active.id, state.options, plan, slug=slug_of(here, path))
+
+
+def _make_request(run: str, started: e.RunStarted, plan: Plan, *, slug: str) -> e.RunStarted:
+    """The run of the sub-plan, with the options and settings of its parent."""
+    return replace(
+        started,
+        plan=plan.path,
+        title=plan.title,
+        slug=slug,
+        mode=Mode.FINISH,
+        wanted="",
+        issues=plan.issues,
+        review=(),
+        remarks=(),
+        command=0,
+        watch="",
+        parent=run,
+        parents=(*started.parents, started.plan),
+    )
+
+
+def pause_for_owner(path: str, owner: str, state: RunState, *, now: datetime) -> e.Paused:
+    """Look again later: another process works on the sub-plan."""
+    until = now + timedelta(seconds=look_s(state.waits + 1))
+    words = f"process {owner.partition(':')[0]} works on {path}"
+    return e.Paused(kind=WaitKind.SUBPLAN, until=iso(until), words=words)
+
+
+def _find_own_run(store: Store, path: str, *, parent: str) -> RunRow | None:
+    """The newest run of the plan that the parent began."""
+    runs = [fact.run for fact in store.list_facts(e.RunStarted, plan=path) if fact.event.parent == parent]
+    return store.get_run(runs[-1]) if runs else None
+
+
+def _read_subplan(active: ActiveRun, path: str) -> tuple[str, Plan]:
+    """The target's tip, and the sub-plan there. A pull request has a branch of its own before it."""
+    lander = active.context.lander
+    tip = (lander.target if isinstance(lander, PullRequestLander) else lander).tip() or ""
+    return tip, _parse_at(active, tip, path)
+
+
+def _parse_at(active: ActiveRun, tip: str, path: str) -> Plan:
+    plan, _ = replace(active.context, plan=path).plan_at(tip)
+    return plan
+
+
+def _describe_end(store: Store, row: RunRow) -> str:
+    """Why the sub-plan is not complete though its run has ended."""
+    state = state_of(store, row)
+    failed = failure(state)
+    where = f"phase {failed.phase}, " if failed is not None and failed.phase else ""
+    detail = f": {state.ended.detail}" if state.ended is not None and state.ended.detail else ""
+    see = command("runplan", "report", row.plan)
+    return f"{row.plan} is not complete ({where}{row.reason or row.outcome}){detail}; see: {see}"
