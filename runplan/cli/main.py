@@ -17,7 +17,7 @@ from runplan.errors import Exit, RunplanError, UsageError, refused_by_system
 from runplan.text import nearest_word
 
 COMPLETE = "complete-words"  #: the verb that completion scripts call; not for people
-PLANNED = ("plan", "inbox")  #: verbs of a later version
+PLANNED = ("plan",)  #: verbs of a later version
 
 USAGE = """\
 usage: runplan VERB ...

@@ -108,6 +108,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "undo": ("control.start", "Revert a landed phase with a new commit", (_PLAN, _PHASE)),
     },
     "Answer": {
+        "inbox": ("show.report", "Show what waits for you, in all repositories", (_JSON,)),
         "diff": ("control.answers", "Show the change that waits for you, or the kept work of a failed phase", _DIFF),
         "approve": ("control.answers", "Approve a pending change and continue", (_ANY_PLAN, _WAITING)),
         "reject": ("control.answers", "Reject a pending change", (_PLAN, _WAITING, _WHY)),
@@ -182,6 +183,9 @@ EXAMPLES = {
     "reject": """\
   runplan reject plans/X.md                                   end the run; its work is kept
   runplan reject plans/X.md -m "the flag must be optional"    a fixer changes the work, then you are asked again""",
+    "inbox": """\
+  runplan inbox             proposals, changes, sign-offs and questions, with the commands that answer them
+  runplan inbox --json      the same, for a program""",
     "answer": """\
   runplan answer r1a2b3c4d.2 "Use port 8080."     the next agent continues the work with it
   runplan answer plans/X.md "Use port 8080."      the only question of this plan""",

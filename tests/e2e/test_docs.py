@@ -28,6 +28,7 @@ READING = (
     "help",
     "status",
     "next",
+    "inbox",
     "metrics",
     "report",
     "logs",

@@ -1,28 +1,30 @@
-"""runplan report: the report of a plan, or of all repositories since a moment; as Markdown, HTML or JSON."""
+"""runplan report: a plan, or all repositories since a moment, as Markdown, HTML or JSON; runplan inbox."""
 
 from __future__ import annotations
 
 import argparse
 import re
+import sys
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from runplan import names
 from runplan.cli.inspection import read_diffs
-from runplan.cli.terminal import warn
+from runplan.cli.terminal import Style, warn
 from runplan.daemon.state import list_repositories
 from runplan.engine.context import RepositoryContext, newest_run, open_context, plan_path, slug_of
 from runplan.errors import NotFound, PlanUnreadable, RunplanError, UsageError
 from runplan.plan.model import parse_plan
 from runplan.report import html, summary, text as report
+from runplan.report.inbox import InboxEntry, read_inbox
 from runplan.report.sections import failure_sections
 from runplan.report.views import as_json
 from runplan.settings.load import environment
 from runplan.settings.places import state_directory
 from runplan.settings.schema import parse_duration
-from runplan.text import command, plain
-from runplan.times import iso
+from runplan.text import command, in_words, plain
+from runplan.times import iso, parse_iso
 
 
 def run_report(args: argparse.Namespace) -> None:
@@ -102,6 +104,31 @@ def moment_of(word: str, *, now: datetime) -> datetime:
         if re.match(r"\d{4}-\d\d-\d\d", word):
             return datetime.fromisoformat(word).astimezone()
     raise UsageError(f"report: --since {word}: unknown moment; use today, yesterday, 8h, 2d or 2026-11-15")
+
+
+# --- what waits for a person ------------------------------------------------------------------------------
+
+
+def run_inbox(args: argparse.Namespace) -> None:
+    inbox = read_inbox(_list_journals())
+    if args.json:
+        print(as_json(inbox))
+        return
+    for lost in inbox.unreadable:
+        warn(f"{lost.repository} cannot be read: {lost.error}")
+    style = Style.of(sys.stdout)
+    now = datetime.now(UTC)
+    print("\n\n".join(_show_entry(entry, style, now) for entry in inbox.entries) or "Nothing waits for you.")
+
+
+def _show_entry(entry: InboxEntry, style: Style, now: datetime) -> str:
+    phase = f", phase {entry.phase} {entry.title}" if entry.phase else f", {entry.title}"
+    waited = in_words(max(0.0, (now - parse_iso(entry.since)).total_seconds()))
+    head = style.paint(plain(f"{entry.kind}: {entry.plan}{phase}"), "bold")
+    lines = [f"{head}  ({waited}, {entry.repository})", *plain(entry.text).splitlines()]
+    is_here = Path.cwd().is_relative_to(entry.repository)
+    there = "" if is_here else f"{command('cd', entry.repository)} && "
+    return "\n  ".join([*lines, *(style.paint(f"{there}{line}", "cyan") for line in entry.commands)])
 
 
 def _list_journals() -> dict[str, Path]:

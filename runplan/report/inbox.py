@@ -1,0 +1,119 @@
+"""Everything that waits for a person, in all repositories."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from runplan.errors import RunplanError
+from runplan.run import events as e
+from runplan.run.attempts import open_questions
+from runplan.run.decide import decide
+from runplan.run.kinds import ANSWERED, FOR_ANSWER, Mode, WaitKind
+from runplan.run.rows import wait_of
+from runplan.run.state import fold, open_states
+from runplan.store.journal import list_records
+from runplan.store.protocol import open_store, store_exists
+from runplan.text import command
+
+if TYPE_CHECKING:
+    from runplan.run.rows import RunRow
+    from runplan.run.state import RunState
+    from runplan.store.protocol import Store
+
+
+class EntryKind(StrEnum):
+    PROPOSAL = "proposal"  #: a plan
+    CHANGE = "change"  #: a phase that needs approval
+    SIGN_OFF = "sign-off"
+    QUESTION = "question"  #: of an agent
+
+
+class InboxEntry(Struct, frozen=True, kw_only=True):
+    """One thing that waits for a person (docs/reference.md)."""
+
+    kind: EntryKind
+    id: str  #: of a question; else what the answer is bound to: the tree, or the hash of a proposal
+    repository: str  #: its root
+    plan: str
+    phase: str
+    title: str  #: of the phase, else of the plan
+    run: str
+    since: str  #: UTC ISO-8601
+    text: str  #: the question, or what is asked for
+    commands: tuple[str, ...]  #: that show and answer it, in that repository
+
+
+class Unreadable(Struct, frozen=True, kw_only=True):
+    """A repository whose journal cannot be read."""
+
+    repository: str
+    error: str
+
+
+class Inbox(Struct, frozen=True, kw_only=True):
+    entries: tuple[InboxEntry, ...]  #: newest last
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+def read_inbox(states: Mapping[str, Path]) -> Inbox:
+    """The inbox of the repositories with these journals."""
+    entries: list[InboxEntry] = []
+    unreadable: list[Unreadable] = []
+    for root, state in sorted(states.items()):
+        try:
+            if store_exists(state):
+                with contextlib.closing(open_store(state, writable=False)) as store:
+                    entries += _list_entries(store, root)
+        except (RunplanError, OSError) as error:
+            unreadable.append(Unreadable(repository=root, error=str(error)))
+    return Inbox(entries=tuple(sorted(entries, key=lambda entry: entry.since)), unreadable=tuple(unreadable))
+
+
+def _list_entries(store: Store, root: str) -> Iterator[InboxEntry]:
+    for row in store.list_unfinished_runs():
+        if any(work.waiting_for in FOR_ANSWER for work in (row, *row.lanes)):
+            records = list_records(store, row.id)
+            asked = {_asked_id(record.event): record.at for record in records}
+            state = fold(record.event for record in records)
+            for _, lane_state in open_states(state):
+                yield from _entries_of(lane_state, row, root, asked)
+
+
+def _asked_id(event: e.Event) -> str:
+    """What the event asks a person about; "" when it asks nothing."""
+    match event:
+        case e.QuestionAsked(id=id_):
+            return id_
+        case e.ApprovalAsked(tree=tree):
+            return tree
+        case _:
+            return ""
+
+
+def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str]) -> Iterator[InboxEntry]:
+    decision = decide(state)
+    attempt = state.attempt
+    if attempt is None or decision.waiting not in FOR_ANSWER:
+        return
+    phase = attempt.chosen.phase
+
+    def entry(kind: EntryKind, id_: str, text: str, *commands: str) -> InboxEntry:
+        title = attempt.chosen.title or row.title
+        since = asked.get(id_, row.since)
+        where = {"repository": root, "plan": row.plan, "phase": phase, "title": title, "run": row.id}
+        return InboxEntry(kind=kind, id=id_, since=since, text=text, commands=commands, **where)
+
+    for question in open_questions(attempt):
+        yield entry(EntryKind.QUESTION, question.id, question.text, command("runplan", "answer", question.id, "TEXT"))
+    if decision.waiting in ANSWERED:
+        commands = [line for _, line in wait_of(decision.waiting).list_commands(row.plan, phase)]
+        is_signed = decision.waiting is WaitKind.SIGN_OFF
+        kind = EntryKind.SIGN_OFF if is_signed else EntryKind.CHANGE
+        kind = EntryKind.PROPOSAL if state.options.mode is Mode.PLAN else kind
+        yield entry(kind, attempt.delivery.asked, decision.about or decision.why, *commands, f"{commands[-1]} -m TEXT")

@@ -1,0 +1,58 @@
+"""The inbox: what waits for a person in all repositories, and the commands that answer it."""
+
+import shlex
+from pathlib import Path
+
+from tests.support.cli import Project, a_plan, a_project, set_up, steps
+
+
+def a_neighbour(project: Project, place: Path) -> Project:
+    """Another repository of the same user."""
+    place.mkdir()
+    other = a_project(place, "1")
+    other.home = project.home
+    return other
+
+
+def test_the_inbox_lists_changes_sign_offs_and_questions_of_all_repositories(project: Project, tmp_path: Path) -> None:
+    assert project.runplan("inbox").out == "Nothing waits for you.\n"
+    other = a_neighbour(project, tmp_path / "other dir")
+    set_up(other, plan=a_plan("1").replace("## Phase 1 — Step 1\n", "## Phase 1 — Step 1\n\nSign-off: required\n"))
+    assert other.start("1", "auto").code == 4
+    project.plan(a_plan("2"), name="plans/Y.md")
+    assert project.runplan("start", "Y", "--foreground").code == 4
+    project.agent(steps('say = "BLOCKER: which port?"'))
+    assert project.start("1", "auto").code == 4
+    broken = a_neighbour(project, tmp_path / "broken")
+    assert broken.start("1").code == 4
+    (broken.path / ".git/runplan/journal.db").write_bytes(b"no journal" * 1000)
+
+    seen = project.runplan("inbox")
+    view = project.runplan("inbox", "--json").json
+
+    entries = view["entries"]
+    assert [(entry["kind"], entry["plan"], entry["phase"], entry["title"]) for entry in entries] == [
+        ("sign-off", "plans/X.md", "1", "Step 1"),
+        ("change", "plans/Y.md", "2", "Step 2"),
+        ("question", "plans/X.md", "1", "Step 1"),
+    ]
+    assert [entry["repository"] for entry in entries] == [str(other.path), str(project.path), str(project.path)]
+    assert [lost["repository"] for lost in view["unreadable"]] == [str(broken.path)]
+    assert (seen.code, f"runplan: warning: {broken.path} cannot be read" in seen.err) == (0, True), seen.err
+    question = entries[2]
+    assert question["text"] == "which port?"
+    assert question["commands"] == [f"runplan answer {question['id']} TEXT"]
+    approve = "runplan approve plans/X.md 1"
+    assert approve in entries[0]["commands"]
+    assert f"\n  cd {shlex.quote(str(other.path))} && {approve}\n" in seen.out
+    assert "\n  runplan approve plans/Y.md 2\n" in seen.out
+    assert other.runplan(*shlex.split(approve)[1:]).code == 0
+    assert project.runplan("reject", "Y").code == 0
+    assert project.runplan("stop").code == 0
+    assert project.runplan("inbox").out == "Nothing waits for you.\n"
+
+
+def test_an_agent_may_read_the_inbox_but_answers_nothing(project: Project) -> None:
+    assert project.runplan("inbox", RUNPLAN_AGENT="1").code == 0
+    for words in (("approve", "X"), ("reject", "X"), ("answer", "X", "8080")):
+        assert project.runplan(*words, RUNPLAN_AGENT="1").code == 2
