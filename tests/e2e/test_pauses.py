@@ -1,9 +1,12 @@
 """Runs that wait for a person, are rejected or are interrupted: nothing is lost, and the printed command continues."""
 
+import contextlib
 import os
 import pty
 import signal
 import subprocess
+
+import pytest
 
 from tests.support.cli import (
     RUNPLAN,
@@ -86,6 +89,49 @@ def test_a_rejection_with_words_has_a_fixer_change_the_work_at_once_and_asks_aga
 
 def prompt_of(project: Project, dispatch: str) -> str:
     return (project.path / ".git/runplan/dispatch" / dispatch / "prompt.md").read_text(encoding="utf-8")
+
+
+ASKS = "land phase {}? y(es), n(o), d(iff), r(eject): "
+
+
+def answering(project: Project, how: str, *turns: tuple[str, str]) -> tuple[int, str]:
+    """Exit code and output of `start X finish` on a terminal; each turn is a prompt and the line that is typed."""
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen(
+        [RUNPLAN, "start", "X", "finish", how],
+        cwd=project.path,
+        env={**project.env, "PAGER": "cat", "COLUMNS": "200"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    seen = ""
+    with contextlib.suppress(OSError):  # the terminal is closed when the process ends
+        for prompt, line in turns:
+            start = len(seen)
+            while prompt not in seen[start:]:
+                seen += os.read(ours, 65536).decode()
+            os.write(ours, f"{line}\n".encode())
+        while True:
+            seen += os.read(ours, 65536).decode()
+    os.close(ours)
+    return running.wait(timeout=60), seen
+
+
+@pytest.mark.parametrize("how", ["--foreground", "--wait"])
+def test_a_followed_run_asks_about_each_change_on_a_terminal(project: Project, how: str) -> None:
+    set_up(project, agent=writes("1", "2") + fix('append = "1.txt"\ntext = "more\\n"'))
+    first = ASKS.format(1)
+    words = ((first, "r"), ("what has to change?: ", ""), (first, "r"), ("what has to change?: ", "add more"))
+    code, seen = answering(project, how, (first, "d"), (first, "what?"), *words, (first, "y"), (ASKS.format(2), "n"))
+    assert code == 4, seen
+    assert "+++ b/1.txt" in seen
+    assert set(project.landed()) == {"1"}
+    assert project.show("main:1.txt") == "1\nmore"
+    assert [body["approved"] for kind, body in project.events() if kind == "Answered"] == [False, True]
+    assert project.runplan("status", "X", "--json").json["run"]["waiting_for"] == "approval"
+    assert project.runplan("approve", "X").code == 0
 
 
 def test_diff_shows_the_kept_work_of_a_failed_phase_and_why_it_failed(project: Project) -> None:

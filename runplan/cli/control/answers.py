@@ -96,7 +96,11 @@ def run_diff(args: argparse.Namespace) -> None:
     if args.json:
         print(as_json(view, indent=None))
     else:
-        show_page(plain(_render_change(view)))
+        _show_change(view)
+
+
+def _show_change(view: dict[str, Any]) -> None:
+    show_page(plain(_render_change(view)))
 
 
 def show_page(text: str) -> None:
@@ -251,10 +255,48 @@ def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exi
         return _continue_run(context, RunRequest(started=options, answer=answer))
 
 
-def _continue_run(context: RepositoryContext, request: RunRequest) -> Exit:
+def _continue_run(context: RepositoryContext, request: RunRequest, *, wait: bool = False) -> Exit:
     """Have the run continue where it was started."""
     context = context.for_run(request.started)
-    return runs.submit_run(context, request) if request.started.daemon else runs.run_here(context, request)
+    is_daemons = request.started.daemon
+    return runs.submit_run(context, request, wait=wait) if is_daemons else runs.run_here(context, request)
+
+
+def ask_on_terminal(context: RepositoryContext, plan: str, code: Exit) -> Exit:
+    """Ask about each change that a followed run comes to, if a person can answer; the exit code at the end."""
+    while code is Exit.WAITING and sys.stdin.isatty() and sys.stderr.isatty():
+        change = next(iter(_list_pending(context, plan, None, "approve")), None)
+        answer = _ask_person(context, change) if change is not None else None
+        if change is None or answer is None:
+            break
+        code = _continue_run(context, RunRequest(started=change.state.options, answer=answer), wait=True)
+    return code
+
+
+def _ask_person(context: RepositoryContext, change: Change) -> Answered | None:
+    """The answer of the person at the terminal, about the change as it is now; None to leave it waiting."""
+    tree = change.attempt.delivery.asked
+    phase = change.attempt.chosen.phase
+    while True:
+        match _prompt(
+            f"land {f'phase {phase}' if phase else change.state.options.plan}? y(es), n(o), d(iff), r(eject)"
+        ):
+            case "y" | "yes":
+                return Answered(tree=tree, approved=True)
+            case "n" | "no" | None:
+                return None
+            case "d" | "diff":
+                _show_change(_view_change(context, change))
+            case "r" | "reject":
+                if words := _prompt("what has to change?"):
+                    return Answered(tree=tree, approved=False, why=words)
+
+
+def _prompt(question: str) -> str | None:
+    """The line that the person types; None at the end of the input."""
+    print(f"runplan: {question}: ", end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    return plain(line).strip() if line else None
 
 
 # --- questions of agents ----------------------------------------------------------------------------------

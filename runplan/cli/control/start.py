@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from runplan import names
 from runplan.agents import prompts
-from runplan.cli.control import runs
+from runplan.cli.control import answers, runs
 from runplan.cli.show import progress
 from runplan.clock import SystemClock
 from runplan.engine import issues, preflight
@@ -92,13 +92,16 @@ def _start_run(
             return Exit.DONE
         case runs.AlreadyRunning(why=why, plan=plan, run=run):
             progress.say(why)
-            return runs.follow_run(context, plan, run) if wait and run else Exit.DONE
+            code = runs.follow_run(context, plan, run) if wait and run else Exit.DONE
         case runs.Ready(context=context, request=request):
             request = replace(request, again=again)
+            plan = request.started.plan
             if foreground:
-                return runs.run_here(context, request)
-            runs.admit_agents(context)
-            return runs.submit_run(context, request, _timing_of(asked, context.settings.run), wait=wait)
+                code = runs.run_here(context, request)
+            else:
+                runs.admit_agents(context)
+                code = runs.submit_run(context, request, _timing_of(asked, context.settings.run), wait=wait)
+    return answers.ask_on_terminal(context, plan, code) if foreground or wait else code
 
 
 def _timing_of(asked: Options, run: RunSettings) -> Timing | None:
