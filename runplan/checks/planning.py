@@ -291,6 +291,14 @@ def _judge_plan(output: _Draft, *, block: str, facts: StepFacts) -> StepResult:
     )
 
 
+def check_plan(text: str, facts: StepFacts) -> tuple[str, ...]:
+    """Why a text cannot be proposed as a plan; a person may have edited it."""
+    try:
+        return tuple(_check_plan(strip_front_matter(text), facts)[1][:MOST_ROWS])
+    except PlanUnreadable as error:
+        return (str(error).partition(": ")[2],)
+
+
 def _check_plan(markdown: str, facts: StepFacts) -> tuple[str, list[str]]:
     """The title of the plan, and what keeps it from being proposed."""
     text = write_proposal(markdown, title="", created="", path=facts.path, before=facts.before)

@@ -17,7 +17,6 @@ from runplan.errors import Exit, RunplanError, UsageError, refused_by_system
 from runplan.text import nearest_word
 
 COMPLETE = "complete-words"  #: the verb that completion scripts call; not for people
-PLANNED = ("plan",)  #: verbs of a later version
 
 USAGE = """\
 usage: runplan VERB ...
@@ -104,8 +103,6 @@ def _run_words(words: list[str]) -> int:
 
 def require_verb(verb: str) -> str:
     """The verb; refused with the nearest one when it is unknown."""
-    if verb in PLANNED:
-        raise UsageError(f"{verb} is not in this version of runplan; see: runplan --help")
     if verb not in VERBS:
         near = nearest_word(verb, VERBS)
         hint = f"did you mean {near}?" if near else f"there are: {', '.join(VERBS)}"

@@ -36,6 +36,23 @@ _WATCH = (
     _value("every SCHEDULE, which implies auto; now", "words", metavar="WORD", nargs="*", default=[]),
     _value("of the issues to work on", "--label", required=True),
 )
+_GOAL = _value("its words, - for standard input, or a spec folder", "goal", metavar="GOAL", nargs="*", default=[])
+_PLANNING = (
+    _GOAL,
+    _value("the goal is in a file", "--file", metavar="FILE"),
+    _value("the goal is an issue on GitHub", "--issue", metavar="NUMBER", type=int),
+    _flag("revise a plan: PLAN [PHASE] instead of GOAL", "--revise"),
+    _value("why it is revised", "-m", metavar="TEXT", dest="why", default=""),
+    _flag("explore, draft, criticise and revise once", "--quick"),
+    _value("rounds of critique and revision, 1 to 4", "--rounds", metavar="N", type=int),
+    _value("writes the plan; default: agents.planner", "--agent", metavar="NAME"),
+    _value("criticises it; default: the verifier", "--critic", metavar="NAME"),
+    _value("the file of the plan; default: by its title", "--out", metavar="FILE"),
+    _flag("let the first step ask you up to five questions", "--ask"),
+    _value('start it when it is approved, e.g. "finish auto pr"', "--then", metavar="WORDS", default=""),
+    [_HERE, _flag("return when the daemon has accepted it", "--no-wait")],
+    _JSON,
+)
 _RETRY = (
     _PLAN,
     _value("a phase id; default: as the last run", "phase", metavar="PHASE", nargs="?"),
@@ -99,6 +116,7 @@ _HELP = (_value("the verb to explain", "verb", metavar="VERB", nargs="?"),)
 GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
     "Work on plans": {
         "start": ("control.start", "Work on a plan: its next phase, one phase, or all of it", _START),
+        "plan": ("control.planning", "Write a plan for a goal, which you approve before any work", _PLANNING),
         "watch-issues": ("control.start", "Work on the open issues with a label, one after the other", _WATCH),
         "stop": ("control.commands", "Cancel schedules and end runs; their work is kept", _STOP),
         "pause": ("control.commands", "Pause a plan; the current step finishes", (_PLAN,)),
@@ -112,6 +130,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "diff": ("control.answers", "Show the change that waits for you, or the kept work of a failed phase", _DIFF),
         "approve": ("control.answers", "Approve a pending change and continue", (_ANY_PLAN, _WAITING)),
         "reject": ("control.answers", "Reject a pending change", (_PLAN, _WAITING, _WHY)),
+        "edit": ("control.planning", "Edit a proposed plan in $EDITOR; it is checked again", (_PLAN,)),
         "answer": ("control.answers", "Answer the question of an agent and continue", _ANSWER),
     },
     "Look": {
@@ -138,8 +157,8 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
 #: The verbs that are refused to agents; `gc` and `service` are refused for some of their arguments.
 CHANGING = (
-    *("start", "watch-issues", "stop", "pause", "resume", "now", "retry", "undo"),
-    *("approve", "reject", "answer", "init", "daemon", "demo"),
+    *("start", "plan", "watch-issues", "stop", "pause", "resume", "now", "retry", "undo"),
+    *("approve", "reject", "answer", "edit", "init", "daemon", "demo"),
 )
 
 EXAMPLES = {
@@ -152,6 +171,14 @@ EXAMPLES = {
   runplan start X finish auto direct --foreground     everything, pushed to the remote's branch
   runplan start --issue 42 auto                       an issue on GitHub, landed by a pull request that fixes it
   runplan start X finish --dry-run                    what would be done; changes nothing""",
+    "plan": """\
+  runplan plan "add OAuth login"                        a short plan; it waits for: runplan approve
+  runplan plan --file PRD.md --quick                    fewer steps
+  runplan plan -                                        the goal from standard input
+  runplan plan --issue 42                               the text of an issue is quoted, never obeyed
+  runplan plan specs/001-login                          a spec folder that has no tasks yet
+  runplan plan "add a cache" --then "finish auto pr"    goal in, pull request out
+  runplan plan --revise plans/X.md 2 -m "use sqlite"    revise a phase; finished phases stay as they are""",
     "watch-issues": """\
   runplan watch-issues --label runplan every 10m      open issues with the label, one after the other
   runplan watch-issues --label runplan every 1h now   the first one at once""",
@@ -189,6 +216,7 @@ EXAMPLES = {
     "answer": """\
   runplan answer r1a2b3c4d.2 "Use port 8080."     the next agent continues the work with it
   runplan answer plans/X.md "Use port 8080."      the only question of this plan""",
+    "edit": "  runplan edit plans/X.md      then approve your own version of it",
     "status": """\
   runplan status                what needs you first; finished plans in one line
   runplan status --all          finished plans and other pages as well

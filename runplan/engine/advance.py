@@ -15,7 +15,7 @@ from runplan.run.dispatch import GRACE_S
 from runplan.run.events import Event, WorkRefused
 from runplan.run.kinds import Reason
 from runplan.run.state import RunState, list_running
-from runplan.steps import conclude, gates, land, process, proof, read_plan, verify, work
+from runplan.steps import conclude, gates, land, planning, process, proof, read_plan, verify, work
 
 if TYPE_CHECKING:
     from runplan.run.actions import Decision
@@ -51,6 +51,11 @@ STEPS: dict[str, Step] = {
     "build-undo": Step(act=land.build_undo),
     "rebuild-branch": Step(act=work.rebuild_branch),
     "ask": Step(act=land.ask),
+    "choose-goal": Step(act=planning.choose_goal),
+    "ask-questions": Step(act=planning.ask_questions),
+    "judge-step": Step(act=planning.judge_step),
+    "propose": Step(act=planning.propose),
+    "queue-start": Step(act=planning.queue_start),
     "land": Step(act=land.land, already_done=land.already_done),
     "conclude": Step(act=conclude.conclude),
     "review": Step(act=conclude.review),

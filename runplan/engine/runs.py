@@ -17,6 +17,7 @@ from runplan.run.attempts import WorkAttempt, open_questions
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S
 from runplan.run.kinds import FOR_ANSWER, Mode, Reason, RunOutcome
+from runplan.run.planning_events import ProposalMade
 from runplan.run.state import RunState, apply, failed_lane, fold, list_running, open_lanes, open_states
 from runplan.steps.conclude import release_issues
 from runplan.store.journal import Journal, list_records
@@ -25,6 +26,7 @@ from runplan.supervise.dispatches import Dispatches
 from runplan.text import command
 
 if TYPE_CHECKING:
+    from runplan.run.requests import Reply
     from runplan.run.rows import RunRow
     from runplan.steps.context import RunContext
 
@@ -68,8 +70,8 @@ def find_awaited(store: Store, row: RunRow) -> RunRow:
 # --- decisions ------------------------------------------------------------------------------------------
 
 
-def is_current(state: RunState, answer: e.Answered | e.QuestionAnswered) -> bool:
-    """Whether the answer is to an open question, or about a candidate that waits now: the trees are the same."""
+def is_current(state: RunState, answer: Reply) -> bool:
+    """Whether the answer is to an open question, or about content that waits now: the ids are the same."""
     for _, lane_state in open_states(state):
         attempt = lane_state.attempt
         if isinstance(answer, e.QuestionAnswered):
@@ -79,9 +81,10 @@ def is_current(state: RunState, answer: e.Answered | e.QuestionAnswered) -> bool
         if attempt is None or attempt.refusal or attempt.delivery.landed:
             continue
         delivery = attempt.delivery
-        tree = delivery.candidate.tree if delivery.candidate else ""
-        is_approved = delivery.candidate is not None and delivery.approved == tree and not delivery.held
-        if answer.tree == tree and not is_approved:
+        tree = attempt.answerable
+        is_approved = bool(tree) and delivery.approved == tree and not delivery.held
+        shown = answer.replaces if isinstance(answer, ProposalMade) else answer.tree
+        if shown == tree and not is_approved:
             return True
     return False
 
@@ -93,8 +96,8 @@ def does_other_work(state: RunState, asked: e.RunStarted) -> bool:
         return False
     if asked.anew:
         return True
-    if Mode.UNDO in (asked.mode, was.mode):
-        return (asked.mode, asked.wanted) != (was.mode, was.wanted)
+    if _is_special(asked, was):
+        return not _is_same_work(asked, was)
     other = bool(open_lanes(state)) or asked.wanted not in (phases_at_work(state) or [asked.wanted])
     return _lands_elsewhere(asked, was) or (asked.mode is Mode.PHASE and other)
 
@@ -118,14 +121,24 @@ def as_resumed(asked: e.RunStarted) -> e.RunResumed:
 def does_what_is_asked(state: RunState, asked: e.RunStarted) -> bool:
     """Whether this run, as it was started, does what the request asks for."""
     was = state.options
-    if Mode.UNDO in (asked.mode, was.mode):
-        return (asked.mode, asked.wanted) == (was.mode, was.wanted)
+    if _is_special(asked, was):
+        return _is_same_work(asked, was)
     if _lands_elsewhere(asked, was) or (asked.anew and not was.anew):
         return False
     at_work = phases_at_work(state)
     if was.mode is Mode.FINISH:
         return asked.mode is not Mode.PHASE or failed_lane(state) is None or asked.wanted in at_work
     return asked.mode is Mode.NEXT or (asked.mode is Mode.PHASE and asked.wanted in at_work)
+
+
+def _is_special(asked: e.RunStarted, was: e.RunStarted) -> bool:
+    """Whether one of them works on no phases: an undo, or a plan that is written."""
+    return bool({Mode.UNDO, Mode.PLAN} & {asked.mode, was.mode})
+
+
+def _is_same_work(asked: e.RunStarted, was: e.RunStarted) -> bool:
+    goals = [started.planning.goal if started.planning else "" for started in (asked, was)]
+    return (asked.mode, asked.wanted) == (was.mode, was.wanted) and goals[0] == goals[1]
 
 
 def _lands_elsewhere(asked: e.RunStarted, was: e.RunStarted) -> bool:
@@ -146,13 +159,14 @@ def describe_busy(plan: str, run: str, state: RunState) -> str:
     """Why a request is declined while the run does other work."""
     phases = phases_at_work(state)
     work = f"{'phases' if len(phases) > 1 else 'phase'} {', '.join(phases)}" if phases else "another run"
-    work = f"the undo of {work}" if state.options.mode is Mode.UNDO else work
+    special = {Mode.UNDO: f"the undo of {work}", Mode.PLAN: "a plan that is being written"}
+    work = special.get(state.options.mode, work)
     follow = command("runplan", "logs", plan, "-f")
     stop = command("runplan", "stop", plan)
     return f"{plan} is busy with {work} ({run}); nothing was changed. Follow it: {follow}; end it: {stop}"
 
 
-def describe_late(plan: str, answer: e.Answered | e.QuestionAnswered) -> str:
+def describe_late(plan: str, answer: Reply) -> str:
     """The message for an answer that comes too late: the first one counts."""
     see = command("runplan", "status", plan)
     if isinstance(answer, e.QuestionAnswered):

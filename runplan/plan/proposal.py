@@ -88,6 +88,11 @@ def activate(text: str) -> str:
     return put_key(text.encode(), path=_PATH, key="status", value=PlanStatus.ACTIVE).decode()
 
 
+def mark_proposed(text: str) -> str:
+    """The plan with `status: proposed`; no other byte changes."""
+    return put_key(text.encode(), path=_PATH, key="status", value=PlanStatus.PROPOSED).decode()
+
+
 def is_too_long(text: str, *, before: str = "") -> bool:
     """Whether a plan, or what a revision adds to one, is longer than people read."""
     return len(text) > LONGEST_PLAN + len(before)

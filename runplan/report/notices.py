@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, to_builtins
 
 from runplan.agents.environment import describe_missing
+from runplan.run.attempts import PlanningAttempt
 from runplan.run.kinds import REPEATED_WAITS, Reason, RunOutcome, WaitKind
 from runplan.run.reasons import next_action
 from runplan.run.rows import wait_of
@@ -50,7 +51,7 @@ def of_ending(state: RunState, *, plan: str, **where: str) -> Notice | None:
     detail = state.ended.detail
     if state.ended.outcome is RunOutcome.DONE:
         phases = ", ".join(landed.phase for landed in state.landed if landed.phase)
-        text = f"Landed: {phases}." if phases else "Nothing is left to do."
+        text = f"Landed: {phases}." if phases else "The plan landed." if state.landed else "Nothing is left to do."
         return Notice(kind="done", plan=plan, title=f"{plan}: done", text=text, command=report, **where)
     failure = failure_of(state)
     phase, step = (failure.phase, failure.step) if failure else ("", None)
@@ -91,7 +92,8 @@ def of_waiting(state: RunState, decision: Decision, *, plan: str, **where: str) 
         return None  # one notice is enough for something that is looked at again and again
     waits = find_awaiting(state)
     phase = waits.chosen.phase if waits and reason is not WaitKind.REVIEW else ""
-    title = f"{plan}: {f'phase {phase}' if phase else 'the pull request'} waits for you ({reason})"
+    subject = f"phase {phase}" if phase else "the plan" if isinstance(waits, PlanningAttempt) else "the pull request"
+    title = f"{plan}: {subject} waits for you ({reason})"
     text = f"{decision.about or decision.why}. {wait.help(plan, phase)}."
     _, see = wait.list_commands(plan)[0]
     return Notice(kind="waiting", plan=plan, phase=phase, reason=reason, title=title, text=text, command=see, **where)

@@ -35,6 +35,11 @@ BUILD_CANDIDATE = Action(step="build-candidate")  #: replay the phase's commits 
 BUILD_UNDO = Action(step="build-undo")  #: revert a landed phase on the target's tip
 ASK_QUESTION = Action(step="ask-question")  #: keep the work of an agent, and ask a person its question
 ASK = Action(step="ask")  #: ask a person for approval
+CHOOSE_GOAL = Action(step="choose-goal")  #: read what a planning run is about from the target's tip
+ASK_QUESTIONS = Action(step="ask-questions")  #: ask a person the questions of the first planning step
+JUDGE_STEP = Action(step="judge-step")  #: check the output of a planning step
+PROPOSE = Action(step="propose")  #: write the plan that a person approves
+QUEUE_START = Action(step="queue-start")  #: queue the run of the approved plan
 LAND = Action(step="land")  #: move the target, once: code, tracker and report together
 CONCLUDE = Action(step="conclude")  #: every phase has landed: the pull request, its checks, its merge
 REVIEW = Action(step="review")  #: have an agent handle comments of the pull request's reviewers

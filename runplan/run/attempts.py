@@ -11,196 +11,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.run import events as e
-from runplan.run.dispatch import MAX_OVERLOADS, Ending, EndingKind
-from runplan.run.kinds import Beginning, GateAnswer, PhaseStep, Reason, Role, WaitKind
-
-UNKNOWN = (Ending.LOST, Ending.ENDED)  #: endings without a result; the same dispatch is due again
-
-# --- the dispatches -----------------------------------------------------------------------------------
-
-
-class DispatchRecord(Struct, frozen=True, kw_only=True):
-    """The dispatches of an attempt and their endings."""
-
-    newest: e.DispatchStarted | None = None
-    running: e.DispatchStarted | None = None  #: its end is not recorded yet
-    began: str = ""  #: when the first process of its role and cycle started
-    ended: e.DispatchEnded | None = None  #: ended, and not yet judged
-    repeated: tuple[e.DispatchStarted, ...] = ()  #: repetitions after a crash
-    lost: int = 0  #: lost dispatches in a row
-    limited: int = 0  #: usage limits in a row
-    busy: int = 0  #: overloaded providers in a row
-    questions: tuple[e.QuestionAsked, ...] = ()  #: of agents to a person
-    answers: dict[str, str] = {}  #: by the id of the question
-
-    @property
-    def open_questions(self) -> tuple[e.QuestionAsked, ...]:
-        return tuple(question for question in self.questions if question.id not in self.answers)
-
-
-def record_dispatch(record: DispatchRecord, event: e.Event) -> DispatchRecord:
-    match event:
-        case e.DispatchStarted():
-            newest = record.newest
-            is_same = newest is not None and (newest.role, newest.cycle) == (event.role, event.cycle)
-            record = replace(record, began=record.began if is_same else event.at, newest=event, running=event)
-            is_repeated = event.again and event.agent
-            return replace(record, repeated=(*record.repeated, event), ended=None) if is_repeated else record
-        case e.DispatchEnded():
-            return _record_ending(replace(record, running=None), event)
-        case e.QuestionAsked():
-            return replace(record, ended=None, questions=(*record.questions, event))
-        case e.QuestionAnswered() if event.id in (question.id for question in record.open_questions):
-            return replace(record, answers={**record.answers, event.id: event.text})
-        case e.Judgement():
-            return replace(record, ended=None)
-        case _:
-            return record
-
-
-def _record_ending(record: DispatchRecord, event: e.DispatchEnded) -> DispatchRecord:
-    """A dispatch that has to be judged is kept; after the others the same one, or the next one, is due."""
-    if event.ending in UNKNOWN:
-        return replace(record, lost=record.lost + (event.ending is Ending.LOST))
-    if event.role is Role.SETUP and event.succeeded:
-        return replace(record, lost=0)
-    is_busy = event.kind == EndingKind.OVERLOADED and record.busy < MAX_OVERLOADS
-    if is_busy or event.kind == EndingKind.LIMIT:
-        return replace(record, busy=record.busy + is_busy, limited=record.limited + (not is_busy))
-    return replace(record, ended=event, lost=0, limited=0, busy=0)
-
-
-# --- the delivery -------------------------------------------------------------------------------------
-
-
-class Delivery(Struct, frozen=True, kw_only=True):
-    """The candidate of an attempt, its approval and its landing."""
-
-    candidate: e.CandidateBuilt | None = None
-    conflict: e.CandidateConflicted | None = None
-    moves: int = 0  #: of the target, while it landed
-    asked: str = ""  #: the tree that waits for approval
-    approved: str = ""  #: the tree that a person approved
-    landing: e.LandingStarted | None = None
-    held: str = ""  #: why the landing waits
-    landed: e.Landed | None = None
-
-    @property
-    def conflicting_paths(self) -> str:
-        return ", ".join(self.conflict.paths) if self.conflict else ""
-
-    def is_about(self, tree: str) -> bool:
-        """Whether an answer about this tree is for the candidate."""
-        return self.candidate is None or tree in ("", self.candidate.tree)
-
-
-def record_delivery(delivery: Delivery, event: e.Event) -> Delivery:
-    match event:
-        case e.CandidateBuilt():
-            approved = delivery.approved if delivery.approved == event.tree else ""
-            return replace(delivery, candidate=event, conflict=None, asked="", approved=approved)
-        case e.CandidateConflicted():
-            return replace(delivery, conflict=event)
-        case e.ApprovalAsked():
-            return replace(delivery, asked=event.tree)
-        case e.Answered(approved=True):
-            return replace(delivery, approved=event.tree, asked="")
-        case e.Answered() if delivery.is_about(event.tree):
-            return replace(delivery, asked="", approved="", held="")
-        case e.RunResumed():
-            return replace(delivery, held="", asked="")
-        case e.Woke(kind=WaitKind.CHECKOUT):
-            return replace(delivery, held="")
-        case e.LandingStarted():
-            return replace(delivery, landing=event, held="")
-        case e.LandingHeld():
-            return replace(delivery, landing=None, held=event.why)
-        case e.LandingMoved():
-            return replace(delivery, landing=None, candidate=None, moves=delivery.moves + (not event.ours))
-        case e.LandingRefused():
-            return replace(delivery, landing=None)
-        case e.Landed():
-            return replace(delivery, landing=None, landed=event)
-        case _:
-            return delivery
-
-
-# --- the proof ----------------------------------------------------------------------------------------
-
-
-class Proof(Struct, frozen=True, kw_only=True):
-    """The results that are bound to the candidate: checks and tests by its tree, verdicts by its patch."""
-
-    baselines: dict[str, e.BaselineKnown] = {}  #: by check; on the base, or on the target that the candidate is on
-    gates: tuple[e.GateJudged, ...] = ()
-    runs: tuple[e.ProofJudged, ...] = ()  #: of tests of one side on the code of the other
-    verdicts: tuple[e.VerdictGiven, ...] = ()  #: one of each verifier
-    unresolved: e.EvidenceUnresolved | None = None  #: what the next verifier is asked for once more
-
-    @property
-    def verdict(self) -> e.VerdictGiven | None:
-        """The newest verdict."""
-        return self.verdicts[-1] if self.verdicts else None
-
-    @property
-    def newest_gates(self) -> dict[str, e.GateJudged]:
-        """The newest judgement of each gate."""
-        return {gate.name: gate for gate in self.gates}
-
-    @property
-    def newest_runs(self) -> dict[e.ProofKind, e.ProofJudged]:
-        """The newest judgement of each kind of run."""
-        return {run.kind: run for run in self.runs}
-
-    @property
-    def questions(self) -> e.Rows:
-        """The tests of the base that the new code breaks, each with an id: which item demands that?"""
-        promises = dict.fromkeys(promise for run in self.newest_runs.values() for promise in run.promises)
-        words = "passed on the base, and that version of it does not pass on the new code"
-        return tuple((f"T{n}", f"{promise.test} {words}: {promise.why}") for n, promise in enumerate(promises, 1))
-
-    def questions_to_verifiers(self, changed: str) -> e.Rows:
-        """These questions, unless `tests.changed` gives them to a person or refuses the change."""
-        return self.questions if changed == "verify" else ()
-
-    @property
-    def failed_items(self) -> e.Rows:
-        """The items that the newest verdict fails, with the evidence."""
-        items = self.verdict.items if self.verdict is not None else ()
-        return tuple((item, evidence) for item, passed, evidence in items if not passed)
-
-    @property
-    def red_checks(self) -> e.Rows:
-        """The checks with output for the fixer."""
-        return tuple((gate.name, gate.output) for gate in self.newest_gates.values() if gate.output)
-
-
-def record_proof(proof: Proof, event: e.Event) -> Proof:
-    match event:
-        case e.BaselineKnown():
-            return replace(proof, baselines={**proof.baselines, event.name: event})
-        case e.GateJudged():
-            return replace(proof, gates=(*proof.gates, event))
-        case e.ProofJudged():
-            return replace(proof, runs=(*proof.runs, event))
-        case e.VerdictGiven():
-            return replace(proof, verdicts=(*proof.verdicts, event), unresolved=None)
-        case e.EvidenceUnresolved():
-            return replace(proof, unresolved=event)
-        case e.RulesBroken() | e.BranchRebuilt(tree=""):
-            return replace(proof, gates=(), verdicts=())
-        case e.CandidateBuilt():
-            unresolved = proof.unresolved
-            return Proof(
-                baselines={name: known for name, known in proof.baselines.items() if known.tree == event.onto_tree},
-                gates=tuple(gate for gate in proof.gates if gate.tree == event.tree),
-                runs=tuple(run for run in proof.runs if run.tree == event.tree),
-                verdicts=tuple(verdict for verdict in proof.verdicts if verdict.patch == event.patch),
-                unresolved=unresolved if unresolved and unresolved.patch == event.patch else None,
-            )
-        case _:
-            return proof
-
+from runplan.run.attempt_parts import (
+    UNKNOWN,
+    Delivery,
+    DispatchRecord,
+    Proof,
+    record_delivery,
+    record_dispatch,
+    record_proof,
+)
+from runplan.run.dispatch import EndingKind
+from runplan.run.kinds import Beginning, GateAnswer, PhaseStep, Reason, Role
+from runplan.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
 
 # --- the kinds of attempts ----------------------------------------------------------------------------
 
@@ -224,6 +46,11 @@ class Attempt(Struct, frozen=True, kw_only=True):
         """The candidate, for steps that are due only with one."""
         assert self.delivery.candidate is not None
         return self.delivery.candidate
+
+    @property
+    def answerable(self) -> str:
+        """The id of the content that a person's answer is about: the candidate's tree; "" for none."""
+        return self.delivery.candidate.tree if self.delivery.candidate else ""
 
 
 class AgentAttempt(Attempt, frozen=True, kw_only=True):
@@ -344,13 +171,70 @@ class CompletionAttempt(Attempt, frozen=True, kw_only=True):
     step: ClassVar[PhaseStep] = PhaseStep.LAND
 
 
-AnyAttempt: TypeAlias = PhaseAttempt | SubplanAttempt | RepairAttempt | MergeAttempt | UndoAttempt | CompletionAttempt
+class PlanningAttempt(AgentAttempt, frozen=True, kw_only=True):
+    """A plan for a goal: steps of agents that only read, then a proposal that a person approves."""
+
+    chosen: PlanningChosen
+    accepted: tuple[StepJudged, ...] = ()  #: the steps with a valid output, in order
+    judged: dict[Role, int] = {}  #: outputs of each step, valid or not
+    tries: int = 0  #: outputs of the current step that were refused
+    problems: tuple[str, ...] = ()  #: of the newest output
+    last_try: str = ""  #: that output, if it was refused
+    has_written: bool = False  #: an agent has changed files, though it may only read
+    proposal: ProposalMade | None = None
+    rejections: tuple[str, ...] = ()  #: a person's words
+    refused: tuple[str, ...] = ()  #: texts of plans that a person rejected
+    is_revision_due: bool = False  #: for the newest rejection
+    queued: bool = False  #: the run of the plan
+
+    @property
+    def step(self) -> PhaseStep:
+        if (dispatch := self.dispatches.running or self.dispatches.ended) is not None:
+            return PhaseStep(dispatch.role)
+        if self.delivery.approved or self.delivery.landed:
+            return PhaseStep.LAND
+        newest = self.dispatches.newest
+        return PhaseStep.APPROVE if self.proposal else PhaseStep(newest.role) if newest else PhaseStep.UNDERSTAND
+
+    @property
+    def retries(self) -> int:
+        return self.tries + super().retries
+
+    @property
+    def answerable(self) -> str:
+        return self.proposal.sha256 if self.proposal else ""
+
+    @property
+    def draft(self) -> StepJudged | None:
+        """The newest text of the plan."""
+        texts = (step for step in reversed(self.accepted) if step.role in (Role.DRAFT, Role.REVISE))
+        return next(texts, None)
+
+    @property
+    def unasked(self) -> e.Rows:
+        """Questions of the first step that no person was asked yet, each with an id."""
+        steps = [step for step in self.accepted if step.questions]
+        rows = ((f"{step.dispatch}-{n}", text) for step in steps for n, text in enumerate(step.questions, 1))
+        asked = {question.id for question in self.dispatches.questions}
+        return tuple((id_, text) for id_, text in rows if id_ not in asked)
+
+    @property
+    def findings(self) -> e.Rows:
+        """The findings of the newest critique that no revision has answered."""
+        last = self.accepted[-1] if self.accepted else None
+        return last.findings if last else ()
+
+
+AnyChosen: TypeAlias = e.AnyChosen | PlanningChosen
+AnyAttempt: TypeAlias = (
+    PhaseAttempt | SubplanAttempt | RepairAttempt | MergeAttempt | UndoAttempt | CompletionAttempt | PlanningAttempt
+)
 
 A = TypeVar("A", bound=Attempt)
 W = TypeVar("W", bound=WorkAttempt)
 
 
-def begin_attempt(chosen: e.AnyChosen) -> AnyAttempt:
+def begin_attempt(chosen: AnyChosen) -> AnyAttempt:
     match chosen:
         case e.PhaseChosen():
             return PhaseAttempt(chosen=chosen, warnings=chosen.remarks)
@@ -360,6 +244,8 @@ def begin_attempt(chosen: e.AnyChosen) -> AnyAttempt:
             return RepairAttempt(chosen=chosen, warnings=chosen.remarks)
         case e.SubplanChosen():
             return SubplanAttempt(chosen=chosen)
+        case PlanningChosen():
+            return PlanningAttempt(chosen=chosen)
         case e.UndoChosen():
             return UndoAttempt(chosen=chosen)
         case e.CompletionChosen():
@@ -384,6 +270,8 @@ def record_event(attempt: AnyAttempt, event: e.Event) -> AnyAttempt:
         case SubplanAttempt():
             attempt = _record_common(attempt, event)
             return replace(attempt, over=event) if isinstance(event, e.SubplanEnded) else attempt
+        case PlanningAttempt():
+            return _record_planning(attempt, event)
         case UndoAttempt() | CompletionAttempt():
             return _record_common(attempt, event)
 
@@ -399,6 +287,9 @@ def _record_common(attempt: A, event: e.Event) -> A:
                 return replace(attempt, warnings=(*attempt.warnings, f"a person rejected the change: {why}"))
             detail = "the change was rejected" + (f": {event.why}" if event.why else "")
             return replace(attempt, refusal=(Reason.STOPPED, detail), rejected=event.why)
+        case e.GuardFound():
+            worse = (Reason.GUARD_VIOLATED, "; ".join(event.lines)) if event.violated else attempt.refusal
+            return replace(_add_warnings(attempt, *event.lines), refusal=worse)
         case e.LandingRefused():
             return replace(attempt, refusal=(event.reason, event.why))
         case e.PhaseFailed():
@@ -425,9 +316,6 @@ def _record_work(attempt: W, event: e.Event) -> W:
             return _add_warnings(attempt, f"an agent asked: {asked}; a person answered: {event.text}")
         case e.HandedOver():
             return replace(attempt, handovers=(*attempt.handovers, event))
-        case e.GuardFound():
-            worse = (Reason.GUARD_VIOLATED, "; ".join(event.lines)) if event.violated else attempt.refusal
-            return replace(_add_warnings(attempt, *event.lines), refusal=worse)
         case e.WorkTaken():
             return replace(_add_warnings(_without_candidate(attempt), *event.lines), work=event)
         case e.RulesBroken():
@@ -451,7 +339,7 @@ def _record_work(attempt: W, event: e.Event) -> W:
             return attempt
 
 
-def _add_warnings(attempt: W, *lines: str) -> W:
+def _add_warnings(attempt: A, *lines: str) -> A:
     return replace(attempt, warnings=(*attempt.warnings, *lines))
 
 
@@ -508,3 +396,47 @@ def _record_end(attempt: W, event: e.DispatchEnded) -> W:
     newest = attempt.dispatches.newest
     tree = newest.tree if newest else ""
     return replace(attempt, proof_set_up=True, prepared=tree) if tree else replace(attempt, set_up=True)
+
+
+# --- planning -----------------------------------------------------------------------------------------
+
+
+def _record_planning(attempt: PlanningAttempt, event: e.Event) -> PlanningAttempt:
+    match event:
+        case e.Answered(approved=False) if event.why and attempt.proposal is not None:
+            return _reject_proposal(attempt, attempt.proposal, event.why)
+        case _:
+            attempt = _record_common(attempt, event)
+    attempt = replace(attempt, dispatches=record_dispatch(attempt.dispatches, event))
+    match event:
+        case StepJudged():
+            return _record_step(attempt, event)
+        case ProposalMade():
+            return replace(attempt, proposal=event)
+        case StartQueued():
+            return replace(attempt, queued=True)
+        case _:
+            return attempt
+
+
+def _record_step(attempt: PlanningAttempt, step: StepJudged) -> PlanningAttempt:
+    attempt = replace(attempt, judged=attempt.judged | {step.role: attempt.judged.get(step.role, 0) + 1})
+    if step.problems:
+        has_written = attempt.has_written or step.has_written
+        attempt = replace(attempt, tries=attempt.tries + 1, problems=step.problems, last_try=step.text)
+        return replace(attempt, has_written=has_written)
+    is_due = attempt.is_revision_due and step.role is not Role.REVISE
+    attempt = replace(attempt, tries=0, problems=(), last_try="", is_revision_due=is_due)
+    return replace(attempt, accepted=(*attempt.accepted, step))
+
+
+def _reject_proposal(attempt: PlanningAttempt, proposal: ProposalMade, why: str) -> PlanningAttempt:
+    """The plan is revised at once, with the person's words."""
+    return replace(
+        attempt,
+        proposal=None,
+        rejections=(*attempt.rejections, why),
+        refused=(*attempt.refused, proposal.text),
+        is_revision_due=True,
+        delivery=replace(attempt.delivery, asked=""),
+    )

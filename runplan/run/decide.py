@@ -18,6 +18,7 @@ from runplan.run.attempts import (
     CompletionAttempt,
     MergeAttempt,
     PhaseAttempt,
+    PlanningAttempt,
     RepairAttempt,
     SubplanAttempt,
     UndoAttempt,
@@ -25,10 +26,11 @@ from runplan.run.attempts import (
     running_dispatch,
 )
 from runplan.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, WaitKind
-from runplan.run.phase_rules import merge_target, repair_branch, work_on_phase
 from runplan.run.reasons import name_variables
 from runplan.run.rows import wait_of
-from runplan.run.shared_rules import await_subplan, complete_plan, undo_phase, work_on_subplan
+from runplan.run.rules.phases import merge_target, repair_branch, work_on_phase
+from runplan.run.rules.planning import write_plan
+from runplan.run.rules.shared import await_subplan, complete_plan, undo_phase, work_on_subplan
 from runplan.run.state import busy_lanes, failed_lane, failure, open_lanes, open_states
 from runplan.text import command
 
@@ -123,10 +125,14 @@ def _between_attempts(state: RunState, started: RunStarted, attempt: AnyAttempt 
         return _find_wait(state) or perform_action(a.REVIEW, "comments of reviewers are to be handled")
     if started.concludes and not state.is_lane and state.landed and state.landed[-1].complete:
         return _find_wait(state) or _conclude_run(state)
+    if isinstance(attempt, PlanningAttempt) and started.planning and started.planning.then and not attempt.queued:
+        return perform_action(a.QUEUE_START, "the plan is approved; its run is queued")
     if (attempt is not None or state.lanes) and started.mode is not Mode.FINISH:
         return perform_action(a.Finish(outcome=RunOutcome.DONE), "everything requested has landed")
     if waiting := _find_wait(state):
         return waiting
+    if started.mode is Mode.PLAN:
+        return perform_action(a.CHOOSE_GOAL, "a plan is to be written")
     if state.no_work is None:
         return perform_action(a.READ_PLAN, "the next phase is chosen from the plan on the target")
     detail = state.no_work.detail
@@ -168,6 +174,8 @@ def _work_on(started: RunStarted, attempt: AnyAttempt) -> Decision:
             return undo_phase(started, attempt)
         case CompletionAttempt():
             return complete_plan(started, attempt)
+        case PlanningAttempt():
+            return write_plan(started, attempt)
         case unreachable:
             assert_never(unreachable)
 
@@ -247,7 +255,7 @@ def _covering_path(pattern: str) -> tuple[str, ...]:
 
 def without_beginnings(decision: Decision) -> Decision:
     """The decision without the actions that begin something; a draining daemon leaves these to the next one."""
-    begins = (a.READ_PLAN.step, a.LEASE.step, a.START)
+    begins = (a.READ_PLAN.step, a.CHOOSE_GOAL.step, a.LEASE.step, a.START)
     return replace(decision, actions=tuple(action for action in decision.actions if action.step not in begins))
 
 

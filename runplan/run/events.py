@@ -43,6 +43,20 @@ class RunOptions(Event, frozen=True, kw_only=True):
     anew: bool = False  #: without the kept work of failed attempts
 
 
+class Planning(Struct, frozen=True, kw_only=True):
+    """The options of a planning run."""
+
+    goal: str
+    is_quoted: bool = False  #: it is the text of a file or an issue, and not the words of the person who asks
+    is_revision: bool = False  #: of the plan on the target
+    revises: str = ""  #: the phase that is to be revised; "" for the plan
+    quick: bool = False
+    rounds: int = 2  #: of critique and revision
+    asks: bool = False  #: the first step may ask questions
+    approval: str = "required"  #: required, none
+    then: str = ""  #: JSON of the request that starts the approved plan; "" for none
+
+
 class RunStarted(RunOptions, frozen=True, kw_only=True):
     """A run of a plan began, with every option resolved."""
 
@@ -71,6 +85,7 @@ class RunStarted(RunOptions, frozen=True, kw_only=True):
     claim: str = ""  #: how the issues are claimed on the forge: assignee, or the name of a label
     parent: str = ""  #: the run that has a phase done by this one
     parents: tuple[str, ...] = ()  #: the plans of that run and of those above it, the first one first
+    planning: Planning | None = None  #: of the mode plan
 
 
 class ClaimTaken(Event, frozen=True, kw_only=True):

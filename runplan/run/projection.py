@@ -9,7 +9,7 @@ from msgspec.structs import asdict, replace
 
 from runplan.run.attempts import AgentAttempt, SubplanAttempt, WorkAttempt
 from runplan.run.decide import decide
-from runplan.run.kinds import PhaseStep, RunOutcome, RunStatus, WaitKind
+from runplan.run.kinds import Mode, PhaseStep, RunOutcome, RunStatus, WaitKind
 from runplan.run.rows import RunRow, Work
 from runplan.run.state import find_shown, open_lanes, open_states
 
@@ -58,6 +58,7 @@ def project_run(state: RunState, *, run: str, plan: str, started: str, since: st
         title=began.title if began else "",
         slug=began.slug if began else "",
         concludes=began is not None and began.concludes,
+        mode=began.mode if began else Mode.NEXT,
         daemon=began is not None and began.daemon,
         attempt=lease.attempt if lease else 1,
         outcome=ended.outcome if ended else None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
-from runplan.run import events as e
+from runplan.run import events as e, planning_events as _  # noqa: F401 - so that its events are known
 from runplan.run.dispatch import Ending
 from runplan.text import bounded, plain
 

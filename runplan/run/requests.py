@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
 from runplan.errors import Exit
-from runplan.run.events import Answered, QuestionAnswered, RunStarted  # noqa: TC001 - msgspec reads the annotations
+from runplan.run.events import Answered, QuestionAnswered, RunStarted
+from runplan.run.planning_events import ProposalMade
 
 if TYPE_CHECKING:
     from runplan.errors import RunplanError
 
 BY_PERSON = "a person"
+Reply: TypeAlias = Answered | QuestionAnswered | ProposalMade
 
 
 class Timing(Struct, frozen=True, kw_only=True):
@@ -30,14 +32,15 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     started: RunStarted
     answer: Answered | None = None  #: to the pending change
     answered: QuestionAnswered | None = None  #: to a question of an agent
+    edited: ProposalMade | None = None  #: a person's version of a proposed plan
     fired: bool = False  #: by a schedule, which never approves
     again: bool = False  #: a retry, which does nothing after success
     timing: Timing | None = None
 
     @property
-    def reply(self) -> Answered | QuestionAnswered | None:
+    def reply(self) -> Reply | None:
         """The answer of a person; such a request begins no run."""
-        return self.answer or self.answered
+        return self.answer or self.answered or self.edited
 
 
 class Answer(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from runplan.run.kinds import UNFINISHED, PhaseStep, RunOutcome, RunStatus, WaitKind
+from runplan.run.kinds import UNFINISHED, Mode, PhaseStep, RunOutcome, RunStatus, WaitKind
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class RunRow(Work, frozen=True, kw_only=True):
     title: str = ""  #: of the plan
     slug: str = ""  #: of the plan
     concludes: bool = False  #: it lands by a pull request
+    mode: Mode = Mode.NEXT
     daemon: bool = False  #: the daemon works on it
     attempt: int = 1
     outcome: RunOutcome | None = None

@@ -12,7 +12,11 @@ from runplan.run import events as e
 from runplan.run.attempts import (
     AgentAttempt,
     AnyAttempt,
+    AnyChosen,
+    CompletionAttempt,
+    PlanningAttempt,
     RepairAttempt,
+    SubplanAttempt,
     WorkAttempt,
     begin_attempt,
     open_questions,
@@ -20,6 +24,7 @@ from runplan.run.attempts import (
     running_dispatch,
 )
 from runplan.run.kinds import REPEATED_WAITS, Mode, WaitKind
+from runplan.run.planning_events import PlanningChosen
 
 
 class RunState(Struct, frozen=True, kw_only=True):
@@ -68,6 +73,12 @@ class RunState(Struct, frozen=True, kw_only=True):
     def dispatching(self) -> AgentAttempt:
         """The current attempt, for steps that are due only with a dispatch."""
         assert isinstance(self.attempt, AgentAttempt)
+        return self.attempt
+
+    @property
+    def planning(self) -> PlanningAttempt:
+        """The current attempt, for steps that are due only in a planning run."""
+        assert isinstance(self.attempt, PlanningAttempt)
         return self.attempt
 
     @property
@@ -221,6 +232,8 @@ def _apply_to_run(state: RunState, event: e.Event) -> RunState:
             | e.CompletionChosen()
         ):
             return _begin_attempt(state, event)
+        case PlanningChosen():
+            return _begin_attempt(state, event)
         case e.NoWork():
             return replace(state, no_work=event, attempt=None)
         case e.StopRequested():
@@ -242,7 +255,7 @@ def _apply_to_run(state: RunState, event: e.Event) -> RunState:
             return replace(state, ended=event)
         case e.Concluded():
             return replace(state, concluded=event)
-        case e.LandingMoved() if state.attempt is not None and state.attempt.delivery.candidate is None:
+        case e.LandingMoved() if isinstance(state.attempt, (CompletionAttempt, SubplanAttempt)):
             return replace(state, no_work=None, attempt=None)  # only the plan was to be marked; it is read again
         case _:
             state = _count_usage(state, event)
@@ -253,7 +266,7 @@ def _apply_to_attempt(state: RunState, event: e.Event) -> RunState:
     return replace(state, attempt=record_event(state.attempt, event)) if state.attempt is not None else state
 
 
-def _begin_attempt(state: RunState, chosen: e.AnyChosen) -> RunState:
+def _begin_attempt(state: RunState, chosen: AnyChosen) -> RunState:
     state = replace(state, no_work=None, attempt=begin_attempt(chosen))
     match chosen:
         case e.MergeChosen():

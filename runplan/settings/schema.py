@@ -22,6 +22,7 @@ SANDBOXES = ("auto", "bwrap", "none")
 #: The roles that name an agent. Only the fallback may be empty.
 ROLES = ("implementer", "verifier", "planner", "fallback")
 
+MAX_ROUNDS = 4  #: of critique and revision in a planning run
 #: The name of the gate that runs tests.command.
 TESTS = "tests"
 
@@ -57,6 +58,7 @@ def _is_inside(path: str) -> bool:
 
 not_empty = rule_that(str.strip, "must not be empty")
 not_zero = rule_that(lambda value: value > 0, "must be more than 0")
+few_rounds = rule_that(lambda value: 1 <= value <= MAX_ROUNDS, f"must be 1 to {MAX_ROUNDS}, not {{value}}")
 percentage = rule_that(lambda value: value <= 100, "must be 0 to 100, not {value}")
 branch = rule_that(names.valid_ref, "{value!r} is not a valid branch name")
 ref_prefix = rule_that(
@@ -136,7 +138,7 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
     implementer: Annotated[str, "does the work: a built-in kind or an [agents.<name>]", not_empty] = "claude"
     verifier: Annotated[str, "judges the work, preferably another agent", not_empty] = "codex"
     verifiers: Annotated[Texts, "several verifiers instead; all of them must pass"] = ()
-    planner: Annotated[str, "reserved: no command writes plans yet", not_empty] = "claude"
+    planner: Annotated[str, "writes plans: a built-in kind or an [agents.<name>]", not_empty] = "claude"
     fallback: Annotated[str, "replaces an agent during its usage limit; empty: wait for the reset"] = ""
     sandbox: Annotated[str, "bubblewrap for agents and checks: auto, bwrap or none", one_of(*SANDBOXES)] = "auto"
     tables: dict[str, AgentTable] = {}
@@ -248,6 +250,18 @@ class IssuesSettings(Struct, frozen=True, kw_only=True):
     ] = "write"
 
 
+class PlanSettings(Struct, frozen=True, kw_only=True):
+    """Plans that agents write."""
+
+    approval: Annotated[
+        str,
+        "required, or none for plans without open questions and permissions",
+        one_of("required", "none"),
+    ] = "required"
+    rounds: Annotated[int, "rounds of critique and revision, 1 to 4", few_rounds] = 2
+    quick: Annotated[bool, "leave out understanding and alternatives, with one round"] = False
+
+
 class DaemonSettings(Struct, frozen=True, kw_only=True):
     max_parallel: Annotated[int, "runs at the same time on this host", not_zero] = 4
     max_parallel_repository: Annotated[int, "runs at the same time in one repository", not_zero] = 3
@@ -277,6 +291,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     limits: LimitSettings = LimitSettings()
     pull_request: PullRequestSettings = PullRequestSettings()
     issues: IssuesSettings = IssuesSettings()
+    plan: PlanSettings = PlanSettings()
     daemon: DaemonSettings = DaemonSettings()
     paths: PathSettings = PathSettings()
     notify: NotifySettings = NotifySettings()

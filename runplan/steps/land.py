@@ -25,11 +25,13 @@ from runplan.run.attempts import (
     CompletionAttempt,
     MergeAttempt,
     PhaseAttempt,
+    PlanningAttempt,
     RepairAttempt,
     SubplanAttempt,
     UndoAttempt,
 )
 from runplan.run.kinds import Reason
+from runplan.steps.planning import landed_files
 from runplan.steps.proof import list_unproven, plan_proofs
 from runplan.steps.verify import before_the_end, correct_plan, is_complete_with
 from runplan.store.claims import landing_lock
@@ -106,7 +108,7 @@ def trailers_of(context: RunContext, state: RunState) -> tuple[tuple[str, str], 
     undoes = candidate.undoes if candidate else ""
     return (
         (PLAN, context.plan),
-        (PHASE, state.current.chosen.phase or "complete"),
+        (PHASE, "plan" if isinstance(state.current, PlanningAttempt) else state.current.chosen.phase or "complete"),
         (RUN, context.run),
         (LANDING, landing_id(context, state)),
         *([(UNDOES, undoes)] if undoes else []),
@@ -116,6 +118,8 @@ def trailers_of(context: RunContext, state: RunState) -> tuple[tuple[str, str], 
 def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Event:
     """Plan, report and index as they land, made from the target's texts; or what prevents the landing."""
     phase = state.current
+    if isinstance(phase, PlanningAttempt):
+        return landed_files(phase, context, onto)
     plan, text = context.plan_at(onto)
     row = plan.phase(phase.chosen.phase) if phase.chosen.phase else None
     sections = failure_sections(context.store, context.plan)
@@ -284,7 +288,7 @@ RECENT = timedelta(days=2)  #: older landings of ours do not explain a moved tar
 
 
 def ask(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    yield e.ApprovalAsked(tree=state.current.built.tree)
+    yield e.ApprovalAsked(tree=state.current.answerable)
 
 
 def already_done(action: Action, state: RunState, context: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
@@ -333,7 +337,7 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
     attempt = state.current
     candidate = attempt.delivery.candidate
     tip = context.tip()
-    onto = candidate.onto if candidate else attempt.chosen.tip
+    onto = candidate.onto if candidate else tip if isinstance(attempt, PlanningAttempt) else attempt.chosen.tip
     code = candidate.commits[-1] if candidate else onto
     if tip != onto or context.objects.tip(code) is None:
         return _record_move(context, tip)
@@ -359,6 +363,8 @@ def _bookkeeping_subject(attempt: AnyAttempt, context: RunContext) -> str:
             return f"{context.slug}: set phase {attempt.chosen.phase} back to todo\n"
         case CompletionAttempt():
             return f"{context.slug}: mark the plan complete\n"
+        case PlanningAttempt():
+            return f"{context.slug}: {'revise' if attempt.chosen.before else 'add'} the plan\n"
         case unreachable:
             assert_never(unreachable)
 

@@ -19,23 +19,25 @@ from runplan.git.zones import Extra
 from runplan.gitfacts import committing_as, signing
 from runplan.names import as_utf8, context_files
 from runplan.run import dispatch as d, events as e
+from runplan.run.attempts import PlanningAttempt, WorkAttempt
 from runplan.run.dispatch import Ending, EndingKind, NeverStarted, Outcome, ReturnStatus, Running
 from runplan.run.kinds import Access, GateAnswer, Reason, Role, WaitKind
 from runplan.settings.schema import FILES
-from runplan.steps import proof
+from runplan.steps import planning, proof
 from runplan.steps.gates import command_line, own_logs
 from runplan.steps.verify import final_brief, plan_base, reply_of
 from runplan.text import in_words
 from runplan.times import busy_ends, iso, limit_ends, parse_iso, zone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from runplan.agents.adapter import Agent
     from runplan.agents.endings import AgentEnding
     from runplan.run.actions import Action, Start
-    from runplan.run.attempts import DispatchRecord, WorkAttempt
+    from runplan.run.attempt_parts import DispatchRecord
+    from runplan.run.attempts import AgentAttempt
     from runplan.run.recorded import Recorded
     from runplan.run.state import RunState
     from runplan.settings.schema import AgentsSettings, RunSettings
@@ -52,26 +54,32 @@ LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time li
 
 
 def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
-    phase = state.work
+    attempt = state.dispatching
     name = f"{context.mark}.{state.dispatches + 1}"
     _end_previous(state, context)
-    wanted = replace(action.dispatch, id=name, phase=phase.chosen.phase, at=context.iso())
-    started = _choose_agent(wanted, phase, context) if wanted.role.agent else wanted
+    wanted = replace(action.dispatch, id=name, phase=attempt.chosen.phase, at=context.iso())
+    started = _choose_agent(wanted, attempt, context) if wanted.role.agent else wanted
     if not isinstance(started, e.DispatchStarted):
         yield started
         return
-    diff = _read_change(started, phase, context) if started.role in (Role.FIX, Role.VERIFY) else ""
-    if started.agent:
-        launch = _launch_agent(started, phase, context, diff)
+    diff = _read_change(started, state.work, context) if started.role in (Role.FIX, Role.VERIFY) else ""
+    if isinstance(attempt, PlanningAttempt):
+        text = planning.write_prompt(started, attempt, state.options, context)
+        launch = _launch_agent(started, context, text, base=attempt.chosen.tip)
+    elif started.agent:
+        launch = _launch_writer_or_verifier(started, state.work, context, diff)
     else:
-        launch = _launch_command(started, phase, context)
+        launch = _launch_command(started, state.work, context)
         started = replace(started, seconds=launch.wall_s, argv=launch.argv, environment=context.agents.digest)
     files = ((FINGERPRINT, context.fingerprints.take_fingerprint()),)
     if diff:
         context.dispatches.write(started.id, CHANGE, diff)
     yield started
     try:
-        is_ready = _prepare_files(started, phase, context, has_diff=bool(diff))
+        if isinstance(attempt, PlanningAttempt):
+            is_ready = planning.prepare_files(attempt, context)
+        else:
+            is_ready = _prepare_files(started, state.work, context, has_diff=bool(diff))
     except (RunplanError, OSError):
         yield _without_result(started, Ending.ENDED)
         raise
@@ -144,20 +152,29 @@ def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunC
     return context.proof.reuse(commit, is_new=is_set_up, onto=onto, clean=is_read, extra=extra)
 
 
-def _launch_agent(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, diff: str) -> d.Launch:
+def _launch_writer_or_verifier(
+    started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, diff: str
+) -> d.Launch:
+    path, _ = _place_of(started, context)
+    text = _write_prompt(started, phase, context, path, diff)
+    continues = phase.handovers or phase.dispatches.questions or started.again
+    if started.role.is_writer and continues:  # it continues the notes of its predecessor
+        context.dispatches.write(started.id, d.NOTES, context.dispatches.read(phase.written, d.NOTES) or "")
+    return _launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
+
+
+def _launch_agent(
+    started: e.DispatchStarted, context: RunContext, text: str, *, base: str, attempt: int = 1
+) -> d.Launch:
+    """The process of an agent with this prompt; `base` is the commit that it begins on."""
     path, writable = _place_of(started, context)
     directory = context.dispatches.directory(started.id)
     prompt = directory / "prompt.md"
-    text = _write_prompt(started, phase, context, path, diff)
     context.dispatches.write(started.id, prompt.name, text)
     context.dispatches.write(started.id, d.RETURN, returns.IN_PROGRESS)  # what an interrupted agent returns
-    if started.role.is_writer and (
-        phase.handovers or phase.dispatches.questions or started.again
-    ):  # it continues the notes of its predecessor
-        context.dispatches.write(started.id, d.NOTES, context.dispatches.read(phase.written, d.NOTES) or "")
-    guarded = [name for name in (context.plan, *FILES) if context.objects.blob(phase.base, name) is not None]
+    guarded = [name for name in (context.plan, *FILES) if context.objects.blob(base, name) is not None]
     argv, env, reader = context.agents.launch(
-        started, attempt=phase.leased.attempt, directory=directory, cwd=path, writable=writable, guarded=guarded
+        started, attempt=attempt, directory=directory, cwd=path, writable=writable, guarded=guarded
     )
     table = context.settings.agents.agent(started.agent)
     limits = context.settings.limits
@@ -262,9 +279,10 @@ def _list_baselines(phase: WorkAttempt, context: RunContext) -> list[tuple[str, 
 # --- its agent and budget -------------------------------------------------------------------------------
 
 
-def _choose_agent(wanted: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> e.Event:
+def _choose_agent(wanted: e.DispatchStarted, attempt: AgentAttempt, context: RunContext) -> e.Event:
     """The dispatch with the agent of the role, or its fallback, and its budget; or why it has to wait or fails."""
-    names = _list_agents(wanted, phase, context.settings.agents)
+    authors = attempt.authors if isinstance(attempt, WorkAttempt) else ()
+    names = _list_agents(wanted, authors, context.settings.agents)
     limits = _find_limits(context)
     agent = next((name for name in names if name not in limits), None)
     if agent is None:
@@ -280,15 +298,15 @@ def _choose_agent(wanted: e.DispatchStarted, phase: WorkAttempt, context: RunCon
             return replace(wanted, tokens=tokens, usd=usd, seconds=seconds, bounds=bounds)
 
 
-def _list_agents(wanted: e.DispatchStarted, phase: WorkAttempt, agents: AgentsSettings) -> list[str]:
+def _list_agents(wanted: e.DispatchStarted, authors: Sequence[str], agents: AgentsSettings) -> list[str]:
     """The agents for the role by preference; none verifies its own work unless the settings say so."""
     verifier = wanted.agent or agents.judges[0]
     if wanted.role is not Role.VERIFY:
         names = [getattr(agents, wanted.role.agent), agents.fallback]
-    elif verifier == agents.implementer or verifier not in phase.authors:
-        names = [verifier, *({agents.fallback} - set(phase.authors))]
+    elif verifier == agents.implementer or verifier not in authors:
+        names = [verifier, *({agents.fallback} - set(authors))]
     else:  # the verifier stood in for the implementer, which now verifies in its place
-        names = [name for name in (agents.fallback, agents.implementer) if name not in phase.authors]
+        names = [name for name in (agents.fallback, agents.implementer) if name not in authors]
     return list(dict.fromkeys(name for name in names if name)) or [verifier]
 
 
@@ -442,7 +460,7 @@ def _record_result(started: e.DispatchStarted, context: RunContext, outcome: Out
     succeeded = outcome.ending is Ending.EXITED and outcome.code == 0
     said = ""
     detail = "" if succeeded else " ".join(outcome.message[-LAST_WORDS:].split())
-    if started.role.is_writer:
+    if started.role.is_writer or started.role.is_planner:
         if isinstance(returned, d.Return):
             said = returned.status
             detail = returned.summary if said in (ReturnStatus.BLOCKED, ReturnStatus.FAILED) else detail

@@ -191,9 +191,11 @@ def _run_of(started: DispatchStarted, phase: WorkAttempt) -> ProofRun:
 def already_known(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
     """The checks that ran before on the same code, with the same command and environment: they do not run again."""
     started = action.dispatch
-    phase = state.work
+    if started.role.agent:
+        return ()
     if started.role is not Role.PROVE:
         return gates.already_known(action, state, context)
+    phase = state.work
     known = None if started.again else context.store.get_baseline(_result_key(_run_of(started, phase), context))
     return (_judge_results(started, phase, context, results.from_text(known)),) if known else ()
 

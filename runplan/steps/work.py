@@ -21,7 +21,7 @@ from runplan.gitfacts import AGENT, signing
 from runplan.names import HEADS
 from runplan.plan.body import QUOTED
 from runplan.run import events as e
-from runplan.run.attempts import MergeAttempt, PhaseAttempt, RepairAttempt, WorkAttempt
+from runplan.run.attempts import MergeAttempt, PhaseAttempt, PlanningAttempt, RepairAttempt, WorkAttempt
 from runplan.run.dispatch import NOTES, Return
 from runplan.run.events import WorkRefused
 from runplan.run.kinds import NOT_OF_WORK, Beginning, GateAnswer, Reason
@@ -500,6 +500,9 @@ def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e
     attempt = state.current
     if isinstance(attempt, WorkAttempt) and attempt.lease is not None:
         _clean_branch(attempt, attempt.lease, context)
+    if isinstance(attempt, PlanningAttempt):
+        context.proof.remove()
+        remove_unused_root(context.workspace.root, context.settings)
     yield e.CleanedUp(phase=attempt.chosen.phase)
 
 

@@ -241,9 +241,38 @@ REPOSITORIES = {
 
 WORDS = {
     "verb": Bad(words=("strat", "X"), says="strat: no such verb; did you mean start?"),
-    "verb of a later version": Bad(
-        words=("plan", "a goal"), says="plan is not in this version of runplan; see: runplan"
+    "plan without a planner": Bad(
+        words=("plan", "a goal"), says="agent-missing: agents.planner: claude is not installed or not on PATH"
     ),
+    "unknown planner": Bad(words=("plan", "a goal", "--agent", "clod"), says="--agent clod: no such agent; there are:"),
+    "unknown critic": Bad(
+        words=("plan", "a goal", "--agent", "robot", "--critic", "x"), says="--critic x: no such agent; there are:"
+    ),
+    "no goal": Bad(words=("plan",), says="say what the plan is for"),
+    "empty goal": Bad(words=("plan", " "), says="the goal is empty"),
+    "empty standard input": Bad(words=("plan", "-"), says="the goal is empty"),
+    "goal and file": Bad(words=("plan", "x", "--file", "agent.toml"), says="a goal and --file: a plan is written for"),
+    "no such file": Bad(words=("plan", "--file", "nothing.md"), says="nothing.md: No such file or directory"),
+    "a goal that is too long": Bad(
+        make=lambda project: project.commit_file("PRD.md", "x" * 100_001),
+        words=("plan", "--file", "PRD.md", "--agent", "robot"),
+        says="the goal has more than 100,000 bytes",
+    ),
+    "rounds": Bad(words=("plan", "x", "--rounds", "5"), says="--rounds 5: must be 1 to 4"),
+    "a plan that exists": Bad(
+        words=("plan", "x", "--out", "plans/X.md", "--agent", "robot"), says="plans/X.md exists already"
+    ),
+    "a plan outside": Bad(
+        words=("plan", "x", "--out", "../x.md", "--agent", "robot"), says="must be a .md file inside the repository"
+    ),
+    "then": Bad(words=("plan", "x", "--then", "finish every 4h"), says="finish with every"),
+    "nothing to edit": Bad(code=3, words=("edit", "X"), says="no proposal of plans/X.md waits for you"),
+    **{
+        f"{verb} by an agent": Bad(
+            words=(verb, "X", *more), env={"RUNPLAN_AGENT": "1"}, says=f"{verb} does not run inside an agent"
+        )
+        for verb, *more in (("plan",), ("reject",), ("answer", "yes"), ("edit",))
+    },
     "word": Bad(words=start("X", "fnish"), says="fnish: no such word or phase; the phases are 1"),
     "option": Bad(
         words=("start", "X", "--forground"),

@@ -13,11 +13,12 @@ from runplan.agents.prompts import PLACEHOLDERS, PRINCIPLES
 from runplan.cli.verbs import EXAMPLES, VERBS
 from runplan.gitfacts import AGENT
 from tests.support import documents
-from tests.support.cli import Project, a_project, end_processes_of, fix, steps, with_remote, writes
+from tests.support.cli import SETTINGS, Project, a_project, end_processes_of, fix, steps, with_remote, writes
 from tests.support.daemons import a_manager
 from tests.support.documents import DOCUMENTS, anchors, commands, fences, links, read, rows, verbs_named
 from tests.support.github.hub import Issue
 from tests.support.github.server import on_github
+from tests.support.planning import REVISE, planner
 
 PHASES = ("1", "2", "4b")
 #: test_demo.py and test_daemon.py test these.
@@ -113,6 +114,26 @@ def asking(place: Path, home: Path | None) -> Project:
     return project
 
 
+def planning(place: Path, home: Path | None) -> Project:
+    """A project with a planner and texts that goals are taken from."""
+    project = at_home(home, place, *PHASES)
+    project.commit_file("runplan.toml", SETTINGS.replace("[agents]\n", '[agents]\nplanner = "robot"\n'))
+    project.agent(planner())
+    project.commit_file("PRD.md", "# Greet people\n")
+    project.commit_file("specs/001-login/spec.md", "# Login\n\nPeople log in.\n")
+    return project
+
+
+def proposed(place: Path, home: Path | None) -> Project:
+    """A project with a proposed plan, and an editor that changes it."""
+    project = planning(place, home)
+    project.repo.git("rm", "-q", "plans/X.md")
+    project.repo.git("commit", "-qm", "Drop X")
+    assert project.runplan("plan", "Greet", "--out", "plans/X.md", "--quick", "--foreground").code == 4
+    project.extra["EDITOR"] = "sed -i s/bye/ciao/"
+    return project
+
+
 def failed(place: Path, home: Path | None) -> Project:
     project = at_home(home, place, "4b")
     project.agent("")
@@ -152,6 +173,8 @@ PROJECTS = {
     **dict.fromkeys(("stop", "now", "pause", "resume"), scheduled),
     **dict.fromkeys(("diff", "approve", "reject"), waiting),
     "answer": asking,
+    "plan": planning,
+    "edit": proposed,
     "retry": failed,
     "undo": landed,
     "init": without_settings,
@@ -161,7 +184,9 @@ PROJECTS = {
 
 def expected_code(line: str) -> int:
     asks = verb_of(line) == "start" and "--foreground" in line and "auto" not in line
-    return 4 if asks or verb_of(line) == "answer" or " -m " in line else 0
+    if "plan -" in line and "--" not in line:
+        return 2  # standard input is empty
+    return 4 if asks or verb_of(line) in ("answer", "plan", "edit") or " -m " in line else 0
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +199,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.parametrize("line", [line for line in SHOWN if verb_of(line) in PROJECTS])
 def test_a_changing_command_ends_as_expected(tmp_path: Path, home: Path, line: str) -> None:
-    on_forge = line.endswith(" pr") or "issue" in line or "--review" in line
+    on_forge = line.endswith(" pr") or "issue" in line or "--review" in line or "--then" in line
     own = on_forge or verb_of(line) == "service"  # another environment of the daemon
     with contextlib.ExitStack() as stack:
         project = PROJECTS[verb_of(line)](tmp_path, None if own else home)
@@ -185,6 +210,9 @@ def test_a_changing_command_ends_as_expected(tmp_path: Path, home: Path, line: s
             hub.issues[42] = Issue(number=42, title="Bug", body="It is broken.")
         if "issues:" in line:
             assert project.runplan("watch-issues", "--label", "runplan", "every", "10m").code == 0
+        if "--revise" in line:
+            text = project.show("main:plans/X.md")
+            project.agent(planner(draft={"plan": text}, revise={**REVISE, "plan": text}))
         if "--review" in line:
             assert project.start("finish", "pr").code == 4
         asked = [body["id"] for kind, body in project.events() if kind == "QuestionAsked"]

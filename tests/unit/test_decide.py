@@ -7,7 +7,7 @@ from runplan.run import actions as a, events as e
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import GateAnswer, Mode, Reason, Role, RunOutcome
-from runplan.run.shared_rules import MAX_QUESTIONS
+from runplan.run.rules.shared import MAX_QUESTIONS
 from runplan.run.state import RunState, apply, fold
 from tests.support.builders import started
 

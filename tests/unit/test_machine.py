@@ -11,7 +11,7 @@ from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import GateAnswer, Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
 from runplan.run.recorded import from_json
-from runplan.run.shared_rules import MAX_MOVES
+from runplan.run.rules.shared import MAX_MOVES
 from runplan.run.state import RunState, apply, fold
 from tests.support.builders import Chance, started
 

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from runplan.report import sections
 from runplan.report.text import escape_inline, prepend_sections
 from runplan.run import events as e
-from runplan.run.attempts import Delivery, PhaseAttempt, Proof
+from runplan.run.attempt_parts import Delivery, Proof
+from runplan.run.attempts import PhaseAttempt
 from runplan.run.kinds import GateAnswer, PhaseStep, Reason
 from runplan.run.recorded import Recorded
 

@@ -67,6 +67,7 @@ def test_init_sets_what_was_found_and_leaves_the_rest_commented() -> None:
         "limits": {},
         "pull_request": {},
         "issues": {},
+        "plan": {},
         "paths": {},
     }
     assert '# landing = "cherry-pick"' in text

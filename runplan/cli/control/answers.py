@@ -14,11 +14,13 @@ from msgspec.structs import replace
 from runplan.cli.control import runs
 from runplan.cli.inspection import compare_commits
 from runplan.cli.show import progress
+from runplan.cli.show.proposal import render_proposal, view_planning
 from runplan.engine.context import RepositoryContext, open_context, plan_path
 from runplan.engine.runs import describe_late, state_of
 from runplan.errors import Exit, NotFound, UsageError
 from runplan.report.views import as_json
-from runplan.run.attempts import AnyAttempt, Proof, WorkAttempt, open_questions
+from runplan.run.attempt_parts import Proof
+from runplan.run.attempts import AnyAttempt, PlanningAttempt, WorkAttempt, open_questions
 from runplan.run.decide import decide
 from runplan.run.events import Answered, PhaseFailed, QuestionAnswered, QuestionAsked, RunStarted
 from runplan.run.kinds import ANSWERED, WaitKind
@@ -55,7 +57,7 @@ def _list_pending(context: RepositoryContext, plan: str | None, wanted: str | No
             waiting = decide(lane_state).waiting
             if attempt is None or waiting not in waits or wanted not in (None, attempt.chosen.phase):
                 continue
-            if verb != "diff" or attempt.delivery.candidate is not None:
+            if verb != "diff" or attempt.answerable:
                 changes.append(Change(run=row.id, state=state, attempt=attempt, waiting=waiting))
     return changes
 
@@ -100,7 +102,7 @@ def run_diff(args: argparse.Namespace) -> None:
 
 
 def _show_change(view: dict[str, Any]) -> None:
-    show_page(plain(_render_change(view)))
+    show_page(plain(render_proposal(view) if "proposal" in view else _render_change(view)))
 
 
 def show_page(text: str) -> None:
@@ -123,8 +125,10 @@ def show_page(text: str) -> None:
 
 
 def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
-    """The change as data (docs/reference.md)."""
+    """The change, or the proposed plan, as data (docs/reference.md)."""
     attempt = change.attempt
+    if isinstance(attempt, PlanningAttempt):
+        return view_planning(context.store(), change.run)
     started = change.state.options
     proof = attempt.proof if isinstance(attempt, WorkAttempt) else Proof()
     verdict = proof.verdict
@@ -243,15 +247,15 @@ def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exi
         phase = change.attempt.chosen.phase
         options = change.state.options
         candidate = change.attempt.delivery.candidate
+        answer = replace(answer, tree=change.attempt.answerable)
+        action = "approving" if verb == "approve" else "rejecting"
         if candidate is not None:
-            tree = candidate.tree
             commit = candidate.commits[-1]
-            answer = replace(answer, tree=tree)
-            action = "approving" if verb == "approve" else "rejecting"
             takes = "; an agent gets your words" if answer.why and change.attempt.is_revisable else ""
-            progress.say(
-                f"{action} phase {phase} of {options.plan}: commit {commit[:SHORT]}, tree {tree[:SHORT]}{takes}"
-            )
+            tree = answer.tree[:SHORT]
+            progress.say(f"{action} phase {phase} of {options.plan}: commit {commit[:SHORT]}, tree {tree}{takes}")
+        elif answer.tree:
+            progress.say(f"{action} the proposed {options.plan}: SHA-256 {answer.tree[:SHORT]}")
         return _continue_run(context, RunRequest(started=options, answer=answer))
 
 

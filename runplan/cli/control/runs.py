@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from runplan.agents.environment import for_a_run, needed_by_a_run
@@ -25,11 +26,13 @@ from runplan.errors import Busy, Exit, Fenced, Interrupted, JournalDamaged, Sett
 from runplan.landing import modes
 from runplan.names import WATCH
 from runplan.plan.model import Plan, parse_plan
+from runplan.run.attempts import PlanningAttempt
 from runplan.run.events import Answered, Rows, RunStarted
 from runplan.run.kinds import Mode, RunStatus
 from runplan.run.recorded import from_json
 from runplan.run.requests import BY_PERSON, Answer, RunRequest, Timing
 from runplan.run.rows import Command, RunRow
+from runplan.run.state import RunState
 from runplan.settings.load import load_user, run_variables
 from runplan.settings.options import Options, in_plan
 from runplan.settings.places import state_directory
@@ -40,7 +43,6 @@ from runplan.times import parse_iso, zone
 
 if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
-    from runplan.run.state import RunState
 
 MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
 
@@ -326,7 +328,19 @@ def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
             raise Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
     if answer.declined or _is_rejected(context, request, answer.run):
         return print_answer(plan, answer, request)
-    return progress.show_end(context.store(), answer.run, context.state)
+    code = progress.show_end(context.store(), answer.run, context.state)
+    _start_next(context, answer.run)
+    return code
+
+
+def _start_next(context: RepositoryContext, run: str) -> None:
+    """Have the daemon begin the run that follows a planning run, which has queued it; with the keys of this caller."""
+    store = context.store()
+    row = store.get_run(run)
+    state = state_of(store, row) if row is not None else RunState()
+    if isinstance(state.attempt, PlanningAttempt) and state.attempt.queued and state.options.planning:
+        request = convert(json.loads(state.options.planning.then), RunRequest)
+        submit_run(context, replace(request, timing=None), request.timing)
 
 
 def _is_rejected(context: RepositoryContext, request: RunRequest, run: str) -> bool:

@@ -185,6 +185,10 @@ def run_retry(args: argparse.Namespace) -> Exit:
             return Exit.DONE
         elif last.mode is Mode.UNDO:
             return _undo_phase(context, row.plan, last.wanted)
+        elif last.mode is Mode.PLAN:
+            again = RunRequest(started=replace(last, command=0), again=True)
+            here = args.foreground or not (args.wait or last.daemon)
+            return runs.run_here(context, again) if here else runs.submit_run(context, again, wait=args.wait)
         is_again = not args.phase and not args.review
         asked = Options(phase=last.wanted, finish=last.mode is Mode.FINISH, auto=last.auto, landing=last.landing)
         asked = replace(asked, anew=args.fresh)
@@ -197,7 +201,7 @@ def run_retry(args: argparse.Namespace) -> Exit:
 def _last_work(store: Store, last: RunStarted) -> RunStarted:
     """The plan's last run that was no undo, which runs in this process and asks for no approval."""
     options = (state_of(store, row).options for row in store.list_runs(last.plan))
-    worked = next((started for started in options if started.mode is not Mode.UNDO), None)
+    worked = next((started for started in options if started.mode not in (Mode.UNDO, Mode.PLAN)), None)
     return worked or replace(last, daemon=True, auto=False)
 
 

@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING
 from runplan.cli.terminal import Style
 from runplan.engine.runs import find_awaited, state_of
 from runplan.errors import Exit
+from runplan.plan.proposal import summarize
+from runplan.report.planning import describe_summary
 from runplan.report.sections import describe_kept_work
 from runplan.report.summary import figures_of_run
 from runplan.run import events as e
+from runplan.run.attempts import PlanningAttempt
 from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import Mode, Reason, RunOutcome
+from runplan.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
 from runplan.run.reasons import describe_ending, describe_pause, describe_proof, next_action
 from runplan.run.recorded import from_json
 from runplan.run.rows import EventRow, RunRow, wait_of
@@ -52,6 +56,7 @@ LINES: dict[type[e.Event], str] = {
     e.LandingHeld: "  landing    waits: {0.why}",
     e.LandingMoved: "  landing    the target moved to {0.tip:.12}; building again",
     e.LandingRefused: "  landing    refused: {0.why}",
+    StartQueued: "  queued     the run of the plan",
 }
 
 
@@ -204,8 +209,22 @@ def event_sentence(event: e.Event) -> str:
             return f"  work       {counted(commits, 'commit')}, {counted(len(files), 'file')}"
         case e.RulesBroken(lines=lines):
             return "\n".join(f"  rules      {line}" for line in lines)
+        case PlanningChosen() | StepJudged() | ProposalMade():
+            return _describe_planning(event)
         case _:
             return _describe_outcome(event)
+
+
+def _describe_planning(event: PlanningChosen | StepJudged | ProposalMade) -> str:
+    match event:
+        case PlanningChosen(title=title):
+            return f"\nplan  {title}"
+        case StepJudged(role=role, problems=problems) if problems:
+            return "\n".join(f"  {role:<10} refused: {problem}" for problem in problems)
+        case StepJudged(role=role, findings=findings):
+            return "\n".join(f"  {role:<10} {finding}: {text}" for finding, text in findings)
+        case ProposalMade(path=path, text=text, is_edited=is_edited):
+            return f"  proposal   {path}, {len(text)} characters{', edited by user' if is_edited else ''}"
 
 
 def _name_check(gate: str) -> str:
@@ -319,7 +338,11 @@ def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, l
     report = f"Report: {command('runplan', 'report', plan)}"
     if ended is None:
         itself = "it continues by itself. " if decision.wake else ""
-        return Exit.WAITING, [decision.why, f"{itself}{wait_of(decision.waiting).help(plan)}"]
+        return Exit.WAITING, [
+            decision.why,
+            *_describe_proposal(state),
+            f"{itself}{wait_of(decision.waiting).help(plan)}",
+        ]
     if ended.remedy:
         return Exit.UNREACHABLE, [f"{ended.detail}. {ended.remedy}"]
     landed = _describe_landings(state)
@@ -343,10 +366,21 @@ def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, l
             return code, [*lines, f"{'refused' if code is Exit.USAGE else 'failed'}: {reason}"]
 
 
+def _describe_proposal(state: RunState) -> list[str]:
+    """The proposed plan that a person is asked about."""
+    proposal = state.attempt.proposal if isinstance(state.attempt, PlanningAttempt) else None
+    if proposal is None:
+        return []
+    label = ", edited by user" if proposal.is_edited else ""
+    return describe_summary(summarize(proposal.text, path=proposal.path), label=label)
+
+
 def _describe_landings(state: RunState) -> str:
     phases = [landing.phase for landing in state.landed if landing.phase]
     if state.started is not None and state.started.mode is Mode.UNDO:
         return f"phase {phases[0]} was reverted" if phases else "nothing was changed"
+    if state.started is not None and state.started.mode is Mode.PLAN and state.landed:
+        return f"{state.started.plan} landed; work on it: {command('runplan', 'start', state.started.plan, 'finish')}"
     if not phases:
         return "the plan is marked complete" if state.landed else "nothing landed"
     return f"{counted(len(phases), 'phase')} landed ({', '.join(phases)})"

@@ -18,6 +18,7 @@ from runplan.errors import NotFound, PlanUnreadable, RunplanError, UsageError
 from runplan.plan.model import parse_plan
 from runplan.report import html, summary, text as report
 from runplan.report.inbox import InboxEntry, read_inbox
+from runplan.report.planning import planning_report
 from runplan.report.sections import failure_sections
 from runplan.report.views import as_json
 from runplan.settings.load import environment
@@ -51,7 +52,8 @@ def _one_plan(args: argparse.Namespace) -> str:
         tip = context.tip()
         landed = context.git.blob(tip, names.report_path(context.settings.paths.reports, slug_of(context, path)))
         failures = failure_sections(store, path)
-        if landed is None and not failures:
+        planned = planning_report(store, path)
+        if landed is None and not failures and not planned:
             raise NotFound(f"nothing to report of {path} yet; start it: {command('runplan', 'start', path)}")
         plan = None
         text = context.git.blob(tip, path)
@@ -63,6 +65,7 @@ def _one_plan(args: argparse.Namespace) -> str:
         old = None if landed is None else landed.decode("utf-8", "surrogateescape")
         whole = report.prepend_sections(old, plan_title=facts.title, sections=failures)
         whole = report.insert_section(whole, summary.summary_section(facts))
+        whole = f"{whole}\n{planned}\n" if planned else whole
         if args.html:
             return html.render_page(whole, diffs=_read_diffs(context, html.commits_in(whole)))
     if args.json:

@@ -27,9 +27,11 @@ from runplan.engine.context import (
 )
 from runplan.errors import NotAPlan, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.names import WATCH
+from runplan.plan.marks import PlanStatus
 from runplan.report.views import Need, PlanOutline, as_json, by_need, format_usage, schedule_view, status_view
-from runplan.run.kinds import UNFINISHED, RunStatus, WaitKind
-from runplan.run.rows import OwnerState, PlanFacts, Work, wait_of
+from runplan.run.kinds import UNFINISHED, Mode, RunStatus, WaitKind
+from runplan.run.planning_events import ProposalMade
+from runplan.run.rows import OwnerState, PlanFacts, RunRow, Work, wait_of
 from runplan.settings.places import socket_path, state_directory
 from runplan.store.files import is_held, last_write
 from runplan.store.protocol import open_store, store_exists
@@ -231,12 +233,21 @@ class Reader:
         if blob := self._find_blob(context, path):
             stored = self._stored_outline(blob, path, facts)
             return replace(stored, status="active", complete=False) if context.is_on_branch else stored
+        if facts.run is not None and facts.run.mode is Mode.PLAN:
+            return self._read_proposal(path, facts.run)
         try:
             return _parse_outline((context.root / path).read_bytes(), path)
         except FileNotFoundError:
             return PlanOutline(
                 error=f"{path}: the plan is gone, from {self._context.target_name} and from the checkout"
             )
+
+    def _read_proposal(self, path: str, run: RunRow) -> PlanOutline:
+        """The plan of a planning run, which is not in the repository yet."""
+        proposals = [fact.event for fact in self._store.list_facts(ProposalMade, plan=path) if fact.run == run.id]
+        if not proposals:
+            return PlanOutline(title=run.title, status=PlanStatus.DRAFT)
+        return _parse_outline(proposals[-1].text.encode("utf-8", "surrogateescape"), path)
 
     def _find_blob(self, context: RepositoryContext, path: str) -> str:
         """The id of the plan's blob on the target; "" for none."""

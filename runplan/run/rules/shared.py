@@ -14,14 +14,8 @@ from runplan.run.kinds import PhaseStep, Reason, WaitKind
 from runplan.run.reasons import describe_ending, gave_reason
 
 if TYPE_CHECKING:
-    from runplan.run.attempts import (
-        AgentAttempt,
-        Attempt,
-        CompletionAttempt,
-        DispatchRecord,
-        SubplanAttempt,
-        UndoAttempt,
-    )
+    from runplan.run.attempt_parts import DispatchRecord
+    from runplan.run.attempts import AgentAttempt, Attempt, CompletionAttempt, SubplanAttempt, UndoAttempt
     from runplan.run.events import DispatchEnded, RunStarted
 
 MAX_MOVES = 5  #: how often a candidate is rebuilt because the target moved

@@ -13,7 +13,7 @@ from runplan.run.dispatch import EndingKind, ReturnStatus
 from runplan.run.events import TESTS, DispatchStarted, ProofKind
 from runplan.run.kinds import Beginning, GateAnswer, PhaseStep, Reason, Role
 from runplan.run.reasons import describe_ending, describe_proof
-from runplan.run.shared_rules import MAX_MOVES, UNNAMED, fail_lost, judge_agent, land_candidate
+from runplan.run.rules.shared import MAX_MOVES, UNNAMED, fail_lost, judge_agent, land_candidate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

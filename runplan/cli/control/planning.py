@@ -1,0 +1,339 @@
+"""runplan plan and edit: from a goal to a proposed plan, and a person's own version of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from runplan import names
+from runplan.agents.environment import for_a_run, needed_by_a_run
+from runplan.agents.invocation import require_agent
+from runplan.checks.planning import StepFacts, check_plan
+from runplan.cli.control import runs
+from runplan.cli.control.answers import ask_on_terminal
+from runplan.cli.show import progress
+from runplan.cli.show.proposal import view_planning
+from runplan.engine import preflight
+from runplan.engine.context import RepositoryContext, known_plans, open_context, plan_path
+from runplan.engine.runs import state_of
+from runplan.errors import Exit, NotFound, RefusedEarly, UsageError
+from runplan.landing import modes
+from runplan.plan.model import parse_plan
+from runplan.plan.proposal import mark_proposed, slug_of_title, title_of_goal
+from runplan.report.views import as_json
+from runplan.run.attempts import PlanningAttempt
+from runplan.run.events import Planning
+from runplan.run.kinds import Mode
+from runplan.run.requests import RunRequest, Timing
+from runplan.settings.load import list_agent_kinds
+from runplan.settings.options import Options, parse_words
+from runplan.settings.schema import MAX_ROUNDS, uses_remote
+from runplan.steps.planning import make_proposal
+from runplan.store.files import make_below
+from runplan.text import command
+
+if TYPE_CHECKING:
+    from runplan.run.rows import RunRow
+    from runplan.run.state import RunState
+
+LONGEST_GOAL = 100_000  #: bytes
+SPEC_TEXTS = ("proposal.md", "requirements.md", "spec.md", "design.md")  #: the files of a spec folder that are a goal
+
+
+class Goal(Struct, frozen=True, kw_only=True):
+    """What a plan is to be written for."""
+
+    text: str
+    title: str
+    is_quoted: bool = False  #: from a file or an issue
+    issues: tuple[int, ...] = ()
+    plan: str = ""  #: that is revised
+    phase: str = ""  #: of it that is revised
+
+
+def run_plan(args: argparse.Namespace) -> Exit:
+    _require_one_source(args)
+    then = parse_words(args.then.split()) if args.then else None
+    if then is not None and then.phase:
+        raise UsageError(f"--then {then.phase}: the phases are not known yet; say finish, or nothing for the first")
+    if args.foreground and args.no_wait:
+        raise UsageError("--foreground with --no-wait: leave out one of them")
+    if args.rounds is not None and not 1 <= args.rounds <= MAX_ROUNDS:
+        raise UsageError(f"--rounds {args.rounds}: must be 1 to {MAX_ROUNDS}")
+    with open_context() as context:
+        landing = then.landing if then is not None else ""
+        context = runs.with_landing(context, landing)
+        runs.complete_landings(context)
+        context = runs.with_target_settings(context, landing)
+        goal = _read_goal(context, args)
+        context = _with_agents(context, args, runs_later=then is not None)
+        if (same := _find_same(context, goal)) is not None:
+            return _show_same(context, *same, args)
+        request = _resolve_request(context, goal, args, then)
+        plan = request.started.plan
+        if args.foreground:
+            code = runs.run_here(context, request)
+        else:
+            runs.admit_agents(context)
+            code = runs.submit_run(context, request, wait=not args.no_wait)
+        code = code if args.no_wait else ask_on_terminal(context, plan, code)
+        if args.json:
+            _print_json(context, plan)
+        return code
+
+
+# --- the goal -------------------------------------------------------------------------------------------
+
+
+def _require_one_source(args: argparse.Namespace) -> None:
+    sources = {
+        "a goal": bool(args.goal) and not args.revise,
+        "--file": args.file is not None,
+        "--issue": args.issue is not None,
+        "--revise": args.revise,
+    }
+    given = [name for name, is_given in sources.items() if is_given]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)}: a plan is written for one goal; leave out one of them")
+    if not given:
+        raise UsageError('say what the plan is for: runplan plan "GOAL", or --file, --issue, --revise')
+    if args.why and not args.revise:
+        raise UsageError("-m: only with --revise; else the goal says it")
+
+
+def _read_goal(context: RepositoryContext, args: argparse.Namespace) -> Goal:
+    if args.revise:
+        return _read_revision(context, args.goal, args.why)
+    if args.issue is not None:
+        issue = modes.open_forge(context.git, context.settings.run, context.env).read_issue(args.issue)
+        text = _require_size(f"{issue.title}\n\n{issue.body}".encode())
+        return Goal(text=text, title=title_of_goal(issue.title), is_quoted=True, issues=(issue.number,))
+    if args.file is not None:
+        return _quote_files([Path(context.cwd, args.file)])
+    if args.goal == ["-"]:
+        text = _require_size(sys.stdin.buffer.read(LONGEST_GOAL + 1))
+        return Goal(text=text, title=title_of_goal(text))
+    folder = Path(context.cwd, args.goal[0])
+    if len(args.goal) == 1 and folder.is_dir():
+        return _read_spec(folder, args.goal[0])
+    text = _require_size(" ".join(args.goal).encode("utf-8", "surrogateescape"))
+    return Goal(text=text, title=title_of_goal(text))
+
+
+def _require_size(content: bytes) -> str:
+    if len(content) > LONGEST_GOAL:
+        raise UsageError(f"the goal has more than {LONGEST_GOAL:,} bytes; describe it more shortly")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError("the goal is not UTF-8; convert it first") from None
+    if not text.strip():
+        raise UsageError("the goal is empty; say what the plan is for")
+    return text
+
+
+def _quote_files(files: list[Path]) -> Goal:
+    try:
+        content = b"\n".join(file.read_bytes() for file in files)
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}") from None
+    text = _require_size(content)
+    return Goal(text=text, title=title_of_goal(text), is_quoted=True)
+
+
+def _read_spec(folder: Path, word: str) -> Goal:
+    """The texts of a spec folder that has no tasks yet."""
+    if (folder / names.PLAN_FILE).exists():
+        start = command("runplan", "start", word)
+        raise UsageError(f"{word} has a {names.PLAN_FILE}, which is a plan already; work on it: {start}")
+    files = [folder / name for name in SPEC_TEXTS if (folder / name).is_file()]
+    if not files:
+        raise UsageError(f"{word} is a folder without {', '.join(SPEC_TEXTS)}; quote the goal, or name a file: --file")
+    return replace(_quote_files(files), title=title_of_goal(folder.name.replace("-", " ")))
+
+
+def _read_revision(context: RepositoryContext, words: list[str], why: str) -> Goal:
+    if not words:
+        raise UsageError("--revise: name the plan: runplan plan --revise PLAN [PHASE] [-m TEXT]")
+    path = plan_path(context, words[0])
+    context = context.for_plan(path)
+    plan = parse_plan(preflight.committed_plan(context, path, is_compared=False), path=path)
+    phase = words[1] if len(words) > 1 else ""
+    if len(words) > 2:
+        raise UsageError(f"{words[2]}: --revise takes a plan and a phase; say why with -m TEXT")
+    if phase and plan.phase(phase) is None:
+        raise NotFound(f"{path} has no phase {phase}; there are: {', '.join(row.id for row in plan.phases)}")
+    text = _require_size((why or f"Revise {f'phase {phase}' if phase else 'the plan'}: make it fit the code.").encode())
+    return Goal(text=text, title=plan.title or path, plan=path, phase=phase, issues=plan.issues)
+
+
+# --- the request ----------------------------------------------------------------------------------------
+
+
+def _with_agents(context: RepositoryContext, args: argparse.Namespace, *, runs_later: bool) -> RepositoryContext:
+    """The context whose agents are the planner and the critic; those of a run that follows are also given keys."""
+    agents = context.settings.agents
+    for option, name in (("--agent", args.agent), ("--critic", args.critic)):
+        known = (*agents.tables, *list_agent_kinds())
+        if name is not None and name not in known:
+            raise UsageError(f"{option} {name}: no such agent; there are: {', '.join(sorted(known))}")
+    planner = args.agent or agents.planner
+    critic = args.critic or agents.judges[0]
+    for role, name in (("planner", planner), ("verifier", critic)):
+        require_agent(agents.agent(name), role, root=context.root, caller=context.env)
+    others = {"implementer": agents.implementer, "verifiers": (critic, *agents.judges)} if runs_later else {}
+    chosen = {"implementer": planner, "verifiers": (), **others}
+    agents = replace(agents, planner=planner, verifier=critic, **chosen)
+    return replace(context, settings=replace(context.settings, agents=agents))
+
+
+def _resolve_request(
+    context: RepositoryContext, goal: Goal, args: argparse.Namespace, then: Options | None
+) -> RunRequest:
+    settings = context.settings.plan
+    path = goal.plan or _choose_path(context, goal.title, args.out)
+    if not context.settings.tests.command:
+        preflight.require_test_command(context)
+    planning = Planning(
+        goal=goal.text,
+        is_quoted=goal.is_quoted,
+        is_revision=bool(goal.plan),
+        revises=goal.phase,
+        quick=args.quick or (settings.quick and args.rounds is None),
+        rounds=args.rounds or settings.rounds,
+        asks=args.ask,
+        approval=settings.approval,
+        then=_request_of(context, path, goal, then) if then is not None else "",
+    )
+    started = runs.run_started(context, path, goal.title, Options(), issues=goal.issues)
+    started = context.record_settings(replace(started, mode=Mode.PLAN, planning=planning))
+    return RunRequest(started=started)
+
+
+def _choose_path(context: RepositoryContext, title: str, out: str | None) -> str:
+    """The file of the new plan, which no file, branch or other planning run has."""
+    taken = {path.lower() for path in known_plans(context, context.store().list_active_plans())}
+    plans = context.settings.paths.plans
+    if out is not None:
+        path = Path(context.cwd, out)
+        if not path.is_relative_to(context.root) or ".." in path.parts or not path.name.endswith(".md"):
+            raise UsageError(f"--out {out}: must be a .md file inside the repository, such as {plans}/NAME.md")
+        relative = path.relative_to(context.root).as_posix()
+        names.require_plain(relative)
+        if relative.lower() in taken or path.exists() or context.git.blob(context.tip(), relative) is not None:
+            raise RefusedEarly(f"{relative} exists already; choose another name")
+        return relative
+    slug = slug_of_title(title)
+    numbered = (f"{plans}/{slug}{f'-{number}' if number > 1 else ''}.md" for number in range(1, 10_000))
+    return next(path for path in numbered if path not in taken)
+
+
+def _request_of(context: RepositoryContext, path: str, goal: Goal, asked: Options) -> str:
+    """The run that is queued when the plan has landed; it reads the settings when it starts."""
+    run = context.settings.run
+    env = for_a_run(context.env, context.settings.agents, forge=modes.concludes(run.landing))
+    needs = needed_by_a_run(
+        env,
+        context.settings.agents,
+        pushes=uses_remote(run.landing),
+        forge=modes.concludes(run.landing),
+    )
+    started = runs.run_started(context, path, goal.title, asked, issues=goal.issues)
+    timing = Timing(every=asked.every, now=asked.now, zone=run.timezone, misfire=run.misfire) if asked.every else None
+    request = RunRequest(started=replace(started, daemon=True, needs=needs), timing=timing)
+    return json.dumps(to_builtins(request))
+
+
+# --- a goal that is planned already -----------------------------------------------------------------------
+
+
+def _find_same(context: RepositoryContext, goal: Goal) -> tuple[RunRow, RunState] | None:
+    """The unfinished planning run for the same goal, or for the same plan."""
+    store = context.store()
+    for row in store.list_unfinished_runs():
+        state = state_of(store, row)
+        planning = state.options.planning
+        if planning is not None and (planning.goal == goal.text or row.plan == goal.plan):
+            return row, state
+    return None
+
+
+def _show_same(context: RepositoryContext, row: RunRow, state: RunState, args: argparse.Namespace) -> Exit:
+    """Follow the run that there is, instead of a second one."""
+    progress.say(f"{row.plan} is already being planned ({row.id})")
+    is_followed = row.daemon and not row.needs_person and not args.no_wait
+    if is_followed:
+        code = runs.follow_run(context, row.plan, row.id)
+    elif state.options.daemon or row.needs_person:
+        code = progress.show_end(context.store(), row.id, context.state)
+    else:
+        code = runs.run_here(context.for_run(state.options), RunRequest(started=state.options))
+    if args.json:
+        _print_json(context, row.plan)
+    return code
+
+
+# --- a person's own version -------------------------------------------------------------------------------
+
+
+def run_edit(args: argparse.Namespace) -> Exit:
+    with open_context() as context:
+        plan = plan_path(context, args.plan)
+        left = runs.unfinished_run(context, plan)
+        attempt = left[1].attempt if left is not None else None
+        proposal = attempt.proposal if isinstance(attempt, PlanningAttempt) else None
+        if left is None or proposal is None or not isinstance(attempt, PlanningAttempt):
+            raise NotFound(f"no proposal of {plan} waits for you; see: {command('runplan', 'status', plan)}")
+        options = left[1].options
+        text = mark_proposed(_edit_text(context, proposal.text, names.slug(plan)))
+        if text == proposal.text:
+            progress.say("nothing was changed")
+            return Exit.WAITING
+        _require_valid(context.for_run(options), text, attempt, path=plan)
+        edited = replace(make_proposal(text, path=plan), is_edited=True, replaces=proposal.sha256)
+        request = RunRequest(started=options, edited=edited)
+        context = context.for_run(options)
+        return runs.submit_run(context, request) if options.daemon else runs.run_here(context, request)
+
+
+def _edit_text(context: RepositoryContext, text: str, name: str) -> str:
+    """The text as the editor of the person leaves it. The file stays, so that nothing typed is lost."""
+    folder = context.state / "edited"
+    make_below(context.common_dir, folder)
+    file = folder / f"{name}.md"
+    file.write_text(text, encoding="utf-8")
+    editor = context.env.get("VISUAL") or context.env.get("EDITOR") or "vi"
+    ended = subprocess.run(["sh", "-c", f'{editor} "$1"', editor, str(file)], env=dict(context.env), check=False)
+    if ended.returncode:
+        raise UsageError(f"the editor ({editor}) failed; nothing was changed; set EDITOR")
+    return file.read_text(encoding="utf-8", errors="replace")
+
+
+def _require_valid(context: RepositoryContext, text: str, attempt: PlanningAttempt, *, path: str) -> None:
+    listed = context.git.run("ls-tree", "-rz", "--name-only", "--full-tree", attempt.chosen.tip).out
+    facts = StepFacts(
+        paths=frozenset(filter(None, os.fsdecode(listed).split("\0"))),
+        before=attempt.chosen.before,
+        path=path,
+        test_command=context.settings.tests.command,
+    )
+    if problems := check_plan(text, facts):
+        kept = context.state / "edited" / f"{names.slug(path)}.md"
+        raise RefusedEarly(f"the edited plan is not valid: {'; '.join(problems)}. Your text is kept at {kept}")
+
+
+# --- output ---------------------------------------------------------------------------------------------
+
+
+def _print_json(context: RepositoryContext, plan: str) -> None:
+    row = context.store().get_newest_run(plan)
+    assert row is not None
+    print(as_json(view_planning(context.store(), row.id)))

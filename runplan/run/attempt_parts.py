@@ -1,0 +1,197 @@
+"""The parts of attempts: the dispatches, the delivery of a candidate, and the proof. Each has its fold."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.run import events as e
+from runplan.run.dispatch import MAX_OVERLOADS, Ending, EndingKind
+from runplan.run.kinds import Role, WaitKind
+
+UNKNOWN = (Ending.LOST, Ending.ENDED)  #: endings without a result; the same dispatch is due again
+
+# --- the dispatches -----------------------------------------------------------------------------------
+
+
+class DispatchRecord(Struct, frozen=True, kw_only=True):
+    """The dispatches of an attempt and their endings."""
+
+    newest: e.DispatchStarted | None = None
+    running: e.DispatchStarted | None = None  #: its end is not recorded yet
+    began: str = ""  #: when the first process of its role and cycle started
+    ended: e.DispatchEnded | None = None  #: ended, and not yet judged
+    repeated: tuple[e.DispatchStarted, ...] = ()  #: repetitions after a crash
+    lost: int = 0  #: lost dispatches in a row
+    limited: int = 0  #: usage limits in a row
+    busy: int = 0  #: overloaded providers in a row
+    questions: tuple[e.QuestionAsked, ...] = ()  #: of agents to a person
+    answers: dict[str, str] = {}  #: by the id of the question
+
+    @property
+    def open_questions(self) -> tuple[e.QuestionAsked, ...]:
+        return tuple(question for question in self.questions if question.id not in self.answers)
+
+
+def record_dispatch(record: DispatchRecord, event: e.Event) -> DispatchRecord:
+    match event:
+        case e.DispatchStarted():
+            newest = record.newest
+            is_same = newest is not None and (newest.role, newest.cycle) == (event.role, event.cycle)
+            record = replace(record, began=record.began if is_same else event.at, newest=event, running=event)
+            is_repeated = event.again and event.agent
+            return replace(record, repeated=(*record.repeated, event), ended=None) if is_repeated else record
+        case e.DispatchEnded():
+            return _record_ending(replace(record, running=None), event)
+        case e.QuestionAsked():
+            return replace(record, ended=None, questions=(*record.questions, event))
+        case e.QuestionAnswered() if event.id in (question.id for question in record.open_questions):
+            return replace(record, answers={**record.answers, event.id: event.text})
+        case e.Judgement():
+            return replace(record, ended=None)
+        case _:
+            return record
+
+
+def _record_ending(record: DispatchRecord, event: e.DispatchEnded) -> DispatchRecord:
+    """A dispatch that has to be judged is kept; after the others the same one, or the next one, is due."""
+    if event.ending in UNKNOWN:
+        return replace(record, lost=record.lost + (event.ending is Ending.LOST))
+    if event.role is Role.SETUP and event.succeeded:
+        return replace(record, lost=0)
+    is_busy = event.kind == EndingKind.OVERLOADED and record.busy < MAX_OVERLOADS
+    if is_busy or event.kind == EndingKind.LIMIT:
+        return replace(record, busy=record.busy + is_busy, limited=record.limited + (not is_busy))
+    return replace(record, ended=event, lost=0, limited=0, busy=0)
+
+
+# --- the delivery -------------------------------------------------------------------------------------
+
+
+class Delivery(Struct, frozen=True, kw_only=True):
+    """The candidate of an attempt, its approval and its landing."""
+
+    candidate: e.CandidateBuilt | None = None
+    conflict: e.CandidateConflicted | None = None
+    moves: int = 0  #: of the target, while it landed
+    asked: str = ""  #: the tree that waits for approval
+    approved: str = ""  #: the tree that a person approved
+    landing: e.LandingStarted | None = None
+    held: str = ""  #: why the landing waits
+    landed: e.Landed | None = None
+
+    @property
+    def conflicting_paths(self) -> str:
+        return ", ".join(self.conflict.paths) if self.conflict else ""
+
+    def is_about(self, tree: str) -> bool:
+        """Whether an answer about this tree is for the candidate."""
+        return self.candidate is None or tree in ("", self.candidate.tree)
+
+
+def record_delivery(delivery: Delivery, event: e.Event) -> Delivery:
+    match event:
+        case e.CandidateBuilt():
+            approved = delivery.approved if delivery.approved == event.tree else ""
+            return replace(delivery, candidate=event, conflict=None, asked="", approved=approved)
+        case e.CandidateConflicted():
+            return replace(delivery, conflict=event)
+        case e.ApprovalAsked():
+            return replace(delivery, asked=event.tree)
+        case e.Answered(approved=True):
+            return replace(delivery, approved=event.tree, asked="")
+        case e.Answered() if delivery.is_about(event.tree):
+            return replace(delivery, asked="", approved="", held="")
+        case e.RunResumed():
+            return replace(delivery, held="", asked="")
+        case e.Woke(kind=WaitKind.CHECKOUT):
+            return replace(delivery, held="")
+        case e.LandingStarted():
+            return replace(delivery, landing=event, held="")
+        case e.LandingHeld():
+            return replace(delivery, landing=None, held=event.why)
+        case e.LandingMoved():
+            return replace(delivery, landing=None, candidate=None, moves=delivery.moves + (not event.ours))
+        case e.LandingRefused():
+            return replace(delivery, landing=None)
+        case e.Landed():
+            return replace(delivery, landing=None, landed=event)
+        case _:
+            return delivery
+
+
+# --- the proof ----------------------------------------------------------------------------------------
+
+
+class Proof(Struct, frozen=True, kw_only=True):
+    """The results that are bound to the candidate: checks and tests by its tree, verdicts by its patch."""
+
+    baselines: dict[str, e.BaselineKnown] = {}  #: by check; on the base, or on the target that the candidate is on
+    gates: tuple[e.GateJudged, ...] = ()
+    runs: tuple[e.ProofJudged, ...] = ()  #: of tests of one side on the code of the other
+    verdicts: tuple[e.VerdictGiven, ...] = ()  #: one of each verifier
+    unresolved: e.EvidenceUnresolved | None = None  #: what the next verifier is asked for once more
+
+    @property
+    def verdict(self) -> e.VerdictGiven | None:
+        """The newest verdict."""
+        return self.verdicts[-1] if self.verdicts else None
+
+    @property
+    def newest_gates(self) -> dict[str, e.GateJudged]:
+        """The newest judgement of each gate."""
+        return {gate.name: gate for gate in self.gates}
+
+    @property
+    def newest_runs(self) -> dict[e.ProofKind, e.ProofJudged]:
+        """The newest judgement of each kind of run."""
+        return {run.kind: run for run in self.runs}
+
+    @property
+    def questions(self) -> e.Rows:
+        """The tests of the base that the new code breaks, each with an id: which item demands that?"""
+        promises = dict.fromkeys(promise for run in self.newest_runs.values() for promise in run.promises)
+        words = "passed on the base, and that version of it does not pass on the new code"
+        return tuple((f"T{n}", f"{promise.test} {words}: {promise.why}") for n, promise in enumerate(promises, 1))
+
+    def questions_to_verifiers(self, changed: str) -> e.Rows:
+        """These questions, unless `tests.changed` gives them to a person or refuses the change."""
+        return self.questions if changed == "verify" else ()
+
+    @property
+    def failed_items(self) -> e.Rows:
+        """The items that the newest verdict fails, with the evidence."""
+        items = self.verdict.items if self.verdict is not None else ()
+        return tuple((item, evidence) for item, passed, evidence in items if not passed)
+
+    @property
+    def red_checks(self) -> e.Rows:
+        """The checks with output for the fixer."""
+        return tuple((gate.name, gate.output) for gate in self.newest_gates.values() if gate.output)
+
+
+def record_proof(proof: Proof, event: e.Event) -> Proof:
+    match event:
+        case e.BaselineKnown():
+            return replace(proof, baselines={**proof.baselines, event.name: event})
+        case e.GateJudged():
+            return replace(proof, gates=(*proof.gates, event))
+        case e.ProofJudged():
+            return replace(proof, runs=(*proof.runs, event))
+        case e.VerdictGiven():
+            return replace(proof, verdicts=(*proof.verdicts, event), unresolved=None)
+        case e.EvidenceUnresolved():
+            return replace(proof, unresolved=event)
+        case e.RulesBroken() | e.BranchRebuilt(tree=""):
+            return replace(proof, gates=(), verdicts=())
+        case e.CandidateBuilt():
+            unresolved = proof.unresolved
+            return Proof(
+                baselines={name: known for name, known in proof.baselines.items() if known.tree == event.onto_tree},
+                gates=tuple(gate for gate in proof.gates if gate.tree == event.tree),
+                runs=tuple(run for run in proof.runs if run.tree == event.tree),
+                verdicts=tuple(verdict for verdict in proof.verdicts if verdict.patch == event.patch),
+                unresolved=unresolved if unresolved and unresolved.patch == event.patch else None,
+            )
+        case _:
+            return proof

@@ -1,0 +1,1 @@
+"""The rules of each kind of work: what follows from its state."""

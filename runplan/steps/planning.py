@@ -1,0 +1,211 @@
+"""The steps of planning: the goal, the prompts and outputs of its agents, the proposal, and the run that follows."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+from msgspec import convert, to_builtins
+
+from runplan import names
+from runplan.agents.plan_prompts import PlanBrief, perspective_of, planning_prompt, template_name
+from runplan.agents.prompts import PRINCIPLES
+from runplan.checks.planning import StepFacts, judge_output
+from runplan.git.zones import Extra
+from runplan.plan.proposal import activate, slug_of_title, summarize, write_proposal
+from runplan.run import events as e
+from runplan.run.dispatch import RETURN
+from runplan.run.kinds import Role
+from runplan.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
+from runplan.run.requests import BY_PERSON, RunRequest
+from runplan.run.rows import Command
+from runplan.settings.places import remove_unused_root
+from runplan.steps.verify import reply_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runplan.run.actions import Action
+    from runplan.run.attempts import PlanningAttempt
+    from runplan.run.state import RunState
+    from runplan.steps.context import RunContext
+
+#: The files with a project's rules, and a folder of such files.
+RULES = ("AGENTS.md", "CLAUDE.md", *names.SPEC_FOLDERS.values())
+STEERING = ".kiro/steering/"
+LONGEST_RULES = 8_000  #: characters of such a file in a prompt
+
+
+def choose_goal(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    started = state.options
+    planning = _options_of(started)
+    tip = context.tip()
+    same_title = f"{context.settings.paths.plans}/{slug_of_title(started.title)}.md"
+    is_other = same_title != context.plan and not planning.is_revision
+    yield PlanningChosen(
+        tip=tip,
+        title=started.title,
+        text=planning.goal,
+        before=_read_text(context, tip, context.plan) if planning.is_revision else "",
+        earlier=_read_text(context, tip, same_title) if is_other else "",
+    )
+
+
+def _options_of(started: e.RunStarted) -> e.Planning:
+    assert started.planning is not None
+    return started.planning
+
+
+def _read_text(context: RunContext, commit: str, path: str) -> str:
+    return (context.objects.blob(commit, path) or b"").decode("utf-8", "replace")
+
+
+# --- a step ---------------------------------------------------------------------------------------------
+
+
+def write_prompt(
+    started: e.DispatchStarted, attempt: PlanningAttempt, options: e.RunStarted, context: RunContext
+) -> str:
+    planning = _options_of(options)
+    brief = PlanBrief(
+        goal=attempt.chosen.text,
+        is_quoted=planning.is_quoted,
+        plan=context.plan,
+        worktree=str(context.proof.path),
+        test_command=context.settings.tests.command,
+        outputs=tuple((step.role, step.text) for step in attempt.accepted),
+        rules=_read_rules(context, attempt.chosen.tip),
+        earlier=attempt.chosen.before or attempt.chosen.earlier,
+        is_revision=planning.is_revision,
+        revises=planning.revises,
+        feedback=(*_list_answers(attempt), *attempt.rejections),
+        findings=attempt.findings,
+        problems=attempt.problems,
+        last_try=attempt.last_try,
+        perspective=perspective_of(sum(step.role is Role.CRITIQUE for step in attempt.accepted) + 1),
+        asks=planning.asks,
+        principles=context.prompts[PRINCIPLES],
+    )
+    return planning_prompt(context.prompts[template_name(started.role)], brief)
+
+
+def _list_answers(attempt: PlanningAttempt) -> Iterator[str]:
+    answers = attempt.dispatches.answers
+    for question in attempt.dispatches.questions:
+        if question.id in answers:
+            yield f"{question.text}\n{answers[question.id]}"
+
+
+def _read_rules(context: RunContext, commit: str) -> e.Rows:
+    """The rules of the project, as far as they are committed."""
+    steering = [path for path in sorted(_list_paths(context, commit, STEERING)) if path.endswith(".md")]
+    paths = dict.fromkeys((*RULES, *steering))
+    texts = ((path, _read_text(context, commit, path)) for path in paths)
+    return tuple((path, text[:LONGEST_RULES]) for path, text in texts if text)
+
+
+def _list_paths(context: RunContext, commit: str, *below: str) -> frozenset[str]:
+    listed = context.objects.run("ls-tree", "-rz", "--name-only", "--full-tree", commit, "--", *below).out
+    return frozenset(filter(None, os.fsdecode(listed).split("\0")))
+
+
+def prepare_files(attempt: PlanningAttempt, context: RunContext) -> bool:
+    """Put the files of the base into the proof worktree, which planning agents only read."""
+    extra = Extra(copies=context.copied, root=context.root)
+    context.proof.checkout_exact_tree(attempt.chosen.tip, clean="ignored", extra=extra)
+    return True
+
+
+def judge_step(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    attempt = state.planning
+    ended = attempt.dispatches.ended
+    assert ended is not None
+    is_read_only = context.agents.is_sandboxed(ended.agent)
+    if not is_read_only and (touched := context.proof.changed(attempt.chosen.tip, context.personal)):
+        problem = f"files were changed ({', '.join(touched[:8])}), but a planning agent only reads"
+        yield StepJudged(role=ended.role, dispatch=ended.id, problems=(problem,), has_written=True)
+        return
+    message, _ = reply_of(ended.id, context)
+    file_text = context.dispatches.read(ended.id, RETURN)
+    facts = StepFacts(
+        paths=_list_paths(context, attempt.chosen.tip),
+        findings=attempt.findings if ended.role is Role.REVISE else (),
+        before=attempt.chosen.before,
+        rejected=attempt.refused,
+        path=context.plan,
+        test_command=context.settings.tests.command,
+    )
+    result = judge_output(
+        ended.role,
+        message=context.agents.redacted(message),
+        file_text=None if file_text is None else context.agents.redacted(file_text),
+        facts=facts,
+    )
+    yield StepJudged(
+        role=ended.role,
+        dispatch=ended.id,
+        text=result.text,
+        title=result.title,
+        problems=result.problems,
+        findings=result.findings,
+        verdicts=result.verdicts,
+        answers=result.answers,
+        questions=result.questions,
+    )
+
+
+def ask_questions(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    for id_, text in state.planning.unasked:
+        yield e.QuestionAsked(id=id_, text=text)
+
+
+# --- the proposal ---------------------------------------------------------------------------------------
+
+
+def propose(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    attempt = state.planning
+    draft = attempt.draft
+    assert draft is not None
+    title = draft.title or attempt.chosen.title
+    text = write_proposal(
+        draft.text,
+        title=title,
+        created=context.iso()[:10],
+        issues=state.options.issues,
+        path=context.plan,
+        before=attempt.chosen.before,
+    )
+    context.proof.remove()  # a person may take days to answer
+    remove_unused_root(context.workspace.root, context.settings)
+    yield make_proposal(text, path=context.plan)
+
+
+def make_proposal(text: str, *, path: str) -> ProposalMade:
+    summary = summarize(text, path=path)
+    return ProposalMade(
+        path=path,
+        text=text,
+        sha256=names.digest_of(text.encode("utf-8", "surrogateescape")),
+        title=summary.title,
+        is_free=summary.is_free,
+    )
+
+
+def landed_files(attempt: PlanningAttempt, context: RunContext, onto: str) -> dict[str, bytes] | e.LandingHeld:
+    """The plan as it lands: the text that was shown, with the status `active`."""
+    proposal = attempt.proposal
+    assert proposal is not None
+    present = _read_text(context, onto, proposal.path)
+    if present != attempt.chosen.before:
+        target = context.settings.run.target
+        why = f"{proposal.path} was {'changed' if attempt.chosen.before else 'added'} on {target} meanwhile"
+        return e.LandingHeld(why=f"{why}; restore it, or reject the proposal")
+    return {proposal.path: activate(proposal.text).encode("utf-8", "surrogateescape")}
+
+
+def queue_start(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    """Queue the run of the plan. Repeated after a crash it changes nothing: the plan has one run at a time."""
+    request = convert(json.loads(_options_of(state.options).then), RunRequest)
+    command = Command(plan=context.plan, verb="start", arguments=to_builtins(request), by=BY_PERSON, at=context.iso())
+    yield StartQueued(command=context.store.add_command(command))

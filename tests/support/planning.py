@@ -1,0 +1,96 @@
+"""The answers of scripted agents to the steps of a planning run."""
+
+import json
+from typing import Any
+
+UNDERSTAND = {
+    "status": "done",
+    "problem": "Nobody is greeted.",
+    "success": ["`python3 -c 'import greet'` works"],
+    "assumptions": ["English is enough"],
+    "questions": [],
+}
+EXPLORE = {
+    "status": "done",
+    "files": [{"path": "runplan.toml", "why": "settings"}, {"path": "agent.toml", "why": "the agent"}],
+    "notes": "A small project.",
+}
+ALTERNATIVES = {
+    "status": "done",
+    "options": [
+        {"name": "a module", "advantages": ["simple"], "drawbacks": ["no package"]},
+        {"name": "a package", "advantages": ["grows"], "drawbacks": ["more files"]},
+    ],
+    "choice": "a module",
+    "why": "It is small.",
+}
+PLAN = """\
+# Greet people
+
+## Goal
+
+A file greets.
+
+## Non-Scope
+
+No translations, since English is enough.
+
+## Phase 1 — Write the greeting
+
+Touches: 1.txt
+
+### Work Items
+
+- Write `1.txt`.
+
+### Acceptance Criteria
+
+- `test -e 1.txt` succeeds.
+
+## Phase 2 — Write the farewell
+
+Depends: 1
+Touches: 2.txt
+
+### Work Items
+
+- Write `2.txt`.
+
+### Acceptance Criteria
+
+- `test -e 2.txt` succeeds.
+
+## Risks
+
+- None that matter.
+
+## Open Questions
+"""
+PRINCIPLES = [{"id": f"P{number}", "verdict": "PASS", "why": "It holds."} for number in range(1, 10)]
+CRITIQUE = {
+    "status": "done",
+    "principles": [{"id": "P1", "verdict": "FAIL", "why": "The order is unclear."}, *PRINCIPLES[1:]],
+    "findings": [{"id": "F1", "where": "phase 2", "text": "It does not say what the farewell is."}],
+}
+REVISED = PLAN.replace("- Write `2.txt`.", "- Write `2.txt` with the word bye.")
+REVISE = {"status": "done", "plan": REVISED, "answers": [{"finding": "F1", "changed": True, "how": "Named the word."}]}
+
+
+def said(answer: Any) -> str:
+    """The step of a script that says the answer as a fenced block."""
+    return f"[[STEP]]\nsay = '''\n```json\n{json.dumps(answer, ensure_ascii=False)}\n```\n'''\n"
+
+
+def planner(**answers: Any) -> str:
+    """A script that answers every step of planning; `answers` by role, also `draft2`, replace these."""
+    usual = {
+        "understand": UNDERSTAND,
+        "explore": EXPLORE,
+        "alternatives": ALTERNATIVES,
+        "draft": {"status": "done", "plan": PLAN},
+        "critique": CRITIQUE,
+        "revise": REVISE,
+    }
+    steps = {**usual, **answers}
+    texts = ((role, answer if isinstance(answer, str) else said(answer)) for role, answer in steps.items())
+    return "".join(text.replace("[[STEP]]", f'[[phase."*".{role}]]') for role, text in texts)

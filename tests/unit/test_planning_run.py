@@ -1,0 +1,161 @@
+"""Planning: which step is due, when a plan is proposed, and what a person's answers do."""
+
+from typing import Any
+
+import pytest
+
+from runplan.run import actions as a, events as e
+from runplan.run.decide import decide
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import Mode, Reason, Role, WaitKind
+from runplan.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
+from runplan.run.state import RunState, apply, fold
+
+STARTED = e.RunStarted(
+    plan="plans/x.md",
+    title="X",
+    mode=Mode.PLAN,
+    wanted="",
+    auto=False,
+    landing="cherry-pick",
+    target="main",
+    slug="x",
+    planning=e.Planning(goal="Do X."),
+)
+FINDINGS = (("F1", "phase 1: vague"),)
+PROPOSAL = ProposalMade(path="plans/x.md", text="# X\n", sha256="aa", title="X")
+
+
+def begun(**options: Any) -> RunState:
+    started = e.RunStarted(**{**_fields(STARTED), "planning": e.Planning(**{"goal": "Do X.", **options})})
+    return fold([started, PlanningChosen(tip="t", title="X", text="Do X.")])
+
+
+def _fields(event: e.Event) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in event.__struct_fields__}
+
+
+def due(state: RunState) -> Role | str:
+    """The step of an agent that is due, or the action."""
+    (action,) = decide(state).actions
+    return action.dispatch.role if isinstance(action, a.Start) else action.step
+
+
+def ended(state: RunState, **more: Any) -> RunState:
+    """The dispatch that is due, started and ended."""
+    (action,) = decide(state).actions
+    assert isinstance(action, a.Start), action
+    id_ = f"r.{state.dispatches + 1}"
+    state = apply(state, e.DispatchStarted(**{**_fields(action.dispatch), "id": id_, "agent": "robot"}))
+    fields = {"id": id_, "role": action.dispatch.role, "ending": Ending.EXITED, "code": 0, "agent": "robot", **more}
+    return apply(state, e.DispatchEnded(**fields))
+
+
+def judged(state: RunState, **more: Any) -> RunState:
+    """The step that is due, with this judgement of its output."""
+    state = ended(state)
+    assert due(state) == a.JUDGE_STEP.step
+    role = state.planning.dispatches.ended.role  # type: ignore[union-attr]
+    findings = FINDINGS if role is Role.CRITIQUE else ()
+    return apply(state, StepJudged(**{"role": role, "dispatch": "r", "text": role, "findings": findings, **more}))
+
+
+def proposed(state: RunState) -> RunState:
+    while due(state) != a.PROPOSE.step:
+        state = judged(state)
+    return apply(state, PROPOSAL)
+
+
+def asked(state: RunState) -> RunState:
+    return apply(proposed(state), e.ApprovalAsked(tree="aa"))
+
+
+@pytest.mark.parametrize(
+    ("options", "roles"),
+    [
+        ({}, "understand explore alternatives draft critique revise critique revise"),
+        ({"rounds": 1}, "understand explore alternatives draft critique revise"),
+        ({"quick": True}, "explore draft critique revise"),
+        ({"is_revision": True, "rounds": 1}, "explore draft critique revise"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_the_steps_follow_each_other(options: dict[str, Any], roles: str) -> None:
+    state = begun(**options)
+    for role in roles.split():
+        assert due(state) == role
+        state = judged(state)
+    assert due(state) == "propose"
+
+
+def test_a_critique_without_findings_needs_no_revision() -> None:
+    state = begun(quick=True)
+    for _ in range(2):
+        state = judged(state)
+    assert due(judged(state, findings=())) == "propose"
+
+
+def test_a_refused_output_is_tried_again_with_the_problems_and_then_the_plan_is_invalid() -> None:
+    state = begun(quick=True)
+    for number in (1, 2):
+        state = judged(state, problems=("no path exists",))
+        (action,) = decide(state).actions
+        assert isinstance(action, a.Start)
+        assert (action.dispatch.role, action.dispatch.cycle) == (Role.EXPLORE, number + 1)
+    state = judged(state, problems=("no path exists",))
+    (action,) = decide(state).actions
+    assert isinstance(action, a.Fail)
+    assert (action.reason, action.at) == (Reason.PLAN_INVALID, "explore")
+
+
+def test_a_planner_that_writes_twice_has_violated_its_role() -> None:
+    state = judged(begun(), problems=("files were changed",), has_written=True)
+    assert due(state) == Role.UNDERSTAND
+    state = judged(state, problems=("files were changed",), has_written=True)
+    (action,) = decide(state).actions
+    assert isinstance(action, a.Fail)
+    assert action.reason is Reason.READONLY_VIOLATED
+
+
+def test_a_lost_step_is_repeated_and_no_other() -> None:
+    state = judged(begun(quick=True))
+    assert due(ended(state, ending=Ending.LOST, code=None)) == Role.DRAFT
+
+
+def test_only_the_shown_text_is_approved() -> None:
+    state = asked(begun(quick=True))
+    assert decide(state).waiting is WaitKind.APPROVAL
+    assert decide(apply(state, e.Answered(tree="bb", approved=True))).actions != (a.LAND,)
+    assert decide(apply(state, e.Answered(tree="aa", approved=True))).actions == (a.LAND,)
+
+
+@pytest.mark.parametrize(("is_free", "action"), [(True, a.LAND), (False, a.ASK)])
+def test_no_approval_is_asked_only_for_a_plan_that_grants_nothing(is_free: bool, action: a.Action) -> None:
+    state = begun(quick=True, approval="none")
+    while due(state) != a.PROPOSE.step:
+        state = judged(state)
+    made = ProposalMade(**{**_fields(PROPOSAL), "is_free": is_free})
+    assert decide(apply(state, made)).actions == (action,)
+
+
+def test_a_rejection_with_words_revises_at_once_and_without_words_ends_the_run() -> None:
+    state = asked(begun(quick=True))
+    revised = apply(state, e.Answered(tree="aa", approved=False, why="smaller"))
+    assert due(revised) == Role.REVISE
+    assert revised.planning.rejections == ("smaller",)
+    revised = judged(revised)
+    assert due(revised) == "propose"
+    again = apply(revised, ProposalMade(**{**_fields(PROPOSAL), "sha256": "cc"}))
+    assert decide(again).actions == (a.ASK,), "the new text is asked about"
+
+    (action,) = decide(apply(state, e.Answered(tree="aa", approved=False))).actions
+    assert isinstance(action, a.Fail)
+    assert action.reason is Reason.STOPPED
+
+
+def test_a_landed_plan_queues_the_run_that_was_asked_for() -> None:
+    state = apply(asked(begun(quick=True, then="{}")), e.Answered(tree="aa", approved=True))
+    landed = e.Landed(id="r.1", phase="", tip="t", code="t")
+    state = apply(apply(state, landed), e.CleanedUp(phase=""))
+    assert due(state) == "queue-start"
+    assert due(apply(state, StartQueued(command=1))) == "finish"
