@@ -136,6 +136,7 @@ implement | fix)
     test "$RUNPLAN_ROLE" = implement || echo mended >mended.txt
     test ! -e pace || sleep "$(cat pace)"
     stage written
+    if test -e asks && ! grep -q "begin of answer" "$RUNPLAN_PROMPT"; then echo "BLOCKER: go on?"; exit; fi
     test "$RUNPLAN_PHASE" = 2 || { git add -A . && git commit -qm "Write $RUNPLAN_PHASE by $RUNPLAN_ROLE" >/dev/null; }
     stage committed
     if test -e "$HOME/hold/fail"; then git update-ref refs/heads/stray HEAD; exit 1; fi
@@ -178,6 +179,7 @@ class Scene:
     contested: bool = False  #: whether the target changes while the first agent works
     fails: bool = False  #: whether agents end with an error until a person fixes it
     stops: bool = False  #: whether a person stops the run once the first agent has committed
+    asks: bool = False  #: whether agents ask a person, who rejects the first change with words
     auto: bool = True
     undoes: int = 0  #: how often a phase is taken back
     parks: bool = False  #: whether an undisturbed run parks something
@@ -203,6 +205,7 @@ SCENES = (
     ),
     Scene(name="failing", about="the first attempt fails, the second continues and lands", plans=ONE, fails=True),
     Scene(name="stopped", about="a person stops the run, and starts it again", plans=TWO, stops=True),
+    Scene(name="asking", about="a question, and words with a rejection", plans=ONE, asks=True, auto=False),
     Scene(name="undone", about="a landed phase is taken back, and landed again", plans=ONE, undoes=1),
     Scene(
         name="parallel",
@@ -237,6 +240,8 @@ def template(scene: Scene, way: Way, place: Path) -> Path:
         "all.txt": "begun\n",
         ".gitignore": "deps/\nlocal.env\n",
     }
+    if scene.asks:
+        files["asks"] = ""
     if scene.pace_s:
         files["pace"] = f"{scene.pace_s}\n"
     repo.commit("Begin", **files)

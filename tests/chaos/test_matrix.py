@@ -9,6 +9,7 @@ SAMPLE = [
     (World(runner="foreground", scene="checked", way="direct"), 1),
     (World(runner="daemon", scene="two", way="cherry-pick"), 1),
     (World(runner="daemon", scene="failing", way="pr"), 1),
+    (World(runner="daemon", scene="asking", way="cherry-pick"), 1),
 ]
 
 

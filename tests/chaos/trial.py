@@ -99,10 +99,11 @@ class Trial:
     # --- the person -----------------------------------------------------------------------------------
 
     def situation(self, plan: str) -> tuple[int, str, str]:
-        """The number of runs, and state and wait of the newest."""
+        """The number of runs and of questions to a person, and state and wait of the newest run."""
         query = "SELECT state, waiting_for FROM runs WHERE plan=? ORDER BY number"
         runs = self.project.rows(query, f"plans/{plan}.md")
-        return (len(runs), runs[-1][0], runs[-1][1] or "") if runs else (0, "", "")
+        asked = self.project.rows("SELECT 1 FROM events WHERE type IN ('ApprovalAsked', 'QuestionAsked')")
+        return (len(runs) + len(asked), runs[-1][0], runs[-1][1] or "") if runs else (0, "", "")
 
     def next_words(self, plan: str) -> tuple[str, ...]:
         """The command that a person would type now; none when the plan is done, or a command is still queued."""
@@ -119,6 +120,14 @@ class Trial:
             self._hold("fail").unlink(missing_ok=True)
         if waits == "review":
             merge_open(self.place)
+        if waits == "question":
+            return ("answer", plan, "Go on.")
+        if (
+            waits == "approval"
+            and self.scene.asks
+            and not self.project.rows("SELECT 1 FROM events WHERE type='Answered'")
+        ):
+            return ("reject", plan, "-m", "Mend it.")
         if state == "waiting":
             return ({"approval": "approve", "paused": "resume"}.get(waits, "retry"), plan)
         return ("start", plan, "finish", *(["auto"] if self.scene.auto else []), self.way.name)
