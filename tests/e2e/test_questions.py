@@ -58,6 +58,10 @@ def test_answers_continue_the_kept_work_of_implementer_and_fixer(project: Projec
     assert_nothing_runs(project)
 
 
+def lines_of(file: Path) -> list[str]:
+    return file.read_text().splitlines() if file.exists() else []
+
+
 def test_each_question_is_notified_once_and_survives_a_killed_daemon(project: Project, tmp_path: Path) -> None:
     notices = tmp_path / "notices"
     user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_TEXT >>{notices}"\non = ["waiting"]\n')
@@ -66,13 +70,13 @@ def test_each_question_is_notified_once_and_survives_a_killed_daemon(project: Pr
     heard: list[str] = []
     for question in ("which port", "which host"):
         heard.append(question)
-        until(lambda: notices.exists() and [line.partition("?")[0] for line in notices.open()] == heard)
+        until(lambda: [line.partition("?")[0] for line in lines_of(notices)] == heard)
         kill_daemon(project)
         ran = project.runplan("answer", ask(project), "8080")
         assert ran.code == 0, ran.err
     until_runs_are(project, "done")
     assert project.landed() == ["1", "2"]
-    assert len(notices.read_text().splitlines()) == 2
+    assert len(lines_of(notices)) == 2
     none = project.runplan("answer", "X", "8080")
     assert none.last == "runplan: no question of plans/X.md waits for you; see: runplan status plans/X.md"
 
