@@ -87,6 +87,7 @@ def test_status_json_has_the_promised_fields(recorded: Project) -> None:
         "reason": None,
         "waiting_for": "approval",
         "about": None,
+        "subplan": None,
         "wake": None,
         "asked": None,
         "agent": None,
