@@ -100,6 +100,11 @@ class Agents(Struct, frozen=True, dict=True):
             argv = self.sandbox.wrap(argv, cwd, (directory / OWN, *writable))
         return argv, env
 
+    def delegate(self, line: str, started: DispatchStarted) -> tuple[tuple[str, ...], dict[str, str]]:
+        """argv and environment of a command with the user's rights: the caller's variables, and no sandbox."""
+        variables = self._variables(started.id, started.role, started.phase)
+        return ("/bin/sh", "-c", f"exec 2>&1\n{line}"), {**self.caller, **variables}
+
     def is_sandboxed(self, agent: str) -> bool:
         """Whether the agent runs in the sandbox, where a verifier cannot change its worktree."""
         return self.sandbox is not None and is_used(self.settings.sandbox_of(agent), self.caller)

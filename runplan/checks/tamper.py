@@ -16,7 +16,10 @@ from msgspec import Struct
 
 from runplan.checks.guarded import find_changes, is_ci
 from runplan.checks.secrets import named_like_secret, redact_text, secrets_in
+from runplan.errors import PlanUnreadable
 from runplan.globs import covers, literal, matches
+from runplan.plan.marks import ExecutionKind
+from runplan.plan.model import parse_plan
 from runplan.run.kinds import Reason
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ class TamperKind(StrEnum):
     BOOKKEEPING = "bookkeeping"  #: the plan, its report or runplan's settings
     CHANGED_CI = "changed-ci"
     CHANGED_PROMPT = "changed-prompt"
+    COMMAND = "command"  #: of a plan, which would run with the user's rights
     CHECK_FILE = "check-file"  #: a file that decides how the checks run
     OUT_OF_SCOPE = "out-of-scope"
     SECRET = "secret"  # noqa: S105 - the name of a finding
@@ -44,7 +48,7 @@ class TamperKind(StrEnum):
 
 #: The kinds that no commit may contain, also if a later one takes them back; no Allows: line permits them.
 _IN_NO_COMMIT = (TamperKind.BOOKKEEPING, TamperKind.SECRET, TamperKind.TOO_LARGE)
-_NEVER_ALLOWED = (*_IN_NO_COMMIT, TamperKind.OUT_OF_SCOPE)
+_NEVER_ALLOWED = (*_IN_NO_COMMIT, TamperKind.OUT_OF_SCOPE, TamperKind.COMMAND)
 
 
 class Tampering(Struct, frozen=True):
@@ -130,6 +134,9 @@ def examine_changes(
             findings.append(Tampering(TamperKind.CHANGED_CI, path, detail))
         if covers(PROMPTS, path) and not permit.allowed(path):
             findings.append(Tampering(TamperKind.CHANGED_PROMPT, path, "a prompt of runplan's agents was changed"))
+        if new := _list_commands(path, change.after) - _list_commands(path, change.before):
+            detail = f"only a person writes `Execution: delegate {min(new)}` into a plan; it runs without a sandbox"
+            findings.append(Tampering(TamperKind.COMMAND, path, detail))
     return tuple(dict.fromkeys((*findings, *_find_leaks(changes, messages, permit))))
 
 
@@ -158,6 +165,17 @@ def describe_remedy(findings: Sequence[Tampering]) -> str:
     if not paths or any(finding.kind in _NEVER_ALLOWED for finding in findings):
         return ""
     return f"; if the plan means it, add to the phase: Allows: {', '.join(paths)}"
+
+
+def _list_commands(path: str, text: str | None) -> set[str]:
+    """The commands of `Execution: delegate` lines, where the text is a plan."""
+    if not text or ExecutionKind.DELEGATE not in text.lower():
+        return set()
+    try:
+        phases = parse_plan(text.encode("utf-8", "replace"), path=path).phases
+    except PlanUnreadable:
+        return set()
+    return {phase.execution.argument for phase in phases if phase.execution.kind is ExecutionKind.DELEGATE}
 
 
 def _check_added(file: FileChange) -> Iterator[Tampering]:

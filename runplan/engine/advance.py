@@ -15,7 +15,7 @@ from runplan.run.dispatch import GRACE_S
 from runplan.run.events import Event, WorkRefused
 from runplan.run.kinds import Reason
 from runplan.run.state import RunState, list_running
-from runplan.steps import conclude, gates, land, planning, process, proof, read_plan, verify, work
+from runplan.steps import conclude, delegate, gates, land, planning, process, proof, read_plan, verify, work
 
 if TYPE_CHECKING:
     from runplan.run.actions import Decision
@@ -37,12 +37,13 @@ class Step(Struct, frozen=True, kw_only=True):
 STEPS: dict[str, Step] = {
     "read-plan": Step(act=read_plan.read_plan),
     "lease": Step(act=work.lease),
-    "start": Step(act=process.start, already_done=proof.already_known),
+    "start": Step(act=process.start, already_done=delegate.already_done),
     "await": Step(act=process.await_end),
     "sleep": Step(act=process.sleep),
     "hand-over": Step(act=work.hand_over),
     "ask-question": Step(act=work.ask_question),
     "take-work": Step(act=work.take_work),
+    "take-delegated": Step(act=delegate.take_delegated),
     "judge-baseline": Step(act=gates.judge_baseline),
     "judge-gate": Step(act=gates.judge_gate),
     "judge-proof": Step(act=proof.judge_proof),

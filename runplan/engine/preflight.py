@@ -143,6 +143,9 @@ def require_executions(context: RepositoryContext, plan: Plan) -> None:
             raise RefusedEarly(f"{plan.path}:{remark.line}: {remark.text}")
     for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
         place = f"{plan.path}:{phase.execution.line}: phase {phase.id}"
+        if phase.execution.kind is ExecutionKind.DELEGATE and modes.concludes(context.settings.run.landing):
+            why = "a command lands on the target, and the run lands by pr on a branch; land by cherry-pick or direct"
+            raise RefusedEarly(f"{place}: {why}")
         if phase.execution.kind is ExecutionKind.DIRECT:
             try:
                 modes.require_direct(context.repository, context.settings, context.env)

@@ -15,7 +15,7 @@ from runplan.errors import NotAPlan, PlanUnreadable
 from runplan.plan.body import Execution, Item, body_of, read_execution, read_items, read_paths
 from runplan.plan.dependencies import read_depends
 from runplan.plan.formats import sections, speckit, table
-from runplan.plan.marks import PlanStatus, Status, id_key, read_plan_status
+from runplan.plan.marks import ExecutionKind, PlanStatus, Status, id_key, read_plan_status
 from runplan.plan.reading import Reading, Remark, refuse_duplicates
 from runplan.plan.scan import Lines, scan_lines
 from runplan.text import command
@@ -162,6 +162,7 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
     if place.entries:
         named = tuple(Item(f"W{n}", entry.text, entry.at + 1) for n, entry in enumerate(place.entries, 1))
         items = (*named, *(item for item in items if item.id.startswith("C")))
+    execution = read_execution(body)
     return Phase(
         id=place.id,
         title=place.title,
@@ -172,9 +173,10 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
         heading_line=place.first + 1,
         depends=tuple(dict.fromkeys((*waits.hard, *place.depends, *waits.elsewhere))),
         soft=tuple(waits.soft),
-        touches=read_paths(body, "touches") or place.touches,
+        # What a command changes is not limited, so no other phase runs next to it.
+        touches=() if execution.kind is ExecutionKind.DELEGATE else read_paths(body, "touches") or place.touches,
         allows=read_paths(body, "allows"),
-        execution=read_execution(body),
+        execution=execution,
         items=items,
         sign_off=sign_off,
     )

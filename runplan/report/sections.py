@@ -107,6 +107,7 @@ def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = 
     failed = failure.event
     reason = failed.reason
     landed = "Nothing was changed" if failed.step is PhaseStep.UNDO else "Nothing of the phase landed"
+    landed = "The command of the phase has landed its work, which stays on the target" if failed.stays else landed
     detail = "\n\n".join(part for part in (failed.detail, failed.evidence, failed.output) if part)
     shown = indent_block(bounded(detail, LONGEST_DETAIL))
     parts = [

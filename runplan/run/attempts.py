@@ -155,6 +155,12 @@ class MergeAttempt(RepairAttempt, frozen=True, kw_only=True):
         return self.rebuilt > 0
 
 
+class DelegateAttempt(WorkAttempt, frozen=True, kw_only=True):
+    """Its candidate is on the target already: what its command has landed there."""
+
+    chosen: e.DelegateChosen
+
+
 class SubplanAttempt(Attempt, frozen=True, kw_only=True):
     chosen: e.SubplanChosen
     over: e.SubplanEnded | None = None
@@ -227,7 +233,14 @@ class PlanningAttempt(AgentAttempt, frozen=True, kw_only=True):
 
 AnyChosen: TypeAlias = e.AnyChosen | PlanningChosen
 AnyAttempt: TypeAlias = (
-    PhaseAttempt | SubplanAttempt | RepairAttempt | MergeAttempt | UndoAttempt | CompletionAttempt | PlanningAttempt
+    PhaseAttempt
+    | SubplanAttempt
+    | DelegateAttempt
+    | RepairAttempt
+    | MergeAttempt
+    | UndoAttempt
+    | CompletionAttempt
+    | PlanningAttempt
 )
 
 A = TypeVar("A", bound=Attempt)
@@ -244,6 +257,8 @@ def begin_attempt(chosen: AnyChosen) -> AnyAttempt:
             return RepairAttempt(chosen=chosen, warnings=chosen.remarks)
         case e.SubplanChosen():
             return SubplanAttempt(chosen=chosen)
+        case e.DelegateChosen():
+            return DelegateAttempt(chosen=chosen)
         case PlanningChosen():
             return PlanningAttempt(chosen=chosen)
         case e.UndoChosen():

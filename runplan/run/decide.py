@@ -16,6 +16,7 @@ from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, wait_until
 from runplan.run.attempts import (
     CompletionAttempt,
+    DelegateAttempt,
     MergeAttempt,
     PhaseAttempt,
     PlanningAttempt,
@@ -28,7 +29,7 @@ from runplan.run.attempts import (
 from runplan.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, WaitKind
 from runplan.run.reasons import name_variables
 from runplan.run.rows import wait_of
-from runplan.run.rules.phases import merge_target, repair_branch, work_on_phase
+from runplan.run.rules.phases import delegate_phase, merge_target, repair_branch, work_on_phase
 from runplan.run.rules.planning import write_plan
 from runplan.run.rules.shared import await_subplan, complete_plan, undo_phase, work_on_subplan
 from runplan.run.state import busy_lanes, failed_lane, failure, open_lanes, open_states
@@ -170,6 +171,8 @@ def _work_on(started: RunStarted, attempt: AnyAttempt) -> Decision:
             return repair_branch(started, attempt)
         case SubplanAttempt():
             return work_on_subplan(started, attempt)
+        case DelegateAttempt():
+            return delegate_phase(started, attempt)
         case UndoAttempt():
             return undo_phase(started, attempt)
         case CompletionAttempt():

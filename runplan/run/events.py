@@ -143,6 +143,12 @@ class SubplanChosen(Chosen, frozen=True, kw_only=True):
     subplan: str  #: its path
 
 
+class DelegateChosen(Chosen, frozen=True, kw_only=True):
+    """A phase of the plan is to be done by a command, which lands by itself."""
+
+    command: str
+
+
 class UndoChosen(Chosen, frozen=True, kw_only=True):
     """A phase that has landed is to be reverted."""
 
@@ -163,7 +169,9 @@ class CompletionChosen(Chosen, frozen=True, kw_only=True):
     """Every phase is done; the plan is to be marked as complete."""
 
 
-AnyChosen: TypeAlias = PhaseChosen | SubplanChosen | UndoChosen | RepairChosen | MergeChosen | CompletionChosen
+AnyChosen: TypeAlias = (
+    PhaseChosen | SubplanChosen | DelegateChosen | UndoChosen | RepairChosen | MergeChosen | CompletionChosen
+)
 
 
 class NoWork(Event, frozen=True, kw_only=True):
@@ -517,6 +525,7 @@ class PhaseFailed(Event, frozen=True, kw_only=True):
     failed: Rows = ()  #: items that the verifier failed, with the evidence
     red: Rows = ()  #: checks that failed, with the end of their output
     authors: tuple[str, ...] = ()  #: the agents that wrote the work
+    stays: bool = False  #: the command of the phase has landed work, which stays on the target
 
 
 class CleanedUp(Event, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ class Access(Enum):
     PRODUCTS = "products"  #: the proof worktree; what is written there stays
     SCRATCH = "scratch"  #: the proof worktree; what is written there is thrown away
     NOTHING = "nothing"
+    USER = "user"  #: all that the user may write: it runs in the main checkout, without a sandbox
 
 
 class Role(StrEnum):
@@ -37,6 +38,7 @@ class Role(StrEnum):
     GATE = "gate"  #: the project's test command
     BASELINE = "baseline"  #: the test command on the base
     PROVE = "prove"  #: tests of one side on the code of the other
+    DELEGATE = "delegate", Access.USER  #: the command of a phase, which lands by itself
     SETUP = "setup", Access.PRODUCTS  #: run.setup; without a tree in the worktree of agents
     UNDERSTAND = "understand", Access.NOTHING, "planner"
     EXPLORE = "explore", Access.NOTHING, "planner"
@@ -148,6 +150,7 @@ class PhaseStep(StrEnum):
     PROVE = "prove"
     VERIFY = "verify"
     SUBPLAN = "sub-plan"
+    DELEGATE = "delegate"
     LAND = "land"
     UNDO = "undo"
     STOP = "stop"

@@ -226,6 +226,7 @@ def _apply_to_run(state: RunState, event: e.Event) -> RunState:
         case (
             e.PhaseChosen()
             | e.SubplanChosen()
+            | e.DelegateChosen()
             | e.UndoChosen()
             | e.RepairChosen()
             | e.MergeChosen()

@@ -16,6 +16,7 @@ from runplan.checks.results import MOST_NOTED
 from runplan.git.command import ANY
 from runplan.globs import covers
 from runplan.report.sections import NO_TESTS
+from runplan.run.attempts import DelegateAttempt
 from runplan.run.dispatch import LOGS, OWN, Ending
 from runplan.run.events import TESTS, BaselineKnown, Evidence, GateJudged, ProofKind, WorkRefused
 from runplan.run.kinds import GateAnswer, Reason, Role
@@ -46,6 +47,8 @@ _EXIT = re.compile(r"^(\S+) (\d{1,3})$", re.MULTILINE)
 
 def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[str, float]:
     """The command of a setup or of some checks, and its time limit in seconds."""
+    if isinstance(phase, DelegateAttempt) and started.role is Role.DELEGATE:
+        return phase.chosen.command, context.settings.limits.wall_of(started.role)
     if started.role is Role.SETUP:
         return context.settings.run.setup, context.settings.tests.timeout_s
     checks = context.settings.checks

@@ -23,6 +23,7 @@ from runplan.report.sections import SHORT, failure_sections, phase_section, subp
 from runplan.run import events as e
 from runplan.run.attempts import (
     CompletionAttempt,
+    DelegateAttempt,
     MergeAttempt,
     PhaseAttempt,
     PlanningAttempt,
@@ -136,7 +137,7 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
         return refusal
     if first := before_the_end(state, context, plan):
         return first
-    if row is not None and isinstance(phase, PhaseAttempt):
+    if row is not None and isinstance(phase, PhaseAttempt | DelegateAttempt):
         text, remarks = correct_plan(text, phase, context)
         short = phase.built.commits[-1][:SHORT]
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=short)
@@ -337,8 +338,9 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
     attempt = state.current
     candidate = attempt.delivery.candidate
     tip = context.tip()
-    onto = candidate.onto if candidate else tip if isinstance(attempt, PlanningAttempt) else attempt.chosen.tip
-    code = candidate.commits[-1] if candidate else onto
+    chosen = tip if isinstance(attempt, PlanningAttempt) else attempt.chosen.tip
+    code = candidate.commits[-1] if candidate else chosen
+    onto = candidate.onto if candidate and not isinstance(attempt, DelegateAttempt) else code
     if tip != onto or context.objects.tip(code) is None:
         return _record_move(context, tip)
     files = write_bookkeeping(state, context, onto)
@@ -355,7 +357,7 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
 
 def _bookkeeping_subject(attempt: AnyAttempt, context: RunContext) -> str:
     match attempt:
-        case PhaseAttempt() | SubplanAttempt():
+        case PhaseAttempt() | SubplanAttempt() | DelegateAttempt():
             return f"{context.slug}: record phase {attempt.chosen.phase} as done\n"
         case RepairAttempt():
             return f"{context.slug}: repair the pull request\n"

@@ -71,7 +71,8 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Eve
     else:
         launch = _launch_command(started, state.work, context)
         started = replace(started, seconds=launch.wall_s, argv=launch.argv, environment=context.agents.digest)
-    files = ((FINGERPRINT, context.fingerprints.take_fingerprint()),)
+    is_users = started.role is Role.DELEGATE  # it is to change the repository
+    files = () if is_users else ((FINGERPRINT, context.fingerprints.take_fingerprint()),)
     if diff:
         context.dispatches.write(started.id, CHANGE, diff)
     yield started
@@ -106,6 +107,8 @@ def still_running(id: str) -> Unreachable:
 
 def _place_of(started: e.DispatchStarted, context: RunContext) -> tuple[Path, tuple[Path, ...]]:
     """The worktree of a dispatch, and the directories that it may write."""
+    if started.role is Role.DELEGATE:
+        return context.root, ()
     if is_for_writers(started):
         return context.zone.path, context.zone.writable
     proof = context.proof
@@ -125,6 +128,8 @@ def clean_mode_for_agents(run: RunSettings) -> str:
 
 def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, *, has_diff: bool) -> bool:
     """Put the files of the worktree right; False when the products of run.setup in the proof worktree are not."""
+    if started.role is Role.DELEGATE:
+        return True
     run = context.settings.run
     built = phase.delivery.candidate
     extra = Extra(
@@ -209,8 +214,11 @@ def _launch_command(started: e.DispatchStarted, phase: WorkAttempt, context: Run
     directory = context.dispatches.directory(started.id)
     build = proof.command_line if started.role is Role.PROVE else command_line
     line, wall_s = build(started, phase, context)
-    argv, env = context.agents.command(line, started, directory=directory, cwd=path, writable=writable)
-    env = env | committing_as(name)
+    if started.role is Role.DELEGATE:
+        argv, env = context.agents.delegate(line, started)
+    else:
+        argv, env = context.agents.command(line, started, directory=directory, cwd=path, writable=writable)
+        env = env | committing_as(name)
     logs = tuple(own_logs(started.gates).values())
     return d.Launch(id=name, argv=argv, cwd=str(path), env=env, wall_s=wall_s, logs=logs)
 

@@ -12,7 +12,17 @@ from runplan.landing.pull_request import PullRequestLander
 from runplan.plan import model as plans, tracker
 from runplan.plan.marks import ExecutionKind, NoWorkKind
 from runplan.run.decide import list_startable
-from runplan.run.events import CompletionChosen, Concluded, LanesChosen, NoWork, PhaseChosen, SubplanChosen, UndoChosen
+from runplan.run.events import (
+    Chosen,
+    CompletionChosen,
+    Concluded,
+    DelegateChosen,
+    LanesChosen,
+    NoWork,
+    PhaseChosen,
+    SubplanChosen,
+    UndoChosen,
+)
 from runplan.run.kinds import Mode
 from runplan.run.state import busy_lanes, open_lanes
 from runplan.steps.verify import examine_numbers
@@ -22,7 +32,7 @@ if TYPE_CHECKING:
 
     from runplan.plan.model import Phase, Plan
     from runplan.run.actions import Action
-    from runplan.run.events import Event
+    from runplan.run.events import AnyChosen, Event
     from runplan.run.state import RunState
     from runplan.steps.context import RunContext
 
@@ -63,19 +73,20 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
     yield read
 
 
-def choose_work(
-    plan: Plan, text: bytes, *, tip: str, wanted: str
-) -> PhaseChosen | SubplanChosen | CompletionChosen | NoWork:
+def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> AnyChosen | NoWork:
     """The next phase of the plan, or why there is none."""
     choice = tracker.choose_phase(plan, wanted=wanted or None)
     if not isinstance(choice, tracker.NoPhase):
         chosen = choose_phase(choice, tip=tip)
         execution = choice.execution
-        if execution.kind is not ExecutionKind.PLAN:
-            return chosen
-        return SubplanChosen(
-            tip=tip, phase=chosen.phase, title=chosen.title, text=chosen.text, subplan=execution.argument
-        )
+        fields = {name: getattr(chosen, name) for name in Chosen.__struct_fields__}
+        match execution.kind:
+            case ExecutionKind.PLAN:
+                return SubplanChosen(**fields, subplan=execution.argument)
+            case ExecutionKind.DELEGATE:
+                return DelegateChosen(**fields, command=execution.argument)
+            case _:
+                return chosen
     if choice.kind is not NoWorkKind.ALL_DONE:
         return NoWork(tip=tip, detail=choice.detail, title=plan.title, kind=choice.kind)
     if tracker.mark_complete(text, path=plan.path, completed="") == text:

@@ -21,13 +21,21 @@ from runplan.gitfacts import AGENT, signing
 from runplan.names import HEADS
 from runplan.plan.body import QUOTED
 from runplan.run import events as e
-from runplan.run.attempts import MergeAttempt, PhaseAttempt, PlanningAttempt, RepairAttempt, WorkAttempt
+from runplan.run.attempts import (
+    DelegateAttempt,
+    MergeAttempt,
+    PhaseAttempt,
+    PlanningAttempt,
+    RepairAttempt,
+    WorkAttempt,
+)
 from runplan.run.dispatch import NOTES, Return
 from runplan.run.events import WorkRefused
 from runplan.run.kinds import NOT_OF_WORK, Beginning, GateAnswer, Reason
 from runplan.run.reasons import beginning_after, describe_ending
 from runplan.settings.places import remove_unused_root
 from runplan.settings.schema import FILES
+from runplan.steps import delegate
 from runplan.steps.conclude import release_issues
 from runplan.steps.gates import describe_lacking, log_files, read_content
 from runplan.steps.verify import reply_of
@@ -56,6 +64,9 @@ LONGEST_SUBJECT = 60  #: characters of a commit's subject that are shown
 
 def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = state.work
+    if isinstance(phase, DelegateAttempt):
+        yield delegate.lease(phase, context)
+        return
     if isinstance(phase, PhaseAttempt) and phase.chosen.drift:
         yield WorkRefused(reason=Reason.DRIFT, detail=phase.chosen.drift)
         return
@@ -434,7 +445,8 @@ def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event
 
 def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext) -> e.PhaseFailed:
     """The failure with the place of the work, which is kept, and with what proves it."""
-    branch = _publish_work(phase, context) if phase.lease else ""
+    has_branch = phase.lease is not None and not isinstance(phase, DelegateAttempt)
+    branch = _publish_work(phase, context) if has_branch else ""
     tree = phase.work.tree if phase.work else ""
     is_stuck = _is_stuck(failed, tree, context)
     is_before_work = failed.reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED)
@@ -454,6 +466,7 @@ def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext
         failed=phase.proof.failed_items,
         red=phase.proof.red_checks,
         authors=phase.authors,
+        stays=isinstance(phase, DelegateAttempt) and phase.delivery.candidate is not None,
     )
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Meanwhile, Project, a_plan, set_up, until, with_remote, work
+from tests.support.cli import Meanwhile, Project, a_plan, set_up, until, verify, with_remote, work
 from tests.support.daemons import in_foreground, kill_daemon, run_of, until_runs_are
 
 
@@ -236,3 +236,53 @@ def test_sub_plans_that_cannot_be_worked_are_refused_before_any_work(
 
     assert (ran.code, ran.last.startswith(f"runplan: {why}")) == (2, True), ran.err
     assert project.dispatched("plans/A.md") == []
+
+
+# --- a command ------------------------------------------------------------------------------------------
+
+LANDS = "echo 1 > 1.txt && git add 1.txt && git commit -qm 'By hand' && env > ../seen"
+
+
+def test_a_command_lands_by_itself_and_its_row_after_gate_and_verifier(project: Project) -> None:
+    plan = executed(a_plan("1", "2"), p1=f"delegate {LANDS}")
+    set_up(project, plan=plan, settings='[tests]\ncommand = "test ! -e broken"\n', agent=work(phase="2"))
+    before = project.repo.head("main")
+
+    ran = project.start("finish", "auto", KEPT="kept")
+
+    assert ran.code == 0, ran.err
+    subjects = project.repo.git("log", "--reverse", "--format=%s", f"{before}..main").splitlines()
+    assert subjects == ["By hand", "x: record phase 1 as done", "Write 2", "x: record phase 2 as done"]
+    assert project.dispatched()[:4] == ["baseline", "delegate", "gate", "verify"]
+    seen = (project.path.parent / "seen").read_text().splitlines()
+    assert {"KEPT=kept", "RUNPLAN_ROLE=delegate", "RUNPLAN_PHASE=1"} <= set(seen)
+    assert project.repo.status() == ""
+    assert project.leftovers() == []
+
+
+@pytest.mark.parametrize(
+    ("line", "more", "reason", "said"),
+    [
+        ("true", "", "no-commits", "the command did not move the target"),
+        ("git commit -q --allow-empty -m X; exit 3", "", "agent-failed", "failed at delegate"),
+        (
+            f"touch broken && git add broken && {LANDS}",
+            "",
+            "tests-failed",
+            "what the command landed stays on the target: ",
+        ),
+        (LANDS, verify("fail = ['W1']"), "verification-failed", "what the command landed stays on the target: "),
+    ],
+    ids=["unmoved", "failed", "red", "not verified"],
+)
+def test_a_command_that_does_not_do_the_phase_fails_it(
+    project: Project, line: str, more: str, reason: str, said: str
+) -> None:
+    settings = '[tests]\ncommand = "test ! -e broken"\n'
+    set_up(project, plan=executed(a_plan("1", "2"), p1=f"delegate {line}"), settings=settings, agent=more)
+
+    ran = project.start("1", "auto")
+
+    assert (ran.code, ran.last, said in ran.err) == (1, f"runplan: failed: {reason}", True), ran.err
+    assert "fix" not in project.dispatched()
+    assert "record phase" not in project.repo.git("log", "--format=%s", "main")

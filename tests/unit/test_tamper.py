@@ -44,6 +44,18 @@ def test_plan_report_and_settings_are_never_permitted(path: str) -> None:
     assert (finding.kind, finding.reason) == ("bookkeeping", Reason.TAMPERED)
 
 
+def test_only_a_person_writes_a_command_into_a_plan() -> None:
+    plan = "# P\n\n- [ ] 1 Release\n\n## Phase 1 — Release\n\nExecution: delegate make release\n\n**Status:** ⬚\n"
+    other = plan.replace("make release", "make ship")
+    permit = a_permit("Write plans/y.md.", "plans/**", allows=("plans/**",))
+    assert kinds(added("plans/y.md", plan), permit=permit) == ["command"]
+    assert kinds(changed("plans/y.md", plan, other), permit=permit) == ["command"]
+    assert kinds(changed("plans/y.md", plan, plan.replace("⬚", "✅ Done")), permit=permit) == []
+    assert (
+        kinds(changed("plans/y.md", plan, "# Only prose about `Execution: delegate make ship`\n"), permit=permit) == []
+    )
+
+
 @pytest.mark.parametrize("path", ["reports", "plans"])
 def test_no_file_may_block_the_paths_of_plan_and_report(path: str) -> None:
     permit = a_permit(f"Make {path}.", "**", path)

@@ -17,7 +17,7 @@ from runplan.engine.context import RepositoryContext, newest_run, open_context, 
 from runplan.engine.runs import describe_busy, describe_success, state_of
 from runplan.errors import Busy, Exit, NotFound, RefusedEarly, UsageError
 from runplan.landing import modes
-from runplan.plan.marks import Status
+from runplan.plan.marks import ExecutionKind, Status
 from runplan.plan.model import Phase, parse_plan
 from runplan.plan.tracker import describe_hindrance
 from runplan.run.events import Landed, Rows, RunStarted
@@ -139,13 +139,16 @@ def _dry_run(context: RepositoryContext, word: str, asked: Options) -> str:
 
 
 def _describe_phase(context: RepositoryContext, started: RunStarted, phase: Phase) -> str:
+    head = f"phase {phase.id:<6}{phase.title}"
+    if phase.execution.kind in (ExecutionKind.PLAN, ExecutionKind.DELEGATE):
+        return f"{head}\n  {phase.execution.text}"
     branch = names.branch(context.settings.run.branch_prefix, started.slug, phase.id)
     read = choose_phase(phase, tip="")
     brief = prompts.Brief(
         plan=started.plan, chosen=read, worktree="", branch=branch, test_command=context.settings.tests.command
     )
     size = len(prompts.implement_prompt(preflight.require_prompts(context)[Role.IMPLEMENT].text, brief).encode())
-    return f"phase {phase.id:<6}{phase.title}\n  branch {branch}; prompt of {size} bytes with {len(phase.items)} items"
+    return f"{head}\n  branch {branch}; prompt of {size} bytes with {len(phase.items)} items"
 
 
 def run_watch_issues(args: argparse.Namespace) -> Exit:

@@ -177,18 +177,10 @@ def event_sentence(event: e.Event) -> str:
     match event:
         case e.ClaimTaken(took_over=dead) if dead:
             return f"runplan: resumed the run of process {dead.partition(':')[0]}, which has ended"
-        case e.PhaseChosen(phase=phase, title=title, remarks=remarks):
-            return f"\nphase {phase}  {title}" + "".join(f"\n  warning    {remark}" for remark in remarks)
-        case e.SubplanChosen(phase=phase, title=title, subplan=subplan):
-            return f"\nphase {phase}  {title}\n  sub-plan   {subplan}"
+        case e.Chosen():
+            return _describe_work(event)
         case e.SubplanEnded(complete=complete, detail=detail):
             return f"  sub-plan   {'complete' if complete else detail}"
-        case e.UndoChosen(phase=phase, title=title):
-            return f"\nundo phase {phase}  {title}"
-        case e.RepairChosen(title=title):
-            return f"\n{title}"
-        case e.CompletionChosen():
-            return "\nevery phase is done; the plan is marked complete"
         case e.LanesChosen(lanes=lanes) if lanes:
             return "\nside by side: " + ", ".join(f"phase {phase} as [{name}]" for name, phase, _ in lanes)
         case e.Leased(branch=branch, parked=parked, kept=describe_kept_work):
@@ -225,6 +217,24 @@ def _describe_planning(event: PlanningChosen | StepJudged | ProposalMade) -> str
             return "\n".join(f"  {role:<10} {finding}: {text}" for finding, text in findings)
         case ProposalMade(path=path, text=text, is_edited=is_edited):
             return f"  proposal   {path}, {len(text)} characters{', edited by user' if is_edited else ''}"
+
+
+def _describe_work(chosen: e.Chosen) -> str:
+    match chosen:
+        case e.PhaseChosen(phase=phase, title=title, remarks=remarks):
+            return f"\nphase {phase}  {title}" + "".join(f"\n  warning    {remark}" for remark in remarks)
+        case e.SubplanChosen(phase=phase, title=title, subplan=subplan):
+            return f"\nphase {phase}  {title}\n  sub-plan   {subplan}"
+        case e.DelegateChosen(phase=phase, title=title, command=line):
+            return f"\nphase {phase}  {title}\n  command    {line}"
+        case e.UndoChosen(phase=phase, title=title):
+            return f"\nundo phase {phase}  {title}"
+        case e.RepairChosen(title=title):
+            return f"\n{title}"
+        case e.CompletionChosen():
+            return "\nevery phase is done; the plan is marked complete"
+        case _:
+            return ""
 
 
 def _name_check(gate: str) -> str:

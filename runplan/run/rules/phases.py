@@ -13,12 +13,12 @@ from runplan.run.dispatch import EndingKind, ReturnStatus
 from runplan.run.events import TESTS, DispatchStarted, ProofKind
 from runplan.run.kinds import Beginning, GateAnswer, PhaseStep, Reason, Role
 from runplan.run.reasons import describe_ending, describe_proof
-from runplan.run.rules.shared import MAX_MOVES, UNNAMED, fail_lost, judge_agent, land_candidate
+from runplan.run.rules.shared import MAX_MOVES, STOPPED_BY, UNNAMED, fail_lost, judge_agent, land_candidate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan.run.attempts import MergeAttempt, PhaseAttempt, RepairAttempt, WorkAttempt
+    from runplan.run.attempts import DelegateAttempt, MergeAttempt, PhaseAttempt, RepairAttempt, WorkAttempt
     from runplan.run.events import (
         CandidateBuilt,
         DispatchEnded,
@@ -54,6 +54,42 @@ def merge_target(started: RunStarted, merge: MergeAttempt) -> Decision:
     if merge.lease is not None and merge.work is None and not merge.rebuilt:
         return perform_action(a.MERGE_TARGET, "the target is merged into the branch of the pull request")
     return repair_branch(started, merge)
+
+
+def delegate_phase(started: RunStarted, phase: DelegateAttempt) -> Decision:
+    """The command lands by itself, so its work is neither fixed nor approved; only the row of the phase is left."""
+    decision = _follow_command(replace(started, max_fix_cycles=0, auto=True), phase)
+    match decision.actions:
+        case (a.Fail(reason=reason, at=step, detail=detail),) if phase.delivery.candidate is not None:
+            landed = f"what the command landed stays on the target: {phase.base[:7]}..{phase.built.commits[-1][:7]}"
+            return fail_phase(reason, step, f"{detail}; {landed}")
+        case _:
+            return decision
+
+
+def _follow_command(started: RunStarted, phase: DelegateAttempt) -> Decision:
+    ended = phase.dispatches.ended
+    candidate = phase.delivery.candidate
+    if lost := fail_lost(phase, phase.step):
+        return lost
+    if phase.lease is None:
+        return perform_action(a.LEASE, "the phase needs a worktree for its checks")
+    if ended is not None and ended.role is Role.DELEGATE and not ended.succeeded:
+        reason = STOPPED_BY.get(ended.ending, Reason.AGENT_FAILED)
+        return fail_phase(reason, PhaseStep.DELEGATE, describe_ending(ended))
+    if ended is not None and ended.role is not Role.DELEGATE:
+        return _judge_ended(phase, ended)
+    if ended is not None or (phase.work is not None and phase.work.commits and candidate is None):
+        return perform_action(a.TAKE_DELEGATED, "the target shows what the command has landed")
+    if phase.delivery.moves > MAX_MOVES:
+        return fail_phase(Reason.TARGET_MOVING, PhaseStep.LAND, f"the target moved {phase.delivery.moves} times")
+    if candidate is not None:
+        return _run_baseline(started, phase, candidate.onto_tree) or _run_gates(started, phase, candidate)
+    if phase.work is not None:
+        return fail_phase(Reason.NO_COMMITS, PhaseStep.DELEGATE, "the command did not move the target")
+    command = DispatchStarted(role=Role.DELEGATE, cycle=phase.cycle)
+    start = start_dispatch(command, f"the command of phase {phase.chosen.phase} runs in your checkout")
+    return _run_baseline(started, phase, phase.base_tree) or start
 
 
 def _work_on(started: RunStarted, phase: WorkAttempt, first: Decision) -> Decision:

@@ -1,0 +1,101 @@
+"""A phase that another plan or a command does: what is waited for, and when its row lands."""
+
+import pytest
+
+from runplan.run import actions as a, events as e
+from runplan.run.decide import decide
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import GateAnswer, PhaseStep, Reason, Role, WaitKind
+from runplan.run.projection import project_run
+from runplan.run.state import fold
+from tests.support.builders import started
+
+CHOSEN = e.SubplanChosen(tip="c0", phase="2", title="Two", subplan="plans/SUB.md")
+STOPPED = e.StopRequested(by="a person")
+NOT_COMPLETE = e.SubplanEnded(complete=False, run="r2", detail="plans/SUB.md is not complete (phase 1, no-commits)")
+
+
+@pytest.mark.parametrize(
+    ("events", "actions", "waiting"),
+    [
+        ((), (), WaitKind.SUBPLAN),
+        ((e.Woke(kind=WaitKind.SUBPLAN),), (), WaitKind.SUBPLAN),
+        ((e.Halted(by="a person"),), (), WaitKind.PAUSED),
+        ((STOPPED,), (), WaitKind.SUBPLAN),  # the run of the sub-plan ends first
+        (
+            (STOPPED, NOT_COMPLETE),
+            (a.Fail(reason=Reason.STOPPED, at=PhaseStep.STOP, detail="stopped by a person"),),
+            None,
+        ),
+        (
+            (NOT_COMPLETE,),
+            (a.Fail(reason=Reason.BLOCKED, at=PhaseStep.SUBPLAN, detail=NOT_COMPLETE.detail),),
+            None,
+        ),
+        ((e.SubplanEnded(complete=True, run="r2"),), (a.LAND,), None),
+        ((e.SubplanEnded(complete=True), e.LandingMoved(tip="c1")), (a.READ_PLAN,), None),
+    ],
+    ids=["begun", "woken", "paused", "stop", "stopped", "failed", "complete", "target moved"],
+)
+def test_the_row_lands_without_approval_when_the_sub_plan_is_complete(
+    events: tuple[e.Event, ...], actions: tuple[a.Action, ...], waiting: WaitKind | None
+) -> None:
+    decision = decide(fold([started("finish", auto=False), CHOSEN, *events]))
+    assert (decision.actions, decision.waiting) == (actions, waiting)
+
+
+def test_status_names_the_sub_plan_and_no_person_is_needed() -> None:
+    row = project_run(fold([started(), CHOSEN]), run="r1", plan="plans/X.md", started="", since="")
+    assert (row.waiting_for, row.about, row.subplan, row.step) == ("sub-plan", *["plans/SUB.md"] * 2, "sub-plan")
+    assert not row.needs_person
+
+
+# --- a command ------------------------------------------------------------------------------------------
+
+COMMAND = e.DelegateChosen(tip="c0", phase="2", title="Two", command="make release")
+LEASE = e.Leased(phase="2", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=True)
+BASELINE = e.BaselineKnown(key="k", tree="t0", results="")
+BEGUN = (LEASE, BASELINE, e.DispatchStarted(id="r1.1", role=Role.DELEGATE, cycle=1))
+MOVED = (
+    e.WorkTaken(head="c1", tree="t1", commits=1),
+    e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="t1"),
+)
+START = a.Start(dispatch=e.DispatchStarted(role=Role.DELEGATE, cycle=1))
+
+
+def over(ending: Ending, code: int | None = 0) -> e.DispatchEnded:
+    return e.DispatchEnded(id="r1.1", role=Role.DELEGATE, ending=ending, code=code)
+
+
+def red(time: int) -> e.GateJudged:
+    return e.GateJudged(tree="t1", answer=GateAnswer.FAILED, code=1, line="exit 1", time=time)
+
+
+@pytest.mark.parametrize(
+    ("events", "step"),
+    [
+        ((), "lease"),
+        ((LEASE, BASELINE), START),
+        (BEGUN, "await"),
+        ((*BEGUN, over(Ending.EXITED)), "take-delegated"),
+        ((*BEGUN, over(Ending.LOST, None)), START),  # unless the target has moved
+        ((*BEGUN, over(Ending.EXITED, 3)), Reason.AGENT_FAILED),
+        ((*BEGUN, over(Ending.TIMEOUT, None)), Reason.TIMEOUT),
+        ((*BEGUN, over(Ending.EXITED), e.WorkTaken(head="c0", tree="t0", commits=0)), Reason.NO_COMMITS),
+        ((*BEGUN, over(Ending.EXITED), *MOVED), Role.GATE),
+        ((*BEGUN, over(Ending.EXITED), *MOVED, red(1)), Role.GATE),
+        ((*BEGUN, over(Ending.EXITED), *MOVED, red(1), red(2)), Reason.TESTS_FAILED),
+        ((*BEGUN, over(Ending.EXITED), *MOVED, e.LandingMoved(tip="c2")), "take-delegated"),
+    ],
+)
+def test_a_command_is_proven_on_the_target_and_nothing_is_fixed(
+    events: tuple[e.Event, ...], step: a.Start | Reason | Role | str
+) -> None:
+    (action,) = decide(fold([started("finish"), COMMAND, *events])).actions
+    match action:
+        case a.Fail(reason=reason):
+            assert reason is step
+        case a.Start(dispatch=dispatch):
+            assert step in (action, dispatch.role)
+        case _:
+            assert action.step == step
