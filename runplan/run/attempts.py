@@ -231,7 +231,16 @@ class PlanningAttempt(AgentAttempt, frozen=True, kw_only=True):
         return last.findings if last else ()
 
 
-AnyChosen: TypeAlias = e.AnyChosen | PlanningChosen
+AnyChosen: TypeAlias = (
+    e.PhaseChosen
+    | e.SubplanChosen
+    | e.DelegateChosen
+    | e.UndoChosen
+    | e.RepairChosen
+    | e.MergeChosen
+    | e.CompletionChosen
+    | PlanningChosen
+)
 AnyAttempt: TypeAlias = (
     PhaseAttempt
     | SubplanAttempt

@@ -169,11 +169,6 @@ class CompletionChosen(Chosen, frozen=True, kw_only=True):
     """Every phase is done; the plan is to be marked as complete."""
 
 
-AnyChosen: TypeAlias = (
-    PhaseChosen | SubplanChosen | DelegateChosen | UndoChosen | RepairChosen | MergeChosen | CompletionChosen
-)
-
-
 class NoWork(Event, frozen=True, kw_only=True):
     """The plan was read from the target's tip, and no phase is due."""
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from runplan.plan.model import Phase, Plan
     from runplan.run.actions import Action
-    from runplan.run.events import AnyChosen, Event
+    from runplan.run.attempts import AnyChosen
+    from runplan.run.events import Event
     from runplan.run.state import RunState
     from runplan.steps.context import RunContext
 
