@@ -16,7 +16,7 @@ from runplan.agents.prompts import SMALL_DIFF, Brief, verify_prompt
 from runplan.errors import RefusedEarly
 from runplan.names import DIFF_FILE
 from runplan.run.events import DispatchStarted, PhaseChosen
-from runplan.run.kinds import Role
+from runplan.run.kinds import PLANNING, Role
 from runplan.settings.load import Layer
 from runplan.settings.schema import AgentsSettings
 from tests.support.builders import settle
@@ -67,6 +67,20 @@ def test_the_command_line_is_that_of_the_role(tmp_path: Path, name: str, role: R
     reported = " ".join(word.replace(" ", "_") for word in call.argv).replace(str(tmp_path), "DIR")
     assert reported == calls(name)[line].replace("\n", " ")
     assert call.reader == name
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("role", PLANNING)
+def test_a_planning_agent_reads_as_a_verifier_does(tmp_path: Path, name: str, role: Role) -> None:
+    """It has the same arguments, variables and files; only there is no diff."""
+
+    def called(role: Role) -> tuple[list[str], dict[str, str], list[str]]:
+        call = Call(tmp_path, name, role, caller=KEYS)
+        files = [path.read_text(encoding="utf-8") for path in sorted(tmp_path.rglob("*")) if path.is_file()]
+        return list(call.argv), call.env | {"RUNPLAN_ROLE": ""}, files
+
+    argv, env, files = called(Role.VERIFY)
+    assert called(role) == ([word for word in argv if word not in ("--read", DIFF_FILE)], env, files)
 
 
 def test_arguments_of_the_settings_come_after_those_that_they_may_replace(tmp_path: Path) -> None:

@@ -53,9 +53,9 @@ class Aider(ProviderAgent):
         return ("--message-file", str(task.prompt), *guarded, *super().build_arguments(task))
 
     def role_arguments(self, task: Task) -> tuple[str, ...]:
-        """A verifier reads the diff as a file, unless its prompt has the diff."""
+        """A verifier reads the diff as a file, unless its prompt has the diff; a planner has none."""
         is_in_prompt = not task.writes and _DIFF_IN_PROMPT in (read_text(task.prompt) or "")
-        return self.reading[:1] if is_in_prompt else super().role_arguments(task)
+        return self.reading[:1] if is_in_prompt or task.role.is_planner else super().role_arguments(task)
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         names = (".aider.conf.yml", ".env", ".aider/oauth-keys.env")
