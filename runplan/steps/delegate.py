@@ -36,10 +36,10 @@ def lease(phase: DelegateAttempt, context: RunContext) -> e.Leased:
 
 def already_done(action: Start, state: RunState, context: RunContext) -> tuple[e.Event, ...]:
     """A command that left no result is not repeated when the target has moved."""
-    phase = state.work
-    newest = phase.dispatches.newest
     if action.dispatch.role is not Role.DELEGATE:
         return proof.already_known(action, state, context)
+    phase = state.work
+    newest = phase.dispatches.newest
     if newest is None or newest.role is not Role.DELEGATE:
         return ()
     taken = _look_at_target(phase, context)
