@@ -35,7 +35,7 @@ class Foreground:
     def work(self, trial: Trial) -> None:
         end = time.monotonic() + trial.most_s
         while not trial.is_done() and time.monotonic() < end:
-            for plan in trial.scene.plans:
+            for plan in trial.scene.started:
                 if words := trial.next_words(plan):
                     self._run(trial, *words)
 
@@ -57,15 +57,15 @@ class Daemon:
 
     def work(self, trial: Trial) -> None:
         daemon = _Started(trial)
-        answered = dict.fromkeys(trial.scene.plans, (-1, "", ""))
+        answered = dict.fromkeys(trial.scene.started, (-1, "", ""))
         end = time.monotonic() + trial.most_s
         while not trial.is_done() and time.monotonic() < end:
             if daemon.look():
                 continue
-            for plan in trial.scene.plans:
+            for plan in trial.scene.started:
                 situation = trial.situation(plan)
                 words = trial.next_words(plan)
-                is_busy = situation[1] in ("queued", "running") or situation[2] in ("checks", "merge")
+                is_busy = situation[1] in ("queued", "running") or situation[2] in ("checks", "merge", "sub-plan")
                 mine = words and (not is_busy or words[0] == "undo")
                 if mine and situation != answered[plan] and daemon.type(*words):
                     answered[plan] = situation

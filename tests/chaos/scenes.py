@@ -174,7 +174,7 @@ class Scene:
 
     name: str
     about: str
-    plans: Mapping[str, tuple[str, ...]]  #: the phases of each
+    plans: Mapping[str, tuple[str, ...]]  #: the phases of each that agents do
     settings: str = ""
     contested: bool = False  #: whether the target changes while the first agent works
     fails: bool = False  #: whether agents end with an error until a person fixes it
@@ -185,10 +185,16 @@ class Scene:
     parks: bool = False  #: whether an undisturbed run parks something
     apart: bool = False  #: whether each phase touches its own file only
     pace_s: float = 0  #: how long an agent works
+    subplan: str = ""  #: the plan that does the last phase of the first one, `S`
 
     @property
     def phases(self) -> tuple[str, ...]:
         return tuple(phase for phases in self.plans.values() for phase in phases)
+
+    @property
+    def started(self) -> tuple[str, ...]:
+        """The plans that a person starts."""
+        return tuple(name for name in self.plans if name != self.subplan)
 
 
 ONE, TWO = {"X": ("1",)}, {"X": ("1", "2")}
@@ -207,6 +213,7 @@ SCENES = (
     Scene(name="stopped", about="a person stops the run, and starts it again", plans=TWO, stops=True),
     Scene(name="asking", about="a question, and words with a rejection", plans=ONE, asks=True, auto=False),
     Scene(name="undone", about="a landed phase is taken back, and landed again", plans=ONE, undoes=1),
+    Scene(name="nested", about="a sub-plan", plans={"X": ("1",), "A": ("2",)}, apart=True, subplan="A"),
     Scene(
         name="parallel",
         about="three phases side by side",
@@ -220,7 +227,9 @@ BY_NAME = {scene.name: scene for scene in SCENES}
 
 def _plan(scene: Scene, name: str) -> str:
     phases = scene.plans[name]
-    plan = a_plan(*phases, front=f"status: active\nissue: {ISSUE}")
+    rows = (*phases, "S") if scene.subplan not in ("", name) else phases
+    plan = a_plan(*rows, front=f"status: active\nissue: {ISSUE}" if name in scene.started else "status: active")
+    plan = plan.replace("- [ ] Write S.txt", f"Execution: plan plans/{scene.subplan}.md")
     for phase in phases if scene.apart else ():
         heading = f"## Phase {phase} — Step {phase}\n"
         plan = plan.replace(heading, f"{heading}\nTouches: {phase}.txt\n")

@@ -172,7 +172,7 @@ class Trial:
             self.way.person(self.place, self.project.repo)
             self._hold(WRITTEN).unlink()
         if self._reached(COMMITTED):
-            self.codes.append(self.spawn("stop", *self.scene.plans).wait(ANSWER_S))
+            self.codes.append(self.spawn("stop", *self.scene.started).wait(ANSWER_S))
             self._hold(COMMITTED).unlink()
         if self.kill is not None:
             reached = self.trace / "at"
@@ -184,7 +184,7 @@ class Trial:
 
     def strike(self, kill: Kill, runner: Started, child: int = 0) -> None:
         self.landed = len(set(proofs.landed_phases(self.evidence)))
-        typed = self.spawn(kill.command, *self.scene.plans) if kill.command and not self.struck else None
+        typed = self.spawn(kill.command, *self.scene.started) if kill.command and not self.struck else None
         if typed is not None:
             typed.ended(AHEAD_S)
         match kill.victim:
@@ -207,7 +207,7 @@ class Trial:
             runner.ended(ANSWER_S)
             self.codes.append(typed.wait(ANSWER_S))
             if self.codes[-1]:  # it has lost its daemon: typed again, while there is none
-                self.codes.append(self.spawn(kill.command, *self.scene.plans).wait(ANSWER_S))
+                self.codes.append(self.spawn(kill.command, *self.scene.started).wait(ANSWER_S))
             self._promised = kill.command if self.codes[-1] == 0 else ""
 
     def _lose_unsynced(self) -> None:
