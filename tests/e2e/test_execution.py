@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import Meanwhile, Project, a_plan, set_up, until, verify, with_remote, work
-from tests.support.daemons import in_foreground, kill_daemon, run_of, until_runs_are
+from tests.support.daemons import in_foreground, kill_daemon, run_of, until_runs_are, user_settings
 
 
 def executed(plan: str, **executions: str) -> str:
@@ -140,6 +140,7 @@ def test_a_plan_of_three_sub_plans_names_the_one_that_fails_and_completes_once_a
 def test_the_daemon_works_sub_plans_through_kills_and_shows_the_one_that_is_waited_for(
     project: Project, meanwhile: Meanwhile
 ) -> None:
+    user_settings(project, "[daemon]\nmax_parallel = 1\n")  # a run that waits for a sub-plan takes no place
     with_subplans(project, B1=work(*meanwhile.pause("B"), phase="B1"))
     started = project.runplan("start", "X", "finish", "auto")
     assert started.code == 0, started.err
@@ -286,3 +287,23 @@ def test_a_command_that_does_not_do_the_phase_fails_it(
     assert (ran.code, ran.last, said in ran.err) == (1, f"runplan: failed: {reason}", True), ran.err
     assert "fix" not in project.dispatched()
     assert "record phase" not in project.repo.git("log", "--format=%s", "main")
+
+
+@pytest.mark.parametrize(
+    ("line", "runs"),
+    [
+        (f"{LANDS}; kill -9 $PPID; sleep 60", 1),
+        (f"test -e ../tried || {{ touch ../tried; kill -9 $PPID; sleep 60; }}; {LANDS}", 2),
+    ],
+    ids=["after it landed", "before it landed"],
+)
+def test_a_command_without_a_result_is_repeated_only_if_the_target_has_not_moved(
+    project: Project, line: str, runs: int
+) -> None:
+    set_up(project, plan=executed(a_plan("1", "2"), p1=f"delegate {line}"))
+
+    ran = project.start("1", "auto")
+
+    assert ran.code == 0, ran.err
+    assert project.dispatched() == ["delegate"] * runs + ["verify"]
+    assert project.repo.git("log", "--format=%s", "main").splitlines().count("By hand") == 1
