@@ -3,6 +3,11 @@
 import json
 from typing import Any
 
+from tests.support.cli import SETTINGS, Project, Ran, writes
+from tests.support.hostile import standing
+
+GOAL = "Greet people"
+GREET = "plans/greet-people.md"  #: the plan for it
 UNDERSTAND = {
     "status": "done",
     "problem": "Nobody is greeted.",
@@ -72,6 +77,7 @@ CRITIQUE = {
     "principles": [{"id": "P1", "verdict": "FAIL", "why": "The order is unclear."}, *PRINCIPLES[1:]],
     "findings": [{"id": "F1", "where": "phase 2", "text": "It does not say what the farewell is."}],
 }
+CONTENT = {"principles": PRINCIPLES, "findings": []}  #: a critique that finds nothing, so that nothing is revised
 REVISED = PLAN.replace("- Write `2.txt`.", "- Write `2.txt` with the word bye.")
 REVISE = {"status": "done", "plan": REVISED, "answers": [{"finding": "F1", "changed": True, "how": "Named the word."}]}
 
@@ -94,3 +100,40 @@ def planner(**answers: Any) -> str:
     steps = {**usual, **answers}
     texts = ((role, answer if isinstance(answer, str) else said(answer)) for role, answer in steps.items())
     return "".join(text.replace("[[STEP]]", f'[[phase."*".{role}]]') for role, text in texts)
+
+
+def planning_project(project: Project, script: str = "", more: str = "") -> Project:
+    """The scripted agent plans too, and works the plan well; `more` are further settings."""
+    project.repo.write("runplan.toml", SETTINGS.replace("[agents]\n", '[agents]\nplanner = "robot"\n') + more)
+    project.repo.write("agent.toml", (script or planner()) + writes("1", "2"))
+    project.repo.commit("Set up planning")
+    return project
+
+
+def plan(project: Project, *words: str, **env: str) -> Ran:
+    """Plan the goal in few steps, in the foreground."""
+    return project.runplan("plan", GOAL, "--quick", "--foreground", *words, **env)
+
+
+def fields(project: Project, kind: str, field: str, path: str = GREET) -> list[Any]:
+    """The values of a field in the events of one kind."""
+    return [body.get(field) for type_, body in project.events(path) if type_ == kind]
+
+
+def asked(project: Project, path: str = GREET) -> list[str]:
+    """The hashes of the proposals that a person was asked about."""
+    return fields(project, "ApprovalAsked", "tree", path)
+
+
+def prompts(project: Project, role: str = "", path: str = GREET) -> list[str]:
+    """The prompts of the agents of a role, or of all."""
+    place = project.path / ".git/runplan/dispatch"
+    started = [body for kind, body in project.events(path) if kind == "DispatchStarted"]
+    ids = [body["id"] for body in started if role in ("", body["role"])]
+    return [(place / id_ / "prompt.md").read_text(encoding="utf-8") for id_ in ids]
+
+
+def what_is_the_users(project: Project) -> dict[str, str]:
+    """Every file of the checkout and of git's own, and every ref but those below refs/runplan/."""
+    rows = project.repo.git("for-each-ref", "--format=%(refname) %(objectname) %(symref)").splitlines()
+    return standing(project) | {row.partition(" ")[0]: row for row in rows if not row.startswith("refs/runplan/")}
