@@ -108,7 +108,10 @@ _SERVICE = (
     _JSON,
 )
 _GC = (_flag("only list", "--dry-run"), _JSON)
-_DEMO = (_flag("keep the repository and say where it is", "--keep"),)
+_DEMO = (
+    _flag("begin with a goal: agents write the plan first", "--plan"),
+    _flag("keep the repository and say where it is", "--keep"),
+)
 _COMPLETION = (_value("the shell that completes", "shell", choices=("bash", "zsh", "fish")),)
 _HELP = (_value("the verb to explain", "verb", metavar="VERB", nargs="?"),)
 
@@ -263,6 +266,7 @@ EXAMPLES = {
   runplan daemon restart   after an update, or with other settings; running agents survive""",
     "demo": """\
   runplan demo             three phases, one of them fixed on the way; leaves no files
+  runplan demo --plan      the same from a goal: agents write the plan, and a critic finds what is missing
   runplan demo --keep      keep the repository, to look around in it""",
     "completion": """\
   runplan completion bash      in ~/.bashrc: source <(runplan completion bash)

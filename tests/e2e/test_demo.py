@@ -107,6 +107,26 @@ def test_the_demo_fits_a_terminal(shown: tuple[str, list[str]]) -> None:
     assert [line for line in shown[0].splitlines() if len(line) > 100 and not line.startswith(("|", "- "))] == []
 
 
+def test_the_demo_of_planning_goes_from_a_goal_to_a_complete_plan(tmp_path: Path) -> None:
+    machine = a_machine(tmp_path)
+    ran = machine.demo("--plan")
+    assert ran.returncode == 0, ran.stdout
+    marks = [
+        "$ runplan plan 'Give discounts'",
+        "critique   F1: phase 2: A discount of -10 percent raises the price.",
+        "$ runplan diff plans/give-discounts.md",
+        "status: proposed",
+        "below 0 and above 100",
+        "$ runplan approve plans/give-discounts.md",
+        "3 phases landed (1, 2, 3)",
+        "changed: Phase 2 refuses discounts below 0 too",
+        "give-discounts: add the plan",
+    ]
+    assert [mark for mark in marks if mark not in ran.stdout] == []
+    assert sorted(marks, key=ran.stdout.index) == marks
+    assert machine.left() == []
+
+
 def test_a_kept_repository_is_named_and_can_be_looked_at(tmp_path: Path) -> None:
     machine = a_machine(tmp_path)
     ran = machine.demo("--keep")

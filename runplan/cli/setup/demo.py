@@ -16,10 +16,14 @@ from pathlib import Path
 from runplan.errors import Exit, Unreachable
 
 PLAN = "plans/DISCOUNT.md"
+GOAL = "Give discounts"
+PLANNED = "plans/give-discounts.md"  #: the plan that is written for the goal
 
 INTRODUCTION = """\
-A small shop adds up prices; the plan {plan} teaches it discounts in three phases.
+A small shop adds up prices; {task}.
 The agent plays a script: no model, no network. Worktrees, tests, commits and landings are real."""
+TASK = f"the plan {PLAN} teaches it discounts in three phases"
+PLANNING_TASK = "agents write a plan for discounts, you approve it, and agents work on it"
 
 
 def run_demo(args: argparse.Namespace) -> Exit:
@@ -29,14 +33,21 @@ def run_demo(args: argparse.Namespace) -> Exit:
             after.callback(shutil.rmtree, directory, ignore_errors=True)
         # The user's settings of runplan and of git have no effect on the demo.
         env = {name: value for name, value in os.environ.items() if not name.startswith(("RUNPLAN_", "GIT_"))}
-        env |= {"XDG_CONFIG_HOME": str(directory / "config"), "XDG_STATE_HOME": str(directory / "state")}
+        env |= {
+            "XDG_CONFIG_HOME": str(directory / "config"),
+            "XDG_STATE_HOME": str(directory / "state"),
+            "PAGER": "cat",
+        }
         env |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_DEFAULT_REF_FORMAT": "files"}
         repository = directory / "shop"
-        _make_repository(repository, env)
-        _say_command(INTRODUCTION.format(plan=PLAN))
-        code = _run_runplan(repository, env, "start", PLAN, "finish", "auto", "--foreground")
+        _make_repository(repository, env, is_planned=not args.plan)
+        _say_command(INTRODUCTION.format(task=PLANNING_TASK if args.plan else TASK))
+        plan = PLANNED if args.plan else PLAN
+        code = _write_plan(repository, env) if args.plan else Exit.DONE
         if code is Exit.DONE:
-            _show_result(repository, env)
+            code = _run_runplan(repository, env, "start", plan, "finish", "auto", "--foreground")
+        if code is Exit.DONE:
+            _show_result(repository, env, plan)
         if args.keep:
             _say_command(f"\nThe repository is kept: {repository}")
     if code is Exit.DONE and not args.keep:
@@ -44,11 +55,23 @@ def run_demo(args: argparse.Namespace) -> Exit:
     return code
 
 
-def _make_repository(repository: Path, env: Mapping[str, str]) -> None:
+def _write_plan(repository: Path, env: Mapping[str, str]) -> Exit:
+    """From a goal to a plan on the target."""
+    code = _run_runplan(repository, env, "plan", GOAL, "--foreground")
+    if code is not Exit.WAITING:
+        return code
+    _say_command("\nNothing in the repository has changed. This is what waits for you:")
+    _run_runplan(repository, env, "diff", PLANNED)
+    return _run_runplan(repository, env, "approve", PLANNED)
+
+
+def _make_repository(repository: Path, env: Mapping[str, str], *, is_planned: bool) -> None:
     package = Path(__file__).parents[2]
     # Installed, the project is inside the package; in a checkout, next to it.
     project = next(folder for base in (package, package.parent) if (folder := base / "config/demo").is_dir())
     shutil.copytree(project, repository)
+    if not is_planned:
+        (repository / PLAN).unlink()
     check = f"exec {shlex.quote(sys.executable)} -m unittest discover -v -s tests\n"
     (repository / "check").write_text(check, encoding="utf-8")
     (repository / ".gitignore").write_text("__pycache__/\n", encoding="utf-8")
@@ -56,13 +79,13 @@ def _make_repository(repository: Path, env: Mapping[str, str]) -> None:
     for key, value in (("user.name", "You"), ("user.email", "you@example.org"), ("commit.gpgsign", "false")):
         _run_git(repository, env, "config", key, value)
     _run_git(repository, env, "add", ".")
-    _run_git(repository, env, "commit", "-q", "-m", "A shop that adds up prices, and a plan")
+    _run_git(repository, env, "commit", "-q", "-m", f"A shop that adds up prices{', and a plan' if is_planned else ''}")
 
 
-def _show_result(repository: Path, env: Mapping[str, str]) -> None:
-    _run_runplan(repository, env, "report", PLAN)
-    _say_command(f"\n$ git show main:{PLAN}      (its tracker)")
-    text = _run_git(repository, env, "show", f"main:{PLAN}")
+def _show_result(repository: Path, env: Mapping[str, str], plan: str) -> None:
+    _run_runplan(repository, env, "report", plan)
+    _say_command(f"\n$ git show main:{plan}      (its tracker)")
+    text = _run_git(repository, env, "show", f"main:{plan}")
     _say_command("\n".join(line for line in text.splitlines() if line.startswith("|")))
     _say_command("\n$ git log --oneline --graph main")
     _say_command(_run_git(repository, env, "log", "--oneline", "--graph", "--no-decorate", "main"))
@@ -70,8 +93,9 @@ def _show_result(repository: Path, env: Mapping[str, str]) -> None:
 
 def _run_runplan(repository: Path, env: Mapping[str, str], *words: str) -> Exit:
     """Run the real command. After an interrupt it has time to end its agents."""
-    _say_command(f"\n$ runplan {' '.join(words)}")
-    with subprocess.Popen([sys.executable, "-m", "runplan", *words], cwd=repository, env=env) as command:
+    _say_command(f"\n$ runplan {shlex.join(words)}")
+    argv = [sys.executable, "-m", "runplan", *words]
+    with subprocess.Popen(argv, cwd=repository, env=env, stdin=subprocess.DEVNULL) as command:  # it asks nobody
         try:
             code = command.wait()
         except KeyboardInterrupt:
