@@ -117,6 +117,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
             verifiers=settings.agents.judges,
             settings=settings_to_json(settings),
             claim=settings.issues.claim,
+            replans=settings.plan.replan and settings.agents.planner in dict(settings.agents.dispatched).values(),
         )
 
     def committed(self) -> tuple[str, Stored] | None:

@@ -17,7 +17,7 @@ from runplan.run.attempts import WorkAttempt, open_questions
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S
 from runplan.run.kinds import FOR_ANSWER, Mode, Reason, RunOutcome
-from runplan.run.planning_events import ProposalMade
+from runplan.run.planning_events import ProposalMade, RevisionRequested
 from runplan.run.state import RunState, apply, failed_lane, fold, list_running, open_lanes, open_states
 from runplan.steps.conclude import release_issues
 from runplan.store.journal import Journal, list_records
@@ -116,6 +116,18 @@ def needed_answer(state: RunState, asked: e.RunStarted) -> str:
 
 def as_resumed(asked: e.RunStarted) -> e.RunResumed:
     return convert(asked, e.RunResumed, from_attributes=True)
+
+
+def revises_plan(state: RunState, asked: e.RunStarted) -> bool:
+    """Whether the request is for a revision of the plan that this run works on."""
+    is_unfinished = state.started is not None and state.ended is None and not state.stop
+    is_worked = is_unfinished and state.options.mode not in (Mode.PLAN, Mode.UNDO)
+    return is_worked and asked.planning is not None and asked.planning.is_revision
+
+
+def request_revision(asked: e.RunStarted) -> RevisionRequested:
+    assert asked.planning is not None
+    return RevisionRequested(planning=asked.planning)
 
 
 def does_what_is_asked(state: RunState, asked: e.RunStarted) -> bool:

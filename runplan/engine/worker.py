@@ -240,7 +240,8 @@ class RepositoryWorker:
             return False
         state = self.newest(plan)
         unfinished = state.started is not None and state.ended is None and not state.stop
-        return unfinished and not runs.does_other_work(state, request.started)
+        is_revision = runs.revises_plan(state, request.started)
+        return unfinished and (is_revision or not runs.does_other_work(state, request.started))
 
     def decline(self, request: RunRequest) -> Answer | None:
         """Decline a request while the plan's run waits for an answer that the request does not give."""
@@ -248,6 +249,8 @@ class RepositoryWorker:
         if request.reply is not None or self.is_at_work(plan):
             return None
         state = self.newest(plan)
+        if runs.revises_plan(state, request.started):
+            return None
         why = pending_answer(state, plan) if request.fired else runs.needed_answer(state, request.started)
         return Answer(declined=True, why=why, exit=int(Exit.WAITING)) if why else None
 
@@ -276,6 +279,9 @@ class RepositoryWorker:
             return declined
         if active is None:
             return self._acquire_run(request)
+        if runs.revises_plan(active.state, request.started):
+            active.journal.append(runs.request_revision(request.started))
+            return Answer(run=active.id, fresh=True, resumed=True)
         if request.reply is not None:
             if not runs.is_current(active.state, request.reply):
                 return Answer(declined=True, why=runs.describe_late(plan, request.reply))
@@ -309,7 +315,9 @@ class RepositoryWorker:
         if request.reply is not None and not runs.is_current(active.state, request.reply):
             self.disown(plan)
             return Answer(declined=True, why=runs.describe_late(plan, request.reply))
-        if not run.is_new and not _resume_run(active, request.started):
+        if not run.is_new and runs.revises_plan(active.state, request.started):
+            active.journal.append(runs.request_revision(request.started))
+        elif not run.is_new and not _resume_run(active, request.started):
             return None
         if request.reply is not None:
             active.journal.append(request.reply)

@@ -27,10 +27,11 @@ from runplan.run.attempts import (
     running_dispatch,
 )
 from runplan.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, WaitKind
+from runplan.run.planning_events import PlanningChosen
 from runplan.run.reasons import name_variables
 from runplan.run.rows import wait_of
 from runplan.run.rules.phases import delegate_phase, merge_target, repair_branch, work_on_phase
-from runplan.run.rules.planning import write_plan
+from runplan.run.rules.planning import MAX_REVISIONS, describe_misfit, write_plan
 from runplan.run.rules.shared import await_subplan, complete_plan, undo_phase, work_on_subplan
 from runplan.run.state import busy_lanes, failed_lane, failure, open_lanes, open_states
 from runplan.text import command
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from runplan.plan.model import Phase, Plan
     from runplan.run.attempts import AnyAttempt
-    from runplan.run.events import RunStarted
+    from runplan.run.events import PhaseFailed, RunStarted
     from runplan.run.state import Lane, RunState
 
 
@@ -80,7 +81,13 @@ def decide(state: RunState) -> Decision:
         reason, detail = attempt.refusal
         is_landing = reason is Reason.ALREADY_ON_TARGET and attempt.step is not PhaseStep.UNDO
         return fail_phase(reason, PhaseStep.LAND if is_landing else attempt.step, detail)
-    return _find_wait(state) or _await_answer(attempt) or _work_on(started, attempt)
+    if waiting := _find_wait(state):
+        return waiting
+    decision = _await_answer(attempt) or _work_on(started, attempt)
+    is_held = decision.waiting is not None and wait_of(decision.waiting).is_for_person
+    if state.revision is not None and is_held and isinstance(attempt, PhaseAttempt):
+        return fail_phase(Reason.STOPPED, attempt.step, "its text is revised; the work is kept")
+    return decision
 
 
 def _await_answer(attempt: AnyAttempt) -> Decision | None:
@@ -107,11 +114,8 @@ def _find_wait(state: RunState) -> Decision | None:
 
 
 def _between_attempts(state: RunState, started: RunStarted, attempt: AnyAttempt | None) -> Decision:
-    if attempt is not None and (failed := attempt.failure) is not None:
-        special = {Reason.BASELINE_RED: RunOutcome.REFUSED, Reason.STOPPED: RunOutcome.STOPPED}
-        outcome = special.get(failed.reason, RunOutcome.FAILED)
-        finish = a.Finish(outcome=outcome, reason=failed.reason, detail=failed.detail)
-        return perform_action(finish, "the failed phase is cleaned up")
+    if attempt is not None and attempt.failure is not None:
+        return _revise_plan(state, started) or _finish_failed(attempt, attempt.failure)
     lane = failed_lane(state)
     if lane is not None and (ended := lane.state.ended) is not None:
         finish = a.Finish(outcome=ended.outcome, reason=ended.reason, detail=ended.detail)
@@ -120,15 +124,20 @@ def _between_attempts(state: RunState, started: RunStarted, attempt: AnyAttempt 
         return perform_action(a.Finish(outcome=RunOutcome.STOPPED, reason=Reason.STOPPED), f"stopped by {state.stop}")
     if state.concluded is not None and state.concluded.reason:
         return _conclude_run(state)
-    if started.claim and started.issues and not state.claimed and not state.is_lane:
+    is_worked = started.mode is not Mode.PLAN and not state.is_lane
+    if started.claim and started.issues and not state.claimed and is_worked:
         return _find_wait(state) or perform_action(a.CLAIM_ISSUES, "show on the forge which issues the run works on")
     if state.review and not state.is_lane:
         return _find_wait(state) or perform_action(a.REVIEW, "comments of reviewers are to be handled")
     if started.concludes and not state.is_lane and state.landed and state.landed[-1].complete:
         return _find_wait(state) or _conclude_run(state)
-    if isinstance(attempt, PlanningAttempt) and started.planning and started.planning.then and not attempt.queued:
+    is_planning = isinstance(attempt, PlanningAttempt)
+    if isinstance(attempt, PlanningAttempt) and attempt.chosen.planning.then and not attempt.queued:
         return perform_action(a.QUEUE_START, "the plan is approved; its run is queued")
-    if (attempt is not None or state.lanes) and started.mode is not Mode.FINISH:
+    if state.revision is not None and not is_planning and (revise := _revise_plan(state, started)):
+        return revise
+    is_revised = is_planning and started.mode is not Mode.PLAN  # the run continues with the new text
+    if (attempt is not None or state.lanes) and started.mode is not Mode.FINISH and not is_revised:
         return perform_action(a.Finish(outcome=RunOutcome.DONE), "everything requested has landed")
     if waiting := _find_wait(state):
         return waiting
@@ -146,6 +155,28 @@ def _between_attempts(state: RunState, started: RunStarted, attempt: AnyAttempt 
         outcome = RunOutcome.FAILED if state.landed else RunOutcome.REFUSED
         finish = a.Finish(outcome=outcome, reason=Reason.BLOCKED, detail=detail)
     return perform_action(finish, f"no phase is due: {detail}")
+
+
+def _revise_plan(state: RunState, started: RunStarted) -> Decision | None:
+    """Have the plan revised, because a person wants it, or the failed phase does not fit the code."""
+    failed = failure(state)
+    is_planned = started.mode is Mode.PLAN or state.is_lane or isinstance(state.attempt, PlanningAttempt)
+    if state.stop or is_planned:
+        return None
+    fits = failed is None or not describe_misfit(failed)
+    if state.revision is None and (fits or not started.replans or state.revisions >= MAX_REVISIONS):
+        return None
+    return _find_wait(state) or perform_action(a.CHOOSE_GOAL, "the plan is revised before its next phase")
+
+
+def _finish_failed(attempt: AnyAttempt, failed: PhaseFailed) -> Decision:
+    special = {Reason.BASELINE_RED: RunOutcome.REFUSED, Reason.STOPPED: RunOutcome.STOPPED}
+    outcome = special.get(failed.reason, RunOutcome.FAILED)
+    finish = a.Finish(outcome=outcome, reason=failed.reason, detail=failed.detail)
+    if isinstance(attempt, PlanningAttempt) and attempt.chosen.reason and outcome is RunOutcome.FAILED:
+        detail = f"{attempt.chosen.text}; and the plan was not revised: {failed.reason}: {failed.detail}"
+        finish = replace(finish, reason=attempt.chosen.reason, detail=detail)
+    return perform_action(finish, "the failed phase is cleaned up")
 
 
 def _success_outcome(state: RunState) -> RunOutcome:
@@ -178,7 +209,7 @@ def _work_on(started: RunStarted, attempt: AnyAttempt) -> Decision:
         case CompletionAttempt():
             return complete_plan(started, attempt)
         case PlanningAttempt():
-            return write_plan(started, attempt)
+            return write_plan(attempt)
         case unreachable:
             assert_never(unreachable)
 
@@ -213,7 +244,7 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> De
 def _search_phases(state: RunState, started: RunStarted) -> Decision | None:
     """Read the plan for phases that can start next to the open lanes; None when none may."""
     may_start = started.mode is Mode.FINISH and len(busy_lanes(state)) < started.parallel and not state.looked
-    if not may_start or state.stop or state.halted or state.queued or failed_lane(state) is not None:
+    if not may_start or state.stop or state.revision or state.halted or state.queued or failed_lane(state) is not None:
         return None
     if state.pause is not None:  # the target could not be read; the open lanes continue
         return wait_until(state.pause)
@@ -288,8 +319,9 @@ def pause_reason(state: RunState) -> str:
 def rejected_phase(state: RunState) -> str:
     """The phase whose rejection ended the run; "" for none."""
     attempts = [state.attempt, *(lane.state.attempt for lane in state.lanes)] if state.ended is not None else []
-    rejected = (attempt.chosen.phase for attempt in attempts if attempt is not None and attempt.rejected is not None)
-    return next(rejected, "")
+    rejected = (attempt for attempt in attempts if attempt is not None and attempt.rejected is not None)
+    chosen = next((attempt.chosen for attempt in rejected), None)
+    return chosen.planning.revises if isinstance(chosen, PlanningChosen) else chosen.phase if chosen else ""
 
 
 def pending_answer(state: RunState, plan: str) -> str:

@@ -86,6 +86,7 @@ class RunStarted(RunOptions, frozen=True, kw_only=True):
     parent: str = ""  #: the run that has a phase done by this one
     parents: tuple[str, ...] = ()  #: the plans of that run and of those above it, the first one first
     planning: Planning | None = None  #: of the mode plan
+    replans: bool = False  #: a phase that does not fit the code has the plan revised
 
 
 class ClaimTaken(Event, frozen=True, kw_only=True):

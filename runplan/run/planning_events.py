@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from runplan.run.events import Chosen, Event, Judgement, Rows
-from runplan.run.kinds import Role  # noqa: TC001 - msgspec reads the annotations
+from runplan.run.events import Chosen, Event, Judgement, Planning, Rows
+from runplan.run.kinds import Reason, Role  # noqa: TC001 - msgspec reads the annotations
+
+
+class RevisionRequested(Event, frozen=True, kw_only=True):
+    """A person wants the plan of the run revised before its next phase."""
+
+    planning: Planning
 
 
 class PlanningChosen(Chosen, frozen=True, kw_only=True):
     """A plan is to be written for a goal, or revised; `tip` is the commit that its agents read."""
 
+    planning: Planning
+    reason: Reason | None = None  #: of the failed phase for which the run has its plan revised
     before: str = ""  #: the plan that is revised
     earlier: str = ""  #: a plan on the target with the same title
 

@@ -24,7 +24,7 @@ from runplan.run.attempts import (
     running_dispatch,
 )
 from runplan.run.kinds import REPEATED_WAITS, Mode, WaitKind
-from runplan.run.planning_events import PlanningChosen
+from runplan.run.planning_events import PlanningChosen, RevisionRequested
 
 
 class RunState(Struct, frozen=True, kw_only=True):
@@ -54,6 +54,8 @@ class RunState(Struct, frozen=True, kw_only=True):
     claimed: bool = False  #: the forge shows that the run works on its issues
     repairs: int = 0  #: fixes of failed checks on the forge
     updates: int = 0  #: merges of the target into the branch
+    revision: e.Planning | None = None  #: of the plan, that a person wants before the next phase
+    revisions: int = 0  #: of the plan, in a run of its phases
     looked: bool = False  #: the plan was searched for further phases that can start
     ended: e.RunEnded | None = None
 
@@ -231,10 +233,11 @@ def _apply_to_run(state: RunState, event: e.Event) -> RunState:
             | e.RepairChosen()
             | e.MergeChosen()
             | e.CompletionChosen()
+            | PlanningChosen()
         ):
             return _begin_attempt(state, event)
-        case PlanningChosen():
-            return _begin_attempt(state, event)
+        case RevisionRequested():
+            return replace(state, revision=event.planning, halted="")
         case e.NoWork():
             return replace(state, no_work=event, attempt=None)
         case e.StopRequested():
@@ -272,6 +275,8 @@ def _begin_attempt(state: RunState, chosen: AnyChosen) -> RunState:
     match chosen:
         case e.MergeChosen():
             return replace(state, updates=state.updates + 1, review=())
+        case PlanningChosen():
+            return replace(state, revision=None, revisions=state.revisions + 1)
         case e.RepairChosen(review=review):
             return replace(state, repairs=state.repairs + (not review), review=())
         case _:

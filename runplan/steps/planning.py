@@ -20,6 +20,8 @@ from runplan.run.kinds import Role
 from runplan.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
 from runplan.run.requests import BY_PERSON, RunRequest
 from runplan.run.rows import Command
+from runplan.run.rules.planning import describe_misfit
+from runplan.run.state import failure
 from runplan.settings.places import remove_unused_root
 from runplan.steps.verify import reply_of
 
@@ -39,7 +41,14 @@ LONGEST_RULES = 8_000  #: characters of such a file in a prompt
 
 def choose_goal(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     started = state.options
-    planning = _options_of(started)
+    failed = failure(state)
+    planning = started.planning or state.revision
+    reason = None
+    if planning is None and failed is not None:
+        reason = failed.reason
+        goal = describe_misfit(failed)
+        planning = e.Planning(goal=goal, is_quoted=True, is_revision=True, revises=failed.phase, rounds=1)
+    assert planning is not None
     tip = context.tip()
     same_title = f"{context.settings.paths.plans}/{slug_of_title(started.title)}.md"
     is_other = same_title != context.plan and not planning.is_revision
@@ -47,14 +56,11 @@ def choose_goal(action: Action, state: RunState, context: RunContext) -> Iterato
         tip=tip,
         title=started.title,
         text=planning.goal,
+        planning=planning,
+        reason=reason,
         before=_read_text(context, tip, context.plan) if planning.is_revision else "",
         earlier=_read_text(context, tip, same_title) if is_other else "",
     )
-
-
-def _options_of(started: e.RunStarted) -> e.Planning:
-    assert started.planning is not None
-    return started.planning
 
 
 def _read_text(context: RunContext, commit: str, path: str) -> str:
@@ -64,10 +70,8 @@ def _read_text(context: RunContext, commit: str, path: str) -> str:
 # --- a step ---------------------------------------------------------------------------------------------
 
 
-def write_prompt(
-    started: e.DispatchStarted, attempt: PlanningAttempt, options: e.RunStarted, context: RunContext
-) -> str:
-    planning = _options_of(options)
+def write_prompt(started: e.DispatchStarted, attempt: PlanningAttempt, context: RunContext) -> str:
+    planning = attempt.chosen.planning
     brief = PlanBrief(
         goal=attempt.chosen.text,
         is_quoted=planning.is_quoted,
@@ -206,6 +210,6 @@ def landed_files(attempt: PlanningAttempt, context: RunContext, onto: str) -> di
 
 def queue_start(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     """Queue the run of the plan. Repeated after a crash it changes nothing: the plan has one run at a time."""
-    request = convert(json.loads(_options_of(state.options).then), RunRequest)
+    request = convert(json.loads(state.planning.chosen.planning.then), RunRequest)
     command = Command(plan=context.plan, verb="start", arguments=to_builtins(request), by=BY_PERSON, at=context.iso())
     yield StartQueued(command=context.store.add_command(command))

@@ -64,7 +64,7 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Eve
         return
     diff = _read_change(started, state.work, context) if started.role in (Role.FIX, Role.VERIFY) else ""
     if isinstance(attempt, PlanningAttempt):
-        text = planning.write_prompt(started, attempt, state.options, context)
+        text = planning.write_prompt(started, attempt, context)
         launch = _launch_agent(started, context, text, base=attempt.chosen.tip)
     elif started.agent:
         launch = _launch_writer_or_verifier(started, state.work, context, diff)
@@ -309,7 +309,9 @@ def _choose_agent(wanted: e.DispatchStarted, attempt: AgentAttempt, context: Run
 def _list_agents(wanted: e.DispatchStarted, authors: Sequence[str], agents: AgentsSettings) -> list[str]:
     """The agents for the role by preference; none verifies its own work unless the settings say so."""
     verifier = wanted.agent or agents.judges[0]
-    if wanted.role is not Role.VERIFY:
+    if wanted.role is Role.CRITIQUE:
+        names = [verifier, agents.fallback]
+    elif wanted.role is not Role.VERIFY:
         names = [getattr(agents, wanted.role.agent), agents.fallback]
     elif verifier == agents.implementer or verifier not in authors:
         names = [verifier, *({agents.fallback} - set(authors))]

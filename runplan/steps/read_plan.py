@@ -45,7 +45,7 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
     if isinstance(lander, PullRequestLander) and (closed := lander.closed) is not None:
         yield Concluded(reason=closed.reason, note=closed.why)
         return
-    wanted = "" if state.landed else started.wanted
+    wanted = "" if any(landing.phase for landing in state.landed) else started.wanted
     try:
         plan, text = context.plan_at(tip)
     except PlanUnreadable as error:

@@ -7,8 +7,8 @@ import pytest
 from runplan.run import actions as a, events as e
 from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import Mode, Reason, Role, WaitKind
-from runplan.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
+from runplan.run.kinds import Mode, PhaseStep, Reason, Role, WaitKind
+from runplan.run.planning_events import PlanningChosen, ProposalMade, RevisionRequested, StartQueued, StepJudged
 from runplan.run.state import RunState, apply, fold
 
 STARTED = e.RunStarted(
@@ -28,7 +28,8 @@ PROPOSAL = ProposalMade(path="plans/x.md", text="# X\n", sha256="aa", title="X")
 
 def begun(**options: Any) -> RunState:
     started = e.RunStarted(**{**_fields(STARTED), "planning": e.Planning(**{"goal": "Do X.", **options})})
-    return fold([started, PlanningChosen(tip="t", title="X", text="Do X.")])
+    assert started.planning is not None
+    return fold([started, PlanningChosen(tip="t", title="X", text="Do X.", planning=started.planning)])
 
 
 def _fields(event: e.Event) -> dict[str, Any]:
@@ -159,3 +160,76 @@ def test_a_landed_plan_queues_the_run_that_was_asked_for() -> None:
     state = apply(apply(state, landed), e.CleanedUp(phase=""))
     assert due(state) == "queue-start"
     assert due(apply(state, StartQueued(command=1))) == "finish"
+
+
+# --- revisions in a run of phases -----------------------------------------------------------------------
+
+
+def failed_phase(reason: Reason, *, mode: str = "finish", replans: bool = True, step: str = "implement") -> RunState:
+    """A run whose phase 1 has failed and is cleaned up."""
+    started = e.RunStarted(**{**_fields(STARTED), "mode": Mode(mode), "planning": None, "replans": replans})
+    failed = e.PhaseFailed(phase="1", reason=reason, step=PhaseStep(step), detail="7 files, not 3")
+    return fold([started, e.PhaseChosen(tip="t", phase="1"), failed, e.CleanedUp(phase="1")])
+
+
+def revised(state: RunState, **more: Any) -> RunState:
+    planning = e.Planning(goal="fit", is_revision=True, rounds=1)
+    return apply(state, PlanningChosen(tip="t", planning=planning, text="fit", before="# X\n", **more))
+
+
+@pytest.mark.parametrize(
+    ("reason", "options", "action"),
+    [
+        (Reason.DRIFT, {}, "choose-goal"),
+        (Reason.BLOCKED, {}, "choose-goal"),
+        (Reason.BLOCKED, {"step": "lease"}, "finish"),
+        (Reason.DRIFT, {"replans": False}, "finish"),
+        (Reason.TESTS_FAILED, {}, "finish"),
+    ],
+)
+def test_a_phase_that_does_not_fit_the_code_has_the_plan_revised(
+    reason: Reason, options: dict[str, Any], action: str
+) -> None:
+    assert due(failed_phase(reason, **options)) == action
+
+
+@pytest.mark.parametrize("mode", ["finish", "next"])
+def test_a_run_continues_with_the_revised_plan(mode: str) -> None:
+    state = revised(failed_phase(Reason.DRIFT, mode=mode), reason=Reason.DRIFT)
+    state = apply(asked(state), e.Answered(tree="aa", approved=True))
+    assert decide(state).actions == (a.LAND,)
+    landed = e.Landed(id="r.1", phase="", tip="t", code="t")
+    assert due(apply(apply(state, landed), e.CleanedUp(phase=""))) == "read-plan"
+
+
+def test_a_revision_that_fails_ends_the_run_with_the_reason_of_the_phase() -> None:
+    state = revised(failed_phase(Reason.DRIFT), reason=Reason.DRIFT)
+    failed = e.PhaseFailed(phase="", reason=Reason.PLAN_INVALID, step=PhaseStep.DRAFT, detail="no plan")
+    (action,) = decide(apply(apply(state, failed), e.CleanedUp(phase=""))).actions
+    assert isinstance(action, a.Finish)
+    assert (action.reason, "plan-invalid" in action.detail) == (Reason.DRIFT, True)
+
+
+def test_a_plan_is_revised_at_most_twice_by_a_run() -> None:
+    state = failed_phase(Reason.DRIFT)
+    for _ in range(2):
+        assert due(state) == "choose-goal"
+        state = apply(revised(state, reason=Reason.DRIFT), e.Landed(id="r.1", phase="", tip="t", code="t"))
+        state = apply(apply(state, e.CleanedUp(phase="")), e.PhaseChosen(tip="t", phase="1"))
+        failed = e.PhaseFailed(phase="1", reason=Reason.DRIFT, step=PhaseStep.IMPLEMENT, detail="")
+        state = apply(apply(state, failed), e.CleanedUp(phase="1"))
+    assert due(state) == "finish"
+
+
+def test_a_person_has_the_plan_revised_before_the_next_phase() -> None:
+    started = e.RunStarted(**{**_fields(STARTED), "mode": Mode.FINISH, "planning": None})
+    request = RevisionRequested(planning=e.Planning(goal="smaller", is_revision=True))
+    state = fold([started, request])
+    assert due(state) == "choose-goal"
+
+    asking = fold([started, e.PhaseChosen(tip="t", phase="1"), e.QuestionAsked(id="q", text="which?", phase="1")])
+    (action,) = decide(apply(asking, request)).actions
+    assert isinstance(action, a.Fail), "a phase that waits for a person gives way, and its work is kept"
+    assert action.reason is Reason.STOPPED
+    failed = e.PhaseFailed(phase="1", reason=Reason.STOPPED, step=PhaseStep.IMPLEMENT, detail="")
+    assert due(apply(apply(apply(asking, request), failed), e.CleanedUp(phase="1"))) == "choose-goal"

@@ -79,7 +79,7 @@ def run_plan(args: argparse.Namespace) -> Exit:
             return _show_same(context, *same, args)
         request = _resolve_request(context, goal, args, then)
         plan = request.started.plan
-        if args.foreground:
+        if _is_local(context, plan, args):
             code = runs.run_here(context, request)
         else:
             runs.admit_agents(context)
@@ -88,6 +88,16 @@ def run_plan(args: argparse.Namespace) -> Exit:
         if args.json:
             _print_json(context, plan)
         return code
+
+
+def _is_local(context: RepositoryContext, plan: str, args: argparse.Namespace) -> bool:
+    """Whether this process does it; a revision of a plan that is being worked is done by the run."""
+    left = runs.unfinished_run(context, plan)
+    if left is None:
+        return bool(args.foreground)
+    if args.agent or args.critic:
+        progress.warn("the run keeps its agents; --agent and --critic have no effect")
+    return not left[0].daemon
 
 
 # --- the goal -------------------------------------------------------------------------------------------
@@ -260,8 +270,10 @@ def _find_same(context: RepositoryContext, goal: Goal) -> tuple[RunRow, RunState
     store = context.store()
     for row in store.list_unfinished_runs():
         state = state_of(store, row)
-        planning = state.options.planning
-        if planning is not None and (planning.goal == goal.text or row.plan == goal.plan):
+        attempt = state.attempt
+        planning = state.options.planning or (attempt.chosen.planning if isinstance(attempt, PlanningAttempt) else None)
+        is_open = planning is not None and not (attempt is not None and attempt.cleaned)
+        if planning is not None and is_open and (planning.goal == goal.text or row.plan == goal.plan):
             return row, state
     return None
 

@@ -338,8 +338,8 @@ def _start_next(context: RepositoryContext, run: str) -> None:
     store = context.store()
     row = store.get_run(run)
     state = state_of(store, row) if row is not None else RunState()
-    if isinstance(state.attempt, PlanningAttempt) and state.attempt.queued and state.options.planning:
-        request = convert(json.loads(state.options.planning.then), RunRequest)
+    if isinstance(state.attempt, PlanningAttempt) and state.attempt.queued:
+        request = convert(json.loads(state.attempt.chosen.planning.then), RunRequest)
         submit_run(context, replace(request, timing=None), request.timing)
 
 

@@ -12,9 +12,10 @@ from runplan.run.rules.shared import MAX_MOVES, fail_lost, judge_agent
 
 if TYPE_CHECKING:
     from runplan.run.attempts import PlanningAttempt
-    from runplan.run.events import RunStarted
+    from runplan.run.events import PhaseFailed
     from runplan.run.planning_events import ProposalMade
 
+MAX_REVISIONS = 2  #: of a plan by one of its runs
 MAX_TRIES = 3  #: of a step, whose output is refused
 
 
@@ -41,10 +42,9 @@ def next_step(planning: Planning, attempt: PlanningAttempt) -> Role | None:
     return None
 
 
-def write_plan(started: RunStarted, attempt: PlanningAttempt) -> Decision:
-    """What a planning run does next."""
-    planning = started.planning
-    assert planning is not None
+def write_plan(attempt: PlanningAttempt) -> Decision:
+    """What the planning of a goal does next."""
+    planning = attempt.chosen.planning
     if lost := fail_lost(attempt, attempt.step):
         return lost
     if (ended := attempt.dispatches.ended) is not None:
@@ -63,6 +63,14 @@ def write_plan(started: RunStarted, attempt: PlanningAttempt) -> Decision:
     dispatch = DispatchStarted(role=role, cycle=attempt.judged.get(role, 0) + 1)
     again = f"; its last output was refused: {attempt.problems[0]}" if attempt.problems else ""
     return start_dispatch(dispatch, f"{_PURPOSES[role]}{again}")
+
+
+def describe_misfit(failure: PhaseFailed) -> str:
+    """Why a failed phase needs another text; "" when its failure says nothing about the plan."""
+    asks_on = failure.reason is Reason.BLOCKED and failure.step in (PhaseStep.IMPLEMENT, PhaseStep.FIX)
+    if failure.reason is not Reason.DRIFT and not asks_on:
+        return ""
+    return f"Phase {failure.phase} does not fit the code ({failure.reason}): {failure.detail}"
 
 
 _PURPOSES = {
