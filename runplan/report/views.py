@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from runplan.run.kinds import UNFINISHED, RunStatus, WaitKind
+from runplan.run.kinds import PLANNING_STEPS, UNFINISHED, RunStatus, WaitKind
 from runplan.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work, wait_of
 from runplan.text import clock, command, counted, escaped, in_words
 from runplan.times import iso, parse_iso
@@ -184,7 +184,9 @@ def assess_progress(work: Work, facts: PlanFacts, *, now: datetime, zone: tzinfo
     interrupted = not (facts.alive or (wait_of(work.waiting_for).is_for_person and work.wake is None))
     level = "look" if interrupted or facts.stopped else _stuck_level(work, now)
     step = f"{work.step} {', '.join(work.gates)}" if work.gates else work.step
-    where = f"phase {work.phase}, {step or 'starting'}" if work.phase else "between phases"
+    is_planning = work.step in PLANNING_STEPS
+    where = f"{'planning' if is_planning else f'phase {work.phase}'}, {step or 'starting'}"
+    where = where if work.phase or is_planning else "between phases"
     parts = [where if work.waiting_for else f"{where} for {in_words(_seconds_ago(work.since, now))}"]
     if interrupted:
         parts.append("interrupted; no process is working on it")

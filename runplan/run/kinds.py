@@ -163,6 +163,9 @@ class PhaseStep(StrEnum):
     APPROVE = "approve"  #: of a proposed plan
 
 
+PLANNING_STEPS = (*(PhaseStep(role) for role in PLANNING), PhaseStep.APPROVE)
+
+
 class GateAnswer(StrEnum):
     """The judgement of a check."""
 

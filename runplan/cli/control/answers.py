@@ -255,7 +255,8 @@ def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exi
             tree = answer.tree[:SHORT]
             progress.say(f"{action} phase {phase} of {options.plan}: commit {commit[:SHORT]}, tree {tree}{takes}")
         elif answer.tree:
-            progress.say(f"{action} the proposed {options.plan}: SHA-256 {answer.tree[:SHORT]}")
+            takes = "; an agent revises it" if answer.why else ""
+            progress.say(f"{action} the proposed {options.plan}: SHA-256 {answer.tree[:SHORT]}{takes}")
         return _continue_run(context, RunRequest(started=options, answer=answer))
 
 

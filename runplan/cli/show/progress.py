@@ -201,16 +201,14 @@ def event_sentence(event: e.Event) -> str:
             return f"  work       {counted(commits, 'commit')}, {counted(len(files), 'file')}"
         case e.RulesBroken(lines=lines):
             return "\n".join(f"  rules      {line}" for line in lines)
-        case PlanningChosen() | StepJudged() | ProposalMade():
+        case StepJudged() | ProposalMade():
             return _describe_planning(event)
         case _:
             return _describe_outcome(event)
 
 
-def _describe_planning(event: PlanningChosen | StepJudged | ProposalMade) -> str:
+def _describe_planning(event: StepJudged | ProposalMade) -> str:
     match event:
-        case PlanningChosen(title=title):
-            return f"\nplan  {title}"
         case StepJudged(role=role, problems=problems) if problems:
             return "\n".join(f"  {role:<10} refused: {problem}" for problem in problems)
         case StepJudged(role=role, findings=findings):
@@ -231,6 +229,8 @@ def _describe_work(chosen: e.Chosen) -> str:
             return f"\nundo phase {phase}  {title}"
         case e.RepairChosen(title=title):
             return f"\n{title}"
+        case PlanningChosen(title=title, before=before):
+            return f"\n{'revise the plan' if before else 'plan'}  {title}"
         case e.CompletionChosen():
             return "\nevery phase is done; the plan is marked complete"
         case _:
