@@ -51,7 +51,8 @@ def _list_steps(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
             case DispatchEnded() as event:
                 ended[event.id] = event
             case StepJudged() as step if (process := ended.pop(step.dispatch, None)) is not None:
-                result = f"refused: {'; '.join(step.problems)}" if step.problems else _describe_result(step)
+                refused = f"refused, kept in .git/runplan/dispatch/{step.dispatch}: {'; '.join(step.problems)}"
+                result = refused if step.problems else _describe_result(step)
                 yield _step_row(process, result)
             case _:
                 pass

@@ -68,7 +68,10 @@ def decide(state: RunState) -> Decision:
             return perform_action(a.END, f"stopped by {state.stop}; {running.agent or running.role} is being ended")
         return perform_action(a.AWAIT, f"{running.agent or 'a command'} is running ({running.role})")
     if attempt.failure is not None:
-        return perform_action(a.CLEAN_UP, f"the phase failed ({attempt.failure.reason}); its work is kept on a branch")
+        kept = "; its work is kept on a branch" if attempt.failure.branch else ""
+        return perform_action(
+            a.CLEAN_UP, f"{'the phase' if attempt.chosen.phase else 'the work'} failed ({attempt.failure.reason}){kept}"
+        )
     if attempt.delivery.landed is not None:
         return perform_action(a.CLEAN_UP, "the phase has landed; its branch is not needed any more")
     if attempt.delivery.landing is not None:

@@ -208,7 +208,7 @@ class Reason(StrEnum):
     TAMPERED = "tampered", "Guarded files changed. Permit it with Allows: in the plan, or retry: a fixer removes it."
     OUT_OF_SCOPE = "out-of-scope", "Files outside Touches: changed. Widen Touches:, or retry: a fixer removes it."
     GUARD_VIOLATED = "guard-violated", "An agent moved one of your refs; the report shows both values. Set it back."
-    READONLY_VIOLATED = "readonly-violated", "The verifier changed files. Use another verifier, then retry."
+    READONLY_VIOLATED = "readonly-violated", "An agent that may only read changed files. Use another agent, then retry."
     CONFLICT = "conflict", "Bring the kept branch onto the target by hand, or retry: an agent tries it again."
     TARGET_MOVING = "target-moving", "The target kept moving. Retry when it is quiet."
     PROTECTED = "protected", "The target rejects pushes. Land by cherry-pick and push later, or have the rule lifted."

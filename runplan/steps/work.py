@@ -22,6 +22,7 @@ from runplan.names import HEADS
 from runplan.plan.body import QUOTED
 from runplan.run import events as e
 from runplan.run.attempts import (
+    AgentAttempt,
     DelegateAttempt,
     MergeAttempt,
     PhaseAttempt,
@@ -432,12 +433,14 @@ def ask_question(action: Action, state: RunState, context: RunContext) -> Iterat
 def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event]:
     attempt = state.current
     words = filter(None, (*attempt.rejections, attempt.rejected))
+    newest = attempt.dispatches.newest if isinstance(attempt, AgentAttempt) else None
     failed = e.PhaseFailed(
         phase=attempt.chosen.phase,
         title=attempt.chosen.title,
         reason=action.reason,
         step=action.at,
         detail=action.detail,
+        dispatch=newest.id if newest else "",
         rejected="\n\n".join(words) if attempt.rejections or attempt.rejected is not None else None,
     )
     yield _add_evidence(failed, attempt, context) if isinstance(attempt, WorkAttempt) else failed
@@ -461,7 +464,6 @@ def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext
         parked=phase.parked,
         evidence="\n".join((*phase.cycles, *_list_evidence(failed.reason, phase, context))),
         output="\n".join(_list_output(failed.reason, phase, context)),
-        dispatch=phase.dispatches.newest.id if phase.dispatches.newest else "",
         head=(context.workspace.user.tip(branch) or "") if branch else "",
         failed=phase.proof.failed_items,
         red=phase.proof.red_checks,

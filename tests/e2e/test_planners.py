@@ -1,0 +1,107 @@
+"""Planners that misbehave: each run ends with a named outcome, and the user's checkout and refs stay as they were."""
+
+import re
+
+from tests.support.cli import Project, steps
+from tests.support.planning import (
+    CONTENT,
+    GREET,
+    PLAN,
+    asked,
+    fields,
+    plan,
+    planner,
+    planning_project,
+    said,
+    what_is_the_users,
+)
+
+
+def of(role: str, *played: str) -> str:
+    return steps(*played, phase="*", role=role)
+
+
+def failed(project: Project, script: str, more: str = "") -> str:
+    """The reason for which planning fails; nothing of the user's differs then."""
+    planning_project(project, script, more)
+    mine = what_is_the_users(project)
+    ran = plan(project)
+    assert ran.code == 1, ran.err
+    assert what_is_the_users(project) == mine
+    assert asked(project) == []
+    assert project.leftovers() == []
+    return ran.last.removeprefix("runplan: failed: ")
+
+
+def test_a_planner_that_writes_files_is_told_once(project: Project) -> None:
+    """F28"""
+    writes = of("draft", 'write = "runplan.toml"\ntext = "changed"', 'write = "new.txt"') + said({"plan": PLAN})
+    assert failed(project, planner(draft=writes)) == "readonly-violated"
+    assert project.dispatched(GREET) == ["explore", "draft", "draft"]
+    [first, second] = [problems for problems in fields(project, "StepJudged", "problems") if problems]
+    assert first == second == ["files were changed (runplan.toml, new.txt), but a planning agent only reads"]
+
+
+def test_a_planner_that_stops_writing_is_forgiven(project: Project) -> None:
+    writes = of("draft", 'write = "new.txt"\nonce = "main:.git/once"') + said({"plan": PLAN})
+    planning_project(project, planner(draft=writes, critique=CONTENT))
+    mine = what_is_the_users(project)
+    ran = plan(project)
+    assert ran.code == 4, ran.err
+    assert project.dispatched(GREET) == ["explore", "draft", "draft", "critique"]
+    assert what_is_the_users(project).keys() - mine.keys() == {".git/once"}
+
+
+def test_commits_and_refs_of_a_planner_stay_its_own(project: Project) -> None:
+    commits = [
+        'write = "new.txt"',
+        'git = ["add", "-A"]',
+        'git = ["commit", "-qm", "Mine"]',
+        'git = ["branch", "-f", "x"]',
+    ]
+    reason = failed(project, planner(draft=of("draft", *commits) + said({"plan": PLAN})))
+    assert reason == "readonly-violated"
+    assert "files were changed (HEAD)" in project.runplan("report", "greet-people").out
+
+
+def test_a_planner_that_moves_a_ref_of_the_user_violates_a_guard(project: Project) -> None:
+    planning_project(
+        project, planner(draft=of("draft", f'run = "git -C {project.path} branch stray"') + said({"plan": PLAN}))
+    )
+    mine = what_is_the_users(project)
+    ran = plan(project)
+    assert (ran.code, ran.last) == (1, "runplan: failed: guard-violated"), ran.err
+    assert what_is_the_users(project).keys() - mine.keys() == {"refs/heads/stray", ".git/refs/heads/stray"}
+    assert asked(project) == []
+
+
+def test_a_planner_that_never_satisfies_a_check_ends_the_run(project: Project) -> None:
+    """F21"""
+    assert failed(project, planner(draft={"plan": "# Words\n\nGerne!\n"})) == "plan-invalid"
+    assert project.dispatched(GREET) == ["explore", "draft", "draft", "draft"]
+    report = project.runplan("report", "greet-people").out
+    kept = re.findall(r"refused, kept in (\S+): no phases found", report)
+    assert len(kept) == 3
+    assert all("Gerne!" in (project.path / place / "out.log").read_text() for place in kept)
+
+
+def test_a_planner_that_never_stops_is_ended(project: Project) -> None:
+    assert failed(project, planner(draft=of("draft", "sleep = 60")), '[limits]\nwall = "1s"\n') == "timeout"
+
+
+def test_a_german_planner_makes_a_plan(project: Project) -> None:
+    understand = {
+        "problem": "Niemand wird gegrüßt.",
+        "success": ["`test -e 1.txt` läuft"],
+        "assumptions": ["Deutsch genügt"],
+        "questions": [],
+    }
+    german = (
+        PLAN.replace("Write `1.txt`.", "Schreibe `1.txt`.")
+        .replace("None that matter", "Keine")
+        .replace("succeeds", "läuft")
+    )
+    planning_project(project, planner(understand=understand, draft={"plan": german}, critique=CONTENT))
+    ran = project.runplan("plan", "Grüße die Leute", "--rounds", "1", "--foreground")
+    assert ran.code == 4, ran.err
+    assert "Schreibe `1.txt`" in project.runplan("diff", "grue-die-leute").out
