@@ -433,9 +433,9 @@ class DaemonWorker(RepositoryWorker):
         state = active.state
         lanes = open_lanes(state)
         decision = decide(state)
-        for lane in lanes:
-            if (alone := decide(lane.state)).waiting:
-                self.report_wait(plan, active.id, lane.state, alone)
+        for _, open_state in open_states(state) if lanes else ():
+            if (alone := decide(open_state)).waiting:
+                self.report_wait(plan, active.id, open_state, alone)
         if decision.waiting and not list_running(state):
             if decision.waiting is not WaitKind.SLOT:
                 self._daemon.limit.release_permit(self.root, plan)

@@ -33,7 +33,7 @@ from runplan.run.rows import wait_of
 from runplan.run.rules.phases import delegate_phase, merge_target, repair_branch, work_on_phase
 from runplan.run.rules.planning import MAX_REVISIONS, describe_misfit, write_plan
 from runplan.run.rules.shared import await_subplan, complete_plan, undo_phase, work_on_subplan
-from runplan.run.state import busy_lanes, failed_lane, failure, open_lanes, open_states
+from runplan.run.state import count_busy, failed_lane, failure, open_lanes, open_states
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -86,17 +86,20 @@ def decide(state: RunState) -> Decision:
         return fail_phase(reason, PhaseStep.LAND if is_landing else attempt.step, detail)
     if waiting := _find_wait(state):
         return waiting
-    decision = _await_answer(attempt) or _work_on(started, attempt)
+    decision = _await_answer(state, started, attempt) or _work_on(started, attempt)
     is_held = decision.waiting is not None and wait_of(decision.waiting).is_for_person
     if state.revision is not None and is_held and isinstance(attempt, PhaseAttempt):
         return fail_phase(Reason.STOPPED, attempt.step, "its text is revised; the work is kept")
     return decision
 
 
-def _await_answer(attempt: AnyAttempt) -> Decision | None:
+def _await_answer(state: RunState, started: RunStarted, attempt: AnyAttempt) -> Decision | None:
+    """Wait for the answer to a question; independent phases go on meanwhile."""
     questions = open_questions(attempt)
     if not questions:
         return None
+    if started.auto and not state.is_lane and (more := _search_phases(state, started)):
+        return more
     about = "; ".join(f"{question.text} ({question.id})" for question in questions)
     who = f"phase {attempt.chosen.phase}" if attempt.chosen.phase else "the agent"
     return Decision(why=f"{who} asks: {about}", waiting=WaitKind.QUESTION, about=about)
@@ -222,17 +225,20 @@ def _work_on(started: RunStarted, attempt: AnyAttempt) -> Decision:
 
 def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> Decision:
     """Each lane by the same rules as a run of its own; and a search for further phases."""
-    decisions = [decide(lane.state) for lane in lanes]
+    states = open_states(state)
+    decisions = [decide(open_state) for _, open_state in states]
     more = _search_phases(state, started)
     actions = [
-        replace(action, lane=lane.name)
-        for lane, decision in zip(lanes, decisions, strict=True)
+        replace(action, lane=name)
+        for (name, _), decision in zip(states, decisions, strict=True)
         for action in decision.actions
     ]
     # The run waits only when all lanes wait. It then waits for the first thing that can happen.
     waits = sorted((decision for decision in decisions if decision.waiting), key=lambda decision: decision.wake or "~")
     first = waits[0] if len(waits) == len(decisions) and (more is None or more.waiting) else None
-    why = [f"phase {lane.phase}: {decision.why}" for lane, decision in zip(lanes, decisions, strict=True)]
+    phases = [lane.phase for lane in lanes]
+    phases += [state.attempt.chosen.phase] if state.attempt and len(states) > len(lanes) else []
+    why = [f"phase {phase}: {decision.why}" for phase, decision in zip(phases, decisions, strict=True)]
     if (failed := failed_lane(state)) is not None:
         why.append(f"phase {failed.phase} did not land, so no further phase starts")
     return Decision(
@@ -246,8 +252,9 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> De
 
 def _search_phases(state: RunState, started: RunStarted) -> Decision | None:
     """Read the plan for phases that can start next to the open lanes; None when none may."""
-    may_start = started.mode is Mode.FINISH and len(busy_lanes(state)) < started.parallel and not state.looked
-    if not may_start or state.stop or state.revision or state.halted or state.queued or failed_lane(state) is not None:
+    may_start = started.mode is Mode.FINISH and count_busy(state) < started.parallel and not state.looked
+    is_held = state.stop or state.revision or state.halted or state.queued
+    if not may_start or is_held or failed_lane(state) is not None or failure(state) is not None:
         return None
     if state.pause is not None:  # the target could not be read; the open lanes continue
         return wait_until(state.pause)

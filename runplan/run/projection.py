@@ -31,6 +31,7 @@ def project_run(state: RunState, *, run: str, plan: str, started: str, since: st
         if lanes
         else []
     )
+    works += [_project_work(own, own.attempt, since) for name, own in open_states(state) if lanes and not name]
     if ended:
         is_stopped = ended.outcome is RunOutcome.STOPPED
         failed = RunStatus.STOPPED if is_stopped else RunStatus.FAILED

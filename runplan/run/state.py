@@ -106,14 +106,22 @@ def open_lanes(state: RunState) -> list[Lane]:
     return [lane for lane in state.lanes if lane.state.ended is None]
 
 
-def busy_lanes(state: RunState) -> list[Lane]:
-    """The open lanes without a question to a person, which counts against no limit."""
-    return [lane for lane in open_lanes(state) if not open_questions(lane.state.attempt)]
+def count_busy(state: RunState) -> int:
+    """The phases at work side by side; one with a question to a person counts against no limit."""
+    attempts = (open_state.attempt for _, open_state in open_states(state))
+    return sum(attempt is None or not open_questions(attempt) for attempt in attempts)
 
 
 def open_states(state: RunState) -> list[tuple[str, RunState]]:
-    """The open lanes by name, or the run itself under "" when it has none."""
-    return [(lane.name, lane.state) for lane in open_lanes(state)] or [("", state)]
+    """The open lanes by name, and under "" the run without them, where it has a phase or has no lanes.
+
+    A phase that asked a person before the lanes began stays a phase of the run.
+    """
+    lanes = [(lane.name, lane.state) for lane in open_lanes(state)]
+    if not lanes:
+        return [("", state)]
+    has_phase = state.attempt is not None and not state.attempt.cleaned
+    return [*lanes, *([("", replace(state, lanes=(), looked=True))] if has_phase else [])]
 
 
 def list_running(state: RunState) -> list[str]:
@@ -167,6 +175,8 @@ def apply(state: RunState, fact: e.Event) -> RunState:
             return _begin_lanes(state, fact)
         case e.Chosen() | e.NoWork() if open_lanes(state):
             return replace(state, looked=True)
+        case e.QuestionAsked() | e.CleanedUp():  # further phases may start
+            return replace(state, looked=False)
         case e.RunResumed():
             return _change_lanes(
                 state, lambda lane: apply(lane.state, replace(fact, mode=Mode.PHASE, wanted=lane.phase))
@@ -216,7 +226,8 @@ def _begin_lanes(state: RunState, event: e.LanesChosen) -> RunState:
         started = replace(state.options, mode=Mode.PHASE, wanted=phase)
         alone = RunState(started=started, warnings=state.warnings, is_lane=True)
         begun.append(Lane(name=name, phase=phase, touches=touches, state=alone))
-    return replace(state, lanes=(*state.lanes, *begun), looked=True, no_work=None, attempt=None)
+    attempt = state.attempt if open_questions(state.attempt) else None
+    return replace(state, lanes=(*state.lanes, *begun), looked=True, no_work=None, attempt=attempt)
 
 
 def _apply_to_run(state: RunState, event: e.Event) -> RunState:

@@ -24,7 +24,7 @@ from runplan.run.events import (
     UndoChosen,
 )
 from runplan.run.kinds import Mode
-from runplan.run.state import busy_lanes, open_lanes
+from runplan.run.state import count_busy, open_lanes
 from runplan.steps.verify import examine_numbers
 
 if TYPE_CHECKING:
@@ -55,10 +55,13 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
         yield _choose_undo(plan, tip=tip, wanted=wanted)
         return
     lanes = open_lanes(state)
+    worked = {lane.phase: lane.touches for lane in lanes}
+    if state.attempt is not None and not state.attempt.cleaned:  # it waits for an answer
+        worked[state.attempt.chosen.phase] = state.attempt.chosen.touches
     is_parallel = started.mode is Mode.FINISH and started.auto
-    limit = started.parallel - len(busy_lanes(state)) if is_parallel else 0
-    startable = list_startable(plan, {lane.phase: lane.touches for lane in lanes}, limit=limit)
-    if lanes or len(startable) > 1:
+    limit = started.parallel - (count_busy(state) if worked else 0) if is_parallel else 0
+    startable = list_startable(plan, worked, limit=limit)
+    if worked or len(startable) > 1:
         first = len(state.lanes) + 1
         chosen = tuple((str(number), phase.id, phase.touches) for number, phase in enumerate(startable, first))
         yield LanesChosen(tip=tip, lanes=chosen)

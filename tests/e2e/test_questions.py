@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.support.cli import Project, assert_nothing_runs, fix, set_up, steps, until, verify, work, writes
+from tests.support.cli import Project, a_plan, assert_nothing_runs, fix, set_up, steps, until, verify, work, writes
 from tests.support.daemons import kill_daemon, run_of, until_runs_are, user_settings
 
 
@@ -103,3 +103,23 @@ def test_agents_that_ask_for_ever_are_blocked(project: Project) -> None:
         ran = project.runplan("answer", "X", "8080")
     assert (ran.code, ran.last) == (1, "runplan: failed: blocked"), ran.err
     assert project.show("runplan/x/1:1.txt") == "1"
+
+
+def test_independent_phases_go_on_while_one_waits_for_an_answer(project: Project) -> None:
+    """Also where phases are worked one after the other; dependent ones wait."""
+    text = a_plan("1", "2", "3", depends={"3": "Phase 1"})
+    for phase in "123":
+        text = text.replace(
+            f"## Phase {phase} — Step {phase}\n", f"## Phase {phase} — Step {phase}\n\nTouches: {phase}.txt\n"
+        )
+    project.plan(text)
+    project.agent(steps('say = "BLOCKER: which port?"', phase="1") + writes("2", "3"))
+    ran = project.start("finish", "auto")
+    assert ran.code == 4, ran.err
+    assert "phase 1 asks: which port?" in ran.err
+    assert project.landed() == ["2"]
+    assert project.runplan("status", "X", "--json").json["run"]["waiting_for"] == "question"
+    project.agent(writes("1", "2", "3"))
+    done = project.runplan("answer", "X", "8080")
+    assert done.code == 0, done.err
+    assert project.landed() == ["2", "1", "3"]

@@ -12,11 +12,11 @@ from runplan.run.state import RunState, apply, fold
 from tests.support.builders import started
 
 BEGUN: list[e.Event] = [
-    started(test_command=""),
+    started("next", test_command=""),
     e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
     e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False),
 ]
-RESUMED = e.RunResumed(mode=Mode.FINISH, wanted="", auto=True)
+RESUMED = e.RunResumed(mode=Mode.NEXT, wanted="", auto=True)
 
 
 def blocked(role: Role = Role.IMPLEMENT, cycle: int = 1) -> list[e.Event]:

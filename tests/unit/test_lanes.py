@@ -12,7 +12,7 @@ from runplan.run.attempts import open_questions
 from runplan.run.decide import decide, list_startable, paths_overlap
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
-from runplan.run.state import RunState, apply, busy_lanes, failure, find_awaiting, fold, list_running, open_lanes
+from runplan.run.state import RunState, apply, count_busy, failure, find_awaiting, fold, list_running, open_lanes
 from tests.support.builders import Chance, a_plan, started
 
 MANY = 600
@@ -291,7 +291,7 @@ class Lanes:
                 return in_lane(lane.name, read(lane.phase))
             return in_lane(lane.name, *self.chance.answer(action, lane.state))
         if action.step == "read-plan" and (self.left or open_lanes(state)):
-            room = 3 - len(busy_lanes(state))
+            room = 3 - (count_busy(state) if open_lanes(state) else 0)
             count = int(self.choose([str(n) for n in range(min(room, len(self.left)) + 1)]))
             if not open_lanes(state):
                 count = max(1, count)
@@ -333,3 +333,22 @@ def test_every_run_with_lanes_ends_and_no_lane_lands_twice(data: st.DataObject, 
     assert not open_lanes(state)
     if failure(state) is not None:
         assert state.ended.outcome != "done"
+
+
+def test_independent_phases_go_on_beside_a_phase_of_the_run_that_asks_a_person() -> None:
+    """Also with one phase at a time; the phase that asked stays a phase of the run."""
+    ended = e.DispatchEnded(id="d", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, said="blocked", detail="which?")
+    begun = [replace(started(), parallel=1), e.PhaseChosen(tip="t", phase="1", touches=("a",))]
+    leased = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1, fresh=False)
+    state = fold([*begun, leased, e.DispatchStarted(id="d", role=Role.IMPLEMENT, cycle=1, agent="r"), ended])
+    state = apply(state, e.QuestionAsked(id="q", text="which?", phase="1"))
+    assert [action.step for action in decide(state).actions] == ["read-plan"]
+    assert decide(apply(state, e.LanesChosen(tip="t", lanes=()))).waiting is WaitKind.QUESTION
+
+    state = apply(state, e.LanesChosen(tip="t", lanes=(("1", "2", ("b",)),)))
+    assert [(action.step, action.lane) for action in decide(state).actions] == [("read-plan", "1")]
+    answered = apply(state, e.QuestionAnswered(id="q", text="this"))
+    assert ("start", "") in [(action.step, action.lane) for action in decide(answered).actions]
+    over = apply(state, replace(e.RunEnded(outcome=RunOutcome.DONE), lane="1"))
+    assert [action.step for action in decide(over).actions] == ["read-plan"], "further phases may start"
+    assert decide(apply(over, e.LanesChosen(tip="t", lanes=()))).waiting is WaitKind.QUESTION
