@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import RunplanError
+from runplan.plan.proposal import summarize
+from runplan.report.planning import describe_summary
 from runplan.run import events as e
-from runplan.run.attempts import open_questions
+from runplan.run.attempts import PlanningAttempt, open_questions
 from runplan.run.decide import decide
-from runplan.run.kinds import ANSWERED, FOR_ANSWER, Mode, WaitKind
+from runplan.run.kinds import ANSWERED, FOR_ANSWER, WaitKind
 from runplan.run.rows import wait_of
 from runplan.run.state import fold, open_states
 from runplan.store.journal import list_records
@@ -45,7 +47,7 @@ class InboxEntry(Struct, frozen=True, kw_only=True):
     title: str  #: of the phase, else of the plan
     run: str
     since: str  #: UTC ISO-8601
-    text: str  #: the question, or what is asked for
+    text: str  #: the question, what is asked for, or the summary of a proposal
     commands: tuple[str, ...]  #: that show and answer it, in that repository
 
 
@@ -113,7 +115,11 @@ def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str
         yield entry(EntryKind.QUESTION, question.id, question.text, command("runplan", "answer", question.id, "TEXT"))
     if decision.waiting in ANSWERED:
         commands = [line for _, line in wait_of(decision.waiting).list_commands(row.plan, phase)]
-        is_signed = decision.waiting is WaitKind.SIGN_OFF
-        kind = EntryKind.SIGN_OFF if is_signed else EntryKind.CHANGE
-        kind = EntryKind.PROPOSAL if state.options.mode is Mode.PLAN else kind
-        yield entry(kind, attempt.delivery.asked, decision.about or decision.why, *commands, f"{commands[-1]} -m TEXT")
+        commands.append(f"{commands[-1]} -m TEXT")
+        kind = EntryKind.SIGN_OFF if decision.waiting is WaitKind.SIGN_OFF else EntryKind.CHANGE
+        text = decision.why
+        if isinstance(attempt, PlanningAttempt) and attempt.proposal is not None:
+            kind = EntryKind.PROPOSAL
+            text = "\n".join(describe_summary(summarize(attempt.proposal.text, path=row.plan)))
+            commands.append(command("runplan", "edit", row.plan))
+        yield entry(kind, attempt.delivery.asked, text, *commands)

@@ -3,7 +3,8 @@
 import shlex
 from pathlib import Path
 
-from tests.support.cli import Project, a_plan, a_project, set_up, steps
+from tests.support.cli import SETTINGS, Project, a_plan, a_project, set_up, steps
+from tests.support.planning import planner
 
 
 def a_neighbour(project: Project, place: Path) -> Project:
@@ -50,6 +51,16 @@ def test_the_inbox_lists_changes_sign_offs_and_questions_of_all_repositories(pro
     assert project.runplan("reject", "Y").code == 0
     assert project.runplan("stop").code == 0
     assert project.runplan("inbox").out == "Nothing waits for you.\n"
+
+
+def test_a_proposal_is_listed_with_what_it_permits(project: Project) -> None:
+    project.commit_file("runplan.toml", SETTINGS.replace("[agents]\n", '[agents]\nplanner = "robot"\n'))
+    project.agent(planner())
+    assert project.runplan("plan", "Greet people", "--quick", "--foreground").code == 4
+    (entry,) = project.runplan("inbox", "--json").json["entries"]
+    assert (entry["kind"], entry["plan"], entry["phase"]) == ("proposal", "plans/greet-people.md", "")
+    assert entry["text"].startswith("Greet people: 2 phases, ")
+    assert "runplan edit plans/greet-people.md" in entry["commands"]
 
 
 def test_an_agent_may_read_the_inbox_but_answers_nothing(project: Project) -> None:
