@@ -227,3 +227,15 @@ def test_a_planner_that_asks_is_answered_and_goes_on(project: Project, says: str
     answered = project.runplan("answer", entry["id"], "8080")
     assert (answered.code, len(asked(project))) == (4, 1), answered.err
     assert ["8080" in prompt for prompt in prompts(project, "draft")] == [False, True]
+
+
+def test_a_proposal_is_not_worked_before_it_is_approved(project: Project) -> None:
+    """Neither by start nor by a schedule; and `check` names the command that shows it."""
+    assert plan(project, "--quick").code == 4
+    for words in (("finish", "auto"), ("every", "4h")):
+        ran = project.runplan("start", "greet-people", *words)
+        assert (ran.code, ran.err.count("\n")) == (4, 1)
+        assert f"{GREET} is a proposal that waits for your answer; see: runplan diff {GREET}" in ran.err
+    checked = project.runplan("check", "greet-people")
+    assert (checked.code, f"runplan diff {GREET}" in checked.err) == (3, True)
+    assert project.landed() == []

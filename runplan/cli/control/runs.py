@@ -27,8 +27,9 @@ from runplan.landing import modes
 from runplan.names import WATCH
 from runplan.plan.model import Plan, parse_plan
 from runplan.run.attempts import PlanningAttempt
+from runplan.run.decide import decide
 from runplan.run.events import Answered, Rows, RunStarted
-from runplan.run.kinds import Mode, RunStatus
+from runplan.run.kinds import FOR_ANSWER, Mode, RunStatus
 from runplan.run.recorded import from_json
 from runplan.run.requests import BY_PERSON, Answer, RunRequest, Timing
 from runplan.run.rows import Command, RunRow
@@ -79,10 +80,11 @@ def resolve_start(
     """
     context = with_landing(context, asked.landing)
     path = ""
-    if not review and not asked.every and context.store().list_active_plans():
+    if not review and context.store().list_active_plans():
         path = contexts.plan_path(context, word)
-        if (running := _already_running(context, path, asked)) is not None:
-            return running
+        _refuse_proposal(context, path)
+    if path and not asked.every and (running := _already_running(context, path, asked)) is not None:
+        return running
     remarks = complete_landings(context)
     context = with_target_settings(context, asked.landing, like=like)
     start = resolve_request(context, path or resolve_plan(context, word), asked)
@@ -94,6 +96,16 @@ def resolve_start(
     elif note := contexts.settings_note(context):
         progress.say(note)
     return replace(start, context=context, request=request)
+
+
+def _refuse_proposal(context: RepositoryContext, plan: str) -> None:
+    """Refuse to work on a plan that is being written, or waits for approval."""
+    left = unfinished_run(context, plan)
+    if left is not None and left[1].options.mode is Mode.PLAN:
+        row, state = left
+        see = command("runplan", "diff", plan)
+        why = f"{plan} is a proposal that waits for your answer; see: {see}"
+        raise Busy(why if decide(state).waiting in FOR_ANSWER else describe_busy(plan, row.id, state))
 
 
 def resolve_plan(context: RepositoryContext, word: str) -> str:

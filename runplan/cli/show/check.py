@@ -19,7 +19,7 @@ from runplan.plan.model import Phase, Plan, other_way, parse_plan
 from runplan.plan.tracker import NoPhase, add_tracker, choose_phase
 from runplan.report.views import as_json
 from runplan.store.files import publish
-from runplan.text import plain
+from runplan.text import command, plain
 
 if TYPE_CHECKING:
     from runplan.plan.reading import Reading
@@ -63,7 +63,11 @@ def _find_file(word: str) -> tuple[Path, str]:
     try:
         with open_context() as context:
             path = plan_path(context, word)
-            return context.root / path, path
+            file = context.root / path
+            if not os.path.lexists(file):
+                shown = f"a proposed plan is shown by: {command('runplan', 'diff', path)}"
+                raise NotFound(f"{path} is not in the checkout; {shown}")
+            return file, path
     except RefusedEarly as error:  # outside of a repository a plan is a file
         if os.path.isfile(f"{word}.md"):  # noqa: PTH113 - likewise
             return _find_file(f"{word}.md")
