@@ -117,11 +117,12 @@ def examine_subplan(
         nesting = describe_nesting(lambda name: _parse_at(active, tip, name), chain)
     except PlanUnreadable as error:
         return e.WorkRefused(reason=Reason.BLOCKED, detail=str(error))
-    if plan.complete:
+    is_over = own is None or not own.is_active  # else the run was interrupted, and is resumed
+    if plan.complete and is_over:
         return e.SubplanEnded(complete=True, run=own.id if own else "")
-    if nesting:
+    if nesting and is_over:
         return e.WorkRefused(reason=Reason.BLOCKED, detail=nesting)
-    if own is not None and not own.is_active:
+    if own is not None and is_over:
         return e.SubplanEnded(complete=False, run=own.id, detail=_describe_end(store, own))
     return _make_request(active.id, state.options, plan, slug=slug_of(here, path))
 
