@@ -5,7 +5,8 @@ Kinds share two parts: the record of their dispatches, and the delivery of a can
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeAlias, TypeVar, assert_never
+from collections.abc import Callable
+from typing import ClassVar, TypeAlias, TypeVar, get_args, get_type_hints
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -188,9 +189,7 @@ class PlanningAttempt(AgentAttempt, frozen=True, kw_only=True):
     last_try: str = ""  #: that output, if it was refused
     has_written: bool = False  #: an agent has changed files, though it may only read
     proposal: ProposalMade | None = None
-    rejections: tuple[str, ...] = ()  #: a person's words
     refused: tuple[str, ...] = ()  #: texts of plans that a person rejected
-    is_revision_due: bool = False  #: for the newest rejection
     queued: bool = False  #: the run of the plan
 
     @property
@@ -217,7 +216,7 @@ class PlanningAttempt(AgentAttempt, frozen=True, kw_only=True):
         return next(texts, None)
 
     @property
-    def unasked(self) -> e.Rows:
+    def new_questions(self) -> e.Rows:
         """Questions of the first step that no person was asked yet, each with an id."""
         steps = [step for step in self.accepted if step.questions]
         rows = ((f"{step.dispatch}-{n}", text) for step in steps for n, text in enumerate(step.questions, 1))
@@ -231,16 +230,6 @@ class PlanningAttempt(AgentAttempt, frozen=True, kw_only=True):
         return last.findings if last else ()
 
 
-AnyChosen: TypeAlias = (
-    e.PhaseChosen
-    | e.SubplanChosen
-    | e.DelegateChosen
-    | e.UndoChosen
-    | e.RepairChosen
-    | e.MergeChosen
-    | e.CompletionChosen
-    | PlanningChosen
-)
 AnyAttempt: TypeAlias = (
     PhaseAttempt
     | SubplanAttempt
@@ -256,26 +245,14 @@ A = TypeVar("A", bound=Attempt)
 W = TypeVar("W", bound=WorkAttempt)
 
 
-def begin_attempt(chosen: AnyChosen) -> AnyAttempt:
-    match chosen:
-        case e.PhaseChosen():
-            return PhaseAttempt(chosen=chosen, warnings=chosen.remarks)
-        case e.MergeChosen():
-            return MergeAttempt(chosen=chosen, warnings=chosen.remarks)
-        case e.RepairChosen():
-            return RepairAttempt(chosen=chosen, warnings=chosen.remarks)
-        case e.SubplanChosen():
-            return SubplanAttempt(chosen=chosen)
-        case e.DelegateChosen():
-            return DelegateAttempt(chosen=chosen)
-        case PlanningChosen():
-            return PlanningAttempt(chosen=chosen)
-        case e.UndoChosen():
-            return UndoAttempt(chosen=chosen)
-        case e.CompletionChosen():
-            return CompletionAttempt(chosen=chosen)
-        case _:
-            assert_never(chosen)
+#: The kind of attempt that each event begins.
+KINDS: dict[type[e.Chosen], Callable[..., AnyAttempt]] = {
+    get_type_hints(kind)["chosen"]: kind for kind in get_args(AnyAttempt)
+}
+
+
+def begin_attempt(chosen: e.Chosen) -> AnyAttempt:
+    return KINDS[type(chosen)](chosen=chosen, warnings=chosen.remarks)
 
 
 def open_questions(attempt: AnyAttempt | None) -> tuple[e.QuestionAsked, ...]:
@@ -426,13 +403,11 @@ def _record_end(attempt: W, event: e.DispatchEnded) -> W:
 
 
 def _record_planning(attempt: PlanningAttempt, event: e.Event) -> PlanningAttempt:
-    match event:
-        case e.Answered(approved=False) if event.why and attempt.proposal is not None:
-            return _reject_proposal(attempt, attempt.proposal, event.why)
-        case _:
-            attempt = _record_common(attempt, event)
+    attempt = _record_common(attempt, event)
     attempt = replace(attempt, dispatches=record_dispatch(attempt.dispatches, event))
     match event:
+        case e.Answered(approved=False) if event.why and attempt.proposal is not None:
+            return replace(attempt, proposal=None, refused=(*attempt.refused, attempt.proposal.text))
         case StepJudged():
             return _record_step(attempt, event)
         case ProposalMade():
@@ -449,18 +424,6 @@ def _record_step(attempt: PlanningAttempt, step: StepJudged) -> PlanningAttempt:
         has_written = attempt.has_written or step.has_written
         attempt = replace(attempt, tries=attempt.tries + 1, problems=step.problems, last_try=step.text)
         return replace(attempt, has_written=has_written)
-    is_due = attempt.is_revision_due and step.role is not Role.REVISE
-    attempt = replace(attempt, tries=0, problems=(), last_try="", is_revision_due=is_due)
+    revision = "" if step.role is Role.REVISE else attempt.revision
+    attempt = replace(attempt, tries=0, problems=(), last_try="", revision=revision)
     return replace(attempt, accepted=(*attempt.accepted, step))
-
-
-def _reject_proposal(attempt: PlanningAttempt, proposal: ProposalMade, why: str) -> PlanningAttempt:
-    """The plan is revised at once, with the person's words."""
-    return replace(
-        attempt,
-        proposal=None,
-        rejections=(*attempt.rejections, why),
-        refused=(*attempt.refused, proposal.text),
-        is_revision_due=True,
-        delivery=replace(attempt.delivery, asked=""),
-    )

@@ -32,7 +32,7 @@ from runplan.run.reasons import name_variables
 from runplan.run.rows import wait_of
 from runplan.run.rules.phases import delegate_phase, merge_target, repair_branch, work_on_phase
 from runplan.run.rules.planning import MAX_REVISIONS, describe_misfit, write_plan
-from runplan.run.rules.shared import await_subplan, complete_plan, undo_phase, work_on_subplan
+from runplan.run.rules.shared import await_subplan, land_candidate, undo_phase, work_on_subplan
 from runplan.run.state import count_busy, failed_lane, failure, open_lanes, open_states
 from runplan.text import command
 
@@ -213,7 +213,7 @@ def _work_on(started: RunStarted, attempt: AnyAttempt) -> Decision:
         case UndoAttempt():
             return undo_phase(started, attempt)
         case CompletionAttempt():
-            return complete_plan(started, attempt)
+            return land_candidate(started, attempt)  # only bookkeeping
         case PlanningAttempt():
             return write_plan(attempt)
         case unreachable:

@@ -12,7 +12,6 @@ from runplan.run import events as e
 from runplan.run.attempts import (
     AgentAttempt,
     AnyAttempt,
-    AnyChosen,
     CompletionAttempt,
     PlanningAttempt,
     RepairAttempt,
@@ -236,16 +235,7 @@ def _apply_to_run(state: RunState, event: e.Event) -> RunState:
             return replace(state, started=event, review=event.review, warnings=event.remarks)
         case e.RunResumed():
             return _resume_run(state, event)
-        case (
-            e.PhaseChosen()
-            | e.SubplanChosen()
-            | e.DelegateChosen()
-            | e.UndoChosen()
-            | e.RepairChosen()
-            | e.MergeChosen()
-            | e.CompletionChosen()
-            | PlanningChosen()
-        ):
+        case e.Chosen():
             return _begin_attempt(state, event)
         case RevisionRequested():
             return replace(state, revision=event.planning, halted="")
@@ -281,7 +271,7 @@ def _apply_to_attempt(state: RunState, event: e.Event) -> RunState:
     return replace(state, attempt=record_event(state.attempt, event)) if state.attempt is not None else state
 
 
-def _begin_attempt(state: RunState, chosen: AnyChosen) -> RunState:
+def _begin_attempt(state: RunState, chosen: e.Chosen) -> RunState:
     state = replace(state, no_work=None, attempt=begin_attempt(chosen))
     match chosen:
         case e.MergeChosen():

@@ -160,7 +160,7 @@ def judge_step(action: Action, state: RunState, context: RunContext) -> Iterator
 
 
 def ask_questions(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    for id_, text in state.planning.unasked:
+    for id_, text in state.planning.new_questions:
         yield e.QuestionAsked(id=id_, text=text)
 
 

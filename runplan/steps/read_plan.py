@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from runplan.plan.model import Phase, Plan
     from runplan.run.actions import Action
-    from runplan.run.attempts import AnyChosen
     from runplan.run.events import Event
     from runplan.run.state import RunState
     from runplan.steps.context import RunContext
@@ -77,7 +76,7 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
     yield read
 
 
-def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> AnyChosen | NoWork:
+def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> Chosen | NoWork:
     """The next phase of the plan, or why there is none."""
     choice = tracker.choose_phase(plan, wanted=wanted or None)
     if not isinstance(choice, tracker.NoPhase):

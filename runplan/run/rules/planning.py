@@ -29,7 +29,7 @@ def list_steps(planning: Planning) -> tuple[Role, ...]:
 
 def next_step(planning: Planning, attempt: PlanningAttempt) -> Role | None:
     """The step that is due; None when the plan can be proposed. A critique without findings needs no revision."""
-    if attempt.is_revision_due:
+    if attempt.revision:
         return Role.REVISE
     done = iter(attempt.accepted)
     last = None
@@ -52,7 +52,7 @@ def write_plan(attempt: PlanningAttempt) -> Decision:
         return judge_agent(attempt.dispatches, ended, judge)
     if attempt.proposal is not None:
         return _deliver_proposal(planning, attempt, attempt.proposal)
-    if planning.asks and attempt.unasked:
+    if planning.asks and attempt.new_questions:
         return perform_action(a.ASK_QUESTIONS, "the first step has questions for a person")
     role = next_step(planning, attempt)
     if role is None:
@@ -84,14 +84,14 @@ _PURPOSES = {
 
 
 def _deliver_proposal(planning: Planning, attempt: PlanningAttempt, proposal: ProposalMade) -> Decision:
-    """Land exactly the text that a person approved. A proposal without questions and permissions may need nobody."""
+    """Land exactly the text that a person approved. A proposal without questions and permissions may need none."""
     delivery = attempt.delivery
     if delivery.held:
         return Decision(why=f"the landing waits: {delivery.held}", waiting=WaitKind.CHECKOUT, about=delivery.held)
     if delivery.moves > MAX_MOVES:
         return fail_phase(Reason.TARGET_MOVING, PhaseStep.LAND, f"the target moved {delivery.moves} times meanwhile")
-    needs_nobody = planning.approval == "none" and proposal.is_free
-    if needs_nobody or delivery.approved == proposal.sha256:
+    is_free = planning.approval == "none" and proposal.is_free
+    if is_free or delivery.approved == proposal.sha256:
         return perform_action(a.LAND, "the plan lands as one commit")
     if delivery.asked != proposal.sha256:
         return perform_action(a.ASK, "a person approves the plan")

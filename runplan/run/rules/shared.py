@@ -15,7 +15,7 @@ from runplan.run.reasons import describe_ending, gave_reason
 
 if TYPE_CHECKING:
     from runplan.run.attempt_parts import DispatchRecord
-    from runplan.run.attempts import AgentAttempt, Attempt, CompletionAttempt, SubplanAttempt, UndoAttempt
+    from runplan.run.attempts import AgentAttempt, Attempt, SubplanAttempt, UndoAttempt
     from runplan.run.events import DispatchEnded, RunStarted
 
 MAX_MOVES = 5  #: how often a candidate is rebuilt because the target moved
@@ -90,11 +90,6 @@ def land_candidate(
         criteria = f": {'; '.join(sign_off)}" if sign_off else ""
         return Decision(why=f"{proven} sign-off{criteria}", waiting=WaitKind.SIGN_OFF)
     return Decision(why=f"{proven} approval", waiting=WaitKind.APPROVAL)
-
-
-def complete_plan(started: RunStarted, attempt: CompletionAttempt) -> Decision:
-    """Only bookkeeping lands."""
-    return land_candidate(started, attempt)
 
 
 def await_subplan(attempt: SubplanAttempt) -> Decision:
