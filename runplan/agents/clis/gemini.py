@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 #: With an address in the environment it would choose another login, and fail. It ignores such a file elsewhere.
 _SETTINGS = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"disableAutoUpdate": True}}
+#: Without a person, its model may end the mode that only reads by a tool, and goes on with every permission.
+_POLICY_FILE = "policy.toml"
+_POLICY = """[[rule]]
+toolName = "exit_plan_mode"
+decision = "deny"
+priority = 999
+"""
 _LINE = 40  #: characters of a line, in an estimate
 _MOST_LINES = 2_000  #: that it reads at once
 _DENIED = ("policy_violation", "permission_denied")
@@ -51,12 +58,19 @@ class Gemini(Agent):
     reports_usd = False
     fixed: ClassVar = {"GEMINI_CLI_NO_RELAUNCH": "true"}
 
+    def role_arguments(self, task: Task) -> tuple[str, ...]:
+        policy = () if task.writes else ("--policy", str(task.directory / _POLICY_FILE))
+        return (*super().role_arguments(task), *policy)
+
     def build_environment(self, task: Task) -> dict[str, str]:
         is_own = not self.find_key(task.table, task.caller)
         return dict(self.fixed) if is_own else {**self.fixed, "GEMINI_CLI_HOME": str(task.own)}
 
     def make_files(self, task: Task) -> dict[str, str]:
-        return {f"{OWN}/.gemini/settings.json": json.dumps(_SETTINGS)} if self.find_key(task.table, task.caller) else {}
+        files = {} if task.writes else {_POLICY_FILE: _POLICY}
+        if self.find_key(task.table, task.caller):
+            files[f"{OWN}/.gemini/settings.json"] = json.dumps(_SETTINGS)
+        return files
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         home = Path(caller.get("GEMINI_CLI_HOME") or under_home(caller))
