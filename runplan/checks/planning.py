@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.checks.returns import NAME, Unusable, clean_text, decode_return, split_markdown_block
 from runplan.errors import PlanUnreadable
@@ -17,7 +17,6 @@ from runplan.plan.model import parse_plan
 from runplan.plan.proposal import (
     LONGEST_PLAN,
     check_revision,
-    is_too_long,
     missing_sections,
     strip_front_matter,
     write_proposal,
@@ -28,8 +27,6 @@ from runplan.text import bounded, plain
 if TYPE_CHECKING:
     from runplan.plan.model import Phase, Plan
     from runplan.run.events import Rows
-
-T = TypeVar("T")
 
 LONGEST_OUTPUT = 20_000  #: characters of a step's output that later steps get
 LONGEST_ROW = 2_000  #: characters of one entry of a list
@@ -128,34 +125,38 @@ class _Draft(Struct):
     answers: tuple[_Answer, ...] | None = None
 
 
+_Output: TypeAlias = _Understanding | _Exploration | _Alternatives | _Critique | _Draft
+_SHAPES: dict[Role, type[_Output]] = {
+    Role.UNDERSTAND: _Understanding,
+    Role.EXPLORE: _Exploration,
+    Role.ALTERNATIVES: _Alternatives,
+    Role.DRAFT: _Draft,
+    Role.CRITIQUE: _Critique,
+    Role.REVISE: _Draft,
+}
+
+
 def judge_output(role: Role, *, message: str, file_text: str | None, facts: StepFacts) -> StepResult:
     """The output of a step: its return file, else the last fenced json block of its message.
 
     The text is there also when it is not accepted, so that the next try can begin with it.
     """
-    match role:
-        case Role.UNDERSTAND:
-            return _judge(decode_return(file_text, message, _Understanding), _judge_understanding)
-        case Role.EXPLORE:
-            return _judge(decode_return(file_text, message, _Exploration), partial(_judge_exploration, facts=facts))
-        case Role.ALTERNATIVES:
-            return _judge(decode_return(file_text, message, _Alternatives), _judge_alternatives)
-        case Role.CRITIQUE:
-            return _judge(decode_return(file_text, message, _Critique), _judge_critique)
-        case Role.DRAFT | Role.REVISE:
-            block, rest = split_markdown_block(message)
-            draft = decode_return(file_text, rest, _Draft)
-            if isinstance(draft, Unusable) and block.strip() and not facts.findings:
-                draft = _Draft()
-            return _judge(draft, partial(_judge_plan, block=block, facts=facts))
-        case _:
-            raise ValueError(f"{role} is no step of planning")
-
-
-def _judge(output: T | Unusable, judge: Callable[[T], StepResult]) -> StepResult:
-    if isinstance(output, Unusable):
-        return StepResult(problems=(bounded(plain(output.why), LONGEST_ROW),))
-    return judge(output)
+    block, rest = split_markdown_block(message) if _SHAPES[role] is _Draft else ("", message)
+    match decode_return(file_text, rest, _SHAPES[role]):
+        case Unusable() if block.strip() and not facts.findings:
+            return _judge_plan(_Draft(), block, facts)
+        case Unusable(why=why):
+            return StepResult(problems=(bounded(plain(why), LONGEST_ROW),))
+        case _Understanding() as output:
+            return _judge_understanding(output)
+        case _Exploration() as output:
+            return _judge_exploration(output, facts)
+        case _Alternatives() as output:
+            return _judge_alternatives(output)
+        case _Critique() as output:
+            return _judge_critique(output)
+        case _Draft() as output:
+            return _judge_plan(output, block, facts)
 
 
 def _judge_understanding(output: _Understanding) -> StepResult:
@@ -262,52 +263,44 @@ def _judge_critique(output: _Critique) -> StepResult:
 # --- plans ----------------------------------------------------------------------------------------------------
 
 
-def _judge_plan(output: _Draft, *, block: str, facts: StepFacts) -> StepResult:
+def _judge_plan(output: _Draft, block: str, facts: StepFacts) -> StepResult:
     markdown = plain(clean_text(output.plan or block))
     answers = {answer.finding.strip(): answer for answer in output.answers or () if _one_line(answer.how)}
     unanswered = [id_ for id_, _ in facts.findings if id_ not in answers]
     problems = [f"the finding {id_} has no answer; say what you changed, or why not" for id_ in unanswered]
-    title = ""
-    if is_too_long(markdown, before=facts.before):
+    if len(markdown) > LONGEST_PLAN + len(facts.before):
         problems.append(f"the plan has {len(markdown):,} characters, and at most {LONGEST_PLAN:,} are read; shorten it")
-    if markdown:
-        try:
-            markdown = strip_front_matter(markdown)
-            title, wrong = _check_plan(markdown, facts)
-            problems += wrong
-        except PlanUnreadable as error:
-            problems.append(str(error).partition(": ")[2])
-    else:
-        problems.append("there is no plan; put it into the field plan, or into a block fenced as markdown")
-    return StepResult(
-        text=bounded(markdown, LONGEST_OUTPUT + len(facts.before)),
-        problems=tuple(problems[:MOST_ROWS]),
+    missing = "there is no plan; put it into the field plan, or into a block fenced as markdown"
+    checked = check_plan(markdown, facts) if markdown else StepResult(problems=(missing,))
+    return replace(
+        checked,
+        text=bounded(checked.text, LONGEST_OUTPUT + len(facts.before)),
+        problems=(*problems, *checked.problems)[:MOST_ROWS],
         answers=tuple(
             (id_, f"{'changed' if answers[id_].changed else 'not changed'}: {_one_line(answers[id_].how)}")
             for id_, _ in facts.findings
             if id_ in answers
         ),
-        title=title,
     )
 
 
-def check_plan(text: str, facts: StepFacts) -> tuple[str, ...]:
-    """Why a text cannot be proposed as a plan; a person may have edited it."""
+def check_plan(markdown: str, facts: StepFacts) -> StepResult:
+    """The plan without front matter, its title, and what keeps it from being proposed. A person may have edited it."""
     try:
-        return tuple(_check_plan(strip_front_matter(text), facts)[1][:MOST_ROWS])
+        text = strip_front_matter(markdown)
+        title, problems = _check_plan(text, facts)
+        return StepResult(text=text, title=title, problems=tuple(problems[:MOST_ROWS]))
     except PlanUnreadable as error:
-        return (str(error).partition(": ")[2],)
+        return StepResult(text=markdown, problems=(str(error).partition(": ")[2],))
 
 
 def _check_plan(markdown: str, facts: StepFacts) -> tuple[str, list[str]]:
-    """The title of the plan, and what keeps it from being proposed."""
     text = write_proposal(markdown, title="", created="", path=facts.path, before=facts.before)
     plan = parse_plan(text.encode(), path=facts.path)
     problems = [*(check_revision(facts.before, text, path=facts.path) if facts.before else _check_new(plan))]
     lines = text.split("\n")
-    known = (
-        {remark.text for remark in parse_plan(facts.before.encode(), path=facts.path).remarks} if facts.before else ()
-    )
+    earlier = parse_plan(facts.before.encode(), path=facts.path).remarks if facts.before else ()
+    known = {remark.text for remark in earlier}
     remarks = [remark for remark in plan.refusals(strict=True) if remark.is_error or remark.text not in known]
     problems += [f"{remark.text} (line: {lines[remark.line - 1].strip()[:NAME]})" for remark in remarks]
     required = set(missing_sections(text)) - set(missing_sections(facts.before) if facts.before else ())

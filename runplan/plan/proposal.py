@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 SECTIONS = {"goal": "Goal", "non scope": "Non-Scope", "risk": "Risks", "open question": "Open Questions"}
 LONGEST_PLAN = 12_000  #: characters
 LONGEST_TITLE = 60
-_QUESTIONS = "open question"
 _NONE = frozenset({"", "none", "n a"})  #: in a section of questions: there is none
 _PATH = "the plan"  #: in errors, where no path is known
 _SIMPLE = re.compile(r"[^\W\d][\w ,./()-]*")  #: a title that needs no quotes in YAML
@@ -83,19 +82,9 @@ def strip_front_matter(markdown: str) -> str:
     return lines.text_between(first, len(lines.texts)).lstrip("\ufeff").strip("\n") + "\n"
 
 
-def activate(text: str) -> str:
-    """The plan with `status: active`; no other byte changes."""
-    return put_key(text.encode(), path=_PATH, key="status", value=PlanStatus.ACTIVE).decode()
-
-
-def mark_proposed(text: str) -> str:
-    """The plan with `status: proposed`; no other byte changes."""
-    return put_key(text.encode(), path=_PATH, key="status", value=PlanStatus.PROPOSED).decode()
-
-
-def is_too_long(text: str, *, before: str = "") -> bool:
-    """Whether a plan, or what a revision adds to one, is longer than people read."""
-    return len(text) > LONGEST_PLAN + len(before)
+def set_plan_status(text: str, status: PlanStatus) -> str:
+    """The plan with this status; no other byte changes."""
+    return put_key(text.encode(), path=_PATH, key="status", value=status).decode()
 
 
 # --- content ----------------------------------------------------------------------------------------------
@@ -133,7 +122,7 @@ def _permissions(phase: Phase) -> Iterator[str]:
 def _open_questions(lines: Lines) -> Iterator[str]:
     """The paragraphs and list entries below the headings; the word None stands for no question."""
     for heading in lines.headings:
-        if not _words_of(heading).startswith(_QUESTIONS):
+        if not _words_of(heading).startswith("open question"):
             continue
         below = marks_within(lines.headings, heading.at + 1, heading.end)
         end = below[0].at if heading.level == 1 and below else heading.end

@@ -7,13 +7,15 @@ import os
 from typing import TYPE_CHECKING
 
 from msgspec import convert, to_builtins
+from msgspec.structs import asdict
 
 from runplan import names
-from runplan.agents.plan_prompts import PlanBrief, perspective_of, planning_prompt, template_name
+from runplan.agents.plan_prompts import PlanBrief, planning_prompt, template_name
 from runplan.agents.prompts import PRINCIPLES
 from runplan.checks.planning import StepFacts, judge_output
 from runplan.git.zones import Extra
-from runplan.plan.proposal import activate, slug_of_title, summarize, write_proposal
+from runplan.plan.marks import PlanStatus
+from runplan.plan.proposal import set_plan_status, slug_of_title, summarize, write_proposal
 from runplan.run import events as e
 from runplan.run.dispatch import RETURN
 from runplan.run.kinds import Role
@@ -28,6 +30,7 @@ from runplan.steps.verify import reply_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from runplan.git.command import Git
     from runplan.run.actions import Action
     from runplan.run.attempts import PlanningAttempt
     from runplan.run.state import RunState
@@ -71,46 +74,27 @@ def _read_text(context: RunContext, commit: str, path: str) -> str:
 
 
 def write_prompt(started: e.DispatchStarted, attempt: PlanningAttempt, context: RunContext) -> str:
-    planning = attempt.chosen.planning
     brief = PlanBrief(
-        goal=attempt.chosen.text,
-        is_quoted=planning.is_quoted,
+        attempt=attempt,
         plan=context.plan,
         worktree=str(context.proof.path),
         test_command=context.settings.tests.command,
-        outputs=tuple((step.role, step.text) for step in attempt.accepted),
         rules=_read_rules(context, attempt.chosen.tip),
-        earlier=attempt.chosen.before or attempt.chosen.earlier,
-        is_revision=planning.is_revision,
-        revises=planning.revises,
-        feedback=(*_list_answers(attempt), *attempt.rejections),
-        findings=attempt.findings,
-        problems=attempt.problems,
-        last_try=attempt.last_try,
-        perspective=perspective_of(sum(step.role is Role.CRITIQUE for step in attempt.accepted) + 1),
-        asks=planning.asks,
         principles=context.prompts[PRINCIPLES],
     )
     return planning_prompt(context.prompts[template_name(started.role)], brief)
 
 
-def _list_answers(attempt: PlanningAttempt) -> Iterator[str]:
-    answers = attempt.dispatches.answers
-    for question in attempt.dispatches.questions:
-        if question.id in answers:
-            yield f"{question.text}\n{answers[question.id]}"
-
-
 def _read_rules(context: RunContext, commit: str) -> e.Rows:
     """The rules of the project, as far as they are committed."""
-    steering = [path for path in sorted(_list_paths(context, commit, STEERING)) if path.endswith(".md")]
+    steering = [path for path in sorted(list_paths(context.objects, commit, STEERING)) if path.endswith(".md")]
     paths = dict.fromkeys((*RULES, *steering))
     texts = ((path, _read_text(context, commit, path)) for path in paths)
     return tuple((path, text[:LONGEST_RULES]) for path, text in texts if text)
 
 
-def _list_paths(context: RunContext, commit: str, *below: str) -> frozenset[str]:
-    listed = context.objects.run("ls-tree", "-rz", "--name-only", "--full-tree", commit, "--", *below).out
+def list_paths(git: Git, commit: str, *below: str) -> frozenset[str]:
+    listed = git.run("ls-tree", "-rz", "--name-only", "--full-tree", commit, "--", *below).out
     return frozenset(filter(None, os.fsdecode(listed).split("\0")))
 
 
@@ -133,7 +117,7 @@ def judge_step(action: Action, state: RunState, context: RunContext) -> Iterator
     message, _ = reply_of(ended.id, context)
     file_text = context.dispatches.read(ended.id, RETURN)
     facts = StepFacts(
-        paths=_list_paths(context, attempt.chosen.tip),
+        paths=list_paths(context.objects, attempt.chosen.tip),
         findings=attempt.findings if ended.role is Role.REVISE else (),
         before=attempt.chosen.before,
         rejected=attempt.refused,
@@ -146,17 +130,7 @@ def judge_step(action: Action, state: RunState, context: RunContext) -> Iterator
         file_text=None if file_text is None else context.agents.redacted(file_text),
         facts=facts,
     )
-    yield StepJudged(
-        role=ended.role,
-        dispatch=ended.id,
-        text=result.text,
-        title=result.title,
-        problems=result.problems,
-        findings=result.findings,
-        verdicts=result.verdicts,
-        answers=result.answers,
-        questions=result.questions,
-    )
+    yield StepJudged(role=ended.role, dispatch=ended.id, **asdict(result))
 
 
 def ask_questions(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
@@ -205,7 +179,7 @@ def landed_files(attempt: PlanningAttempt, context: RunContext, onto: str) -> di
         target = context.settings.run.target
         why = f"{proposal.path} was {'changed' if attempt.chosen.before else 'added'} on {target} meanwhile"
         return e.LandingHeld(why=f"{why}; restore it, or reject the proposal")
-    return {proposal.path: activate(proposal.text).encode("utf-8", "surrogateescape")}
+    return {proposal.path: set_plan_status(proposal.text, PlanStatus.ACTIVE).encode("utf-8", "surrogateescape")}
 
 
 def queue_start(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001

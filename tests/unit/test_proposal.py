@@ -5,7 +5,14 @@ import pytest
 from runplan.errors import PlanUnreadable
 from runplan.plan.marks import PlanStatus
 from runplan.plan.model import parse_plan
-from runplan.plan.proposal import activate, check_revision, slug_of_title, summarize, title_of_goal, write_proposal
+from runplan.plan.proposal import (
+    check_revision,
+    set_plan_status,
+    slug_of_title,
+    summarize,
+    title_of_goal,
+    write_proposal,
+)
 
 PLAN = """# Search
 
@@ -69,7 +76,7 @@ def test_any_title_is_read_back_from_the_front_matter(title: str) -> None:
 
 
 def test_activation_changes_the_status_alone() -> None:
-    assert activate(propose()) == propose().replace("status: proposed", "status: active")
+    assert set_plan_status(propose(), PlanStatus.ACTIVE) == propose().replace("status: proposed", "status: active")
 
 
 BEFORE = (

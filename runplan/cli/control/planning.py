@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,8 +25,9 @@ from runplan.engine.context import RepositoryContext, known_plans, open_context,
 from runplan.engine.runs import state_of
 from runplan.errors import Exit, NotFound, RefusedEarly, UsageError
 from runplan.landing import modes
+from runplan.plan.marks import PlanStatus
 from runplan.plan.model import parse_plan
-from runplan.plan.proposal import mark_proposed, slug_of_title, title_of_goal
+from runplan.plan.proposal import set_plan_status, slug_of_title, title_of_goal
 from runplan.report.views import as_json
 from runplan.run.attempts import PlanningAttempt
 from runplan.run.events import Planning
@@ -36,7 +36,7 @@ from runplan.run.requests import RunRequest, Timing
 from runplan.settings.load import list_agent_kinds
 from runplan.settings.options import Options, parse_words
 from runplan.settings.schema import MAX_ROUNDS, uses_remote
-from runplan.steps.planning import make_proposal
+from runplan.steps.planning import list_paths, make_proposal
 from runplan.store.files import make_below
 from runplan.text import command
 
@@ -305,7 +305,7 @@ def run_edit(args: argparse.Namespace) -> Exit:
         if left is None or proposal is None or not isinstance(attempt, PlanningAttempt):
             raise NotFound(f"no proposal of {plan} waits for you; see: {command('runplan', 'status', plan)}")
         options = left[1].options
-        text = mark_proposed(_edit_text(context, proposal.text, names.slug(plan)))
+        text = set_plan_status(_edit_text(context, proposal.text, names.slug(plan)), PlanStatus.PROPOSED)
         if text == proposal.text:
             progress.say("nothing was changed")
             return Exit.WAITING
@@ -330,14 +330,13 @@ def _edit_text(context: RepositoryContext, text: str, name: str) -> str:
 
 
 def _require_valid(context: RepositoryContext, text: str, attempt: PlanningAttempt, *, path: str) -> None:
-    listed = context.git.run("ls-tree", "-rz", "--name-only", "--full-tree", attempt.chosen.tip).out
     facts = StepFacts(
-        paths=frozenset(filter(None, os.fsdecode(listed).split("\0"))),
+        paths=list_paths(context.git, attempt.chosen.tip),
         before=attempt.chosen.before,
         path=path,
         test_command=context.settings.tests.command,
     )
-    if problems := check_plan(text, facts):
+    if problems := check_plan(text, facts).problems:
         kept = context.state / "edited" / f"{names.slug(path)}.md"
         raise RefusedEarly(f"the edited plan is not valid: {'; '.join(problems)}. Your text is kept at {kept}")
 
