@@ -67,7 +67,7 @@ _STOP = (
     _flag("kill a run of another terminal at once", "--force"),
 )
 _WHY = _value(
-    "what to change: a fixer does it at once, and you are asked again", "-m", metavar="TEXT", dest="why", default=""
+    "what to change: an agent does it at once, and you are asked again", "-m", metavar="TEXT", dest="why", default=""
 )
 _ANSWER = (
     _value("the id of the question, or the plan if it has one question", "id", metavar="ID"),
@@ -130,9 +130,9 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
     },
     "Answer": {
         "inbox": ("show.report", "Show what waits for you, in all repositories", (_JSON,)),
-        "diff": ("control.answers", "Show the change that waits for you, or the kept work of a failed phase", _DIFF),
-        "approve": ("control.answers", "Approve a pending change and continue", (_ANY_PLAN, _WAITING)),
-        "reject": ("control.answers", "Reject a pending change", (_PLAN, _WAITING, _WHY)),
+        "diff": ("control.answers", "Show the change or plan that waits, or the kept work of a failed phase", _DIFF),
+        "approve": ("control.answers", "Approve a pending change or plan, and continue", (_ANY_PLAN, _WAITING)),
+        "reject": ("control.answers", "Reject a pending change or plan", (_PLAN, _WAITING, _WHY)),
         "edit": ("control.planning", "Edit a proposed plan in $EDITOR; it is checked again", (_PLAN,)),
         "answer": ("control.answers", "Answer the question of an agent and continue", _ANSWER),
     },

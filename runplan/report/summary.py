@@ -284,7 +284,7 @@ def summary_section(summary: PlanSummary) -> str:
     parts = [
         "## Summary",
         f"**Done:** {done} of {sum(phase.id != REPAIR for phase in summary.phases)} phases. Time: {used.words}.",
-        "\n".join(rows),
+        *(["\n".join(rows)] if summary.phases else []),
     ]
     left = [f"- {_not_done(phase)}" for phase in summary.phases if phase.state is not PhaseState.DONE]
     return "\n\n".join([*parts, *(["**Not done:**", "\n".join(left)] if left else [])]) + "\n"

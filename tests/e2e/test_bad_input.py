@@ -250,6 +250,7 @@ WORDS = {
     ),
     "no goal": Bad(words=("plan",), says="say what the plan is for"),
     "empty goal": Bad(words=("plan", " "), says="the goal is empty"),
+    "no goal at all": Bad(words=("plan", ""), says="the goal is empty"),
     "empty standard input": Bad(words=("plan", "-"), says="the goal is empty"),
     "goal and file": Bad(words=("plan", "x", "--file", "agent.toml"), says="a goal and --file: a plan is written for"),
     "no such file": Bad(words=("plan", "--file", "nothing.md"), says="nothing.md: No such file or directory"),

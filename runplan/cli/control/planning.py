@@ -132,7 +132,7 @@ def _read_goal(context: RepositoryContext, args: argparse.Namespace) -> Goal:
         text = _require_size(sys.stdin.buffer.read(LONGEST_GOAL + 1))
         return Goal(text=text, title=title_of_goal(text))
     folder = Path(context.cwd, args.goal[0])
-    if len(args.goal) == 1 and folder.is_dir():
+    if len(args.goal) == 1 and args.goal[0] and folder.is_dir():
         return _read_spec(folder, args.goal[0])
     text = _require_size(" ".join(args.goal).encode("utf-8", "surrogateescape"))
     return Goal(text=text, title=title_of_goal(text))
@@ -166,7 +166,9 @@ def _read_spec(folder: Path, word: str) -> Goal:
         raise UsageError(f"{word} has a {names.PLAN_FILE}, which is a plan already; work on it: {start}")
     files = [folder / name for name in SPEC_TEXTS if (folder / name).is_file()]
     if not files:
-        raise UsageError(f"{word} is a folder without {', '.join(SPEC_TEXTS)}; quote the goal, or name a file: --file")
+        raise UsageError(
+            f"{word} is a folder without {', '.join(SPEC_TEXTS)}; say the goal in more words, or name a file: --file"
+        )
     return replace(_quote_files(files), title=title_of_goal(folder.name.replace("-", " ")))
 
 

@@ -392,7 +392,8 @@ def print_answer(plan: str, answer: Answer, request: RunRequest | None = None) -
         progress.say(answer.why)
     elif isinstance(reply, Answered) and not reply.approved and answer.run:
         see = command("runplan", "status", plan)
-        kept = "" if reply.why else "; its work stays on its branch"
+        is_plan = request is not None and request.started.planning is not None
+        kept = "" if reply.why or is_plan else "; its work stays on its branch"
         progress.say(f"Rejected {answer.run}{kept}. See: {see}")
     elif answer.fresh or answer.resumed:
         done = f"Resumed {answer.run}" if answer.resumed else f"Accepted as {answer.run}"
