@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -423,3 +424,13 @@ def test_diff_has_the_fields_of_its_page(tmp_path: Path) -> None:
     stated = shape(documented("diff --json"))
     assert isinstance(stated, dict)
     assert set(project.runplan("diff", "X", "--json").json) == set(stated)
+
+
+def test_a_proposal_has_the_fields_of_its_page(tmp_path: Path) -> None:
+    project = planning(tmp_path, None)
+    ran = project.runplan("plan", "Greet", "--quick", "--foreground", "--json")
+    assert ran.code == 4, ran.err
+    stated: Any = shape(documented("plan --json"))
+    stated["proposal"]["summary"]["permissions"] = None
+    assert shape(ran.json) == stated
+    assert shape(project.runplan("diff", "greet", "--json").json) == stated

@@ -140,6 +140,13 @@ def _with_makefile(stage: Stage) -> None:
     stage.run("git add . && git commit -qm Start")
 
 
+def _with_planner(stage: Stage) -> None:
+    """The project of the demo, without its plan."""
+    stage.run(f"cp -r {ROOT}/config/demo shop && cd shop && rm plans/*.md && git init -q -b main")
+    stage.write("check", "exec python3 -m unittest discover -v -s tests\n")
+    stage.run("git add . && git commit -qm Start")
+
+
 def _with_plan(stage: Stage) -> None:
     """A repository with the plan X, whose phases a script agent works on."""
     stage.run("mkdir project && cd project && git init -q -b main")
@@ -165,6 +172,7 @@ script = "actor.toml"
 PAGES: dict[str, Callable[[Stage], None]] = {
     "README.md": _with_makefile,
     "docs/tutorial.md": _empty,
+    "docs/planning.md": _with_planner,
     "docs/daemon.md": _with_plan,
     "docs/landing.md": _with_plan,
 }
