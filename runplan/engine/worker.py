@@ -25,7 +25,7 @@ from runplan.errors import Crashed, Exit, Fenced, GitFailed, RunplanError
 from runplan.run import events as e
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S
-from runplan.run.kinds import RunStatus, WaitKind
+from runplan.run.kinds import FOR_ANSWER, RunStatus, WaitKind
 from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import Acquired, ClaimResult, HeldByOther, Reentered, RunRow, wait_of
 from runplan.run.state import RunState, list_running, open_states
@@ -198,6 +198,15 @@ class RepositoryWorker:
             self.record(plan, e.StopRequested(by=state.stop))
         return None
 
+    def _resume_subplans(self, active: ActiveRun) -> None:
+        """Resume the runs of sub-plans that wait for a time or the checkout as well."""
+        for _, state in open_states(active.state):
+            child = self.runs.get(awaited_plan(state))
+            waiting = decide(child.state).waiting if child is not None and not child.state.stop else None
+            if child is not None and waiting is not None and waiting not in FOR_ANSWER:
+                child.journal.append(runs.as_resumed(child.state.options))
+                self._resume_subplans(child)
+
     def _wake_parents(self, plan: str) -> None:
         """Have the runs that wait for the plan, whose run has ended, look at it."""
         for active in self.runs.values():
@@ -296,6 +305,8 @@ class RepositoryWorker:
             return Answer(run=active.id)
         elif not _resume_run(active, request.started):
             return None
+        else:
+            self._resume_subplans(active)
         return Answer(run=active.id, fresh=True, resumed=request.reply is None)
 
     def _acquire_run(self, request: RunRequest) -> Answer | None:

@@ -65,7 +65,10 @@ class Daemon:
             for plan in trial.scene.started:
                 situation = trial.situation(plan)
                 words = trial.next_words(plan)
-                is_busy = situation[1] in ("queued", "running") or situation[2] in ("checks", "merge", "sub-plan")
+                is_above = situation[2] == "sub-plan"
+                waits = trial.situation(trial.scene.subplan)[2] if is_above else situation[2]
+                is_busy = situation[1] in ("queued", "running") or waits in ("checks", "merge")
+                is_busy = is_busy or (is_above and not waits)
                 mine = words and (not is_busy or words[0] == "undo")
                 if mine and situation != answered[plan] and daemon.type(*words):
                     answered[plan] = situation

@@ -157,6 +157,19 @@ def test_the_daemon_works_sub_plans_through_kills_and_shows_the_one_that_is_wait
     assert project.dispatched("plans/B.md") == ["implement", "verify"]
 
 
+def test_a_retry_also_continues_the_sub_plan_that_waits(project: Project) -> None:
+    """The daemon would look again by itself after a minute."""
+    with_subplans(project)
+    project.repo.write("A1.txt", "a file in the way")
+    assert project.runplan("start", "X", "finish", "auto").code == 0
+    until(lambda: project.rows("SELECT 1 FROM runs WHERE plan='plans/A.md' AND waiting_for='checkout'") != [])
+    (project.path / "A1.txt").unlink()
+    ran = project.runplan("retry", "X")
+    assert ran.code == 0, ran.err
+    until_runs_are(project, "done")
+    assert landings(project) == IN_ORDER
+
+
 def test_a_stop_ends_the_sub_plan_before_its_parent_and_a_retry_continues_both(
     project: Project, meanwhile: Meanwhile
 ) -> None:
