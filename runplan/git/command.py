@@ -415,7 +415,7 @@ class Git:
         signatures = [_signature(git_dir / name) for name in ("HEAD", "reftable/tables.list")]
         if git_dir not in self._heads or self._heads[git_dir][0] != signatures:
             git = self.at(self.cwd, f"--git-dir={git_dir}")
-            branch = git.run("symbolic-ref", "-q", "HEAD", ok=ANY).text
+            branch = git.run("symbolic-ref", "-q", "HEAD", ok=(0, 1, 128)).text  # a killed git has said nothing
             head = f"ref: {branch}" if branch else git.run("rev-parse", "-q", "--verify", "HEAD", ok=ANY).text
             self._heads[git_dir] = (signatures, head)
         return self._heads[git_dir][1]
