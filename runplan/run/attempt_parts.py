@@ -102,9 +102,7 @@ def record_delivery(delivery: Delivery, event: e.Event) -> Delivery:
             return replace(delivery, approved=event.tree, asked="")
         case e.Answered() if delivery.is_about(event.tree):
             return replace(delivery, asked="", approved="", held="")
-        case e.RunResumed():
-            return replace(delivery, held="", asked="")
-        case e.Woke(kind=WaitKind.CHECKOUT):
+        case e.RunResumed() | e.Woke(kind=WaitKind.CHECKOUT):
             return replace(delivery, held="")
         case e.LandingStarted():
             return replace(delivery, landing=event, held="")

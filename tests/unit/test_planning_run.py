@@ -130,6 +130,11 @@ def test_only_the_shown_text_is_approved() -> None:
     assert decide(apply(state, e.Answered(tree="aa", approved=True))).actions == (a.LAND,)
 
 
+def test_a_resumed_run_does_not_ask_again() -> None:
+    state = apply(asked(begun(quick=True)), e.RunResumed(mode=Mode.PLAN, wanted="", auto=False))
+    assert decide(state).waiting is WaitKind.APPROVAL
+
+
 @pytest.mark.parametrize(("is_free", "action"), [(True, a.LAND), (False, a.ASK)])
 def test_no_approval_is_asked_only_for_a_plan_that_grants_nothing(is_free: bool, action: a.Action) -> None:
     state = begun(quick=True, approval="none")
