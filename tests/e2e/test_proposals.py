@@ -1,0 +1,157 @@
+"""A proposed plan waits for a person, who approves it, edits it, has it revised, or abandons it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Project, ended, until
+from tests.support.daemons import states
+from tests.support.github.server import on_github
+from tests.support.planning import (
+    CONTENT,
+    GOAL,
+    GREET,
+    PLAN,
+    asked,
+    fields,
+    plan,
+    planner,
+    planning_project,
+    prompts,
+    what_is_the_users,
+)
+
+QUIET = planner(critique=CONTENT)  #: three agents make the proposal
+SMALLER = PLAN.replace("with the word bye", "").replace("A file greets.", "One small file greets.")
+
+
+@pytest.fixture
+def project(project: Project) -> Project:
+    return planning_project(project, QUIET)
+
+
+def proposed(project: Project, *words: str) -> str:
+    """Plan the goal; the hash of the proposal."""
+    ran = plan(project, *words)
+    assert ran.code == 4, ran.err
+    return asked(project)[-1]
+
+
+def revising(answer: object) -> str:
+    return planner(critique=CONTENT, revise=answer)
+
+
+def test_a_rejection_with_words_revises_at_once_and_asks_again(project: Project) -> None:
+    """M5"""
+    planning_project(project, revising({"plan": SMALLER}))
+    mine = what_is_the_users(project)
+    first = proposed(project)
+    ran = project.runplan("reject", "greet-people", "-m", "Make it smaller.")
+    assert ran.code == 4, ran.err
+    assert project.dispatched(GREET)[3:] == ["revise"]
+    assert "Make it smaller." in prompts(project, "revise")[0]
+    assert asked(project)[0] == first != asked(project)[1]
+    assert "One small file greets." in project.runplan("diff", "greet-people").out
+    assert what_is_the_users(project) == mine
+    assert "Rejected: Make it smaller." in project.runplan("report", "greet-people").out
+
+
+def test_the_rejected_text_is_not_proposed_again(project: Project) -> None:
+    """M6"""
+    planning_project(project, revising({"plan": PLAN}))
+    proposed(project)
+    ran = project.runplan("reject", "greet-people", "-m", "Make it smaller.")
+    assert (ran.code, ran.last) == (1, "runplan: failed: plan-invalid"), ran.err
+    assert fields(project, "StepJudged", "problems")[-1] == ["a person rejected exactly this text; change it"]
+    assert len(asked(project)) == 1
+
+
+def test_a_rejection_without_words_abandons_the_plan(project: Project) -> None:
+    mine = what_is_the_users(project)
+    proposed(project)
+    ran = project.runplan("reject", "greet-people")
+    assert ran.code == 0, ran.err
+    assert states(project, GREET) == ["stopped"]
+    assert what_is_the_users(project) == mine
+    assert project.leftovers() == []
+    none = project.runplan("approve", "greet-people")
+    assert none.code == 3, "M4: nothing is proposed"
+
+
+def test_the_first_of_two_answers_wins_and_the_other_is_told(project: Project) -> None:
+    """M20"""
+    assert project.runplan("plan", GOAL, "--quick").code == 4
+    with project.running("approve", GREET) as approve, project.running("reject", GREET) as reject:
+        answers = [ended(approve), ended(reject)]
+    until(lambda: states(project, GREET)[-1] in ("done", "stopped"))
+    [is_approved] = fields(project, "Answered", "approved")
+    assert [answer.code for answer in answers] == ([0, 3] if is_approved else [3, 0]), answers
+    assert "waits for" in answers[is_approved].last
+    assert project.landed() == (["plan"] if is_approved else [])
+
+
+def test_an_edited_text_is_checked_labelled_and_asked_about_again(project: Project) -> None:
+    """M7"""
+    first = proposed(project)
+    edited = project.runplan("edit", "greet-people", EDITOR="sed -i 's/A file greets/A file waves/'")
+    assert edited.code == 4, edited.err
+    assert asked(project)[0] == first != asked(project)[1]
+    assert "edited by user" in project.runplan("diff", "greet-people").out
+    assert project.runplan("approve", "greet-people").code == 0
+    assert "A file waves." in project.show(f"main:{GREET}")
+
+
+def test_an_invalid_edit_is_refused_and_kept(project: Project) -> None:
+    first = proposed(project)
+    edited = project.runplan("edit", "greet-people", EDITOR="sed -i 's/## Risks/## Mut/'")
+    assert edited.code == 2, edited.err
+    kept = Path(edited.last.rpartition(" ")[2])
+    assert "## Mut" in kept.read_text()
+    assert asked(project) == [first]
+    assert "## Risks" in project.runplan("diff", "greet-people").out
+
+
+def test_a_file_of_the_user_at_the_path_is_not_overwritten(project: Project) -> None:
+    proposed(project)
+    project.repo.write(GREET, "mine\n")
+    ran = project.runplan("approve", "greet-people")
+    assert (ran.code, GREET in ran.err) == (4, True), ran.err
+    assert (project.path / GREET).read_text() == "mine\n"
+    (project.path / GREET).rename(project.path / "mine.md")
+    ran = project.runplan("retry", "greet-people")
+    assert ran.code == 0, ran.err
+    assert "status: active" in project.show(f"main:{GREET}")
+    assert len(asked(project)) == 1
+
+
+def test_a_plan_that_was_committed_there_meanwhile_is_not_overwritten(project: Project) -> None:
+    proposed(project)
+    project.commit_file(GREET, "# Mine\n")
+    ran = project.runplan("approve", "greet-people")
+    assert (ran.code, "was added on main meanwhile" in ran.err) == (4, True), ran.err
+    assert project.show(f"main:{GREET}") == "# Mine"
+
+
+def test_the_plan_lands_on_a_target_that_has_moved(project: Project) -> None:
+    proposed(project)
+    project.commit_file("other.txt", "other\n")
+    tip = project.repo.head("main")
+    ran = project.runplan("approve", "greet-people")
+    assert ran.code == 0, ran.err
+    assert project.repo.git("rev-parse", "main^") == tip
+    assert project.repo.git("diff", "--name-only", tip, "main") == GREET
+
+
+def test_with_pull_requests_the_plan_is_the_first_commit_of_its_branch(project: Project, tmp_path: Path) -> None:
+    planning_project(project, QUIET, '[run]\nlanding = "pr"\n')
+    with on_github(project, tmp_path) as server:
+        proposed(project)
+        approved = project.runplan("approve", "greet-people")
+        assert approved.code == 0, approved.err
+        branch = "runplan/greet-people/pr"
+        assert server.hub.git("diff", "--name-only", "main", branch) == GREET
+        assert server.hub.git("rev-list", "--count", f"main..{branch}") == "1"
+        ran = project.runplan("start", "greet-people", "finish", "auto", "--foreground")
+        assert ran.code == 0, ran.err
+        assert [pull.merged for pull in server.hub.pulls.values()] == [True]
+        assert "status: complete" in server.hub.git("show", f"main:{GREET}")
