@@ -64,6 +64,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("what", nargs="?", choices=("all", "matrix", "soak", "overlap", "landing"), default="all")
     parser.add_argument("--runner", choices=[runner.name for runner in RUNNERS], help="one of them only")
     parser.add_argument("--landing", choices=list(scenes.WAY_BY_NAME), default="", help="one way of landing only")
+    parser.add_argument("--scene", choices=list(scenes.BY_NAME), default="", help="one scene only, with all its points")
     parser.add_argument("--sample", type=int, default=0, metavar="K", help="cells of a matrix, spread evenly; 0: all")
     parser.add_argument("--only", default="", metavar="TEXT", help="only the cells whose name contains this")
     parser.add_argument("--list", action="store_true", help="print the cells, run none")
@@ -80,7 +81,8 @@ def _asked() -> argparse.Namespace:
 def _matrix(place: Path, asked: argparse.Namespace, runner: str, way: str, tally: Tally) -> None:
     began, shapes = time.monotonic(), dict[matrix.World, proofs.Shape]()
     benches = [matrix.Bench(place, f"{runner}-{way}-{number}", shapes) for number in range(asked.workers)]
-    passed = matrix.spread(matrix.Bench.undisturbed, matrix.worlds(runner, way), benches)
+    worlds = [world for world in matrix.worlds(runner, way) if asked.scene in ("", world.scene)]
+    passed = matrix.spread(matrix.Bench.undisturbed, worlds, benches)
     every = [cell for cell in matrix.cells(chain.from_iterable(passed)) if asked.only in str(cell)]
     chosen = matrix.sample(every, asked.sample, asked.seed)
     print(f"{runner}, {way}: {len(chosen)} of {len(every)} cells", flush=True)

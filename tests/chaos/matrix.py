@@ -25,6 +25,7 @@ Answer = TypeVar("Answer")
 #: Where an agent or check is killed while it works: `<phase>.<role>.<stage>`.
 STAGES = {
     "two": ("1.implement.begun", "1.implement.written", "1.implement.committed"),
+    "plan": (".explore.begun", ".draft.written", ".critique.begun"),
     "checked": ("1.setup.begun", "1.gate.begun", "1.fix.committed"),
 }
 #: Git commands that change nothing: to be killed there is to be killed at the point before or after.
@@ -169,8 +170,16 @@ class Bench:
         return Result(cell=cell, kills=trial.struck, found=found, codes=trial.codes)
 
     def _examined(self, cell: Cell, trial: Trial) -> proofs.Found:
-        parks = cell.kill.victim == "agent" or cell.kill.command == "stop"
-        evidence = proofs.Evidence(trial.project, trial.scene, trial.way, parks=parks, lags=cell.kill.victim == "git")
+        is_stopped = cell.kill.command == "stop"
+        evidence = proofs.Evidence(
+            trial.project,
+            trial.scene,
+            trial.way,
+            stops=is_stopped,
+            repeats=trial.struck,
+            parks=cell.kill.victim == "agent" or is_stopped,
+            lags=cell.kill.victim == "git",
+        )
         found = proofs.examine(evidence)
         found.wrong += trial.wrong
         if not trial.is_done():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tests.chaos.scenes import EDITED, ISSUE, MAIN, NOTES, Scene, Way, pull_requests
+from tests.chaos.scenes import ANSWERS, EDITED, ISSUE, MAIN, NOTES, Scene, Way, pull_requests
 from tests.support.cli import Project, processes_of
 from tests.support.repos import Repo
 
@@ -31,6 +31,8 @@ class Evidence:
     project: Project
     scene: Scene
     way: Way
+    stops: bool = False  #: whether a person has stopped the run, and started another
+    repeats: int = 0  #: how many steps of planning may be repeated: one for each kill
     parks: bool = False  #: whether something may be parked here: an agent was killed, or a run was stopped
     lags: bool = False  #: whether the local branch may have stayed behind a remote: a git that moves it was killed
 
@@ -284,6 +286,25 @@ def one_pull_request_was_merged_once(evidence: Evidence) -> Iterator[str]:
         yield f"branches left on the remote: {left}"
 
 
+def a_plan_is_written_and_asked_about_once(evidence: Evidence) -> Iterator[str]:
+    """One landing of the plan; in each run one proposal, one question, and each step once for each kill."""
+    if not evidence.scene.planned:
+        return
+    if (count := sum(phase == "plan" for _, phase in _landed(evidence))) != 1:
+        yield f"the plan has landed {count} times"
+    of_planning = "SELECT run FROM events WHERE type='PlanningChosen'"
+    rows = evidence.project.rows(f"SELECT type FROM events WHERE run IN ({of_planning})")
+    counts = Counter(kind for (kind,) in rows)
+    runs = counts["PlanningChosen"]
+    for kind in ("ProposalMade", "ApprovalAsked", "Answered"):
+        if counts[kind] > runs:
+            yield f"{kind} {counts[kind]} times in {runs} runs"
+    if counts["DispatchStarted"] > len(ANSWERS) * runs + evidence.repeats:
+        yield f"{counts['DispatchStarted']} agents in {runs} runs, with {evidence.repeats} kills"
+    if runs > 1 and not evidence.stops:
+        yield f"{runs} runs for one goal"
+
+
 PROOFS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     each_phase_is_on_the_target_once,
     tracker_and_report_agree_with_it,
@@ -291,4 +312,5 @@ PROOFS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     nothing_is_left,
     the_checkout_is_as_it_was,
     one_pull_request_was_merged_once,
+    a_plan_is_written_and_asked_about_once,
 )

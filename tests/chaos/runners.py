@@ -40,7 +40,7 @@ class Foreground:
                     self._run(trial, *words)
 
     def _run(self, trial: Trial, *words: str) -> None:
-        runner = trial.spawn_runner(*words, *(["--foreground"] if words[0] == "start" else []))
+        runner = trial.spawn_runner(*words, *(["--foreground"] if words[0] in ("start", "plan") else []))
         while not trial.look(runner):
             pass
         trial.codes.append(runner.wait())
@@ -97,7 +97,7 @@ class _Started:
 
     def type(self, *words: str) -> bool:
         """Whether the command was acknowledged; the daemon may be killed meanwhile."""
-        command = self._trial.spawn(*words)
+        command = self._trial.spawn(*words, *(["--no-wait"] if words[0] == "plan" else []))
         while not command.ended():
             if self._trial.look(self._process):
                 break

@@ -5,6 +5,7 @@ The agent is a shell script of the project. It does its work once, however often
 others; where it is to fail it makes a branch that is not its own.
 """
 
+import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 from tests.support.cli import Project, a_plan
 from tests.support.github.hub import Hub, Issue
 from tests.support.github.server import StandIn, environment
+from tests.support.planning import CRITIQUE, PLAN as DRAFT, REVISE
 from tests.support.repos import Repo, init_repo
 
 # --- ways of landing ------------------------------------------------------------------------------------
@@ -146,12 +148,17 @@ verify)
     items=$(sed -n "/^## Items/,/^## [^I]/s/^- \([A-Z]*[0-9]*\): .*/$passed/p" "$RUNPLAN_PROMPT" | paste -sd,)
     echo "{\"status\": \"done\", \"summary\": \"Looked.\", \"items\": [$items]}" >"$RUNPLAN_RETURN"
     ;;
+*)
+    cp "answers/$RUNPLAN_ROLE.json" "$RUNPLAN_RETURN"
+    stage written
+    ;;
 esac
 """
 SETTINGS = """\
 [agents]
 implementer = "robot"
 verifier = "robot"
+planner = "robot"
 [agents.robot]
 kind = "command"
 argv = ["sh", "agent.sh"]
@@ -185,6 +192,7 @@ class Scene:
     parks: bool = False  #: whether an undisturbed run parks something
     apart: bool = False  #: whether each phase touches its own file only
     pace_s: float = 0  #: how long an agent works
+    planned: bool = False  #: whether agents write the plan, which a person approves
     subplan: str = ""  #: the plan that does the last phase of the first one, `S`
 
     @property
@@ -221,6 +229,7 @@ SCENES = (
         settings="parallel = 3\n",
         apart=True,
     ),
+    Scene(name="plan", about="agents write the plan, and then work it", plans=TWO, apart=True, planned=True),
 )
 BY_NAME = {scene.name: scene for scene in SCENES}
 
@@ -236,13 +245,25 @@ def _plan(scene: Scene, name: str) -> str:
     return plan
 
 
+#: What the agents of the steps of planning return.
+PLANNED = DRAFT.replace("Write the greeting", "Step 1").replace("Write the farewell", "Step 2")
+ANSWERS = {
+    "explore": {"files": [{"path": "agent.sh", "why": "it works"}, {"path": "README.md", "why": "it says hello"}]},
+    "draft": {"plan": PLANNED},
+    "critique": CRITIQUE,
+    "revise": {**REVISE, "plan": PLANNED.replace("Write `2.txt`", "Write `2.txt` last")},
+}
+
+
 def template(scene: Scene, way: Way, place: Path) -> Path:
     """The project as it is before anything runs, to be copied."""
     place.mkdir(parents=True)
     repo = init_repo(place / "repo", "--template=")
+    plans = {f"plans/{name}.md": _plan(scene, name) for name in scene.plans}
+    answers = {f"answers/{role}.json": json.dumps(answer) for role, answer in ANSWERS.items()}
     files = {
-        "runplan.toml": SETTINGS + scene.settings,
-        **{f"plans/{name}.md": _plan(scene, name) for name in scene.plans},
+        "runplan.toml": SETTINGS + scene.settings + (f'landing = "{way.name}"\n' if scene.planned else ""),
+        **(answers if scene.planned else plans),
         "agent.sh": AGENT,
         "stage.sh": STAGE,
         "README.md": "hello\n",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.chaos import proofs
-from tests.chaos.scenes import MAIN, Scene, Way, merge_open, pull_requests
+from tests.chaos.scenes import ISSUE, MAIN, Scene, Way, merge_open, pull_requests
 from tests.support import inject
 from tests.support.cli import Project, processes_of
 from tests.support.forks import Started, starter
@@ -130,6 +130,9 @@ class Trial:
             return ("reject", plan, "-m", "Mend it.")
         if state == "waiting":
             return ({"approval": "approve", "paused": "resume"}.get(waits, "retry"), plan)
+        if self.scene.planned and not self._is_planned:
+            goal = ("--issue", str(ISSUE)) if pull_requests(self.place) else ("Greet people",)
+            return ("plan", *goal, "--quick", "--out", f"plans/{plan}.md")
         return ("start", plan, "finish", *(["auto"] if self.scene.auto else []), self.way.name)
 
     def is_done(self) -> bool:
@@ -139,7 +142,8 @@ class Trial:
     def _is_promised(self, state: str, waits: str) -> bool:
         """Whether a stop or pause that was acknowledged is still to be done."""
         met = state not in UNFINISHED or (self._promised == "pause" and waits == "paused")
-        if self._promised == "pause" and state == "done" and self.landed < len(self.scene.phases):
+        least = 1 if self.scene.planned else len(self.scene.phases)  # then the plan alone lands in a run
+        if self._promised == "pause" and state == "done" and self.landed < least:
             self.wrong.append("the pause was acknowledged, and the run went on")
         self._promised = "" if met else self._promised
         return bool(self._promised)
@@ -151,12 +155,20 @@ class Trial:
         """
         hub = pull_requests(self.place)
         ended = state in ("done", "stopped") and (hub is None or list(hub.branches()) == ["main"])
-        return ended and "status: complete" in self.evidence.target.git("show", f"{MAIN}:plans/{plan}.md")
+        text = self.evidence.target.git("show", f"{MAIN}:plans/{plan}.md", ok=False)
+        return ended and "status: complete" in text
+
+    @property
+    def _is_planned(self) -> bool:
+        return self._is_landed("^Runplan-Phase: plan$")
 
     @property
     def _is_undone(self) -> bool:
+        return self._is_landed("^Undo phase")
+
+    def _is_landed(self, words: str) -> bool:
         tips = (MAIN, "--branches=runplan/*/pr")
-        return bool(self.evidence.target.git("log", "--format=%h", "--grep=^Undo phase", *tips))
+        return bool(self.evidence.target.git("log", "--format=%h", f"--grep={words}", *tips))
 
     def _hold(self, name: str) -> Path:
         return self.project.home / "hold" / name
@@ -184,6 +196,8 @@ class Trial:
 
     def strike(self, kill: Kill, runner: Started, child: int = 0) -> None:
         self.landed = len(set(proofs.landed_phases(self.evidence)))
+        if self.scene.planned:  # a landing that has begun is the end of a planning run
+            self.landed += len(self.project.rows("SELECT 1 FROM events WHERE type='LandingStarted'"))
         typed = self.spawn(kill.command, *self.scene.started) if kill.command and not self.struck else None
         if typed is not None:
             typed.ended(AHEAD_S)
