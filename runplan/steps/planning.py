@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from msgspec import convert, to_builtins
@@ -53,7 +54,7 @@ def choose_goal(action: Action, state: RunState, context: RunContext) -> Iterato
         planning = e.Planning(goal=goal, is_quoted=True, is_revision=True, revises=failed.phase, rounds=1)
     assert planning is not None
     tip = context.tip()
-    same_title = f"{context.settings.paths.plans}/{slug_of_title(started.title)}.md"
+    same_title = PurePath(context.settings.paths.plans, f"{slug_of_title(started.title)}.md").as_posix()
     is_other = same_title != context.plan and not planning.is_revision
     yield PlanningChosen(
         tip=tip,

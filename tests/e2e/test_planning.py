@@ -140,6 +140,24 @@ def test_a_second_plan_with_the_same_title_gets_a_number(project: Project) -> No
     assert project.repo.git("rev-parse", f"main:{GREET}") == before
 
 
+def test_plans_may_lie_in_the_root_of_the_repository(project: Project) -> None:
+    """M10"""
+    planning_project(project, planner(critique=CONTENT), '[paths]\nplans = "."\n[plan]\napproval = "none"\n')
+    ran = plan(project)
+    assert ran.code == 0, ran.err
+    assert "status: active" in project.show("main:greet-people.md")
+
+
+def test_no_plan_is_written_through_a_link_out_of_the_repository(project: Project, tmp_path: Path) -> None:
+    """M11"""
+    project.repo.git("rm", "-rq", "plans")
+    (project.path / "plans").symlink_to(tmp_path / "home")
+    planning_project(project, planner(critique=CONTENT), '[plan]\napproval = "none"\n')
+    ran = plan(project)
+    assert (ran.code, "plans is a symbolic link on the target" in ran.err) == (1, True), ran.err
+    assert not [*tmp_path.glob("home/*.md")]
+
+
 def test_the_same_goal_is_planned_once(project: Project) -> None:
     """M3"""
     assert plan(project).code == 4

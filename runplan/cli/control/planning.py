@@ -6,7 +6,7 @@ import argparse
 import json
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, to_builtins
@@ -244,8 +244,8 @@ def _choose_path(context: RepositoryContext, title: str, out: str | None) -> str
             raise RefusedEarly(f"{relative} exists already; choose another name")
         return relative
     slug = slug_of_title(title)
-    numbered = (f"{plans}/{slug}{f'-{number}' if number > 1 else ''}.md" for number in range(1, 10_000))
-    return next(path for path in numbered if path not in taken)
+    numbered = (PurePath(plans, f"{slug}{f'-{number}' if number > 1 else ''}.md") for number in range(1, 10_000))
+    return next(path.as_posix() for path in numbered if path.as_posix() not in taken)
 
 
 def _request_of(context: RepositoryContext, path: str, goal: Goal, asked: Options) -> str:
