@@ -2,7 +2,10 @@
 
 import re
 
+import pytest
+
 from tests.support.cli import Project, steps
+from tests.support.mounts import obstacle
 from tests.support.planning import (
     CONTENT,
     GREET,
@@ -50,6 +53,19 @@ def test_a_planner_that_stops_writing_is_forgiven(project: Project) -> None:
     assert ran.code == 4, ran.err
     assert project.dispatched(GREET) == ["explore", "draft", "draft", "critique"]
     assert what_is_the_users(project).keys() - mine.keys() == {".git/once"}
+
+
+def test_the_sandbox_keeps_a_planner_from_writing(project: Project) -> None:
+    if why := obstacle():
+        pytest.skip(why)
+    writes = f"echo x >>{project.path}/README; git -C {project.path} branch stray; echo x >>agent.toml; true"
+    script = of("draft", f'run = "{writes}"') + said({"plan": PLAN})
+    planning_project(project, planner(draft=script, critique=CONTENT))
+    mine = what_is_the_users(project)
+    ran = plan(project, RUNPLAN_AGENTS_SANDBOX="bwrap")
+    assert ran.code == 4, ran.err
+    assert project.dispatched(GREET) == ["explore", "draft", "critique"]
+    assert what_is_the_users(project) == mine
 
 
 def test_commits_and_refs_of_a_planner_stay_its_own(project: Project) -> None:
