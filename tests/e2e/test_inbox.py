@@ -65,5 +65,5 @@ def test_a_proposal_is_listed_with_what_it_permits(project: Project) -> None:
 
 def test_an_agent_may_read_the_inbox_but_answers_nothing(project: Project) -> None:
     assert project.runplan("inbox", RUNPLAN_AGENT="1").code == 0
-    for words in (("approve", "X"), ("reject", "X"), ("answer", "X", "8080")):
+    for words in (("approve", "X"), ("reject", "X"), ("answer", "X", "8080"), ("edit", "X"), ("plan", "x")):
         assert project.runplan(*words, RUNPLAN_AGENT="1").code == 2
