@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.agents.modelserver import ModelServer
-from tests.agents.scenario import KEY, Fault, Run, Say, Scenario, Turn, Write
+from tests.agents.scenario import KEY, Fault, Read, Run, Say, Scenario, Turn, Write
+from tests.support import planning
 from tests.support.cli import Project, a_plan
 from tests.support.repos import Repo, init_repo
 from tests.support.samples import FOLDERS, expected
@@ -64,7 +65,7 @@ class Cli:
         model = f'model = "{self.model}"\n' if self.model else ""
         names = f"env = {json.dumps(list(self.more))}\n" if self.more else ""
         return (
-            f'[agents]\nimplementer = "{self.name}"\nverifier = "{self.name}"\n'
+            f'[agents]\nimplementer = "{self.name}"\nverifier = "{self.name}"\nplanner = "{self.name}"\n'
             f'[agents.{self.name}]\nkind = "{self.name}"\n{model}{names}{more}\n[limits]\n{limits}\n'
         )
 
@@ -104,7 +105,7 @@ def verdict(result: str = "pass") -> str:
     """A verifier's last words."""
     item = {"item": "W1", "result": result, "evidence": "1.txt:1 holds the words the item asks for"}
     verdict_json = {"status": "done", "summary": "Read the diff.", "items": [item]}
-    return f"I read the diff.\n\n```json\n{json.dumps(verdict_json)}\n```\n"
+    return f"I read the diff.\n\n{fenced(verdict_json)}"
 
 
 def work(
@@ -113,3 +114,35 @@ def work(
     """A scenario in which the phase is done, committed and passes, unless arguments say otherwise."""
     done = (Write("1.txt", "one\n"), Run("git add 1.txt && git commit -qm 'Write 1'"), Say("Phase 1 is done."))
     return Scenario(parts={IMPLEMENT: implement or done, VERIFY: verify or (Say(verdict()),)}, faults=faults)
+
+
+GOAL = "Greet people"
+PROPOSED = "plans/greet-people.md"
+#: The words that the prompt of each step of planning begins with.
+STEPS = {
+    "understand": "# Understand the goal",
+    "explore": "# Explore the project",
+    "alternatives": "# Compare ways to the goal",
+    "draft": "# Draft the plan",
+    "critique": "# Criticise the plan",
+    "revise": "# Revise the plan",
+}
+
+
+def plan_work(**turns: tuple[Turn, ...]) -> Scenario:
+    """A scenario in which each step of planning is answered well, unless the turns of a role say otherwise."""
+    files = [{"path": "runplan.toml", "why": "settings"}, {"path": "plans/X.md", "why": "a plan"}]
+    answers = {"answers": planning.REVISE["answers"]}
+    usual: dict[str, tuple[Turn, ...]] = {
+        "understand": (Say(fenced(planning.UNDERSTAND)),),
+        "explore": (Read("runplan.toml"), Say(fenced({**planning.EXPLORE, "files": files}))),
+        "alternatives": (Say(fenced(planning.ALTERNATIVES)),),
+        "draft": (Say(f"This is the plan.\n\n````markdown\n{planning.PLAN}````\n"),),
+        "critique": (Say(fenced(planning.CRITIQUE)),),
+        "revise": (Say(f"````markdown\n{planning.REVISED}````\n\n{fenced(answers)}"),),
+    }
+    return Scenario(parts={STEPS[role]: each for role, each in (usual | turns).items()})
+
+
+def fenced(answer: object) -> str:
+    return f"```json\n{json.dumps(answer)}\n```\n"

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 KEY = "sk-scripted-0123456789abcdef"  #: the key the server asks for; no provider's
 
 #: The prompt names the place of work; programs want absolute paths.
-_WORKTREE = re.compile(r"^- Worktree: (.+?)\s*$", re.MULTILINE)
+_WORKTREE = re.compile(r"^- Worktree: (.+?)\s*$|\*\*read-only\*\*\sin\s(/.+?): ", re.MULTILINE)
 #: A program whose model ends its work by a command, and nothing else, says so with these words.
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 
@@ -45,6 +45,14 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class Use:
+    """A tool by its name; of the arguments it gets those that it knows."""
+
+    name: str
+    given: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Judge:
     """Words that depend on what was heard so far: `found` if it holds the fault, else `missed`."""
 
@@ -56,7 +64,7 @@ class Judge:
         return Say(self.found if any(self.fault in each.text for each in asked.heard) else self.missed)
 
 
-Turn: TypeAlias = Say | Run | Write | Read | Judge
+Turn: TypeAlias = Say | Run | Write | Read | Use | Judge
 
 
 class FaultKind(StrEnum):
@@ -154,7 +162,7 @@ class Asked:
     @property
     def worktree(self) -> str:
         """Where the prompt sends the agent."""
-        found = [match[1] for each in self.heard for match in _WORKTREE.finditer(each.text)]
+        found = [match[1] or match[2] for each in self.heard for match in _WORKTREE.finditer(each.text)]
         return found[-1].strip("`") if found else ""
 
 
@@ -194,6 +202,10 @@ def answer(turn: Turn, asked: Asked, known: Mapping[str, dict[str, Any]], *, id:
             call = _write(path, text, asked, known, id)
         case Read(path=path):
             call = _read(path, asked, known, id)
+        case Use(name=name, given=given):
+            schema = known.get(name, {})
+            known_given = {key: value for key, value in given.items() if key in schema.get("properties", given)}
+            call = Call(id=id, name=name, given=_filled(schema, known_given))
     return Answer(text="Working on it.", call=call, stop=Stop.TOOL)
 
 
@@ -206,7 +218,7 @@ def prose(turns: tuple[Turn, ...], asked: "Asked") -> Answer:
                 said.append(text)
             case Write(path=path, text=text):
                 said.append(f"{path}\n```\n<<<<<<< SEARCH\n=======\n{text}>>>>>>> REPLACE\n```")
-            case Run() | Read():
+            case Run() | Read() | Use():
                 pass
     return Answer(text="\n\n".join(said))
 
@@ -216,7 +228,7 @@ def _shell(command: str, asked: Asked, known: Mapping[str, dict[str, Any]], id: 
         for name, argument in _SHELLS.items():
             if name in tools:
                 return Call(id=id, name=name, given=_filled(tools[name], {argument: command}))
-    raise LookupError(f"none of {sorted(asked.tools)} runs a command")
+    return Call(id=id, name="run_shell_command", given={"command": command})  # not offered: it is refused
 
 
 def _write(path: str, text: str, asked: Asked, known: Mapping[str, dict[str, Any]], id: str) -> Call:

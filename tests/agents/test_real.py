@@ -17,11 +17,27 @@ from typing import Any
 import pytest
 
 from runplan.names import DIFF_FILE
-from tests.agents.clis import CLIS, FOREIGN, FORGE, IMPLEMENT, VERIFY, Cli, a_project, verdict, work
+from tests.agents.clis import (
+    CLIS,
+    FOREIGN,
+    FORGE,
+    GOAL,
+    IMPLEMENT,
+    PROPOSED,
+    STEPS,
+    VERIFY,
+    Cli,
+    a_project,
+    fenced,
+    plan_work,
+    verdict,
+    work,
+)
 from tests.agents.modelserver import ModelServer
-from tests.agents.scenario import Fault, FaultKind, Judge, Read, Run, Say, Turn, Write
+from tests.agents.scenario import Fault, FaultKind, Judge, Read, Run, Say, Turn, Use, Write
 from tests.support.cli import Project
 from tests.support.forks import Process
+from tests.support.planning import CRITIQUE
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -296,13 +312,113 @@ def test_an_agent_sees_no_key_of_another_agent(tmp_path: Path, cli: Cli, record:
     assert running(tmp_path) == []
 
 
+# --- planning ------------------------------------------------------------------------------------------
+
+QUICK = ("explore", "draft", "critique", "revise")
+FULL = ("understand", "explore", "alternatives", "draft", *("critique", "revise") * 2)
+SNEAK = (Write("sneaked.txt", "x\n"), Run("echo x > sneaked-too.txt && git add -A && git commit -qm Sneaked"))
+
+
+@pytest.mark.parametrize(("words", "roles"), [(("--quick",), QUICK), ((), FULL)], ids=["quick", "full"])
+def test_a_real_agent_plans(
+    tmp_path: Path, cli: Cli, words: tuple[str, ...], roles: tuple[str, ...], record: Callable[[str, How], None]
+) -> None:
+    """Each step gets its whole prompt and is answered in the last message; the checkout stays as it is."""
+    with ModelServer(plan_work()) as server:
+        project = a_project(tmp_path, cli, server, limits=LIMITS)
+        before = checkout(project)
+        how = carried(project, "plan", GOAL, *words, "--foreground", plan=PROPOSED)
+        prompts = prompts_of(project)
+        asked = [seen for seen in server.seen if seen.part]
+        sizes = f"{len(asked)} calls, {len(prompts)} prompts of {sum(map(len, prompts)):,} bytes"
+        record(f"plan{''.join(words)}", replace(how, outcome=f"{how.outcome}; {sizes}"))
+        assert how.outcome == "waiting", how.output
+        assert "with the word bye" in project.runplan("diff", "greet-people").out
+    ended = endings(project, PROPOSED)
+    assert [(each["role"], each["kind"]) for each in ended] == [(role, "success") for role in roles]
+    assert len(asked) == len(roles) + 1, "a step is one request, and the files that explore reads another"
+    assert len(asked) * 1_000 <= sum(each["input_tokens"] for each in ended) <= (len(asked) + 4) * 1_000
+    assert all(each["output_tokens"] for each in ended)
+    heard = [text for seen in asked for text in texts_in(json.loads(seen.body))]
+    assert [prompt for prompt in prompts if not any(prompt.decode().strip() in text for text in heard)] == []
+    assert checkout(project) == before
+    assert running(tmp_path) == []
+
+
+def test_a_critic_may_write_its_return_to_a_file(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
+    """A program with a mode that writes nothing is refused the file, and its message counts."""
+    critique = json.dumps({**CRITIQUE, "findings": []}).replace("FAIL", "PASS")
+    turns = (Run(f"printf %s '{critique}' > \"$RUNPLAN_RETURN\""), Say(f"I wrote it.\n\n{fenced(CRITIQUE)}"))
+    with ModelServer(plan_work(critique=turns)) as server:
+        project = a_project(tmp_path, cli, server, limits=LIMITS)
+        how = carried(project, "plan", GOAL, "--quick", "--foreground", plan=PROPOSED)
+    record("plan-file", how)
+    assert how.outcome == "waiting", how.output
+    assert project.dispatched(PROPOSED) == list(QUICK if cli.reads_only else QUICK[:3])
+    assert running(tmp_path) == []
+
+
+@pytest.mark.parametrize("role", ["explore", "critique"])
+def test_a_planning_agent_changes_nothing(
+    tmp_path: Path, cli: Cli, role: str, record: Callable[[str, How], None]
+) -> None:
+    """The model asks the agent to write and commit: it cannot, or the change is detected."""
+    usual = plan_work().parts[STEPS[role]]
+    with ModelServer(plan_work(**{role: (*SNEAK, *usual)})) as server:
+        project = a_project(tmp_path, cli, server, limits=LIMITS)
+        before = checkout(project)
+        how = carried(project, "plan", GOAL, "--quick", "--foreground", plan=PROPOSED)
+    record(f"plan-{role}", how)
+    assert how.outcome == ("waiting" if cli.reads_only else "readonly-violated"), how.output
+    assert checkout(project) == before
+    assert running(tmp_path) == []
+
+
+@pytest.mark.parametrize("cli", ["gemini", "qwen"], indirect=True)
+def test_no_model_leaves_the_mode_that_reads(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
+    """Both have a tool that ends their plan mode; without a person gemini would go on to write."""
+    leave = (
+        Use("write_file", {"file_path": "plans/greet.md", "content": "# Greet\n"}),
+        Use("exit_plan_mode", {"plan": "# Greet", "plan_filename": "greet.md", "plan_path": "plans/greet.md"}),
+    )
+    usual = plan_work().parts[STEPS["explore"]]
+    with ModelServer(plan_work(explore=(*leave, *SNEAK, *usual))) as server:
+        project = a_project(tmp_path, cli, server, limits=LIMITS)
+        before = checkout(project)
+        how = carried(project, "plan", GOAL, "--quick", "--foreground", plan=PROPOSED)
+    record("plan-exit", how)
+    assert how.outcome == "waiting", how.output
+    assert checkout(project) == before
+    assert running(tmp_path) == []
+
+
+def checkout(project: Project) -> tuple[str, str]:
+    """The files that are not committed, and every ref that is not runplan's."""
+    refs = project.repo.git("for-each-ref", "--format=%(refname) %(objectname)").splitlines()
+    own = "\n".join(ref for ref in refs if not ref.startswith("refs/runplan/"))
+    return project.repo.git("status", "--porcelain", "--ignored"), own
+
+
+def prompts_of(project: Project) -> list[bytes]:
+    started = [body["id"] for kind, body in project.events(PROPOSED) if kind == "DispatchStarted"]
+    return [(project.path / ".git/runplan/dispatch" / id_ / "prompt.md").read_bytes() for id_ in started]
+
+
+def texts_in(content: object) -> list[str]:
+    """Every text in a request."""
+    if isinstance(content, str):
+        return [content]
+    parts = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
+    return [text for part in parts for text in texts_in(part)]
+
+
 # --- watching ------------------------------------------------------------------------------------------
 
 
-def carried(project: Project) -> How:
+def carried(project: Project, *words: str, plan: str = "plans/X.md") -> How:
     """The plan worked to an end, or to the point where it waits for a provider and says so."""
     started = time.monotonic()
-    process = project.popen("start", "X", "finish", "auto", "--foreground")
+    process = project.popen(*(words or ("start", "X", "finish", "auto", "--foreground")))
     waiting = ""
     try:
         while process.poll() is None and not (waiting := waits(project)):
@@ -316,7 +432,7 @@ def carried(project: Project) -> How:
     outcome = "waiting" if waiting or process.returncode == 4 else "landed"
     if process.returncode not in (0, 4) and not waiting:
         outcome = error.rstrip().rpartition("runplan: failed: ")[2]
-    kinds = [each["kind"] for each in endings(project)]
+    kinds = [each["kind"] for each in endings(project, plan)]
     return How(outcome=outcome, kind=kinds[-1] if kinds else "", output=f"{waiting}\n{error}", seconds=seconds)
 
 
@@ -342,10 +458,10 @@ def ended(process: Process) -> str:
         process.kill()
 
 
-def endings(project: Project) -> list[dict[str, Any]]:
+def endings(project: Project, plan: str = "plans/X.md") -> list[dict[str, Any]]:
     """How each agent's work ended, in order; nothing when it did not come to that."""
     with contextlib.suppress(sqlite3.OperationalError):
-        return [body for kind, body in project.events() if kind == "DispatchEnded" and body.get("agent")]
+        return [body for kind, body in project.events(plan) if kind == "DispatchEnded" and body.get("agent")]
     return []
 
 
