@@ -96,8 +96,8 @@ def does_other_work(state: RunState, asked: e.RunStarted) -> bool:
         return False
     if asked.anew:
         return True
-    if _is_special(asked, was):
-        return not _is_same_work(asked, was)
+    if (is_same := _is_same_work(asked, was)) is not None:
+        return not is_same
     other = bool(open_lanes(state)) or asked.wanted not in (phases_at_work(state) or [asked.wanted])
     return _lands_elsewhere(asked, was) or (asked.mode is Mode.PHASE and other)
 
@@ -118,23 +118,19 @@ def as_resumed(asked: e.RunStarted) -> e.RunResumed:
     return convert(asked, e.RunResumed, from_attributes=True)
 
 
-def revises_plan(state: RunState, asked: e.RunStarted) -> bool:
-    """Whether the request is for a revision of the plan that this run works on."""
+def requested_revision(state: RunState, asked: e.RunStarted) -> RevisionRequested | None:
+    """The revision of the plan that this run works on; None when the request is for something else."""
     is_unfinished = state.started is not None and state.ended is None and not state.stop
-    is_worked = is_unfinished and state.options.mode not in (Mode.PLAN, Mode.UNDO)
-    return is_worked and asked.planning is not None and asked.planning.is_revision
-
-
-def request_revision(asked: e.RunStarted) -> RevisionRequested:
-    assert asked.planning is not None
-    return RevisionRequested(planning=asked.planning)
+    if asked.planning is None or not asked.planning.is_revision or not is_unfinished:
+        return None
+    return None if state.options.mode in (Mode.PLAN, Mode.UNDO) else RevisionRequested(planning=asked.planning)
 
 
 def does_what_is_asked(state: RunState, asked: e.RunStarted) -> bool:
     """Whether this run, as it was started, does what the request asks for."""
     was = state.options
-    if _is_special(asked, was):
-        return _is_same_work(asked, was)
+    if (is_same := _is_same_work(asked, was)) is not None:
+        return is_same
     if _lands_elsewhere(asked, was) or (asked.anew and not was.anew):
         return False
     at_work = phases_at_work(state)
@@ -143,12 +139,10 @@ def does_what_is_asked(state: RunState, asked: e.RunStarted) -> bool:
     return asked.mode is Mode.NEXT or (asked.mode is Mode.PHASE and asked.wanted in at_work)
 
 
-def _is_special(asked: e.RunStarted, was: e.RunStarted) -> bool:
-    """Whether one of them works on no phases: an undo, or a plan that is written."""
-    return bool({Mode.UNDO, Mode.PLAN} & {asked.mode, was.mode})
-
-
-def _is_same_work(asked: e.RunStarted, was: e.RunStarted) -> bool:
+def _is_same_work(asked: e.RunStarted, was: e.RunStarted) -> bool | None:
+    """Whether both are the same undo or write the same plan; None when both work on phases."""
+    if not {Mode.UNDO, Mode.PLAN} & {asked.mode, was.mode}:
+        return None
     goals = [started.planning.goal if started.planning else "" for started in (asked, was)]
     return (asked.mode, asked.wanted) == (was.mode, was.wanted) and goals[0] == goals[1]
 

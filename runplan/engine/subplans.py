@@ -6,7 +6,6 @@ from collections.abc import Callable, Container
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.engine import preflight
@@ -79,12 +78,6 @@ def describe_nesting(read: Callable[[str], Plan], chain: tuple[str, ...]) -> str
 # --- in the worker ----------------------------------------------------------------------------------------
 
 
-class Stop(Struct, frozen=True):
-    """The run of the sub-plan is to be stopped with that of its parent."""
-
-    plan: str
-
-
 def awaited_plan(state: RunState) -> str:
     """The sub-plan whose end a run or lane waits for; "" for none."""
     attempt = state.attempt
@@ -95,10 +88,11 @@ def awaited_plan(state: RunState) -> str:
 
 def examine_subplan(
     active: ActiveRun, state: RunState, *, here: RepositoryContext, owned: Container[str]
-) -> e.Event | Stop | None:
-    """What the sub-plan of a run or lane needs: an end to record, a run to begin or stop; None while it runs.
+) -> e.Event | None:
+    """What the sub-plan of a run or lane needs; None while it runs.
 
-    `owned` has the plans whose runs this process works on.
+    That is an end to record, or the `RunStarted` or `StopRequested` of the sub-plan's own run. `owned` has the plans
+    whose runs this process works on.
     """
     path = awaited_plan(state)
     if not path or decide(state).waiting is not WaitKind.SUBPLAN or state.pause is not None:
@@ -106,15 +100,20 @@ def examine_subplan(
     store = active.context.store
     own = _find_own_run(store, path, parent=active.id)
     if state.stop and own is not None and own.is_active:
-        return Stop(path)
+        return e.StopRequested(by=state.stop)
     if state.stop:  # a run that the parent did not begin continues
         return e.SubplanEnded(complete=False, run=own.id if own else "", detail=f"{path} was stopped")
     if path in owned:
         return None
-    chain = (*state.options.parents, active.context.plan, path)
+    lander = active.context.lander  # a pull request has a branch of its own before the target
+    tip = (lander.target if isinstance(lander, PullRequestLander) else lander).tip() or ""
+
+    def read(name: str) -> Plan:
+        return replace(active.context, plan=name).plan_at(tip)[0]
+
     try:
-        tip, plan = _read_subplan(active, path)
-        nesting = describe_nesting(lambda name: _parse_at(active, tip, name), chain)
+        plan = read(path)
+        nesting = describe_nesting(read, (*state.options.parents, active.context.plan, path))
     except PlanUnreadable as error:
         return e.WorkRefused(reason=Reason.BLOCKED, detail=str(error))
     is_over = own is None or not own.is_active  # else the run was interrupted, and is resumed
@@ -157,18 +156,6 @@ def _find_own_run(store: Store, path: str, *, parent: str) -> RunRow | None:
     """The newest run of the plan that the parent began."""
     runs = [fact.run for fact in store.list_facts(e.RunStarted, plan=path) if fact.event.parent == parent]
     return store.get_run(runs[-1]) if runs else None
-
-
-def _read_subplan(active: ActiveRun, path: str) -> tuple[str, Plan]:
-    """The target's tip, and the sub-plan there. A pull request has a branch of its own before it."""
-    lander = active.context.lander
-    tip = (lander.target if isinstance(lander, PullRequestLander) else lander).tip() or ""
-    return tip, _parse_at(active, tip, path)
-
-
-def _parse_at(active: ActiveRun, tip: str, path: str) -> Plan:
-    plan, _ = replace(active.context, plan=path).plan_at(tip)
-    return plan
 
 
 def _describe_end(store: Store, row: RunRow) -> str:

@@ -20,7 +20,7 @@ from runplan.engine import runs
 from runplan.engine.advance import advance, record_ends
 from runplan.engine.repository import Environments, make_run_context
 from runplan.engine.runs import ActiveRun, state_of
-from runplan.engine.subplans import Stop, awaited_plan, examine_subplan, pause_for_owner
+from runplan.engine.subplans import awaited_plan, examine_subplan, pause_for_owner
 from runplan.errors import Crashed, Exit, Fenced, GitFailed, RunplanError
 from runplan.run import events as e
 from runplan.run.decide import decide, pending_answer
@@ -175,8 +175,8 @@ class RepositoryWorker:
         is_recorded = False
         for lane, state in open_states(active.state):
             event = examine_subplan(active, state, here=self.context, owned=self.runs)
-            if isinstance(event, Stop):
-                event = self._stop_subplan(event.plan, state)
+            if isinstance(event, e.StopRequested):
+                event = self._stop_subplan(awaited_plan(state), event, state)
             elif isinstance(event, e.RunStarted):
                 event = self._begin_subplan(event, state) if self.may_begin() else None
             if event is not None:
@@ -191,11 +191,11 @@ class RepositoryWorker:
         is_held = answer is not None and answer.declined and owner
         return pause_for_owner(asked.plan, owner, state, now=self.repository.clock.now()) if is_held else None
 
-    def _stop_subplan(self, plan: str, state: RunState) -> e.Paused | None:
+    def _stop_subplan(self, plan: str, stop: e.StopRequested, state: RunState) -> e.Paused | None:
         if (declined := self.adopt(plan)) is not None:
             return pause_for_owner(plan, declined.owner, state, now=self.repository.clock.now())
         if plan in self.runs and not self.runs[plan].state.stop:
-            self.record(plan, e.StopRequested(by=state.stop))
+            self.record(plan, stop)
         return None
 
     def _resume_subplans(self, active: ActiveRun) -> None:
@@ -249,7 +249,7 @@ class RepositoryWorker:
             return False
         state = self.newest(plan)
         unfinished = state.started is not None and state.ended is None and not state.stop
-        is_revision = runs.revises_plan(state, request.started)
+        is_revision = runs.requested_revision(state, request.started) is not None
         return unfinished and (is_revision or not runs.does_other_work(state, request.started))
 
     def decline(self, request: RunRequest) -> Answer | None:
@@ -258,7 +258,7 @@ class RepositoryWorker:
         if request.reply is not None or self.is_at_work(plan):
             return None
         state = self.newest(plan)
-        if runs.revises_plan(state, request.started):
+        if runs.requested_revision(state, request.started):
             return None
         why = pending_answer(state, plan) if request.fired else runs.needed_answer(state, request.started)
         return Answer(declined=True, why=why, exit=int(Exit.WAITING)) if why else None
@@ -288,8 +288,8 @@ class RepositoryWorker:
             return declined
         if active is None:
             return self._acquire_run(request)
-        if runs.revises_plan(active.state, request.started):
-            active.journal.append(runs.request_revision(request.started))
+        if revision := runs.requested_revision(active.state, request.started):
+            active.journal.append(revision)
             return Answer(run=active.id, fresh=True, resumed=True)
         if request.reply is not None:
             if not runs.is_current(active.state, request.reply):
@@ -326,8 +326,8 @@ class RepositoryWorker:
         if request.reply is not None and not runs.is_current(active.state, request.reply):
             self.disown(plan)
             return Answer(declined=True, why=runs.describe_late(plan, request.reply))
-        if not run.is_new and runs.revises_plan(active.state, request.started):
-            active.journal.append(runs.request_revision(request.started))
+        if not run.is_new and (revision := runs.requested_revision(active.state, request.started)):
+            active.journal.append(revision)
         elif not run.is_new and not _resume_run(active, request.started):
             return None
         if request.reply is not None:
