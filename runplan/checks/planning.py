@@ -220,10 +220,9 @@ def _judge_alternatives(output: _Alternatives) -> StepResult:
         problems.append("why is empty; give the reason of the choice")
     parts = []
     for name, option in options.items():
-        rows = [f"+ {words}" for words in _lines(option.advantages)] + [
-            f"- {words}" for words in _lines(option.drawbacks)
-        ]
-        parts.append("\n".join((f"Option: {name}", *rows)))
+        good = (f"+ {words}" for words in _lines(option.advantages))
+        bad = (f"- {words}" for words in _lines(option.drawbacks))
+        parts.append("\n".join((f"Option: {name}", *good, *bad)))
     return StepResult(text=_paragraphs(*parts, f"Choice: {choice}, because: {why}"), problems=tuple(problems))
 
 
@@ -243,9 +242,9 @@ def _judge_critique(output: _Critique) -> StepResult:
             f"{len(verdicts)} principles have a verdict with a reason; at least {LEAST_PRINCIPLES} are needed"
         )
     findings = [
-        (_one_line(finding.id), _one_line(finding.where), _one_line(finding.text)) for finding in output.findings
+        (_one_line(finding.id), _one_line(finding.where), _one_line(finding.text))
+        for finding in output.findings[:MOST_ROWS]
     ]
-    findings = findings[:MOST_ROWS]
     problems += [
         f"finding {n} needs where and text" for n, (_, where, text) in enumerate(findings, 1) if not where or not text
     ]

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import RunplanError
-from runplan.plan.proposal import summarize
-from runplan.report.planning import describe_summary
+from runplan.report.planning import describe_proposal
 from runplan.run import events as e
 from runplan.run.attempts import PlanningAttempt, open_questions
 from runplan.run.decide import decide
@@ -120,6 +119,6 @@ def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str
         text = decision.why
         if isinstance(attempt, PlanningAttempt) and attempt.proposal is not None:
             kind = EntryKind.PROPOSAL
-            text = "\n".join(describe_summary(summarize(attempt.proposal.text, path=row.plan)))
+            text = "\n".join(describe_proposal(attempt.proposal))
             commands.append(command("runplan", "edit", row.plan))
         yield entry(kind, attempt.delivery.asked, text, *commands)

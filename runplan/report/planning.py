@@ -31,8 +31,13 @@ def planning_report(store: Store, plan: str) -> str:
     return "\n".join(["## Planning", "", *_list_steps(facts), *_list_changes(facts), *_list_proposals(facts, plan)])
 
 
-def describe_summary(summary: Summary, *, label: str = "") -> list[str]:
+def describe_proposal(proposal: ProposalMade) -> list[str]:
     """The proposal in a few lines: what a person decides about."""
+    return describe_summary(summarize(proposal.text, path=proposal.path), is_edited=proposal.is_edited)
+
+
+def describe_summary(summary: Summary, *, is_edited: bool) -> list[str]:
+    label = ", edited by user" if is_edited else ""
     size = f"{counted(len(summary.phases), 'phase')}, {summary.characters:,} characters"
     lines = [f"{summary.title}: {size}, about {counted(summary.dispatches, 'dispatch', 'dispatches')}{label}"]
     lines += [f"  phase {phase.id} {phase.title} ({counted(phase.items, 'item')})" for phase in summary.phases]
@@ -81,9 +86,9 @@ def _list_changes(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
     number = 0
     for fact in facts:
         match fact.event:
-            case StepJudged(problems=(), findings=found) if found:
+            case StepJudged(problems=(), findings=rows) if rows:
                 number += 1
-                findings = dict(found)
+                findings = dict(rows)
                 yield from ("", f"### Critique {number}", "")
             case StepJudged(problems=(), answers=answers) if answers:
                 for name, answer in answers:
@@ -102,10 +107,8 @@ def _list_proposals(facts: Iterable[Recorded[Event]], plan: str) -> Iterator[str
     if not proposals:
         return
     last = proposals[-1]
-    label = " (edited by user)" if last.is_edited else ""
     yield from ("", "### Proposal", "")
-    yield f"{code_span(last.path)}, SHA-256 {code_span(last.sha256)}{label}"
+    yield f"{code_span(last.path)}, SHA-256 {code_span(last.sha256)}"
     yield ""
-    lines = describe_summary(summarize(last.text, path=last.path))
-    yield from (f"- {escape_inline(line.strip())}" for line in lines)
+    yield from (f"- {escape_inline(line.strip())}" for line in describe_proposal(last))
     yield from ("", f"See it: {code_span(command('runplan', 'diff', plan))}", "")

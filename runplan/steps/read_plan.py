@@ -11,18 +11,8 @@ from runplan.landing.direct import DirectPhase
 from runplan.landing.pull_request import PullRequestLander
 from runplan.plan import model as plans, tracker
 from runplan.plan.marks import ExecutionKind, NoWorkKind
+from runplan.run import events as e
 from runplan.run.decide import list_startable
-from runplan.run.events import (
-    Chosen,
-    CompletionChosen,
-    Concluded,
-    DelegateChosen,
-    LanesChosen,
-    NoWork,
-    PhaseChosen,
-    SubplanChosen,
-    UndoChosen,
-)
 from runplan.run.kinds import Mode
 from runplan.run.state import count_busy, open_lanes
 from runplan.steps.verify import examine_numbers
@@ -32,23 +22,22 @@ if TYPE_CHECKING:
 
     from runplan.plan.model import Phase, Plan
     from runplan.run.actions import Action
-    from runplan.run.events import Event
     from runplan.run.state import RunState
     from runplan.steps.context import RunContext
 
 
-def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     started = state.options
     tip = context.lander.tip() or ""
     lander = context.lander
     if isinstance(lander, PullRequestLander) and (closed := lander.closed) is not None:
-        yield Concluded(reason=closed.reason, note=closed.why)
+        yield e.Concluded(reason=closed.reason, note=closed.why)
         return
     wanted = "" if any(landing.phase for landing in state.landed) else started.wanted
     try:
         plan, text = context.plan_at(tip)
     except PlanUnreadable as error:
-        yield NoWork(tip=tip, detail=str(error), kind=NoWorkKind.UNREADABLE)
+        yield e.NoWork(tip=tip, detail=str(error), kind=NoWorkKind.UNREADABLE)
         return
     if started.mode is Mode.UNDO:
         yield _choose_undo(plan, tip=tip, wanted=wanted)
@@ -63,10 +52,10 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
     if worked or len(startable) > 1:
         first = len(state.lanes) + 1
         chosen = tuple((str(number), phase.id, phase.touches) for number, phase in enumerate(startable, first))
-        yield LanesChosen(tip=tip, lanes=chosen)
+        yield e.LanesChosen(tip=tip, lanes=chosen)
         return
     read = choose_work(plan, text, tip=tip, wanted=wanted)
-    if isinstance(read, PhaseChosen) and (phase := plan.phase(read.phase)) is not None:
+    if isinstance(read, e.PhaseChosen) and (phase := plan.phase(read.phase)) is not None:
         drift, remarks = examine_numbers(plan, phase, context)
         if isinstance(lander, PullRequestLander) and not drift:
             remarks = (*remarks, *lander.list_overlaps(phase.touches))
@@ -76,29 +65,29 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
     yield read
 
 
-def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> Chosen | NoWork:
+def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> e.Chosen | e.NoWork:
     """The next phase of the plan, or why there is none."""
     choice = tracker.choose_phase(plan, wanted=wanted or None)
     if not isinstance(choice, tracker.NoPhase):
         chosen = choose_phase(choice, tip=tip)
         execution = choice.execution
-        fields = {name: getattr(chosen, name) for name in Chosen.__struct_fields__}
+        fields = {name: getattr(chosen, name) for name in e.Chosen.__struct_fields__}
         match execution.kind:
             case ExecutionKind.PLAN:
-                return SubplanChosen(**fields, subplan=execution.argument)
+                return e.SubplanChosen(**fields, subplan=execution.argument)
             case ExecutionKind.DELEGATE:
-                return DelegateChosen(**fields, command=execution.argument)
+                return e.DelegateChosen(**fields, command=execution.argument)
             case _:
                 return chosen
     if choice.kind is not NoWorkKind.ALL_DONE:
-        return NoWork(tip=tip, detail=choice.detail, title=plan.title, kind=choice.kind)
+        return e.NoWork(tip=tip, detail=choice.detail, title=plan.title, kind=choice.kind)
     if tracker.mark_complete(text, path=plan.path, completed="") == text:
-        return NoWork(tip=tip, detail="every phase is done", kind=NoWorkKind.COMPLETE)
-    return CompletionChosen(tip=tip, title=plan.title)
+        return e.NoWork(tip=tip, detail="every phase is done", kind=NoWorkKind.COMPLETE)
+    return e.CompletionChosen(tip=tip, title=plan.title)
 
 
-def choose_phase(phase: Phase, *, tip: str) -> PhaseChosen:
-    return PhaseChosen(
+def choose_phase(phase: Phase, *, tip: str) -> e.PhaseChosen:
+    return e.PhaseChosen(
         tip=tip,
         phase=phase.id,
         title=phase.title,
@@ -111,8 +100,10 @@ def choose_phase(phase: Phase, *, tip: str) -> PhaseChosen:
     )
 
 
-def _choose_undo(plan: Plan, *, tip: str, wanted: str) -> UndoChosen | NoWork:
+def _choose_undo(plan: Plan, *, tip: str, wanted: str) -> e.UndoChosen | e.NoWork:
     phase = plan.phase(wanted)
     if phase is None or phase.status is not plans.Status.DONE:
-        return NoWork(tip=tip, detail=f"phase {wanted} is not done; there is nothing to undo", kind=NoWorkKind.COMPLETE)
-    return UndoChosen(tip=tip, phase=phase.id, title=phase.title, text=phase.text)
+        return e.NoWork(
+            tip=tip, detail=f"phase {wanted} is not done; there is nothing to undo", kind=NoWorkKind.COMPLETE
+        )
+    return e.UndoChosen(tip=tip, phase=phase.id, title=phase.title, text=phase.text)

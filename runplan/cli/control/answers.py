@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import signal
 import subprocess
 import sys
@@ -14,10 +15,11 @@ from msgspec.structs import replace
 from runplan.cli.control import runs
 from runplan.cli.inspection import compare_commits
 from runplan.cli.show import progress
-from runplan.cli.show.proposal import render_proposal, view_planning
 from runplan.engine.context import RepositoryContext, open_context, plan_path
 from runplan.engine.runs import describe_late, state_of
 from runplan.errors import Exit, NotFound, UsageError
+from runplan.plan.proposal import summarize
+from runplan.report.planning import describe_summary
 from runplan.report.views import as_json
 from runplan.run.attempt_parts import Proof
 from runplan.run.attempts import AnyAttempt, PlanningAttempt, WorkAttempt, open_questions
@@ -102,7 +104,7 @@ def run_diff(args: argparse.Namespace) -> None:
 
 
 def _show_change(view: dict[str, Any]) -> None:
-    show_page(plain(render_proposal(view) if "proposal" in view else _render_change(view)))
+    show_page(plain(_render_proposal(view) if "proposal" in view else _render_change(view)))
 
 
 def show_page(text: str) -> None:
@@ -128,7 +130,7 @@ def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
     """The change, or the proposed plan, as data (docs/reference.md)."""
     attempt = change.attempt
     if isinstance(attempt, PlanningAttempt):
-        return view_planning(context.store(), change.run)
+        return view_planning(context, change.run)
     started = change.state.options
     proof = attempt.proof if isinstance(attempt, WorkAttempt) else Proof()
     verdict = proof.verdict
@@ -183,6 +185,52 @@ def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
         "findings": list(attempt.warnings),
         "diff": compare_commits(context, onto, commit),
     }
+
+
+def view_planning(context: RepositoryContext, run: str) -> dict[str, Any]:
+    """A planning run and its proposal as data (docs/reference.md)."""
+    store = context.store()
+    row = store.get_run(run)
+    assert row is not None
+    attempt = state_of(store, row).attempt
+    proposal = attempt.proposal if isinstance(attempt, PlanningAttempt) else None
+    before = attempt.chosen.before if isinstance(attempt, PlanningAttempt) else ""
+    return {
+        "plan": row.plan,
+        "title": proposal.title if proposal else row.title,
+        "run": row.id,
+        "state": row.state,
+        "step": row.step,
+        "waiting_for": row.waiting_for,
+        "outcome": row.outcome,
+        "reason": row.reason,
+        "tokens": row.tokens,
+        "usd": round(row.usd, 4),
+        "proposal": proposal
+        and {
+            "sha256": proposal.sha256,
+            "edited": proposal.is_edited,
+            "text": proposal.text,
+            "diff": _compare_texts(before, proposal.text, proposal.path) if before else None,
+            "summary": summarize(proposal.text, path=proposal.path),
+        },
+    }
+
+
+def _compare_texts(before: str, after: str, path: str) -> str:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), f"a/{path}", f"b/{path}", lineterm="")
+    return "\n".join(lines)
+
+
+def _render_proposal(view: dict[str, Any]) -> str:
+    """The proposal as text: what it grants, then all of it, or the changes of a revision."""
+    plan = view["plan"]
+    proposal = view["proposal"]
+    summary = describe_summary(proposal["summary"], is_edited=proposal["edited"])
+    helps = f"to land it: {command('runplan', 'approve', plan)}; to change it: {command('runplan', 'edit', plan)}"
+    reject = f"to have it revised: {command('runplan', 'reject', plan)} -m REASON"
+    head = f"{plan} waits for {view['waiting_for']}, SHA-256 {proposal['sha256'][:12]}"
+    return "\n".join([head, *summary, "", proposal["diff"] or proposal["text"], "", f"{helps}; {reject}"])
 
 
 def _render_change(view: dict[str, Any]) -> str:
@@ -257,11 +305,11 @@ def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exi
         elif answer.tree:
             takes = "; an agent revises it" if answer.why else ""
             progress.say(f"{action} the proposed {options.plan}: SHA-256 {answer.tree[:SHORT]}{takes}")
-        return _continue_run(context, RunRequest(started=options, answer=answer))
+        return continue_run(context, RunRequest(started=options, answer=answer))
 
 
-def _continue_run(context: RepositoryContext, request: RunRequest, *, wait: bool = False) -> Exit:
-    """Have the run continue where it was started."""
+def continue_run(context: RepositoryContext, request: RunRequest, *, wait: bool = False) -> Exit:
+    """Have the run continue where it was started: in this process or in the daemon."""
     context = context.for_run(request.started)
     is_daemons = request.started.daemon
     return runs.submit_run(context, request, wait=wait) if is_daemons else runs.run_here(context, request)
@@ -274,7 +322,7 @@ def ask_on_terminal(context: RepositoryContext, plan: str, code: Exit) -> Exit:
         answer = _ask_person(context, change) if change is not None else None
         if change is None or answer is None:
             break
-        code = _continue_run(context, RunRequest(started=change.state.options, answer=answer), wait=True)
+        code = continue_run(context, RunRequest(started=change.state.options, answer=answer), wait=True)
     return code
 
 
@@ -315,7 +363,7 @@ def run_answer(args: argparse.Namespace) -> Exit:
         started, question = _question_to_answer(context, args.id)
         progress.say(f"answering {question.id}: {question.text}")
         answered = QuestionAnswered(id=question.id, text=text)
-        return _continue_run(context, RunRequest(started=started, answered=answered))
+        return continue_run(context, RunRequest(started=started, answered=answered))
 
 
 def _question_to_answer(context: RepositoryContext, word: str) -> tuple[RunStarted, QuestionAsked]:

@@ -13,13 +13,11 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from runplan import names
-from runplan.agents.environment import for_a_run, needed_by_a_run
 from runplan.agents.invocation import require_agent
 from runplan.checks.planning import StepFacts, check_plan
 from runplan.cli.control import runs
-from runplan.cli.control.answers import ask_on_terminal
+from runplan.cli.control.answers import ask_on_terminal, continue_run, view_planning
 from runplan.cli.show import progress
-from runplan.cli.show.proposal import view_planning
 from runplan.engine import preflight
 from runplan.engine.context import RepositoryContext, known_plans, open_context, plan_path
 from runplan.engine.runs import state_of
@@ -32,10 +30,10 @@ from runplan.report.views import as_json
 from runplan.run.attempts import PlanningAttempt
 from runplan.run.events import Planning
 from runplan.run.kinds import Mode
-from runplan.run.requests import RunRequest, Timing
+from runplan.run.requests import RunRequest
 from runplan.settings.load import list_agent_kinds
 from runplan.settings.options import Options, parse_words
-from runplan.settings.schema import MAX_ROUNDS, uses_remote
+from runplan.settings.schema import MAX_ROUNDS
 from runplan.steps.planning import list_paths, make_proposal
 from runplan.store.files import make_below
 from runplan.text import command
@@ -250,17 +248,8 @@ def _choose_path(context: RepositoryContext, title: str, out: str | None) -> str
 
 def _request_of(context: RepositoryContext, path: str, goal: Goal, asked: Options) -> str:
     """The run that is queued when the plan has landed; it reads the settings when it starts."""
-    run = context.settings.run
-    env = for_a_run(context.env, context.settings.agents, forge=modes.concludes(run.landing))
-    needs = needed_by_a_run(
-        env,
-        context.settings.agents,
-        pushes=uses_remote(run.landing),
-        forge=modes.concludes(run.landing),
-    )
-    started = runs.run_started(context, path, goal.title, asked, issues=goal.issues)
-    timing = Timing(every=asked.every, now=asked.now, zone=run.timezone, misfire=run.misfire) if asked.every else None
-    request = RunRequest(started=replace(started, daemon=True, needs=needs), timing=timing)
+    started = runs.for_daemon(context, runs.run_started(context, path, goal.title, asked, issues=goal.issues))
+    request = RunRequest(started=started, timing=runs.timing_of(asked, context.settings.run))
     return json.dumps(to_builtins(request))
 
 
@@ -289,7 +278,7 @@ def _show_same(context: RepositoryContext, row: RunRow, state: RunState, args: a
     elif state.options.daemon or row.needs_person:
         code = progress.show_end(context.store(), row.id, context.state)
     else:
-        code = runs.run_here(context.for_run(state.options), RunRequest(started=state.options))
+        code = continue_run(context, RunRequest(started=state.options))
     if args.json:
         _print_json(context, row.plan)
     return code
@@ -313,9 +302,7 @@ def run_edit(args: argparse.Namespace) -> Exit:
             return Exit.WAITING
         _require_valid(context.for_run(options), text, attempt, path=plan)
         edited = replace(make_proposal(text, path=plan), is_edited=True, replaces=proposal.sha256)
-        request = RunRequest(started=options, edited=edited)
-        context = context.for_run(options)
-        return runs.submit_run(context, request) if options.daemon else runs.run_here(context, request)
+        return continue_run(context, RunRequest(started=options, edited=edited))
 
 
 def _edit_text(context: RepositoryContext, text: str, name: str) -> str:
@@ -349,4 +336,4 @@ def _require_valid(context: RepositoryContext, text: str, attempt: PlanningAttem
 def _print_json(context: RepositoryContext, plan: str) -> None:
     row = context.store().get_newest_run(plan)
     assert row is not None
-    print(as_json(view_planning(context.store(), row.id)))
+    print(as_json(view_planning(context, row.id)))

@@ -44,6 +44,7 @@ from runplan.times import parse_iso, zone
 
 if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
+    from runplan.settings.schema import RunSettings
 
 MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
 
@@ -253,22 +254,31 @@ def submit_command(
     return answer
 
 
+def for_daemon(context: RepositoryContext, started: RunStarted) -> RunStarted:
+    """The run with the names of the variables that the daemon has to have for it."""
+    agents = context.settings.agents
+    checks = context.settings.tests.env
+    sent = for_a_run(context.env, agents, forge=started.concludes, checks=checks)
+    pushes = uses_remote(started.landing)
+    needs = needed_by_a_run(sent, agents, pushes=pushes, forge=started.concludes, checks=checks)
+    return replace(started, daemon=True, needs=needs)
+
+
+def timing_of(asked: Options, run: RunSettings) -> Timing | None:
+    if not asked.every:
+        return None
+    return Timing(every=asked.every, now=asked.now, zone=run.timezone, misfire=run.misfire)
+
+
 def submit_run(
     context: RepositoryContext, request: RunRequest, timing: Timing | None = None, *, wait: bool = False
 ) -> Exit:
     """Have the daemon execute the run; `wait` follows it to its end."""
     plan = request.started.plan
-    pushes = uses_remote(request.started.landing)
-    sent = for_a_run(
-        context.env, context.settings.agents, forge=request.started.concludes, checks=context.settings.tests.env
-    )
-    needs = needed_by_a_run(
-        sent, context.settings.agents, pushes=pushes, forge=request.started.concludes, checks=context.settings.tests.env
-    )
     seen = context.store().get_newest_event()
     left = context.store().get_interrupted_run(plan)
     orphan = left.id if left is not None and not context.store().get_living_owner(plan) else ""
-    submitted = replace(request, started=replace(request.started, daemon=True, needs=needs), timing=timing)
+    submitted = replace(request, started=for_daemon(context, request.started), timing=timing)
     answer = submit_command(context, plan, "start", to_builtins(submitted))
     assert answer is not None
     if orphan and answer.run == orphan and not answer.declined and request.reply is None:
@@ -357,13 +367,9 @@ def _start_next(context: RepositoryContext, run: str) -> None:
 
 def _is_rejected(context: RepositoryContext, request: RunRequest, run: str) -> bool:
     """Whether the request was a rejection, and no agent has taken up its words."""
-    reply = request.answer
     row = context.store().get_run(run)
-    return (
-        reply is not None
-        and not reply.approved
-        and (not reply.why or (row is not None and row.state == RunStatus.STOPPED))
-    )
+    is_over = row is not None and row.state == RunStatus.STOPPED
+    return request.answer is not None and not request.answer.approved and (not request.answer.why or is_over)
 
 
 def _remember_repository(context: RepositoryContext) -> None:

@@ -22,14 +22,13 @@ from runplan.plan.model import Phase, parse_plan
 from runplan.plan.tracker import describe_hindrance
 from runplan.run.events import Landed, Rows, RunStarted
 from runplan.run.kinds import Mode, Role, RunStatus
-from runplan.run.requests import RunRequest, Timing
+from runplan.run.requests import RunRequest
 from runplan.settings.options import Options, in_plan, parse_words
 from runplan.steps.read_plan import choose_phase
 from runplan.text import bounded, command, plain
 
 if TYPE_CHECKING:
     from runplan.forge.model import ReviewComment
-    from runplan.settings.schema import RunSettings
     from runplan.store.protocol import Store
 
 
@@ -100,14 +99,8 @@ def _start_run(
                 code = runs.run_here(context, request)
             else:
                 runs.admit_agents(context)
-                code = runs.submit_run(context, request, _timing_of(asked, context.settings.run), wait=wait)
+                code = runs.submit_run(context, request, runs.timing_of(asked, context.settings.run), wait=wait)
     return answers.ask_on_terminal(context, plan, code) if foreground or wait else code
-
-
-def _timing_of(asked: Options, run: RunSettings) -> Timing | None:
-    if not asked.every:
-        return None
-    return Timing(every=asked.every, now=asked.now, zone=run.timezone, misfire=run.misfire)
 
 
 def _dry_run(context: RepositoryContext, word: str, asked: Options) -> str:
@@ -164,7 +157,7 @@ def run_watch_issues(args: argparse.Namespace) -> Exit:
         watch = f"{names.WATCH}{args.label}"
         title = f"Issues with the label {args.label}"
         request = RunRequest(started=runs.run_started(context, watch, title, asked))
-        return runs.submit_run(context, request, _timing_of(asked, context.settings.run))
+        return runs.submit_run(context, request, runs.timing_of(asked, context.settings.run))
 
 
 # --- retry ------------------------------------------------------------------------------------------------

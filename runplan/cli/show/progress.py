@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from runplan.cli.terminal import Style
 from runplan.engine.runs import find_awaited, state_of
 from runplan.errors import Exit
-from runplan.plan.proposal import summarize
-from runplan.report.planning import describe_summary
+from runplan.report.planning import describe_proposal
 from runplan.report.sections import describe_kept_work
 from runplan.report.summary import figures_of_run
 from runplan.run import events as e
@@ -34,14 +33,8 @@ if TYPE_CHECKING:
     from runplan.store.protocol import Store
 
 LINES_SHOWN = 10  #: of the output of a failed command
-_COLOURS = {
-    "landed": "green",
-    "failed": "red",
-    "verdict": "bold",
-    "waiting": "yellow",
-    "approval": "yellow",
-    "question": "yellow",
-}
+_COLOURS = {"landed": "green", "failed": "red", "verdict": "bold"}
+_COLOURS |= dict.fromkeys(("waiting", "approval", "question"), "yellow")
 #: The lines of events that have no variants.
 LINES: dict[type[e.Event], str] = {
     e.StopRequested: "  stop       requested by {0.by}",
@@ -348,9 +341,10 @@ def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, l
     report = f"Report: {command('runplan', 'report', plan)}"
     if ended is None:
         itself = "it continues by itself. " if decision.wake else ""
+        proposal = state.attempt.proposal if isinstance(state.attempt, PlanningAttempt) else None
         return Exit.WAITING, [
             decision.why,
-            *_describe_proposal(state),
+            *(describe_proposal(proposal) if proposal is not None else ()),
             f"{itself}{wait_of(decision.waiting).help(plan)}",
         ]
     if ended.remedy:
@@ -374,15 +368,6 @@ def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, l
             lines += [landed, f"next: {next_action(reason, failure.step if failure else None)}"]
             lines += [report] if failure or state.landed else []
             return code, [*lines, f"{'refused' if code is Exit.USAGE else 'failed'}: {reason}"]
-
-
-def _describe_proposal(state: RunState) -> list[str]:
-    """The proposed plan that a person is asked about."""
-    proposal = state.attempt.proposal if isinstance(state.attempt, PlanningAttempt) else None
-    if proposal is None:
-        return []
-    label = ", edited by user" if proposal.is_edited else ""
-    return describe_summary(summarize(proposal.text, path=proposal.path), label=label)
 
 
 def _describe_landings(state: RunState) -> str:
