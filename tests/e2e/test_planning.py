@@ -158,6 +158,21 @@ def test_no_plan_is_written_through_a_link_out_of_the_repository(project: Projec
     assert not [*tmp_path.glob("home/*.md")]
 
 
+def test_a_folder_of_plans_in_capitals_keeps_its_plans(project: Project) -> None:
+    planning_project(project, more='[paths]\nplans = "Plans"\n')
+    project.commit_file("Plans/greet-people.md", PLAN)
+    assert plan(project).code == 4
+    assert project.rows("SELECT plan FROM runs") == [("Plans/greet-people-2.md",)]
+
+
+def test_a_goal_may_be_longer_than_the_name_of_a_file(project: Project) -> None:
+    goal = f"{GOAL} {'kindly ' * 100}".strip()
+    ran = project.runplan("plan", goal, "--quick", "--foreground")
+    assert ran.code == 4, ran.err
+    [(path,)] = project.rows("SELECT plan FROM runs")
+    assert all(goal in prompt for prompt in prompts(project, "draft", path))
+
+
 def test_the_same_goal_is_planned_once(project: Project) -> None:
     """M3"""
     assert plan(project).code == 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path, PurePath
@@ -129,9 +130,9 @@ def _read_goal(context: RepositoryContext, args: argparse.Namespace) -> Goal:
     if args.goal == ["-"]:
         text = _require_size(sys.stdin.buffer.read(LONGEST_GOAL + 1))
         return Goal(text=text, title=title_of_goal(text))
-    folder = Path(context.cwd, args.goal[0])
-    if len(args.goal) == 1 and args.goal[0] and folder.is_dir():
-        return _read_spec(folder, args.goal[0])
+    word = args.goal[0]
+    if len(args.goal) == 1 and word and os.path.isdir(context.cwd / word):  # noqa: PTH112 - False for one that is too long
+        return _read_spec(context.cwd / word, word)
     text = _require_size(" ".join(args.goal).encode("utf-8", "surrogateescape"))
     return Goal(text=text, title=title_of_goal(text))
 
@@ -243,7 +244,7 @@ def _choose_path(context: RepositoryContext, title: str, out: str | None) -> str
         return relative
     slug = slug_of_title(title)
     numbered = (PurePath(plans, f"{slug}{f'-{number}' if number > 1 else ''}.md") for number in range(1, 10_000))
-    return next(path.as_posix() for path in numbered if path.as_posix() not in taken)
+    return next(path.as_posix() for path in numbered if path.as_posix().lower() not in taken)
 
 
 def _request_of(context: RepositoryContext, path: str, goal: Goal, asked: Options) -> str:
@@ -264,7 +265,9 @@ def _find_same(context: RepositoryContext, goal: Goal) -> tuple[RunRow, RunState
         attempt = state.attempt
         planning = state.options.planning or (attempt.chosen.planning if isinstance(attempt, PlanningAttempt) else None)
         is_open = planning is not None and not (attempt is not None and attempt.cleaned)
-        if planning is not None and is_open and (planning.goal == goal.text or row.plan == goal.plan):
+        if planning is None or not is_open:
+            continue
+        if row.plan == goal.plan if goal.plan else planning.goal == goal.text and not planning.is_revision:
             return row, state
     return None
 
@@ -315,7 +318,8 @@ def _edit_text(context: RepositoryContext, text: str, name: str) -> str:
     ended = subprocess.run(["sh", "-c", f'{editor} "$1"', editor, str(file)], env=dict(context.env), check=False)
     if ended.returncode:
         raise UsageError(f"the editor ({editor}) failed; nothing was changed; set EDITOR")
-    return file.read_text(encoding="utf-8", errors="replace")
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    return file.read_text(encoding="utf-8", errors="replace").replace("\n", line_end)
 
 
 def _require_valid(context: RepositoryContext, text: str, attempt: PlanningAttempt, *, path: str) -> None:
