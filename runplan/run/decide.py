@@ -253,7 +253,7 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> De
 def _search_phases(state: RunState, started: RunStarted) -> Decision | None:
     """Read the plan for phases that can start next to the open lanes; None when none may."""
     may_start = started.mode is Mode.FINISH and count_busy(state) < started.parallel and not state.looked
-    is_held = state.stop or state.revision or state.halted or state.queued
+    is_held = state.stop or state.revision or state.halted or state.queued or state.concluded
     if not may_start or is_held or failed_lane(state) is not None or failure(state) is not None:
         return None
     if state.pause is not None:  # the target could not be read; the open lanes continue

@@ -172,7 +172,7 @@ def apply(state: RunState, fact: e.Event) -> RunState:
     match fact:
         case e.LanesChosen():
             return _begin_lanes(state, fact)
-        case e.Chosen() | e.NoWork() if open_lanes(state):
+        case e.Chosen() | e.NoWork() if open_lanes(state) or open_questions(state.attempt):
             return replace(state, looked=True)
         case e.QuestionAsked() | e.CleanedUp():  # further phases may start
             return replace(state, looked=False)
@@ -225,8 +225,13 @@ def _begin_lanes(state: RunState, event: e.LanesChosen) -> RunState:
         started = replace(state.options, mode=Mode.PHASE, wanted=phase)
         alone = RunState(started=started, warnings=state.warnings, is_lane=True)
         begun.append(Lane(name=name, phase=phase, touches=touches, state=alone))
-    attempt = state.attempt if open_questions(state.attempt) else None
+    attempt = _keep_asking(state.attempt)
     return replace(state, lanes=(*state.lanes, *begun), looked=True, no_work=None, attempt=attempt)
+
+
+def _keep_asking(attempt: AnyAttempt | None) -> AnyAttempt | None:
+    """The attempt, if it waits for an answer while the plan is searched for other phases."""
+    return attempt if open_questions(attempt) else None
 
 
 def _apply_to_run(state: RunState, event: e.Event) -> RunState:
@@ -240,7 +245,7 @@ def _apply_to_run(state: RunState, event: e.Event) -> RunState:
         case RevisionRequested():
             return replace(state, revision=event.planning, halted="")
         case e.NoWork():
-            return replace(state, no_work=event, attempt=None)
+            return replace(state, no_work=event, attempt=_keep_asking(state.attempt))
         case e.StopRequested():
             return replace(state, stop=event.by, pause=None)
         case e.Queued() | e.Admitted():

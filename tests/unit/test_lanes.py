@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
+from runplan.plan.marks import NoWorkKind
 from runplan.plan.model import parse_plan
 from runplan.run import actions as a, events as e
 from runplan.run.attempts import open_questions
@@ -352,3 +353,19 @@ def test_independent_phases_go_on_beside_a_phase_of_the_run_that_asks_a_person()
     over = apply(state, replace(e.RunEnded(outcome=RunOutcome.DONE), lane="1"))
     assert [action.step for action in decide(over).actions] == ["read-plan"], "further phases may start"
     assert decide(apply(over, e.LanesChosen(tip="t", lanes=()))).waiting is WaitKind.QUESTION
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        e.NoWork(tip="t", detail="no phases", kind=NoWorkKind.UNREADABLE),
+        e.Concluded(reason=Reason.PR_CLOSED, note="closed"),
+    ],
+)
+def test_a_phase_that_asks_is_kept_while_no_other_phase_can_be_read(event: e.Event) -> None:
+    begun = [started(), e.PhaseChosen(tip="t", phase="1", touches=("a",))]
+    leased = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1, fresh=False)
+    state = fold([*begun, leased, e.QuestionAsked(id="q", text="which?", phase="1"), event])
+    assert decide(state).waiting is WaitKind.QUESTION
+    (action,) = decide(apply(state, e.QuestionAnswered(id="q", text="this"))).actions
+    assert action.step == "start"
