@@ -11,6 +11,7 @@ from typing import ClassVar, TypeAlias, TypeVar, get_args, get_type_hints
 from msgspec import Struct
 from msgspec.structs import replace
 
+from runplan.plan.proposal import strip_front_matter
 from runplan.run import events as e
 from runplan.run.attempt_parts import (
     UNKNOWN,
@@ -411,7 +412,7 @@ def _record_planning(attempt: PlanningAttempt, event: e.Event) -> PlanningAttemp
         case StepJudged():
             return _record_step(attempt, event)
         case ProposalMade():
-            return replace(attempt, proposal=event)
+            return replace(attempt, proposal=event, accepted=_take_edit(attempt, event))
         case StartQueued():
             return replace(attempt, queued=True)
         case _:
@@ -427,3 +428,9 @@ def _record_step(attempt: PlanningAttempt, step: StepJudged) -> PlanningAttempt:
     revision = "" if step.role is Role.REVISE else attempt.revision
     attempt = replace(attempt, tries=0, problems=(), last_try="", revision=revision)
     return replace(attempt, accepted=(*attempt.accepted, step))
+
+
+def _take_edit(attempt: PlanningAttempt, proposal: ProposalMade) -> tuple[StepJudged, ...]:
+    """The steps; the newest text of the plan is that of the person who edited it."""
+    text = strip_front_matter(proposal.text) if proposal.is_edited else ""
+    return tuple(replace(step, text=text) if text and step is attempt.draft else step for step in attempt.accepted)

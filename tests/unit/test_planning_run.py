@@ -238,3 +238,21 @@ def test_a_person_has_the_plan_revised_before_the_next_phase() -> None:
     assert action.reason is Reason.STOPPED
     failed = e.PhaseFailed(phase="1", reason=Reason.STOPPED, step=PhaseStep.IMPLEMENT, detail="")
     assert due(apply(apply(apply(asking, request), failed), e.CleanedUp(phase="1"))) == "choose-goal"
+
+
+def test_words_of_a_person_are_about_the_text_that_the_person_has_edited() -> None:
+    edited = ProposalMade(
+        path="plans/x.md", text="---\ntitle: X\n---\n# Mine\n", sha256="bb", title="X", is_edited=True
+    )
+    state = apply(asked(begun(quick=True)), edited)
+    state = apply(state, e.Answered(tree="bb", approved=False, why="more"))
+    assert due(state) == Role.REVISE
+    assert [step.text for step in state.planning.accepted] == ["explore", "draft", "critique", "# Mine\n"]
+
+
+def test_a_rejected_text_leaves_no_hold_to_the_next_one() -> None:
+    facts = (e.Answered(tree="aa", approved=True), e.LandingHeld(why="in the way"))
+    state = asked(begun(quick=True))
+    for fact in (*facts, e.Answered(tree="aa", approved=False, why="more")):
+        state = apply(state, fact)
+    assert due(apply(judged(state), PROPOSAL)) == a.ASK.step
