@@ -188,7 +188,7 @@ class PlanningAttempt(AgentAttempt, frozen=True, kw_only=True):
     tries: int = 0  #: outputs of the current step that were refused
     problems: tuple[str, ...] = ()  #: of the newest output
     last_try: str = ""  #: that output, if it was refused
-    has_written: bool = False  #: an agent has changed files, though it may only read
+    has_written: bool = False  #: its agent has changed files, though it may only read
     proposal: ProposalMade | None = None
     refused: tuple[str, ...] = ()  #: texts of plans that a person rejected
     queued: bool = False  #: the run of the plan
@@ -211,10 +211,9 @@ class PlanningAttempt(AgentAttempt, frozen=True, kw_only=True):
         return self.proposal.sha256 if self.proposal else ""
 
     @property
-    def draft(self) -> StepJudged | None:
-        """The newest text of the plan."""
-        texts = (step for step in reversed(self.accepted) if step.role in (Role.DRAFT, Role.REVISE))
-        return next(texts, None)
+    def draft(self) -> StepJudged:
+        """The newest text of the plan, for the step that proposes it."""
+        return next(step for step in reversed(self.accepted) if step.role in (Role.DRAFT, Role.REVISE))
 
     @property
     def new_questions(self) -> e.Rows:
@@ -227,8 +226,7 @@ class PlanningAttempt(AgentAttempt, frozen=True, kw_only=True):
     @property
     def findings(self) -> e.Rows:
         """The findings of the newest critique that no revision has answered."""
-        last = self.accepted[-1] if self.accepted else None
-        return last.findings if last else ()
+        return self.accepted[-1].findings if self.accepted else ()
 
 
 AnyAttempt: TypeAlias = (
@@ -421,13 +419,10 @@ def _record_planning(attempt: PlanningAttempt, event: e.Event) -> PlanningAttemp
 
 def _record_step(attempt: PlanningAttempt, step: StepJudged) -> PlanningAttempt:
     attempt = replace(attempt, judged=attempt.judged | {step.role: attempt.judged.get(step.role, 0) + 1})
+    attempt = replace(attempt, problems=step.problems, has_written=step.has_written)
     if step.problems:
-        has_written = attempt.has_written or step.has_written
-        attempt = replace(attempt, tries=attempt.tries + 1, problems=step.problems, last_try=step.text)
-        return replace(attempt, has_written=has_written)
-    revision = "" if step.role is Role.REVISE else attempt.revision
-    attempt = replace(attempt, tries=0, problems=(), last_try="", revision=revision)
-    return replace(attempt, accepted=(*attempt.accepted, step))
+        return replace(attempt, tries=attempt.tries + 1, last_try=step.text)
+    return replace(attempt, tries=0, last_try="", revision="", accepted=(*attempt.accepted, step))
 
 
 def _take_edit(attempt: PlanningAttempt, proposal: ProposalMade) -> tuple[StepJudged, ...]:

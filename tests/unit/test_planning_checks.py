@@ -387,3 +387,7 @@ def test_a_revised_plan_of_a_person_keeps_its_form() -> None:
     assert judge_plan(before + "\n" + PHASE.format(id=20), facts).problems == ()
     [problem] = judge_plan(after, facts).problems
     assert problem.startswith("phase 0 has no criterion that names")
+
+
+def test_a_plan_without_a_title_gets_that_of_the_goal() -> None:
+    assert judge_plan(PLAN.partition("\n")[2]).title == ""

@@ -118,6 +118,27 @@ def test_a_planner_that_writes_twice_has_violated_its_role() -> None:
     assert action.reason is Reason.READONLY_VIOLATED
 
 
+def test_a_planner_that_wrote_once_and_then_only_reads_has_all_its_tries() -> None:
+    state = judged(begun(), problems=("files were changed",), has_written=True)
+    assert due(judged(state, problems=("empty",))) == Role.UNDERSTAND
+    state = judged(state)
+    for _ in range(2):
+        state = judged(state, problems=("empty",))
+        assert due(state) == Role.EXPLORE
+
+
+def test_questions_of_the_first_step_are_asked_once() -> None:
+    state = judged(begun(asks=True), questions=("Which?", "Where?"))
+    assert due(state) == "ask-questions"
+    for id_, text in state.planning.new_questions:
+        state = apply(state, e.QuestionAsked(id=id_, text=text))
+    assert decide(state).waiting is WaitKind.QUESTION
+    for question in state.planning.dispatches.questions:
+        state = apply(state, e.QuestionAnswered(id=question.id, text="here"))
+    assert due(state) == Role.EXPLORE
+    assert due(judged(begun(), questions=("Which?",))) == Role.EXPLORE, "without --ask nobody is asked"
+
+
 def test_a_lost_step_is_repeated_and_no_other() -> None:
     state = judged(begun(quick=True))
     assert due(ended(state, ending=Ending.LOST, code=None)) == Role.DRAFT
@@ -133,6 +154,22 @@ def test_only_the_shown_text_is_approved() -> None:
 def test_a_resumed_run_does_not_ask_again() -> None:
     state = apply(asked(begun(quick=True)), e.RunResumed(mode=Mode.PLAN, wanted="", auto=False))
     assert decide(state).waiting is WaitKind.APPROVAL
+
+
+def test_a_text_that_a_person_edited_is_asked_about_anew() -> None:
+    edited = ProposalMade(**{**_fields(PROPOSAL), "sha256": "cc", "is_edited": True, "replaces": "aa"})
+    assert decide(apply(asked(begun(quick=True)), edited)).actions == (a.ASK,)
+
+
+def test_an_approved_plan_waits_for_the_checkout_and_gives_up_on_a_target_that_keeps_moving() -> None:
+    state = apply(asked(begun(quick=True)), e.Answered(tree="aa", approved=True))
+    assert decide(apply(state, e.LandingHeld(why="it is dirty"))).waiting is WaitKind.CHECKOUT
+    for _ in range(6):
+        assert decide(state).actions == (a.LAND,)
+        state = apply(state, e.LandingMoved(tip="t2"))
+    (action,) = decide(state).actions
+    assert isinstance(action, a.Fail)
+    assert action.reason is Reason.TARGET_MOVING
 
 
 @pytest.mark.parametrize(("is_free", "action"), [(True, a.LAND), (False, a.ASK)])
