@@ -138,9 +138,8 @@ def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resum
 
 def require_executions(context: RepositoryContext, plan: Plan) -> None:
     """Refuse a plan with an open phase whose `Execution:` is unknown, or impossible in this run."""
-    for remark in plan.remarks:
-        if remark.is_error:
-            raise RefusedEarly(f"{plan.path}:{remark.line}: {remark.text}")
+    for remark in plan.refusals(strict=False):
+        raise RefusedEarly(f"{plan.path}:{remark.line}: {remark.text}")
     for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
         place = f"{plan.path}:{phase.execution.line}: phase {phase.id}"
         if phase.execution.kind is ExecutionKind.DELEGATE and modes.concludes(context.settings.run.landing):

@@ -80,21 +80,11 @@ def _list_entries(store: Store, root: str) -> Iterator[InboxEntry]:
     for row in store.list_unfinished_runs():
         if any(work.waiting_for in FOR_ANSWER for work in (row, *row.lanes)):
             records = list_records(store, row.id)
-            asked = {_asked_id(record.event): record.at for record in records}
+            asked = {record.event.tree: record.at for record in records if isinstance(record.event, e.ApprovalAsked)}
+            asked |= {record.event.id: record.at for record in records if isinstance(record.event, e.QuestionAsked)}
             state = fold(record.event for record in records)
             for _, lane_state in open_states(state):
                 yield from _entries_of(lane_state, row, root, asked)
-
-
-def _asked_id(event: e.Event) -> str:
-    """What the event asks a person about; "" when it asks nothing."""
-    match event:
-        case e.QuestionAsked(id=id_):
-            return id_
-        case e.ApprovalAsked(tree=tree):
-            return tree
-        case _:
-            return ""
 
 
 def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str]) -> Iterator[InboxEntry]:

@@ -144,12 +144,9 @@ def ask_questions(action: Action, state: RunState, context: RunContext) -> Itera
 
 def propose(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     attempt = state.planning
-    draft = attempt.draft
-    assert draft is not None
-    title = draft.title or attempt.chosen.title
     text = write_proposal(
-        draft.text,
-        title=title,
+        attempt.draft.text,
+        title=attempt.draft.title or attempt.chosen.title,
         created=context.iso()[:10],
         issues=state.options.issues,
         path=context.plan,

@@ -173,12 +173,7 @@ def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
         "target": started.target,
         "gates": gates,
         "proofs": [
-            {
-                "kind": run.kind,
-                "result": describe_proof(run),
-                "broken": [to_builtins(promise) for promise in run.promises],
-            }
-            for run in proof.runs
+            {"kind": run.kind, "result": describe_proof(run), "broken": to_builtins(run.promises)} for run in proof.runs
         ],
         "verdict": verdict
         and {"verifier": verdict.agent, "passed": verdict.passed, "tree": verdict.tree, "items": items},

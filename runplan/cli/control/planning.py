@@ -295,24 +295,30 @@ def run_edit(args: argparse.Namespace) -> Exit:
         plan = plan_path(context, args.plan)
         left = runs.unfinished_run(context, plan)
         attempt = left[1].attempt if left is not None else None
-        proposal = attempt.proposal if isinstance(attempt, PlanningAttempt) else None
-        if left is None or proposal is None or not isinstance(attempt, PlanningAttempt):
+        if left is None or not isinstance(attempt, PlanningAttempt) or attempt.proposal is None:
             raise NotFound(f"no proposal of {plan} waits for you; see: {command('runplan', 'status', plan)}")
-        options = left[1].options
-        text = set_plan_status(_edit_text(context, proposal.text, names.slug(plan)), PlanStatus.PROPOSED)
+        proposal = attempt.proposal
+        file = context.state / "edited" / f"{names.slug(plan)}.md"
+        text = set_plan_status(_edit_text(context, proposal.text, file), PlanStatus.PROPOSED)
         if text == proposal.text:
             progress.say("nothing was changed")
             return Exit.WAITING
-        _require_valid(context.for_run(options), text, attempt, path=plan)
+        options = left[1].options
+        facts = StepFacts(
+            paths=list_paths(context.git, attempt.chosen.tip),
+            before=attempt.chosen.before,
+            path=plan,
+            test_command=context.for_run(options).settings.tests.command,
+        )
+        if problems := check_plan(text, facts).problems:
+            raise RefusedEarly(f"the edited plan is not valid: {'; '.join(problems)}. Your text is kept at {file}")
         edited = replace(make_proposal(text, path=plan), is_edited=True, replaces=proposal.sha256)
         return continue_run(context, RunRequest(started=options, edited=edited))
 
 
-def _edit_text(context: RepositoryContext, text: str, name: str) -> str:
+def _edit_text(context: RepositoryContext, text: str, file: Path) -> str:
     """The text as the editor of the person leaves it. The file stays, so that nothing typed is lost."""
-    folder = context.state / "edited"
-    make_below(context.common_dir, folder)
-    file = folder / f"{name}.md"
+    make_below(context.common_dir, file.parent)
     file.write_text(text, encoding="utf-8")
     editor = context.env.get("VISUAL") or context.env.get("EDITOR") or "vi"
     ended = subprocess.run(["sh", "-c", f'{editor} "$1"', editor, str(file)], env=dict(context.env), check=False)
@@ -320,18 +326,6 @@ def _edit_text(context: RepositoryContext, text: str, name: str) -> str:
         raise UsageError(f"the editor ({editor}) failed; nothing was changed; set EDITOR")
     line_end = "\r\n" if "\r\n" in text else "\n"
     return file.read_text(encoding="utf-8", errors="replace").replace("\n", line_end)
-
-
-def _require_valid(context: RepositoryContext, text: str, attempt: PlanningAttempt, *, path: str) -> None:
-    facts = StepFacts(
-        paths=list_paths(context.git, attempt.chosen.tip),
-        before=attempt.chosen.before,
-        path=path,
-        test_command=context.settings.tests.command,
-    )
-    if problems := check_plan(text, facts).problems:
-        kept = context.state / "edited" / f"{names.slug(path)}.md"
-        raise RefusedEarly(f"the edited plan is not valid: {'; '.join(problems)}. Your text is kept at {kept}")
 
 
 # --- output ---------------------------------------------------------------------------------------------

@@ -27,13 +27,13 @@ def list_steps(planning: Planning) -> tuple[Role, ...]:
     return (*first, Role.DRAFT, *(Role.CRITIQUE, Role.REVISE) * rounds)
 
 
-def next_step(planning: Planning, attempt: PlanningAttempt) -> Role | None:
+def next_step(attempt: PlanningAttempt) -> Role | None:
     """The step that is due; None when the plan can be proposed. A critique without findings needs no revision."""
     if attempt.revision:
         return Role.REVISE
     done = iter(attempt.accepted)
     last = None
-    for role in list_steps(planning):
+    for role in list_steps(attempt.chosen.planning):
         if role is Role.REVISE and last is not None and not last.findings:
             continue
         last = next(done, None)
@@ -44,17 +44,16 @@ def next_step(planning: Planning, attempt: PlanningAttempt) -> Role | None:
 
 def write_plan(attempt: PlanningAttempt) -> Decision:
     """What the planning of a goal does next."""
-    planning = attempt.chosen.planning
     if lost := fail_lost(attempt, attempt.step):
         return lost
     if (ended := attempt.dispatches.ended) is not None:
         judge = perform_action(a.JUDGE_STEP, f"the output of {ended.role} is checked")
         return judge_agent(attempt.dispatches, ended, judge)
     if attempt.proposal is not None:
-        return _deliver_proposal(planning, attempt, attempt.proposal)
-    if planning.asks and attempt.new_questions:
+        return _deliver_proposal(attempt, attempt.proposal)
+    if attempt.chosen.planning.asks and attempt.new_questions:
         return perform_action(a.ASK_QUESTIONS, "the first step has questions for a person")
-    role = next_step(planning, attempt)
+    role = next_step(attempt)
     if role is None:
         return perform_action(a.PROPOSE, "every step has a valid output; the plan is proposed")
     if attempt.tries >= MAX_TRIES or (attempt.has_written and attempt.tries > 1):
@@ -83,14 +82,14 @@ _PURPOSES = {
 }
 
 
-def _deliver_proposal(planning: Planning, attempt: PlanningAttempt, proposal: ProposalMade) -> Decision:
+def _deliver_proposal(attempt: PlanningAttempt, proposal: ProposalMade) -> Decision:
     """Land exactly the text that a person approved. A proposal without questions and permissions may need none."""
     delivery = attempt.delivery
     if delivery.held:
         return Decision(why=f"the landing waits: {delivery.held}", waiting=WaitKind.CHECKOUT, about=delivery.held)
     if delivery.moves > MAX_MOVES:
         return fail_phase(Reason.TARGET_MOVING, PhaseStep.LAND, f"the target moved {delivery.moves} times meanwhile")
-    is_free = planning.approval == "none" and proposal.is_free
+    is_free = attempt.chosen.planning.approval == "none" and proposal.is_free
     if is_free or delivery.approved == proposal.sha256:
         return perform_action(a.LAND, "the plan lands as one commit")
     if delivery.asked != proposal.sha256:
