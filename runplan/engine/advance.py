@@ -56,7 +56,7 @@ STEPS: dict[str, Step] = {
     "ask-questions": Step(act=planning.ask_questions),
     "judge-step": Step(act=planning.judge_step),
     "propose": Step(act=planning.propose),
-    "queue-start": Step(act=planning.queue_start),
+    "queue-start": Step(act=planning.queue_start, already_done=planning.already_queued),
     "land": Step(act=land.land, already_done=land.already_done),
     "conclude": Step(act=conclude.conclude),
     "review": Step(act=conclude.review),

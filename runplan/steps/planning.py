@@ -180,8 +180,13 @@ def landed_files(attempt: PlanningAttempt, context: RunContext, onto: str) -> di
     return {proposal.path: set_plan_status(proposal.text, PlanStatus.ACTIVE).encode("utf-8", "surrogateescape")}
 
 
+def already_queued(action: Action, state: RunState, context: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
+    """A start that was queued before a crash is not queued again."""
+    queued = (command for command in context.store.list_queued_commands() if command.plan == context.plan)
+    return tuple(StartQueued(command=command.seq) for command in queued if command.verb == "start")[:1]
+
+
 def queue_start(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    """Queue the run of the plan. Repeated after a crash it changes nothing: the plan has one run at a time."""
     request = convert(json.loads(state.planning.chosen.planning.then), RunRequest)
     command = Command(plan=context.plan, verb="start", arguments=to_builtins(request), by=BY_PERSON, at=context.iso())
     yield StartQueued(command=context.store.add_command(command))

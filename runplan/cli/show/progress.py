@@ -207,7 +207,7 @@ def _describe_planning(event: StepJudged | ProposalMade) -> str:
         case StepJudged(role=role, findings=findings):
             return "\n".join(f"  {role:<10} {finding}: {text}" for finding, text in findings)
         case ProposalMade(path=path, text=text, is_edited=is_edited):
-            return f"  proposal   {path}, {len(text)} characters{', edited by user' if is_edited else ''}"
+            return f"  proposal   {path}, {len(text):,} characters{', edited by user' if is_edited else ''}"
 
 
 def _describe_work(chosen: e.Chosen) -> str:
