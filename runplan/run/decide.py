@@ -125,7 +125,8 @@ def _between_attempts(state: RunState, started: RunStarted, attempt: AnyAttempt 
     lane = failed_lane(state)
     if lane is not None and (ended := lane.state.ended) is not None:
         finish = a.Finish(outcome=ended.outcome, reason=ended.reason, detail=ended.detail)
-        return perform_action(finish, f"phase {lane.phase} did not land, and the other phases have ended")
+        over = perform_action(finish, f"phase {lane.phase} did not land, and the other phases have ended")
+        return _revise_plan(state, started) or over
     if state.stop:
         return perform_action(a.Finish(outcome=RunOutcome.STOPPED, reason=Reason.STOPPED), f"stopped by {state.stop}")
     if state.concluded is not None and state.concluded.reason:

@@ -147,8 +147,9 @@ def find_shown(state: RunState) -> AnyAttempt | None:
 
 
 def failed_lane(state: RunState) -> Lane | None:
-    """The first lane that ended without a landing."""
-    return next((lane for lane in state.lanes if lane.state.ended and not lane.state.ended.outcome.is_good), None)
+    """The first lane that ended without a landing, unless the plan is revised for it."""
+    ended = (lane for lane in state.lanes if lane.state.ended and not lane.state.ended.outcome.is_good)
+    return next((lane for lane in ended if lane.state.revision is None), None)
 
 
 def failure(state: RunState) -> e.PhaseFailed | None:
@@ -181,6 +182,8 @@ def apply(state: RunState, fact: e.Event) -> RunState:
                 state, lambda lane: apply(lane.state, replace(fact, mode=Mode.PHASE, wanted=lane.phase))
             )
         case e.StopRequested() | e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.IssueShared():
+            return _change_lanes(state, lambda lane: apply(lane.state, fact))
+        case RevisionRequested():
             return _change_lanes(state, lambda lane: apply(lane.state, fact))
         case e.QuestionAnswered():  # each lane knows the ids of its own questions
             return _change_lanes(state, lambda lane: apply(lane.state, fact))
@@ -281,8 +284,9 @@ def _begin_attempt(state: RunState, chosen: e.Chosen) -> RunState:
     match chosen:
         case e.MergeChosen():
             return replace(state, updates=state.updates + 1, review=())
-        case PlanningChosen():
-            return replace(state, revision=None, revisions=state.revisions + 1)
+        case PlanningChosen(planning=planning):
+            state = replace(state, revision=None, revisions=state.revisions + 1)
+            return _change_lanes(state, lambda lane: replace(lane.state, revision=planning))
         case e.RepairChosen(review=review):
             return replace(state, repairs=state.repairs + (not review), review=())
         case _:

@@ -13,6 +13,7 @@ from runplan.run.attempts import open_questions
 from runplan.run.decide import decide, list_startable, paths_overlap
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
+from runplan.run.planning_events import PlanningChosen, RevisionRequested
 from runplan.run.state import RunState, apply, count_busy, failure, find_awaiting, fold, list_running, open_lanes
 from tests.support.builders import Chance, a_plan, started
 
@@ -369,3 +370,39 @@ def test_a_phase_that_asks_is_kept_while_no_other_phase_can_be_read(event: e.Eve
     assert decide(state).waiting is WaitKind.QUESTION
     (action,) = decide(apply(state, e.QuestionAnswered(id="q", text="this"))).actions
     assert action.step == "start"
+
+
+def lanes_that_end(*endings: e.Event, **options: bool) -> RunState:
+    """Two lanes that ask; then these events, after which both have ended."""
+    first, *rest = two_lanes()
+    facts: list[e.Event] = [replace(first, **options), *rest]
+    for lane in ("1", "2"):
+        ended = e.DispatchEnded(id=f"d{lane}", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, said="blocked")
+        asked = e.QuestionAsked(id=f"q{lane}", text="which?", phase=f"p{lane}")
+        facts += in_lane(lane, *at_work(f"p{lane}", f"d{lane}"), ended, asked)
+    return fold([*facts, e.LanesChosen(tip="c0", lanes=()), *endings])
+
+
+def fails(lane: str, reason: Reason, outcome: RunOutcome) -> list[e.Event]:
+    failed = e.PhaseFailed(phase=f"p{lane}", reason=reason, step=PhaseStep.IMPLEMENT, detail="why")
+    return in_lane(lane, failed, e.CleanedUp(phase=f"p{lane}"), e.RunEnded(outcome=outcome, reason=reason))
+
+
+def test_a_revision_ends_the_lanes_that_wait_for_a_person_and_the_run_continues_after_it() -> None:
+    planning = e.Planning(goal="Better.", is_revision=True)
+    requested = lanes_that_end(RevisionRequested(planning=planning))
+    assert [(action.step, action.lane) for action in decide(requested).actions] == [("fail", "1"), ("fail", "2")]
+    stopped = [*fails("1", Reason.STOPPED, RunOutcome.STOPPED), *fails("2", Reason.STOPPED, RunOutcome.STOPPED)]
+    state = lanes_that_end(RevisionRequested(planning=planning), *stopped)
+    assert decide(state).actions == (a.CHOOSE_GOAL,)
+    chosen = PlanningChosen(tip="c0", title="X", text="Better.", planning=planning)
+    landed = e.Landed(id="l", phase="", tip="c1", code="c1")
+    for event in (chosen, landed, e.CleanedUp(phase="")):
+        state = apply(state, event)
+    assert decide(state).actions == (a.READ_PLAN,)
+
+
+def test_a_lane_whose_phase_does_not_fit_the_code_has_the_plan_revised() -> None:
+    endings = [*in_lane("1", e.RunEnded(outcome=RunOutcome.DONE)), *fails("2", Reason.DRIFT, RunOutcome.FAILED)]
+    assert decide(lanes_that_end(*endings, replans=True)).actions == (a.CHOOSE_GOAL,)
+    assert [action.step for action in decide(lanes_that_end(*endings, replans=False)).actions] == ["finish"]
