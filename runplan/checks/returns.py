@@ -98,7 +98,7 @@ def find_blockers(message: str) -> tuple[str, ...]:
 
 def last_json_block(message: str) -> str | None:
     """The content of the last fenced json block; one that is never closed runs to the end."""
-    lines = message.splitlines()
+    lines = re.split(r"\r?\n", message)  # a text in JSON may contain other line ends, as U+2028
     for start in range(len(lines) - 1, -1, -1):
         if opening := _OPENING.match(lines[start]):
             fence = opening[1]

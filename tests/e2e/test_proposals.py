@@ -111,6 +111,14 @@ def test_an_invalid_edit_is_refused_and_kept(project: Project) -> None:
     assert "## Risks" in project.runplan("diff", "greet-people").out
 
 
+@pytest.mark.parametrize("editor", ["false", "rm"])
+def test_an_editor_that_fails_changes_nothing(project: Project, editor: str) -> None:
+    first = proposed(project)
+    edited = project.runplan("edit", "greet-people", EDITOR=editor)
+    assert (edited.code, "nothing was changed" in edited.last) == (2, True), edited.err
+    assert asked(project) == [first]
+
+
 def test_a_file_of_the_user_at_the_path_is_not_overwritten(project: Project) -> None:
     proposed(project)
     project.repo.write(GREET, "mine\n")

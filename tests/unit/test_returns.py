@@ -84,6 +84,8 @@ def test_a_status_alone_is_a_return(status: ReturnStatus) -> None:
         pytest.param(None, "```json\n" + json.dumps(done("a")), "a", id="a block that is never closed"),
         pytest.param(None, fenced(done("a")) + "```text\n{}\n```\n", "a", id="other blocks do not count"),
         pytest.param(None, "cut off\n```\nmore\n" + fenced(done("a")), "a", id="a stray fence before it"),
+        pytest.param(None, fenced(done("a")).replace('a"', 'a\u2028b"'), "a\u2028b", id="another line end in a text"),
+        pytest.param(None, fenced(done("a")).replace("\n", "\r\n"), "a", id="line ends of Windows"),
         pytest.param("\ufeff" + json.dumps(done("bom")), "", "bom", id="byte order mark"),
         pytest.param(json.dumps({**done("x"), "mood": [1]}), "", "x", id="unknown keys"),
         pytest.param(json.dumps({**done("x"), "items": None, "usage": None}), "", "x", id="null is absent"),

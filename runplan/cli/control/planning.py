@@ -322,7 +322,7 @@ def _edit_text(context: RepositoryContext, text: str, file: Path) -> str:
     file.write_text(text, encoding="utf-8")
     editor = context.env.get("VISUAL") or context.env.get("EDITOR") or "vi"
     ended = subprocess.run(["sh", "-c", f'{editor} "$1"', editor, str(file)], env=dict(context.env), check=False)
-    if ended.returncode:
+    if ended.returncode or not file.is_file():
         raise UsageError(f"the editor ({editor}) failed; nothing was changed; set EDITOR")
     line_end = "\r\n" if "\r\n" in text else "\n"
     return file.read_text(encoding="utf-8", errors="replace").replace("\n", line_end)
