@@ -369,7 +369,7 @@ class DaemonWorker(RepositoryWorker):
         """Take the due steps of a run; an error is tried again, with growing delays."""
         active = self.runs[plan]
         try:
-            self.tend_subplans(active)  # before a permit is asked for, so that one is asked for what follows
+            self.update_subplans(active)  # before a permit is asked for, so that one is asked for what follows
             if not self._has_permit(plan, active.journal):
                 return decide(active.state)
             if super().step(plan) is None:

@@ -139,7 +139,7 @@ class RepositoryWorker:
             self.runs[plan] = active = replace(active, context=context)
         try:
             decision = advance(active.journal, active.context, self.may_begin)
-            while self.tend_subplans(active):
+            while self.update_subplans(active):
                 decision = advance(active.journal, active.context, self.may_begin)
         except Fenced:  # another process owns the run
             self.forget(plan)
@@ -167,7 +167,7 @@ class RepositoryWorker:
         self.ended(plan, active.id, active.state)
         self._wake_parents(plan)
 
-    def tend_subplans(self, active: ActiveRun) -> bool:
+    def update_subplans(self, active: ActiveRun) -> bool:
         """Begin or stop the sub-plans that the run waits for, and record the end of those that are over.
 
         Whether anything was recorded.

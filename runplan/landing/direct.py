@@ -173,11 +173,11 @@ class DirectPhase(Direct):
                 lacks = f"{self._remote.name} lacks commits of your {self.branch}, on which the phase is built"
                 return Pending(why=f"{lacks}; push them: {push_own}")
             case Refused(reason=TargetMoved()):
-                return Pending(why=self.find_lead())
+                return Pending(why=self.describe_missing())
             case _:
                 return answer
 
-    def find_lead(self) -> str:
+    def describe_missing(self) -> str:
         """Why a phase cannot be built on the local branch: the remote has commits that it lacks; "" for none."""
         there = self._remote.fetch()
         here = self._local.tip()

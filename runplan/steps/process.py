@@ -71,8 +71,8 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Eve
     else:
         launch = _launch_command(started, state.work, context)
         started = replace(started, seconds=launch.wall_s, argv=launch.argv, environment=context.agents.digest)
-    is_users = started.role is Role.DELEGATE  # it is to change the repository
-    files = () if is_users else ((FINGERPRINT, context.fingerprints.take_fingerprint()),)
+    is_delegated = started.role is Role.DELEGATE  # it is to change the repository
+    files = () if is_delegated else ((FINGERPRINT, context.fingerprints.take_fingerprint()),)
     if diff:
         context.dispatches.write(started.id, CHANGE, diff)
     yield started

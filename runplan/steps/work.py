@@ -247,12 +247,12 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
         tree=tree,
         commits=0 if not changes else len(commits) if commits else 1,
         files=tuple(change.path for change in changes),
-        squash=bool(hidden) or any(commit.message.startswith(_name_half(phase, context)) for commit in commits or ()),
+        squash=bool(hidden) or any(commit.message.startswith(_wip_subject(phase, context)) for commit in commits or ()),
         lines=tuple(f"one commit lands instead of single ones, in which {finding}" for finding in hidden[:NAMED]),
     )
 
 
-def _name_half(phase: WorkAttempt, context: RunContext) -> str:
+def _wip_subject(phase: WorkAttempt, context: RunContext) -> str:
     """The first words of a commit of unfinished work, which never lands as it is."""
     return f"wip: {context.slug} phase {phase.chosen.phase} "
 
@@ -394,7 +394,7 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[
     phase = state.work
     assert phase.dispatches.ended is not None
     number = len(phase.handovers) + 1
-    head = _commit_leftovers(phase, context, message=f"{_name_half(phase, context)}hand-over {number}\n")
+    head = _commit_leftovers(phase, context, message=f"{_wip_subject(phase, context)}hand-over {number}\n")
     if isinstance(head, WorkRefused):
         yield head
         return
@@ -423,7 +423,7 @@ def ask_question(action: Action, state: RunState, context: RunContext) -> Iterat
     ended = attempt.dispatches.ended
     assert ended is not None
     if isinstance(attempt, WorkAttempt) and ended.role.is_writer:
-        head = _commit_leftovers(attempt, context, message=f"{_name_half(attempt, context)}question\n")
+        head = _commit_leftovers(attempt, context, message=f"{_wip_subject(attempt, context)}question\n")
         if isinstance(head, WorkRefused):
             yield head
             return

@@ -74,8 +74,8 @@ def run_plan(args: argparse.Namespace) -> Exit:
         context = runs.with_target_settings(context, landing)
         goal = _read_goal(context, args)
         context = _with_agents(context, args, runs_later=then is not None)
-        if (same := _find_same(context, goal)) is not None:
-            return _show_same(context, *same, args)
+        if (same := _find_planning(context, goal)) is not None:
+            return _follow_planning(context, *same, args)
         request = _resolve_request(context, goal, args, then)
         plan = request.started.plan
         if _is_local(context, plan, args):
@@ -257,7 +257,7 @@ def _request_of(context: RepositoryContext, path: str, goal: Goal, asked: Option
 # --- a goal that is planned already -----------------------------------------------------------------------
 
 
-def _find_same(context: RepositoryContext, goal: Goal) -> tuple[RunRow, RunState] | None:
+def _find_planning(context: RepositoryContext, goal: Goal) -> tuple[RunRow, RunState] | None:
     """The unfinished planning run for the same goal, or for the same plan."""
     store = context.store()
     for row in store.list_unfinished_runs():
@@ -272,7 +272,7 @@ def _find_same(context: RepositoryContext, goal: Goal) -> tuple[RunRow, RunState
     return None
 
 
-def _show_same(context: RepositoryContext, row: RunRow, state: RunState, args: argparse.Namespace) -> Exit:
+def _follow_planning(context: RepositoryContext, row: RunRow, state: RunState, args: argparse.Namespace) -> Exit:
     """Follow the run that there is, instead of a second one."""
     progress.say(f"{row.plan} is already being planned ({row.id})")
     is_followed = row.daemon and not row.needs_person and not args.no_wait
