@@ -377,7 +377,9 @@ class RepositoryWorker:
         row = self.repository.store.get_interrupted_run(request.started.plan)
         if row is not None and not request.fired:
             state = state_of(self.repository.store, row)
-            if not runs.does_what_is_asked(state, request.started):
+            if request.reply is not None and not runs.is_current(state, request.reply):
+                return Answer(declined=True, why=runs.describe_late(row.plan, request.reply))
+            if request.reply is not None or not runs.does_what_is_asked(state, request.started):
                 return _decline_busy(row.plan, row.id, state)
         return Answer(declined=True, owner=claim.owner)
 

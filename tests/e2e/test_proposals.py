@@ -72,6 +72,7 @@ def test_a_rejection_without_words_abandons_the_plan(project: Project) -> None:
     ran = project.runplan("reject", "greet-people")
     assert ran.code == 0, ran.err
     assert states(project, GREET) == ["stopped"]
+    assert project.runplan("status", "greet-people", "--json").json["status"] == "abandoned"
     assert what_is_the_users(project) == mine
     assert project.leftovers() == []
     none = project.runplan("approve", "greet-people")

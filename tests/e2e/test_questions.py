@@ -2,7 +2,20 @@
 
 from pathlib import Path
 
-from tests.support.cli import Project, a_plan, assert_nothing_runs, fix, set_up, steps, until, verify, work, writes
+from tests.support.cli import (
+    Meanwhile,
+    Project,
+    a_plan,
+    assert_nothing_runs,
+    ended,
+    fix,
+    set_up,
+    steps,
+    until,
+    verify,
+    work,
+    writes,
+)
 from tests.support.daemons import kill_daemon, run_of, until_runs_are, user_settings
 
 
@@ -123,3 +136,23 @@ def test_independent_phases_go_on_while_one_waits_for_an_answer(project: Project
     done = project.runplan("answer", "X", "8080")
     assert done.code == 0, done.err
     assert project.landed() == ["2", "1", "3"]
+
+
+def test_an_answer_is_declined_while_another_process_works_on_independent_phases(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    text = a_plan("1", "2")
+    for phase in "12":
+        text = text.replace(
+            f"## Phase {phase} — Step {phase}\n", f"## Phase {phase} — Step {phase}\n\nTouches: {phase}.txt\n"
+        )
+    set_up(project, plan=text, agent=work(*asks("which port?", "a")) + work(*meanwhile.pause("b"), phase="2"))
+    with project.running("start", "X", "finish", "auto", "--foreground") as runner:
+        meanwhile.reached("b")
+        early = project.runplan("answer", "X", "8080")
+        meanwhile.let_on("b")
+        assert ended(runner).code == 4
+    assert (early.code, "is busy with" in early.last) == (4, True), early.err
+    done = project.runplan("answer", "X", "8080")
+    assert done.code == 0, done.err
+    assert project.landed() == ["2", "1"]

@@ -247,7 +247,8 @@ class Reader:
         proposals = [fact.event for fact in self._store.list_facts(ProposalMade, plan=path) if fact.run == run.id]
         if not proposals:
             return PlanOutline(title=run.title, status=PlanStatus.DRAFT)
-        return _parse_outline(proposals[-1].text.encode("utf-8", "surrogateescape"), path)
+        outline = _parse_outline(proposals[-1].text.encode("utf-8", "surrogateescape"), path)
+        return outline if run.is_active else replace(outline, status=PlanStatus.ABANDONED)
 
     def _find_blob(self, context: RepositoryContext, path: str) -> str:
         """The id of the plan's blob on the target; "" for none."""
