@@ -8,7 +8,7 @@ import pytest
 
 from runplan.times import iso
 from tests.support.cli import RUNPLAN, Meanwhile, Project, steps, until
-from tests.support.daemons import run_of, until_runs_are
+from tests.support.daemons import kill_daemon, run_of, until_runs_are
 from tests.support.github.server import on_github
 from tests.support.planning import (
     CONTENT,
@@ -196,6 +196,18 @@ def test_a_stop_ends_planning_and_leaves_nothing(project: Project, meanwhile: Me
     assert what_is_the_users(project) == mine
     assert project.leftovers() == []
     assert project.runplan("inbox").out == "Nothing waits for you.\n"
+
+
+def test_the_same_goal_continues_a_run_whose_daemon_was_killed(project: Project, meanwhile: Meanwhile) -> None:
+    draft = steps(*meanwhile.pause("draft"), phase="*", role="draft")
+    planning_project(project, planner(draft=draft + said({"plan": PLAN}), critique=CONTENT))
+    assert project.runplan("plan", GOAL, "--quick", "--no-wait").code == 0
+    meanwhile.reached("draft")
+    kill_daemon(project)
+    meanwhile.let_on("draft")
+    again = project.runplan("plan", GOAL, "--quick")
+    assert (again.code, len(asked(project))) == (4, 1), again.err
+    assert project.rows("SELECT count(*) FROM runs") == [(1,)]
 
 
 def test_a_pause_lets_the_step_end_and_resume_continues_with_the_next(project: Project, meanwhile: Meanwhile) -> None:

@@ -275,13 +275,13 @@ def _find_planning(context: RepositoryContext, goal: Goal) -> tuple[RunRow, RunS
 def _follow_planning(context: RepositoryContext, row: RunRow, state: RunState, args: argparse.Namespace) -> Exit:
     """Follow the run that there is, instead of a second one."""
     progress.say(f"{row.plan} is already being planned ({row.id})")
-    is_followed = row.daemon and not row.needs_person and not args.no_wait
-    if is_followed:
-        code = runs.follow_run(context, row.plan, row.id)
-    elif state.options.daemon or row.needs_person:
+    is_left = not row.daemon or not context.store().get_living_owner(row.plan)
+    if is_left and not row.needs_person:
+        code = continue_run(context, RunRequest(started=state.options), wait=not args.no_wait)
+    elif row.needs_person or args.no_wait:
         code = progress.show_end(context.store(), row.id, context.state)
     else:
-        code = continue_run(context, RunRequest(started=state.options))
+        code = runs.follow_run(context, row.plan, row.id)
     if args.json:
         _print_json(context, row.plan)
     return code
