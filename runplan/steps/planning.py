@@ -176,7 +176,7 @@ def landed_files(attempt: PlanningAttempt, context: RunContext, onto: str) -> di
     if present != attempt.chosen.before:
         target = context.settings.run.target
         why = f"{proposal.path} was {'changed' if attempt.chosen.before else 'added'} on {target} meanwhile"
-        return e.LandingHeld(why=f"{why}; restore it, or reject the proposal")
+        return e.LandingHeld(why=f"{why}; restore it, or reject the proposal without words and plan again")
     return {proposal.path: set_plan_status(proposal.text, PlanStatus.ACTIVE).encode("utf-8", "surrogateescape")}
 
 
