@@ -83,6 +83,7 @@ def test_status_json_has_the_promised_fields(recorded: Project) -> None:
         "phase": "2",
         "step": "land",
         "attempt": 1,
+        "mode": "finish",
         "outcome": None,
         "reason": None,
         "waiting_for": "approval",

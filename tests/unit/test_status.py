@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from runplan.cli.show.status import WATCH_S, Block, Page, describe_schedule, fit_blocks, outline_of, repeat_output
 from runplan.cli.terminal import Style
 from runplan.plan.model import parse_plan
+from runplan.plan.tracker import describe_hindrance
 from runplan.report.views import PhaseOutline, PlanOutline, by_need, status_view
 from runplan.run.kinds import PhaseStep, WaitKind
 from runplan.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
@@ -39,7 +40,9 @@ def busy(minutes: float = 12, *, quiet: float = 0.5, **more: Any) -> RunRow:
 
 def view(facts: PlanFacts) -> dict[str, Any]:
     plan = parse_plan(a_plan("1", "2").encode(), path="plans/x.md")
-    (shown,) = by_need([status_view(plan.path, outline_of(plan), facts, landing="cherry-pick", now=NOW)])
+    (shown,) = by_need(
+        [status_view(plan.path, outline_of(plan, describe_hindrance), facts, landing="cherry-pick", now=NOW)]
+    )
     return shown
 
 

@@ -30,7 +30,6 @@ from runplan.names import WATCH
 from runplan.plan.marks import PlanStatus
 from runplan.report.views import Need, PlanOutline, as_json, by_need, format_usage, schedule_view, status_view
 from runplan.run.kinds import UNFINISHED, Mode, RunStatus, WaitKind
-from runplan.run.planning_events import ProposalMade
 from runplan.run.rows import OwnerState, PlanFacts, RunRow, Work, wait_of
 from runplan.settings.places import socket_path, state_directory
 from runplan.store.files import is_held, last_write
@@ -39,7 +38,7 @@ from runplan.text import clock, command, counted, in_words, plain
 from runplan.times import iso, zone
 
 if TYPE_CHECKING:
-    from runplan.plan.model import Plan
+    from runplan.plan.model import Phase, Plan
 
     W = TypeVar("W", bound=Work)
 
@@ -244,6 +243,8 @@ class Reader:
 
     def _read_proposal(self, path: str, run: RunRow) -> PlanOutline:
         """The plan of a planning run, which is not in the repository yet."""
+        from runplan.run.planning_events import ProposalMade  # slow to import, and most plans are in the repository
+
         proposals = [fact.event for fact in self._store.list_facts(ProposalMade, plan=path) if fact.run == run.id]
         if not proposals:
             return PlanOutline(title=run.title, status=PlanStatus.DRAFT)
@@ -279,9 +280,7 @@ class Reader:
         return plan
 
 
-def outline_of(plan: Plan) -> PlanOutline:
-    from runplan.plan.tracker import describe_hindrance  # slow to import, and most plans are known
-
+def outline_of(plan: Plan, describe_hindrance: Callable[[Plan, Phase], str]) -> PlanOutline:
     outline = msgspec.convert(plan, PlanOutline, from_attributes=True)
     hindrances = ["" if phase.status == "done" else describe_hindrance(plan, phase) for phase in plan.phases]
     phases = (replace(phase, hindrance=why) for phase, why in zip(outline.phases, hindrances, strict=True))
@@ -289,10 +288,10 @@ def outline_of(plan: Plan) -> PlanOutline:
 
 
 def _parse_outline(text: bytes, path: str) -> PlanOutline:
-    from runplan.plan.model import parse_plan  # slow to import, and most plans are known
+    from runplan.plan import model, tracker  # slow to import, and most plans are known
 
     try:
-        return outline_of(parse_plan(text, path=path))
+        return outline_of(model.parse_plan(text, path=path), tracker.describe_hindrance)
     except PlanUnreadable as error:
         return PlanOutline(error=str(error), is_page=isinstance(error, NotAPlan))
 
