@@ -6,7 +6,7 @@ Kinds share two parts: the record of their dispatches, and the delivery of a can
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, TypeAlias, TypeVar, get_args, get_type_hints
+from typing import ClassVar, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -245,13 +245,20 @@ W = TypeVar("W", bound=WorkAttempt)
 
 
 #: The kind of attempt that each event begins.
-KINDS: dict[type[e.Chosen], Callable[..., AnyAttempt]] = {
-    get_type_hints(kind)["chosen"]: kind for kind in get_args(AnyAttempt)
+ATTEMPTS: dict[type[e.Chosen], Callable[..., AnyAttempt]] = {
+    e.PhaseChosen: PhaseAttempt,
+    e.SubplanChosen: SubplanAttempt,
+    e.DelegateChosen: DelegateAttempt,
+    e.RepairChosen: RepairAttempt,
+    e.MergeChosen: MergeAttempt,
+    e.UndoChosen: UndoAttempt,
+    e.CompletionChosen: CompletionAttempt,
+    PlanningChosen: PlanningAttempt,
 }
 
 
 def begin_attempt(chosen: e.Chosen) -> AnyAttempt:
-    return KINDS[type(chosen)](chosen=chosen, warnings=chosen.remarks)
+    return ATTEMPTS[type(chosen)](chosen=chosen, warnings=chosen.remarks)
 
 
 def open_questions(attempt: AnyAttempt | None) -> tuple[e.QuestionAsked, ...]:

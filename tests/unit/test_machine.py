@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from runplan.plan.marks import NoWorkKind
 from runplan.run import actions as a, events as e
-from runplan.run.attempts import PhaseAttempt, open_questions
+from runplan.run.attempts import ATTEMPTS, PhaseAttempt, open_questions
 from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import GateAnswer, Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
@@ -669,3 +669,11 @@ def test_a_run_that_finds_every_phase_done_has_nothing_to_do_and_one_that_landed
         (action,) = decide(fold([started(Mode.FINISH), *events, nothing])).actions
         assert isinstance(action, a.Finish)
         assert action.outcome is outcome
+
+
+def test_each_kind_of_chosen_work_begins_its_own_attempt() -> None:
+    def kinds(base: type[e.Event]) -> set[type[e.Event]]:
+        return {kind for sub in base.__subclasses__() for kind in (sub, *kinds(sub))}
+
+    assert set(ATTEMPTS) == kinds(e.Chosen)
+    assert len(set(ATTEMPTS.values())) == len(ATTEMPTS)
