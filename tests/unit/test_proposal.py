@@ -212,6 +212,7 @@ def test_the_title_of_a_goal_is_its_first_words(goal: str, title: str) -> None:
     [
         ("Add search/index!", "add-search-index"),
         ("Übung für alle", "ubung-fur-alle"),
+        ("Begrüße sie", "begrusse-sie"),
         ("Tasks", "tasks-plan"),
         ("搜索", "plan-44ce7ae9"),
     ],
