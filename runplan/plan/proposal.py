@@ -17,7 +17,7 @@ from runplan.plan.tracker import add_tracker, put_key
 from runplan.text import plain
 
 if TYPE_CHECKING:
-    from runplan.plan.model import Phase
+    from runplan.plan.model import Phase, Plan
     from runplan.plan.scan import Heading, Lines
 
 #: The sections of a plan beside its phases, by the beginning of their headings.
@@ -147,6 +147,12 @@ def _normalize(text: str) -> str:
 
 
 # --- revision ---------------------------------------------------------------------------------------------
+
+
+def describe_unrevisable(plan: Plan) -> str:
+    """Why agents cannot revise the plan; "" when they can. The phases of other formats have no criteria."""
+    is_revisable = plan.format in ("tracker", "sections")
+    return "" if is_revisable else f"agents revise plans with phase sections, not a {plan.read_as}; edit it yourself"
 
 
 def check_revision(before: str, after: str, *, path: str = _PATH) -> tuple[str, ...]:

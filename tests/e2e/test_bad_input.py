@@ -260,6 +260,11 @@ WORDS = {
         says="the goal has more than 100,000 bytes",
     ),
     "rounds": Bad(words=("plan", "x", "--rounds", "5"), says="--rounds 5: must be 1 to 4"),
+    "a checklist to revise": Bad(
+        make=lambda project: project.commit_file("plans/C.md", "# C\n\n- [ ] Phase 1 — a\n- [ ] Phase 2 — b\n"),
+        words=("plan", "--revise", "C", "--agent", "robot"),
+        says="agents revise plans with phase sections, not a",
+    ),
     "a plan that exists": Bad(
         words=("plan", "x", "--out", "plans/X.md", "--agent", "robot"), says="plans/X.md exists already"
     ),

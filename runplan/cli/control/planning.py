@@ -26,7 +26,7 @@ from runplan.errors import Exit, NotFound, RefusedEarly, UsageError
 from runplan.landing import modes
 from runplan.plan.marks import PlanStatus
 from runplan.plan.model import parse_plan
-from runplan.plan.proposal import set_plan_status, slug_of_title, title_of_goal
+from runplan.plan.proposal import describe_unrevisable, set_plan_status, slug_of_title, title_of_goal
 from runplan.report.views import as_json
 from runplan.run.attempts import PlanningAttempt
 from runplan.run.events import Planning
@@ -177,6 +177,8 @@ def _read_revision(context: RepositoryContext, words: list[str], why: str) -> Go
     path = plan_path(context, words[0])
     context = context.for_plan(path)
     plan = parse_plan(preflight.committed_plan(context, path, is_compared=False), path=path)
+    if why_not := describe_unrevisable(plan):
+        raise RefusedEarly(f"{path}: {why_not}")
     phase = words[1] if len(words) > 1 else ""
     if len(words) > 2:
         raise UsageError(f"{words[2]}: --revise takes a plan and a phase; say why with -m TEXT")
