@@ -284,3 +284,11 @@ def test_a_proposal_is_not_worked_before_it_is_approved(project: Project) -> Non
     checked = project.runplan("check", "greet-people")
     assert (checked.code, f"runplan diff {GREET}" in checked.err) == (3, True)
     assert project.landed() == []
+
+
+def test_a_plan_that_landed_is_worked_after_a_kill_of_its_planning_run(project: Project) -> None:
+    assert plan(project, "--quick").code == 4
+    assert project.runplan("approve", "greet-people", TEST_KILL="after Landed").code == -9
+    ran = project.runplan("start", "greet-people", "finish", "auto", "--foreground")
+    assert ran.code == 0, ran.err
+    assert project.landed() == ["plan", "1", "2"]

@@ -100,13 +100,16 @@ def resolve_start(
 
 
 def _refuse_proposal(context: RepositoryContext, plan: str) -> None:
-    """Refuse to work on a plan that is being written, or waits for approval."""
+    """Refuse to work on a plan that waits for approval, or that a live process writes."""
     left = unfinished_run(context, plan)
-    if left is not None and left[1].options.mode is Mode.PLAN:
-        row, state = left
+    if left is None or left[1].options.mode is not Mode.PLAN:
+        return
+    row, state = left
+    if decide(state).waiting in FOR_ANSWER:
         see = command("runplan", "diff", plan)
-        why = f"{plan} is a proposal that waits for your answer; see: {see}"
-        raise Busy(why if decide(state).waiting in FOR_ANSWER else describe_busy(plan, row.id, state))
+        raise Busy(f"{plan} is a proposal that waits for your answer; see: {see}")
+    if context.store().get_living_owner(plan):
+        raise Busy(describe_busy(plan, row.id, state))
 
 
 def resolve_plan(context: RepositoryContext, word: str) -> str:
