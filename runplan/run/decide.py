@@ -79,7 +79,9 @@ def decide(state: RunState) -> Decision:
     if state.stop and isinstance(attempt, SubplanAttempt) and attempt.over is None:
         return await_subplan(attempt)  # its run is stopped first
     if state.stop:
-        return fail_phase(Reason.STOPPED, PhaseStep.STOP, f"stopped by {state.stop}")
+        # The next attempt takes up the words of a rejection that no agent has taken up yet.
+        step = attempt.step if attempt.revision else PhaseStep.STOP
+        return fail_phase(Reason.STOPPED, step, f"stopped by {state.stop}")
     if attempt.refusal is not None:
         reason, detail = attempt.refusal
         is_landing = reason is Reason.ALREADY_ON_TARGET and attempt.step is not PhaseStep.UNDO

@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from runplan.run import actions as a, events as e
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import GateAnswer, Mode, Reason, Role, RunOutcome
+from runplan.run.kinds import Beginning, GateAnswer, Mode, Reason, Role, RunOutcome
+from runplan.run.reasons import beginning_after
 from runplan.run.rules.shared import MAX_QUESTIONS
 from runplan.run.state import RunState, apply, fold
 from tests.support.builders import started
@@ -172,3 +173,13 @@ def test_words_end_an_attempt_that_no_agent_can_revise(chosen: e.Chosen) -> None
     (action,) = decide(fold([started(auto=False), chosen, built, *rejected("t1")])).actions
     assert isinstance(action, a.Fail)
     assert (action.reason, action.detail) == (Reason.STOPPED, "the change was rejected: too short")
+
+
+def test_a_stop_before_the_fixer_leaves_the_words_of_a_rejection_to_the_next_attempt() -> None:
+    state = asking(*proven("t1"), *rejected("t1"))
+    (action,) = decide(apply(state, e.StopRequested(by="me"))).actions
+    assert isinstance(action, a.Fail)
+    failed = e.PhaseFailed(
+        phase="1", reason=action.reason, step=action.at, detail=action.detail, rejected="too short", tree="t1"
+    )
+    assert beginning_after(failed, is_changed=False, has_fixers=True) is Beginning.FIX
