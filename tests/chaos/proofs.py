@@ -165,6 +165,14 @@ def no_work_is_unreachable(evidence: Evidence) -> Iterator[str]:
         yield from _unreachable(evidence, partial(evidence.project.repo.git, *words))
 
 
+def _is_squashed(evidence: Evidence, git: Callable[..., str], oid: str) -> bool:
+    """Whether every file that the commit changed is on the target as the commit left it."""
+    changed = git("diff-tree", "-r", "--no-commit-id", "--root", oid).splitlines()
+    landed = evidence.target.git("ls-tree", "-r", MAIN).splitlines()
+    blobs = {line.partition("\t")[2]: line.split()[2] for line in landed}
+    return bool(changed) and all(blobs.get(line.partition("\t")[2]) == line.split()[3] for line in changed)
+
+
 def _unreachable(evidence: Evidence, git: Callable[..., str]) -> Iterator[str]:
     """Unreachable commits; `tool.git` sees the user's commits as well, which the user's refs reach."""
     output = git("fsck", "--unreachable", "--no-reflogs", ok=False)
@@ -187,7 +195,7 @@ def _unreachable(evidence: Evidence, git: Callable[..., str]) -> Iterator[str]:
     landed = evidence.target.git("for-each-ref", "--format=%(objectname)", MAIN, "refs/heads/runplan/*/pr").split()
     safe = set(_patches(evidence.target.git, landed)) | set(_patches(git, kept))
     for patch, oid in _patches(git, list(work), walk=False).items():
-        if patch not in safe and not _is_in_worktree(evidence, git, oid):
+        if patch not in safe and not _is_squashed(evidence, git, oid) and not _is_in_worktree(evidence, git, oid):
             yield f"{oid} ({work.get(oid, '')}) is reachable from nothing and its change is nowhere"
 
 
