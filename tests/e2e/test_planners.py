@@ -120,4 +120,4 @@ def test_a_german_planner_makes_a_plan(project: Project) -> None:
     planning_project(project, planner(understand=understand, draft={"plan": german}, critique=CONTENT))
     ran = project.runplan("plan", "Grüße die Leute", "--rounds", "1", "--foreground")
     assert ran.code == 4, ran.err
-    assert "Schreibe `1.txt`" in project.runplan("diff", "grue-die-leute").out
+    assert "Schreibe `1.txt`" in project.runplan("diff", "grusse-die-leute").out
