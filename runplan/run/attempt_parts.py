@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from runplan.run import events as e
 from runplan.run.dispatch import MAX_OVERLOADS, Ending, EndingKind
-from runplan.run.kinds import Role, WaitKind
+from runplan.run.kinds import ProofKind, Role, WaitKind
 
 UNKNOWN = (Ending.LOST, Ending.ENDED)  #: endings without a result; the same dispatch is due again
 
@@ -141,7 +141,7 @@ class Proof(Struct, frozen=True, kw_only=True):
         return {gate.name: gate for gate in self.gates}
 
     @property
-    def newest_runs(self) -> dict[e.ProofKind, e.ProofJudged]:
+    def newest_runs(self) -> dict[ProofKind, e.ProofJudged]:
         """The newest judgement of each kind of run."""
         return {run.kind: run for run in self.runs}
 

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from runplan.plan.marks import NoWorkKind  # noqa: TC001 - msgspec reads the annotations
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import Beginning, GateAnswer, Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
-
-
-class ProofKind(StrEnum):
-    OLD_TESTS = "old-tests"  #: the base's tests on the new code
-    LANDED_TESTS = "landed-tests"  #: tests of earlier phases that this one changes again, on the new code
-    NEW_TESTS = "new-tests"  #: the new tests on the base's code
-
+from runplan.run.kinds import Beginning, GateAnswer, Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
 
 TESTS = "tests"  #: the check that runs tests.command
 Rows: TypeAlias = tuple[tuple[str, str], ...]  #: (id, text) pairs

@@ -175,6 +175,14 @@ class GateAnswer(StrEnum):
     SKIPPED = "skipped"
 
 
+class ProofKind(StrEnum):
+    """Tests of one side on the code of the other."""
+
+    OLD_TESTS = "old-tests"  #: the base's tests on the new code
+    LANDED_TESTS = "landed-tests"  #: tests of earlier phases that this one changes again, on the new code
+    NEW_TESTS = "new-tests"  #: the new tests on the base's code
+
+
 class Beginning(StrEnum):
     """How the next attempt at a failed phase begins."""
 

@@ -21,7 +21,7 @@ from runplan.names import as_utf8, context_files
 from runplan.run import dispatch as d, events as e
 from runplan.run.attempts import PlanningAttempt, WorkAttempt
 from runplan.run.dispatch import Ending, EndingKind, NeverStarted, Outcome, ReturnStatus, Running
-from runplan.run.kinds import Access, GateAnswer, Reason, Role, WaitKind
+from runplan.run.kinds import Access, GateAnswer, ProofKind, Reason, Role, WaitKind
 from runplan.settings.schema import FILES
 from runplan.steps import planning, proof
 from runplan.steps.gates import command_line, own_logs
@@ -152,7 +152,7 @@ def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunC
         return True
     onto = built.onto if built is not None and run.clean == "untracked" else ""
     if built is not None and started.role is Role.PROVE:  # only tests differ from the commit with these products
-        onto = built.onto if started.scope == e.ProofKind.NEW_TESTS else built.commits[-1]
+        onto = built.onto if started.scope == ProofKind.NEW_TESTS else built.commits[-1]
     is_read = started.role is Role.VERIFY  # a new file would count as the verifier's
     return context.proof.reuse(commit, is_new=is_set_up, onto=onto, clean=is_read, extra=extra)
 

@@ -22,8 +22,8 @@ from runplan.checks.promises import (
 from runplan.checks.results import file_of
 from runplan.git.objects import KEEPER, Entry
 from runplan.globs import covers
-from runplan.run.events import TESTS, DispatchEnded, Landed, LandingStarted, ProofJudged, ProofKind, ProofRun
-from runplan.run.kinds import Role
+from runplan.run.events import TESTS, DispatchEnded, Landed, LandingStarted, ProofJudged, ProofRun
+from runplan.run.kinds import ProofKind, Role
 from runplan.steps import gates
 
 if TYPE_CHECKING:

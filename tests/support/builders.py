@@ -12,7 +12,7 @@ from runplan.plan.marks import NoWorkKind
 from runplan.run import actions as a, events as e
 from runplan.run.attempts import PhaseAttempt, WorkAttempt
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import Beginning, GateAnswer, Mode, Reason, Role
+from runplan.run.kinds import Beginning, GateAnswer, Mode, ProofKind, Reason, Role
 from runplan.run.rows import RunRow
 from runplan.run.state import RunState
 from runplan.settings.load import Layer, LoadedSettings, merge_layers
@@ -251,7 +251,7 @@ class Chance:
 
     def _proof(self, phase: WorkAttempt) -> e.Event:
         assert phase.dispatches.newest is not None
-        kind = e.ProofKind(phase.dispatches.newest.scope)
+        kind = ProofKind(phase.dispatches.newest.scope)
         time = phase.proof.newest_runs[kind].time + 1 if kind in phase.proof.newest_runs else 1
         broken = (e.Promise(test="a.py::test_a", why="x"),) if self._choose(["kept", "broken"]) == "broken" else ()
         return e.ProofJudged(tree=phase.built.tree, kind=kind, line="x", time=time, promises=broken)
@@ -331,7 +331,7 @@ class Chance:
                 )
 
     def _proofs(self) -> tuple[e.ProofRun, ...]:
-        kinds = e.ProofKind if self._choose(["none", "all"]) == "all" else ()
+        kinds = ProofKind if self._choose(["none", "all"]) == "all" else ()
         return tuple(e.ProofRun(kind=kind, commit="c8", tree=self._new("t")) for kind in kinds)
 
     def _swap(self, state: RunState) -> list[e.Event]:

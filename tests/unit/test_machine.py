@@ -9,7 +9,7 @@ from runplan.run import actions as a, events as e
 from runplan.run.attempts import ATTEMPTS, PhaseAttempt, open_questions
 from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import GateAnswer, Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
+from runplan.run.kinds import GateAnswer, Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
 from runplan.run.recorded import from_json
 from runplan.run.rules.shared import MAX_MOVES
 from runplan.run.state import RunState, apply, fold
@@ -356,7 +356,7 @@ def test_setup_runs_before_the_baseline_once_for_agents_and_once_on_each_tree() 
     assert due(proven_by(*failed, *ran("gate", "t1"), passed)) == ("verify", "t1")
 
 
-KINDS = (e.ProofKind.OLD_TESTS, e.ProofKind.NEW_TESTS)
+KINDS = (ProofKind.OLD_TESTS, ProofKind.NEW_TESTS)
 
 
 def test_old_and_new_tests_use_the_set_up_of_the_code_that_they_run_on() -> None:
@@ -377,7 +377,7 @@ def test_old_and_new_tests_use_the_set_up_of_the_code_that_they_run_on() -> None
 
 
 def test_a_verdict_on_the_same_patch_does_not_answer_a_question_that_came_later() -> None:
-    run = e.ProofRun(kind=e.ProofKind.OLD_TESTS, commit="c8", tree="t8")
+    run = e.ProofRun(kind=ProofKind.OLD_TESTS, commit="c8", tree="t8")
     passed = e.GateJudged(tree="t1", answer=GateAnswer.PASSED, code=0, line="x", time=1)
     verdict = e.VerdictGiven(tree="t1", patch="p", passed=True, items=(("W1", True, "x"),), agent="robot")
     kept = e.ProofJudged(tree="t2", kind=run.kind, line="x", time=2)

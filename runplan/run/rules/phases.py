@@ -10,8 +10,8 @@ from runplan.globs import matches
 from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, start_dispatch
 from runplan.run.dispatch import EndingKind, ReturnStatus
-from runplan.run.events import TESTS, DispatchStarted, ProofKind
-from runplan.run.kinds import Beginning, GateAnswer, PhaseStep, Reason, Role
+from runplan.run.events import TESTS, DispatchStarted
+from runplan.run.kinds import Beginning, GateAnswer, PhaseStep, ProofKind, Reason, Role
 from runplan.run.reasons import describe_ending, describe_proof
 from runplan.run.rules.shared import MAX_MOVES, STOPPED_BY, UNNAMED, fail_lost, judge_agent, land_candidate
 
