@@ -12,8 +12,8 @@ from runplan.landing.pull_request import PullRequestLander
 from runplan.plan import model as plans, tracker
 from runplan.plan.marks import ExecutionKind, NoWorkKind
 from runplan.run import events as e
-from runplan.run.decide import list_startable
 from runplan.run.kinds import Mode
+from runplan.run.rules.lanes import list_startable
 from runplan.run.state import count_busy, open_lanes
 from runplan.steps.verify import examine_numbers
 

@@ -10,10 +10,11 @@ from runplan.plan.marks import NoWorkKind
 from runplan.plan.model import parse_plan
 from runplan.run import actions as a, events as e
 from runplan.run.attempts import open_questions
-from runplan.run.decide import decide, list_startable, paths_overlap
+from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
 from runplan.run.planning_events import PlanningChosen, RevisionRequested
+from runplan.run.rules.lanes import list_startable, paths_overlap
 from runplan.run.state import RunState, apply, count_busy, failure, find_awaiting, fold, list_running, open_lanes
 from tests.support.builders import Chance, a_plan, started
 

@@ -5,7 +5,7 @@ import pytest
 from runplan.plan.marks import NoWorkKind
 from runplan.plan.model import Plan, parse_plan
 from runplan.plan.tracker import NoPhase, choose_phase
-from runplan.run.decide import list_startable
+from runplan.run.rules.lanes import list_startable
 from tests.support.builders import a_plan
 
 
