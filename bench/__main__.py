@@ -1,4 +1,4 @@
-"""`make bench`: a no-op phase against a plain shell script, start-up, what a phase asks of git and disk, the daemon."""
+"""`make bench`: a no-op phase against a plain shell script, start-up, git and disk of a phase, a plan, the daemon."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from bench import daemon
 from bench.growth import growth
+from bench.pace import pace
 from bench.projects import environment, make
 from bench.recovery import recovery
 
@@ -40,6 +41,7 @@ def main() -> None:
         turns(Path(place))
         recovery(Path(place), START, rounds=rounds)
         start_up(Path(place), rounds=rounds * 3)
+        pace(Path(place), [None])
         growth(Path(place), phases=200, rounds=2)
         daemon.busy(Path(place), plans=50, repositories=20)
         daemon.idle(Path(place), schedules=100, seconds=60)
