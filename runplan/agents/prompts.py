@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FINAL = "final"  #: the template of the verification across all phases
 PRINCIPLES = "principles"  #: the list by which a critique judges a plan; it is no prompt of its own
 
-_COMMON = ("plan", "title", "items", "worktree", "branch")
+_COMMON = ("plan", "items", "worktree", "branch", "context")
 _PHASE = (*_COMMON, "phase", "phase_text", "touches", "numbers")
 _JUDGED = ("changed", "diff_file", "diff", "gates")
 _STEP = ("goal", "worktree", "notes")
@@ -43,14 +43,20 @@ PLACEHOLDERS = {
     PRINCIPLES: (),
 }
 
-_NUMBERS = """## Numbers
+_NUMBERS = """
+## Numbers
 
 If you measure another number than an acceptance criterion states, leave the plan as it is and print one line for each
 in your last message. `bullet` counts the acceptance criteria whose first line has a digit, from 1:
 
-    PLAN-TEXT-DRIFT: phase={phase} bullet=<k> field=<name> plan=<as stated> actual=<number>"""
+    PLAN-TEXT-DRIFT: phase={phase} bullet=<k> field=<name> plan=<as stated> actual=<number>
+"""
 
 SMALL_DIFF = 20_000  #: characters of a diff that is also in the prompt
+_HEAD = 48  #: characters of an item whose text is in the prompt
+_MOST_FILES = 200  #: of a large diff that are listed
+
+_FILE_OF_DIFF = re.compile(r"^(?=diff --git )", re.MULTILINE)
 
 _PLACEHOLDER = re.compile(r"\{\{([a-z][a-z0-9_]*)\}\}")
 _MALFORMED = re.compile(r"\{\{(?![a-z][a-z0-9_]*\}\}).*")
@@ -84,26 +90,44 @@ class Brief(Struct, frozen=True, kw_only=True):
     worktree: str
     branch: str
     test_command: str  #: "" when there is none
+    context: Sequence[str] = ()  #: files of the plan's spec
     baseline: Sequence[tuple[str, Results]] = ()  #: the checks before the work: command and results
 
     def values(self) -> dict[str, str]:
-        patterns = ", ".join(f"`{pattern}`" for pattern in self.chosen.touches)
+        text = one_line(self.chosen.text)
         return {
             "plan": self.plan,
             "phase": self.chosen.phase,
-            "title": one_line(self.chosen.title),
+            "context": _list_context(self.context),
             "phase_text": quote_text(self.chosen.text, "phase"),
             "plan_text": quote_text(self.chosen.text, "plan"),
-            "items": "\n".join(f"- {item}: {one_line(text)}" for item, text in self.chosen.items),
-            "touches": f"Only files that match these patterns may change: {patterns}."
-            if patterns
-            else "The phase names no paths.",
+            "items": "\n".join(f"- {item}: {_head_of(words, text)}" for item, words in self.chosen.items),
+            "touches": self._describe_touches(),
             "worktree": self.worktree,
             "branch": self.branch,
             "test_command": self.test_command or "none",
-            "baseline": "\n".join(_describe_baseline(command, results) for command, results in self.baseline),
+            "baseline": "\n".join(
+                _describe_baseline(self.name_command(command), results) for command, results in self.baseline
+            ),
             "numbers": _NUMBERS.format(phase=self.chosen.phase) if has_numbered_criterion(self.chosen.text) else "",
         }
+
+    def _describe_touches(self) -> str:
+        patterns = self.chosen.touches
+        if not patterns:
+            return ""
+        has_label = "touches:" in self.chosen.text.lower() and all(pattern in self.chosen.text for pattern in patterns)
+        named = "its `Touches:`" if has_label else ", ".join(f"`{pattern}`" for pattern in patterns)
+        return f"Only files that match {named} may change."
+
+    def name_command(self, command: str) -> str:
+        return "the test command" if command == self.test_command else f"`{one_line(command)}`"
+
+
+def _head_of(item: str, text: str) -> str:
+    """The item on one line; only its first words when the phase's text has it."""
+    words = one_line(item)
+    return words if len(words) <= _HEAD or words not in text else f"{words[:_HEAD].rsplit(' ', 1)[0]} …"
 
 
 def _describe_baseline(command: str, results: Results) -> str:
@@ -111,7 +135,7 @@ def _describe_baseline(command: str, results: Results) -> str:
     names = sorted(results.failures)
     more = f" and {len(names) - MOST_NOTED} more" if len(names) > MOST_NOTED else ""
     known = f" These failed before your work: {', '.join(names[:MOST_NOTED])}{more}." if names else ""
-    return f"Before your work `{one_line(command)}` says: {one_line(results.line)}.{known}"
+    return f"Before your work {command} says: {one_line(results.line)}.{known}"
 
 
 def implement_prompt(template: str, brief: Brief) -> str:
@@ -136,15 +160,16 @@ def fix_prompt(
     values = {
         "why": one_line(why) or "The checks did not pass.",
         "failed": items or "No single item was named.",
-        "evidence": "\n\n".join(_run_first(command, output) for command, output in commands) or "No command failed.",
-        **_diff_values(brief, diff),
+        "evidence": "\n\n".join(_run_first(brief.name_command(command), output) for command, output in commands)
+        or "No command failed.",
+        **_diff_values(diff),
     }
     return fill_template(template, brief.values() | values)
 
 
 def _run_first(command: str, output: str) -> str:
     """The command that the fixer runs first, with its output so far."""
-    head = f"Run this first: {one_line(command)}"
+    head = f"Run this first: {command}"
     lines = "\n".join(f"    {line}".rstrip() for line in output.splitlines())
     return f"{head}\nIts output ended so:\n\n{lines}" if lines else head
 
@@ -158,14 +183,10 @@ def verify_prompt(
     gates: Sequence[tuple[str, GateJudged]],
     proofs: Sequence[ProofJudged] = (),
 ) -> str:
-    """The prompt of the verifier: the phase, the diff and the gates with their commands, never an agent's words.
-
-    A diff that is in the prompt names its files, so they are listed only with a larger one.
-    """
-    listed = [f"- {shown(path)}" for path in changed] if len(diff) > SMALL_DIFF else [f"{len(changed)} files."]
+    """The prompt of the verifier: the phase, the diff and the gates with their commands, never an agent's words."""
     values = {
-        "changed": "\n".join(listed) if changed else "No file differs.",
-        **_diff_values(brief, diff),
+        "changed": f"{len(changed)} files." if changed else "No file differs.",
+        **_diff_values(diff),
         "gates": "\n".join(
             (
                 *(_describe_gate(command, gate) for command, gate in gates),
@@ -177,15 +198,29 @@ def verify_prompt(
     return fill_template(template, brief.values() | values)
 
 
-def _diff_values(brief: Brief, diff: str) -> dict[str, str]:
+def _diff_values(diff: str) -> dict[str, str]:
     """The diff as a file of the worktree: in their read-only modes some agents have no shell."""
-    long = f"It has {len(diff.splitlines())} lines. Read all of it, in pieces if need be."
-    file = f"{brief.worktree}/{DIFF_FILE}"
-    return {"diff_file": file, "diff": quote_text(diff, "diff") if len(diff) <= SMALL_DIFF else long}
+    shown_diff = quote_text(diff, "diff") if len(diff) <= SMALL_DIFF else _describe_large_diff(diff)
+    return {"diff_file": DIFF_FILE, "diff": shown_diff}
 
 
-def context_note(files: Sequence[str]) -> str:
-    """The part of a prompt that names files of the plan's spec; "" for none."""
+def _describe_large_diff(diff: str) -> str:
+    """The files of a diff, each with its added and removed lines and its place in the diff."""
+    rows = []
+    first = 1
+    for part in _FILE_OF_DIFF.split(diff)[1:]:
+        head, _, hunks = part.partition("\n@@ ")
+        path = re.split(' "?b/', head.partition("\n")[0])[-1].removesuffix('"')
+        added = hunks.count("\n+")
+        removed = hunks.count("\n-")
+        last = first + part.count("\n") - 1
+        rows.append(f"- {path}: +{added} -{removed}, lines {first} to {last}")
+        first = last + 1
+    files = "\n".join(_list_some(rows, "files", _MOST_FILES))
+    return f"It has {first - 1} lines. Read all of it, file by file:\n\n{files}"
+
+
+def _list_context(files: Sequence[str]) -> str:
     head = "These files describe the work further. Read what you need of them; do not change them."
     return write_section("Context", head, [f"- `{file}`" for file in files])
 
@@ -248,7 +283,7 @@ def one_line(text: str) -> str:
 def _describe_gate(command: str, gate: GateJudged) -> str:
     ending = "did not finish" if gate.code is None else f"exit code {gate.code}"
     named = (f"; {count} {kind}: {', '.join(names)}" for kind, count, names in gate.differences)
-    return one_line(f"- {command} on tree {gate.tree}: {ending}; {gate.line}{''.join(named)}")
+    return one_line(f"- {command}: {ending}; {gate.line}{''.join(named)}")
 
 
 # --- hand-over ---------------------------------------------------------------------------------------------------
@@ -314,6 +349,6 @@ def handover_note(standing: Standing) -> str:
     )
 
 
-def _list_some(lines: Sequence[str], noun: str) -> list[str]:
-    more = [f"- and {len(lines) - _MOST} more {noun}"] if len(lines) > _MOST else []
-    return [*lines[:_MOST], *more] or [f"No {noun}."]
+def _list_some(lines: Sequence[str], noun: str, most: int = _MOST) -> list[str]:
+    more = [f"- and {len(lines) - most} more {noun}"] if len(lines) > most else []
+    return [*lines[:most], *more] or [f"No {noun}."]

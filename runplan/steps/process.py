@@ -225,18 +225,17 @@ def _launch_command(started: e.DispatchStarted, phase: WorkAttempt, context: Run
 
 def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, path: Path, diff: str) -> str:
     asked = phase.proof.questions_to_verifiers(context.settings.tests.changed) if started.role is Role.VERIFY else ()
+    tip = phase.built.commits[-1] if started.role is Role.VERIFY else phase.base
     brief = prompts.Brief(
         plan=context.plan,
         chosen=replace(phase.chosen, items=(*phase.chosen.items, *asked)),
         worktree=str(path),
         branch=phase.leased.branch.removeprefix("refs/heads/"),
         test_command=context.settings.tests.command,
+        context=[name for name in context_files(context.plan) if context.objects.blob(tip, name) is not None],
         baseline=_list_baselines(phase, context),
     )
     template = context.prompts[prompts.FINAL if started.scope else started.role]
-    tip = phase.built.commits[-1] if started.role is Role.VERIFY else phase.base
-    names = [name for name in context_files(context.plan) if context.objects.blob(tip, name) is not None]
-    files = prompts.context_note(names)
     if started.role is Role.VERIFY:
         assert phase.work is not None
         checks = context.settings.checks
@@ -249,12 +248,12 @@ def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunCo
             brief, changed = final_brief(brief, phase, context)
         missing = prompts.unresolved_note(phase.proof.unresolved.items if phase.proof.unresolved else ())
         text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
-        return text + files + as_utf8(missing)
+        return text + as_utf8(missing)
     handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
     rejections = [why for failure in context.failures(phase.chosen.phase) if (why := failure.event.rejected)]
     rejections += phase.rejections
     answers = prompts.answers_note(context.answers(phase.chosen.phase))
-    note = as_utf8(files + prompts.rejections_note(rejections) + answers + handover)
+    note = as_utf8(prompts.rejections_note(rejections) + answers + handover)
     kept = phase.leased.kept
     if started.role is Role.IMPLEMENT:
         return prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "") + note

@@ -178,19 +178,16 @@ def plan_base(phase: WorkAttempt, context: RunContext) -> str:
 def final_items(phase: WorkAttempt, context: RunContext) -> Rows:
     """One item for each phase of the plan."""
     plan, _ = context.plan_at(phase.built.onto)
-    return tuple(
-        (f"F{number}", f"everything that phase {row.id} ({row.title}) asks for holds in this tree")
-        for number, row in enumerate(plan.phases, 1)
-    )
+    return tuple((f"F{number}", f"phase {row.id}") for number, row in enumerate(plan.phases, 1))
 
 
 def final_brief(brief: Brief, phase: WorkAttempt, context: RunContext) -> tuple[Brief, tuple[str, ...]]:
     """The whole plan instead of one phase, and the files that differ from the time before the plan."""
-    plan, text = context.plan_at(phase.built.onto)
+    _, text = context.plan_at(phase.built.onto)
     items = final_items(phase, context)
     whole = text.decode("utf-8", "replace")
     changes = context.candidates.changes(plan_base(phase, context), phase.built.commits[-1])
-    chosen = replace(brief.chosen, phase=EVERY_PHASE, title=plan.title, text=whole, items=items, touches=())
+    chosen = replace(brief.chosen, phase=EVERY_PHASE, text=whole, items=items, touches=())
     return replace(brief, chosen=chosen), tuple(
         change.path for change in changes if change.path not in context.bookkeeping
     )

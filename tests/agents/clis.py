@@ -17,8 +17,8 @@ from tests.support.samples import FOLDERS, expected
 HERE = Path(__file__).parents[2] / ".agents"
 BIN = HERE / "bin"
 
-IMPLEMENT = "# Implement phase"
-VERIFY = "# Verify phase"
+IMPLEMENT = "# Implement one phase"
+VERIFY = "# Verify one phase"
 
 #: Keys that no agent may see: those of the forge and of other agents.
 FORGE = {"GH_TOKEN": "forge-secret-1", "GITHUB_TOKEN": "forge-secret-2", "GITLAB_TOKEN": "forge-secret-3"}

@@ -360,7 +360,7 @@ def test_a_prompt_with_an_unknown_placeholder_is_refused_before_any_work(tmp_pat
     ran = project.start("auto")
     assert ran.code == 2
     assert (
-        "config/prompts/fix.md on main: unknown placeholder {{reason}}; known are baseline, branch, diff, diff_file, "
+        "config/prompts/fix.md on main: unknown placeholder {{reason}}; known are baseline, branch, context, diff, "
         in ran.err
     )
     assert project.events() == []

@@ -46,7 +46,7 @@ def test_finish_verifies_all_phases_on_the_last_candidate(project: Project) -> N
     assert (last["scope"], [item[0] for item in last["items"]]) == ("final", ["F1", "F2"])
     (begun,) = [body for body in given(project, "DispatchStarted") if body["scope"]]
     prompt = (project.path / ".git/runplan/dispatch" / begun["id"] / "prompt.md").read_text()
-    assert prompt.startswith("# Verify the whole plan: ")
+    assert prompt.startswith("# Verify the whole plan\n")
     assert "## Phase 1 — Step 1" in prompt
     assert re.findall(r"^diff --git a/(\S+) ", prompt, re.MULTILINE) == ["1.txt", "2.txt"], "no file of runplan's own"
     assert "Verdict on all phases: pass by `robot`" in project.show("main:reports/plan-x.md")

@@ -69,7 +69,7 @@ def test_a_spec_folder_is_a_plan_and_its_files_are_context(tmp_path: Path) -> No
     ran = project.runplan("start", "001-login", "finish", "auto", "--foreground")
     assert ran.code == 0, ran.err
     prompts = [path.read_text() for path in (project.path / ".git/runplan/dispatch").glob("*/prompt.md")]
-    (verify,) = (prompt for prompt in prompts if prompt.startswith("# Verify phase 1"))
+    (verify,) = (prompt for prompt in prompts if prompt.startswith("# Verify one phase"))
     assert "- `specs/001-login/spec.md`\n- `.specify/memory/constitution.md`" in verify
     assert "- [x] T001" in project.show("HEAD:specs/001-login/tasks.md")
     assert "Phase — 1 Setup" in project.show("HEAD:reports/plan-001-login.md")

@@ -46,7 +46,7 @@ def test_a_verifier_without_a_shell_finds_the_fault_in_the_diff(project: Project
     notes = json.loads((tmp_path / "notes.json").read_text())
     assert f"+{PLANTED}\n" in notes["diff"]
     assert notes["diff"].startswith("diff --git a/1.txt b/1.txt\n")
-    assert f"/{DIFF_FILE}\n" in notes["prompt"]
+    assert f": {DIFF_FILE}\n" in notes["prompt"]
     assert (PLANTED in notes["prompt"]) == (lines == 1), "a small diff is in the prompt too"
     assert notes["status"] == "", "git does not see the file"
 

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
+from bench.prompts import measure
 from runplan.agents.prompts import (
     PLACEHOLDERS,
     SMALL_DIFF,
@@ -109,7 +111,7 @@ class TestEveryPrompt:
 def test_prompts_of_implementer_and_fixer_name_test_command_baseline_and_rules() -> None:
     for prompt in (implement(), fix()):
         assert "Test command: make test\n" in prompt
-        assert "Before your work `make test` says: 12 passed, 1 failed. These failed before" in prompt
+        assert "Before your work the test command says: 12 passed, 1 failed. These failed before" in prompt
         assert "work: tests/test_x.py::test_old.\n" in prompt
         for rule in ("You may commit", "Do not switch the branch", "`runplan.toml`", "`Allows:`", "`src/**`"):
             assert rule in prompt
@@ -122,14 +124,38 @@ def test_verifiers_return_a_verdict() -> None:
         assert "`json`" in prompt
 
 
-#: Bytes beside the plan's text, the items, the diff and results.
-MOST = {"implement": 3_000, "fix": 3_500, "verify": 3_500, "final": 3_500}
+#: Bytes beside the plan's text and the facts: items, paths, results and the diff.
+MOST = {"implement": 3_000, "fix": 3_000, "verify": 3_500, "final": 3_500}
 
 
 @pytest.mark.parametrize("role", PROMPT)
-def test_the_words_of_our_own_are_few(role: str) -> None:
-    own = PROMPT[role].replace(TEXT, "")
-    assert len(own.encode()) <= MOST[role]
+def test_the_words_of_our_own_are_few_and_nearly_all_of_them_come_first(role: str) -> None:
+    """What the prompts of two phases begin with is read from the cache of the provider."""
+    sizes = measure()[f"6 items, 4 criteria: {role}"]
+    assert sizes["own"] <= MOST[role]
+    assert sizes["stable"] >= 0.9 * sizes["own"]
+
+
+LONG = "Read the rows of the table, and refuse a row that has no date"
+
+
+def test_an_item_is_in_the_prompt_once_and_its_id_stands_beside_its_first_words() -> None:
+    text = f"- [ ] {LONG[:40]}\n  {LONG[40:]}\n"
+    items = (("W1", LONG), ("T1", f"{LONG}: another text"))
+    brief = a_brief(text=text)
+    prompt = implement_prompt(template("implement"), replace(brief, chosen=replace(brief.chosen, items=items)))
+    assert f"- W1: Read the rows of the table, and refuse a row …\n- T1: {LONG}: another text\n" in prompt
+
+
+def test_the_paths_that_may_change_are_named_once() -> None:
+    assert "match its `Touches:` may" in implement_prompt(template("implement"), a_brief(text="Touches: `src/**`\n"))
+    assert "match `src/**` may" in implement_prompt(template("implement"), a_brief(text="It touches: tests\n"))
+
+
+def test_the_files_of_the_spec_stand_before_the_phase() -> None:
+    prompt = implement_prompt(template("implement"), replace(a_brief(), context=["specs/1/design.md"]))
+    assert "## Context\n" in prompt.partition("## Phase")[0]
+    assert "- `specs/1/design.md`\n" in prompt
 
 
 def test_only_a_phase_with_a_number_in_a_criterion_gets_the_part_on_numbers() -> None:
@@ -145,7 +171,7 @@ def test_only_a_phase_with_a_number_in_a_criterion_gets_the_part_on_numbers() ->
 
 def test_the_final_prompt_is_about_the_whole_plan() -> None:
     prompt = verify("final")
-    assert prompt.startswith("# Verify the whole plan: Tables\n")
+    assert prompt.startswith("# Verify the whole plan\n")
     assert "=== begin of plan ===\n" in prompt
 
 
@@ -153,35 +179,36 @@ def test_without_a_test_command_the_prompt_says_none() -> None:
     assert "Test command: none\n" in implement_prompt(template("implement"), a_brief(test_command=""))
 
 
-def test_the_prompt_of_a_phase_without_touches_says_so() -> None:
-    assert "names no paths" in implement_prompt(template("implement"), a_brief(touches=()))
-
-
 def test_the_verifier_gets_diff_files_and_gates_and_must_not_write() -> None:
     prompt = verify()
     for needed in (
-        "    /somewhere/tree/.runplan.diff\n",
+        ": .runplan.diff\n",
         "=== begin of diff ===\ndiff --git a/src/a.py b/src/a.py\n+x = 1\n=== end of diff ===\n",
         "2 files.\n",
-        "- make test on tree d00d: exit code 0; 3 passed, 0 failed\n",
+        "- make test: exit code 0; 3 passed, 0 failed\n",
         "read-only",
     ):
         assert needed in prompt
 
 
-LARGE = "+x\n" * SMALL_DIFF
+LARGE = "".join(
+    f"diff --git {names}\n--- old\n+++ new\n@@ -1 +1 @@\n-y\n" + "+x\n" * SMALL_DIFF
+    for names in ("a/a b.py b/a b.py", 'a/c.py "b/d\\303.py"', "a/e\udcff b/e\udcff")
+)
 
 
-def test_a_large_diff_is_only_named_and_its_files_are_listed() -> None:
-    prompt = verify_prompt(template("verify"), a_brief(), diff=LARGE, changed=["a.py", "b.py"], gates=[])
-    assert f"It has {SMALL_DIFF} lines." in prompt
-    assert "- a.py\n- b.py\n" in prompt
+def test_a_large_diff_is_listed_by_file_with_the_lines_to_read() -> None:
+    prompt = verify_prompt(template("verify"), a_brief(), diff=LARGE, changed=["a b.py", "c.py"], gates=[])
+    length = SMALL_DIFF + 5
+    assert f"It has {3 * length} lines. Read all of it, file by file:\n\n" in prompt
+    assert f"- a b.py: +{SMALL_DIFF} -1, lines 1 to {length}\n" in prompt
+    assert f"- d\\303.py: +{SMALL_DIFF} -1, lines {length + 1} to {2 * length}\n" in prompt
     assert "+x" not in prompt
 
 
 def test_a_prompt_is_utf8_for_any_file_name() -> None:
-    prompt = verify_prompt(template("verify"), a_brief(), diff=LARGE, changed=["a\udcff b", "c\nd"], gates=[])
-    assert "- a\\xff b\n- c\\nd\n" in prompt
+    prompt = verify_prompt(template("verify"), a_brief(), diff=LARGE, changed=["a"], gates=[])
+    prompt.encode()
     for odd in ("\udcff", "\ud800"):
         gates = [("make", f"out{odd}")]
         reported = fix_prompt(template("fix"), a_brief(), failed=[], why=f"why{odd}", gates=gates, diff=odd)
@@ -202,14 +229,14 @@ def test_the_fixer_gets_the_failed_items_and_the_command_to_run_first_with_its_o
     assert "not proven: C1\n\n- C1: f.py:3 is a stub\n" in prompt
     assert "=== begin of diff ===\n+y = 2\n=== end of diff ===\n" in prompt
     assert (
-        "Run this first: make lint\nIts output ended so:\n\n    collected 3\n    ## Items\n    FAILED tests/test_x.py\n"
+        "Run this first: `make lint`\nIts output ended so:\n\n    collected 3\n    ## Items\n    FAILED tests/"
         in prompt
     )
 
 
 def test_a_fixer_without_a_failed_command_runs_the_tests_first() -> None:
     prompt = fix_prompt(template("fix"), a_brief(), failed=[], why="", gates=[], diff="")
-    for needed in ("The checks did not pass.", "No single item was named.", "Run this first: make test\n"):
+    for needed in ("The checks did not pass.", "No single item was named.", "Run this first: the test command\n"):
         assert needed in prompt
     assert "No command failed." in fix_prompt(
         template("fix"), a_brief(test_command=""), failed=[], why="", gates=[], diff=""
