@@ -316,16 +316,10 @@ def uses_forge(context: RepositoryContext, plan: str) -> bool:
 def plans_on_target(context: RepositoryContext) -> dict[str, str]:
     """The Markdown files of the plans directory on the target, with their blob ids."""
     top = context.git.object(f"{context.target}:{context.settings.paths.plans}")
-    blobs: dict[str, str] = {}
-    waiting = [(context.settings.paths.plans, top.oid)] if top is not None and top.kind == "tree" else []
-    while waiting:
-        prefix, tree = waiting.pop()
-        for name, entry in trees.entries(context.git, tree).items():
-            if entry.mode == trees.TREE:
-                waiting.append((f"{prefix}/{name}", entry.oid))
-            elif name.endswith(".md"):
-                blobs[f"{prefix}/{name}"] = entry.oid
-    return blobs
+    if top is None or top.kind != "tree":
+        return {}
+    files = trees.list_files(context.git, top.oid, f"{context.settings.paths.plans}/")
+    return {path: entry.oid for path, entry in files.items() if path.endswith(".md")}
 
 
 def slug_of(context: RepositoryContext, plan: str) -> str:
@@ -352,7 +346,9 @@ def settings_note(context: RepositoryContext) -> str:
         used = f"the checkout's file is used. To commit it: {commit}"
         return f"{name} is not committed on {context.target_name}; {used}" if file_here is not None else ""
     committed, blob = file
-    if file_here is not None and name == committed and stored_as(context, name, file_here.read_bytes()) == blob.oid:
-        return ""
+    if file_here is not None and name == committed:
+        content = file_here.read_bytes()
+        if content == blob.content or stored_as(context, name, content) == blob.oid:
+            return ""
     used = f"the version of {context.target_name} ({context.tip()[:12]}) is used"
     return f"{committed} in the checkout is not committed on {context.target_name}; {used}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import posixpath
 import shutil
 from collections.abc import Iterable
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from runplan.run.events import RunStarted
     from runplan.settings.options import Options
 
+PROMPTS = "config/prompts"  #: where a repository has prompts of its own
 PATIENCE_S = 20.0  #: a landing here takes less, a push may take longer
 
 
@@ -236,9 +236,14 @@ def require_test_command(context: RepositoryContext) -> None:
 def project_files(context: RepositoryContext) -> tuple[list[str], dict[str, str]]:
     """The paths on the target that show its tools, and the texts of its manifests."""
     tip = context.tip()
-    top = context.git.run("ls-tree", "-z", "--name-only", "--full-tree", tip).out
-    below = context.git.run("ls-tree", "-rz", "--name-only", "--full-tree", tip, "--", "tests/", "test/").out
-    files = os.fsdecode(top + below).rstrip("\0").split("\0")
+    top = trees.entries(context.git, context.git.commit(tip).tree)
+    below = [
+        path
+        for name in ("tests", "test")
+        if (entry := top.get(name)) is not None and entry.mode == trees.TREE
+        for path in sorted(trees.list_files(context.git, entry.oid, f"{name}/"))
+    ]
+    files = [*top, *below]
     manifests = {name: context.git.blob(tip, name) or b"" for name in toolchain.manifests(files)}
     return files, {name: content.decode("utf-8", "replace") for name, content in manifests.items()}
 
@@ -265,18 +270,20 @@ def require_agents(context: RepositoryContext) -> None:
 
 def require_prompts(context: RepositoryContext) -> dict[str, Template]:
     """The prompts in force; one with unknown or missing placeholders is refused."""
-    templates = {role: _read_prompt(role, context) for role in PLACEHOLDERS}
+    folder = context.git.object(f"{context.target}:{PROMPTS}")
+    committed = trees.entries(context.git, folder.oid) if folder is not None and folder.kind == "tree" else {}
+    templates = {role: _read_prompt(role, context, committed.get(f"{role}.md")) for role in PLACEHOLDERS}
     for template in templates.values():
         template.check()
     return templates
 
 
-def _read_prompt(role: str, context: RepositoryContext) -> Template:
+def _read_prompt(role: str, context: RepositoryContext, committed: trees.Entry | None) -> Template:
     """The prompt of a role: the repository's, as committed on the target, else the user's, else the package's."""
-    name = f"config/prompts/{role}.md"
-    tip = context.git.tip(context.target)
-    if tip is not None and (committed := context.git.blob(tip, name)) is not None:
-        return Template(role=role, text=committed.decode(errors="replace"), origin=f"{name} on {context.target_name}")
+    stored = context.git.known(committed.oid) if committed is not None else None
+    if stored is not None and stored.kind == "blob":
+        origin = f"{PROMPTS}/{role}.md on {context.target_name}"
+        return Template(role=role, text=stored.content.decode(errors="replace"), origin=origin)
     package = Path(__file__).parent.parent
     # Installed, the templates are inside the package; in a checkout, next to it.
     folders = (user_file(context.env).parent, package / "config", package.parent / "config")

@@ -120,19 +120,19 @@ def open_repository(context: RepositoryContext, *, wakeup: int | None = None) ->
     """
     settings = context.settings
     user = repositories.require_workable(context.repository, target=context.target, prefix=settings.run.branch_prefix)
-    sign = repositories.signing(context.git)
     root = worktree_root(context.root, settings, context.env)
-    _make_directory(context.state, below=context.common_dir, remedy="the journal is kept there")
-    settle_lost_landings(context)
     workspace = Workspace(
         context.git, common_dir=context.common_dir, state=context.state, root=root, mirror=context.mirrored
     )
+    sign = "commit.gpgsign" in dict(workspace.read_config()) and repositories.signing(context.git)
+    _make_directory(context.state, below=context.common_dir, remedy="the journal is kept there")
+    settle_lost_landings(context)
     with contextlib.ExitStack() as closing:
         closing.callback(remove_unused_root, root, settings)
         _make_directory(
             root, below=Path(root.anchor), mode=0o755, remedy="set run.worktrees to a directory that can be created"
         )
-        workspace.prepare()
+        workspace.make_tool()
         dispatches = closing.enter_context(Dispatches(context.state / "dispatch", wakeup=wakeup))
         store = open_store(context.state)
         closing.callback(store.close)

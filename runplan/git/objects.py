@@ -80,6 +80,20 @@ def find(git: Git, tree: Oid, path: str) -> tuple[str, Entry | None]:
     return here, entry
 
 
+def list_files(git: Git, tree: Oid, prefix: str) -> dict[str, Entry]:
+    """Every path of the tree and of those below it, each with this prefix."""
+    files: dict[str, Entry] = {}
+    waiting = [(prefix, tree)]
+    while waiting:
+        place, oid = waiting.pop()
+        for name, entry in entries(git, oid).items():
+            if entry.mode == TREE:
+                waiting.append((f"{place}{name}/", entry.oid))
+            else:
+                files[f"{place}{name}"] = entry
+    return files
+
+
 def changes(git: Git, old: Oid, new: Oid, *, most: int = MOST_CHANGED) -> tuple[Change, ...]:
     """The differences between two trees, sorted by path, without renames; `ObjectsRefused` for more than `most`."""
     nothing = Entry(NO_MODE, "0" * len(old))

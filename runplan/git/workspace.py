@@ -76,7 +76,12 @@ class Workspace:
         self._branch: Pairs = ()  #: the name of the first branch of a new repository
 
     def prepare(self) -> None:
-        """Make `tool.git`, or update its configuration; refuse a repository whose objects cannot be borrowed."""
+        """Read the user's configuration, and make `tool.git` with it."""
+        self.read_config()
+        self.make_tool()
+
+    def read_config(self) -> Pairs:
+        """Read the user's configuration; refuse a repository whose objects cannot be borrowed."""
         pairs = read_listing(os.fsdecode(self.user.run("config", "--list", "-z").out))
         if is_partial_clone(pairs):
             raise RefusedEarly(
@@ -87,6 +92,10 @@ class Workspace:
         self._branch = tuple(pair for pair in pairs if pair[0] == "init.defaultbranch")[-1:]
         self._lfs = dict(pairs).get("lfs.storage")
         self._sha256 = dict(pairs).get("extensions.objectformat") == "sha256"
+        return pairs
+
+    def make_tool(self) -> None:
+        """Make `tool.git`, or update its configuration."""
         with self.lock():
             self.make_bare(self.path)
         self.merge_packs()

@@ -12,7 +12,6 @@ import shlex
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import Any
 
 from msgspec import Struct
@@ -158,7 +157,15 @@ def detect(files: Sequence[str], texts: Mapping[str, str]) -> Toolchain:
 
 
 def _first(files: Sequence[str], patterns: Collection[str]) -> str:
-    return next((path for path in files for pattern in patterns if fnmatchcase(path, pattern)), "")
+    return next((path for path in files for pattern in patterns if _fits(path, pattern)), "")
+
+
+def _fits(path: str, pattern: str) -> bool:
+    """Whether the path fits a pattern with at most one `*`."""
+    head, star, tail = pattern.partition("*")
+    if not star:
+        return path == pattern
+    return len(path) >= len(head) + len(tail) and path.startswith(head) and path.endswith(tail)
 
 
 def _make_goal(makefile: str) -> str:
@@ -206,7 +213,7 @@ def _python_setup(tool: Tool, files: Sequence[str], texts: Mapping[str, str]) ->
         return f"{tool.setup} {options}".rstrip(), options
     if tool.signs == ("poetry.lock",):
         return f"{tool.setup} --extras {extra}" if extra else tool.setup, ""
-    lists = [path for path in files if fnmatchcase(path, "requirements*.txt")]
+    lists = [path for path in files if _fits(path, "requirements*.txt")]
     wanted = [path for path in lists if path == "requirements.txt" or re.search(r"test|dev", path)] or lists[:1]
     words = [word for path in wanted for word in ("-r", shlex.quote(path))]
     if "project" in project or "setup.py" in files or "setup.cfg" in files:
