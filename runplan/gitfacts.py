@@ -101,14 +101,14 @@ LANDING = "Runplan-Landing"
 UNDOES = "Runplan-Undoes"
 TAKEN_BY = "Runplan-Taken-By"  #: the repository that works on an issue, on the first commit of its branch
 
-_TRAILER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)[ \t]*:[ \t]*(.*)")
+_TRAILER = r"([A-Za-z0-9][A-Za-z0-9-]*)[ \t]*:[ \t]*(.*)"
 _PICKED = "(cherry picked from commit "  # git counts this line into the block
-_OURS = re.compile(r"^(runplan-[a-z0-9-]*)[ \t]*:(.*)\n?", re.IGNORECASE | re.MULTILINE)
+_OURS = r"(?im)^(runplan-[a-z0-9-]*)[ \t]*:(.*)\n?"
 
 
 def add_trailers(message: str, trailers: Sequence[tuple[str, str]]) -> str:
     """Add trailers to the block at the end of the message, or as a paragraph; other Runplan-* lines are removed."""
-    paragraphs = _paragraphs(_OURS.sub("", message)) or [["(no message)"]]
+    paragraphs = _paragraphs(re.sub(_OURS, "", message)) or [["(no message)"]]
     if len(paragraphs) == 1 or not _is_block(paragraphs[-1]):
         paragraphs.append([])
     paragraphs[-1] += [f"{key}: {_single_spaced(value)}" for key, value in trailers]
@@ -120,7 +120,7 @@ def read_trailers(message: str) -> dict[str, str]:
     paragraphs = _paragraphs(message)
     if len(paragraphs) < 2 or not _is_block(paragraphs[-1]):
         return {}
-    matches = (_TRAILER.match(line) for line in paragraphs[-1])
+    matches = (re.match(_TRAILER, line) for line in paragraphs[-1])
     return {match[1]: match[2] for match in matches if match}
 
 
@@ -135,7 +135,7 @@ def _paragraphs(message: str) -> list[list[str]]:
 
 
 def _is_block(paragraph: Sequence[str]) -> bool:
-    return all(_TRAILER.match(line) or line.startswith(_PICKED) for line in paragraph)
+    return all(re.match(_TRAILER, line) or line.startswith(_PICKED) for line in paragraph)
 
 
 def _single_spaced(value: str) -> str:
@@ -178,5 +178,5 @@ def newest_landing(marked: Iterable[tuple[Oid, str]], *, plan: str, phase: str) 
 
 def _marks(message: str) -> dict[str, set[str]]:
     """The values of Runplan-* lines anywhere in the message; that of a squashed commit has several of a kind."""
-    lines = [(key.lower(), _single_spaced(value)) for key, value in _OURS.findall(message)]
+    lines = [(key.lower(), _single_spaced(value)) for key, value in re.findall(_OURS, message)]
     return {key: {value for name, value in lines if name == key.lower()} for key in (PLAN, PHASE, LANDING, UNDOES)}

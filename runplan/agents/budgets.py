@@ -23,14 +23,11 @@ DEFAULT_WINDOW = 200_000
 _CHARACTERS = 4  #: per token, in an estimate
 
 #: Context windows in tokens by model name; the first match counts.
-_WINDOWS = tuple(
-    (re.compile(pattern, re.IGNORECASE), window)
-    for pattern, window in (
-        (r"\[1m\]$|sonnet-(?:5|4-[6-9](?!\d))", 1_000_000),
-        (r"haiku|sonnet", DEFAULT_WINDOW),
-        (r"(?:^|/)gpt-5", 272_000),  # input only; its window of 400,000 includes the answer
-        (r"claude-(?:opus|fable|mythos)|(?:^|/)gemini-(?:2\.5|[3-9])", 1_000_000),
-    )
+_WINDOWS = (
+    (r"\[1m\]$|sonnet-(?:5|4-[6-9](?!\d))", 1_000_000),
+    (r"haiku|sonnet", DEFAULT_WINDOW),
+    (r"(?:^|/)gpt-5", 272_000),  # input only; its window of 400,000 includes the answer
+    (r"claude-(?:opus|fable|mythos)|(?:^|/)gemini-(?:2\.5|[3-9])", 1_000_000),
 )
 
 
@@ -65,7 +62,9 @@ def price_usage(used: Usage, usd_in: float, usd_out: float) -> Usage:
 
 def window_of(model: str, reported: int = 0) -> int:
     """The context window in tokens; a window that the agent reported counts first."""
-    return reported or next((window for pattern, window in _WINDOWS if pattern.search(model)), DEFAULT_WINDOW)
+    return reported or next(
+        (window for pattern, window in _WINDOWS if re.search(pattern, model, re.IGNORECASE)), DEFAULT_WINDOW
+    )
 
 
 def context_percent(tally: Tally, launch: Launch) -> int:

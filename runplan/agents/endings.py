@@ -25,7 +25,7 @@ _LONGEST_WORDS = 600
 
 # --- errors ----------------------------------------------------------------------------------------------------
 
-_STATUS = re.compile(r"(?:\bstatus|\berror|\bcode|\brejected)\W{0,4}([45]\d\d)\b", re.IGNORECASE)
+_STATUS = r"(?i)(?:\bstatus|\berror|\bcode|\brejected)\W{0,4}([45]\d\d)\b"
 
 #: The first match decides: patterns that name a cause come before general ones.
 _WORDS = {
@@ -60,7 +60,7 @@ _BY_STATUS = {
 def classify_trouble(words: str, *, status: int = 0, resets: float | None = None) -> Trouble:
     """The trouble that the words describe; `status` is the provider's answer if the program reports it."""
     text = words[-_LONGEST:]
-    stated = _STATUS.search(text)
+    stated = re.search(_STATUS, text)
     status = status or (int(stated[1]) if stated else 0)
     return Trouble(kind=kind_of(text, status=status, resets=resets), words=text, resets=resets)
 
@@ -99,7 +99,7 @@ _CLOCKS = {Ending.TIMEOUT: EndingKind.TIMED_OUT, Ending.SILENT: EndingKind.SILEN
 #: An agent that waited for its provider because of one of these is not blamed for its silence.
 _EXCUSES = (EndingKind.LIMIT, EndingKind.OVERLOADED, EndingKind.AUTH)
 _AFTER_LIMIT = (EndingKind.LIMIT, EndingKind.OVERLOADED)  #: after these an earlier limit can still be the cause
-_RETRYING = re.compile(r"^.{0,400}\bretrying\b.{0,1000}$", re.IGNORECASE | re.MULTILINE)
+_RETRYING = r"(?im)^.{0,400}\bretrying\b.{0,1000}$"
 _SIGNAL_CODES = (130, 137, 143)  #: 128 + SIGINT, SIGKILL, SIGTERM: how shells and node report a signal
 
 
@@ -138,7 +138,7 @@ def _out_of_time(outcome: Outcome, agent: Agent, zone: tzinfo | None) -> AgentEn
     if waiting := outcome.tally.waiting:
         candidates = [classify_trouble(waiting), *outcome.tally.troubles[-1:]]
     elif agent.program:  # some programs report a wait only on standard error
-        candidates = [classify_trouble(line) for line in _RETRYING.findall(outcome.error)[-1:]]
+        candidates = [classify_trouble(line) for line in re.findall(_RETRYING, outcome.error)[-1:]]
     excuse = next((candidate for candidate in candidates if candidate.kind in _EXCUSES), None)
     return _end_by(excuse, outcome, zone) if excuse else AgentEnding(kind=_CLOCKS[outcome.ending])
 
@@ -224,22 +224,20 @@ def _shorten_line(words: str) -> str:
 FARTHEST_S = 8 * 86_400.0  #: no limit lasts longer; a later time was misread
 JUST_PASSED_S = 900.0  #: a time of day that passed less than this ago is meant, and not tomorrow's
 
-_EPOCH = re.compile(r"\|\s*(\d{10})\b")
-_CLOCK = re.compile(
-    r"(?:resets?|try again|available again|come back)(?: on| at)?:? "
+_EPOCH = r"\|\s*(\d{10})\b"
+_CLOCK = (
+    r"(?i)(?:resets?|try again|available again|come back)(?: on| at)?:? "
     r"(?:(?P<month>[a-z]{3})[a-z]* (?P<day>\d{1,2})(?:st|nd|rd|th)?,?(?: (?P<year>\d{4}),?)?(?: at)? )?"
     r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))? ?(?P<half>[ap]m)?\b\.?"
-    r"(?: ?\((?P<zone>[\w/+-]{1,40})\)| (?P<utc>UTC|GMT)\b)?",
-    re.IGNORECASE,
+    r"(?: ?\((?P<zone>[\w/+-]{1,40})\)| (?P<utc>UTC|GMT)\b)?"
 )
-_SPAN = re.compile(
-    r"(?:try again|retry|resets?|wait|available)(?: after| in)[:=]? "
+_SPAN = (
+    r"(?i)(?:try again|retry|resets?|wait|available)(?: after| in)[:=]? "
     r"(?:about )?((?:\d{1,9}(?:\.\d{1,9})? ?"
-    r"(?:days?|d|hours?|hrs?|h|minutes?|mins?|ms|m|seconds?|secs?|s)(?![a-z])[ ,]{0,2}(?:and )?){1,4})",
-    re.IGNORECASE,
+    r"(?:days?|d|hours?|hrs?|h|minutes?|mins?|ms|m|seconds?|secs?|s)(?![a-z])[ ,]{0,2}(?:and )?){1,4})"
 )
-_PART = re.compile(r"(\d+(?:\.\d+)?) ?([a-z]+)", re.IGNORECASE)
-_RETRY_AFTER = re.compile(r"retry[-_ ]after\W{1,4}(\d{1,9}(?:\.\d{1,9})?)\b(?! ?(?:m|h|d))", re.IGNORECASE)
+_PART = r"(?i)(\d+(?:\.\d+)?) ?([a-z]+)"
+_RETRY_AFTER = r"(?i)retry[-_ ]after\W{1,4}(\d{1,9}(?:\.\d{1,9})?)\b(?! ?(?:m|h|d))"
 _UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
@@ -251,7 +249,7 @@ def reset_time(words: str, *, now: float, zone: tzinfo | None = None) -> float |
     if not now:
         return None
     text = words[-_LONGEST:]
-    epoch = _EPOCH.search(text)
+    epoch = re.search(_EPOCH, text)
     moments = (float(epoch[1]) if epoch else None, _from_clock(text, now, zone or UTC), _from_span(text, now))
     return next((moment for moment in moments if moment and now <= moment <= now + FARTHEST_S), None)
 
@@ -264,7 +262,7 @@ def reset_header(headers: Mapping[str, object], *, now: float) -> float | None:
 
 
 def _from_clock(text: str, now: float, zone: tzinfo) -> float | None:
-    named = _CLOCK.search(text)
+    named = re.search(_CLOCK, text)
     if named is None or (named["half"] is None and named["minute"] is None):
         return None
     clock = f"{named['hour']}:{named['minute'] or '00'} {named['half'] or ''}"
@@ -290,10 +288,10 @@ def _from_clock(text: str, now: float, zone: tzinfo) -> float | None:
 
 def _from_span(text: str, now: float) -> float | None:
     wait = 0.0
-    if span := _SPAN.search(text):
-        parts = ((float(count), unit.lower()) for count, unit in _PART.findall(span[1]))
+    if span := re.search(_SPAN, text):
+        parts = ((float(count), unit.lower()) for count, unit in re.findall(_PART, span[1]))
         wait = sum(count * _UNITS[unit if unit == "ms" else unit[0]] for count, unit in parts)
-    elif span := _RETRY_AFTER.search(text):
+    elif span := re.search(_RETRY_AFTER, text):
         wait = float(span[1])
     return now + wait if wait else None
 

@@ -27,19 +27,16 @@ MISSED = 999  #: per cent, for an exact number that was missed
 _MOST_TOKENS = 200  #: of one message
 _DIGITS = r"\d{1,1000}"  # int() refuses more than 4,300
 
-_TOKEN = re.compile(
+_TOKEN = (
     r"[ \t]*phase=(\S{1,40})[ \t]+bullet=([1-9]\d{0,8})[ \t]+field=([^\s:=]{1,200})[ \t]+plan=(.{1,200}?)[ \t]+"
     rf"actual=([+-]?{_DIGITS})(?!\d).*"
 )
-_FORMS = tuple(
-    (kind, re.compile(form))
-    for kind, form in (
-        ("band", rf"({_DIGITS})[-–]({_DIGITS})"),
-        ("most", rf"(?:<=|≤|at most )({_DIGITS})"),
-        ("least", rf"(?:>=|≥|at least )({_DIGITS})"),
-        ("about", rf"(?:~|approximately |expected )?({_DIGITS})"),
-        ("exactly", rf"exactly ([+-]?{_DIGITS})"),
-    )
+_FORMS = (
+    ("band", rf"({_DIGITS})[-–]({_DIGITS})"),
+    ("most", rf"(?:<=|≤|at most )({_DIGITS})"),
+    ("least", rf"(?:>=|≥|at least )({_DIGITS})"),
+    ("about", rf"(?:~|approximately |expected )?({_DIGITS})"),
+    ("exactly", rf"exactly ([+-]?{_DIGITS})"),
 )
 
 
@@ -70,7 +67,7 @@ def read_tokens(message: str) -> Tokens:
     malformed: list[str] = []
     marked = (line.partition(MARK)[2] for line in message.splitlines() if MARK in line[:200])
     for rest in islice(marked, _MOST_TOKENS):
-        token = _TOKEN.fullmatch(rest)
+        token = re.fullmatch(_TOKEN, rest)
         if token and _is_id(token[1]):
             drifts.append(Drift(token[1], int(token[2]), token[3], token[4].strip(), int(token[5])))
         else:
@@ -131,7 +128,7 @@ def judge_drifts(implementer: Tokens, verifier: Tokens, corrected: Collection[tu
 def _read_stated(stated: str) -> tuple[str, tuple[int, ...]]:
     plain = stated.strip()
     for kind, form in _FORMS:
-        if match := form.fullmatch(plain):
+        if match := re.fullmatch(form, plain):
             return kind, tuple(map(int, match.groups()))
     return "", ()
 
@@ -204,11 +201,11 @@ def _text_under(lines: Lines, title: str) -> str:
 # --- before an agent starts ---------------------------------------------------------------------------------
 
 #: A sum with blanks around its operators, and the noun that it counts, such as `417 - 94 + 15 lines`.
-_SUM = re.compile(r"(?<![\w.,-])(\d{1,9}(?: [+-] \d{1,9}){1,30})(?: = (\d{1,9}))?(?: ([a-z]{3,30}))?(?![\w-]|[.,]\d)")
-_SPAN = re.compile(r"\blines (\d{1,9})[-–](\d{1,9}) (?:= |\()(\d{1,9})\b")
-_STALE = re.compile(
-    r"\bdrafted before\b|\bmay need (?:a )?refresh\w*|\bbased on [^\n]{0,200}?design, not (?:the )?(?:actual )?code\b",
-    re.IGNORECASE,
+_SUM = r"(?<![\w.,-])(\d{1,9}(?: [+-] \d{1,9}){1,30})(?: = (\d{1,9}))?(?: ([a-z]{3,30}))?(?![\w-]|[.,]\d)"
+_SPAN = r"\blines (\d{1,9})[-–](\d{1,9}) (?:= |\()(\d{1,9})\b"
+_STALE = (
+    r"(?i)\bdrafted before\b|\bmay need (?:a )?refresh\w*"
+    r"|\bbased on [^\n]{0,200}?design, not (?:the )?(?:actual )?code\b"
 )
 
 
@@ -221,10 +218,10 @@ def find_contradictions(section: str) -> list[tuple[int, str]]:
     design = _text_under(lines, "design")
     sums = [
         (text, sum(map(int, re.sub("(?<=[+-]) ", "", text).split())), stated, noun)
-        for text, stated, noun in _SUM.findall(design)
+        for text, stated, noun in re.findall(_SUM, design)
     ]
     compared = [(text, value, stated) for text, value, stated, _ in sums if stated]
-    for first, last, stated in _SPAN.findall(design):
+    for first, last, stated in re.findall(_SPAN, design):
         compared.append((f"lines {first}-{last}", int(last) - int(first) + 1, stated))
     criteria = [entry.text for entry in _list_criteria(lines)]
     for noun in dict.fromkeys(noun for *_, noun in sums if noun):
@@ -246,5 +243,5 @@ def stale_phrase(section: str) -> str:
 
     They do not count when the plan changed after the phases that it depends on were done.
     """
-    phrase = _STALE.search(_text_under(scan_lines(section.encode(), path=""), "dependencies"))
+    phrase = re.search(_STALE, _text_under(scan_lines(section.encode(), path=""), "dependencies"))
     return phrase.group() if phrase else ""

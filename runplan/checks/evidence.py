@@ -22,17 +22,17 @@ NOT_SEEN = "not seen to pass"
 _NO_FILE = "is not a file of the tree"
 
 #: `src/x.py:12`, `src/x.py:12-20`, `src/x.py#L12`
-_PLACE = re.compile(r"(.+?)[:#@]L?(\d{1,9})(?:[-–:,].*)?")
+_PLACE = r"(.+?)[:#@]L?(\d{1,9})(?:[-–:,].*)?"
 #: `pkg/x_test.go:TestX`
-_SYMBOL = re.compile(r"([^:\s]+):([A-Za-z_][\w./]*)")
-_QUOTED = re.compile(r"`([^`\n]+)`|\"([^\"\n]+)\"|“([^“”\n]+)”|(?<!\w)'([^'\n]+)'(?!\w)")
-_BETWEEN = re.compile(r"[\s,;|=()<>\"'`\[\]{}]+")
+_SYMBOL = r"([^:\s]+):([A-Za-z_][\w./]*)"
+_QUOTED = r"`([^`\n]+)`|\"([^\"\n]+)\"|“([^“”\n]+)”|(?<!\w)'([^'\n]+)'(?!\w)"
+_BETWEEN = r"[\s,;|=()<>\"'`\[\]{}]+"
 _OPENING = "([{<\"'`*"
 _CLOSING = ")]}>\"'`*,;:.!?…"
 #: Between the file, the suites and the title in the name of a test.
-_LEVELS = re.compile(r"::| [›>] |#")
-_PACKAGE = re.compile(r".*\.(?=(?:Test|Fuzz|Example|Benchmark))")  # of a test in Go
-_TITLE = re.compile(r"\w_\w|[a-z][A-Z]|\w \w")  # not a single word of a sentence
+_LEVELS = r"::| [›>] |#"
+_PACKAGE = r".*\.(?=(?:Test|Fuzz|Example|Benchmark))"  # of a test in Go
+_TITLE = r"\w_\w|[a-z][A-Z]|\w \w"  # not a single word of a sentence
 
 
 class Facts(Struct, frozen=True, kw_only=True, dict=True):
@@ -59,8 +59,8 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
         titles: dict[str, set[str]] = {}
         for name in self.tests or ():
             whole = name.partition("[")[0] if "::" in name else name
-            last = _LEVELS.split(whole)[-1]
-            for title in (name, whole, last, last.partition(" (")[0], _PACKAGE.sub("", last)):
+            last = re.split(_LEVELS, whole)[-1]
+            for title in (name, whole, last, last.partition(" (")[0], re.sub(_PACKAGE, "", last)):
                 titles.setdefault(title, set()).add(name)
         return titles
 
@@ -109,7 +109,7 @@ def _look_up_file(ref: str, facts: Facts, *, is_gone: bool = False) -> Lookup:
         return Lookup(is_true, "gone" if is_true else "is not a file that the work removed")
     if _count_lines(path, facts) is not None:
         return Lookup(True)
-    if (place := _PLACE.fullmatch(path)) is None or (lines := _count_lines(place[1], facts)) is None:
+    if (place := re.fullmatch(_PLACE, path)) is None or (lines := _count_lines(place[1], facts)) is None:
         return Lookup(False, _NO_FILE)
     return Lookup(True) if 0 < int(place[2]) <= lines else Lookup(False, f"has {lines} lines")
 
@@ -127,9 +127,9 @@ def _count_lines(path: str, facts: Facts) -> int | None:
 
 def _look_up_test(ref: str, facts: Facts) -> Lookup:
     ref = _in_tree(ref, facts)
-    if symbol := _SYMBOL.fullmatch(ref):
+    if symbol := re.fullmatch(_SYMBOL, ref):
         ref = f"{symbol[1]}::{symbol[2]}"
-    file, *rest = _LEVELS.split(ref)
+    file, *rest = re.split(_LEVELS, ref)
     has_file = _look_up_file(file, facts).is_proof
     if facts.tests is None:
         return Lookup(True, NOT_SEEN) if has_file else Lookup(False, f"the results name no tests; {file} {_NO_FILE}")
@@ -192,9 +192,9 @@ def _look_up_text(text: str, facts: Facts) -> Lookup:
 def _split_tokens(text: str) -> Iterator[tuple[str, bool]]:
     """The words, quotes and parts of words of a text, and whether each stands in backticks."""
     yield text.strip(), False
-    for quote in _QUOTED.finditer(text):
+    for quote in re.finditer(_QUOTED, text):
         yield next(filter(None, quote.groups())), quote[1] is not None
-    for word in dict.fromkeys((*text.split(), *_BETWEEN.split(text))):
+    for word in dict.fromkeys((*text.split(), *re.split(_BETWEEN, text))):
         yield word.lstrip(_OPENING).rstrip(_CLOSING), False
 
 
@@ -203,9 +203,9 @@ def _look_up_token(token: str, facts: Facts, *, is_code: bool) -> Lookup | None:
     if not token:
         return None
     title = token if " " in token else token.rpartition(".")[2]  # `Suite.title`
-    if "::" in token or (title in facts.titles and (is_code or _TITLE.search(title))):
+    if "::" in token or (title in facts.titles and (is_code or re.search(_TITLE, title))):
         return _look_up_test(token, facts)
-    if (symbol := _SYMBOL.fullmatch(token)) and _look_up_file(symbol[1], facts).is_proof:
+    if (symbol := re.fullmatch(_SYMBOL, token)) and _look_up_file(symbol[1], facts).is_proof:
         return _look_up_test(token, facts) if symbol[2] in facts.titles else Lookup(True)
     is_word = not re.search(r"[/.]|[:#@]L?\d", token)
     if is_word and not is_code and token not in facts.by_name:

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     Read: TypeAlias = Callable[[str], str | None]
 
-_WORD = re.compile(r"[^\s\"'`;&|(){}<>=,:@$]+")
-_PARAMETER = re.compile(r"\$\w+")
+_WORD = r"[^\s\"'`;&|(){}<>=,:@$]+"
+_PARAMETER = r"\$\w+"
 _FOLDER_FOLLOWS = ("cd", "-C", "--directory", "--prefix", "--dir", "--cwd")
 _SCRIPT = re.compile(r"(?:^|/)[^/.]+$|\.(?:sh|bash|zsh|ksh|py|[cm]?[jt]s|rb|pl|php)$")
-_SHELL = re.compile(r"\.(?:sh|bash|zsh|ksh)$")
-_SHELL_SCRIPT = re.compile(r"#!.*sh\b")
+_SHELL = r"\.(?:sh|bash|zsh|ksh)$"
+_SHELL_SCRIPT = r"#!.*sh\b"
 #: Names of scripts that another script or a Makefile runs for the tests. Its other files are the product.
 _TEST_SCRIPTS = ("**/test*", "**/*[-_.]test*", "**/check*", "**/*[-_.]check*")
 #: The files that a program reads by itself.
@@ -171,7 +171,7 @@ def _read_sections(name: str, text: str, words: set[str]) -> dict[str, Any]:
 
 
 def _split_words(text: str) -> list[str]:
-    return _WORD.findall(_PARAMETER.sub(" ", text))
+    return re.findall(_WORD, re.sub(_PARAMETER, " ", text))
 
 
 def _words_after(words: Iterable[str], all_words: Iterable[str]) -> list[str]:
@@ -191,7 +191,7 @@ def _is_script(path: str, text: str) -> bool:
 
 
 def _is_shell(path: str, text: str) -> bool:
-    return _SHELL.search(path) is not None or _SHELL_SCRIPT.match(text) is not None
+    return re.search(_SHELL, path) is not None or re.match(_SHELL_SCRIPT, text) is not None
 
 
 def package_table(text: str, name: str) -> dict[str, str]:
@@ -214,7 +214,7 @@ _COLLECTED = (
     *(f"**/{name}.{ext}" for name in ("test", "test-*", "*[-_]test") for ext in ("js", "cjs", "mjs")),  # of Node.js
     *("**/__tests__/**", "**/*Test.java", "**/*Tests.java", "**/*Test.kt", "**/*Tests.cs", "**/*Test.php"),
 )
-_TEST_FOLDER = re.compile(r"(?:^|/)(?:tests?|spec)/(?:.*/)?[^/]+\.(?:py|js|ts|tsx|jsx|mjs|rs|rb|sh|c|cc|cpp|java|php)$")
+_TEST_FOLDER = r"(?:^|/)(?:tests?|spec)/(?:.*/)?[^/]+\.(?:py|js|ts|tsx|jsx|mjs|rs|rb|sh|c|cc|cpp|java|php)$"
 
 #: What tests read besides their own files.
 _TEST_SIDE = (
@@ -234,7 +234,7 @@ def is_test(path: str) -> bool:
     """Whether the file is a test by its name or folder; a conftest.py changes others, and is none itself."""
     if path.rpartition("/")[2] == "conftest.py":
         return False
-    return covers(_COLLECTED, path) or _TEST_FOLDER.search(path) is not None
+    return covers(_COLLECTED, path) or re.search(_TEST_FOLDER, path) is not None
 
 
 def is_on_test_side(path: str) -> bool:

@@ -17,19 +17,18 @@ LONGEST_TOKEN = 512
 LONGEST_CLAIMS = 4 * LONGEST_TOKEN  #: the middle of a signed token
 SHORTEST_VALUE = 8
 
-_FILES = re.compile(
-    r"(?:^|/)(?:"
+_FILES = (
+    r"(?i)(?:^|/)(?:"
     r"\.env(?:\.(?!example|sample|template|dist|test)[^/]*)?"
     r"|[^/]*\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk)"
     r"|id_(?:rsa|dsa|ecdsa|ed25519)(?!\.pub)[^/]*"
     r"|\.?(?:credentials|secrets?)(?:\.(?:json|ya?ml|toml|ini|txt|csv|xml|env))?"
     r"|\.(?:netrc|pgpass|pypirc|git-credentials|htpasswd)"
     r"|(?:service[-_]account|client_secret)[^/]*\.json"
-    r")$",
-    re.IGNORECASE,
+    r")$"
 )
-_VARIABLE = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)S?$", re.IGNORECASE)
-_USER = re.compile(r"//([^\s/?#:@]{0,200}):([^\s/?#]{1,200})@")  # of an address, with a password
+_VARIABLE = r"(?i)(?:KEY|TOKEN|SECRET|PASSWORD)S?$"
+_USER = r"//([^\s/?#:@]{0,200}):([^\s/?#]{1,200})@"  # of an address, with a password
 
 _GAP = r"(?:\\{1,4}[nr]|\s){0,8}+"  # line ends, also as JSON writes them
 _KEY_LINES = rf"(?:{_GAP}[A-Za-z0-9+/=]{{16,80}}+){{0,150}}+"
@@ -60,7 +59,7 @@ _SIGNED = ("eyJ", rf"eyJ(?<!\w.{{3}}){_WORD % 10}\.eyJ{_LONG_WORD}\.{_WORD % 20}
 
 
 def named_like_secret(path: str) -> bool:
-    return _FILES.search(path) is not None
+    return re.search(_FILES, path) is not None
 
 
 def secrets_in(text: str) -> dict[str, str]:
@@ -78,7 +77,9 @@ def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
 
     These are the value of a variable with a telling name, and the password of an address in any variable.
     """
-    values = [value for name, value in environment.items() if _VARIABLE.search(name) and len(value) >= SHORTEST_VALUE]
+    values = [
+        value for name, value in environment.items() if re.search(_VARIABLE, name) and len(value) >= SHORTEST_VALUE
+    ]
     values += (word for value in environment.values() if "://" in value for word in _find_passwords(value))
     forms = dict.fromkeys(values)
     for value in values:
@@ -93,7 +94,7 @@ def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def _find_passwords(address: str) -> Iterator[str]:
     """The passwords in an address. A short one, which other text may contain, comes with its user."""
-    for user, password in _USER.findall(address):
+    for user, password in re.findall(_USER, address):
         plain = unquote_to_bytes(_to_bytes(password)).decode(errors="surrogateescape")
         for word in dict.fromkeys((password, plain)):
             yield word if len(word) >= SHORTEST_VALUE else f"//{user}:{word}@"

@@ -38,7 +38,7 @@ _SETTINGS = (
     "core.filesRefLockTimeout=500",
 )
 _NO_SUCH_BRANCH = "couldn't find remote ref"
-_PASSWORD = re.compile(
+_CREDENTIALS = (
     r"terminal prompts disabled|could not read (?:Username|Password)|Authentication failed|Permission denied \("
     r"|Host key verification failed"
 )
@@ -98,7 +98,7 @@ class Remote:
         if _NO_SUCH_BRANCH in ran.err:
             return None
         said = words(ran.err) or f"git ended with code {ran.code}"
-        if _PASSWORD.search(ran.err):
+        if re.search(_CREDENTIALS, ran.err):
             said += f"; runplan cannot type a password: make {command('git', 'fetch', self.name)} work without one"
         raise Unreachable(f"cannot fetch {self.branch} from {self.name}: {said}")
 
@@ -180,19 +180,17 @@ class Remote:
 # --- the answer to a push -------------------------------------------------------------------------------
 
 #: Rejections that are no refusal: another push was faster, or the server has a fault.
-_NO_REFUSAL = re.compile(
-    r"cannot lock ref|failed to (?:update|lock|read) ref|incorrect old value provided|reference already exists"
-    r"|unpack|missing necessary objects|unable to migrate|out of memory|internal (?:server )?error",
-    re.IGNORECASE,
+_NO_REFUSAL = (
+    r"(?i)cannot lock ref|failed to (?:update|lock|read) ref|incorrect old value provided|reference already exists"
+    r"|unpack|missing necessary objects|unable to migrate|out of memory|internal (?:server )?error"
 )
 #: Errors of forges before a push begins: this account may not write.
-_MAY_NOT = re.compile(
-    r"returned error: 403\b|\bdenied to \S|marked as read only|read-only (?:repository|access|mode)"
-    r"|not allowed to (?:push|upload)|repository .{0,80}\barchived",
-    re.IGNORECASE,
+_MAY_NOT = (
+    r"(?i)returned error: 403\b|\bdenied to \S|marked as read only|read-only (?:repository|access|mode)"
+    r"|not allowed to (?:push|upload)|repository .{0,80}\barchived"
 )
 #: Lines of decoration and advice.
-_NOISE = re.compile(r"hint: |failed to push some refs|\W*$|Please make sure you have|and the repository exists\.")
+_NOISE = r"hint: |failed to push some refs|\W*$|Please make sure you have|and the repository exists\."
 _LONGEST = 400
 
 
@@ -206,8 +204,8 @@ def read_push(*, ref: str, code: int, out: str, err: str) -> PushAnswer:
     said, reason = words(err), summary.partition(" (")[2].removesuffix(")") if flag == "!" else ""
     if reason and reason not in said:
         said = f"{said} ({reason})" if said else reason
-    rejected = summary.startswith("[remote rejected]") and not _NO_REFUSAL.search(reason)
-    if rejected or (not flag and _MAY_NOT.search(err)):
+    rejected = summary.startswith("[remote rejected]") and not re.search(_NO_REFUSAL, reason)
+    if rejected or (not flag and re.search(_MAY_NOT, err)):
         return Declined(said=said or "the server gave no reason")
     return Uncertain(said=said or f"git push ended with code {code}")
 
@@ -216,7 +214,7 @@ def words(err: str) -> str:
     """The output of git and the server on one line, without decoration and advice."""
     lines = (line.strip().removeprefix("remote:").lstrip().removeprefix("error:") for line in plain(err).split("\n"))
     said = dict.fromkeys(line.strip() for line in lines)
-    return bounded(" / ".join(line for line in said if line and not _NOISE.match(line)), _LONGEST)
+    return bounded(" / ".join(line for line in said if line and not re.match(_NOISE, line)), _LONGEST)
 
 
 # --- before a direct landing ----------------------------------------------------------------------------

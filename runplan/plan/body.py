@@ -21,20 +21,18 @@ WHOLE_PHASE = "P"
 #: Begins a line of a foreign text, such as that of an issue: it is no label, and permits nothing.
 QUOTED = "> >"
 
-_LABEL = re.compile(
-    r"[ \t]*(?:[-*>+][ \t]+)?(?:#{3,6}[ \t]+)?[*_]{0,2}"
-    r"(Touches|Allows|Depends(?: on)?|Dependencies|Execution|Sign-off)(?:\*\*:|:\*\*|:)[ \t]*(.*?)_?\Z",
-    re.IGNORECASE | re.DOTALL,
+_LABEL = (
+    r"(?is)[ \t]*(?:[-*>+][ \t]+)?(?:#{3,6}[ \t]+)?[*_]{0,2}"
+    r"(Touches|Allows|Depends(?: on)?|Dependencies|Execution|Sign-off)(?:\*\*:|:\*\*|:)[ \t]*(.*?)_?\Z"
 )
 #: An item that is a paragraph: `**WI 3.1** text`, `4.0 **Title** text`.
-_PARAGRAPH = re.compile(r"\*\*(?:WI|Work item)[ \t-]?[0-9]|[0-9]{1,3}\.[0-9]{1,3}[ \t]+\*\*", re.IGNORECASE)
-_WORK = re.compile(r"work items?|tasks?\b(?! [0-9])|deliverables?|steps?\b(?! [0-9])", re.IGNORECASE)
-_CRITERIA = re.compile(
-    r"(?:acceptance|success|exit) criteria|definition of done|(?:phase \S{1,9} |automated )?verification"
-    r"|(?:phase \S{1,9} )?completion criteria",
-    re.IGNORECASE,
+_PARAGRAPH = r"(?i)\*\*(?:WI|Work item)[ \t-]?[0-9]|[0-9]{1,3}\.[0-9]{1,3}[ \t]+\*\*"
+_WORK = r"(?i)work items?|tasks?\b(?! [0-9])|deliverables?|steps?\b(?! [0-9])"
+_CRITERIA = (
+    r"(?i)(?:acceptance|success|exit) criteria|definition of done|(?:phase \S{1,9} |automated )?verification"
+    r"|(?:phase \S{1,9} )?completion criteria"
 )
-_MANUAL = re.compile(r"manual (?:verif|test)", re.IGNORECASE)
+_MANUAL = r"(?i)manual (?:verif|test)"
 #: Parts of a list of paths. A comma inside braces belongs to a pattern like `src/{a,b}.py`.
 _CODE = r"`([^`]+)`"
 _LISTED = r"(?:[^,{]|\{[^{}]*\}|\{)+"
@@ -80,7 +78,7 @@ class Body(Struct, frozen=True):
 def body_of(lines: Lines, first: int, end: int) -> Body:
     labels: dict[str, tuple[int, str]] = {}
     for i in range(first, end):
-        if ":" in lines.texts[i] and not lines.inert[i] and (label := _LABEL.match(lines.texts[i])):
+        if ":" in lines.texts[i] and not lines.inert[i] and (label := re.match(_LABEL, lines.texts[i])):
             labels.setdefault(label[1].lower(), (i, label[2].strip()))
     return Body(lines, range(first + 1, end), marks_within(lines.parts, first + 1, end), labels)
 
@@ -93,11 +91,11 @@ def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, 
 
     The phase itself is the only item when it lists none.
     """
-    manual = {i for part in body.parts if _MANUAL.match(part.text) for i in body.lines_inside(part)}
-    checked = [part for part in body.parts if _CRITERIA.match(part.text)]
+    manual = {i for part in body.parts if re.match(_MANUAL, part.text) for i in body.lines_inside(part)}
+    checked = [part for part in body.parts if re.match(_CRITERIA, part.text)]
     criteria = _list_entries(body, checked, without=manual)
     without = manual.union(*(body.lines_inside(part) for part in checked))
-    parts = [part for part in body.parts if _WORK.match(part.text)]
+    parts = [part for part in body.parts if re.match(_WORK, part.text)]
     work = _list_entries(body, parts, without=without)
     others = without.union(*(body.lines_inside(part) for part in parts)) if work else without
     work |= _list_boxes(body, body.whole, others, bullets=False)
@@ -160,7 +158,7 @@ def _headed_items(body: Body, part: range) -> dict[int, str]:
 
 def _list_paragraphs(body: Body, part: range, without: set[int]) -> dict[int, str]:
     lines = ((i, body.lines.texts[i]) for i in part if i not in without and not body.lines.inert[i])
-    return {i: text.strip() for i, text in lines if _PARAGRAPH.match(text)}
+    return {i: text.strip() for i, text in lines if re.match(_PARAGRAPH, text)}
 
 
 # --- execution -------------------------------------------------------------------------------------------

@@ -40,61 +40,55 @@ class Phases(Struct, frozen=True):
     aliases: Mapping[str, str]  #: see Reading
 
 
-def _compile_words(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
-
-
 _ID = r"[A-Za-z0-9]{1,6}(?:[.-][A-Za-z0-9]{1,4}){0,4}(?![A-Za-z0-9])"
 _LINK = r" ?(?:, ?(?:and\b|or\b)?|and\b|or\b|&|\+|/|–|-|to\b|through\b|\.\.) ?"
 _LIST = rf"{_ID}(?:{_LINK}(?:[Pp]hases? )?{_ID})*+"
 _RANGE = frozenset({"–", "-", "to", "through", ".."})
-_ONE = re.compile(_ID)
-_TOKEN = re.compile(rf"\bthrough\b|{_ID}|–|-|\.\.")
-_DIGIT = re.compile("[0-9]")
-_NONE = _compile_words(
-    r"[*_ ]*(?:none|n/a|nothing|no|no dependenc(?:y|ies)|no phases?|(?=[-–—]))[*_ ]*(?:[.,;:(–—-]|\Z)"
-)
-_CODE = re.compile(r"`([^`]*)`")
-_LINKED = re.compile(r"\[([^\[\]]{0,80})\]\([^()]{0,300}\)")
-_ASIDE = re.compile(r" ?\([^()]*\)")
+_ONE = _ID
+_TOKEN = rf"\bthrough\b|{_ID}|–|-|\.\."
+_DIGIT = "[0-9]"
+_NONE = r"(?i)[*_ ]*(?:none|n/a|nothing|no|no dependenc(?:y|ies)|no phases?|(?=[-–—]))[*_ ]*(?:[.,;:(–—-]|\Z)"
+_CODE = r"`([^`]*)`"
+_LINKED = r"\[([^\[\]]{0,80})\]\([^()]{0,300}\)"
+_ASIDE = r" ?\([^()]*\)"
 _NO_PHASE = "\x02"  #: stands for a phrase that means no phase
-_OTHER_PLAN = re.compile(r"(?:[A-Z0-9]+_[A-Z0-9_]+|[^` ]+\.md)(?:'s)? ?\Z")
-_OF_PLAN = re.compile(r"(?:'s)? (?:of|in|from) (?!this\b|the plan\b)(?:[A-Z]|another|[^ ]+\.md)")
+_OTHER_PLAN = r"(?:[A-Z0-9]+_[A-Z0-9_]+|[^` ]+\.md)(?:'s)? ?\Z"
+_OF_PLAN = r"(?:'s)? (?:of|in|from) (?!this\b|the plan\b)(?:[A-Z]|another|[^ ]+\.md)"
 _EARLIER = r"(?:previous|prior|earlier|preceding|above)"
 _EACH = r"(?:all|every|each)(?: of)?(?: the)?"
 #: Phrases that stand for all phases before this one, the last one, the later ones, all others.
 _PHRASES = (
-    _compile_words(rf"\b(?:{_EACH} {_EARLIER}(?: phases?| ones?)?|(?:the )?{_EARLIER} phases|everything above)\b"),
-    _compile_words(rf"\b(?:the )?{_EARLIER} (?:phase|one)\b"),
-    _compile_words(rf"\b(?:{_EACH} |the )?(?:later|subsequent|remaining) phases?\b"),
-    _compile_words(rf"\b{_EACH} (?:other )?phases?\b(?! (?:before\b|[0-9]|[A-Za-z](?:[0-9]|\b)))"),
+    rf"(?i)\b(?:{_EACH} {_EARLIER}(?: phases?| ones?)?|(?:the )?{_EARLIER} phases|everything above)\b",
+    rf"(?i)\b(?:the )?{_EARLIER} (?:phase|one)\b",
+    rf"(?i)\b(?:{_EACH} |the )?(?:later|subsequent|remaining) phases?\b",
+    rf"(?i)\b{_EACH} (?:other )?phases?\b(?! (?:before\b|[0-9]|[A-Za-z](?:[0-9]|\b)))",
 )
-_MENTION = re.compile(rf"\b(?:[Pp]hases?|PHASES?|[Aa]ll of|[Bb]oth(?: of)?|[Dd]epends on):? #?(?![Pp]hases? )({_LIST})")
+_MENTION = rf"\b(?:[Pp]hases?|PHASES?|[Aa]ll of|[Bb]oth(?: of)?|[Dd]epends on):? #?(?![Pp]hases? )({_LIST})"
 #: "1, 2a", "requires 1 and 2": a clause may begin with ids without the word Phase.
-_BARE = _compile_words(
-    rf"(?:(?:requires?|needs?|after|depends on|builds on|follows) )?({_LIST})(?=\Z| (?:must|has|have|is|are|should) )"
+_BARE = (
+    rf"(?i)(?:(?:requires?|needs?|after|depends on|builds on|follows) )?({_LIST})"
+    r"(?=\Z| (?:must|has|have|is|are|should) )"
 )
-_CLAUSE = _compile_words(
-    r"[.!?](?= |\Z)|;|,? but (?!is |are |was |were |not )|,? while |, (?=phases? [^ ]{1,20} (?:is|are|should|may|can) )"
+_CLAUSE = (
+    r"(?i)[.!?](?= |\Z)|;|,? but (?!is |are |was |were |not )|,? while "
+    r"|, (?=phases? [^ ]{1,20} (?:is|are|should|may|can) )"
     r"|(?:, and |, | and )(?=phases? [^ ]{1,20}(?: (?:—|--|–) |: ))"
 )
-_EXPLAINED = re.compile(r" ?— ?| -- |: | [–-] (?![Pp]hase|[0-9])")
-_APART = _compile_words(
-    r"\b(?:independent(?:ly)?|in parallel|parallel (?:to|with)|alongside|in any order|regardless of|unrelated)\b"
+_EXPLAINED = r" ?— ?| -- |: | [–-] (?![Pp]hase|[0-9])"
+_APART = (
+    r"(?i)\b(?:independent(?:ly)?|in parallel|parallel (?:to|with)|alongside|in any order|regardless of|unrelated)\b"
     r"|(?:\bnot|n't|\bnever|\bno(?! dependenc\w+ (?:other|except|but|apart))) .{0,60}?"
     r"\b(?:depend|requir|need|block|gate|prerequisite|wait)"
 )
-_SOFT = _compile_words(
-    r"\b(?:should|recommended|soft|ideally|prefer|preferably|preferred|optional|optionally|nice to have)\b"
-)
+_SOFT = r"(?i)\b(?:should|recommended|soft|ideally|prefer|preferably|preferred|optional|optionally|nice to have)\b"
 #: The phases after these words wait for this one, unless it must not begin before them.
-_ONWARD = _compile_words(
-    r"(?<!not start )(?<!not begin )\b(?:before|feeds?|feeding|enables?|unblocks?|blocks|blocking|precedes?"
+_ONWARD = (
+    r"(?i)(?<!not start )(?<!not begin )\b(?:before|feeds?|feeding|enables?|unblocks?|blocks|blocking|precedes?"
     r"|prerequisite (?:for|of)|(?:consumed|used|needed|required) by)\b"
 )
 #: "Phase 6 reads this file": the other phase is the one that waits.
-_WAITING = _compile_words(r" (?:will|reads?|uses?|consumes?|needs?|requires?|relies|depends?|builds|extends?) ")
-_IN_TITLE = _compile_words(r"\(((?:depends on|after|requires|needs) [^()]{1,80})\)")
+_WAITING = r"(?i) (?:will|reads?|uses?|consumes?|needs?|requires?|relies|depends?|builds|extends?) "
+_IN_TITLE = r"(?i)\(((?:depends on|after|requires|needs) [^()]{1,80})\)"
 
 
 def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depends]:
@@ -119,7 +113,7 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
         depends[phase_id] = (
             _read_line(*line, phase_id, phases) if line else _read_paragraphs(paragraphs, phase_id, phases)
         )
-        title = None if line else _IN_TITLE.search(body.lines.texts[place.first])
+        title = None if line else re.search(_IN_TITLE, body.lines.texts[place.first])
         others = Depends()
         for sentence in (*place.prose, *(title.groups() if title else ())):
             _read_prose(sentence, place.first, phase_id, phases, others)
@@ -131,7 +125,7 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
 def _read_paragraphs(paragraphs: list[tuple[int, str]], phase_id: str, phases: Phases) -> Depends:
     depends = Depends()
     for index, text in paragraphs:
-        if _NONE.match(text):
+        if re.match(_NONE, text):
             if not depends.hard and not depends.unread:
                 break
         elif not _read_prose(text, index, phase_id, phases, depends):
@@ -145,7 +139,7 @@ def _read_line(index: int, value: str, phase_id: str, phases: Phases) -> Depends
     """A `Depends:` line: a list of ids and ranges."""
     depends = Depends()
     value = " ".join(value.replace("`", "").replace("*", "").split()).rstrip(".")
-    if _NONE.match(value) or not value:
+    if re.match(_NONE, value) or not value:
         return depends
     spelled = _spelled_out("all phases" if value.lower() == "all" else value, phase_id, phases)
     for entry in dict.fromkeys(re.split(r"[,;]| and | & ", spelled)):
@@ -170,7 +164,7 @@ def _spelled_out(text: str, phase_id: str, phases: Phases) -> str:
     after = phases.ids[index + 1 :]
     for phrase, spans in zip(_PHRASES, ((before,), (before[-1:],), (after,), (before, after)), strict=True):
         ids = ", ".join(f"{span[0]} – {span[-1]}" for span in spans if span)
-        text = phrase.sub(f"Phases {ids}" if ids else _NO_PHASE, text)
+        text = re.sub(phrase, f"Phases {ids}" if ids else _NO_PHASE, text)
     return text
 
 
@@ -179,8 +173,8 @@ def _resolve_ids(listed: str, phases: Phases) -> tuple[list[str], list[str]]:
     ids = list[str]()
     unknown = list[str]()
     is_range = False
-    apart = _ONE.sub(lambda id_: id_[0] if id_key(id_[0]) in phases.meant else id_[0].replace("-", " - "), listed)
-    for token in _TOKEN.findall(apart):
+    apart = re.sub(_ONE, lambda id_: id_[0] if id_key(id_[0]) in phases.meant else id_[0].replace("-", " - "), listed)
+    for token in re.findall(_TOKEN, apart):
         if token in _RANGE:
             is_range = bool(ids)
             continue
@@ -190,7 +184,7 @@ def _resolve_ids(listed: str, phases: Phases) -> tuple[list[str], list[str]]:
             phase_ids = phases.ids[first : last + 1]
         is_range = is_range and not phase_ids
         ids += phase_ids
-        if not phase_ids and _DIGIT.search(token):
+        if not phase_ids and re.search(_DIGIT, token):
             unknown.append(token)
     return list(dict.fromkeys(ids)), unknown
 
@@ -198,7 +192,7 @@ def _resolve_ids(listed: str, phases: Phases) -> tuple[list[str], list[str]]:
 def _known_ids(token: str, phases: Phases) -> list[str]:
     if ids := phases.meant.get(id_key(token)):
         # Letters alone are words too: "Phase 1 and a test" names no phase A.
-        return ids if ids == [token] or _DIGIT.search(token) else []
+        return ids if ids == [token] or re.search(_DIGIT, token) else []
     whole = token.rpartition(".")[0]  # "Phase 5c.3" is an item of phase 5c; "Phase 3.5" is a phase of its own
     return _known_ids(whole, phases) if re.search("[A-Za-z]", whole) else []
 
@@ -210,23 +204,21 @@ def _read_prose(text: str, index: int, phase_id: str, phases: Phases, depends: D
     """Whether the text names phases of the plan, also to deny a dependency."""
     spelled = _spelled_out(_plain_text(text, phases), phase_id, phases)
     is_read = _NO_PHASE in spelled
-    of_own = _compile_words(
-        rf"\b(?:after|depends? on|needs?|requires?) (?:[a-z]+ )?{re.escape(phase_id)}(?![\w-]|\.\w)"
-    )
-    for clause in dict.fromkeys(map(str.strip, _CLAUSE.split(spelled))):
-        if of_own.search(clause):
+    of_own = rf"(?i)\b(?:after|depends? on|needs?|requires?) (?:[a-z]+ )?{re.escape(phase_id)}(?![\w-]|\.\w)"
+    for clause in dict.fromkeys(map(str.strip, re.split(_CLAUSE, spelled))):
+        if re.search(of_own, clause):
             is_read = True  # another phase waits for this one
             continue
         head, tail, mentions = _split_explanation(clause, phases)
         if not mentions:
             continue
-        is_soft = (_SOFT.search(head) or _SOFT.match(tail)) is not None and "must" not in clause.lower()
-        is_apart = not is_soft and (_APART.search(head) or _APART.match(tail) or tail.lower().startswith("not"))
-        onward = _ONWARD.search(head)
+        is_soft = (re.search(_SOFT, head) or re.match(_SOFT, tail)) is not None and "must" not in clause.lower()
+        is_apart = not is_soft and (re.search(_APART, head) or re.match(_APART, tail) or tail.lower().startswith("not"))
+        onward = re.search(_ONWARD, head)
         for mention in mentions:
             ids, strangers = _resolve_ids(mention[1], phases)
             is_read = is_read or bool(ids or strangers)
-            is_waiting = ids != [phase_id] and _WAITING.match(head, mention.end()) is not None
+            is_waiting = ids != [phase_id] and re.match(_WAITING, head[mention.end() :]) is not None
             if is_apart or is_waiting or (onward and onward.start() < mention.start(1)):
                 continue
             (depends.soft if is_soft else depends.hard).extend(ids)
@@ -236,34 +228,36 @@ def _read_prose(text: str, index: int, phase_id: str, phases: Phases, depends: D
 
 def _split_explanation(clause: str, phases: Phases) -> tuple[str, str, list[re.Match[str]]]:
     """The part of a clause that names phases, its explanation as in "Phases 1, 2 — why", and the lists of phases."""
-    for mark in _EXPLAINED.finditer(clause):
+    for mark in re.finditer(_EXPLAINED, clause):
         if mentions := _find_mentions(clause[: mark.start()], phases):
             return clause[: mark.start()], clause[mark.end() :], mentions
     return clause, "", _find_mentions(clause, phases)
 
 
 def _find_mentions(clause: str, phases: Phases) -> list[re.Match[str]]:
-    if bare := _BARE.match(clause):
-        words = [word for word in _ONE.findall(bare[1]) if word.lower() not in ("and", "or", *_RANGE)]
+    if bare := re.match(_BARE, clause):
+        words = [word for word in re.findall(_ONE, bare[1]) if word.lower() not in ("and", "or", *_RANGE)]
         is_strange = any(word.isalpha() and word not in phases.order for word in words)
         if not is_strange and _resolve_ids(bare[1], phases)[0]:
             return [bare]
     return [
         mention
-        for mention in _MENTION.finditer(clause)
-        if not (_OTHER_PLAN.search(clause[: mention.start()][-80:]) or _OF_PLAN.match(clause, mention.end()))
+        for mention in re.finditer(_MENTION, clause)
+        if not (re.search(_OTHER_PLAN, clause[: mention.start()][-80:]) or re.match(_OF_PLAN, clause[mention.end() :]))
     ]
 
 
 def _plain_text(text: str, phases: Phases) -> str:
     """The text without links, emphasis, asides and code, except for code that is an id or names a plan."""
-    text = _LINKED.sub(r"\1", text)
-    text = _CODE.sub(
-        lambda code: code[1] if id_key(code[1]) in phases.meant or _OTHER_PLAN.fullmatch(code[1]) else "", text
+    text = re.sub(_LINKED, r"\1", text)
+    text = re.sub(
+        _CODE,
+        lambda code: code[1] if id_key(code[1]) in phases.meant or re.fullmatch(_OTHER_PLAN, code[1]) else "",
+        text,
     )
     text = text.replace("*", "")
     for _ in range(2):  # asides may be nested
-        text = _ASIDE.sub("", text)
+        text = re.sub(_ASIDE, "", text)
     return " ".join(text.partition("(")[0].split())
 
 

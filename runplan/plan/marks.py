@@ -20,7 +20,7 @@ _ID = re.compile(
 )
 _UNIT = re.compile(rf"(?:user )?({'|'.join(UNITS)})[ \t]+#?", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[*_`]*[ \t]*(?:—|–|-+|:|\.(?![0-9])|\))[*_`]*[ \t]*")
-_LINK = re.compile(r"\A\[(.+?)\]\(.*", re.DOTALL)
+_LINK = r"(?s)\A\[(.+?)\]\(.*"
 _MARKS = "*_`~ \t"
 
 
@@ -39,7 +39,7 @@ UNNAMED = Named("", "", strong=False, unit="")
 @lru_cache(maxsize=4096)  # a plan is read again at each phase, and half of the time goes into this
 def read_name(text: str) -> Named | None:
     """The id and title a text begins with; None when it begins with no id."""
-    text = _unwrap_text(_LINK.sub(r"\1", _unwrap_text(text.strip())))
+    text = _unwrap_text(re.sub(_LINK, r"\1", _unwrap_text(text.strip())))
     begin = len(text) - len(text.lstrip("*_`~"))
     unit = _UNIT.match(text, begin)
     match = _ID.match(text, unit.end() if unit else begin)
@@ -106,23 +106,23 @@ class Mark(Struct, frozen=True):
     known: bool = True  #: False when the text is no known status and counts as todo
 
 
-_GLYPH = re.compile("✅|🟡|⏳|⚙|🔴|[⬚⬜]|\\[[xX ]?\\]")
+_GLYPH = "✅|🟡|⏳|⚙|🔴|[⬚⬜]|\\[[xX ]?\\]"
 _GLYPHS = {
     **dict.fromkeys(("✅", "[x]"), Status.DONE),
     **dict.fromkeys(("🟡", "⏳", "⚙"), Status.IN_PROGRESS),
     "🔴": Status.BLOCKED,
 }
-_WORD = re.compile(r"\b(?:done|in[ -]progress|blocked)\b", re.IGNORECASE)
+_WORD = r"(?i)\b(?:done|in[ -]progress|blocked)\b"
 _WORDS = {"done": Status.DONE, "blocked": Status.BLOCKED}
 #: Words that mean done at the beginning of a text: "Merged in #12", but not "waits until #12 is merged".
-_FINISHED = re.compile(r"[\W_]*(?:fully )?(complete|completed|finished|shipped|merged)\b", re.IGNORECASE)
+_FINISHED = r"(?i)[\W_]*(?:fully )?(complete|completed|finished|shipped|merged)\b"
 #: Words that negate a "done" after them.
 _NOT_YET = re.compile(r"(?:\b(?:not|never|almost|nearly|mostly|half|partly|partially|to be)\b|n't\b|%)", re.IGNORECASE)
 _TODO = frozenset(
     {"", "-", "–", "—", "not started", "not done", "not yet done", "incomplete", "not complete", "unfinished"}
     | {"ready", "todo", "to do", "pending", "planned"}
 )
-_HASH = re.compile(r"`([0-9a-f]{7,40})`|(?<![\w`])(?=[a-f]*[0-9])([0-9a-f]{7,40})(?![\w`])")
+_HASH = r"`([0-9a-f]{7,40})`|(?<![\w`])(?=[a-f]*[0-9])([0-9a-f]{7,40})(?![\w`])"
 
 #: The text that is written for a status. Only a person writes the other two.
 WRITTEN = {Status.DONE: "✅ Done", Status.TODO: "⬚"}
@@ -131,11 +131,11 @@ WRITTEN = {Status.DONE: "✅ Done", Status.TODO: "⬚"}
 @lru_cache(maxsize=1024)
 def read_mark(text: str) -> Mark:
     """The status in a cell or a status line; the first glyph decides, else the first word."""
-    glyph = _GLYPH.search(text)
-    word = _WORD.search(text)
+    glyph = re.search(_GLYPH, text)
+    word = re.search(_WORD, text)
     if glyph is not None and (status := _GLYPHS.get(glyph.group().lower())) is not None:
         return Mark(status)
-    if glyph is None and _FINISHED.match(text):
+    if glyph is None and re.match(_FINISHED, text):
         return Mark(Status.DONE)
     if word is not None and word.group().lower() == "done" and _NOT_YET.search(text, 0, word.start()):
         word = None
@@ -165,7 +165,7 @@ _SYNONYMS = {
 def read_plan_status(text: str) -> PlanStatus | None:
     """The status that a front matter names, active when it names none; None for an unknown one."""
     word = _strip_marks(text)
-    if word == "done" or _FINISHED.fullmatch(word):
+    if word == "done" or re.fullmatch(_FINISHED, word):
         return PlanStatus.COMPLETE
     return next((status for status in PlanStatus if status == word), _SYNONYMS.get(word))
 
@@ -176,7 +176,7 @@ def _strip_marks(text: str) -> str:
 
 def read_commit(text: str) -> str:
     """The last commit hash in a text; "" for none."""
-    hashes = _HASH.findall(text)
+    hashes = re.findall(_HASH, text)
     return hashes[-1][0] or hashes[-1][1] if hashes else ""
 
 

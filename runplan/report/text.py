@@ -11,7 +11,7 @@ from msgspec import Struct
 from runplan.text import command
 
 # Colours, controls and direction marks: they hide text, or reorder it, in a file meant to be read.
-_HIDDEN = re.compile(
+_HIDDEN = (
     "\x1b\\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
 )
 SPAN = re.compile(r"((?<!`)(`+)(?!`).{1,2000}?(?<!`)\2(?!`))")
@@ -55,13 +55,13 @@ def table_row(*cells: str) -> str:
 
 def indent_block(text: str) -> str:
     """Many lines of foreign text as an indented block."""
-    lines = (_HIDDEN.sub("", line) for line in drop_surrogates(text).strip("\r\n").splitlines())
+    lines = (re.sub(_HIDDEN, "", line) for line in drop_surrogates(text).strip("\r\n").splitlines())
     return "\n".join(f"    {line}".rstrip() for line in lines)
 
 
 def flatten_text(text: str) -> str:
     """The text on one line, without invisible characters."""
-    return " ".join(_HIDDEN.sub("", drop_surrogates(text)).split())
+    return " ".join(re.sub(_HIDDEN, "", drop_surrogates(text)).split())
 
 
 def drop_surrogates(text: str) -> str:
@@ -71,7 +71,7 @@ def drop_surrogates(text: str) -> str:
 
 # --- the report of a plan -------------------------------------------------------------------------------
 
-_LINES = re.compile(r"[^\n]*\n|[^\n]+")
+_LINES = r"[^\n]*\n|[^\n]+"
 
 
 def prepend_sections(report: str | None, *, plan_title: str, sections: Sequence[str]) -> str:
@@ -80,7 +80,7 @@ def prepend_sections(report: str | None, *, plan_title: str, sections: Sequence[
     A section that exists, by its heading and the mark of its run, is not added again.
     """
     text = report or ""
-    if _find_heading(_LINES.findall(text), "# ") is None:
+    if _find_heading(re.findall(_LINES, text), "# ") is None:
         text = f"# Plan Report — {escape_inline(plan_title)}\n" + (f"\n{text}" if text else "")
     for section in sections:
         head = "\n".join(section.splitlines()[:3])
@@ -91,7 +91,7 @@ def prepend_sections(report: str | None, *, plan_title: str, sections: Sequence[
 
 def insert_section(text: str, section: str) -> str:
     """The text with the section before its first one."""
-    lines = _LINES.findall(text)
+    lines = re.findall(_LINES, text)
     line = _find_heading(lines, "## ")
     before = "".join(lines[:line])
     after = "" if line is None else "\n" + "".join(lines[line:])
@@ -119,7 +119,7 @@ def _find_heading(lines: list[str], opening: str) -> int | None:
 BEGIN = "<!-- runplan: index -->"
 END = "<!-- runplan: end of index -->"
 STALE = timedelta(days=7)  #: since the last landing of an unfinished plan
-_ROW = re.compile(r"\| (.*) \| (done|active|stale) \| (\d{4}-\d\d-\d\d) \| \[([^\]]+)\]\(\4\) \|")
+_ROW = r"\| (.*) \| (done|active|stale) \| (\d{4}-\d\d-\d\d) \| \[([^\]]+)\]\(\4\) \|"
 
 
 class PlanRow(Struct, frozen=True, kw_only=True):
@@ -142,7 +142,7 @@ def update_index(old: str | None, landed: PlanRow, *, today: date, waiting: Iter
     before, inside, after = (
         (text[:begin], text[begin:end], text[end + len(END) :]) if -1 < begin < end else (text, "", "")
     )
-    known_rows = (match.groups() for line in inside.splitlines() if (match := _ROW.fullmatch(line)))
+    known_rows = (match.groups() for line in inside.splitlines() if (match := re.fullmatch(_ROW, line)))
     rows = {report: (status == "done", day, report, name) for name, status, day, report in known_rows}
     name = table_cell(f"{escape_inline(landed.title)} ({code_span(landed.plan)})")
     rows[landed.report] = (landed.is_done, today.isoformat(), landed.report, name)

@@ -28,11 +28,9 @@ if TYPE_CHECKING:
 EXAMPLES = "4h, hour, day at 9am, weekday at 14:00, monday at 8, or five cron fields such as 30 6 * * 1-5"
 LONGEST_DAYS = 366  #: a longer interval is a typing error
 
-_INTERVAL = re.compile(r"(?:(\d{1,9}[mhd])|hour)(?= |$)")
-_TIME_OF_DAY = re.compile(
-    r"(day|weekday|(?:mon|tues|wednes|thurs|fri|satur|sun)day) at (\d{1,2})(?::([0-5]\d))? ?(am|pm)?(?= |$)"
-)
-_CRON = re.compile(r"[\d*]\S*(?: \S+){4}(?= |$)")
+_INTERVAL = r"(?:(\d{1,9}[mhd])|hour)(?= |$)"
+_TIME_OF_DAY = r"(day|weekday|(?:mon|tues|wednes|thurs|fri|satur|sun)day) at (\d{1,2})(?::([0-5]\d))? ?(am|pm)?(?= |$)"
+_CRON = r"[\d*]\S*(?: \S+){4}(?= |$)"
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 JITTER_FROM_S, JITTER_TO_S = 60, 300  #: delay of times of day at :00 and :30, when many machines are busy
@@ -71,7 +69,7 @@ def take_schedule(words: deque[str]) -> Schedule:
     """Read the schedule with which the words begin, and remove its words."""
     text = " ".join(words).lower()
     for pattern, read in ((_INTERVAL, _parse_interval), (_TIME_OF_DAY, _parse_time_of_day), (_CRON, _parse_cron)):
-        if (match := pattern.match(text)) and (schedule := read(match)) is not None:
+        if (match := re.match(pattern, text)) and (schedule := read(match)) is not None:
             for _ in match[0].split():
                 words.popleft()
             return schedule

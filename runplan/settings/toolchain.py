@@ -105,14 +105,12 @@ _TESTS: tuple[tuple[str, Kind | None, str], ...] = (
 _BUILDS = {Kind.RUST: "cargo test", Kind.GO: "go test -v ./...", Kind.JAVA: "test"}
 _RUN_ALONE = {Kind.NODE: "npx ", Kind.RUBY: "bundle exec "}  #: without a manifest
 
-_TARGETS = re.compile(r"^([\w. -]+):(?!:?=)", re.MULTILINE)
+_TARGETS = r"(?m)^([\w. -]+):(?!:?=)"
 _NPM_STUB = "no test specified"
-_CTEST = re.compile(
-    r"^[ \t]*(?:(?:enable_testing|add_test)[ \t]*\(|include[ \t]*\([ \t]*CTest\b)", re.MULTILINE | re.IGNORECASE
-)
+_CTEST = r"(?im)^[ \t]*(?:(?:enable_testing|add_test)[ \t]*\(|include[ \t]*\([ \t]*CTest\b)"
 #: A Makefile that runs one of these has an environment of its own.
-_ENVIRONMENTS = re.compile(r"-m venv|virtualenv|(?<![\w-])(?:uv|poetry|tox|nox|hatch|pdm|pipenv) ")
-_PYTEST = re.compile(r"\s*pytest(?![\w.-])", re.IGNORECASE)
+_ENVIRONMENTS = r"-m venv|virtualenv|(?<![\w-])(?:uv|poetry|tox|nox|hatch|pdm|pipenv) "
+_PYTEST = r"(?i)\s*pytest(?![\w.-])"
 _GROUPS = ("test", "tests", "testing", "dev")  #: usual names of the dependencies of tests, best first
 
 
@@ -139,7 +137,7 @@ def detect(files: Sequence[str], texts: Mapping[str, str]) -> Toolchain:
     tools |= {tool.kind: tool for tool in _node_tools(tools.get(Kind.NODE), package)}
     if goal := _make_goal(makefile):
         # Recipes of a project without Python's manifests need no environment.
-        has_own = _ENVIRONMENTS.search(makefile) or not _first(files, INPUTS[Kind.PYTHON])
+        has_own = re.search(_ENVIRONMENTS, makefile) or not _first(files, INPUTS[Kind.PYTHON])
         if has_own and tools.get(Kind.PYTHON) is _VENV:
             del tools[Kind.PYTHON]
         python = tools.get(Kind.PYTHON) if not has_own else None
@@ -169,7 +167,7 @@ def _fits(path: str, pattern: str) -> bool:
 
 
 def _make_goal(makefile: str) -> str:
-    targets = {target for named in _TARGETS.findall(makefile) for target in named.split()}
+    targets = {target for named in re.findall(_TARGETS, makefile) for target in named.split()}
     return next((target for target in ("test", "check") if target in targets), "")
 
 
@@ -179,7 +177,7 @@ def _find_tests(files: Sequence[str], texts: Mapping[str, str], tools: Mapping[K
     script = package_table(package, "scripts").get("test", "")
     if script.strip() and _NPM_STUB not in script:
         return tools[Kind.NODE].test if Kind.NODE in tools else "npm test", "package.json"
-    if _CTEST.search(texts.get("CMakeLists.txt", "")):
+    if re.search(_CTEST, texts.get("CMakeLists.txt", "")):
         return _CMAKE.format(_hide("build", texts)), "CMakeLists.txt"
     if Kind.PYTHON in tools and "pytest" in _table(_toml(texts.get("pyproject.toml", "")), "tool"):
         return f"{tools[Kind.PYTHON].run}pytest", "pyproject.toml"
@@ -234,7 +232,7 @@ def _group(groups: Mapping[str, Any]) -> str:
 
 
 def _names_pytest(requirements: Sequence[object]) -> bool:
-    return any(isinstance(line, str) and _PYTEST.match(line) for line in requirements)
+    return any(isinstance(line, str) and re.match(_PYTEST, line) for line in requirements)
 
 
 def _node_tools(by_lock: Tool | None, package: str) -> Iterator[Tool]:
@@ -272,8 +270,8 @@ def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 # --- the needs of a command ---------------------------------------------------------------------------------
 
-_IN_VENV = re.compile(r"(?<![\w/.])(?:\./)?(\.?venv)/bin/")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+_IN_VENV = r"(?<![\w/.])(?:\./)?(\.?venv)/bin/"
+_ASSIGNMENT = r"(?s)[A-Za-z_]\w*=.*"
 #: Programs that read a file at the top of the project, and the names it may have.
 _READS = {
     **dict.fromkeys(("make", "gmake"), ("Makefile", "makefile", "GNUmakefile")),
@@ -301,7 +299,7 @@ def commands_of(line: str) -> list[list[str]]:
             for word in (*lexer, ";"):
                 if set(word) <= set("();&|"):
                     commands.append([])
-                elif commands[-1] or not _ASSIGNMENT.fullmatch(word):
+                elif commands[-1] or not re.fullmatch(_ASSIGNMENT, word):
                     commands[-1].append(word)
         except ValueError:
             return []
@@ -342,8 +340,8 @@ def needed_setup(files: Sequence[str], texts: Mapping[str, str], line: str) -> N
     """The need of the test command `line`; None where it may run in a fresh worktree."""
     detected = detect(files, texts)
     makefile = texts.get("Makefile", "") if {"make", "gmake"} & set(programs_of(line)) else ""
-    used = _IN_VENV.search(f"{line}\n{makefile}")
-    if used is not None and used[1] not in files and not _ENVIRONMENTS.search(makefile):
+    used = re.search(_IN_VENV, f"{line}\n{makefile}")
+    if used is not None and used[1] not in files and not re.search(_ENVIRONMENTS, makefile):
         packages = detected.setup or _python_setup(_VENV, files, texts)[0]
         setup = re.sub(r"(?<![\w/.])\.venv\b", used[1], packages)
         return Need(what="virtual environment", setup=setup, is_certain=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from runplan.plan.reading import Format
     from runplan.plan.scan import Entry, Heading, Lines
 
-_VERIFICATION = re.compile(r"(?:automated|manual) verification", re.IGNORECASE)
+_VERIFICATION = r"(?i)(?:automated|manual) verification"
 #: The words of headings, most telling first: a Chunk has Tasks, a Task has Steps.
 _UNITS = (
     *("task", "issue", "iteration", "stage", "milestone", "sprint", "story", "slice", "session", "part", "chunk"),
@@ -34,17 +34,14 @@ _UNITS = (
 _WEAK = ("issue", "session", "part", "step", "week")  #: words that documents of other kinds count with too
 #: Headings above sections that are work.
 _WORK = re.compile(r"implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|stages|to[- ]?do", re.IGNORECASE)
-_NUMBER = re.compile(r"([A-Z]{0,2})([0-9]{1,4})")
+_NUMBER = r"([A-Z]{0,2})([0-9]{1,4})"
 #: Boxes under these headings are no work.
-_NOT_WORK = re.compile(
-    r"accept|criteri|verif|definition of done|question|risk|goals|prerequisite|dependenc|checklist|review|test plan",
-    re.IGNORECASE,
+_NOT_WORK = (
+    r"(?i)accept|criteri|verif|definition of done|question|risk|goals|prerequisite|dependenc|checklist|review|test plan"
 )
 #: Headings of a board: its boxes are the phases, not its columns.
-_COLUMN = re.compile(
-    r"\W*(?:active|backlog|blocked|completed?|doing|done|in progress|pending|to[ -]?do)\W*", re.IGNORECASE
-)
-_TASK = re.compile(r"\**([0-9]{1,4})((?:\.[0-9]{1,4}){0,3})\.?\**(?:[ \t]+|\Z)")
+_COLUMN = r"(?i)\W*(?:active|backlog|blocked|completed?|doing|done|in progress|pending|to[ -]?do)\W*"
+_TASK = r"\**([0-9]{1,4})((?:\.[0-9]{1,4}){0,3})\.?\**(?:[ \t]+|\Z)"
 
 
 def read_phases(lines: Lines) -> Iterator[Reading]:
@@ -65,7 +62,7 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
 
 def read_humanlayer(lines: Lines) -> Iterator[Reading]:
     """The phase sections, when one of them has the heading Automated or Manual Verification."""
-    criteria = [heading.at for heading in lines.headings if heading.level > 2 and _VERIFICATION.match(heading.text)]
+    criteria = [heading.at for heading in lines.headings if heading.level > 2 and re.match(_VERIFICATION, heading.text)]
     for in_phases in read_phases(lines) if criteria else ():
         if any(place.first < line < place.end for place in in_phases.places for line in criteria):
             yield replace(in_phases, format="humanlayer", name="HumanLayer plan", decided_by=criteria[0])
@@ -87,7 +84,7 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
             yield _numbered_reading("headings", f"{unit.title()} headings", lines, sections, unit)
     for level in (2, 3, 4):
         sections = find_sections(lines, "", levels=(level,))
-        numbers = [number for section in sections if (number := _NUMBER.fullmatch(section.name.id))]
+        numbers = [number for section in sections if (number := re.fullmatch(_NUMBER, section.name.id))]
         counts = len(numbers) > 1 and all(a[1] == b[1] and int(a[2]) < int(b[2]) for a, b in pairwise(numbers))
         is_clear = len(numbers) == len(sections) and all(s.name.strong and s.name.title for s in sections)
         if counts and is_clear and _are_work(lines, sections):
@@ -113,7 +110,7 @@ def read_kiro(lines: Lines) -> Iterator[Reading]:
 
     Sub-tasks or `_Requirements:_` lines show that Kiro wrote it.
     """
-    numbers = [(box, number) for box in lines.boxes if (number := _TASK.match(box.text)) is not None]
+    numbers = [(box, number) for box in lines.boxes if (number := re.match(_TASK, box.text)) is not None]
     tops = [(box, number) for box, number in numbers if not number[2] and not box.optional]
     ids = {number[1] for _, number in tops}
     has_items = any(number[2] and number[1] in ids for _, number in numbers)
@@ -143,7 +140,7 @@ def read_todo(lines: Lines) -> Iterator[Reading]:
     """Two or more sections with boxes: each section is a phase, done when all its boxes are ticked."""
     above = (lines.heading_above(box.at) for box in _work_boxes(lines))
     headings = list(dict.fromkeys(heading for heading in above if heading is not None and heading.level > 1))
-    if len(headings) < 2 or named_boxes(lines) or all(_COLUMN.fullmatch(heading.text) for heading in headings):
+    if len(headings) < 2 or named_boxes(lines) or all(re.fullmatch(_COLUMN, heading.text) for heading in headings):
         return
     ends = [*(heading.at for heading in headings[1:]), len(lines.texts)]
     sections = [
@@ -200,7 +197,7 @@ def _work_boxes(lines: Lines) -> list[Entry]:
     end = 0  # of the last one
     for box in lines.boxes:
         heading = lines.heading_above(box.at)
-        is_work = heading is None or not _NOT_WORK.search(heading.text)
+        is_work = heading is None or not re.search(_NOT_WORK, heading.text)
         if box.indent <= 3 and not box.optional and is_work and box.at >= end:
             work.append(box)
             end = _end_of_box(lines, box)

@@ -14,12 +14,12 @@ from runplan.plan.scan import marks_within
 if TYPE_CHECKING:
     from runplan.plan.scan import Lines
 
-_TASK = re.compile(r"\**(T[0-9]{3,4}[a-z]?)\**(?=[ \t:]|\Z)")
-_STORY = re.compile(r"(?:user story|US)[ \t-]*([0-9]{1,3})", re.IGNORECASE)
-_AFTER = re.compile(r"(?i:depends on|after|requires|needs|blocked by)(?:[ ,&–-]|and|T[0-9]{3,4}[a-z]?)+")
-_SENTENCE = re.compile(r"(?:\*\*)?:|→| - ")  #: follows the name of a phase or story in the section Dependencies
+_TASK = r"\**(T[0-9]{3,4}[a-z]?)\**(?=[ \t:]|\Z)"
+_STORY = r"(?i)(?:user story|US)[ \t-]*([0-9]{1,3})"
+_AFTER = r"(?i:depends on|after|requires|needs|blocked by)(?:[ ,&–-]|and|T[0-9]{3,4}[a-z]?)+"
+_SENTENCE = r"(?:\*\*)?:|→| - "  #: follows the name of a phase or story in the section Dependencies
 #: A path ends with a slash or an extension; "cause/effect" is none, and "Node.js" is one in back-ticks only.
-_PATH = re.compile(
+_PATH = (
     r"(?<![\w/:.-])((?:[\w.@-]{1,60}/){1,12}(?:[\w@-]{1,60}(?:\.\w{1,12}){1,3}|(?![\w.@-]))"
     r"|(?<=`)[\w-]{1,60}\.\w{1,12}(?=`))"
 )
@@ -31,10 +31,10 @@ def read_speckit(lines: Lines) -> Iterator[Reading]:
     phases = {f"phase{section.name.id}": section.name.id for section in sections}
     tasks: dict[str, int] = {}
     for section in sections:
-        if story := _STORY.search(section.name.title):
+        if story := re.search(_STORY, section.name.title):
             phases[f"us{story[1]}"] = section.name.id
         boxes = marks_within(lines.boxes, section.at, section.end)
-        lines_by_task = {task[1].lower(): box.at for box in boxes if (task := _TASK.match(box.text))}
+        lines_by_task = {task[1].lower(): box.at for box in boxes if (task := re.match(_TASK, box.text))}
         tasks |= lines_by_task
         phases |= dict.fromkeys(lines_by_task, section.name.id)
     if tasks:
@@ -48,14 +48,14 @@ def _in_order(lines: Lines, places: Sequence[Place], phases: Mapping[str, str]) 
     A story waits for the phases before the first story, others for all before them. Paths limit a phase only when every
     task names one. A file stands for its directory: an `__init__.py` next to it belongs to the work too.
     """
-    stories = {place.id for place in places if _STORY.search(place.title)}
+    stories = {place.id for place in places if re.search(_STORY, place.title)}
     first = next((n for n, place in enumerate(places) if place.id in stories), len(places))
     prose = _dependency_sentences(lines, phases)
     ordered = []
     for number, place in enumerate(places):
         boxes = [box for box in marks_within(lines.boxes, place.first, place.end) if not box.optional]
-        after = [words[0] for box in boxes for words in _AFTER.finditer(box.text)]
-        paths = [_PATH.findall(box.text) for box in boxes]
+        after = [words[0] for box in boxes for words in re.finditer(_AFTER, box.text)]
+        paths = [re.findall(_PATH, box.text) for box in boxes]
         touches = [
             f"{path.rpartition('/')[0]}/**" if "/" in path else path
             for paths_of_task in paths
@@ -78,7 +78,7 @@ def _dependency_sentences(lines: Lines, phases: Mapping[str, str]) -> dict[str, 
     sentences: dict[str, list[str]] = {}
     for part in (heading for heading in lines.headings if "dependenc" in heading.text.lower()):
         for entry in marks_within(lines.entries, part.at, part.end):
-            head, *tail = _SENTENCE.split(entry.text, maxsplit=1)
+            head, *tail = re.split(_SENTENCE, entry.text, maxsplit=1)
             named = re.sub(r"user story ?|us-?(?=[0-9])", "us", head.lower().replace("phase ", "phase"))
             if ids := [phases[word] for word in re.findall(r"\w+", named) if word in phases]:
                 sentences.setdefault(ids[0], []).extend(tail)
