@@ -11,7 +11,7 @@ import json
 import posixpath
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -60,12 +60,8 @@ class _Named(Struct):
     def add(self, command: str, read: Read) -> None:
         words = _split_words(command)
         self.words.update(words)
-        modules = (
-            f"{word.replace('.', '/')}{end}" for word in _words_after(("-m",), words) for end in (".py", "/__main__.py")
-        )
-        recipes = {name for program in words for name in _RECIPES.get(program, ())}
-        recipes |= {"package.json"} if not self.words.isdisjoint(_PACKAGERS) else set()
-        for path in _join_paths(("", *_words_after(_FOLDER_FOLLOWS, words)), (*words, *modules, *recipes)):
+        recipes = _list_recipes(words, self.words)
+        for path in _list_paths(words, recipes):
             is_recipe = posixpath.basename(path) in recipes
             text = read(path) if is_recipe or _SCRIPT.search(path) else None
             if text is None:
@@ -90,6 +86,23 @@ class _Named(Struct):
         for script in _join_paths(("", posixpath.dirname(path)), meant):
             if (content := read(script)) is not None and _is_script(script, content):
                 self.scripts.add(script)
+
+
+def list_named(command: str) -> tuple[str, ...]:
+    """Where the files and directories lie that a command names, and the files that its programs read by themselves."""
+    words = _split_words(command)
+    return tuple(_list_paths(words, _list_recipes(words, words)))
+
+
+def _list_recipes(words: Iterable[str], all_words: Iterable[str]) -> set[str]:
+    recipes = {name for program in words for name in _RECIPES.get(program, ())}
+    return recipes if set(_PACKAGERS).isdisjoint(all_words) else recipes | {"package.json"}
+
+
+def _list_paths(words: Sequence[str], recipes: Iterable[str]) -> Iterable[str]:
+    named = _words_after(("-m",), words)
+    modules = (f"{word.replace('.', '/')}{end}" for word in named for end in (".py", "/__main__.py"))
+    return _join_paths(("", *_words_after(_FOLDER_FOLLOWS, words)), (*words, *modules, *recipes))
 
 
 def find_changes(

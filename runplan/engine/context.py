@@ -108,7 +108,6 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
             asked,
             max_fix_cycles=settings.run.max_fix_cycles,
             setup=settings.run.setup,
-            clean=settings.run.clean,
             parallel=settings.run.parallel,
             gates=settings.check_groups,
             sign_off=settings.run.sign_off,

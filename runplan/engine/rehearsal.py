@@ -56,7 +56,7 @@ def rehearse_phase(
 
 def _is_enough(dispatch: e.DispatchStarted, state: RunState) -> bool:
     """Whether an agent is due, or its worktree would be set up as that of the checks was."""
-    return dispatch.role.is_writer or (is_for_writers(dispatch) and state.work.proof_set_up)
+    return dispatch.role.is_writer or (is_for_writers(dispatch) and bool(state.work.setup.tree))
 
 
 def _work_phase(state: RunState, context: RunContext, on_event: Callable[[e.Event], None]) -> RunState:

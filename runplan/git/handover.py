@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from runplan.errors import GitFailed, HandOverRefused, ObjectsRefused, RefusedEarly
 from runplan.git.command import CALLS, STREAMED, one_line, remedy_for
 from runplan.git.objects import KEEPER, Candidates, changes
-from runplan.git.zones import IS_EMPTY, NOTHING, SCRIPT_KIB, Place, ProofWorktree
+from runplan.git.zones import FILL_S, IS_EMPTY, NOTHING, SCRIPT_KIB, Place, ProofWorktree
 from runplan.names import HEADS, base_ref
 from runplan.store.files import first_line, is_directory, make_below, publish, remove_directory
 
@@ -130,6 +130,11 @@ class _Unreadable(HandOverRefused):
     """The agent has damaged or deleted its repository."""
 
 
+#: Succeeds if run.setup has changed neither configuration nor hooks. Argument: the git directory of the worktree, whose
+#: newest file was `locked`.
+_IS_UNCHANGED = 'cd "$1" && [ -z "$(find ../../config ../../hooks config.worktree -newer locked 2>/dev/null)" ]'
+
+
 class AgentZone(Place):
     """The repository and the worktree of one agent at a time."""
 
@@ -137,6 +142,16 @@ class AgentZone(Place):
         super().__init__(zones, name, zones.workspace.lanes / f"{name}.git", zones.workspace.root / name)
         self._left = f"refs/runplan/left/{name}"  #: in tool.git: the tip with the files that were not committed
         self._lent = self._workspace.state / "lent" / name  #: LENT, or the tree of the files that were handed over
+
+    @property
+    def _git_dir(self) -> Path:
+        return self._repository / "worktrees" / self.name
+
+    def keep_products(self, commit: Oid, inputs: str, *, clean: str = "first", extra: Extra = NOTHING) -> None:
+        super().keep_products(commit, inputs, clean=clean, extra=extra)
+        with self._zones.start(_IS_UNCHANGED, (str(self._git_dir),), cwd=self.path, writable=()) as script:
+            if script.finish(time.monotonic() + FILL_S):
+                self.forget_products("it writes to the agents' repository, which is new in each phase")
 
     # --- lending ------------------------------------------------------------------------------------------
 
@@ -181,8 +196,7 @@ class AgentZone(Place):
             with self._workspace.lock():
                 self._renew(branch, tip)
         how = "-x" if clean == "ignored" else ""
-        admin = self._repository / "worktrees" / self.name
-        self._fill(admin, files, tip, "agent", how, extra=extra)
+        self._fill(self._git_dir, files, tip, "agent", how, extra=extra)
         self._note(LENT)
         return self.path
 
@@ -287,7 +301,7 @@ class AgentZone(Place):
         if how == "raw":
             (fresh / "info/attributes").write_text("* -text -filter -ident -working-tree-encoding\n")
         heads = (oid for name, oid in self._workspace.mirrored().items() if name.startswith(HEADS))
-        admin = self._repository / "worktrees" / self.name
+        admin = self._git_dir
         places = (str(admin), str(self.path), str(fresh), str(self._seen))
         arguments = (*places, branch, before, how, *(f"^{oid}" for oid in heads))
         deadline = time.monotonic() + self._zones.bounds.seconds
@@ -465,7 +479,7 @@ class AgentZone(Place):
 
     def remove(self) -> None:
         """Delete the worktree and the agent's repository, and the proof worktree."""
-        for place in (self.path, self._repository, self._seen):
+        for place in (self.path, self._repository, self._seen, self._products):
             remove_directory(place)
         self._lent.unlink(missing_ok=True)
         ProofWorktree(self._zones, self.name).remove()

@@ -41,7 +41,7 @@ from runplan.git.command import (
 )
 from runplan.git.objects import TREE, find
 from runplan.names import DIFF_FILE
-from runplan.store.files import first_line, is_directory, make_below, move_directory, publish, remove_directory
+from runplan.store.files import is_directory, make_below, move_directory, publish, read_text, remove_directory
 
 if TYPE_CHECKING:
     from typing import IO
@@ -57,6 +57,7 @@ STOPPED_S = 5.0  #: for a hand-over of a run that is stopped
 FILL_S = 600.0  #: for the files of one commit
 SAID = 2000  #: bytes kept of what a script prints as an error
 LARGEST_STATUS = 64 * 1024
+LARGEST_NOTE = 64 * 1024 * 1024  #: bytes of the inputs of run.setup
 _FIELDS = {"1": 8, "u": 10, "?": 1}  #: before the path, by the kind of a record of `git status --porcelain=v2`
 SCRIPT_KIB = 2 * 1024 * 1024  #: address space of a script's processes
 #: An edit that keeps the size and the time of a file is seen by its ctime.
@@ -135,12 +136,13 @@ for name; do
 done
 """
 #: Lists or compares the products of run.setup, after all filters have run. Arguments: tool.git, git directory, tree,
-#: listing, commit, how, whether to remove products that git does not ignore, then the names of run.copy.
+#: listing, commit, how, when to remove files that git does not ignore (first, last, never), then the names of run.copy.
 _COMPARE = f"""
 tool=$1 dir=$2 tree=$3 listing=$4 commit=$5 how=$6 clean=$7; shift 7
 cd "$tree" || exit 1
+[ "$clean" != first ] || git --git-dir="$dir" --work-tree="$tree" clean -ffdq || exit
 git --git-dir="$tool" ls-tree -r -z --name-only "$commit" | {_PRODUCTS} $how "$listing" {DIFF_FILE} "$@" || exit
-[ "$clean" = False ] || git --git-dir="$dir" --work-tree="$tree" clean -ffdq
+[ "$clean" != last ] || git --git-dir="$dir" --work-tree="$tree" clean -ffdq
 """
 
 
@@ -286,6 +288,13 @@ class Place:
         self._tool = zones.workspace.git
         self._repository = git_dir
         self._seen = zones.workspace.state / "seen" / path.name
+        #: The list of what run.setup made here, and its inputs. No filter runs where it is writable.
+        self._products = zones.workspace.state / "products" / path.name
+
+    @property
+    def _git_dir(self) -> Path:
+        """The git directory of the worktree."""
+        return self._repository
 
     @property
     def writable(self) -> tuple[Path, ...]:
@@ -331,6 +340,53 @@ class Place:
             remove_directory(self._seen)
         raise GitFailed(f"the files of {words[0][:12]} could not be written to {self.path}: {error}")
 
+    # --- the products of run.setup ------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> str:
+        """The inputs of the run.setup whose products are here; "" if there are none."""
+        return self._read_note("inputs") if is_directory(self.path) else ""
+
+    @property
+    def outdated(self) -> str:
+        """Why the products were given up; "" where run.setup has not run yet."""
+        return self._read_note("outdated")
+
+    def _read_note(self, name: str) -> str:
+        return read_text(self._products / name, largest=LARGEST_NOTE) or ""
+
+    def note_inputs(self, inputs: str) -> None:
+        """The products here are those of these inputs."""
+        self._note_products("inputs", inputs)
+
+    def _note_products(self, name: str, text: str) -> None:
+        make_below(self._workspace.common_dir, self._products)
+        publish(self._products / name, text.encode(), sync=False)
+
+    def forget_products(self, why: str = "") -> None:
+        remove_directory(self._products)
+        if why:
+            self._note_products("outdated", why)
+
+    def keep_products(self, commit: Oid, inputs: str, *, clean: str = "first", extra: Extra = NOTHING) -> None:
+        """List what run.setup has made on the files of `commit`, and note its inputs."""
+        make_below(self._workspace.common_dir, self._products)
+        if error := self._look_at_products("list", commit, clean=clean, extra=extra):
+            raise GitFailed(f"the products of run.setup in {self.path} cannot be listed: {error}")
+        self.note_inputs(inputs)
+
+    def describe_changed_product(self, commit: Oid) -> str:
+        """The product that has changed since run.setup, or ""; for files of `commit`."""
+        return self._look_at_products("check", commit)
+
+    def _look_at_products(self, how: str, commit: Oid, *, clean: str = "never", extra: Extra = NOTHING) -> str:
+        """What is wrong with the products, or ""."""
+        places = (str(self._workspace.path), str(self._git_dir), str(self.path), str(self._products / "listing"))
+        writable = {"list": (self.path, self._products), "compare": (self.path,)}.get(how, ())
+        arguments = (*places, commit, how, clean, *extra.copies)
+        with self._zones.start(_COMPARE, arguments, cwd=self.path, writable=writable) as script:
+            return script.finish(time.monotonic() + FILL_S)
+
     def _require_copies(self, commit: Oid, extra: Extra) -> None:
         """Refuse names of run.copy that lie outside, or below something that is no directory in the commit."""
         for name in extra.copies:
@@ -359,38 +415,29 @@ class ProofWorktree(Place):
     def __init__(self, zones: Zones, name: str) -> None:
         git_dir = zones.workspace.state / "proof" / f"{name}.git"
         super().__init__(zones, name, git_dir, zones.workspace.root / f"{name}-proof")
-        #: The commit that run.setup ran on, and the list of its products. No filter runs where it is writable.
-        self._products = zones.workspace.state / "products" / name
 
     def checkout_exact_tree(self, commit: Oid, *, clean: str, extra: Extra = NOTHING) -> Path:
         """Exactly the files of `commit`, for run.setup or where there is none.
 
         With `clean` "untracked" ignored files stay.
         """
+        self.forget_products()
         self._write(commit, "proof", "-x" if clean == "ignored" else "", extra=extra)
-        remove_directory(self._products)
-        make_below(self._workspace.common_dir, self._products)
-        publish(self._products / "commit", commit.encode(), sync=False)
         return self.path
 
-    def reuse(self, commit: Oid, *, is_new: bool, onto: Oid = "", clean: bool = False, extra: Extra = NOTHING) -> bool:
-        """Exactly the files of `commit` and the products of run.setup; False when run.setup has to run again.
+    def keep_products(self, commit: Oid, inputs: str, *, clean: str = "never", extra: Extra = NOTHING) -> None:
+        self._write(commit, "reuse", "none", extra=extra)
+        super().keep_products(commit, inputs, clean=clean, extra=extra)
 
-        `is_new`: no process has run here since run.setup. The products may also be those of a commit that `onto` has.
+    def reuse(self, commit: Oid, *, clean: bool = False, extra: Extra = NOTHING) -> str:
+        """Exactly the files of `commit` and the products of run.setup; why run.setup has to run again, or "".
+
         With `clean`, products that git does not ignore are removed.
         """
-        made = first_line(self._products / "commit")
-        if made is None or (made != commit and not (onto and self._tool.is_ancestor(made, onto))):
-            return False
+        if not self.is_made:
+            return "the worktree was removed"
         self._write(commit, "reuse", "none", extra=extra)
-        places = (str(self._workspace.path), str(self._repository), str(self.path), str(self._products / "listing"))
-        arguments = (*places, commit, "list" if is_new else "compare", str(clean), *extra.copies)
-        writable = (self.path, self._products) if is_new else (self.path,)
-        with self._zones.start(_COMPARE, arguments, cwd=self.path, writable=writable) as script:
-            error = script.finish(time.monotonic() + FILL_S)
-        if error and is_new:
-            raise GitFailed(f"the products of run.setup in {self.path} cannot be listed: {error}")
-        return not error
+        return self._look_at_products("compare", commit, clean="last" if clean else "never", extra=extra)
 
     def _write(self, commit: Oid, how: str, clean: str, *, extra: Extra) -> None:
         self._require_copies(commit, extra)

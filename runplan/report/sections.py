@@ -12,7 +12,7 @@ from runplan.report.text import code_span, escape_first_line, escape_inline, ind
 from runplan.run.events import TESTS, BaselineKnown, GateJudged, IssueShared, PhaseFailed, RunEnded
 from runplan.run.kinds import GateAnswer, PhaseStep
 from runplan.run.reasons import describe_proof, next_action
-from runplan.text import bounded, command
+from runplan.text import bounded, command, counted
 from runplan.times import parse_iso
 
 if TYPE_CHECKING:
@@ -179,6 +179,10 @@ def _list_verification(phase: WorkAttempt, commands: Mapping[str, str]) -> Itera
     gates = [gate for gate in phase.proof.gates if gate.answer is not GateAnswer.SKIPPED]
     if not phase.proof.baselines and not gates:
         yield NO_TESTS
+    if phase.setup.notes:
+        yield f"Set-up ran {counted(len(phase.setup.notes), 'time')}: {'; '.join(phase.setup.notes)}"
+    elif phase.setup.tree or phase.setup.agents:
+        yield "Set-up: products of an earlier one reused"
     for known in phase.proof.baselines.values():
         if known.results:
             exit_code = json.loads(known.results)["exit_code"]

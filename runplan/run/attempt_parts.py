@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from runplan.run import events as e
 from runplan.run.dispatch import MAX_OVERLOADS, Ending, EndingKind
 from runplan.run.kinds import ProofKind, Role, WaitKind
+from runplan.text import elapsed
 
 UNKNOWN = (Ending.LOST, Ending.ENDED)  #: endings without a result; the same dispatch is due again
 
@@ -63,6 +64,52 @@ def _record_ending(record: DispatchRecord, event: e.DispatchEnded) -> DispatchRe
     if is_busy or event.kind == EndingKind.LIMIT:
         return replace(record, busy=record.busy + is_busy, limited=record.limited + (not is_busy))
     return replace(record, ended=event, lost=0, limited=0, busy=0)
+
+
+# --- set-up -------------------------------------------------------------------------------------------
+
+
+class SetupReused(e.Event, frozen=True, kw_only=True):
+    """run.setup need not run: the products of an earlier one have the same inputs."""
+
+    tree: str = ""  #: "" in the worktree of agents
+
+
+class SetupDoubted(e.Judgement, frozen=True, kw_only=True):
+    """A check on the base failed with products of an earlier run.setup; it is repeated with new ones."""
+
+    why: str
+
+
+class Setup(Struct, frozen=True, kw_only=True):
+    """Which worktrees run.setup has prepared."""
+
+    agents: bool = False  #: that of the agents
+    tree: str = ""  #: the tree for which the proof worktree is prepared
+    is_reused: bool = False  #: with products of an earlier tree
+    doubt: str = ""  #: why it has to run on this tree itself
+    renewed: str = ""  #: the tree on which it ran again, because a check failed with reused products
+    notes: tuple[str, ...] = ()  #: why it ran, each time
+
+
+def record_setup(setup: Setup, event: e.Event, newest: e.DispatchStarted | None) -> Setup:
+    """`newest` is the dispatch that an ending belongs to."""
+    match event:
+        case SetupReused(tree=tree):
+            return replace(setup, tree=tree, is_reused=True) if tree else replace(setup, agents=True)
+        case SetupDoubted(why=why):
+            return replace(setup, doubt=why)
+        case e.DispatchEnded(role=role, ending=ending) if ending in UNKNOWN and not role.is_writer:
+            return replace(setup, tree="")  # its products may have changed
+        case e.DispatchEnded(role=Role.SETUP) if event.succeeded and newest is not None:
+            note = f"{newest.why} ({'checks' if newest.tree else 'agents'}, {elapsed(event.seconds)})"
+            setup = replace(setup, notes=(*setup.notes, note))
+            if not newest.tree:
+                return replace(setup, agents=True)
+            renewed = newest.tree if newest.again else setup.renewed
+            return replace(setup, tree=newest.tree, is_reused=False, doubt="", renewed=renewed)
+        case _:
+            return setup
 
 
 # --- the delivery -------------------------------------------------------------------------------------

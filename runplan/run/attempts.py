@@ -14,17 +14,20 @@ from msgspec.structs import replace
 from runplan.plan.proposal import strip_front_matter
 from runplan.run import events as e
 from runplan.run.attempt_parts import (
-    UNKNOWN,
     Delivery,
     DispatchRecord,
     Proof,
+    Setup,
     record_delivery,
     record_dispatch,
     record_proof,
+    record_setup,
 )
 from runplan.run.dispatch import EndingKind
 from runplan.run.kinds import Beginning, GateAnswer, PhaseStep, Reason, Role
 from runplan.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
+
+INPUTS_UNKNOWN = "run.setup runs on every tree from now on; name its input files in run.setup_inputs"
 
 # --- the kinds of attempts ----------------------------------------------------------------------------
 
@@ -72,9 +75,7 @@ class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
     lease: e.Leased | None = None
     base: str = ""  #: start of the branch; moves when the branch is rebuilt
     base_tree: str = ""
-    set_up: bool = False  #: run.setup has run in the agents' worktree since it was leased
-    proof_set_up: bool = False  #: run.setup has run in the proof worktree since it was leased
-    prepared: str = ""  #: the tree on which run.setup ran last in the proof worktree
+    setup: Setup = Setup()
     authors: tuple[str, ...] = ()  #: the agents that have written
     written: str = ""  #: the newest dispatch of a writer
     handovers: tuple[e.HandedOver, ...] = ()
@@ -310,7 +311,8 @@ def _record_common(attempt: A, event: e.Event) -> A:
 def _record_work(attempt: W, event: e.Event) -> W:
     before = attempt.dispatches
     dispatches = record_dispatch(before, event)
-    attempt = replace(attempt, dispatches=dispatches, proof=record_proof(attempt.proof, event))
+    setup = record_setup(attempt.setup, event, before.newest)
+    attempt = replace(attempt, dispatches=dispatches, proof=record_proof(attempt.proof, event), setup=setup)
     match event:
         case e.Leased():
             return _record_lease(attempt, event)
@@ -330,6 +332,8 @@ def _record_work(attempt: W, event: e.Event) -> W:
             return replace(attempt, broken=event, breaks=attempt.breaks + 1)
         case e.CandidateBuilt():
             return replace(attempt, unsolved=None)
+        case e.GateJudged(answer=GateAnswer.PASSED, tree=tree) if setup.renewed == tree and event.time > 1:
+            return _add_warnings(attempt, INPUTS_UNKNOWN)
         case e.BranchRebuilt():
             return _record_rebuild(attempt, event)
         case e.EvidenceUnresolved():
@@ -356,7 +360,6 @@ def _without_candidate(attempt: W) -> W:
 
 def _record_lease(attempt: W, event: e.Leased) -> W:
     attempt = replace(attempt, lease=event, base=event.base, base_tree=event.base_tree)
-    attempt = replace(attempt, set_up=not event.fresh, proof_set_up=not event.fresh)
     if (kept := event.kept) is None:
         return attempt
     attempt = replace(attempt, authors=kept.authors)
@@ -392,17 +395,10 @@ def _record_start(attempt: W, event: e.DispatchStarted) -> W:
 
 
 def _record_end(attempt: W, event: e.DispatchEnded) -> W:
-    is_writer = event.role.is_writer
     has_run = event.kind not in (EndingKind.LIMIT, EndingKind.OVERLOADED)
-    if is_writer and has_run and event.agent not in ("", *attempt.authors):
-        attempt = replace(attempt, authors=(*attempt.authors, event.agent))
-    if event.ending in UNKNOWN and not is_writer:  # the products of run.setup may have changed
-        return replace(attempt, prepared="", proof_set_up=False)
-    if event.role is not Role.SETUP or not event.succeeded:
-        return attempt
-    newest = attempt.dispatches.newest
-    tree = newest.tree if newest else ""
-    return replace(attempt, proof_set_up=True, prepared=tree) if tree else replace(attempt, set_up=True)
+    if event.role.is_writer and has_run and event.agent not in ("", *attempt.authors):
+        return replace(attempt, authors=(*attempt.authors, event.agent))
+    return attempt
 
 
 # --- planning -----------------------------------------------------------------------------------------

@@ -59,7 +59,6 @@ class RunStarted(RunOptions, frozen=True, kw_only=True):
     slug: str
     max_fix_cycles: int = 0
     setup: str = ""
-    clean: str = "ignored"
     remote: str = ""  #: of the target, for landings that push
     parallel: int = 1  #: how many phases may run side by side
     gates: tuple[tuple[str, ...], ...] = ()  #: names of the checks; those of one group run at the same time
@@ -263,7 +262,6 @@ class Leased(Event, frozen=True, kw_only=True):
     base_tree: str
     worktree: str  #: its name under the worktree root
     attempt: int  #: from 1, over all runs of the plan
-    fresh: bool  #: newly made or cleaned, so setup has to run
     parked: str = ""  #: the ref that keeps the work of an earlier attempt
     kept: KeptWork | None = None
 
@@ -302,6 +300,7 @@ class DispatchStarted(Event, frozen=True, kw_only=True):
     tree: str = ""  #: the tree that a gate or verifier judges, or that failed before a fix
     complaint: str = ""  #: what a fixer has to fix
     again: str = ""  #: how the process before it ended, when the same work is tried again
+    why: str = ""  #: why run.setup runs
     tokens: int = 0  #: limit; 0 for none
     usd: float = 0.0  #: limit in dollars; 0 for none
     seconds: float = 0.0  #: limit of an agent or a command; 0 for none

@@ -9,6 +9,7 @@ from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from runplan.run import events as e, planning_events as _  # noqa: F401 - so that its events are known
+from runplan.run.attempt_parts import SetupReused
 from runplan.run.dispatch import Ending
 from runplan.text import bounded, plain
 
@@ -86,6 +87,7 @@ def may_wait(event: e.Event) -> bool:
             | e.ProofJudged()
             | e.VerdictGiven()
             | e.EvidenceUnresolved()
+            | SetupReused()
         ):
             return True
         case e.CleanedUp():

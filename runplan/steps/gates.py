@@ -16,12 +16,14 @@ from runplan.checks.results import MOST_NOTED
 from runplan.git.command import ANY
 from runplan.globs import covers
 from runplan.report.sections import NO_TESTS
+from runplan.run.attempt_parts import SetupDoubted
 from runplan.run.attempts import DelegateAttempt
 from runplan.run.dispatch import LOGS, OWN, Ending
 from runplan.run.events import TESTS, BaselineKnown, Evidence, GateJudged, WorkRefused
 from runplan.run.kinds import GateAnswer, ProofKind, Reason, Role
 from runplan.settings.places import is_hidden
 from runplan.settings.toolchain import SUBMODULES
+from runplan.steps import setup
 from runplan.store.files import read_bounded
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ NAMES = f"{OWN}/junit.xml"  #: the names of all tests, which pytest writes for u
 NAMED_ONLY = "names "  #: before the key of results that are no baseline
 JUNIT_READ = 8 * 1024 * 1024  #: bytes of a JUnit file that are read
 NAMED = 3  #: failing tests named in one line
+#: Of a check that failed with products of an earlier set-up, and passed with new ones.
+FRESH = "passed with a fresh set-up: run.setup depends on files that run.setup_inputs does not name"
 
 _EXIT = re.compile(r"^(\S+) (\d{1,3})$", re.MULTILINE)
 
@@ -141,6 +145,9 @@ def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iter
     phase = state.work
     tree = phase.delivery.candidate.onto_tree if phase.delivery.candidate else phase.base_tree
     for name, result, _, evidence in read_checks(phase, context):
+        if phase.setup.is_reused and (result.red or result.unfinished):
+            yield SetupDoubted(why=f"{name} failed on the base: {result.line}")
+            return
         fault = results.baseline_fault(result)
         if fault and not context.settings.tests.allow_red_baseline:
             command = context.settings.checks[name].command
@@ -150,7 +157,15 @@ def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iter
         _keep_green_results(context, key, result)
         known = results.to_text(result, passes=False)
         note = f"{result.line} before any work{describe_lacking(phase, context)}" if result.red else ""
+        if phase.setup.renewed == tree and not result.red:
+            _doubt_inputs(phase, context)
+            note = FRESH
         yield BaselineKnown(key=key, tree=tree, results=known, name=name, ran=evidence, note=note)
+
+
+def _doubt_inputs(phase: WorkAttempt, context: RunContext) -> None:
+    if (check := phase.dispatches.newest) is not None:
+        setup.doubt_inputs(check, phase, context)
 
 
 def describe_lacking(phase: WorkAttempt, context: RunContext) -> str:
@@ -215,7 +230,10 @@ def _judge_results(
         changed=_changed_tests(phase),
     )
     answer, line = _describe_comparison(judged, now)
-    if before is not None and answer is GateAnswer.PASSED:
+    if before is not None and answer is GateAnswer.PASSED and phase.setup.renewed == tree:
+        _doubt_inputs(phase, context)
+        line = f"{line}; {FRESH}"
+    elif before is not None and answer is GateAnswer.PASSED:
         line = f"{line}; flaky, passed when run again: {', '.join(before.failures or (name,))}"
     rerun = ""
     failed = judged.regressed

@@ -21,9 +21,9 @@ from runplan.names import as_utf8, context_files
 from runplan.run import dispatch as d, events as e
 from runplan.run.attempts import PlanningAttempt, WorkAttempt
 from runplan.run.dispatch import Ending, EndingKind, NeverStarted, Outcome, ReturnStatus, Running
-from runplan.run.kinds import Access, GateAnswer, ProofKind, Reason, Role, WaitKind
+from runplan.run.kinds import Access, GateAnswer, Reason, Role, WaitKind
 from runplan.settings.schema import FILES
-from runplan.steps import planning, proof
+from runplan.steps import planning, proof, setup
 from runplan.steps.gates import command_line, own_logs
 from runplan.steps.verify import final_brief, plan_base, reply_of
 from runplan.text import in_words
@@ -71,6 +71,8 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Eve
     else:
         launch = _launch_command(started, state.work, context)
         started = replace(started, seconds=launch.wall_s, argv=launch.argv, environment=context.agents.digest)
+        why = setup.describe_reason(started, state.work, context) if started.role is Role.SETUP else ""
+        started = replace(started, why=why)
     is_delegated = started.role is Role.DELEGATE  # it is to change the repository
     files = () if is_delegated else ((FINGERPRINT, context.fingerprints.take_fingerprint()),)
     if diff:
@@ -78,16 +80,16 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Eve
     yield started
     try:
         if isinstance(attempt, PlanningAttempt):
-            is_ready = planning.prepare_files(attempt, context)
+            fault = planning.prepare_files(attempt, context)
         else:
-            is_ready = _prepare_files(started, state.work, context, has_diff=bool(diff))
+            fault = _prepare_files(started, state.work, context, has_diff=bool(diff))
     except (RunplanError, OSError):
         yield _without_result(started, Ending.ENDED)
         raise
-    if is_ready:
+    if fault:  # it is due again after run.setup
+        yield replace(_without_result(started, Ending.ENDED), detail=fault)
+    else:
         context.dispatches.start(replace(launch, files=files))
-    else:  # it is due again after run.setup
-        yield _without_result(started, Ending.ENDED)
 
 
 def _end_previous(state: RunState, context: RunContext) -> None:
@@ -126,12 +128,11 @@ def clean_mode_for_agents(run: RunSettings) -> str:
     return "untracked" if run.setup else run.clean
 
 
-def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, *, has_diff: bool) -> bool:
-    """Put the files of the worktree right; False when the products of run.setup in the proof worktree are not."""
+def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, *, has_diff: bool) -> str:
+    """Put the files of the worktree right; why the products of run.setup there cannot be used, or ""."""
     if started.role is Role.DELEGATE:
-        return True
+        return ""
     run = context.settings.run
-    built = phase.delivery.candidate
     extra = Extra(
         copies=context.copied,
         root=context.root,
@@ -142,19 +143,17 @@ def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunC
     if is_for_writers(started):
         clean = clean_mode_for_agents(run)
         context.zone.lend(branch=phase.leased.branch, clean=clean, extra=extra, keeps_repository=is_set_up)
-        return True
-    commit = phase.base
-    if built is not None:
-        proofs = {proof.tree: proof.commit for proof in built.proofs}
-        commit = (proofs | {built.onto_tree: built.onto, built.tree: built.commits[-1]}).get(started.tree, commit)
+        return ""
+    commit = setup.commit_of(started, phase, context)
     if not run.setup or started.role is Role.SETUP:
         context.proof.checkout_exact_tree(commit, clean="ignored" if run.setup else run.clean, extra=extra)
-        return True
-    onto = built.onto if built is not None and run.clean == "untracked" else ""
-    if built is not None and started.role is Role.PROVE:  # only tests differ from the commit with these products
-        onto = built.onto if started.scope == ProofKind.NEW_TESTS else built.commits[-1]
+        return ""
+    if context.proof.inputs != setup.find_inputs(started, phase, context):
+        return "the products of run.setup are those of other inputs"
     is_read = started.role is Role.VERIFY  # a new file would count as the verifier's
-    return context.proof.reuse(commit, is_new=is_set_up, onto=onto, clean=is_read, extra=extra)
+    if fault := context.proof.reuse(commit, clean=is_read, extra=extra):
+        context.proof.forget_products(fault)
+    return fault
 
 
 def _launch_writer_or_verifier(
@@ -410,6 +409,12 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
         yield _without_result(started, Ending.LOST)
         return
     ended = _record_result(started, context, outcome)
+    if started.role is Role.SETUP and ended.succeeded:
+        try:
+            setup.keep_products(started, state.work, context)
+        except (RunplanError, OSError):
+            yield _without_result(started, Ending.ENDED)
+            raise
     if not started.agent:
         yield ended
         return

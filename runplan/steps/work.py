@@ -90,8 +90,6 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
     else:
         base = _merge_base(context, base, kept.head)
         context.workspace.fetch(kept.head, without=[base])
-    # A run that died while it leased has left a worktree in which run.setup has not run.
-    fresh = context.settings.run.clean == "ignored" or not state.leased or not context.zone.is_made
     start = kept.head if kept else base
     context.zone.lease(branch=branch, base=start, onto=base, pin=context.mark)
     yield e.Leased(
@@ -101,7 +99,6 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
         base_tree=context.objects.commit(base).tree,
         worktree=context.worktree,
         attempt=earlier + 1,
-        fresh=fresh,
         parked=parked,
         kept=kept,
     )

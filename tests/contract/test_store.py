@@ -44,7 +44,7 @@ ALIVE = identity(os.getppid()) or ""
 GONE = "1:1:long-gone"
 ME = "2:2:long-gone"
 SCHEDULE = ScheduleRow(plan=PLAN, spec="4h", zone="UTC", misfire="run-once", request="{}", anchor=NOW, made=NOW)
-LEASED = e.Leased(phase="1", branch="refs/heads/b", base="0", base_tree="0", worktree="w", attempt=1, fresh=True)
+LEASED = e.Leased(phase="1", branch="refs/heads/b", base="0", base_tree="0", worktree="w", attempt=1)
 LANDED = e.Landed(id="l", phase="1", tip="0", code="0")
 FAILED = e.PhaseFailed(phase="1", reason=Reason.TIMEOUT, step=PhaseStep.IMPLEMENT, detail="too slow", output="…")
 

@@ -28,7 +28,7 @@ def proof(place: Place) -> Path:
     (path / "a.txt").write_text("set-up\n")
     os.link(path / "made.txt", path / "deps/hard.o")
     (path / "deps/secret.o").touch(0o600)
-    assert place.proof.reuse(place.base, is_new=True, extra=extra(place))
+    place.proof.keep_products(place.base, "inputs", extra=extra(place))
     assert (path / "a.txt").read_text() == "a\n"
     return path
 
@@ -38,7 +38,7 @@ def extra(place: Place) -> Extra:
 
 
 def look(place: Place) -> bool:
-    return place.proof.reuse(place.base, is_new=False, extra=extra(place))
+    return not place.proof.reuse(place.base, extra=extra(place))
 
 
 def test_products_stay_and_everything_else_is_put_right(place: Place, proof: Path) -> None:
@@ -105,20 +105,32 @@ def test_an_edit_of_a_tracked_file_that_keeps_its_size_and_time_is_put_right(tmp
 
 
 def test_a_verifier_does_not_get_products_that_git_would_show(place: Place, proof: Path) -> None:
-    assert place.proof.reuse(place.base, is_new=False, clean=True, extra=extra(place))
+    assert place.proof.reuse(place.base, clean=True, extra=extra(place)) == ""
     assert place.proof.changed(place.base, ["conf/.env"]) == []
     assert not (proof / "made.txt").exists()
     assert (proof / "deps/bin/run.o").exists()
 
 
-def test_products_of_another_commit_are_used_only_if_it_has_landed(place: Place, proof: Path) -> None:
+def test_products_serve_another_commit_and_are_gone_before_the_next_set_up(place: Place, proof: Path) -> None:
     candidate = place.repo.commit("Next", None, **{"b.txt": "new\n"})
-    assert not place.proof.reuse(candidate, is_new=False, extra=extra(place))
-    assert place.proof.reuse(candidate, is_new=False, onto=place.base, extra=extra(place))
-    assert (proof / "b.txt").read_text() == "new\n"
+    assert place.proof.reuse(candidate, extra=extra(place)) == ""
+    assert ((proof / "b.txt").read_text(), place.proof.inputs) == ("new\n", "inputs")
     place.proof.checkout_exact_tree(candidate, clean="ignored", extra=extra(place))
-    assert place.proof.reuse(candidate, is_new=True, extra=extra(place))
-    assert not place.proof.reuse(place.base, is_new=False, onto=place.base, extra=extra(place))
+    assert place.proof.inputs == ""
+
+
+def test_a_changed_product_of_agents_is_seen_and_nothing_is_deleted(place: Place) -> None:
+    place.zone.lease(branch="refs/heads/b", base=place.base, pin="x")
+    path = place.zone.lend(branch="refs/heads/b", clean="untracked")
+    (path / "deps").mkdir()
+    (path / "deps/run.o").write_text("exit 1\n")
+    (path / "made.txt").write_text("git does not ignore it, so it does not stay\n")
+    place.zone.keep_products(place.base, "inputs")
+    (path / "deps/own.o").write_text("of the agent\n")
+    assert place.zone.describe_changed_product(place.base) == ""
+    (path / "deps/run.o").write_text("exit 0\n")
+    assert place.zone.describe_changed_product(place.base) == "a product changed: deps/run.o"
+    assert (path / "deps/own.o").exists()
 
 
 def test_a_lost_or_damaged_worktree_needs_a_set_up(place: Place, proof: Path) -> None:
@@ -137,10 +149,10 @@ def test_a_filter_that_changes_a_product_while_files_are_put_right_is_seen(place
     place.workspace.prepare()
     path = place.proof.checkout_exact_tree(commit, clean="ignored")
     (path / "run.o").write_text("exit 1\n")
-    assert place.proof.reuse(commit, is_new=True)
-    assert place.proof.reuse(commit, is_new=False)
+    place.proof.keep_products(commit, "inputs")
+    assert place.proof.reuse(commit) == ""
     (path / "b.txt").write_text("x")
-    assert not place.proof.reuse(commit, is_new=False)
+    assert place.proof.reuse(commit) == "a product changed: run.o"
 
 
 def make_deep(directory: Path) -> None:

@@ -28,7 +28,7 @@ PLAN, RUN = "plans/X.md", "r1"
 LATER = "2999-01-01T00:00:00Z"
 BEGUN: tuple[e.Event, ...] = (
     e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
-    e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False),
+    e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1),
 )
 PROVEN: tuple[e.Event, ...] = (
     *BEGUN,

@@ -189,10 +189,8 @@ class Chance:
         if self._choose(["fine", "fine", "fine", "refused"]) == "refused":
             return e.WorkRefused(reason=Reason.BLOCKED, detail="the branch exists")
         phase = state.attempt.chosen.phase if state.attempt else ""
-        fresh = self._choose(["fresh", "used"]) == "fresh"
-        lease = e.Leased(
-            phase=phase, branch=f"refs/heads/{phase}", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=fresh
-        )
+        branch = f"refs/heads/{phase}"
+        lease = e.Leased(phase=phase, branch=branch, base="c0", base_tree="t0", worktree="w", attempt=1)
         beginning = Beginning(self._choose([*[Beginning.ANEW] * 3, Beginning.PROVE, Beginning.FIX, Beginning.CONTINUE]))
         if beginning is Beginning.ANEW:
             return lease

@@ -91,7 +91,7 @@ def first_action(beginning: Beginning) -> a.Action:
     kept = e.KeptWork(
         ref="b", head="c1", tree="t1", beginning=beginning, complaint="red", failed=(("W1", "not there"),)
     )
-    lease = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=2, fresh=False, kept=kept)
+    lease = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=2, kept=kept)
     state = fold([started(test_command=""), e.PhaseChosen(tip="c0", phase="1"), lease])
     (action,) = decide(state).actions
     return action

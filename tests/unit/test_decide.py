@@ -15,7 +15,7 @@ from tests.support.builders import started
 BEGUN: list[e.Event] = [
     started("next", test_command=""),
     e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
-    e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False),
+    e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1),
 ]
 RESUMED = e.RunResumed(mode=Mode.NEXT, wanted="", auto=True)
 

@@ -53,7 +53,7 @@ def test_status_names_the_sub_plan_and_no_person_is_needed() -> None:
 # --- a command ------------------------------------------------------------------------------------------
 
 COMMAND = e.DelegateChosen(tip="c0", phase="2", title="Two", command="make release")
-LEASE = e.Leased(phase="2", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=True)
+LEASE = e.Leased(phase="2", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
 BASELINE = e.BaselineKnown(key="k", tree="t0", results="")
 BEGUN = (LEASE, BASELINE, e.DispatchStarted(id="r1.1", role=Role.DELEGATE, cycle=1))
 MOVED = (

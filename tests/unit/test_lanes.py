@@ -111,7 +111,7 @@ def read(phase: str) -> e.PhaseChosen:
 
 
 def at_work(phase: str, id_: str) -> list[e.Event]:
-    lease = e.Leased(phase=phase, branch=phase, base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False)
+    lease = e.Leased(phase=phase, branch=phase, base="c0", base_tree="t0", worktree="w", attempt=1)
     known = e.BaselineKnown(key="k", tree="t0", results="")
     return [read(phase), lease, known, e.DispatchStarted(id=id_, role=Role.IMPLEMENT, agent="robot", cycle=1)]
 
@@ -342,7 +342,7 @@ def test_independent_phases_go_on_beside_a_phase_of_the_run_that_asks_a_person()
     """Also with one phase at a time; the phase that asked stays a phase of the run."""
     ended = e.DispatchEnded(id="d", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, said="blocked", detail="which?")
     begun = [replace(started(), parallel=1), e.PhaseChosen(tip="t", phase="1", touches=("a",))]
-    leased = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1, fresh=False)
+    leased = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1)
     state = fold([*begun, leased, e.DispatchStarted(id="d", role=Role.IMPLEMENT, cycle=1, agent="r"), ended])
     state = apply(state, e.QuestionAsked(id="q", text="which?", phase="1"))
     assert [action.step for action in decide(state).actions] == ["read-plan"]
@@ -366,7 +366,7 @@ def test_independent_phases_go_on_beside_a_phase_of_the_run_that_asks_a_person()
 )
 def test_a_phase_that_asks_is_kept_while_no_other_phase_can_be_read(event: e.Event) -> None:
     begun = [started(), e.PhaseChosen(tip="t", phase="1", touches=("a",))]
-    leased = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1, fresh=False)
+    leased = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1)
     state = fold([*begun, leased, e.QuestionAsked(id="q", text="which?", phase="1"), event])
     assert decide(state).waiting is WaitKind.QUESTION
     (action,) = decide(apply(state, e.QuestionAnswered(id="q", text="this"))).actions

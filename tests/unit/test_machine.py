@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from runplan.plan.marks import NoWorkKind
 from runplan.run import actions as a, events as e
+from runplan.run.attempt_parts import SetupDoubted, SetupReused
 from runplan.run.attempts import ATTEMPTS, PhaseAttempt, open_questions
 from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
@@ -136,7 +137,7 @@ def landing(*more: e.Event) -> RunState:
         [
             started(test_command=""),
             e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
-            e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False),
+            e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1),
             e.DispatchStarted(id="d1", role=Role.IMPLEMENT, agent="r", cycle=1),
             e.DispatchEnded(id="d1", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0),
             e.WorkTaken(head="h", tree="t1", commits=1),
@@ -223,15 +224,15 @@ def proven_by(*more: e.Event) -> RunState:
         [
             started(setup="make deps"),
             e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
-            e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=True),
+            e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1),
             *more,
         ]
     )
 
 
-def ran(role: str, tree: str = "", code: int = 0, name: str = "d") -> list[e.Event]:
+def ran(role: str, tree: str = "", code: int = 0, name: str = "d", *, again: str = "") -> list[e.Event]:
     return [
-        e.DispatchStarted(id=name, role=Role(role), agent="", cycle=1, tree=tree),
+        e.DispatchStarted(id=name, role=Role(role), agent="", cycle=1, tree=tree, again=again),
         e.DispatchEnded(id=name, role=Role(role), ending=Ending.EXITED, code=code),
     ]
 
@@ -287,7 +288,7 @@ def test_as_many_fixers_start_as_the_settings_allow(allowed: int) -> None:
 
     begun = replace(started(test_command=""), max_fix_cycles=allowed)
     read = e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),))
-    leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False)
+    leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
     state = fold([begun, read, leased, *ran("implement"), *disproven(1)])
     for number in range(allowed):
         fixer = replace(starting(state), id=f"f{number}")
@@ -306,7 +307,7 @@ def handed_over(*trees: str) -> RunState:
     begun: list[e.Event] = [
         started(test_command=""),
         e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
-        e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False),
+        e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1),
     ]
     return fold([*begun, *events])
 
@@ -354,6 +355,38 @@ def test_setup_runs_before_the_baseline_once_for_agents_and_once_on_each_tree() 
     assert due(proven_by(*failed)) == ("gate", "t1")
     passed = replace(red, answer=GateAnswer.PASSED, time=2)
     assert due(proven_by(*failed, *ran("gate", "t1"), passed)) == ("verify", "t1")
+
+
+REUSED = SetupReused(tree="t1")
+RED = e.GateJudged(tree="t1", answer=GateAnswer.FAILED, code=1, line="x", time=1, rerun="one")
+GREEN = replace(RED, answer=GateAnswer.PASSED, time=2, rerun="")
+RENEWED = [*ran("setup", "t1", again="red")]
+
+
+@pytest.mark.parametrize(
+    ("then", "expected"),
+    [
+        ([REUSED], ("gate", "t1")),
+        ([REUSED, RED], ("setup", "t1")),
+        ([REUSED, replace(RED, answer=GateAnswer.UNFINISHED)], ("setup", "t1")),
+        ([REUSED, replace(RED, answer=GateAnswer.UNFINISHED), *RENEWED], ("gate", "t1")),
+        ([REUSED, RED, *RENEWED], ("gate", "t1")),
+        ([REUSED, RED, *RENEWED, GREEN], ("gate", "t1")),  # of all tests
+        ([REUSED, RED, *RENEWED, GREEN, replace(GREEN, time=3)], ("verify", "t1")),
+        ([REUSED, replace(RED, rerun=""), *RENEWED, GREEN], ("verify", "t1")),
+        ([REUSED, RED, *RENEWED, replace(RED, time=2)], ("fix", "t1")),
+        ([*ran("setup", "t1"), RED], ("gate", "t1")),
+    ],
+)
+def test_a_red_gate_counts_only_with_products_of_its_own_tree(then: list[e.Event], expected: tuple[str, str]) -> None:
+    assert due(proven_by(*IMPLEMENTED, *then)) == expected
+
+
+def test_a_red_baseline_counts_only_with_products_of_its_own_tree() -> None:
+    doubted = [SetupReused(tree="t0"), *ran("baseline", "t0", 1), SetupDoubted(why="red")]
+    assert due(proven_by(*doubted)) == ("setup", "t0")
+    assert starting(proven_by(*doubted)).again
+    assert due(proven_by(*doubted, *ran("setup", "t0"))) == ("baseline", "t0")
 
 
 KINDS = (ProofKind.OLD_TESTS, ProofKind.NEW_TESTS)
@@ -442,7 +475,7 @@ def gated(*more: e.Event, verifiers: tuple[str, ...] = ("codex",)) -> RunState:
     begun = replace(started(), gates=GROUPS, verifiers=verifiers)
     known = [e.BaselineKnown(key="k", tree="t0", results="", name=name) for name in ("tests", "lint", "types")]
     read = e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),))
-    leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False)
+    leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
     return fold([begun, read, leased, *known, *IMPLEMENTED[-2:], *more])
 
 
@@ -652,11 +685,11 @@ def test_a_plan_that_only_has_to_be_marked_is_read_again_when_the_target_moves()
     assert decide(done).actions == (a.READ_PLAN,)
 
 
-@pytest.mark.parametrize("is_fresh", [True, False])
-def test_set_up_runs_once_in_a_fresh_worktree(is_fresh: bool) -> None:
-    leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=is_fresh)
+def test_set_up_of_the_agents_worktree_runs_once_or_is_reused() -> None:
+    leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
     begun = [started(test_command="", setup="make setup"), e.PhaseChosen(tip="c0", phase="1"), leased]
-    assert starting(fold(begun)).role == (Role.SETUP if is_fresh else Role.IMPLEMENT)
+    assert starting(fold(begun)).role == Role.SETUP
+    assert starting(fold([*begun, SetupReused()])).role == Role.IMPLEMENT
     set_up = e.DispatchStarted(id="d1", role=Role.SETUP, cycle=1)
     ended = e.DispatchEnded(id="d1", role=Role.SETUP, ending=Ending.EXITED, code=0)
     assert starting(fold([*begun, set_up, ended])).role == Role.IMPLEMENT

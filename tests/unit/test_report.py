@@ -40,9 +40,7 @@ PHASE = PhaseAttempt(
     chosen=e.PhaseChosen(
         tip="c", phase="4a", title="Read tables", items=(("W1", "Read rows"), ("C1", "Pipes `a|b`\nare kept"))
     ),
-    lease=e.Leased(
-        phase="4a", branch="refs/heads/runplan/parser/4a", base="c", base_tree="t", worktree="w", attempt=1, fresh=True
-    ),
+    lease=e.Leased(phase="4a", branch="refs/heads/runplan/parser/4a", base="c", base_tree="t", worktree="w", attempt=1),
     proof=PROOF,
     delivery=DELIVERY,
 )

@@ -12,7 +12,7 @@ from tests.support.builders import started
 
 BEGUN = replace(started("next", auto=False, test_command=""), daemon=True)
 READ = e.PhaseChosen(tip="c1", phase="1", items=(("W1", "x"),))
-LEASED = e.Leased(phase="1", worktree="w", branch="b", base="c1", base_tree="t1", fresh=True, attempt=1)
+LEASED = e.Leased(phase="1", worktree="w", branch="b", base="c1", base_tree="t1", attempt=1)
 SENT = e.DispatchStarted(id="d1", role=Role.IMPLEMENT, agent="robot", cycle=1)
 LIMITED = e.DispatchEnded(id="d1", role=Role.IMPLEMENT, ending=Ending.EXITED, code=1, agent="robot", kind="limit")
 TAKEN = e.ClaimTaken(owner="me", took_over="")

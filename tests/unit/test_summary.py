@@ -15,7 +15,7 @@ from runplan.run.recorded import Recorded
 from runplan.run.rows import RunRow, Work
 from tests.support.builders import waiting
 
-LEASED = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1, fresh=True)
+LEASED = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1)
 ROBOT = e.DispatchEnded(
     id="d", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, agent="robot", phase="1",
     input_tokens=900, output_tokens=100, usd=0.5, seconds=60.0,
@@ -71,7 +71,7 @@ def test_a_repair_of_the_pull_request_is_no_attempt_at_the_last_phase() -> None:
 
 
 def test_phases_side_by_side_are_kept_apart() -> None:
-    other = e.Leased(phase="2", branch="b", base="c", base_tree="t", worktree="w", attempt=1, fresh=True)
+    other = e.Leased(phase="2", branch="b", base="c", base_tree="t", worktree="w", attempt=1)
     mixed = [
         *records(LEASED, lane="a"),
         *records(other, GATE, lane="b"),

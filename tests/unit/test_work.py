@@ -12,7 +12,7 @@ from runplan.run.state import fold
 from tests.support.builders import started
 
 READ = e.PhaseChosen(tip="c", phase="1")
-LEASED = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1, fresh=False)
+LEASED = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1)
 
 
 def began(id: str, role: str = "implement", cycle: int = 1, *, agent: str = "claude", again: str = "") -> e.Event:

@@ -18,6 +18,7 @@ from runplan.report.planning import describe_proposal
 from runplan.report.sections import describe_kept_work
 from runplan.report.summary import figures_of_run
 from runplan.run import events as e
+from runplan.run.attempt_parts import SetupDoubted, SetupReused
 from runplan.run.attempts import PlanningAttempt
 from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
@@ -182,9 +183,13 @@ def event_sentence(event: e.Event) -> str:
             return f"  worktree   on branch {branch.removeprefix('refs/heads/')}{note}"
         case e.DispatchStarted(role=role, agent=agent, again=again, gates=gates):
             reason = f"second try: {again}" if agent else "second run, because the first failed"
-            notes = f" ({reason})" if again else ""
+            notes = f" ({event.why or reason})" if again or event.why else ""
             named = "" if gates == (e.TESTS,) else ", ".join(gates)
             return f"  {role:<10} {agent or named or 'runs'} …{notes}"
+        case SetupReused():
+            return f"  setup      reused in the worktree of the {'checks' if event.tree else 'agents'}"
+        case SetupDoubted(why=why):
+            return f"  baseline   {why}; it runs again after a fresh set-up"
         case e.DispatchEnded(ending=Ending.LOST, role=role):
             return f"  {role:<10} is gone and left no result"
         case e.Paused(until=until):

@@ -130,20 +130,25 @@ def _run_baseline(started: RunStarted, phase: WorkAttempt, tree: str) -> Decisio
 
 def _set_up_agents(started: RunStarted, phase: WorkAttempt) -> Decision | None:
     """Run run.setup once in the worktree of implementers and fixers."""
-    if not started.setup or phase.set_up:
+    if not started.setup or phase.setup.agents:
         return None
     setup = DispatchStarted(role=Role.SETUP, cycle=phase.cycle)
     return start_dispatch(setup, "run.setup prepares the agent's worktree")
 
 
-def _set_up_proof(started: RunStarted, phase: WorkAttempt, tree: str) -> Decision | None:
-    """Run run.setup in the proof worktree where it has not run on this tree, or its products have changed."""
-    done = phase.prepared == tree or (phase.proof_set_up and started.clean == "untracked")
-    if not started.setup or done:
+def _set_up_proof(started: RunStarted, phase: WorkAttempt, tree: str, red: str = "") -> Decision | None:
+    """Run run.setup in the proof worktree, unless that is prepared for this tree; its step knows reusable products.
+
+    `red` says why the check that follows is repeated: what failed with products of an earlier tree counts only if it
+    fails with new ones, too.
+    """
+    setup = phase.setup
+    doubt = setup.doubt or (red if setup.is_reused else "")
+    if not started.setup or (setup.tree == tree and not doubt):
         return None
-    return start_dispatch(
-        DispatchStarted(role=Role.SETUP, cycle=phase.cycle, tree=tree), "run.setup prepares the worktree of the checks"
-    )
+    again = f"{doubt}, with products of an earlier set-up" if doubt else ""
+    why = f"run.setup prepares the worktree of the checks{f': {again}' if again else ''}"
+    return start_dispatch(DispatchStarted(role=Role.SETUP, cycle=phase.cycle, tree=tree, again=again), why)
 
 
 def _start_fixer(phase: WorkAttempt, *, tree: str, complaint: str) -> Decision:
@@ -226,7 +231,9 @@ def _prove_work(started: RunStarted, phase: WorkAttempt, work: WorkTaken) -> Dec
     # When the target moved, its own failures have to be known.
     if baseline := _run_baseline(started, phase, phase.delivery.candidate.onto_tree):
         return baseline
-    if started.setup and phase.prepared == phase.delivery.candidate.onto_tree:  # else it would be prepared again later
+    if (
+        started.setup and phase.setup.tree == phase.delivery.candidate.onto_tree
+    ):  # else it would be prepared again later
         early = tuple(run for run in phase.delivery.candidate.proofs if run.kind is ProofKind.NEW_TESTS)
         return _run_proofs(started, phase, phase.delivery.candidate, early) or _run_gates(
             started, phase, phase.delivery.candidate
@@ -248,7 +255,10 @@ def _run_gates(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuil
     for group in started.gates:
         judged = [phase.proof.newest_gates[name] for name in group if name in phase.proof.newest_gates]
         new = tuple(name for name in group if name not in phase.proof.newest_gates)
-        unfinished = None if new else next((gate for gate in judged if gate.answer is GateAnswer.UNFINISHED), None)
+        failed = [gate for gate in judged if _is_failed(gate, phase, candidate)]
+        unfinished = next(
+            (gate for gate in judged if gate.answer is GateAnswer.UNFINISHED and gate not in failed and not new), None
+        )
         if unfinished is not None:
             detail = _name_gate(unfinished, unfinished.line)
             if unfinished.code is None:
@@ -256,20 +266,32 @@ def _run_gates(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuil
             return _fix_candidate(
                 started, phase, candidate, Reason.TESTS_UNFINISHED, detail
             )  # the work may have broken it
-        failed = [gate for gate in judged if gate.answer is GateAnswer.FAILED]
-        if due := new or tuple(gate.name for gate in failed if gate.time < GATE_RUNS):
-            again = "" if new else f"the first run failed: {'; '.join(gate.line for gate in failed)}"
+        repeated = [gate for gate in failed if gate.time < GATE_RUNS]
+        again = f"the first run failed: {'; '.join(gate.line for gate in failed)}" if repeated and not new else ""
+        if not new and not failed and (repeated := [gate for gate in judged if _passed_in_part(gate, phase)]):
+            again = "the tests that failed passed with a fresh set-up, so all of them run with it"
+        if due := new or tuple(gate.name for gate in repeated):
             gate = DispatchStarted(role=Role.GATE, gates=due, cycle=phase.cycle, tree=candidate.tree, again=again)
-            why = (
-                f"{_describe_checks(due)} on the exact tree"
-                if new
-                else f"{_describe_checks(due)} a second time, because {again}"
-            )
-            return _set_up_proof(started, phase, candidate.tree) or start_dispatch(gate, why)
+            times = "a second time" if failed else "once more"
+            why = f"{_describe_checks(due)} {f'{times}, because {again}' if again else 'on the exact tree'}"
+            return _set_up_proof(started, phase, candidate.tree, again) or start_dispatch(gate, why)
         if failed:
             detail = "; ".join(_name_gate(gate, f"the checks failed: {gate.line}") for gate in failed)
             return _fix_candidate(started, phase, candidate, Reason.TESTS_FAILED, detail)
     return _prove_tests(started, phase, candidate)
+
+
+def _is_failed(gate: GateJudged, phase: WorkAttempt, candidate: CandidateBuilt) -> bool:
+    """Whether the gate is red; an unfinished one, too, while it may be for products of an earlier set-up."""
+    is_doubtful = gate.code is not None and (phase.setup.is_reused or phase.setup.renewed == candidate.tree)
+    is_repeatable = gate.answer is GateAnswer.UNFINISHED and gate.time < GATE_RUNS and is_doubtful
+    return gate.answer is GateAnswer.FAILED or is_repeatable
+
+
+def _passed_in_part(gate: GateJudged, phase: WorkAttempt) -> bool:
+    """Whether only the tests that had failed ran with the new products of run.setup."""
+    runs = [run for run in phase.proof.gates if run.name == gate.name]
+    return phase.setup.renewed == gate.tree and len(runs) == GATE_RUNS and bool(runs[0].rerun)
 
 
 def _prove_tests(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) -> Decision:
@@ -300,7 +322,7 @@ def _run_proofs(
             )
             # Only tests differ, so the products of run.setup are those of the code that they run on.
             tree = candidate.onto_tree if run.kind is ProofKind.NEW_TESTS else candidate.tree
-            return _set_up_proof(started, phase, tree) or start_dispatch(proof, PROOFS[run.kind])
+            return _set_up_proof(started, phase, tree, again) or start_dispatch(proof, PROOFS[run.kind])
     return None
 
 

@@ -1,0 +1,135 @@
+"""When run.setup runs: its inputs, and the products of an earlier one that serve as well."""
+
+from __future__ import annotations
+
+import json
+import re
+from fnmatch import translate
+from functools import lru_cache
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.json import decode, encode
+
+from runplan.checks.guarded import list_named
+from runplan.git.zones import Extra
+from runplan.globs import covers, literal
+from runplan.run.attempt_parts import SetupReused
+from runplan.run.kinds import ProofKind, Role
+from runplan.settings.toolchain import INPUTS
+
+if TYPE_CHECKING:
+    from runplan.git.command import Git
+    from runplan.git.zones import Place
+    from runplan.run.attempts import WorkAttempt
+    from runplan.run.events import DispatchStarted, Event
+    from runplan.steps.context import RunContext
+
+ALL_FILES = "the code"  #: the only input of a set-up whose inputs are not known
+NAMED = 3  #: changed inputs named in one line
+_SLASH = re.compile("/")
+_MANIFEST = re.compile("|".join(translate(pattern) for patterns in INPUTS.values() for pattern in patterns))
+
+
+class Inputs(Struct, frozen=True, kw_only=True):
+    """What decides the products of run.setup."""
+
+    command: str
+    environment: str  #: digest of its variables
+    files: dict[str, str]  #: the id of the content, by path
+
+    def describe_change(self, before: Inputs) -> str:
+        if self.command != before.command:
+            return "its command changed"
+        differing = {path for path, _ in self.files.items() ^ before.files.items()}
+        names = sorted(differing)[:NAMED]
+        return f"{', '.join(names)} changed" if names else "its environment changed"
+
+
+def already_done(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[Event, ...]:
+    """The products of an earlier set-up with the same inputs, unless this one has to be new."""
+    place = _place_of(started, context)
+    if started.again or not place.inputs or place.inputs != find_inputs(started, phase, context):
+        return ()
+    # Those in the proof worktree are compared before each check.
+    changed = "" if started.tree else place.describe_changed_product(commit_of(started, phase, context))
+    if changed:
+        place.forget_products(changed)
+        return ()
+    return (SetupReused(tree=started.tree),)
+
+
+def describe_reason(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
+    """Why run.setup runs, in words."""
+    place = _place_of(started, context)
+    if started.again:
+        return started.again
+    if not place.inputs:
+        return place.outdated or "first use of the worktree"
+    return decode(find_inputs(started, phase, context), type=Inputs).describe_change(decode(place.inputs, type=Inputs))
+
+
+def keep_products(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> None:
+    """List the products of the set-up that has ended, for later trees and phases."""
+    inputs = find_inputs(started, phase, context)
+    extra = Extra(copies=context.copied, root=context.root)
+    _place_of(started, context).keep_products(commit_of(started, phase, context), inputs, extra=extra)
+
+
+def _place_of(setup: DispatchStarted, context: RunContext) -> Place:
+    return context.proof if setup.tree else context.zone
+
+
+def commit_of(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
+    """The commit with the tree of a dispatch; that of the branch for the worktree of agents."""
+    if not started.tree:
+        return context.objects.tip(phase.leased.branch) or phase.base
+    if (built := phase.delivery.candidate) is None:
+        return phase.base
+    proofs = {proof.tree: proof.commit for proof in built.proofs}
+    return (proofs | {built.onto_tree: built.onto, built.tree: built.commits[-1]}).get(started.tree, phase.base)
+
+
+def find_inputs(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
+    """The inputs of the set-up for a dispatch, as JSON."""
+    run = context.settings.run
+    tree = started.tree or context.objects.commit(commit_of(started, phase, context)).tree
+    if started.role is Role.PROVE:  # only tests differ from the code that it runs on
+        tree = phase.built.onto_tree if started.scope == ProofKind.NEW_TESTS else phase.built.tree
+    if context.store.get_baseline(_doubt_key(context)):
+        files = {ALL_FILES: context.candidates.tree_with(tree, dict.fromkeys(context.bookkeeping))}
+    else:
+        files = _list_inputs(context.objects, tree, run.setup, run.setup_inputs, context.bookkeeping)
+    copies = {name: sha256((context.root / name).read_bytes()).hexdigest() for name in sorted(run.copy)}
+    inputs = Inputs(command=run.setup, environment=context.agents.digest, files={**files, **copies})
+    return encode(inputs, order="sorted").decode()
+
+
+@lru_cache(maxsize=8)
+def _list_inputs(
+    git: Git, tree: str, command: str, patterns: tuple[str, ...], without: tuple[str, ...]
+) -> dict[str, str]:
+    """The files of the tree that decide what run.setup makes: manifests, lock files, and those that are named."""
+    records = (record.partition("\t") for record in git.run("ls-tree", "-rz", tree).text.split("\0") if record)
+    blobs = {path: meta.split(" ")[2] for meta, _, path in records if path not in without}
+    named = list_named(command)
+    plain = {name for name in named if literal(name) == name}
+    patterns = (*patterns, *(name for name in named if name not in plain))
+
+    def is_input(path: str) -> bool:
+        is_named = path in plain or any(path[: slash.start()] in plain for slash in _SLASH.finditer(path))
+        return is_named or _MANIFEST.match(path.rpartition("/")[2]) is not None or covers(patterns, path)
+
+    return {path: oid for path, oid in blobs.items() if is_input(path)}
+
+
+def doubt_inputs(check: DispatchStarted, phase: WorkAttempt, context: RunContext) -> None:
+    """Have run.setup run on every tree from now on; the products that `check` had are those of its tree."""
+    context.store.put_baseline(_doubt_key(context), ALL_FILES)
+    context.proof.note_inputs(find_inputs(check, phase, context))
+
+
+def _doubt_key(context: RunContext) -> str:
+    run = context.settings.run
+    return json.dumps(["set-up", run.setup, run.setup_inputs])

@@ -1,0 +1,86 @@
+"""run.setup runs when its inputs changed, and a stale product lets nothing pass."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from runplan.steps.setup import Inputs
+from tests.support.cli import Project, a_project, work
+
+IGNORED = {".gitignore": "*.o\n"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = a_project(tmp_path, "1", "2", "3")
+    project.repo.commit("Ignore", **IGNORED)
+    return project
+
+
+def prepare(project: Project, setup: str, *, test: str = "true", more: str = "", **files: str) -> None:
+    project.repo.commit("Set up", **files)
+    project.settings(f"[run]\nsetup = '''{setup}'''\nmax_fix_cycles = 0\n{more}[tests]\ncommand = '''{test}'''\n")
+
+
+def set_ups(project: Project) -> list[tuple[str, str]]:
+    """Each run of run.setup: of which worktree, and why."""
+    started = [event for name, event in project.events() if name == "DispatchStarted" and event["role"] == "setup"]
+    return [("checks" if event.get("tree") else "agents", event["why"]) for event in started]
+
+
+FIRST = [("checks", "first use of the worktree"), ("agents", "first use of the worktree")]
+
+
+def test_set_up_runs_once_in_each_worktree_and_again_where_a_lock_file_changed(project: Project) -> None:
+    prepare(project, "cp package-lock.json lock.o", test="cmp package-lock.json lock.o", **{"package-lock.json": "1"})
+    lock = 'write = "package-lock.json"\ntext = "2"'
+    project.agent(work() + work(lock, 'commit = "Lock"', phase="2") + work(phase="3"))
+    ran = project.start("finish", "auto")
+    assert ran.code == 0, ran.err
+    changed = "package-lock.json changed"
+    assert set_ups(project) == [*FIRST, ("checks", changed), ("agents", changed)]
+    report = project.show("main:reports/plan-x.md")
+    assert (
+        "- Set-up ran 2 times: first use of the worktree (checks, 0s); first use of the worktree (agents, 0s)" in report
+    )
+    assert f"- Set-up ran 1 time: {changed} (checks, 0s)" in report
+
+
+def test_set_up_runs_again_where_an_agent_changed_a_product(project: Project) -> None:
+    prepare(project, "mkdir -p deps.o && echo 1 >deps.o/a")
+    project.agent(work('write = "deps.o/a"\ntext = "2"') + work(phase="2") + work(phase="3"))
+    assert project.start("finish", "auto").code == 0
+    assert set_ups(project) == [*FIRST, ("agents", "a product changed: deps.o/a")]
+
+
+HIDDEN = "run.setup depends on files that run.setup_inputs does not name"
+
+
+def test_a_forgotten_input_is_shown_and_from_then_on_set_up_runs_on_every_tree(project: Project) -> None:
+    prepare(project, "git ls-files | wc -l >count.o", test="git ls-files | wc -l | cmp - count.o")
+    ran = project.start("finish", "auto")
+    assert ran.code == 0, ran.err
+    red = "the first run failed: exit code 1, with products of an earlier set-up"
+    whys = [why for place, why in set_ups(project) if place == "checks"]
+    assert whys == ["first use of the worktree", red, "the code changed", "the code changed"]
+    report = project.show("main:reports/plan-x.md")
+    assert report.count(HIDDEN) == 1
+    assert "Warning: run.setup runs on every tree from now on; name its input files in run.setup_inputs" in report
+
+
+INPUTS = Inputs(command="make deps", environment="e", files={"go.mod": "1", "go.sum": "1"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"command": "make all"}, "its command changed"),
+        ({"environment": "f"}, "its environment changed"),
+        ({"files": {"go.mod": "1", "go.sum": "2"}}, "go.sum changed"),
+        ({"files": {"go.mod": "1", "a": "", "b": ""}}, "a, b, go.sum changed"),
+    ],
+)
+def test_the_reason_of_a_set_up_names_what_changed(changes: dict[str, Any], expected: str) -> None:
+    assert replace(INPUTS, **changes).describe_change(INPUTS) == expected
