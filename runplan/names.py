@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
@@ -141,8 +142,6 @@ def index_path(reports_dir: str) -> str:
 
 def repository_id(common_dir: Path) -> str:
     """A short name for this repository on this machine, to distinguish its marks on a forge from those of others."""
-    import platform  # 5 ms, and few commands need it
-
     return digest_of(f"{platform.node()}:{common_dir.absolute()}".encode())[:12]
 
 

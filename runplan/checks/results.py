@@ -16,8 +16,8 @@ from enum import StrEnum
 import msgspec
 from msgspec import Struct
 
-from runplan.checks.runners import RUNNERS, plain
-from runplan.checks.runners.output import Report, TestState, find_last, worst_states
+from runplan.checks.runners import plain
+from runplan.checks.runners.output import Report, Runner, TestState, find_last, worst_states
 from runplan.globs import covers
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\([AB0])")
@@ -139,15 +139,25 @@ def _read_report(lines: list[str], pattern: str, junit: Iterable[str] | None) ->
         if configured is None:
             return name, report, f"the output does not contain tests.summary {pattern!r}"
         return (name, report, "") if configured.passed is None else ("summary", configured, "")
-    begun = [runner.name for runner in RUNNERS if runner.begins and any(map(runner.begins.match, rest))]
+    begun = [runner.name for runner in _list_runners() if runner.begins and any(map(runner.begins.match, rest))]
     return name, report, f"no closing summary of {begun[0]}" if begun else ""
+
+
+def _list_runners() -> tuple[Runner, ...]:
+    """The more specific first: if two runners recognise the same line, the first wins."""
+    from runplan.checks.runners import compiled, javascript, python, tap  # 10 ms, and most commands read no test
+
+    return (
+        *(python.PYTEST, python.UNITTEST, compiled.CARGO, compiled.GO, javascript.JEST, javascript.VITEST),
+        *(tap.NODE, compiled.CTEST, tap.TAP, plain.PAIR, plain.OUT_OF),
+    )
 
 
 def _closing_report(lines: list[str]) -> tuple[str, Report, list[str]]:
     """The runner and report of the last summary in the output, if it is near its end, and the lines after it."""
     offset = max(0, len(lines) - _LINES_CLOSING)
     best = ("", _NO_REPORT, lines)
-    for runner in RUNNERS:
+    for runner in _list_runners():
         closing = find_last(lines[offset:], runner.closing)
         report = runner.read(lines, offset + closing[0], closing[1]) if closing else None
         if closing and report is not None:

@@ -115,15 +115,14 @@ def _parse_cron(match: re.Match[str]) -> Schedule | None:
 @lru_cache(maxsize=32)
 def _make_trigger(cron: str) -> Any:
     """The APScheduler trigger of a cron line. Its zone is UTC, which stands for the wall clock."""
-    from apscheduler.triggers.combining import OrTrigger  # 60 ms, and `status` knows the next time of most schedules
-    from apscheduler.triggers.cron import CronTrigger  # likewise
+    from apscheduler.triggers import combining, cron as crons  # 60 ms, and `status` knows most next times
 
     minute, hour, day, month, weekday = cron.split()
     fields = {"minute": minute, "hour": hour, "day": day, "month": month, "day_of_week": _by_name(weekday)}
     # As in cron: a day field that begins with a star restricts nothing, two that do not are alternatives.
     by_star = day.startswith("*") or weekday.startswith("*")
     alternatives = [fields] if by_star else [{**fields, "day": "*"}, {**fields, "day_of_week": "*"}]
-    return OrTrigger([CronTrigger(**fields, timezone=UTC) for fields in alternatives])
+    return combining.OrTrigger([crons.CronTrigger(**fields, timezone=UTC) for fields in alternatives])
 
 
 def _by_name(field: str) -> str:
