@@ -119,7 +119,7 @@ def _take_in_lane(action: a.Action, journal: Journal, context: RunContext) -> bo
 def _take_step(action: a.Action, journal: Journal | LaneJournal, context: RunContext) -> bool:
     """Take one step; whether it recorded anything."""
     step = STEPS[action.step]
-    context = context.for_attempt(journal.state.attempt)
+    context = context.for_state(journal.state)
     recorded = False
     if journal.state.stop:
         context.zones.hurry()

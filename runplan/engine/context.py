@@ -109,6 +109,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
             max_fix_cycles=settings.run.max_fix_cycles,
             setup=settings.run.setup,
             parallel=settings.run.parallel,
+            pipeline=settings.run.pipeline,
             gates=settings.check_groups,
             sign_off=settings.run.sign_off,
             prove=settings.tests.prove,

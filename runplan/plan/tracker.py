@@ -153,9 +153,14 @@ def list_workable(plan: Plan) -> list[str]:
     ids = []
     while not isinstance(phase := choose_phase(plan, wanted=None), NoPhase):
         ids.append(phase.id)
-        done = replace(phase, status=Status.DONE)
-        plan = replace(plan, phases=tuple(done if other is phase else other for other in plan.phases))
+        plan = assume_done(plan, phase.id)
     return ids
+
+
+def assume_done(plan: Plan, *ids: str) -> Plan:
+    """The plan as if these phases were done."""
+    done = (replace(phase, status=Status.DONE) if phase.id in ids else phase for phase in plan.phases)
+    return replace(plan, phases=tuple(done))
 
 
 def _choose_requested(plan: Plan, phase: Phase) -> Phase | NoPhase:

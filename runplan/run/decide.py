@@ -28,6 +28,7 @@ from runplan.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, W
 from runplan.run.planning_events import PlanningChosen
 from runplan.run.reasons import name_variables
 from runplan.run.rows import wait_of
+from runplan.run.rules.lanes import has_room_ahead
 from runplan.run.rules.phases import delegate_phase, merge_target, repair_branch, work_on_phase
 from runplan.run.rules.planning import MAX_REVISIONS, describe_misfit, write_plan
 from runplan.run.rules.shared import await_subplan, land_candidate, undo_phase, work_on_subplan
@@ -61,7 +62,8 @@ def decide(state: RunState) -> Decision:
     if running is not None:
         if state.stop:
             return perform_action(a.END, f"stopped by {state.stop}; {running.agent or running.role} is being ended")
-        return perform_action(a.AWAIT, f"{running.agent or 'a command'} is running ({running.role})")
+        awaited = perform_action(a.AWAIT, f"{running.agent or 'a command'} is running ({running.role})")
+        return _look_ahead(state, started, awaited)
     if attempt.failure is not None:
         kept = "; its work is kept on a branch" if attempt.failure.branch else ""
         return perform_action(
@@ -83,11 +85,11 @@ def decide(state: RunState) -> Decision:
         return fail_phase(reason, PhaseStep.LAND if is_landing else attempt.step, detail)
     if waiting := _find_wait(state):
         return waiting
-    decision = _await_answer(state, started, attempt) or _work_on(started, attempt)
+    decision = _await_answer(state, started, attempt) or _await_phase(state, attempt) or _work_on(started, attempt)
     is_held = decision.waiting is not None and wait_of(decision.waiting).is_for_person
     if state.revision is not None and is_held and isinstance(attempt, PhaseAttempt):
         return fail_phase(Reason.STOPPED, attempt.step, "its text is revised; the work is kept")
-    return decision
+    return _look_ahead(state, started, decision)
 
 
 def _await_answer(state: RunState, started: RunStarted, attempt: AnyAttempt) -> Decision | None:
@@ -100,6 +102,23 @@ def _await_answer(state: RunState, started: RunStarted, attempt: AnyAttempt) -> 
     about = "; ".join(f"{question.text} ({question.id})" for question in questions)
     who = f"phase {attempt.chosen.phase}" if attempt.chosen.phase else "the agent"
     return Decision(why=f"{who} asks: {about}", waiting=WaitKind.QUESTION, about=about)
+
+
+def _await_phase(state: RunState, attempt: AnyAttempt) -> Decision | None:
+    """A phase that is written waits until the one that it began on has landed; then it is proven on the target."""
+    if not state.after or not isinstance(attempt, PhaseAttempt) or attempt.work is None:
+        return None
+    if attempt.dispatches.ended is not None or attempt.broken is not None:
+        return None
+    why = f"phase {attempt.chosen.phase} is written, and is proven when phase {state.after} has landed"
+    return Decision(why=why, waiting=WaitKind.PHASE, about=f"phase {state.after}")
+
+
+def _look_ahead(state: RunState, started: RunStarted, decision: Decision) -> Decision:
+    """The decision, and a search for a phase that can begin on this one, which is being proven."""
+    if state.is_lane or not has_room_ahead(state) or (more := _search_phases(state, started)) is None:
+        return decision
+    return replace(decision, actions=(*decision.actions, *more.actions))
 
 
 def _find_wait(state: RunState) -> Decision | None:
@@ -232,7 +251,10 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> De
         for action in decision.actions
     ]
     # The run waits only when all lanes wait. It then waits for the first thing that can happen.
-    waits = sorted((decision for decision in decisions if decision.waiting), key=lambda decision: decision.wake or "~")
+    waits = sorted(
+        (decision for decision in decisions if decision.waiting),
+        key=lambda decision: (decision.waiting is WaitKind.PHASE, decision.wake or "~"),
+    )
     first = waits[0] if len(waits) == len(decisions) and (more is None or more.waiting) else None
     phases = [lane.phase for lane in lanes]
     phases += [state.attempt.chosen.phase] if state.attempt and len(states) > len(lanes) else []
@@ -250,7 +272,8 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> De
 
 def _search_phases(state: RunState, started: RunStarted) -> Decision | None:
     """Read the plan for phases that can start next to the open lanes; None when none may."""
-    may_start = started.mode is Mode.FINISH and count_busy(state) < started.parallel and not state.looked
+    has_room = count_busy(state) < started.parallel or has_room_ahead(state)
+    may_start = started.mode is Mode.FINISH and has_room and not state.looked
     is_held = state.stop or state.revision or state.halted or state.queued or state.concluded
     if not may_start or is_held or failed_lane(state) is not None or failure(state) is not None:
         return None

@@ -61,6 +61,7 @@ class RunStarted(RunOptions, frozen=True, kw_only=True):
     setup: str = ""
     remote: str = ""  #: of the target, for landings that push
     parallel: int = 1  #: how many phases may run side by side
+    pipeline: int = 0  #: how many phases may begin on a phase that is being proven
     gates: tuple[tuple[str, ...], ...] = ()  #: names of the checks; those of one group run at the same time
     verifiers: tuple[str, ...] = ()  #: all of them must pass a phase
     sign_off: tuple[str, ...] = ()  #: patterns of files whose changes a person signs off
@@ -127,6 +128,7 @@ class PhaseChosen(Chosen, frozen=True, kw_only=True):
 
     drift: str = ""  #: why the text has to be revised before any work
     direct: bool = False  #: it lands by a push, however the run lands
+    base: str = ""  #: the commit of another phase that it begins on, before that phase has landed; "" for the tip
 
 
 class SubplanChosen(Chosen, frozen=True, kw_only=True):
@@ -175,6 +177,7 @@ class LanesChosen(Event, frozen=True, kw_only=True):
 
     tip: str  #: where the plan was read
     lanes: tuple[tuple[str, str, tuple[str, ...]], ...]  #: name of the lane, phase, its touched paths
+    ahead: tuple[tuple[str, str, str], ...] = ()  #: of these lanes: name, the phase to land first, its commit
 
 
 class Queued(Event, frozen=True, kw_only=True):
@@ -247,6 +250,7 @@ class KeptWork(Struct, frozen=True, kw_only=True):
     head: str
     tree: str
     beginning: Beginning
+    base: str  #: the commit below the work
     complaint: str = ""  #: why the attempt failed
     failed: Rows = ()  #: items that its verifier failed, with the evidence
     red: Rows = ()  #: checks that failed, with the end of their output
@@ -509,6 +513,7 @@ class PhaseFailed(Event, frozen=True, kw_only=True):
     rejected: str | None = None  #: a person's reason for the rejection, for the next agent; None: not rejected
     tree: str = ""  #: of the work; the same tree and the same failure twice is no progress
     head: str = ""  #: the newest commit of that branch; another one there is a person's
+    base: str = ""  #: the commit below the work
     failed: Rows = ()  #: items that the verifier failed, with the evidence
     red: Rows = ()  #: checks that failed, with the end of their output
     authors: tuple[str, ...] = ()  #: the agents that wrote the work

@@ -123,6 +123,7 @@ class WaitKind(StrEnum):
     UNREACHABLE = "unreachable"
     PARENT = "parent"
     SUBPLAN = "sub-plan"
+    PHASE = "phase"  #: that has to land first
     CHECKS = "checks"
     REVIEW = "review"
     MERGE = "merge"

@@ -103,6 +103,7 @@ WAITS = {
     WaitKind.PAUSED: Wait((("Resume it", "resume"),), is_asked=True),
     WaitKind.KEY: Wait((("From a shell that has it", "resume"),)),
     WaitKind.SUBPLAN: Wait((("See it", "status"), ("continue it", "retry")), is_for_person=False),
+    WaitKind.PHASE: Wait((("See it", "status"),), is_for_person=False),
     WaitKind.LIMIT: Wait(is_for_person=False, until="resets"),
 }
 

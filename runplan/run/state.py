@@ -48,6 +48,11 @@ class RunState(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()  #: for the report of every phase
     lanes: tuple[Lane, ...] = ()  #: phases side by side, ended ones included
     is_lane: bool = False  #: one of several phases that run side by side
+    after: str = ""  #: the phase that has to land before this one is proven
+    base: str = ""  #: the commit of that phase that this one begins on
+    is_dropped: bool = False  #: the lane is ended, because it began on work that does not land so
+    zone: str = ""  #: the lane whose worktree its agents use
+    proof: str = ""  #: the lane whose proof worktree it uses
     concluded: e.Concluded | None = None
     review: e.Rows = ()  #: comments of reviewers that are to be handled
     claimed: bool = False  #: the forge shows that the run works on its issues
@@ -106,21 +111,32 @@ def open_lanes(state: RunState) -> list[Lane]:
 
 
 def count_busy(state: RunState) -> int:
-    """The phases at work side by side; one with a question to a person counts against no limit."""
-    attempts = (open_state.attempt for _, open_state in open_states(state))
-    return sum(attempt is None or not open_questions(attempt) for attempt in attempts)
+    """The phases at work side by side, without those ahead; one that asks a person counts against no limit."""
+    busy = (open_state for _, open_state in open_states(state) if not open_state.after)
+    return sum(open_state.attempt is None or not open_questions(open_state.attempt) for open_state in busy)
+
+
+def count_ahead(state: RunState) -> int:
+    """The phases that have begun on another one, which has not landed."""
+    return sum(bool(lane.state.after) for lane in open_lanes(state))
 
 
 def open_states(state: RunState) -> list[tuple[str, RunState]]:
     """The open lanes by name, and under "" the run without them, where it has a phase or has no lanes.
 
-    A phase that asked a person before the lanes began stays a phase of the run.
+    A phase that asked a person, or was proven, when the lanes began stays a phase of the run.
     """
     lanes = [(lane.name, lane.state) for lane in open_lanes(state)]
     if not lanes:
         return [("", state)]
     has_phase = state.attempt is not None and not state.attempt.cleaned
     return [*lanes, *([("", replace(state, lanes=(), looked=True))] if has_phase else [])]
+
+
+def list_places(state: RunState) -> list[str]:
+    """The lanes whose worktrees the run has made, "" for the run itself; none of a lane, as others use them next."""
+    states = [state, *(lane.state for lane in state.lanes)] if not state.is_lane else []
+    return sorted({place for each in states if each.leased for place in (each.zone, each.proof)})
 
 
 def list_running(state: RunState) -> list[str]:
@@ -147,14 +163,17 @@ def find_shown(state: RunState) -> AnyAttempt | None:
 
 
 def failed_lane(state: RunState) -> Lane | None:
-    """The first lane that ended without a landing, unless the plan is revised for it."""
-    ended = (lane for lane in state.lanes if lane.state.ended and not lane.state.ended.outcome.is_good)
+    """The first lane that ended without a landing, unless it was dropped or the plan is revised for it."""
+    lanes = (lane for lane in state.lanes if not lane.state.is_dropped)
+    ended = (lane for lane in lanes if lane.state.ended and not lane.state.ended.outcome.is_good)
     return next((lane for lane in ended if lane.state.revision is None), None)
 
 
 def failure(state: RunState) -> e.PhaseFailed | None:
+    if state.attempt is not None and state.attempt.failure is not None:
+        return state.attempt.failure
     lane = failed_lane(state)
-    attempt = lane.state.attempt if lane is not None else state.attempt
+    attempt = lane.state.attempt if lane is not None else None
     return attempt.failure if attempt is not None else None
 
 
@@ -168,14 +187,14 @@ def fold(events: Iterable[e.Event]) -> RunState:
 def apply(state: RunState, fact: e.Event) -> RunState:
     """The state after one more fact."""
     if fact.lane and not state.is_lane:
-        return _apply_to_lane(state, fact.lane, fact)
-    state = _apply_to_run(state, fact)
+        return _update_followers(_apply_to_lane(state, fact.lane, fact), fact)
+    state = _update_followers(_apply_to_run(state, fact), fact)
     match fact:
         case e.LanesChosen():
             return _begin_lanes(state, fact)
-        case e.Chosen() | e.NoWork() if open_lanes(state) or open_questions(state.attempt):
+        case e.Chosen() | e.NoWork() if open_lanes(state) or _is_at_work(state.attempt):
             return replace(state, looked=True)
-        case e.QuestionAsked() | e.CleanedUp():  # further phases may start
+        case e.QuestionAsked() | e.CandidateBuilt() | e.CleanedUp():  # further phases may start
             return replace(state, looked=False)
         case e.RunResumed():
             return _change_lanes(
@@ -213,6 +232,8 @@ def _apply_to_lane(state: RunState, name: str, event: e.Event) -> RunState:
             return replace(state, landed=(*state.landed, event))
         case e.RunEnded() | e.QuestionAsked():  # further phases may start
             return replace(state, looked=False, no_work=None)
+        case e.CandidateBuilt() | e.WorkTaken() if state.options.pipeline:
+            return replace(state, looked=False)
         case _:
             return state
 
@@ -223,18 +244,77 @@ def _without_budget_pause(lane: Lane) -> RunState:
 
 
 def _begin_lanes(state: RunState, event: e.LanesChosen) -> RunState:
-    begun = []
+    state = replace(state, looked=True, no_work=None, attempt=state.attempt if _is_at_work(state.attempt) else None)
+    ahead = {name: (after, base) for name, after, base in event.ahead}
     for name, phase, touches in event.lanes:
+        after, base = ahead.get(name, ("", ""))
         started = replace(state.options, mode=Mode.PHASE, wanted=phase)
-        alone = RunState(started=started, warnings=state.warnings, is_lane=True)
-        begun.append(Lane(name=name, phase=phase, touches=touches, state=alone))
-    attempt = _keep_asking(state.attempt)
-    return replace(state, lanes=(*state.lanes, *begun), looked=True, no_work=None, attempt=attempt)
+        alone = RunState(started=started, warnings=state.warnings, is_lane=True, after=after, base=base)
+        state, alone = _hand_on_places(state, alone, name) if after else (state, _give_places(state, alone, name))
+        state = replace(state, lanes=(*state.lanes, Lane(name=name, phase=phase, touches=touches, state=alone)))
+    return state
 
 
-def _keep_asking(attempt: AnyAttempt | None) -> AnyAttempt | None:
-    """The attempt, if it waits for an answer while the plan is searched for other phases."""
-    return attempt if open_questions(attempt) else None
+def _is_at_work(attempt: AnyAttempt | None) -> bool:
+    """Whether it asks a person or is proven, while the plan is searched for other phases."""
+    return attempt is not None and not attempt.cleaned
+
+
+def _give_places(state: RunState, alone: RunState, name: str) -> RunState:
+    """The lane with worktrees that earlier lanes do not use any more, else with its own."""
+    busy = [open_state for _, open_state in open_states(state) if open_state is not state or _is_at_work(state.attempt)]
+    used = [state, *(lane.state for lane in state.lanes)]
+    zones = [other.zone for other in used if other.leased and other.zone not in [each.zone for each in busy]]
+    proofs = [other.proof for other in used if other.leased and other.proof not in [each.proof for each in busy]]
+    return replace(alone, zone=next(iter(zones), name), proof=next(iter(proofs), name))
+
+
+def _hand_on_places(state: RunState, alone: RunState, name: str) -> tuple[RunState, RunState]:
+    """Both states, when the lane takes over the worktrees of the phase that it begins on.
+
+    That phase is written. If it needs a fixer, that gets a worktree of its own; proofs follow one after the other.
+    """
+    states = ((other, before) for other, before in open_states(state) if before.attempt is not None)
+    other, before = next(pair for pair in states if pair[1].current.chosen.phase == alone.after)
+    alone = replace(alone, zone=before.zone, proof=before.proof)
+    if not other:
+        return _move_zone(state, name), alone
+    return _change_lanes(state, lambda lane: _move_zone(lane.state, name) if lane.name == other else lane.state), alone
+
+
+def _move_zone(state: RunState, name: str) -> RunState:
+    """The state with another worktree for its agents, in which run.setup has not run."""
+    setup = replace(state.work.setup, agents=False)
+    return replace(state, zone=name, attempt=replace(state.work, setup=setup))
+
+
+def _update_followers(state: RunState, event: e.Event) -> RunState:
+    """The lanes that began on a phase, when it lands or fails, or when its numbers correct their text."""
+    match event:
+        case e.Landed(phase=phase):
+            return _change_lanes(
+                state, lambda lane: replace(lane.state, after="") if lane.state.after == phase else lane.state
+            )
+        case e.PhaseFailed(phase=phase):
+            return _drop_lanes(
+                state, lambda lane: lane.state.after == phase, f"the failure of phase {phase}, on which it began"
+            )
+        case e.DriftFound(of=phase, corrections=corrections):
+            corrected = {row[0] for row in corrections}
+            return _drop_lanes(
+                state,
+                lambda lane: bool(lane.state.after) and lane.phase in corrected,
+                f"phase {phase}, which corrects its text",
+            )
+        case _:
+            return state
+
+
+def _drop_lanes(state: RunState, is_meant: Callable[[Lane], bool], by: str) -> RunState:
+    """End the agents of these lanes; their work is kept."""
+    return _change_lanes(
+        state, lambda lane: replace(lane.state, stop=by, pause=None, is_dropped=True) if is_meant(lane) else lane.state
+    )
 
 
 def _apply_to_run(state: RunState, event: e.Event) -> RunState:
@@ -248,7 +328,7 @@ def _apply_to_run(state: RunState, event: e.Event) -> RunState:
         case RevisionRequested():
             return replace(state, revision=event.planning, halted="")
         case e.NoWork():
-            return replace(state, no_work=event, attempt=_keep_asking(state.attempt))
+            return replace(state, no_work=event, attempt=state.attempt if _is_at_work(state.attempt) else None)
         case e.StopRequested():
             return replace(state, stop=event.by, pause=None)
         case e.Queued() | e.Admitted():

@@ -93,6 +93,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     ] = ""
     max_fix_cycles: Annotated[int, "how often a phase that failed its checks may be fixed"] = 2
     parallel: Annotated[int, "phases worked on at once, if their `Touches:` do not overlap", not_zero] = 1
+    pipeline: Annotated[int, "phases begun with `auto` on a phase that is still being proven"] = 0
     setup: Annotated[str, "command that prepares a fresh worktree, e.g. npm ci; again when its inputs change"] = ""
     setup_inputs: Annotated[Texts, 'further files whose change makes it run again, e.g. ["tools/**"]'] = ()
     copy: Annotated[Texts, 'files copied to a fresh worktree, e.g. [".env"]', path_inside] = ()

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Identity
     from runplan.landing.lander import Lander
     from runplan.plan.model import Plan
-    from runplan.run.attempts import AnyAttempt
     from runplan.run.recorded import Recorded
+    from runplan.run.state import RunState
     from runplan.settings.schema import Settings
     from runplan.store.claims import Claims
     from runplan.store.protocol import Store
@@ -71,11 +71,14 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
     fingerprints: Fingerprints
     agents: Agents
     lane: str = ""  #: the lane of a phase that is worked in parallel with others
+    zone_lane: str = ""  #: the lane whose worktree its agents use
+    proof_lane: str = ""  #: the lane whose proof worktree it uses
 
-    def for_attempt(self, attempt: AnyAttempt | None) -> RunContext:
-        """The context with the lander of the attempt."""
-        is_direct = isinstance(attempt, PhaseAttempt) and attempt.chosen.direct
-        return replace(self, lander=self.direct) if is_direct and self.direct is not None else self
+    def for_state(self, state: RunState) -> RunContext:
+        """The context with the worktrees of the run or lane, and the lander of its attempt."""
+        context = replace(self, zone_lane=state.zone, proof_lane=state.proof)
+        is_direct = isinstance(state.attempt, PhaseAttempt) and state.attempt.chosen.direct
+        return replace(context, lander=self.direct) if is_direct and self.direct is not None else context
 
     @property
     def objects(self) -> Git:
@@ -87,10 +90,9 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
         """The run and its lane: the prefix of the ids of dispatches, candidates and landings."""
         return names.mark(self.run, self.lane)
 
-    @property
-    def worktree(self) -> str:
-        """The name of the worktree; each lane has its own."""
-        return names.worktree_name(str(self.root), self.slug, self.lane)
+    def worktree(self, lane: str) -> str:
+        """The name of the worktree that was made for the lane."""
+        return names.worktree_name(str(self.root), self.slug, lane)
 
     @property
     def report(self) -> str:
@@ -163,12 +165,12 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
     @property
     def zone(self) -> AgentZone:
         """The place of the run's implementers and fixers."""
-        return AgentZone(self.zones, self.worktree)
+        return AgentZone(self.zones, self.worktree(self.zone_lane))
 
     @property
     def proof(self) -> ProofWorktree:
         """The place of the run's set-up, gates and verifiers."""
-        return ProofWorktree(self.zones, self.worktree)
+        return ProofWorktree(self.zones, self.worktree(self.proof_lane))
 
     def iso(self) -> str:
         return iso(self.clock.now())

@@ -28,7 +28,7 @@ def lease(phase: DelegateAttempt, context: RunContext) -> e.Leased:
         branch=branch,
         base=base,
         base_tree=context.objects.commit(base).tree,
-        worktree=context.worktree,
+        worktree=context.zone.name,
         attempt=context.store.count_leases(context.plan, branch) + 1,
     )
 

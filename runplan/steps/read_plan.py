@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -13,8 +14,8 @@ from runplan.plan import model as plans, tracker
 from runplan.plan.marks import ExecutionKind, NoWorkKind
 from runplan.run import events as e
 from runplan.run.kinds import Mode
-from runplan.run.rules.lanes import list_startable
-from runplan.run.state import count_busy, open_lanes
+from runplan.run.rules.lanes import has_room_ahead, list_ahead, list_bases, list_startable
+from runplan.run.state import count_ahead, count_busy, open_lanes
 from runplan.steps.verify import examine_numbers
 
 if TYPE_CHECKING:
@@ -50,19 +51,36 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
     limit = started.parallel - (count_busy(state) if worked else 0) if is_parallel else 0
     startable = list_startable(plan, worked, limit=limit)
     if worked or len(startable) > 1:
-        first = len(state.lanes) + 1
-        chosen = tuple((str(number), phase.id, phase.touches) for number, phase in enumerate(startable, first))
-        yield e.LanesChosen(tip=tip, lanes=chosen)
+        yield _choose_lanes(plan, startable, worked, state, tip=tip)
         return
+    if state.after:  # what it depends on is below the commit that it begins on
+        plan = tracker.assume_done(plan, *(row.depends if (row := plan.phase(wanted)) else ()))
     read = choose_work(plan, text, tip=tip, wanted=wanted)
     if isinstance(read, e.PhaseChosen) and (phase := plan.phase(read.phase)) is not None:
         drift, remarks = examine_numbers(plan, phase, context)
         if isinstance(lander, PullRequestLander) and not drift:
             remarks = (*remarks, *lander.list_overlaps(phase.touches))
-        read = replace(read, drift=drift, remarks=remarks)
+        read = replace(read, drift=drift, remarks=remarks, base=state.base if state.after else "")
         if read.direct and isinstance(context.direct, DirectPhase) and (why := context.direct.describe_missing()):
             raise Unreachable(why)  # the phase may have landed there already
     yield read
+
+
+def _choose_lanes(
+    plan: Plan, startable: list[Phase], worked: dict[str, tuple[str, ...]], state: RunState, *, tip: str
+) -> e.LanesChosen:
+    """These phases, and those that can begin on a phase that is being proven."""
+    names = map(str, count(len(state.lanes) + 1))
+    lanes = [(next(names), phase.id, phase.touches) for phase in startable]
+    bases = list_bases(state) if has_room_ahead(state) else {}
+    worked = worked | {phase.id: phase.touches for phase in startable}
+    ahead: list[tuple[str, str, str]] = []
+    below = {lane.phase: lane.state.after for lane in open_lanes(state)}
+    for phase, after in list_ahead(plan, worked, bases, below, limit=state.options.pipeline - count_ahead(state)):
+        name = next(names)
+        lanes.append((name, phase.id, phase.touches))
+        ahead.append((name, after, bases[after]))
+    return e.LanesChosen(tip=tip, lanes=tuple(lanes), ahead=tuple(ahead))
 
 
 def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> e.Chosen | e.NoWork:

@@ -243,7 +243,8 @@ def correct_plan(text: bytes, phase: WorkAttempt, context: RunContext) -> tuple[
     for of, bullet, stated, actual in phase.drift.corrections if phase.drift else ():
         correction = drift.Drift(of, bullet, "", stated, actual)
         row = parse_plan(text, path=context.plan).phase(of)
-        if row is None or (context.lane and of != phase.chosen.phase):  # another lane may be working on that phase
+        is_other = context.settings.run.parallel > 1 and context.lane and of != phase.chosen.phase
+        if row is None or is_other:  # another lane may be working on that phase
             lines.append(f"phase {of}, criterion {bullet}: states {stated}, measured are {actual}; not corrected")
             continue
         section, why = drift.correct_section(row.text, correction, date=context.iso()[:10])

@@ -34,6 +34,7 @@ from runplan.run.dispatch import NOTES, Return
 from runplan.run.events import WorkRefused
 from runplan.run.kinds import NOT_OF_WORK, Beginning, GateAnswer, Reason
 from runplan.run.reasons import beginning_after, describe_ending
+from runplan.run.state import list_places
 from runplan.settings.places import remove_unused_root
 from runplan.settings.schema import FILES
 from runplan.steps import delegate
@@ -76,28 +77,28 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
         yield WorkRefused(reason=Reason.BLOCKED, detail=detail)
         return
     branch = context.branch(phase.chosen.phase)
-    base = phase.chosen.tip
+    tip = phase.chosen.tip
     earlier = context.store.count_leases(context.plan, branch)
-    refusal = describe_refusal(context.workspace.user, branch, base, known=bool(earlier))
+    refusal = describe_refusal(context.workspace.user, branch, tip, known=bool(earlier))
     if refusal:
         yield WorkRefused(reason=Reason.BLOCKED, detail=refusal)
         return
     context.removal.remove_stale_locks([branch])  # a killed git may have left a lock
     kept = _find_kept_work(state, context, branch)
     parked = ""
+    base = kept.base if kept else (phase.chosen.base if isinstance(phase, PhaseAttempt) else "") or tip
     if kept is None:
-        parked = _park_branch(context, branch, base)
+        parked = _park_branch(context, branch, tip)
     else:
-        base = _merge_base(context, base, kept.head)
-        context.workspace.fetch(kept.head, without=[base])
+        context.workspace.fetch(kept.head, without=[tip])
     start = kept.head if kept else base
-    context.zone.lease(branch=branch, base=start, onto=base, pin=context.mark)
+    context.zone.lease(branch=branch, base=start, onto=tip, pin=context.mark)
     yield e.Leased(
         phase=phase.chosen.phase,
         branch=branch,
         base=base,
         base_tree=context.objects.commit(base).tree,
-        worktree=context.worktree,
+        worktree=context.zone.name,
         attempt=earlier + 1,
         parked=parked,
         kept=kept,
@@ -133,7 +134,7 @@ def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.Kept
         ref = failure.parked
         head = user.tip(failure.parked)  # without what the fixer tried
         failure = replace(failure, head=head or "")
-    base = _merge_base(context, phase.chosen.tip, head) if head else ""
+    base = _find_base(context, phase.chosen.tip, head, failure.base) if head else ""
     if not head or not base or context.objects.commit(head).tree == context.objects.commit(base).tree:
         return None
     is_changed = head != failure.head or _is_reworded(phase.chosen, context, before=last.seq)
@@ -144,6 +145,7 @@ def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.Kept
         ref=ref,
         head=head,
         tree=context.objects.commit(head).tree,
+        base=base,
         beginning=beginning,
         complaint=failure.detail,
         failed=failure.failed,
@@ -152,8 +154,14 @@ def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.Kept
     )
 
 
-def _merge_base(context: RunContext, target: str, head: str) -> str:
-    return context.objects.run("merge-base", target, head, ok=(0, 1)).text
+def _find_base(context: RunContext, target: str, head: str, before: str) -> str:
+    """The commit below the work; `before` is the one that was recorded.
+
+    It may be of another phase, which has not landed as it was then.
+    """
+    base = context.objects.run("merge-base", target, head, ok=(0, 1)).text
+    is_above = base and before and context.objects.tip(before) and context.objects.is_ancestor(base, before)
+    return before if is_above and context.objects.is_ancestor(before, head) else base
 
 
 def _is_reworded(read: e.Chosen, context: RunContext, *, before: int) -> bool:
@@ -462,6 +470,7 @@ def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext
         evidence="\n".join((*phase.cycles, *_list_evidence(failed.reason, phase, context))),
         output="\n".join(_list_output(failed.reason, phase, context)),
         head=(context.workspace.user.tip(branch) or "") if branch else "",
+        base=phase.base,
         failed=phase.proof.failed_items,
         red=phase.proof.red_checks,
         authors=phase.authors,
@@ -537,12 +546,12 @@ def finish(action: Finish, state: RunState, context: RunContext) -> Iterator[e.E
     detail = action.detail
     parked = ""
     context.workspace.unpin(context.mark)  # a run that was stopped while it leased has a pin and no lease
-    if state.leased:
-        answer = context.removal.remove_worktree(context.worktree)
+    for lane in list_places(state):
+        answer = context.removal.remove_worktree(context.worktree(lane))
         if isinstance(answer, Kept):
             detail = f"{detail}; {answer.what} was kept: {answer.why}".lstrip("; ")
         else:
-            parked = answer.parked
+            parked = answer.parked or parked
             remove_unused_root(context.workspace.root, context.settings)
     if state.claimed:
         detail = "; ".join(filter(None, (detail, *release_issues(action.outcome, state, context))))

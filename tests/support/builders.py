@@ -194,7 +194,7 @@ class Chance:
         beginning = Beginning(self._choose([*[Beginning.ANEW] * 3, Beginning.PROVE, Beginning.FIX, Beginning.CONTINUE]))
         if beginning is Beginning.ANEW:
             return lease
-        return replace(lease, kept=e.KeptWork(ref="b", head="c1", tree=self._new("t"), beginning=beginning))
+        return replace(lease, kept=e.KeptWork(ref="b", head="c1", tree=self._new("t"), base="c0", beginning=beginning))
 
     def _end(self, name: str, role: str) -> list[e.Event]:
         ending = self._choose(
@@ -301,7 +301,7 @@ class Chance:
             case a.Action(step="land"):
                 return self._swap(state)
             case a.Fail(reason=reason, at=step, detail=detail):
-                return [e.PhaseFailed(phase="1", reason=reason, step=step, detail=detail)]
+                return [e.PhaseFailed(phase=state.current.chosen.phase, reason=reason, step=step, detail=detail)]
             case a.Action(step="clean-up"):
                 return [e.CleanedUp(phase="1")]
             case a.Finish(outcome=outcome, reason=reason, detail=detail):

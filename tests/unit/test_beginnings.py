@@ -89,7 +89,7 @@ def test_without_fix_cycles_the_implementer_continues() -> None:
 
 def first_action(beginning: Beginning) -> a.Action:
     kept = e.KeptWork(
-        ref="b", head="c1", tree="t1", beginning=beginning, complaint="red", failed=(("W1", "not there"),)
+        ref="b", head="c1", tree="t1", base="c0", beginning=beginning, complaint="red", failed=(("W1", "not there"),)
     )
     lease = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=2, kept=kept)
     state = fold([started(test_command=""), e.PhaseChosen(tip="c0", phase="1"), lease])

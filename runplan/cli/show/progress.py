@@ -175,8 +175,10 @@ def event_sentence(event: e.Event) -> str:
             return _describe_work(event)
         case e.SubplanEnded(complete=complete, detail=detail):
             return f"  sub-plan   {'complete' if complete else detail}"
-        case e.LanesChosen(lanes=lanes) if lanes:
-            return "\nside by side: " + ", ".join(f"phase {phase} as [{name}]" for name, phase, _ in lanes)
+        case e.LanesChosen(lanes=lanes, ahead=ahead) if lanes:
+            after = {name: f" on phase {before}, which is being proven" for name, before, _ in ahead}
+            begun = (f"phase {phase} as [{name}]{after.get(name, '')}" for name, phase, _ in lanes)
+            return f"\nside by side: {', '.join(begun)}"
         case e.Leased(branch=branch, parked=parked, kept=describe_kept_work):
             note = f"; the earlier attempt is kept at {parked}" if parked else ""
             note = f"; continues the kept work, {describe_kept_work.head[:12]}" if describe_kept_work else note

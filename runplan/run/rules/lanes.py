@@ -1,17 +1,22 @@
-"""Which phases of a plan can run side by side."""
+"""Which phases of a plan can run side by side, and which can begin on a phase that is being proven."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from runplan.globs import literal
-from runplan.plan.marks import PlanStatus, Status
-from runplan.plan.tracker import describe_hindrance
+from runplan.plan.marks import ExecutionKind, PlanStatus, Status
+from runplan.plan.tracker import describe_hindrance, missing_dependencies
+from runplan.run.attempts import PhaseAttempt, open_questions
+from runplan.run.kinds import Mode
+from runplan.run.rules.phases import list_sign_off
+from runplan.run.state import count_ahead, open_states
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from runplan.plan.model import Phase, Plan
+    from runplan.run.state import RunState
 
 
 def list_startable(plan: Plan, worked: Mapping[str, Sequence[str]], *, limit: int) -> list[Phase]:
@@ -28,6 +33,62 @@ def list_startable(plan: Plan, worked: Mapping[str, Sequence[str]], *, limit: in
             chosen.append(phase)
             taken.append(phase.touches)
     return chosen
+
+
+def has_room_ahead(state: RunState) -> bool:
+    """Whether a phase may begin on one that is being proven."""
+    started = state.options
+    is_on = started.auto and started.mode is Mode.FINISH
+    return is_on and count_ahead(state) < started.pipeline and bool(list_bases(state))
+
+
+def list_bases(state: RunState) -> dict[str, str]:
+    """The phases that are being proven, each with the commit that the next phase can begin on."""
+    bases = ((open_state, _find_base(open_state)) for _, open_state in open_states(state))
+    return {open_state.current.chosen.phase: base for open_state, base in bases if base}
+
+
+def _find_base(state: RunState) -> str:
+    """The newest commit of the phase, if it is written and nothing but its proof is left; else ""."""
+    phase = state.attempt
+    if not isinstance(phase, PhaseAttempt) or phase.work is None or not phase.work.commits or phase.chosen.direct:
+        return ""
+    delivery = phase.delivery
+    is_over = phase.failure or delivery.landed or state.stop
+    is_in_doubt = phase.refusal or phase.broken or phase.revision or delivery.conflict or delivery.held
+    # A person who has to see the phase sees it before anything begins on it.
+    is_asked = open_questions(phase) or list_sign_off(state.options, phase) is not None
+    if is_over or is_in_doubt or is_asked:
+        return ""
+    head = phase.work.head if state.after else ""
+    return delivery.candidate.commits[-1] if delivery.candidate else head
+
+
+def list_ahead(
+    plan: Plan, worked: Mapping[str, Sequence[str]], bases: Collection[str], below: Mapping[str, str], *, limit: int
+) -> list[tuple[Phase, str]]:
+    """The phases to begin on one that is being proven, each with that one; at most `limit`.
+
+    `worked` maps the running phases to their touched paths; `bases` are those that are being proven. `below` maps the
+    phases ahead to the one that they began on. All that a phase waits for is in the one that it begins on.
+    """
+    chosen: list[tuple[Phase, str]] = []
+    taken = dict(worked)
+    for phase in plan.phases if plan.status is PlanStatus.ACTIVE else ():
+        is_open = phase.status not in (Status.DONE, Status.BLOCKED) and not phase.unsupported and phase.id not in taken
+        if len(chosen) >= limit or not is_open or phase.execution.kind is not ExecutionKind.WORKTREE:
+            continue
+        overlapping = {other for other, touches in taken.items() if paths_overlap(phase.touches, touches)}
+        waits = {*missing_dependencies(plan, phase), *overlapping}
+        if after := next((base for base in bases if base in waits and waits <= _list_contained(base, below)), ""):
+            chosen.append((phase, after))
+            taken[phase.id] = phase.touches
+    return chosen
+
+
+def _list_contained(phase: str, below: Mapping[str, str]) -> set[str]:
+    """The phase, and those that it began on."""
+    return {phase, *(_list_contained(below[phase], below) if below.get(phase) else ())}
 
 
 def paths_overlap(some: Iterable[str], others: Iterable[str]) -> bool:

@@ -103,7 +103,7 @@ def _work_on(started: RunStarted, phase: WorkAttempt, first: Decision) -> Decisi
     if phase.broken is not None:
         return _take_back(started, phase, phase.broken)
     if phase.revision:
-        return _send_fixer(phase, phase.built, f"a person rejected the change: {phase.revision}")
+        return _send_fixer(started, phase, phase.built, f"a person rejected the change: {phase.revision}")
     if phase.work is not None:
         return _prove_work(started, phase, phase.work)
     kept = phase.leased.kept
@@ -114,8 +114,8 @@ def _work_on(started: RunStarted, phase: WorkAttempt, first: Decision) -> Decisi
         detail = "two agents in a row filled their context, and the second one changed nothing"
         return fail_phase(Reason.NO_PROGRESS, phase.step, detail)
     fixer = _start_fixer(phase, tree=phase.failed_tree, complaint=phase.complaint)
-    before = _run_baseline(started, phase, phase.base_tree) or _set_up_agents(started, phase)
-    return before or (first if phase.cycle == 1 else fixer)
+    before = _run_baseline(started, phase, phase.base_tree) if not phase.is_ahead else None
+    return before or _set_up_agents(started, phase) or (first if phase.cycle == 1 else fixer)
 
 
 def _run_baseline(started: RunStarted, phase: WorkAttempt, tree: str) -> Decision | None:
@@ -205,7 +205,8 @@ def _take_back(started: RunStarted, phase: WorkAttempt, broken: RulesBroken) -> 
         return fail_phase(broken.reason, _written_at(phase), f"{detail}{broken.remedy}")
     complaint = f"the phase does not permit these changes; take them back: {detail}"
     fixer = DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=broken.tree, complaint=complaint)
-    return start_dispatch(fixer, f"{complaint}; fix cycle {phase.fixes + 1} of {started.max_fix_cycles}")
+    why = f"{complaint}; fix cycle {phase.fixes + 1} of {started.max_fix_cycles}"
+    return _set_up_agents(started, phase) or start_dispatch(fixer, why)
 
 
 def _prove_work(started: RunStarted, phase: WorkAttempt, work: WorkTaken) -> Decision:
@@ -361,11 +362,16 @@ def _verify_candidate(started: RunStarted, phase: WorkAttempt, candidate: Candid
 
 def _deliver_work(started: RunStarted, phase: WorkAttempt) -> Decision:
     """A person signs off where the plan or `tests.changed` says so, and where files of the interface changed."""
+    return land_candidate(started, phase, sign_off=list_sign_off(started, phase))
+
+
+def list_sign_off(started: RunStarted, phase: WorkAttempt) -> tuple[str, ...] | None:
+    """What a person has to see before the phase lands; None for nothing."""
     asked = [text for _, text in phase.proof.questions if started.changed == "ask"]
     files = phase.changed_files
     is_shown = any(matches(pattern, path) for pattern in started.sign_off for path in files)
     criteria = (*phase.chosen.sign_off, *asked)
-    return land_candidate(started, phase, sign_off=criteria if criteria or is_shown else None)
+    return criteria if criteria or is_shown else None
 
 
 def _fix_candidate(
@@ -373,15 +379,19 @@ def _fix_candidate(
 ) -> Decision:
     if phase.fixes >= started.max_fix_cycles:
         return fail_phase(reason, PhaseStep.VERIFY if reason is Reason.VERIFICATION_FAILED else PhaseStep.GATE, detail)
-    return _send_fixer(phase, candidate, detail, f"; fix cycle {phase.fixes + 1} of {started.max_fix_cycles}")
+    number = f"; fix cycle {phase.fixes + 1} of {started.max_fix_cycles}"
+    return _send_fixer(started, phase, candidate, detail, number)
 
 
-def _send_fixer(phase: WorkAttempt, candidate: CandidateBuilt, detail: str, number: str = "") -> Decision:
+def _send_fixer(
+    started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt, detail: str, number: str = ""
+) -> Decision:
     """Start a fixer on the candidate; `number`: which fix cycle that is, in words."""
     why = f"{detail}{number}"
     tree = candidate.tree
     if candidate.onto == phase.base:
-        return start_dispatch(DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=tree, complaint=detail), why)
+        fixer = DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=tree, complaint=detail)
+        return _set_up_agents(started, phase) or start_dispatch(fixer, why)
     # The fixer has to see the tree that failed, which is the work on the moved target.
     start = candidate.commits[-1]
     return perform_action(a.RebuildBranch(onto=candidate.onto, start=start, complaint=detail, tree=tree), why)

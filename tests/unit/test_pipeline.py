@@ -1,0 +1,239 @@
+"""Phases ahead: on which phase another may begin, and what becomes of it when that lands, fails or is corrected."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
+
+from runplan.plan.model import parse_plan
+from runplan.run import actions as a, events as e
+from runplan.run.attempts import open_questions
+from runplan.run.decide import decide
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import GateAnswer, Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
+from runplan.run.rules.lanes import has_room_ahead, list_ahead, list_bases
+from runplan.run.state import RunState, apply, fold, list_places, open_lanes, open_states
+from tests.support.builders import Chance, a_plan, started
+
+MANY = 600
+BUILT = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p1")
+
+
+def leased(phase: str, base: str = "c0") -> e.Leased:
+    return e.Leased(phase=phase, branch=phase, base=base, base_tree="t", worktree="w", attempt=1)
+
+
+def proven(**options: object) -> list[e.Event]:
+    """Phase 1 is written, and its checks are due."""
+    begin = replace(started(setup="make setup"), **{"pipeline": 1, **options})
+    chosen = e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),))
+    setup = e.DispatchStarted(id="s", role=Role.SETUP, cycle=1)
+    over = e.DispatchEnded(id="s", role=Role.SETUP, ending=Ending.EXITED, code=0)
+    work = e.WorkTaken(head="w1", tree="t1", commits=1, files=("a.py",))
+    return [begin, chosen, leased("1"), setup, over, work, BUILT]
+
+
+def ahead(*events: e.Event) -> RunState:
+    """Phase 2 has begun on phase 1, in lane 1."""
+    lanes = e.LanesChosen(tip="c0", lanes=(("1", "2", ()),), ahead=(("1", "1", "c1"),))
+    chosen = e.PhaseChosen(tip="c0", phase="2", base="c1", items=(("W1", "x"),), lane="1")
+    return fold([*proven(), lanes, chosen, replace(leased("2", "c1"), lane="1"), *events])
+
+
+WRITTEN = e.WorkTaken(head="w2", tree="t2", commits=1, lane="1")
+
+
+def actions_of(state: RunState) -> list[tuple[str, str]]:
+    return [(action.step, action.lane) for action in decide(state).actions]
+
+
+def test_the_plan_is_searched_when_a_phase_is_to_be_proven_and_once() -> None:
+    state = fold(proven())
+    assert [step for step, _ in actions_of(state)] == ["start", "read-plan"]
+    assert [step for step, _ in actions_of(apply(state, e.LanesChosen(tip="c0", lanes=())))] == ["start"]
+    assert list_bases(state) == {"1": "c1"}
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        proven(pipeline=0),
+        proven(auto=False),
+        proven(mode=Mode.NEXT),
+        proven(sign_off=("*.py",)),
+        [*proven(), e.PhaseFailed(phase="1", reason=Reason.TIMEOUT, step=PhaseStep.GATE, detail="")],
+        [*proven(), e.RulesBroken(tree="t1", reason=Reason.TAMPERED, lines=("x",))],
+        [*proven(), e.LandingHeld(why="an edit")],
+        [*proven(), e.StopRequested(by="ann")],
+        [*proven(), e.CandidateConflicted(onto="c9", paths=("a",))],
+        [*proven(), e.DispatchStarted(role=Role.FIX, cycle=2, agent="r")],
+        [*proven()[:-1]],
+        [fact if not isinstance(fact, e.PhaseChosen) else replace(fact, sign_off=("look",)) for fact in proven()],
+        [fact if not isinstance(fact, e.PhaseChosen) else replace(fact, direct=True) for fact in proven()],
+    ],
+)
+def test_no_phase_begins_on_one_that_may_change_or_that_a_person_has_to_see(facts: list[e.Event]) -> None:
+    assert has_room_ahead(fold(proven()))
+    assert not has_room_ahead(fold(facts))
+    assert "read-plan" not in [step for step, _ in actions_of(fold(facts))]
+
+
+BODIES = {
+    "1": "Text.",
+    "2": "Text.",
+    "3": "Touches: c/\n\n### Dependencies\n\nPhase 1.",
+    "4": "Touches: d/\n\n### Dependencies\n\nPhases 1 and 3.",
+    "5": "Touches: a/\nExecution: direct",
+}
+
+
+@pytest.mark.parametrize(
+    ("worked", "bases", "below", "expected"),
+    [
+        ({"1": ()}, ["1"], {}, [("2", "1")]),
+        ({"1": ()}, [], {}, []),
+        ({"1": ("a/",), "2": ("b/",)}, ["1"], {}, [("3", "1")]),
+        ({"1": ("a/",), "2": ("c/",)}, ["1"], {}, []),  # phase 3 overlaps with phase 2, which is not below
+        ({"1": ("a/",), "2": ("c/",)}, ["1", "2"], {}, []),
+        ({"1": ("a/",), "2": ("c/",)}, ["1", "2"], {"2": "1"}, [("3", "2")]),
+        ({"1": ("a/",), "2": ("b/",), "3": ("c/",)}, ["1", "3"], {"3": "1"}, [("4", "3")]),
+        ({"1": ("a/",), "2": ("b/",), "3": ("c/",)}, ["1", "3"], {}, []),
+    ],
+)
+def test_a_phase_begins_on_the_one_that_contains_all_it_waits_for(
+    worked: dict[str, tuple[str, ...]], bases: list[str], below: dict[str, str], expected: list[tuple[str, str]]
+) -> None:
+    plan = parse_plan(a_plan(dict.fromkeys(BODIES, "⬚"), BODIES), path="plans/x.md")
+
+    chosen = list_ahead(plan, worked, bases, below, limit=1)
+
+    assert [(phase.id, after) for phase, after in chosen] == expected
+    assert list_ahead(plan, worked, bases, below, limit=0) == []
+
+
+def test_a_phase_ahead_is_written_and_then_waits_for_the_landing_below() -> None:
+    begun = ahead()
+    assert ("start", "1") in actions_of(begun)
+    roles = {action.lane: action.dispatch.role for action in decide(begun).actions if isinstance(action, a.Start)}
+    assert roles == {"": Role.SETUP, "1": Role.SETUP}  # no baseline: it is the gate of phase 1
+
+    waiting = ahead(WRITTEN)
+    assert [lane for _, lane in actions_of(waiting)] == [""]
+    lane = open_lanes(waiting)[0].state
+    assert decide(lane).waiting is WaitKind.PHASE
+
+    landed = apply(waiting, e.Landed(id="l", phase="1", tip="c3", code="c1"))
+    assert ("build-candidate", "1") in actions_of(landed)
+
+
+def test_a_phase_ahead_takes_over_the_worktrees_and_a_fixer_below_gets_another() -> None:
+    state = ahead()
+    assert (open_lanes(state)[0].state.zone, open_lanes(state)[0].state.proof) == ("", "")
+    assert (state.zone, state.proof) == ("1", "")
+    assert list_places(state) == ["", "1"]
+    failed = e.GateJudged(tree="t1", answer=GateAnswer.FAILED, code=1, line="red", time=2)
+    known = e.BaselineKnown(key="k", tree="t0", results="")
+    for fact in (known, failed):
+        state = apply(state, fact)
+    (action,) = (action for action in decide(state).actions if isinstance(action, a.Start) and not action.lane)
+    assert (action.dispatch.role, action.dispatch.tree) == (Role.SETUP, "")
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        e.PhaseFailed(phase="1", reason=Reason.TESTS_FAILED, step=PhaseStep.GATE, detail="red"),
+        e.DriftFound(of="1", corrections=(("2", 1, "3", 4),)),
+    ],
+)
+def test_a_phase_ahead_is_dropped_when_its_base_fails_or_corrects_its_text(fact: e.Event) -> None:
+    running = e.DispatchStarted(id="d", role=Role.IMPLEMENT, agent="r", cycle=1, lane="1")
+    state = apply(ahead(running), fact)
+
+    assert ("end", "1") in actions_of(state)
+    over = ahead(running, fact, e.RunEnded(outcome=RunOutcome.STOPPED, reason=Reason.STOPPED, lane="1"))
+    assert not open_lanes(over)
+    if isinstance(fact, e.PhaseFailed):
+        finished = decide(apply(over, e.CleanedUp(phase="1"))).actions
+        assert finished == (a.Finish(outcome=RunOutcome.FAILED, reason=Reason.TESTS_FAILED, detail="red"),)
+    else:
+        assert "finish" not in [step for step, _ in actions_of(over)]
+
+
+class Pipeline:
+    """A world of chance in which each phase depends on the one before it."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self.data = data
+        self.left = [f"p{n}" for n in range(1, 6)]
+        self.chance = Chance(self.choose, phases=0)
+
+    def choose(self, words: Sequence[str]) -> str:
+        return self.data.draw(st.sampled_from(list(words)))
+
+    def answer(self, action: a.Action, state: RunState) -> list[e.Event]:
+        own = next((lane for lane in state.lanes if lane.name == action.lane), None)
+        if action.step == "read-plan" and own is not None:
+            base = own.state.base if own.state.after else ""
+            chosen = e.PhaseChosen(tip="c0", phase=own.phase, items=(("W1", "x"),), base=base)
+            return [replace(chosen, lane=own.name)]
+        if own is not None:
+            return [replace(event, lane=own.name) for event in self.chance.answer(action, own.state)]
+        if action.step != "read-plan":
+            return list(self.chance.answer(action, state))
+        if not open_lanes(state) and (state.attempt is None or state.attempt.cleaned):
+            return (
+                [e.PhaseChosen(tip="c", phase=self.left.pop(0))]
+                if self.left
+                else list(self.chance.answer(action, state))
+            )
+        bases = list_bases(state) if has_room_ahead(state) else {}
+        if not bases or not self.left:
+            return [e.LanesChosen(tip="c", lanes=())]
+        name, after = str(len(state.lanes) + 1), list(bases)[-1]
+        return [e.LanesChosen(tip="c", lanes=((name, self.left.pop(0), ()),), ahead=((name, after, bases[after]),))]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), st.integers(1, 3))
+def test_whatever_happens_a_phase_ahead_is_proven_and_lands_after_the_one_below(
+    data: st.DataObject, depth: int
+) -> None:
+    world = Pipeline(data)
+    facts: list[e.Event] = [replace(started(setup="make setup"), pipeline=depth)]
+    state = fold(facts)
+    below: dict[str, str] = {}
+    for _ in range(MANY):
+        decision = decide(state)
+        if not decision.actions and not decision.waiting:
+            break
+        new: list[e.Event] = []
+        if decision.waiting:
+            attempts = [open_state.attempt for _, open_state in open_states(state)]
+            asked = [question for attempt in attempts for question in open_questions(attempt)]
+            new = [e.QuestionAnswered(id=question.id, text="8080") for question in asked]
+            new = new or [e.RunResumed(mode=Mode.FINISH, wanted="", auto=True)]
+        for fact in new:
+            state = apply(state, fact)
+        for action in decision.actions if not decision.waiting else ():
+            for fact in world.answer(action, state):
+                new.append(fact)
+                state = apply(state, fact)
+                check_order(fact, [*facts, *new], below)
+        facts += new
+        zones = [open_state.zone for _, open_state in open_states(state) if open_state.leased]
+        assert len(zones) == len(set(zones)), "two phases share the worktree of agents"
+    assert state.ended is not None, decide(state).why
+    assert fold(facts) == state
+    landed = [fact.phase for fact in facts if isinstance(fact, e.Landed)]
+    assert len(landed) == len(set(landed))
+
+
+def check_order(fact: e.Event, facts: list[e.Event], below: dict[str, str]) -> None:
+    """Nothing of a lane ahead is proven or lands before the phase below has landed."""
+    if isinstance(fact, e.LanesChosen):
+        below |= {name: after for name, after, _ in fact.ahead}
+    is_proof = isinstance(fact, e.DispatchStarted) and fact.role in (Role.GATE, Role.VERIFY, Role.PROVE, Role.BASELINE)
+    if fact.lane in below and (is_proof or isinstance(fact, e.LandingStarted | e.Landed | e.CandidateBuilt)):
+        assert below[fact.lane] in [landed.phase for landed in facts if isinstance(landed, e.Landed)]
