@@ -26,7 +26,7 @@ from runplan.steps.context import OpenRepository, RunContext
 from runplan.store.claims import Claims
 from runplan.store.files import make_below
 from runplan.store.protocol import open_store
-from runplan.supervise.dispatches import Dispatches
+from runplan.supervise.dispatches import Dispatches, Spawner
 
 if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
@@ -113,8 +113,10 @@ def make_run_context(
 
 
 @contextlib.contextmanager
-def open_repository(context: RepositoryContext, *, wakeup: int | None = None) -> Iterator[OpenRepository]:
-    """Open a repository, or refuse one that cannot be worked in. The spawner starts early, to be ready in time.
+def open_repository(
+    context: RepositoryContext, *, wakeup: int | None = None, spawner: Spawner | None = None
+) -> Iterator[OpenRepository]:
+    """Open a repository, or refuse one that cannot be worked in; a `spawner` that has been started is used.
 
     `wakeup` is a descriptor that interrupts a wait for dispatches.
     """
@@ -133,7 +135,7 @@ def open_repository(context: RepositoryContext, *, wakeup: int | None = None) ->
             root, below=Path(root.anchor), mode=0o755, remedy="set run.worktrees to a directory that can be created"
         )
         workspace.make_tool()
-        dispatches = closing.enter_context(Dispatches(context.state / "dispatch", wakeup=wakeup))
+        dispatches = closing.enter_context(Dispatches(context.state / "dispatch", wakeup=wakeup, spawner=spawner))
         store = open_store(context.state)
         closing.callback(store.close)
         closing.callback(workspace.close)

@@ -46,17 +46,48 @@ SWEEP_GRACE_S = 0.5  #: time between SIGTERM and SIGKILL for processes whose shi
 _HEADER = struct.Struct("!I")
 
 
+class Spawner:
+    """The process that forks shims. It needs no repository, so that it can start before one is checked."""
+
+    def __init__(self) -> None:
+        self.socket, theirs = socket.socketpair()
+        self.socket.settimeout(ANSWER_S)
+        with theirs:
+            self.process = subprocess.Popen(
+                # -P: a json.py of the repository must not shadow the standard library's.
+                [sys.executable, "-P", "-m", SPAWNER, str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=None,  # ours, until the first shim brings the log
+                cwd="/",
+                env=own_environment(environment()),
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Spawner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it; agents and their shims keep running."""
+        self.socket.close()
+        self.process.kill()
+        self.process.wait()
+
+
 class Dispatches:
     """The dispatches of one repository. They live on after it is closed."""
 
-    def __init__(self, directory: Path, *, wakeup: int | None = None) -> None:
+    def __init__(self, directory: Path, *, wakeup: int | None = None, spawner: Spawner | None = None) -> None:
         """`wakeup` is a descriptor that interrupts `wait` when it becomes readable."""
         self._directory = directory
         self._spawner_log = directory / "spawner.log"
         self._anchor = Anchor(directory.parent)
         self._wakeup = wakeup
-        self._spawner: subprocess.Popen[bytes] | None = None
-        self._socket: socket.socket | None = None
+        self._spawner = spawner
         self._made: set[str] = set()  #: dispatches whose directory exists
         self._begun: set[str] = set()  #: dispatches started here
         self._shims: dict[str, Process] = {}  #: of these, unless the shim had ended before it was looked up
@@ -64,14 +95,14 @@ class Dispatches:
         self._idle: list[socket.socket] = []  #: to shims whose dispatch has ended
 
     def __enter__(self) -> Dispatches:
-        self._start_spawner()
+        self._spawner = self._spawner or Spawner()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Let the spawner and idle shims exit; agents and their shims keep running."""
+        """End the spawner, let idle shims exit; agents and their shims keep running."""
         self._idle += self._links.values()
         self._links.clear()
         self._close_idle()
@@ -82,12 +113,9 @@ class Dispatches:
             self._idle.pop().close()
 
     def _close_spawner(self) -> None:
-        if self._socket:
-            self._socket.close()
         if self._spawner:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._spawner.wait(timeout=ANSWER_S)
-        self._socket = self._spawner = None
+            self._spawner.close()
+        self._spawner = None
 
     def directory(self, dispatch: str) -> Path:
         """The directory of the dispatch; made when it is missing."""
@@ -151,34 +179,14 @@ class Dispatches:
         return False
 
     def _new_shim(self, kind: str) -> socket.socket:
-        if self._socket is None:
-            self._start_spawner()
-        assert self._socket is not None
+        self._spawner = self._spawner or Spawner()
+        self._spawner_log.touch(0o600)
         ours, theirs = socket.socketpair()
-        with theirs, contextlib.ExitStack() as on_failure:
+        with theirs, self._spawner_log.open("ab") as log, contextlib.ExitStack() as on_failure:
             on_failure.enter_context(ours)
-            socket.send_fds(self._socket, [kind.encode() or b" "], [theirs.fileno()])
+            socket.send_fds(self._spawner.socket, [kind.encode() or b" "], [theirs.fileno(), log.fileno()])
             on_failure.pop_all()
         return ours
-
-    def _start_spawner(self) -> None:
-        make_below(self._directory.parent, self._directory)
-        ours, theirs = socket.socketpair()
-        ours.settimeout(ANSWER_S)
-        self._spawner_log.touch(0o600)
-        with theirs, self._spawner_log.open("ab") as log:
-            self._spawner = subprocess.Popen(
-                # -P: a json.py of the repository must not shadow the standard library's.
-                [sys.executable, "-P", "-m", SPAWNER, str(theirs.fileno())],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                cwd="/",
-                env=own_environment(environment()),
-                start_new_session=True,
-            )
-        self._socket = ours
 
     # --- waiting ------------------------------------------------------------------------------------
 

@@ -72,9 +72,11 @@ def main(descriptor: int) -> None:
     gc.freeze()  # the forks share these pages
     with socket.socket(fileno=descriptor) as runner:
         while True:
-            kind, ends, _, _ = socket.recv_fds(runner, LONGEST_KIND, 1)
+            kind, ends, _, _ = socket.recv_fds(runner, LONGEST_KIND, 2)
             if not ends:
                 os._exit(0)
+            os.dup2(ends[1], 2)
+            os.close(ends[1])
             with contextlib.suppress(ImportError):  # the shim reports it
                 reader_of(kind.decode().strip())  # imported here once, not in every shim
             if os.fork() == 0:

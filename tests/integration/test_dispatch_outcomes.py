@@ -332,8 +332,8 @@ def test_a_dead_spawner_is_replaced_at_the_next_start(on: Stage) -> None:
     first = on.sh(WAITS)
     spawner = on.dispatches._spawner
     assert spawner
-    spawner.kill()
-    spawner.wait()
+    spawner.process.kill()
+    spawner.process.wait()
 
     second = on.sh("exit 3")
 

@@ -299,7 +299,10 @@ def _start(start: Any, address: str, argv: Sequence[Any], **how: Any) -> Any:
         return start(argv, **how)
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     streams = enumerate(how[name] for name in ("stdin", "stdout", "stderr"))
-    descriptors = {number: nothing if one == subprocess.DEVNULL else one.fileno() for number, one in streams}
+    descriptors = {
+        number: nothing if one == subprocess.DEVNULL else number if one is None else one.fileno()
+        for number, one in streams
+    }
     descriptors |= {number: number for number in how.get("pass_fds", ())}
     request = {
         "module": argv[3],

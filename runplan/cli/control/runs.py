@@ -45,6 +45,7 @@ from runplan.times import parse_iso, zone
 if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
     from runplan.settings.schema import RunSettings
+    from runplan.supervise.dispatches import Spawner
 
 MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
 
@@ -328,7 +329,7 @@ def admit_agents(context: RepositoryContext) -> None:
         last_warning.write_text(today)  # not by rename: several starts may be here at once
 
 
-def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
+def run_here(context: RepositoryContext, request: RunRequest, spawner: Spawner | None = None) -> Exit:
     """Execute the run in this process; errors from outside name the command that continues it."""
     if request.started.mode is not Mode.UNDO:
         admit_agents(context)
@@ -337,7 +338,7 @@ def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
     with (
         progress.live_line(),
         Interruption(load_user(context.env).daemon.grace_s) as interruption,
-        open_repository(context, wakeup=interruption.wakeup) as repository,
+        open_repository(context, wakeup=interruption.wakeup, spawner=spawner) as repository,
     ):
         _remember_repository(context)
         worker = ForegroundWorker(interruption, show=progress.show_event, warn=progress.warn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from runplan.run.kinds import Mode, Role, RunStatus
 from runplan.run.requests import RunRequest
 from runplan.settings.options import Options, in_plan, parse_words
 from runplan.steps.read_plan import choose_phase
+from runplan.supervise.dispatches import Spawner
 from runplan.text import bounded, command, plain
 
 if TYPE_CHECKING:
@@ -85,21 +87,23 @@ def _start_run(
     review: Rows = (),
 ) -> Exit:
     """Begin the run that the options ask for; `again`: as a retry of the plan's last run, which was `like`."""
-    match runs.resolve_start(context, word, asked, like=like, review=review):
-        case runs.NothingToDo(why=why):
-            progress.say(why)
-            return Exit.DONE
-        case runs.AlreadyRunning(why=why, plan=plan, run=run):
-            progress.say(why)
-            code = runs.follow_run(context, plan, run) if wait and run else Exit.DONE
-        case runs.Ready(context=context, request=request):
-            request = replace(request, again=again)
-            plan = request.started.plan
-            if foreground:
-                code = runs.run_here(context, request)
-            else:
-                runs.admit_agents(context)
-                code = runs.submit_run(context, request, runs.timing_of(asked, context.settings.run), wait=wait)
+    # The spawner is ready when the checks are done and the worktree is made.
+    with Spawner() if foreground else contextlib.nullcontext() as spawner:
+        match runs.resolve_start(context, word, asked, like=like, review=review):
+            case runs.NothingToDo(why=why):
+                progress.say(why)
+                return Exit.DONE
+            case runs.AlreadyRunning(why=why, plan=plan, run=run):
+                progress.say(why)
+                code = runs.follow_run(context, plan, run) if wait and run else Exit.DONE
+            case runs.Ready(context=context, request=request):
+                request = replace(request, again=again)
+                plan = request.started.plan
+                if foreground:
+                    code = runs.run_here(context, request, spawner)
+                else:
+                    runs.admit_agents(context)
+                    code = runs.submit_run(context, request, runs.timing_of(asked, context.settings.run), wait=wait)
     return answers.ask_on_terminal(context, plan, code) if foreground or wait else code
 
 
