@@ -105,7 +105,8 @@ objectformat = sha256"
 """
 #: Fills a worktree. Arguments: git directory, tree, seen, commit of the files, commit of the index, how, clean, diff,
 #: root of the checkout, the user's modules, then the names of run.copy. `seen` keeps what only this script opens: the
-#: index and its commit. `how` is agent, proof, or reuse for a proof worktree with the products of run.setup.
+#: index and its commit. `how` is agent, proof, or reuse for a proof worktree with the products of run.setup. With
+#: `clean` new the worktree is empty, and git in run.setup need not read each file to know that it is unchanged.
 _FILL = f"""{IS_EMPTY}{_FILL_MODULES}
 ulimit -v {SCRIPT_KIB} 2>/dev/null
 umask 022
@@ -113,6 +114,7 @@ dir=$1 tree=$2 seen=$3 files=$4 tip=$5 how=$6 clean=$7 diff=$8 root=$9; shift 9
 modules=$1; shift
 export GIT_DIR="$dir" GIT_WORK_TREE="$tree" GIT_INDEX_FILE="$seen/index"
 cd "$tree" || exit 1
+later=; [ "$clean" != new ] || later=1
 is_empty && clean=none
 rm -rf .git "./{DIFF_FILE}" "$dir/index" "$dir/index.lock" "$seen/index.lock" || exit 1
 printf 'gitdir: %s\\n' "$dir" >.git && : >"$seen/commit" || exit 1
@@ -129,7 +131,9 @@ if [ "$clean" != none ]; then
 fi
 [ "$how" = reuse ] || [ ! -d "$modules" ] || fill_modules "$dir" "$tree" "$files" "$modules" || exit 1
 [ "$files" = "$tip" ] || git read-tree --reset "$tip" || exit 1
-cp -p "$seen/index" "$dir/index" && printf '%s\\n' "$tip" >"$seen/commit" || exit 1 # -p: git looks for racy entries
+cp -p "$seen/index" "$dir/index" || exit 1 # -p: git looks for racy entries
+[ -z "$later" ] || touch -d '+2 seconds' "$dir/index" 2>/dev/null
+printf '%s\\n' "$tip" >"$seen/commit" || exit 1
 [ -z "$diff" ] || {{ rm -rf "./{DIFF_FILE}" && cp "$diff" "./{DIFF_FILE}"; }} || exit 1
 for name; do
     mkdir -p "./$(dirname "$name")" && rm -rf "./$name" && cp -p "$root/$name" "./$name" || exit 1
@@ -417,13 +421,25 @@ class ProofWorktree(Place):
         super().__init__(zones, name, git_dir, zones.workspace.root / f"{name}-proof")
 
     def checkout_exact_tree(self, commit: Oid, *, clean: str, extra: Extra = NOTHING) -> Path:
-        """Exactly the files of `commit`, for run.setup or where there is none.
-
-        With `clean` "untracked" ignored files stay.
-        """
+        """Exactly the files of `commit`, where there is no run.setup; with `clean` "untracked" ignored files stay."""
         self.forget_products()
         self._write(commit, "proof", "-x" if clean == "ignored" else "", extra=extra)
         return self.path
+
+    def write_anew(self, commit: Oid, *, extra: Extra = NOTHING) -> None:
+        """Newly written files of `commit`, for run.setup: so it is known which of them it reads."""
+        self.remove()
+        self._write(commit, "proof", "new", extra=extra)
+
+    def list_touched(self, commit: Oid, extra: Extra = NOTHING) -> list[str] | None:
+        """The files of `commit` that run.setup has read or changed; None if they are too many, or cannot be known."""
+        places = (str(self._workspace.path), str(self._repository), str(self.path), str(self._seen / "commit"))
+        arguments = (*places, commit, "touched", "never", *extra.copies)
+        deadline = time.monotonic() + FILL_S
+        with self._zones.start(_COMPARE, arguments, cwd=self.path, writable=(self.path,)) as script:
+            output = script.read_exactly(LARGEST_STATUS, deadline)
+            is_known = len(output) < LARGEST_STATUS and not script.finish(deadline)
+        return [os.fsdecode(path) for path in output.split(b"\0") if path] if is_known else None
 
     def keep_products(self, commit: Oid, inputs: str, *, clean: str = "never", extra: Extra = NOTHING) -> None:
         self._write(commit, "reuse", "none", extra=extra)

@@ -145,8 +145,11 @@ def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunC
         context.zone.lend(branch=phase.leased.branch, clean=clean, extra=extra, keeps_repository=is_set_up)
         return ""
     commit = setup.commit_of(started, phase, context)
-    if not run.setup or started.role is Role.SETUP:
-        context.proof.checkout_exact_tree(commit, clean="ignored" if run.setup else run.clean, extra=extra)
+    if started.role is Role.SETUP:
+        context.proof.write_anew(commit, extra=extra)
+        return ""
+    if not run.setup:
+        context.proof.checkout_exact_tree(commit, clean=run.clean, extra=extra)
         return ""
     if context.proof.inputs != setup.find_inputs(started, phase, context):
         return "the products of run.setup are those of other inputs"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from fnmatch import translate
 from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-from msgspec.json import decode, encode
+from msgspec import Struct, convert, to_builtins
 
 from runplan.checks.guarded import list_named
 from runplan.git.zones import Extra
@@ -20,6 +20,8 @@ from runplan.run.kinds import ProofKind, Role
 from runplan.settings.toolchain import INPUTS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from runplan.git.command import Git
     from runplan.git.zones import Place
     from runplan.run.attempts import WorkAttempt
@@ -67,14 +69,17 @@ def describe_reason(started: DispatchStarted, phase: WorkAttempt, context: RunCo
         return started.again
     if not place.inputs:
         return place.outdated or "first use of the worktree"
-    return decode(find_inputs(started, phase, context), type=Inputs).describe_change(decode(place.inputs, type=Inputs))
+    after, before = (convert(json.loads(text), Inputs) for text in (find_inputs(started, phase, context), place.inputs))
+    return after.describe_change(before)
 
 
 def keep_products(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> None:
     """List the products of the set-up that has ended, for later trees and phases."""
-    inputs = find_inputs(started, phase, context)
     extra = Extra(copies=context.copied, root=context.root)
-    _place_of(started, context).keep_products(commit_of(started, phase, context), inputs, extra=extra)
+    commit = commit_of(started, phase, context)
+    if started.tree:  # the worktree of agents is not newly written
+        _note_touched(context.proof.list_touched(commit, extra), context)
+    _place_of(started, context).keep_products(commit, find_inputs(started, phase, context), extra=extra)
 
 
 def _place_of(setup: DispatchStarted, context: RunContext) -> Place:
@@ -97,39 +102,70 @@ def find_inputs(started: DispatchStarted, phase: WorkAttempt, context: RunContex
     tree = started.tree or context.objects.commit(commit_of(started, phase, context)).tree
     if started.role is Role.PROVE:  # only tests differ from the code that it runs on
         tree = phase.built.onto_tree if started.scope == ProofKind.NEW_TESTS else phase.built.tree
-    if context.store.get_baseline(_doubt_key(context)):
+    touched = context.store.get_baseline(_touched_key(context)) or ""
+    if touched == ALL_FILES:
         files = {ALL_FILES: context.candidates.tree_with(tree, dict.fromkeys(context.bookkeeping))}
     else:
-        files = _list_inputs(context.objects, tree, run.setup, run.setup_inputs, context.bookkeeping)
+        files = _list_inputs(context.objects, tree, run.setup, run.setup_inputs, context.bookkeeping, touched)
     copies = {name: sha256((context.root / name).read_bytes()).hexdigest() for name in sorted(run.copy)}
     inputs = Inputs(command=run.setup, environment=context.agents.digest, files={**files, **copies})
-    return encode(inputs, order="sorted").decode()
+    return json.dumps(to_builtins(inputs), sort_keys=True)  # msgspec.json rejects names that are not UTF-8
 
 
 @lru_cache(maxsize=8)
 def _list_inputs(
-    git: Git, tree: str, command: str, patterns: tuple[str, ...], without: tuple[str, ...]
+    git: Git, tree: str, command: str, patterns: tuple[str, ...], without: tuple[str, ...], touched: str
 ) -> dict[str, str]:
-    """The files of the tree that decide what run.setup makes: manifests, lock files, and those that are named."""
+    """The files that decide what run.setup makes: manifests, lock files, those that are named, and those of `touched`.
+
+    Where it has read a file, the names of those beside and below it count, too.
+    """
     records = (record.partition("\t") for record in git.run("ls-tree", "-rz", tree).text.split("\0") if record)
     blobs = {path: meta.split(" ")[2] for meta, _, path in records if path not in without}
     named = list_named(command)
     plain = {name for name in named if literal(name) == name}
     patterns = (*patterns, *(name for name in named if name not in plain))
 
+    read = {path for path in json.loads(touched or "[]") if path in blobs}
+
     def is_input(path: str) -> bool:
         is_named = path in plain or any(path[: slash.start()] in plain for slash in _SLASH.finditer(path))
         return is_named or _MANIFEST.match(path.rpartition("/")[2]) is not None or covers(patterns, path)
 
-    return {path: oid for path, oid in blobs.items() if is_input(path)}
+    inputs = {path: oid for path, oid in blobs.items() if is_input(path)}
+    folders = {posixpath.dirname(path) for path in read - inputs.keys()}
+    names = {folder: sorted(_names_below(folder, blobs)) for folder in folders}
+    listings = {
+        f"the names in {folder or '.'}": sha256(json.dumps(found).encode()).hexdigest()
+        for folder, found in names.items()
+    }
+    return {**inputs, **{path: blobs[path] for path in read}, **listings}
+
+
+def _names_below(folder: str, paths: Iterable[str]) -> set[str]:
+    """All names below a folder; at the top only those there."""
+    if not folder:
+        return {path.partition("/")[0] for path in paths}
+    return {path for path in paths if path.startswith(f"{folder}/")}
+
+
+def _note_touched(touched: list[str] | None, context: RunContext) -> None:
+    """Remember what run.setup has read; where that is not known, all files count, unless a person has named some."""
+    key = _touched_key(context)
+    known = context.store.get_baseline(key)
+    if known == ALL_FILES or (touched is None and context.settings.run.setup_inputs):
+        return
+    after = ALL_FILES if touched is None else json.dumps(sorted({*json.loads(known or "[]"), *touched}))
+    if after != known:
+        context.store.put_baseline(key, after)
 
 
 def doubt_inputs(check: DispatchStarted, phase: WorkAttempt, context: RunContext) -> None:
     """Have run.setup run on every tree from now on; the products that `check` had are those of its tree."""
-    context.store.put_baseline(_doubt_key(context), ALL_FILES)
+    context.store.put_baseline(_touched_key(context), ALL_FILES)
     context.proof.note_inputs(find_inputs(check, phase, context))
 
 
-def _doubt_key(context: RunContext) -> str:
+def _touched_key(context: RunContext) -> str:
     run = context.settings.run
     return json.dumps(["set-up", run.setup, run.setup_inputs])

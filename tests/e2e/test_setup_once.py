@@ -8,19 +8,18 @@ from msgspec.structs import replace
 
 from runplan.steps.setup import Inputs
 from tests.support.cli import Project, a_project, work
+from tests.support.mounts import inside
 
 IGNORED = {".gitignore": "*.o\n"}
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    project = a_project(tmp_path, "1", "2", "3")
-    project.repo.commit("Ignore", **IGNORED)
-    return project
+    return a_project(tmp_path, "1", "2", "3")
 
 
 def prepare(project: Project, setup: str, *, test: str = "true", more: str = "", **files: str) -> None:
-    project.repo.commit("Set up", **files)
+    project.repo.commit("Set up", **IGNORED, **files)
     project.settings(f"[run]\nsetup = '''{setup}'''\nmax_fix_cycles = 0\n{more}[tests]\ncommand = '''{test}'''\n")
 
 
@@ -55,6 +54,25 @@ def test_set_up_runs_again_where_an_agent_changed_a_product(project: Project) ->
     assert set_ups(project) == [*FIRST, ("agents", "a product changed: deps.o/a")]
 
 
+def test_set_up_runs_again_where_a_file_changed_that_it_had_read(project: Project) -> None:
+    """As `pip install .` does: a stale copy of the sources would pass the test that is to fail."""
+    prepare(
+        project,
+        "cat $(git ls-files | grep /m) >made.o",
+        test="grep -q good made.o",
+        **{"src/mod": "good\n", "src/other": "x\n"},
+    )
+    bad = 'write = "src/mod"\ntext = "bad"'
+    new = 'write = "src/more"\ntext = "new"'
+    other = 'write = "src/other"\ntext = "y"'
+    project.agent(work(other) + work(new, phase="2") + work(bad, phase="3"))
+    ran = project.start("finish", "auto")
+    assert ran.last == "runplan: failed: tests-failed", ran.err
+    assert set(project.landed()) == {"1", "2"}
+    whys = [why for place, why in set_ups(project) if place == "checks"]
+    assert whys == ["first use of the worktree", "the names in src changed", "src/mod changed"]
+
+
 HIDDEN = "run.setup depends on files that run.setup_inputs does not name"
 
 
@@ -84,3 +102,17 @@ INPUTS = Inputs(command="make deps", environment="e", files={"go.mod": "1", "go.
 )
 def test_the_reason_of_a_set_up_names_what_changed(changes: dict[str, Any], expected: str) -> None:
     assert replace(INPUTS, **changes).describe_change(INPUTS) == expected
+
+
+@pytest.mark.parametrize("named", ["", 'setup_inputs = ["src"]\n'])
+def test_where_reading_leaves_no_trace_inputs_are_named_or_set_up_runs_on_every_tree(
+    project: Project, named: str
+) -> None:
+    prepare(project, "true", more=named)
+    with inside(project) as there:
+        there.sh('mkdir -p "$1"; mount -t tmpfs -o noatime none "$1"', project.worktrees)
+        assert ("records no access times" in there.runplan("doctor").out) == (not named)
+        ran = there.start("finish", "auto")
+    assert ran.code == 0, ran.err
+    whys = [why for place, why in set_ups(project) if place == "checks"]
+    assert whys == ["first use of the worktree", *([] if named else ["the code changed"] * 3)]
