@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import os
@@ -37,7 +38,9 @@ First steps:
 
 
 def entry() -> None:
-    sys.exit(_flush_output(main(sys.argv[1:])))
+    code = _flush_output(main(sys.argv[1:]))
+    gc.freeze()  # else the interpreter searches every module for garbage before it exits, a fifth of `status`
+    sys.exit(code)
 
 
 def _flush_output(code: int) -> int:
