@@ -41,7 +41,7 @@ def main() -> None:
         turns(Path(place))
         recovery(Path(place), START, rounds=rounds)
         start_up(Path(place), rounds=rounds * 3)
-        pace(Path(place), [None])
+        pace(Path(place), [0, 1])
         growth(Path(place), phases=200, rounds=2)
         daemon.busy(Path(place), plans=50, repositories=20)
         daemon.idle(Path(place), schedules=100, seconds=60)
