@@ -26,6 +26,8 @@ Answer = TypeVar("Answer")
 STAGES = {
     "two": ("1.implement.begun", "1.implement.written", "1.implement.committed"),
     "plan": (".explore.begun", ".draft.written", ".critique.begun"),
+    "ahead": ("1.gate.begun", "2.implement.written", "1.fix.committed", "3.verify.begun"),
+    "dropped": ("2.implement.written", "2.implement.committed"),
     "checked": ("1.setup.begun", "1.gate.begun", "1.fix.committed"),
 }
 #: Git commands that change nothing: to be killed there is to be killed at the point before or after.

@@ -9,6 +9,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from tests.support.cli import Project, a_plan
@@ -171,6 +172,14 @@ setup = ". ./stage.sh; mkdir -p deps && touch deps/ok junk"
 [tests]
 command = ". ./stage.sh; test -e deps/ok && touch junk2 && { test ! -e 1.txt || test -e mended.txt; }"
 """
+#: A phase ahead begins while the checks of phase 1 fail: until a fixer has run, or until a person has helped.
+AHEAD = f"pipeline = 1\n{CHECKS}"
+RED = """\
+pipeline = 1
+max_fix_cycles = 0
+[tests]
+command = ". ./stage.sh; test ! -e 1.txt || test ! -e $HOME/hold/red"
+"""
 #: Files of the user that must survive: an edit of a file that no phase touches, and an untracked file.
 EDITED, NOTES = "hello\nedited\n", "mine\n"
 
@@ -184,13 +193,14 @@ class Scene:
     plans: Mapping[str, tuple[str, ...]]  #: the phases of each that agents do
     settings: str = ""
     contested: bool = False  #: whether the target changes while the first agent works
-    fails: bool = False  #: whether agents end with an error until a person fixes it
+    fails: str = ""  #: the file that makes agents or checks fail until a person deletes it
     stops: bool = False  #: whether a person stops the run once the first agent has committed
     asks: bool = False  #: whether agents ask a person, who rejects the first change with words
     auto: bool = True
     undoes: int = 0  #: how often a phase is taken back
     parks: bool = False  #: whether an undisturbed run parks something
     apart: bool = False  #: whether each phase touches its own file only
+    chained: bool = False  #: whether each phase depends on the one before it
     pace_s: float = 0  #: how long an agent works
     planned: bool = False  #: whether agents write the plan, which a person approves
     subplan: str = ""  #: the plan that does the last phase of the first one, `S`
@@ -205,7 +215,7 @@ class Scene:
         return tuple(name for name in self.plans if name != self.subplan)
 
 
-ONE, TWO = {"X": ("1",)}, {"X": ("1", "2")}
+ONE, TWO, THREE = {"X": ("1",)}, {"X": ("1", "2")}, {"X": ("1", "2", "3")}
 SCENES = (
     Scene(name="two", about="two phases, one after the other", plans=TWO),
     Scene(name="checked", about="one phase with setup, checks and a fixer", plans=ONE, settings=CHECKS),
@@ -217,7 +227,7 @@ SCENES = (
         auto=False,
         parks=True,
     ),
-    Scene(name="failing", about="the first attempt fails, the second continues and lands", plans=ONE, fails=True),
+    Scene(name="failing", about="the first attempt fails, the second continues and lands", plans=ONE, fails="fail"),
     Scene(name="stopped", about="a person stops the run, and starts it again", plans=TWO, stops=True),
     Scene(name="asking", about="a question, and words with a rejection", plans=ONE, asks=True, auto=False),
     Scene(name="undone", about="a landed phase is taken back, and landed again", plans=ONE, undoes=1),
@@ -225,9 +235,18 @@ SCENES = (
     Scene(
         name="parallel",
         about="three phases side by side",
-        plans={"X": ("1", "2", "3")},
+        plans=THREE,
         settings="parallel = 3\n",
         apart=True,
+    ),
+    Scene(name="ahead", about="phases ahead of one that is fixed", plans=THREE, settings=AHEAD, chained=True),
+    Scene(
+        name="dropped",
+        about="a phase ahead of one that fails; both land in the next run",
+        plans=THREE,
+        settings=RED,
+        fails="red",
+        chained=True,
     ),
     Scene(name="plan", about="agents write the plan, and then work it", plans=TWO, apart=True, planned=True),
 )
@@ -237,7 +256,9 @@ BY_NAME = {scene.name: scene for scene in SCENES}
 def _plan(scene: Scene, name: str) -> str:
     phases = scene.plans[name]
     rows = (*phases, "S") if scene.subplan not in ("", name) else phases
-    plan = a_plan(*rows, front=f"status: active\nissue: {ISSUE}" if name in scene.started else "status: active")
+    depends = {after: f"Phase {before}." for before, after in pairwise(phases)} if scene.chained else {}
+    front = f"status: active\nissue: {ISSUE}" if name in scene.started else "status: active"
+    plan = a_plan(*rows, depends=depends, front=front)
     plan = plan.replace("- [ ] Write S.txt", f"Execution: plan plans/{scene.subplan}.md")
     for phase in phases if scene.apart else ():
         heading = f"## Phase {phase} — Step {phase}\n"

@@ -55,8 +55,8 @@ class Trial:
     _undoing: bool = False
 
     def __post_init__(self) -> None:
-        wanted = {WRITTEN: self.scene.contested, COMMITTED: self.scene.stops, "fail": self.scene.fails}
-        for name in (name for name, held in wanted.items() if held):
+        wanted = {WRITTEN: self.scene.contested, COMMITTED: self.scene.stops, self.scene.fails: True}
+        for name in (name for name, held in wanted.items() if name and held):
             self._hold(name).touch()
         if self.kill is not None and self.kill.stage:
             self._hold(self.kill.stage).touch()
@@ -116,8 +116,8 @@ class Trial:
             self._undoing = True
         if self._undoing and not self._is_undone:
             return ("undo", plan, "1")
-        if state == "failed":
-            self._hold("fail").unlink(missing_ok=True)
+        if state == "failed" and self.scene.fails:
+            self._hold(self.scene.fails).unlink(missing_ok=True)
         if waits == "review":
             merge_open(self.place)
         if waits == "question":
