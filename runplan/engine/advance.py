@@ -89,10 +89,9 @@ def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool]
             if decision == last:
                 raise NoProgress(f"{decision.why}: {decision.actions} was done and is due again")
             last = decision
-            if any(action.step == a.END.step for action in decision.actions):
-                context.dispatches.end(
-                    list_running(journal.state), grace_s=GRACE_S
-                )  # all at once: one by one takes long
+            if ending := [action.lane for action in decision.actions if action.step == a.END.step]:
+                # All at once: one by one takes long.
+                context.dispatches.end(list_running(journal.state, *ending), grace_s=GRACE_S)
             recorded = [_take_in_lane(action, journal, context) for action in decision.actions]
             if not any(recorded):  # all that is left are running processes
                 return decision

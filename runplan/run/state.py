@@ -139,9 +139,10 @@ def list_places(state: RunState) -> list[str]:
     return sorted({place for each in states if each.leased for place in (each.zone, each.proof)})
 
 
-def list_running(state: RunState) -> list[str]:
-    """The dispatches whose end is not recorded."""
-    dispatches = (running_dispatch(open_state.attempt) for _, open_state in open_states(state))
+def list_running(state: RunState, *lanes: str) -> list[str]:
+    """The dispatches whose end is not recorded, of these lanes or of all."""
+    states = (open_state for lane, open_state in open_states(state) if not lanes or lane in lanes)
+    dispatches = (running_dispatch(open_state.attempt) for open_state in states)
     return [dispatch.id for dispatch in dispatches if dispatch is not None]
 
 

@@ -133,6 +133,29 @@ def test_a_phase_ahead_ends_with_the_failure_below_and_its_work_is_kept(
     assert [project.show(f"main:{id_}.txt") for id_ in "12"] == ["other", "2"]
 
 
+def test_a_failure_below_ends_no_agent_of_a_phase_beside_it(project: Project, meanwhile: Meanwhile) -> None:
+    agent = work(phase="1") + work(*meanwhile.pause("two"), phase="2") + work(*meanwhile.pause("three"), phase="3")
+    plan = a_plan("1", "2", "3", depends={"2": "Phase 1."})
+    for phase in "123":
+        plan = plan.replace(f"Step {phase}\n\n", f"Step {phase}\n\nTouches: {phase}.txt\n\n")
+    settings = f"{AHEAD}parallel = 2\nmax_fix_cycles = 0\n"
+    set_up(project, plan=plan, settings=settings, agent=agent + paused_proof(meanwhile, 'fail = "W1"'))
+
+    with project.running(*FINISH) as run:
+        for name in ("three", "proof", "two"):
+            meanwhile.reached(name)
+        meanwhile.let_on("proof")
+        until(lambda: "runplan/x/2" in project.repo.git("branch", "--list", "runplan/*"))
+        meanwhile.let_on("three")
+        ran = ended(run)
+
+    assert ran.code == 1, ran.err
+    assert project.landed() == ["3"]
+    assert starts(project).count(("implement", "3")) == 1
+    assert run_of(project)["reason"] == "verification-failed"
+    assert_nothing_runs(project)
+
+
 def test_no_phase_begins_on_one_that_a_person_has_to_sign_off(project: Project) -> None:
     plan = a_plan("1", "2").replace("- [ ] Write 1.txt\n", "- [ ] Write 1.txt\n\nSign-off: required\n")
     set_up(project, plan=plan, settings=AHEAD)
