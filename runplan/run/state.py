@@ -156,11 +156,13 @@ def find_awaiting(state: RunState) -> AnyAttempt | None:
 
 
 def find_shown(state: RunState) -> AnyAttempt | None:
-    """The attempt that represents the run: that of the first open lane, else of the failed one, else of the last."""
-    if state.attempt is not None or not state.lanes:
-        return state.attempt
-    lane = next(iter(open_lanes(state)), None) or failed_lane(state) or state.lanes[-1]
-    return lane.state.attempt
+    """The attempt that represents the run: its own, else of the first open lane, of the failed one, or of the last."""
+    attempt = state.attempt
+    if attempt is not None and (not attempt.cleaned or attempt.failure is not None):
+        return attempt
+    lane = next(iter(open_lanes(state)), None) or failed_lane(state)
+    lane = lane or (state.lanes[-1] if state.lanes and attempt is None else None)
+    return lane.state.attempt if lane is not None else attempt
 
 
 def failed_lane(state: RunState) -> Lane | None:

@@ -13,7 +13,7 @@ from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import GateAnswer, Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
 from runplan.run.rules.lanes import has_room_ahead, list_ahead, list_bases
-from runplan.run.state import RunState, apply, fold, list_places, open_lanes, open_states
+from runplan.run.state import RunState, apply, find_shown, fold, list_places, open_lanes, open_states
 from tests.support.builders import Chance, a_plan, started
 
 MANY = 600
@@ -65,6 +65,7 @@ def test_the_plan_is_searched_when_a_phase_is_to_be_proven_and_once() -> None:
         [*proven(), e.PhaseFailed(phase="1", reason=Reason.TIMEOUT, step=PhaseStep.GATE, detail="")],
         [*proven(), e.RulesBroken(tree="t1", reason=Reason.TAMPERED, lines=("x",))],
         [*proven(), e.LandingHeld(why="an edit")],
+        [*proven(), e.DriftFound(of="1", corrections=(("2", 1, "3", 4),))],
         [*proven(), e.StopRequested(by="ann")],
         [*proven(), e.CandidateConflicted(onto="c9", paths=("a",))],
         [*proven(), e.DispatchStarted(role=Role.FIX, cycle=2, agent="r")],
@@ -85,6 +86,7 @@ BODIES = {
     "3": "Touches: c/\n\n### Dependencies\n\nPhase 1.",
     "4": "Touches: d/\n\n### Dependencies\n\nPhases 1 and 3.",
     "5": "Touches: a/\nExecution: direct",
+    "6": "Touches: e/",
 }
 
 
@@ -99,6 +101,9 @@ BODIES = {
         ({"1": ("a/",), "2": ("c/",)}, ["1", "2"], {"2": "1"}, [("3", "2")]),
         ({"1": ("a/",), "2": ("b/",), "3": ("c/",)}, ["1", "3"], {"3": "1"}, [("4", "3")]),
         ({"1": ("a/",), "2": ("b/",), "3": ("c/",)}, ["1", "3"], {}, []),
+        ({"1": ("a/",), "2": ("b/",)}, ["1"], {"2": "1"}, []),  # phase 2 has begun on phase 1, and lands first
+        ({"1": ("a/",), "2": ("b/",), "3": ("c/",), "4": ("d/",)}, ["1"], {}, []),  # phase 5 is next, and direct
+        ({"1": ("a/",), "2": ("b/",), "3": ("c/",), "4": ("d/",), "5": ("f/",)}, ["1"], {}, [("6", "1")]),
     ],
 )
 def test_a_phase_begins_on_the_one_that_contains_all_it_waits_for(
@@ -159,6 +164,17 @@ def test_a_phase_ahead_is_dropped_when_its_base_fails_or_corrects_its_text(fact:
         assert finished == (a.Finish(outcome=RunOutcome.FAILED, reason=Reason.TESTS_FAILED, detail="red"),)
     else:
         assert "finish" not in [step for step, _ in actions_of(over)]
+
+
+def test_the_failed_phase_represents_a_run_whose_first_phase_has_landed() -> None:
+    failed = e.PhaseFailed(phase="2", reason=Reason.TESTS_FAILED, step=PhaseStep.GATE, detail="red", lane="1")
+    ends = [e.CleanedUp(phase="2", lane="1"), e.RunEnded(outcome=RunOutcome.FAILED, lane="1")]
+    landed = [e.Landed(id="l", phase="1", tip="c3", code="c1"), e.CleanedUp(phase="1")]
+
+    shown = find_shown(ahead(WRITTEN, *landed, failed, *ends))
+
+    assert shown is not None
+    assert shown.chosen.phase == "2"
 
 
 class Pipeline:

@@ -55,7 +55,7 @@ def _find_base(state: RunState) -> str:
         return ""
     delivery = phase.delivery
     is_over = phase.failure or delivery.landed or state.stop
-    is_in_doubt = phase.refusal or phase.broken or phase.revision or delivery.conflict or delivery.held
+    is_in_doubt = phase.refusal or phase.broken or phase.revision or phase.drift or delivery.conflict or delivery.held
     # A person who has to see the phase sees it before anything begins on it.
     is_asked = open_questions(phase) or list_sign_off(state.options, phase) is not None
     if is_over or is_in_doubt or is_asked:
@@ -70,19 +70,24 @@ def list_ahead(
     """The phases to begin on one that is being proven, each with that one; at most `limit`.
 
     `worked` maps the running phases to their touched paths; `bases` are those that are being proven. `below` maps the
-    phases ahead to the one that they began on. All that a phase waits for is in the one that it begins on.
+    phases ahead to the one that they began on. All that a phase waits for is in the one that it begins on, and no other
+    phase has begun on that one: phases land in the order in which they would be worked one after the other.
     """
     chosen: list[tuple[Phase, str]] = []
     taken = dict(worked)
+    free = [base for base in bases if base not in below.values()]
     for phase in plan.phases if plan.status is PlanStatus.ACTIVE else ():
         is_open = phase.status not in (Status.DONE, Status.BLOCKED) and not phase.unsupported and phase.id not in taken
-        if len(chosen) >= limit or not is_open or phase.execution.kind is not ExecutionKind.WORKTREE:
-            continue
         overlapping = {other for other, touches in taken.items() if paths_overlap(phase.touches, touches)}
         waits = {*missing_dependencies(plan, phase), *overlapping}
-        if after := next((base for base in bases if base in waits and waits <= _list_contained(base, below)), ""):
-            chosen.append((phase, after))
-            taken[phase.id] = phase.touches
+        after = next((base for base in free if waits <= _list_contained(base, below)), "")
+        if not is_open or not after:
+            continue
+        if len(chosen) >= limit or phase.execution.kind is not ExecutionKind.WORKTREE:
+            break
+        chosen.append((phase, after))
+        taken[phase.id] = phase.touches
+        free.remove(after)
     return chosen
 
 
