@@ -88,6 +88,7 @@ class Dispatches:
         self._anchor = Anchor(directory.parent)
         self._wakeup = wakeup
         self._spawner = spawner
+        self._known: dict[str, DispatchFiles] = {}
         self._made: set[str] = set()  #: dispatches whose directory exists
         self._begun: set[str] = set()  #: dispatches started here
         self._shims: dict[str, Process] = {}  #: of these, unless the shim had ended before it was looked up
@@ -137,7 +138,8 @@ class Dispatches:
 
     def start(self, launch: Launch) -> None:
         """Start the process under a shim, and return as soon as the shim runs. An id is started once."""
-        files = DispatchFiles(self.directory(launch.id))
+        self.directory(launch.id)
+        files = self._files(launch.id)
         for name, content in launch.files:
             publish(files.directory / name, content.encode("utf-8", "surrogateescape"), sync=True)
         request = json.dumps(to_builtins((str(files.directory), replace(launch, files=())))).encode()
@@ -285,4 +287,6 @@ class Dispatches:
         )
 
     def _files(self, dispatch: str) -> DispatchFiles:
-        return DispatchFiles(self._directory / dispatch)
+        if dispatch not in self._known:  # asked 30 times a phase
+            self._known[dispatch] = DispatchFiles(self._directory / dispatch)
+        return self._known[dispatch]
