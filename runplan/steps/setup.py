@@ -20,7 +20,7 @@ from runplan.run.kinds import ProofKind, Role
 from runplan.settings.toolchain import INPUTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Set
 
     from runplan.git.command import Git
     from runplan.git.zones import Place
@@ -118,14 +118,13 @@ def _list_inputs(
 ) -> dict[str, str]:
     """The files that decide what run.setup makes: manifests, lock files, those that are named, and those of `touched`.
 
-    Where it has read a file, the names of those beside and below it count, too.
+    Where it has read a file, the names of other files of that kind beside and below it count, too.
     """
     records = (record.partition("\t") for record in git.run("ls-tree", "-rz", tree).text.split("\0") if record)
     blobs = {path: meta.split(" ")[2] for meta, _, path in records if path not in without}
     named = list_named(command)
     plain = {name for name in named if literal(name) == name}
     patterns = (*patterns, *(name for name in named if name not in plain))
-
     read = {path for path in json.loads(touched or "[]") if path in blobs}
 
     def is_input(path: str) -> bool:
@@ -133,20 +132,31 @@ def _list_inputs(
         return is_named or _MANIFEST.match(path.rpartition("/")[2]) is not None or covers(patterns, path)
 
     inputs = {path: oid for path, oid in blobs.items() if is_input(path)}
-    folders = {posixpath.dirname(path) for path in read - inputs.keys()}
-    names = {folder: sorted(_names_below(folder, blobs)) for folder in folders}
-    listings = {
-        f"the names in {folder or '.'}": sha256(json.dumps(found).encode()).hexdigest()
-        for folder, found in names.items()
-    }
+    names = _list_names(read - inputs.keys(), blobs)
+    listings = {words: sha256(json.dumps(found).encode()).hexdigest() for words, found in names.items()}
     return {**inputs, **{path: blobs[path] for path in read}, **listings}
 
 
-def _names_below(folder: str, paths: Iterable[str]) -> set[str]:
-    """All names below a folder; at the top only those there."""
+def _list_names(read: Set[str], blobs: Iterable[str]) -> dict[str, list[str]]:
+    """The files of the same kinds beside and below these ones; where one lies at the top, also the folders there."""
+    names: dict[str, list[str]] = {next(_kinds_of(path)): [] for path in read}
+    for path in blobs if read else ():
+        for kind in _kinds_of(path):
+            if kind in names:
+                names[kind].append(path)
+    if not all(map(posixpath.dirname, read)):
+        names["the folders"] = sorted({path.partition("/")[0] for path in blobs if "/" in path})
+    return names
+
+
+def _kinds_of(path: str) -> Iterator[str]:
+    """Patterns for such files: in its folder first, then in those above, but at the top only for a file there."""
+    folder, suffix = posixpath.dirname(path), posixpath.splitext(path)[1]
     if not folder:
-        return {path.partition("/")[0] for path in paths}
-    return {path for path in paths if path.startswith(f"{folder}/")}
+        yield f"*{suffix}"
+    while folder:
+        yield f"{folder}/**{suffix}"
+        folder = posixpath.dirname(folder)
 
 
 def _note_touched(touched: list[str] | None, context: RunContext) -> None:

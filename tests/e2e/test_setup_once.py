@@ -70,7 +70,7 @@ def test_set_up_runs_again_where_a_file_changed_that_it_had_read(project: Projec
     assert ran.last == "runplan: failed: tests-failed", ran.err
     assert set(project.landed()) == {"1", "2"}
     whys = [why for place, why in set_ups(project) if place == "checks"]
-    assert whys == ["first use of the worktree", "the names in src changed", "src/mod changed"]
+    assert whys == ["first use of the worktree", "src/** changed", "src/mod changed"]
 
 
 HIDDEN = "run.setup depends on files that run.setup_inputs does not name"
