@@ -76,6 +76,20 @@ def from_text(text: str) -> Results:
     return msgspec.json.decode(text, type=Results)
 
 
+def merge_runs(first: Results, passed: frozenset[str]) -> Results:
+    """The results of a run after which these failed tests passed when they ran again."""
+    failures = first.failures - passed
+    count = len(first.failures) - len(failures)
+    return msgspec.structs.replace(
+        first,
+        exit_code=first.exit_code if failures else 0,
+        failures=failures,
+        failed=len(failures),
+        passed=None if first.passed is None else first.passed + count,
+        passes=first.passes | passed if first.passes else first.passes,
+    )
+
+
 def read_results(
     output: str,
     *,

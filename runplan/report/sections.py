@@ -193,7 +193,8 @@ def _list_verification(phase: WorkAttempt, commands: Mapping[str, str]) -> Itera
         for kind, count, names in gate.differences:
             more = ", …" if count > NAMED else ""
             results.append(f"{count} {kind}: {bounded(', '.join(names[:NAMED]), LONGEST)}{more}")
-        word = "Gate" if gate.time == 1 else "Gate (second run, because the first failed)"
+        repeated = ("second run, because the first failed", "all tests, with a fresh set-up")
+        word = "Gate" if gate.time == 1 else f"Gate ({repeated[gate.time > 2]})"
         yield _describe_check(word, gate, commands, exit_code=gate.code, result="; ".join(results))
     for proof in phase.proof.runs:
         yield bounded(describe_proof(proof), LONGEST)

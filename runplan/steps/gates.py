@@ -102,16 +102,18 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
     phase = state.work
     tree = action.dispatch.tree
     known: list[Event] = []
-    for name in action.dispatch.gates:
+    for name in action.dispatch.gates if not action.dispatch.again else ():
         key = check_key(context, name, tree)
         if (text := context.store.get_baseline(key)) is None:
             continue
         result = results.from_text(text)
-        if action.dispatch.role is Role.GATE:
-            known.append(_judge_results(name, result, phase, context, tree=tree))
-        else:
+        if results.baseline_fault(result) and not context.settings.tests.allow_red_baseline:
+            continue
+        if action.dispatch.role is not Role.GATE:
             noted = results.to_text(result, passes=False)
             known.append(BaselineKnown(key=key, tree=tree, results=noted, name=name))
+        elif (judged := _judge_results(name, result, phase, context, tree=tree)).answer is GateAnswer.PASSED:
+            known.append(judged)
     return tuple(known)
 
 
@@ -131,14 +133,23 @@ def _keep_green_results(context: RunContext, key: str, result: results.Results) 
         context.store.put_baseline(key, results.to_text(result))
 
 
-def _keep_names(name: str, result: results.Results, phase: WorkAttempt, context: RunContext, *, partly: bool) -> None:
-    """Keep the names of a gate that was not green at once; it is no baseline for anything."""
-    before = known_results(phase, context) if partly else None
-    if name == TESTS and (result.red or partly):
-        passes = result.passes | (before.passes if before else frozenset())
-        named = replace(result, passes=passes, failures=(before or result).failures - passes)
-        key = check_key(context, TESTS, phase.built.tree)
-        context.store.put_baseline(f"{NAMED_ONLY}{key}", results.to_text(named))
+def _keep_results(
+    judged: GateJudged, result: results.Results, phase: WorkAttempt, context: RunContext, *, partly: bool
+) -> None:
+    """Those of a gate that passed are the baseline of the next phase, its old failures included; of others, the names.
+
+    Where only the tests that had failed ran again (`partly`), each test counts as it ran last.
+    """
+    key = check_key(context, judged.name, phase.built.tree)
+    is_doubtful = partly and phase.setup.renewed == judged.tree  # all of them run once more
+    passed = judged.answer is GateAnswer.PASSED and not is_doubtful
+    if partly and (first := context.store.get_baseline(f"{NAMED_ONLY}{key}")):
+        base = phase.proof.baselines.get(judged.name)
+        old = results.from_text(base.results).failures if base and base.results else frozenset[str]()
+        before = results.from_text(first)
+        result = results.merge_runs(before, before.failures - old if passed else result.passes)
+    if passed or judged.name == TESTS:
+        context.store.put_baseline(key if passed else f"{NAMED_ONLY}{key}", results.to_text(result))
 
 
 def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
@@ -193,9 +204,7 @@ def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator
     for name, result, output, evidence in read_checks(phase, context):
         partly = bool(_rerun_command(name, phase))
         judged = _judge_results(name, result, phase, context, tree=tree, partly=partly)
-        if judged.answer is GateAnswer.PASSED and not partly:  # the baseline of the next phase
-            _keep_green_results(context, check_key(context, name, tree), result)
-        _keep_names(name, result, phase, context, partly=partly)
+        _keep_results(judged, result, phase, context, partly=partly)
         tail = "" if judged.answer is GateAnswer.PASSED else output[-OUTPUT_SENT:]
         yield replace(judged, output=tail, ran=evidence)
 

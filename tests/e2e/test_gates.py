@@ -108,6 +108,22 @@ def test_only_the_failed_tests_run_again_with_the_command_for_it(project: Projec
     assert (tmp_path / "again").read_text() == "t.py::test_a\n"
 
 
+SUMMARY = "=== short test summary info ==="
+RED_BEFORE = f'echo "{SUMMARY}\nFAILED t.py::test_a - x\n=== 1 failed, 1 passed in 0.01s ==="; exit 1\n'
+
+
+@pytest.mark.parametrize("script", [FLAKY, RED_BEFORE], ids=["flaky", "red before"])
+def test_the_gate_of_a_landed_phase_is_the_baseline_of_the_next_one(tmp_path: Path, script: str) -> None:
+    project = a_project(tmp_path, "1", "2", "3")
+    project.repo.commit("A check", **{"check.sh": script.format(place=tmp_path)})
+    project.settings('[tests]\ncommand = "sh check.sh"\nrerun = "echo \'=== 1 passed in 0.01s ===\'"\n')
+    ran = project.start("finish", "auto")
+    assert ran.code == 0, ran.err
+    roles = [event["role"] for name, event in project.events() if name == "DispatchStarted"]
+    assert roles.count("baseline") == 1
+    assert roles.count("gate") == (4 if script == FLAKY else 3)
+
+
 def test_a_gate_that_is_red_before_any_work_is_refused(project: Project) -> None:
     project.settings('[gates.lint]\ncommand = "exit 3"\n')
     ran = project.start("1", "auto")

@@ -18,9 +18,9 @@ def project(tmp_path: Path) -> Project:
     return a_project(tmp_path, "1", "2", "3")
 
 
-def prepare(project: Project, setup: str, *, test: str = "true", more: str = "", **files: str) -> None:
+def prepare(project: Project, setup: str, *, test: str = "true", more: str = "", last: str = "", **files: str) -> None:
     project.repo.commit("Set up", **IGNORED, **files)
-    project.settings(f"[run]\nsetup = '''{setup}'''\nmax_fix_cycles = 0\n{more}[tests]\ncommand = '''{test}'''\n")
+    project.settings(f"[run]\nsetup = '''{setup}'''\nmax_fix_cycles = 0\n{more}[tests]\ncommand = '''{test}'''\n{last}")
 
 
 def set_ups(project: Project) -> list[tuple[str, str]]:
@@ -73,18 +73,27 @@ def test_set_up_runs_again_where_a_file_changed_that_it_had_read(project: Projec
     assert whys == ["first use of the worktree", "src/** changed", "src/mod changed"]
 
 
+COUNTS = """\
+git ls-files | wc -l | cmp -s - count.o && echo "=== 2 passed in 0.01s ===" && exit
+echo "=== short test summary info ==="; echo "FAILED t.py::test_a - x"; echo "=== 1 failed, 1 passed in 0.01s ==="
+exit 1
+"""
 HIDDEN = "run.setup depends on files that run.setup_inputs does not name"
 
 
 def test_a_forgotten_input_is_shown_and_from_then_on_set_up_runs_on_every_tree(project: Project) -> None:
-    prepare(project, "git ls-files | wc -l >count.o", test="git ls-files | wc -l | cmp - count.o")
+    check = {"check.sh": COUNTS}
+    prepare(project, "git ls-files | wc -l >count.o", test="sh check.sh", last="rerun = 'sh check.sh'", **check)
     ran = project.start("finish", "auto")
     assert ran.code == 0, ran.err
-    red = "the first run failed: exit code 1, with products of an earlier set-up"
+    failure = "1 test fails that did not fail before: t.py::test_a"
+    red = f"the first run failed: {failure}, with products of an earlier set-up"
     whys = [why for place, why in set_ups(project) if place == "checks"]
     assert whys == ["first use of the worktree", red, "the code changed", "the code changed"]
     report = project.show("main:reports/plan-x.md")
-    assert report.count(HIDDEN) == 1
+    runs = [event["line"] for name, event in project.events() if name == "GateJudged"][:3]
+    assert [HIDDEN in line for line in runs] == [False, True, True], "the failed test, then all of them"
+    assert report.count(HIDDEN) == 2
     assert "Warning: run.setup runs on every tree from now on; name its input files in run.setup_inputs" in report
 
 

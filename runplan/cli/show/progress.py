@@ -246,7 +246,7 @@ def _describe_outcome(event: e.Event) -> str:
         case e.BaselineKnown(name=name, note=note):
             return f"  baseline   {_name_check(name)}{note or 'known'}"
         case e.GateJudged(answer=answer, line=line, name=name, time=time):
-            again = ", second run" if time > 1 else ""
+            again = ("", ", second run", ", all tests")[min(time, 3) - 1]
             return f"  gate       {line if answer == 'skipped' else f'{_name_check(name)}{answer}{again}: {line}'}"
         case e.ProofJudged():
             asked = [f"             {promise.test}: {promise.why}" for promise in event.promises]
