@@ -102,10 +102,12 @@ def record_setup(setup: Setup, event: e.Event, newest: e.DispatchStarted | None)
         case e.DispatchEnded(role=role, ending=ending) if ending in UNKNOWN and not role.is_writer:
             return replace(setup, tree="")  # its products may have changed
         case e.DispatchEnded(role=Role.SETUP) if event.succeeded and newest is not None:
-            note = f"{newest.why} ({'checks' if newest.tree else 'agents'}, {elapsed(event.seconds)})"
+            places = [*(["checks"] if newest.tree else []), *(["agents"] if newest.agents or not newest.tree else [])]
+            note = f"{newest.why} ({' and '.join(places)}, {elapsed(event.seconds)})"
             setup = replace(setup, notes=(*setup.notes, note))
+            setup = replace(setup, agents=setup.agents or newest.agents or not newest.tree)
             if not newest.tree:
-                return replace(setup, agents=True)
+                return setup
             renewed = newest.tree if newest.again else setup.renewed
             return replace(setup, tree=newest.tree, is_reused=False, doubt="", renewed=renewed)
         case _:

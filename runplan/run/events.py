@@ -315,6 +315,7 @@ class DispatchStarted(Event, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()  #: of a command of the project
     environment: str = ""  #: digest of the variables of such a command
     scope: str = ""  #: of a verifier: "final" for all phases, "" for one; of a proof: its kind
+    agents: bool = False  #: run.setup runs in both worktrees at the same time, also in that of the agents
 
 
 class DispatchEnded(Event, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from shlex import join, quote
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
@@ -140,9 +141,10 @@ def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunC
     )
     last = phase.dispatches.newest
     is_set_up = last is not None and last.role is Role.SETUP and is_for_writers(last) == is_for_writers(started)
-    if is_for_writers(started):
+    if is_for_writers(started) or started.agents:
         clean = clean_mode_for_agents(run)
         context.zone.lend(branch=phase.leased.branch, clean=clean, extra=extra, keeps_repository=is_set_up)
+    if is_for_writers(started):
         return ""
     commit = setup.commit_of(started, phase, context)
     if started.role is Role.SETUP:
@@ -221,8 +223,19 @@ def _launch_command(started: e.DispatchStarted, phase: WorkAttempt, context: Run
     else:
         argv, env = context.agents.command(line, started, directory=directory, cwd=path, writable=writable)
         env = env | committing_as(name)
+        if started.agents:
+            argv = _also_in_zone(argv, line, started, context)
     logs = tuple(own_logs(started.gates).values())
     return d.Launch(id=name, argv=argv, cwd=str(path), env=env, wall_s=wall_s, logs=logs)
+
+
+def _also_in_zone(argv: Sequence[str], line: str, started: e.DispatchStarted, context: RunContext) -> tuple[str, ...]:
+    """A command, and the same line in the agents' worktree and sandbox at the same time; it fails when one does."""
+    zone = context.zone
+    directory = context.dispatches.directory(started.id)
+    other, _ = context.agents.command(line, started, directory=directory, cwd=zone.path, writable=zone.writable)
+    beside = f"cd {quote(str(zone.path))} && {join(other)}"
+    return ("/bin/sh", "-c", f"{{ {beside}; }} & {join(argv)}; code=$?; wait $! && exit $code")
 
 
 def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, path: Path, diff: str) -> str:

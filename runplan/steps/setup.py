@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
 
 from runplan.checks.guarded import list_named
 from runplan.git.zones import Extra
@@ -76,10 +77,11 @@ def describe_reason(started: DispatchStarted, phase: WorkAttempt, context: RunCo
 def keep_products(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> None:
     """List the products of the set-up that has ended, for later trees and phases."""
     extra = Extra(copies=context.copied, root=context.root)
-    commit = commit_of(started, phase, context)
-    if started.tree:  # the worktree of agents is not newly written
-        _note_touched(context.proof.list_touched(commit, extra), context)
-    _place_of(started, context).keep_products(commit, find_inputs(started, phase, context), extra=extra)
+    for setup in (started, replace(started, tree="")) if started.agents else (started,):
+        commit = commit_of(setup, phase, context)
+        if setup.tree:  # the worktree of agents is not newly written
+            _note_touched(context.proof.list_touched(commit, extra), context)
+        _place_of(setup, context).keep_products(commit, find_inputs(setup, phase, context), extra=extra)
 
 
 def _place_of(setup: DispatchStarted, context: RunContext) -> Place:

@@ -128,7 +128,7 @@ def test_no_further_set_up_is_needed_for_tests_alone(scripts: Project) -> None:
     ran = scripts.start("1", "auto")
     assert ran.code == 0, ran.err
     assert {proof["kind"] for proof in proofs(scripts)} == {"old-tests", "new-tests"}
-    assert ran.err.count("setup      runs") == 2  # in the worktree of the checks and in that of the agents
+    assert ran.err.count("setup      runs") == 1  # at the same time in the worktree of the checks and of the agents
 
 
 def test_a_person_may_be_asked_about_changed_tests(scripts: Project) -> None:

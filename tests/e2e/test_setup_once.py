@@ -26,10 +26,11 @@ def prepare(project: Project, setup: str, *, test: str = "true", more: str = "",
 def set_ups(project: Project) -> list[tuple[str, str]]:
     """Each run of run.setup: of which worktree, and why."""
     started = [event for name, event in project.events() if name == "DispatchStarted" and event["role"] == "setup"]
-    return [("checks" if event.get("tree") else "agents", event["why"]) for event in started]
+    place = {(True, True): "both", (True, False): "checks", (False, False): "agents"}
+    return [(place[bool(event.get("tree")), bool(event.get("agents"))], event["why"]) for event in started]
 
 
-FIRST = [("checks", "first use of the worktree"), ("agents", "first use of the worktree")]
+FIRST = [("both", "first use of the worktree")]  # at the same time
 
 
 def test_set_up_runs_once_in_each_worktree_and_again_where_a_lock_file_changed(project: Project) -> None:
@@ -41,9 +42,7 @@ def test_set_up_runs_once_in_each_worktree_and_again_where_a_lock_file_changed(p
     changed = "package-lock.json changed"
     assert set_ups(project) == [*FIRST, ("checks", changed), ("agents", changed)]
     report = project.show("main:reports/plan-x.md")
-    assert (
-        "- Set-up ran 2 times: first use of the worktree (checks, 0s); first use of the worktree (agents, 0s)" in report
-    )
+    assert "- Set-up ran 1 time: first use of the worktree (checks and agents, 0s)" in report
     assert f"- Set-up ran 1 time: {changed} (checks, 0s)" in report
 
 
@@ -69,7 +68,7 @@ def test_set_up_runs_again_where_a_file_changed_that_it_had_read(project: Projec
     ran = project.start("finish", "auto")
     assert ran.last == "runplan: failed: tests-failed", ran.err
     assert set(project.landed()) == {"1", "2"}
-    whys = [why for place, why in set_ups(project) if place == "checks"]
+    whys = [why for place, why in set_ups(project) if place != "agents"]
     assert whys == ["first use of the worktree", "src/** changed", "src/mod changed"]
 
 
@@ -88,7 +87,7 @@ def test_a_forgotten_input_is_shown_and_from_then_on_set_up_runs_on_every_tree(p
     assert ran.code == 0, ran.err
     failure = "1 test fails that did not fail before: t.py::test_a"
     red = f"the first run failed: {failure}, with products of an earlier set-up"
-    whys = [why for place, why in set_ups(project) if place == "checks"]
+    whys = [why for place, why in set_ups(project) if place != "agents"]
     assert whys == ["first use of the worktree", red, "the code changed", "the code changed"]
     report = project.show("main:reports/plan-x.md")
     runs = [event["line"] for name, event in project.events() if name == "GateJudged"][:3]
@@ -123,5 +122,5 @@ def test_where_reading_leaves_no_trace_inputs_are_named_or_set_up_runs_on_every_
         assert ("records no access times" in there.runplan("doctor").out) == (not named)
         ran = there.start("finish", "auto")
     assert ran.code == 0, ran.err
-    whys = [why for place, why in set_ups(project) if place == "checks"]
+    whys = [why for place, why in set_ups(project) if place != "agents"]
     assert whys == ["first use of the worktree", *([] if named else ["the code changed"] * 3)]

@@ -389,6 +389,18 @@ def test_a_red_baseline_counts_only_with_products_of_its_own_tree() -> None:
     assert due(proven_by(*doubted, *ran("setup", "t0"))) == ("baseline", "t0")
 
 
+def test_the_first_set_up_runs_in_both_worktrees_at_once() -> None:
+    lease = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
+    state = fold([started(setup="make setup"), e.PhaseChosen(tip="c0", phase="1"), lease])
+    (action,) = decide(state).actions
+    assert isinstance(action, a.Start)
+    assert (action.dispatch.role, action.dispatch.tree, action.dispatch.agents) == (Role.SETUP, "t0", True)
+    begun = apply(state, replace(action.dispatch, id="d"))
+    state = apply(begun, e.DispatchEnded(id="d", role=Role.SETUP, ending=Ending.EXITED, code=0))
+    state = apply(state, e.BaselineKnown(key="k", tree="t0", results=""))
+    assert [step.dispatch.role for step in decide(state).actions if isinstance(step, a.Start)] == [Role.IMPLEMENT]
+
+
 KINDS = (ProofKind.OLD_TESTS, ProofKind.NEW_TESTS)
 
 

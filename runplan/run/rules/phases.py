@@ -114,17 +114,17 @@ def _work_on(started: RunStarted, phase: WorkAttempt, first: Decision) -> Decisi
         detail = "two agents in a row filled their context, and the second one changed nothing"
         return fail_phase(Reason.NO_PROGRESS, phase.step, detail)
     fixer = _start_fixer(phase, tree=phase.failed_tree, complaint=phase.complaint)
-    before = _run_baseline(started, phase, phase.base_tree) if not phase.is_ahead else None
+    before = _run_baseline(started, phase, phase.base_tree, agents=True) if not phase.is_ahead else None
     return before or _set_up_agents(started, phase) or (first if phase.cycle == 1 else fixer)
 
 
-def _run_baseline(started: RunStarted, phase: WorkAttempt, tree: str) -> Decision | None:
-    """The checks on the base, with run.setup before them."""
+def _run_baseline(started: RunStarted, phase: WorkAttempt, tree: str, *, agents: bool = False) -> Decision | None:
+    """The checks on the base, with run.setup before them; with `agents` also in the worktree of the agents."""
     for group in started.gates:
         if unknown := tuple(name for name in group if name not in phase.proof.baselines):
             baseline = DispatchStarted(role=Role.BASELINE, gates=unknown, cycle=phase.cycle, tree=tree)
             why = f"{_describe_checks(unknown)} on the base first, to know old failures"
-            return _set_up_proof(started, phase, tree) or start_dispatch(baseline, why)
+            return _set_up_proof(started, phase, tree, agents=agents) or start_dispatch(baseline, why)
     return None
 
 
@@ -136,7 +136,9 @@ def _set_up_agents(started: RunStarted, phase: WorkAttempt) -> Decision | None:
     return start_dispatch(setup, "run.setup prepares the agent's worktree")
 
 
-def _set_up_proof(started: RunStarted, phase: WorkAttempt, tree: str, red: str = "") -> Decision | None:
+def _set_up_proof(
+    started: RunStarted, phase: WorkAttempt, tree: str, red: str = "", *, agents: bool = False
+) -> Decision | None:
     """Run run.setup in the proof worktree, unless that is prepared for this tree; its step knows reusable products.
 
     `red` says why the check that follows is repeated: what failed with products of an earlier tree counts only if it
@@ -148,7 +150,10 @@ def _set_up_proof(started: RunStarted, phase: WorkAttempt, tree: str, red: str =
         return None
     again = f"{doubt}, with products of an earlier set-up" if doubt else ""
     why = f"run.setup prepares the worktree of the checks{f': {again}' if again else ''}"
-    return start_dispatch(DispatchStarted(role=Role.SETUP, cycle=phase.cycle, tree=tree, again=again), why)
+    agents = agents and not phase.setup.agents and not again
+    return start_dispatch(
+        DispatchStarted(role=Role.SETUP, cycle=phase.cycle, tree=tree, again=again, agents=agents), why
+    )
 
 
 def _start_fixer(phase: WorkAttempt, *, tree: str, complaint: str) -> Decision:
