@@ -1,19 +1,24 @@
-"""`make chaos`: kill matrix and soak of both runners, random commands, landings alone; ends with a summary line."""
+"""`make chaos`: kill matrix and soak of both runners, random commands and plans, landings alone; and a summary line."""
 
 # ruff: noqa: T201 - a command for people
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 
-from tests.chaos import landings, matrix, overlap, proofs, scenes, soak
+from tests.chaos import landings, matrix, overlap, plans, proofs, scenes, soak
 from tests.chaos.runners import RUNNERS
 from tests.support.environment import own_environment
+
+PACE_S = 0.3  #: how long an agent of a random plan works at most
+WHATS = ("all", "matrix", "soak", "overlap", "plans", "landing")
 
 
 class Tally:
@@ -47,6 +52,8 @@ def _run(asked: argparse.Namespace) -> int:
                 _soak(Path(place), asked, runner, tally)
         if asked.what in ("all", "overlap"):
             _overlaps(Path(place), asked, tally)
+        if asked.what in ("all", "plans"):
+            _plans(Path(place), asked, tally)
         if asked.what in ("all", "landing"):
             _landings(Path(place), asked, tally)
         if tally.wrong:  # what failed stays to be looked at
@@ -61,7 +68,7 @@ def _run(asked: argparse.Namespace) -> int:
 
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("all", "matrix", "soak", "overlap", "landing"), default="all")
+    parser.add_argument("what", nargs="?", choices=WHATS, default="all")
     parser.add_argument("--runner", choices=[runner.name for runner in RUNNERS], help="one of them only")
     parser.add_argument("--landing", choices=list(scenes.WAY_BY_NAME), default="", help="one way of landing only")
     parser.add_argument("--scene", choices=list(scenes.BY_NAME), default="", help="one scene only, with all its points")
@@ -71,6 +78,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--soak", type=int, default=40, metavar="KILLS", help="how often a soak kills")
     parser.add_argument("--kills", type=int, default=60, help="how often landings are killed while a user works")
     parser.add_argument("--overlaps", type=int, default=5, help="how often random commands are given to two plans")
+    parser.add_argument("--count", type=int, default=20, help="how many random plans are worked with phases ahead")
     parser.add_argument("--step", type=int, default=4, help="landings are killed before every so manieth call")
     parser.add_argument("--first", type=int, default=1, help="and before this one first")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000, help="of the sample and the soaks")
@@ -126,6 +134,23 @@ def _overlaps(place: Path, asked: argparse.Namespace, tally: Tally) -> None:
         wrong += [f"seed {seed}: {one}" for one in overlap.overlap(place / f"overlap-{seed}", seed=seed)]
     print(f"overlap: {asked.overlaps} trials, in {time.monotonic() - began:.0f} s", *wrong, sep="\n    ", flush=True)
     tally.add(len(wrong), 0, 0)
+
+
+def _plans(place: Path, asked: argparse.Namespace, tally: Tally) -> None:
+    """Random plans with and without phases ahead, by agents that need a random time."""
+    began = time.monotonic()
+
+    def compare(seed: int) -> list[str]:
+        wrong = plans.compare(place / f"plan-{seed}", seed=seed, pace_s=PACE_S)
+        print(*wrong, sep="\n", end="\n" if wrong else "", flush=True)
+        if not wrong:
+            shutil.rmtree(place / f"plan-{seed}")
+        return wrong
+
+    with ThreadPoolExecutor(asked.workers) as pool:
+        wrong = list(filter(None, pool.map(compare, range(asked.seed, asked.seed + asked.count))))
+    print(f"plans: {asked.count} plans, {len(wrong)} differ, in {time.monotonic() - began:.0f} s", flush=True)
+    tally.add(len(wrong), 0, 0, cells=asked.count)
 
 
 def _landings(place: Path, asked: argparse.Namespace, tally: Tally) -> None:

@@ -1,0 +1,156 @@
+"""Random plans with random outcomes, worked with and without phases ahead: what lands must be the same.
+
+The work of an agent depends on its phase and role alone, and so do verdicts and checks on the content of the tree. A
+fixer does the whole work of its phase again, so it can solve a conflict as well.
+"""
+
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.cli import Project, a_plan, end_processes_of
+from tests.support.repos import Repo, init_repo
+
+FILES = ("a.txt", "b.txt")  #: several phases edit them: each its own line, and some the first line
+OUTCOMES = ("passes", "passes", "passes", "rejected", "red", "strays", "fails", "empty", "hopeless", "ever-red")
+AGENT = r"""
+outcome= slots= heads= pace=0
+. "phases/$RUNPLAN_PHASE"
+own=$RUNPLAN_PHASE.txt
+sleep "$pace"
+case $RUNPLAN_ROLE in
+implement | fix)
+    body=good
+    case $RUNPLAN_ROLE,$outcome in
+    implement,rejected) body=bad ;;
+    implement,red) body=red ;;
+    *,hopeless) body="bad$(cat "$own" 2>/dev/null)" ;;
+    *,ever-red) body="red$(cat "$own" 2>/dev/null)" ;;
+    *,empty) exit ;;
+    implement,strays) echo stray >stray.txt ;;
+    fix,strays) rm -f stray.txt ;;
+    esac
+    echo "$body" >"$own"
+    for file in $slots; do sed -i "s/^slot $RUNPLAN_PHASE:.*/slot $RUNPLAN_PHASE: $body/" "$file"; done
+    for file in $heads; do sed -i "1s/.*/head: $RUNPLAN_PHASE $body/" "$file"; done
+    test "$outcome" != fails || exit 1
+    case $RUNPLAN_PHASE in *[13]) git add -A . && git commit -qm "Write $RUNPLAN_PHASE" ;; esac
+    ;;
+verify)
+    result=pass
+    ! grep -qs bad "$own" || result=fail
+    answer="{\"item\": \"\1\", \"result\": \"$result\", \"evidence\": \"$own:1\"}"
+    items=$(sed -n "/^## Items/,/^## [^I]/s/^- \([A-Z]*[0-9]*\): .*/$answer/p" "$RUNPLAN_PROMPT" | paste -sd,)
+    echo "{\"status\": \"done\", \"summary\": \"Looked.\", \"items\": [$items]}" >"$RUNPLAN_RETURN"
+    ;;
+esac
+"""
+SETTINGS = """\
+[agents]
+implementer = "robot"
+verifier = "robot"
+[agents.robot]
+kind = "command"
+argv = ["sh", "agent.sh"]
+[tests]
+command = "! grep -s red [0-9].txt"
+[run]
+"""
+SETUP = 'setup = "mkdir -p deps && touch deps/ok"\n'
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a person sees after a run; without times, ids and the number of commits."""
+
+    code: int
+    ended: tuple[str, ...]  #: outcome, reason and phase of the run
+    landed: tuple[str, ...]  #: phases, in order
+    files: str  #: the target without plan and reports
+    tracker: tuple[str, ...]
+
+
+def compare(place: Path, *, seed: int, pace_s: float = 0) -> list[str]:
+    """Work the plan of the seed one phase after the other, then with phases ahead; the differences."""
+    chance = random.Random(seed)
+    plan, files = _make_plan(chance, pace_s)
+    depth = chance.choice((1, 1, 2))
+    sequential, _ = _work(place / "sequential", plan, files, 0)
+    pipelined, wrong = _work(place / "pipelined", plan, files, depth)
+    pairs = zip(Result.__dataclass_fields__, vars(sequential).values(), vars(pipelined).values(), strict=True)
+    wrong += [f"{name}: {after} instead of, in turn, {before}" for name, before, after in pairs if before != after]
+    return [f"seed {seed}, pipeline = {depth}: {words}" for words in wrong]
+
+
+def _make_plan(chance: random.Random, pace_s: float) -> tuple[str, dict[str, str]]:
+    """The plan, and the files of its project."""
+    phases = tuple(map(str, range(1, chance.randint(3, 5) + 1)))
+    order = chance.sample(phases, len(phases)) if chance.random() < 0.2 else phases
+    outcomes = {phase: chance.choice(OUTCOMES) if chance.random() < 0.7 else "passes" for phase in phases}
+    depends: dict[str, str] = {}
+    files: dict[str, str] = {}
+    touches: dict[str, list[str]] = {}
+    for number, phase in enumerate(order):
+        slots = chance.sample(FILES, chance.choice((0, 1, 1, 2)))
+        heads = [name for name in slots if chance.random() < 0.4]
+        needed = [before for before in order[:number] if chance.random() < 0.45]
+        if needed:
+            depends[phase] = " ".join(f"Phase {before}." for before in needed)
+        if chance.random() < 0.6:
+            touches[phase] = [f"{phase}.txt", *slots]
+        lines = [f"outcome={outcomes[phase]}", f"slots='{' '.join(slots)}'", f"heads='{' '.join(heads)}'"]
+        files[f"phases/{phase}"] = "\n".join([*lines, f"pace={chance.uniform(0, pace_s):.2f}\n" if pace_s else ""])
+    slots_of_all = "".join(f"{'-' * 5}\n" * 6 + f"slot {phase}: free\n" for phase in phases)
+    files |= dict.fromkeys(FILES, f"head: free\n{slots_of_all}")
+    files["runplan.toml"] = SETTINGS + (SETUP if chance.random() < 0.5 else "")
+    plan = a_plan(*phases, depends=depends)
+    for phase, paths in touches.items():
+        heading = f"## Phase {phase} — Step {phase}\n"
+        plan = plan.replace(heading, f"{heading}\nTouches: {', '.join(paths)}\n")
+    return plan, files
+
+
+def _work(place: Path, plan: str, files: dict[str, str], pipeline: int) -> tuple[Result, list[str]]:
+    """The result of one run, and what is wrong by itself."""
+    (place / "home").mkdir(parents=True)
+    repo = init_repo(place / "repo")
+    settings = f"{files['runplan.toml']}pipeline = {pipeline}\n"
+    repo.commit("Begin", **{**files, "runplan.toml": settings, "plans/X.md": plan, "agent.sh": AGENT})
+    repo.write(".git/info/exclude", "deps/\n")
+    project = Project(repo=Repo(path=repo.path, env=repo.env), home=place / "home")
+    try:
+        ran = project.start("finish", "auto")
+        return _describe(project, ran.code), list(_find_wrong(project))
+    finally:
+        end_processes_of(project.home)
+
+
+def _describe(project: Project, code: int) -> Result:
+    run = project.runplan("status", "X", "--json").json["run"]
+    entries = project.repo.git("ls-tree", "-r", "main").splitlines()
+    return Result(
+        code=code,
+        ended=(run["state"], run["reason"] or "", run["phase"] or ""),
+        landed=tuple(dict.fromkeys(project.landed())),
+        files="\n".join(line for line in entries if not re.search(r"\t(plans/|reports/|runplan\.toml)", line)),
+        tracker=tuple(re.findall(r"^\| (\S+ — .*?\|.*?)\|", project.show("main:plans/X.md"), re.MULTILINE)),
+    )
+
+
+def _find_wrong(project: Project) -> Iterator[str]:
+    """A phase that began on another one and was proven before that landed; work that is left at a wrong place."""
+    below: dict[str, str] = {}
+    landed = []
+    for kind, body in project.events():
+        if kind == "LanesChosen":
+            below |= {name: after for name, after, _ in body["ahead"]}
+        if kind == "Landed":
+            landed.append(body["phase"])
+        is_proof = kind == "DispatchStarted" and body["role"] in ("gate", "verify", "prove", "baseline")
+        if (is_proof or kind == "LandingStarted") and below.get(body.get("lane", ""), "") not in ("", *landed):
+            yield f"{kind} of phase {body['phase']} before the landing of phase {below[body['lane']]}"
+    for left in project.leftovers():
+        if not left.startswith(("refs/heads/runplan/", "refs/runplan/parked/")):
+            yield f"{left} is left"
