@@ -62,7 +62,8 @@ def decide(state: RunState) -> Decision:
     if running is not None:
         if state.stop:
             return perform_action(a.END, f"stopped by {state.stop}; {running.agent or running.role} is being ended")
-        awaited = perform_action(a.AWAIT, f"{running.agent or 'a command'} is running ({running.role})")
+        why = f": {running.why}" if running.why else ""
+        awaited = perform_action(a.AWAIT, f"{running.agent or 'a command'} is running ({running.role}{why})")
         return _look_ahead(state, started, awaited)
     if attempt.failure is not None:
         kept = "; its work is kept on a branch" if attempt.failure.branch else ""

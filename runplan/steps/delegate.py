@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from runplan.gitfacts import LANDING, read_trailers
 from runplan.run import events as e
 from runplan.run.kinds import Reason, Role
-from runplan.steps import proof, setup
+from runplan.steps import gates, proof, setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ def lease(phase: DelegateAttempt, context: RunContext) -> e.Leased:
 def already_done(action: Start, state: RunState, context: RunContext) -> tuple[e.Event, ...]:
     """A command that left no result is not repeated when the target has moved."""
     if action.dispatch.role is Role.SETUP:
-        return setup.already_done(action.dispatch, state.work, context)
+        return gates.known_baselines(action, state, context) or setup.already_done(action.dispatch, state.work, context)
     if action.dispatch.role is not Role.DELEGATE:
         return proof.already_known(action, state, context)
     phase = state.work

@@ -117,6 +117,15 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
     return tuple(known)
 
 
+def known_baselines(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
+    """The checks on the base that need no set-up, because they are known."""
+    phase = state.work
+    base = phase.delivery.candidate.onto_tree if phase.delivery.candidate else phase.base_tree
+    unknown = tuple(name for name in context.settings.checks if name not in phase.proof.baselines)
+    checks = replace(action.dispatch, role=Role.BASELINE, gates=unknown)
+    return already_known(replace(action, dispatch=checks), state, context) if checks.tree == base else ()
+
+
 def check_key(context: RunContext, name: str, tree: str) -> str:
     """Names the code of a tree, without bookkeeping, and everything that decides how a check runs on it."""
     settings = context.settings

@@ -72,6 +72,16 @@ def test_set_up_runs_again_where_a_file_changed_that_it_had_read(project: Projec
     assert whys == ["first use of the worktree", "src/** changed", "src/mod changed"]
 
 
+def test_a_baseline_that_is_known_needs_no_set_up(project: Project) -> None:
+    prepare(project, "true")
+    assert project.start("1", "auto").code == 0
+    before = len(project.events())
+    assert project.start("2", "auto").code == 0
+    roles = [event["role"] for name, event in project.events()[before:] if name == "DispatchStarted"]
+    assert roles == ["setup", "implement", "setup", "gate", "verify"]
+    assert "then: a command is running (setup: first use of the worktree)" in project.runplan("explain", "X").out
+
+
 COUNTS = """\
 git ls-files | wc -l | cmp -s - count.o && echo "=== 2 passed in 0.01s ===" && exit
 echo "=== short test summary info ==="; echo "FAILED t.py::test_a - x"; echo "=== 1 failed, 1 passed in 0.01s ==="
@@ -123,4 +133,4 @@ def test_where_reading_leaves_no_trace_inputs_are_named_or_set_up_runs_on_every_
         ran = there.start("finish", "auto")
     assert ran.code == 0, ran.err
     whys = [why for place, why in set_ups(project) if place != "agents"]
-    assert whys == ["first use of the worktree", *([] if named else ["the code changed"] * 3)]
+    assert whys == ["first use of the worktree", *([] if named else ["the code changed"] * 3)], "none for a baseline"
