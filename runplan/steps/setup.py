@@ -19,6 +19,7 @@ from runplan.globs import covers, literal
 from runplan.run.attempt_parts import SetupReused
 from runplan.run.kinds import ProofKind, Role
 from runplan.settings.toolchain import INPUTS
+from runplan.store.files import read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Set
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 ALL_FILES = "the code"  #: the only input of a set-up whose inputs are not known
 NAMED = 3  #: changed inputs named in one line
+LARGEST_COPY = 16 * 1024 * 1024  #: bytes of a file of run.copy that are compared
 _SLASH = re.compile("/")
 _MANIFEST = re.compile("|".join(translate(pattern) for patterns in INPUTS.values() for pattern in patterns))
 
@@ -109,7 +111,8 @@ def find_inputs(started: DispatchStarted, phase: WorkAttempt, context: RunContex
         files = {ALL_FILES: context.candidates.tree_with(tree, dict.fromkeys(context.bookkeeping))}
     else:
         files = _list_inputs(context.objects, tree, run.setup, run.setup_inputs, context.bookkeeping, touched)
-    copies = {name: sha256((context.root / name).read_bytes()).hexdigest() for name in sorted(run.copy)}
+    contents = {name: read_bounded(context.root / name, largest=LARGEST_COPY) or b"" for name in run.copy}
+    copies = {name: sha256(content).hexdigest() for name, content in contents.items()}
     inputs = Inputs(command=run.setup, environment=context.agents.digest, files={**files, **copies})
     return json.dumps(to_builtins(inputs), sort_keys=True)  # msgspec.json rejects names that are not UTF-8
 
