@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.steps.setup import Inputs
-from tests.support.cli import Project, a_project, work
+from tests.support.cli import Meanwhile, Project, a_project, ended, work
 from tests.support.mounts import inside
 
 IGNORED = {".gitignore": "*.o\n"}
@@ -104,6 +104,19 @@ def test_a_forgotten_input_is_shown_and_from_then_on_set_up_runs_on_every_tree(p
     assert [HIDDEN in line for line in runs] == [False, True, True], "the failed test, then all of them"
     assert report.count(HIDDEN) == 2
     assert "Warning: run.setup runs on every tree from now on; name its input files in run.setup_inputs" in report
+
+
+def test_a_red_baseline_is_repeated_with_a_fresh_set_up(project: Project, tmp_path: Path) -> None:
+    meanwhile = Meanwhile(tmp_path)
+    prepare(project, "git ls-files | wc -l >count.o", test="git ls-files | wc -l | cmp - count.o")
+    project.agent(work(*meanwhile.pause("implement")))
+    running = project.popen("start", "X", "1", "auto", "--foreground")
+    meanwhile.reached("implement")
+    project.repo.commit("Theirs", **{"theirs.txt": "x\n"})
+    meanwhile.let_on("implement")
+    ran = ended(running)
+    assert ran.code == 0, ran.err
+    assert f"baseline   passed with a fresh set-up: {HIDDEN}" in ran.err
 
 
 INPUTS = Inputs(command="make deps", environment="e", files={"go.mod": "1", "go.sum": "1"})
