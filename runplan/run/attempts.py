@@ -139,18 +139,9 @@ class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
     def needs_verdict(self) -> bool:
         return True
 
-    @property
-    def is_ahead(self) -> bool:
-        return False
-
 
 class PhaseAttempt(WorkAttempt, frozen=True, kw_only=True):
     chosen: e.PhaseChosen
-
-    @property
-    def is_ahead(self) -> bool:
-        """Whether it began on a phase that was being proven; the gate of that phase is its baseline."""
-        return bool(self.chosen.base)
 
 
 class RepairAttempt(WorkAttempt, frozen=True, kw_only=True):

@@ -121,6 +121,7 @@ class Chosen(Event, frozen=True, kw_only=True):
     allows: tuple[str, ...] = ()
     sign_off: tuple[str, ...] = ()  #: criteria that a person must check before it lands
     remarks: tuple[str, ...] = ()  #: on the text, for the report
+    base: str = ""  #: the commit of another phase that it begins on, before that phase has landed; "" for the tip
 
 
 class PhaseChosen(Chosen, frozen=True, kw_only=True):
@@ -128,7 +129,6 @@ class PhaseChosen(Chosen, frozen=True, kw_only=True):
 
     drift: str = ""  #: why the text has to be revised before any work
     direct: bool = False  #: it lands by a push, however the run lands
-    base: str = ""  #: the commit of another phase that it begins on, before that phase has landed; "" for the tip
 
 
 class SubplanChosen(Chosen, frozen=True, kw_only=True):

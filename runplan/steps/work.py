@@ -86,7 +86,7 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
     context.removal.remove_stale_locks([branch])  # a killed git may have left a lock
     kept = _find_kept_work(state, context, branch)
     parked = ""
-    base = kept.base if kept else (phase.chosen.base if isinstance(phase, PhaseAttempt) else "") or tip
+    base = kept.base if kept else phase.chosen.base or tip
     if kept is None:
         parked = _park_branch(context, branch, tip)
     else:

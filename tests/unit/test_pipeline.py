@@ -191,8 +191,7 @@ class Pipeline:
     def answer(self, action: a.Action, state: RunState) -> list[e.Event]:
         own = next((lane for lane in state.lanes if lane.name == action.lane), None)
         if action.step == "read-plan" and own is not None:
-            base = own.state.base if own.state.after else ""
-            chosen = e.PhaseChosen(tip="c0", phase=own.phase, items=(("W1", "x"),), base=base)
+            chosen = e.PhaseChosen(tip="c0", phase=own.phase, items=(("W1", "x"),), base=own.state.base)
             return [replace(chosen, lane=own.name)]
         if own is not None:
             return [replace(event, lane=own.name) for event in self.chance.answer(action, own.state)]

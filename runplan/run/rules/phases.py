@@ -114,7 +114,8 @@ def _work_on(started: RunStarted, phase: WorkAttempt, first: Decision) -> Decisi
         detail = "two agents in a row filled their context, and the second one changed nothing"
         return fail_phase(Reason.NO_PROGRESS, phase.step, detail)
     fixer = _start_fixer(phase, tree=phase.failed_tree, complaint=phase.complaint)
-    before = _run_baseline(started, phase, phase.base_tree, agents=True) if not phase.is_ahead else None
+    # The gate of the phase that it began on is its baseline.
+    before = _run_baseline(started, phase, phase.base_tree, agents=True) if not phase.chosen.base else None
     return before or _set_up_agents(started, phase) or (first if phase.cycle == 1 else fixer)
 
 
@@ -230,21 +231,17 @@ def _prove_work(started: RunStarted, phase: WorkAttempt, work: WorkTaken) -> Dec
     if phase.delivery.moves > MAX_MOVES:
         moved = f"the target moved {phase.delivery.moves} times while landing"
         return fail_phase(Reason.TARGET_MOVING, PhaseStep.LAND, moved)
-    if phase.delivery.candidate is None:
+    if (candidate := phase.delivery.candidate) is None:
         return perform_action(a.BUILD_CANDIDATE, "the work is replayed on the target's tip")
-    if phase.delivery.candidate.tree == phase.failed_tree:
+    if candidate.tree == phase.failed_tree:
         return fail_phase(Reason.NO_PROGRESS, PhaseStep.FIX, f"the fixer changed nothing; {phase.complaint}")
     # When the target moved, its own failures have to be known.
-    if baseline := _run_baseline(started, phase, phase.delivery.candidate.onto_tree):
+    if baseline := _run_baseline(started, phase, candidate.onto_tree):
         return baseline
-    if (
-        started.setup and phase.setup.tree == phase.delivery.candidate.onto_tree
-    ):  # else it would be prepared again later
-        early = tuple(run for run in phase.delivery.candidate.proofs if run.kind is ProofKind.NEW_TESTS)
-        return _run_proofs(started, phase, phase.delivery.candidate, early) or _run_gates(
-            started, phase, phase.delivery.candidate
-        )
-    return _run_gates(started, phase, phase.delivery.candidate)
+    # Tests on the base's code run while the worktree is prepared for it.
+    is_prepared = started.setup and phase.setup.tree == candidate.onto_tree
+    early = tuple(run for run in candidate.proofs if run.kind is ProofKind.NEW_TESTS) if is_prepared else ()
+    return _run_proofs(started, phase, candidate, early) or _run_gates(started, phase, candidate)
 
 
 def _written_at(phase: WorkAttempt) -> PhaseStep:
