@@ -205,9 +205,7 @@ def apply(state: RunState, fact: e.Event) -> RunState:
             )
         case e.StopRequested() | e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.IssueShared():
             return _change_lanes(state, lambda lane: apply(lane.state, fact))
-        case RevisionRequested():
-            return _change_lanes(state, lambda lane: apply(lane.state, fact))
-        case e.QuestionAnswered():  # each lane knows the ids of its own questions
+        case RevisionRequested() | e.QuestionAnswered():  # each lane knows the ids of its own questions
             return _change_lanes(state, lambda lane: apply(lane.state, fact))
         case e.Answered():
             return _change_lanes(
@@ -265,11 +263,11 @@ def _is_at_work(attempt: AnyAttempt | None) -> bool:
 
 def _give_places(state: RunState, alone: RunState, name: str) -> RunState:
     """The lane with worktrees that earlier lanes do not use any more, else with its own."""
-    busy = [open_state for _, open_state in open_states(state) if open_state is not state or _is_at_work(state.attempt)]
-    used = [state, *(lane.state for lane in state.lanes)]
-    zones = [other.zone for other in used if other.leased and other.zone not in [each.zone for each in busy]]
-    proofs = [other.proof for other in used if other.leased and other.proof not in [each.proof for each in busy]]
-    return replace(alone, zone=next(iter(zones), name), proof=next(iter(proofs), name))
+    busy = [user for _, user in open_states(state) if user.is_lane or _is_at_work(user.attempt)]
+    owners = [owner for owner in (state, *(lane.state for lane in state.lanes)) if owner.leased]
+    zones = (owner.zone for owner in owners if owner.zone not in {user.zone for user in busy})
+    proofs = (owner.proof for owner in owners if owner.proof not in {user.proof for user in busy})
+    return replace(alone, zone=next(zones, name), proof=next(proofs, name))
 
 
 def _hand_on_places(state: RunState, alone: RunState, name: str) -> tuple[RunState, RunState]:
@@ -296,28 +294,24 @@ def _update_followers(state: RunState, event: e.Event) -> RunState:
     match event:
         case e.Landed(phase=phase):
             return _change_lanes(
-                state, lambda lane: replace(lane.state, after="") if lane.state.after == phase else lane.state
+                state, lambda lane: replace(lane.state, after="", base="") if lane.state.after == phase else lane.state
             )
         case e.PhaseFailed(phase=phase):
-            return _drop_lanes(
-                state, lambda lane: lane.state.after == phase, f"the failure of phase {phase}, on which it began"
-            )
+            by = f"the failure of phase {phase}, on which it began"
+            return _change_lanes(state, lambda lane: _drop_lane(lane, by) if lane.state.after == phase else lane.state)
         case e.DriftFound(of=phase, corrections=corrections):
+            by = f"phase {phase}, which corrects its text"
             corrected = {row[0] for row in corrections}
-            return _drop_lanes(
-                state,
-                lambda lane: bool(lane.state.after) and lane.phase in corrected,
-                f"phase {phase}, which corrects its text",
+            return _change_lanes(
+                state, lambda lane: _drop_lane(lane, by) if lane.state.after and lane.phase in corrected else lane.state
             )
         case _:
             return state
 
 
-def _drop_lanes(state: RunState, is_meant: Callable[[Lane], bool], by: str) -> RunState:
-    """End the agents of these lanes; their work is kept."""
-    return _change_lanes(
-        state, lambda lane: replace(lane.state, stop=by, pause=None, is_dropped=True) if is_meant(lane) else lane.state
-    )
+def _drop_lane(lane: Lane, by: str) -> RunState:
+    """The state in which its agents are ended; their work is kept."""
+    return replace(lane.state, stop=by, pause=None, is_dropped=True)
 
 
 def _apply_to_run(state: RunState, event: e.Event) -> RunState:
