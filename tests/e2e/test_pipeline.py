@@ -1,7 +1,5 @@
 """Phases ahead: the next phase begins on one that is being proven, and is proven itself only after that has landed."""
 
-from functools import partial
-
 import pytest
 
 from tests.support.cli import (
@@ -17,16 +15,11 @@ from tests.support.cli import (
     verify,
     work,
 )
-from tests.support.daemons import run_of, until_runs_are
+from tests.support.daemons import run_of, until_runs_are, until_waits_for_phase
 
 AHEAD = "[run]\npipeline = 1\n"
 DEPENDS = {"2": "Phase 1.", "3": "Phase 2."}
 FINISH = ("start", "X", "finish", "auto", "--foreground")
-
-
-def is_written(project: Project, phase: str) -> bool:
-    """Whether the phase waits for the landing of the one that it began on."""
-    return ("phase", phase) in [(lane["waiting_for"], lane["phase"]) for lane in run_of(project)["lanes"]]
 
 
 def paused_proof(meanwhile: Meanwhile, *more: str) -> str:
@@ -55,7 +48,7 @@ def test_the_next_phase_is_written_while_one_is_proven_and_proven_after_its_land
 
     assert project.runplan("start", "X", "finish", "auto").code == 0
     meanwhile.reached("proof")
-    until(partial(is_written, project, "2"))
+    until_waits_for_phase(project, "2")
     assert project.landed() == []
     assert "phase 2 is written, and is proven when phase 1 has landed" in project.runplan("explain", "X").out
     assert run_of(project)["state"] == "running"
@@ -83,7 +76,7 @@ def test_a_phase_ahead_follows_the_fix_of_the_one_below(project: Project, meanwh
 
     with project.running(*FINISH) as run:
         meanwhile.reached("proof")
-        until(partial(is_written, project, "2"))
+        until_waits_for_phase(project, "2")
         meanwhile.let_on("proof")
         meanwhile.reached("fix")
         meanwhile.let_on("fix")
@@ -109,7 +102,7 @@ def test_a_phase_ahead_ends_with_the_failure_below_and_its_work_is_kept(
     with project.running(*FINISH) as run:
         meanwhile.reached("proof")
         if has_ended:
-            until(partial(is_written, project, "2"))
+            until_waits_for_phase(project, "2")
         else:
             meanwhile.reached("two")
         meanwhile.let_on("proof")

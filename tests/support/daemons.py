@@ -96,6 +96,11 @@ def run_of(project: Project, plan: str = "X") -> dict[str, Any]:
     return dict(seen.json["run"] or {})
 
 
+def until_waits_for_phase(project: Project, phase: str) -> None:
+    """Wait until the phase is written, and waits for the landing of the one that it began on."""
+    until(lambda: ("phase", phase) in [(lane["waiting_for"], lane["phase"]) for lane in run_of(project)["lanes"]])
+
+
 def log_of(project: Project, event: str = "") -> list[dict[str, Any]]:
     """The lines of the daemon's log, or those of one event; none while there is no log."""
     log = state_directory(project.env) / "daemon.log"

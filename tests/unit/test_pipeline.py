@@ -210,7 +210,7 @@ class Pipeline:
         return [e.LanesChosen(tip="c", lanes=((name, self.left.pop(0), ()),), ahead=((name, after, bases[after]),))]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data(), st.integers(1, 3))
 def test_whatever_happens_a_phase_ahead_is_proven_and_lands_after_the_one_below(
     data: st.DataObject, depth: int
