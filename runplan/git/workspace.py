@@ -291,8 +291,8 @@ class Workspace:
 
 
 def is_repository(path: Path) -> bool:
-    head = first_line(f"{path}/HEAD") or ""  # not joined by pathlib, which is slow: asked before every step
-    return head.startswith("ref: refs/") and all(os.path.isdir(f"{path}/{name}") for name in ("objects", "refs"))  # noqa: PTH112
+    head = first_line(path / "HEAD") or ""
+    return head.startswith("ref: refs/") and (path / "objects").is_dir() and (path / "refs").is_dir()
 
 
 def _is_small(pack: Path) -> bool:

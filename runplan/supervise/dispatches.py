@@ -65,12 +65,6 @@ class Spawner:
                 start_new_session=True,
             )
 
-    def __enter__(self) -> Spawner:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """End it; agents and their shims keep running."""
         self.socket.close()
@@ -88,7 +82,6 @@ class Dispatches:
         self._anchor = Anchor(directory.parent)
         self._wakeup = wakeup
         self._spawner = spawner
-        self._known: dict[str, DispatchFiles] = {}
         self._made: set[str] = set()  #: dispatches whose directory exists
         self._begun: set[str] = set()  #: dispatches started here
         self._shims: dict[str, Process] = {}  #: of these, unless the shim had ended before it was looked up
@@ -138,8 +131,7 @@ class Dispatches:
 
     def start(self, launch: Launch) -> None:
         """Start the process under a shim, and return as soon as the shim runs. An id is started once."""
-        self.directory(launch.id)
-        files = self._files(launch.id)
+        files = DispatchFiles(self.directory(launch.id))
         for name, content in launch.files:
             publish(files.directory / name, content.encode("utf-8", "surrogateescape"), sync=True)
         request = json.dumps(to_builtins((str(files.directory), replace(launch, files=())))).encode()
@@ -287,6 +279,4 @@ class Dispatches:
         )
 
     def _files(self, dispatch: str) -> DispatchFiles:
-        if dispatch not in self._known:  # asked 30 times a phase
-            self._known[dispatch] = DispatchFiles(self._directory / dispatch)
-        return self._known[dispatch]
+        return DispatchFiles(self._directory / dispatch)

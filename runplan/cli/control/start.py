@@ -88,7 +88,7 @@ def _start_run(
 ) -> Exit:
     """Begin the run that the options ask for; `again`: as a retry of the plan's last run, which was `like`."""
     # The spawner is ready when the checks are done and the worktree is made.
-    with Spawner() if foreground else contextlib.nullcontext() as spawner:
+    with contextlib.closing(Spawner()) if foreground else contextlib.nullcontext() as spawner:
         match runs.resolve_start(context, word, asked, like=like, review=review):
             case runs.NothingToDo(why=why):
                 progress.say(why)
