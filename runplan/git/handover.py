@@ -140,15 +140,12 @@ class AgentZone(Place):
 
     def __init__(self, zones: Zones, name: str) -> None:
         super().__init__(zones, name, zones.workspace.lanes / f"{name}.git", zones.workspace.root / name)
+        self._git_dir = self._repository / "worktrees" / name
         self._left = f"refs/runplan/left/{name}"  #: in tool.git: the tip with the files that were not committed
         self._lent = self._workspace.state / "lent" / name  #: LENT, or the tree of the files that were handed over
 
-    @property
-    def _git_dir(self) -> Path:
-        return self._repository / "worktrees" / self.name
-
-    def keep_products(self, commit: Oid, inputs: str, *, clean: str = "first", extra: Extra = NOTHING) -> None:
-        super().keep_products(commit, inputs, clean=clean, extra=extra)
+    def keep_products(self, commit: Oid, inputs: str, *, extra: Extra = NOTHING) -> None:
+        super().keep_products(commit, inputs, extra=extra)
         with self._zones.start(_IS_UNCHANGED, (str(self._git_dir),), cwd=self.path, writable=()) as script:
             if script.finish(time.monotonic() + FILL_S):
                 self.forget_products("it writes to the agents' repository, which is new in each phase")
@@ -196,7 +193,7 @@ class AgentZone(Place):
             with self._workspace.lock():
                 self._renew(branch, tip)
         how = "-x" if clean == "ignored" else ""
-        self._fill(self._git_dir, files, tip, "agent", how, extra=extra)
+        self._fill(files, tip, "agent", how, extra=extra)
         self._note(LENT)
         return self.path
 
@@ -301,8 +298,7 @@ class AgentZone(Place):
         if how == "raw":
             (fresh / "info/attributes").write_text("* -text -filter -ident -working-tree-encoding\n")
         heads = (oid for name, oid in self._workspace.mirrored().items() if name.startswith(HEADS))
-        admin = self._git_dir
-        places = (str(admin), str(self.path), str(fresh), str(self._seen))
+        places = (str(self._git_dir), str(self.path), str(fresh), str(self._seen))
         arguments = (*places, branch, before, how, *(f"^{oid}" for oid in heads))
         deadline = time.monotonic() + self._zones.bounds.seconds
         try:

@@ -282,7 +282,9 @@ class Script:
 class Place:
     """A worktree and its git directory, which scripts fill."""
 
-    def __init__(self, zones: Zones, name: str, git_dir: Path, path: Path) -> None:
+    _clean = "first"  #: when files that git does not ignore are removed from the products: first, last or never
+
+    def __init__(self, zones: Zones, name: str, repository: Path, path: Path) -> None:
         if not _NAME.fullmatch(name):
             raise RefusedEarly(f"{name!r} cannot be the name of a worktree; use letters, digits, dot, dash, underscore")
         self.name = name
@@ -290,15 +292,11 @@ class Place:
         self._zones = zones
         self._workspace = zones.workspace
         self._tool = zones.workspace.git
-        self._repository = git_dir
+        self._repository = repository
+        self._git_dir = repository  #: of the worktree
         self._seen = zones.workspace.state / "seen" / path.name
         #: The list of what run.setup made here, and its inputs. No filter runs where it is writable.
         self._products = zones.workspace.state / "products" / path.name
-
-    @property
-    def _git_dir(self) -> Path:
-        """The git directory of the worktree."""
-        return self._repository
 
     @property
     def writable(self) -> tuple[Path, ...]:
@@ -327,9 +325,9 @@ class Place:
         remove_directory(self._repository)
         draft.rename(self._repository)
 
-    def _fill(self, git_dir: Path, *words: str, extra: Extra) -> None:
+    def _fill(self, *words: str, extra: Extra) -> None:
         """Run the script that fills the files; once more in an empty worktree when it fails."""
-        places = (str(git_dir), str(self.path), str(self._seen))
+        places = (str(self._git_dir), str(self.path), str(self._seen))
         more = (str(extra.diff or ""), str(extra.root), str(self._workspace.common_dir / "modules"))
         arguments = (*places, *words, *more, *extra.copies)
         error = ""
@@ -372,24 +370,30 @@ class Place:
         if why:
             self._note_products("outdated", why)
 
-    def keep_products(self, commit: Oid, inputs: str, *, clean: str = "first", extra: Extra = NOTHING) -> None:
+    def keep_products(self, commit: Oid, inputs: str, *, extra: Extra = NOTHING) -> None:
         """List what run.setup has made on the files of `commit`, and note its inputs."""
         make_below(self._workspace.common_dir, self._products)
-        if error := self._look_at_products("list", commit, clean=clean, extra=extra):
+        error, _ = self._look_at_products("list", commit, clean=self._clean, extra=extra)
+        if error:
             raise GitFailed(f"the products of run.setup in {self.path} cannot be listed: {error}")
         self.note_inputs(inputs)
 
     def describe_changed_product(self, commit: Oid) -> str:
         """The product that has changed since run.setup, or ""; for files of `commit`."""
-        return self._look_at_products("check", commit)
+        return self._look_at_products("check", commit)[0]
 
-    def _look_at_products(self, how: str, commit: Oid, *, clean: str = "never", extra: Extra = NOTHING) -> str:
-        """What is wrong with the products, or ""."""
-        places = (str(self._workspace.path), str(self._git_dir), str(self.path), str(self._products / "listing"))
-        writable = {"list": (self.path, self._products), "compare": (self.path,)}.get(how, ())
+    def _look_at_products(
+        self, how: str, commit: Oid, *, clean: str = "never", extra: Extra = NOTHING
+    ) -> tuple[str, bytes]:
+        """What is wrong with the products, or "", and what the script prints."""
+        listing = self._seen / "commit" if how == "touched" else self._products / "listing"
+        places = (str(self._workspace.path), str(self._git_dir), str(self.path), str(listing))
+        writable = {"list": (self.path, self._products), "check": ()}.get(how, (self.path,))
+        deadline = time.monotonic() + FILL_S
         arguments = (*places, commit, how, clean, *extra.copies)
         with self._zones.start(_COMPARE, arguments, cwd=self.path, writable=writable) as script:
-            return script.finish(time.monotonic() + FILL_S)
+            output = script.read_exactly(LARGEST_STATUS, deadline)
+            return script.finish(deadline) if len(output) < LARGEST_STATUS else "too many files", output
 
     def _require_copies(self, commit: Oid, extra: Extra) -> None:
         """Refuse names of run.copy that lie outside, or below something that is no directory in the commit."""
@@ -416,9 +420,11 @@ class Place:
 class ProofWorktree(Place):
     """A worktree for set-up, gates and verifiers. Its git directory is writable for the fill script and set-up only."""
 
+    _clean = "never"
+
     def __init__(self, zones: Zones, name: str) -> None:
-        git_dir = zones.workspace.state / "proof" / f"{name}.git"
-        super().__init__(zones, name, git_dir, zones.workspace.root / f"{name}-proof")
+        repository = zones.workspace.state / "proof" / f"{name}.git"
+        super().__init__(zones, name, repository, zones.workspace.root / f"{name}-proof")
 
     def checkout_exact_tree(self, commit: Oid, *, clean: str, extra: Extra = NOTHING) -> Path:
         """Exactly the files of `commit`, where there is no run.setup; with `clean` "untracked" ignored files stay."""
@@ -433,17 +439,12 @@ class ProofWorktree(Place):
 
     def list_touched(self, commit: Oid, extra: Extra = NOTHING) -> list[str] | None:
         """The files of `commit` that run.setup has read or changed; None if they are too many, or cannot be known."""
-        places = (str(self._workspace.path), str(self._repository), str(self.path), str(self._seen / "commit"))
-        arguments = (*places, commit, "touched", "never", *extra.copies)
-        deadline = time.monotonic() + FILL_S
-        with self._zones.start(_COMPARE, arguments, cwd=self.path, writable=(self.path,)) as script:
-            output = script.read_exactly(LARGEST_STATUS, deadline)
-            is_known = len(output) < LARGEST_STATUS and not script.finish(deadline)
-        return [os.fsdecode(path) for path in output.split(b"\0") if path] if is_known else None
+        error, output = self._look_at_products("touched", commit, extra=extra)
+        return None if error else [os.fsdecode(path) for path in output.split(b"\0") if path]
 
-    def keep_products(self, commit: Oid, inputs: str, *, clean: str = "never", extra: Extra = NOTHING) -> None:
+    def keep_products(self, commit: Oid, inputs: str, *, extra: Extra = NOTHING) -> None:
         self._write(commit, "reuse", "none", extra=extra)
-        super().keep_products(commit, inputs, clean=clean, extra=extra)
+        super().keep_products(commit, inputs, extra=extra)
 
     def reuse(self, commit: Oid, *, clean: bool = False, extra: Extra = NOTHING) -> str:
         """Exactly the files of `commit` and the products of run.setup; why run.setup has to run again, or "".
@@ -453,7 +454,7 @@ class ProofWorktree(Place):
         if not self.is_made:
             return "the worktree was removed"
         self._write(commit, "reuse", "none", extra=extra)
-        return self._look_at_products("compare", commit, clean="last" if clean else "never", extra=extra)
+        return self._look_at_products("compare", commit, clean="last" if clean else "never", extra=extra)[0]
 
     def _write(self, commit: Oid, how: str, clean: str, *, extra: Extra) -> None:
         self._require_copies(commit, extra)
@@ -461,7 +462,7 @@ class ProofWorktree(Place):
             self.remove()
         with self._new_repository(keeps_modules=how == "reuse") as draft:
             self._workspace.write_repository(draft, head=commit)
-        self._fill(self._repository, commit, commit, how, clean, extra=extra)
+        self._fill(commit, commit, how, clean, extra=extra)
 
     def changed(self, commit: Oid, copies: Sequence[str] = ()) -> list[str]:
         """Paths that differ from the commit shown, without ignored files; HEAD when it is at another commit."""
