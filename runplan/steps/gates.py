@@ -136,12 +136,6 @@ def check_key(context: RunContext, name: str, tree: str) -> str:
     return json.dumps([code, settings.run.setup, command, summary, junit, context.agents.digest])
 
 
-def _keep_green_results(context: RunContext, key: str, result: results.Results) -> None:
-    """Only green results are kept: a red one may be accidental, and would excuse real failures later."""
-    if not result.red and not result.unfinished:
-        context.store.put_baseline(key, results.to_text(result))
-
-
 def _keep_results(
     judged: GateJudged, result: results.Results, phase: WorkAttempt, context: RunContext, *, partly: bool
 ) -> None:
@@ -174,18 +168,16 @@ def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iter
             yield WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{command}` failed on the base: {fault}")
             return
         key = check_key(context, name, tree)
-        _keep_green_results(context, key, result)
+        if (
+            not result.red and not result.unfinished
+        ):  # a red one may be accidental, and would excuse real failures later
+            context.store.put_baseline(key, results.to_text(result))
         known = results.to_text(result, passes=False)
         note = f"{result.line} before any work{describe_lacking(phase, context)}" if result.red else ""
         if phase.setup.renewed == tree and not result.red:
-            _doubt_inputs(phase, context)
+            setup.doubt_inputs(phase, context)
             note = FRESH
         yield BaselineKnown(key=key, tree=tree, results=known, name=name, ran=evidence, note=note)
-
-
-def _doubt_inputs(phase: WorkAttempt, context: RunContext) -> None:
-    if (check := phase.dispatches.newest) is not None:
-        setup.doubt_inputs(check, phase, context)
 
 
 def describe_lacking(phase: WorkAttempt, context: RunContext) -> str:
@@ -249,7 +241,7 @@ def _judge_results(
     )
     answer, line = _describe_comparison(judged, now)
     if before is not None and answer is GateAnswer.PASSED and phase.setup.renewed == tree:
-        _doubt_inputs(phase, context)
+        setup.doubt_inputs(phase, context)
         line = f"{line}; {FRESH}"
     elif before is not None and answer is GateAnswer.PASSED:
         line = f"{line}; flaky, passed when run again: {', '.join(before.failures or (name,))}"

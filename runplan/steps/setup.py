@@ -55,7 +55,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
 def already_done(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[Event, ...]:
     """The products of an earlier set-up with the same inputs, unless this one has to be new."""
     place = _place_of(started, context)
-    if started.again or not place.inputs or place.inputs != find_inputs(started, phase, context):
+    if started.again or place.inputs != find_inputs(started, phase, context):
         return ()
     # Those in the proof worktree are compared before each check.
     changed = "" if started.tree else place.describe_changed_product(commit_of(started, phase, context))
@@ -68,12 +68,11 @@ def already_done(started: DispatchStarted, phase: WorkAttempt, context: RunConte
 def describe_reason(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
     """Why run.setup runs, in words."""
     place = _place_of(started, context)
-    if started.again:
-        return started.again
-    if not place.inputs:
-        return place.outdated or "first use of the worktree"
-    after, before = (convert(json.loads(text), Inputs) for text in (find_inputs(started, phase, context), place.inputs))
-    return after.describe_change(before)
+    before = place.inputs
+    if started.again or not before:
+        return started.again or place.outdated or "first use of the worktree"
+    inputs = convert(json.loads(find_inputs(started, phase, context)), Inputs)
+    return inputs.describe_change(convert(json.loads(before), Inputs))
 
 
 def keep_products(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> None:
@@ -175,10 +174,11 @@ def _note_touched(touched: list[str] | None, context: RunContext) -> None:
         context.store.put_baseline(key, after)
 
 
-def doubt_inputs(check: DispatchStarted, phase: WorkAttempt, context: RunContext) -> None:
-    """Have run.setup run on every tree from now on; the products that `check` had are those of its tree."""
+def doubt_inputs(phase: WorkAttempt, context: RunContext) -> None:
+    """Have run.setup run on every tree from now on; the products that the last check had are those of its tree."""
     context.store.put_baseline(_touched_key(context), ALL_FILES)
-    context.proof.note_inputs(find_inputs(check, phase, context))
+    if (check := phase.dispatches.newest) is not None:
+        context.proof.note_inputs(find_inputs(check, phase, context))
 
 
 def _touched_key(context: RunContext) -> str:
