@@ -206,7 +206,7 @@ def _check_setup(context: RepositoryContext) -> str | Check:
     line = context.settings.run.setup
     _require_programs(context, line, "or set run.setup to another command")
     nearest = _worktree_places(context)[1]
-    is_watched = context.settings.run.setup_inputs or not os.access(nearest, os.W_OK) or records_reads(nearest)
+    is_watched = context.settings.run.setup_inputs or not os.access(nearest, os.W_OK) or records_reads(str(nearest))
     if line and not is_watched:
         detail = "the file system records no access times, so run.setup runs on every tree"
         return Check("setup", State.WARN, detail, "name the files that it reads in run.setup_inputs")
