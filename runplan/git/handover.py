@@ -446,7 +446,8 @@ class AgentZone(Place):
         if base is None or not is_directory(self.path):
             return parked
         received = self._receive_leniently(base, "files" if is_orphan else "all")
-        known = self._tool.text("log", "--format=%T", base).split() if is_orphan else [first_line(self._lent)]
+        trees = self._tool.text("log", "--format=%T", base).split() if is_orphan else []
+        known = [first_line(self._lent), *trees]
         self._park_others(received, under=under)
         if received.tip in received.new:
             parked = self._workspace.park(received.tip, under=under)

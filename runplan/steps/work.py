@@ -88,7 +88,7 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
     parked = ""
     base = kept.base if kept else phase.chosen.base or tip
     if kept is None:
-        parked = _park_branch(context, branch, tip)
+        parked = _park_branch(context, branch, base)
     else:
         context.workspace.fetch(kept.head, without=[tip])
     start = kept.head if kept else base
