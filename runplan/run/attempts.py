@@ -74,6 +74,7 @@ class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
 
     lease: e.Leased | None = None
     base: str = ""  #: start of the branch; moves when the branch is rebuilt
+    start: str = ""  #: the candidate that the branch was rebuilt with
     base_tree: str = ""
     setup: Setup = Setup()
     authors: tuple[str, ...] = ()  #: the agents that have written
@@ -380,7 +381,8 @@ def _record_rebuild(attempt: W, event: e.BranchRebuilt) -> W:
     if not event.tree:  # a conflict
         attempt = replace(attempt, rebuilt=attempt.rebuilt + 1, parked=event.parked, unsolved=attempt.delivery.conflict)
     delivery = replace(attempt.delivery, conflict=None)
-    attempt = replace(attempt, base=event.base, base_tree=event.base_tree, delivery=delivery)
+    start = event.start if event.tree else ""
+    attempt = replace(attempt, base=event.base, base_tree=event.base_tree, start=start, delivery=delivery)
     return _begin_fix(attempt, tree=event.tree, complaint=event.complaint, cycle=attempt.cycle + 1)
 
 

@@ -433,6 +433,7 @@ class BranchRebuilt(Event, frozen=True, kw_only=True):
     parked: str  #: the ref that keeps the old branch
     complaint: str  #: what the fixer has to fix
     tree: str = ""  #: the tree that failed; "" after a conflict
+    start: str = ""  #: the newest commit of the branch
 
 
 class GateJudged(Judgement, frozen=True, kw_only=True):

@@ -206,6 +206,7 @@ def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) 
         parked=parked,
         complaint=action.complaint or conflict,
         tree=action.tree,
+        start=action.start,
     )
 
 
@@ -229,7 +230,8 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
     if isinstance(head, WorkRefused):
         yield head
         return
-    foreign = context.candidates.foreign(phase.base, head, run=context.mark, kept=kept.head if kept else "")
+    known = phase.start or (kept.head if kept else "")  # the user may have it: another phase began on it
+    foreign = context.candidates.foreign(phase.base, head, run=context.mark, kept=known)
     if why := describe_off_base(foreign, branch=phase.leased.branch, base=phase.base):
         yield WorkRefused(reason=Reason.OFF_BASE, detail=why)
         return
