@@ -136,7 +136,7 @@ def open_states(state: RunState) -> list[tuple[str, RunState]]:
 def list_places(state: RunState) -> list[str]:
     """The lanes whose worktrees the run has made, "" for the run itself; none of a lane, as others use them next."""
     states = [state, *(lane.state for lane in state.lanes)] if not state.is_lane else []
-    return sorted({place for each in states if each.leased for place in (each.zone, each.proof)})
+    return sorted({place for each in states if each.leased or each.base for place in (each.zone, each.proof)})
 
 
 def list_running(state: RunState, *lanes: str) -> list[str]:
@@ -292,9 +292,9 @@ def _move_zone(state: RunState, name: str) -> RunState:
 def _update_followers(state: RunState, event: e.Event) -> RunState:
     """The lanes that began on a phase, when it lands or fails, or when its numbers correct their text."""
     match event:
-        case e.Landed(phase=phase):
+        case e.Landed(phase=phase, code=code):
             return _change_lanes(
-                state, lambda lane: replace(lane.state, after="", base="") if lane.state.after == phase else lane.state
+                state, lambda lane: _follow_landing(lane.state, code) if lane.state.after == phase else lane.state
             )
         case e.PhaseFailed(phase=phase):
             by = f"the failure of phase {phase}, on which it began"
@@ -307,6 +307,13 @@ def _update_followers(state: RunState, event: e.Event) -> RunState:
             )
         case _:
             return state
+
+
+def _follow_landing(state: RunState, code: str) -> RunState:
+    """The state of a lane when the phase below has landed; if that was fixed, a failure before does not count."""
+    has_failed = state.attempt is not None and state.attempt.failure is not None
+    is_dropped = state.is_dropped or (has_failed and code != state.base)
+    return replace(state, after="", base="", is_dropped=is_dropped)
 
 
 def _drop_lane(lane: Lane, by: str) -> RunState:

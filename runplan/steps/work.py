@@ -92,12 +92,13 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
     else:
         context.workspace.fetch(kept.head, without=[tip])
     start = kept.head if kept else base
+    judged = tip if kept and not _has_landed(context, phase.chosen.phase, base) else base  # the commit of the baseline
     context.zone.lease(branch=branch, base=start, onto=tip, pin=context.mark)
     yield e.Leased(
         phase=phase.chosen.phase,
         branch=branch,
         base=base,
-        base_tree=context.objects.commit(base).tree,
+        base_tree=context.objects.commit(judged).tree,
         worktree=context.zone.name,
         attempt=earlier + 1,
         parked=parked,
@@ -139,6 +140,8 @@ def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.Kept
         return None
     is_changed = head != failure.head or _is_reworded(phase.chosen, context, before=last.seq)
     beginning = beginning_after(failure, is_changed=is_changed, has_fixers=state.options.max_fix_cycles > 0)
+    if beginning is Beginning.CONTINUE and not _has_landed(context, phase.chosen.phase, base):
+        beginning = Beginning.ANEW
     if beginning is Beginning.ANEW:
         return None
     return e.KeptWork(
@@ -162,6 +165,14 @@ def _find_base(context: RunContext, target: str, head: str, before: str) -> str:
     base = context.objects.run("merge-base", target, head, ok=(0, 1)).text
     is_above = base and before and context.objects.tip(before) and context.objects.is_ancestor(base, before)
     return before if is_above and context.objects.is_ancestor(before, head) else base
+
+
+def _has_landed(context: RunContext, phase: str, base: str) -> bool:
+    """Whether the base of the phase's work is on the target: not so if it is of a phase that landed otherwise."""
+    readings = context.store.list_facts(e.PhaseChosen, plan=context.plan)
+    is_ahead = any(fact.event.phase == phase and fact.event.base == base for fact in readings)
+    landings = context.store.list_facts(e.Landed, plan=context.plan) if is_ahead else []
+    return not is_ahead or any(fact.event.code == base for fact in landings)
 
 
 def _is_reworded(read: e.Chosen, context: RunContext, *, before: int) -> bool:

@@ -90,6 +90,28 @@ def test_a_phase_ahead_follows_the_fix_of_the_one_below(project: Project, meanwh
     assert_nothing_runs(project)
 
 
+def test_a_phase_ahead_that_fails_on_work_that_is_fixed_later_begins_again(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    draft = steps('write = "1.txt"\ntext = "draft\\n"', 'commit = "Draft"', phase="1")
+    above = steps('write = "2.txt"\ntext = "2\\n"', 'run = "grep -q fixed 1.txt"', phase="2")
+    agent = draft + above + fix('write = "1.txt"\ntext = "fixed\\n"', phase="1")
+    agent += paused_proof(meanwhile, 'fail = "W1"') + verify("pass_all = true", cycle="2")
+    tests = "! grep -qs draft 1.txt || test ! -e 2.txt"  # red for phase 2 on the draft of phase 1
+    settings = f"{AHEAD}[tests]\ncommand = '{tests}'\n"
+    set_up(project, plan=a_plan("1", "2", depends=DEPENDS), settings=settings, agent=agent)
+
+    with project.running(*FINISH) as run:
+        meanwhile.reached("proof")
+        until(lambda: ("PhaseFailed", "2") in [(kind, body.get("phase")) for kind, body in project.events()])
+        meanwhile.let_on("proof")
+        ran = ended(run)
+
+    assert ran.code == 0, ran.err
+    assert list(dict.fromkeys(project.landed())) == ["1", "2"]
+    assert project.show("main:1.txt") == "fixed"
+
+
 @pytest.mark.parametrize("has_ended", [False, True], ids=["at-work", "written"])
 def test_a_phase_ahead_ends_with_the_failure_below_and_its_work_is_kept(
     project: Project, meanwhile: Meanwhile, has_ended: bool
@@ -147,6 +169,32 @@ def test_a_failure_below_ends_no_agent_of_a_phase_beside_it(project: Project, me
     assert starts(project).count(("implement", "3")) == 1
     assert run_of(project)["reason"] == "verification-failed"
     assert_nothing_runs(project)
+
+
+def test_a_phase_ahead_begins_again_when_the_one_below_corrects_its_text(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    drift = "say = 'PLAN-TEXT-DRIFT: phase=2 bullet=1 field=lines plan=340-380 actual=343'"
+    criteria = "\n### Acceptance Criteria\n\n- No number here\n- 2.txt has 340-380 lines\n"
+    first = f'write = "2.txt"\ntext = "begun\\n"\nonce = "{project.home}/once"'  # not committed
+    agent = work(phase="1") + paused_proof(meanwhile, drift, "pass_all = true")
+    agent += steps(first, *meanwhile.pause("two"), 'run = "grep -q 325-361 plans/X.md"', phase="2")
+    set_up(project, plan=a_plan("1", "2", depends=DEPENDS) + criteria, settings=AHEAD, agent=agent)
+
+    with project.running(*FINISH) as run:
+        meanwhile.reached("proof")
+        meanwhile.reached("two")
+        listed = project.runplan("gc", "--dry-run").out
+        meanwhile.let_on("proof")
+        until(lambda: "1" in project.landed())
+        meanwhile.let_on("two")
+        ran = ended(run)
+
+    assert ran.code == 0, ran.err
+    assert project.landed() == ["1", "2"]
+    assert "would remove" not in listed
+    assert project.show("main:2.txt") == "begun"  # the next agent continues the kept work
+    assert project.leftovers() == []
 
 
 def test_no_phase_begins_on_one_that_a_person_has_to_sign_off(project: Project) -> None:

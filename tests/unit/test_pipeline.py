@@ -166,6 +166,17 @@ def test_a_phase_ahead_is_dropped_when_its_base_fails_or_corrects_its_text(fact:
         assert "finish" not in [step for step, _ in actions_of(over)]
 
 
+@pytest.mark.parametrize(("code", "counts"), [("c1", True), ("c2", False)], ids=["as-it-was", "fixed"])
+def test_a_failure_ahead_counts_if_the_phase_below_lands_as_it_was(code: str, counts: bool) -> None:
+    failed = e.PhaseFailed(phase="2", reason=Reason.AGENT_FAILED, step=PhaseStep.IMPLEMENT, detail="", lane="1")
+    ends = [e.CleanedUp(phase="2", lane="1"), e.RunEnded(outcome=RunOutcome.FAILED, lane="1")]
+    landed = [e.Landed(id="l", phase="1", tip="c3", code=code), e.CleanedUp(phase="1")]
+
+    (action,) = decide(ahead(failed, *ends, *landed)).actions
+
+    assert action.step == ("finish" if counts else "read-plan")
+
+
 def test_the_failed_phase_represents_a_run_whose_first_phase_has_landed() -> None:
     failed = e.PhaseFailed(phase="2", reason=Reason.TESTS_FAILED, step=PhaseStep.GATE, detail="red", lane="1")
     ends = [e.CleanedUp(phase="2", lane="1"), e.RunEnded(outcome=RunOutcome.FAILED, lane="1")]
