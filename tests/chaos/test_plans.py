@@ -7,6 +7,6 @@ import pytest
 from tests.chaos.plans import compare
 
 
-@pytest.mark.parametrize("seed", [2, 7])
+@pytest.mark.parametrize("seed", [3, 6])
 def test_a_plan_lands_with_phases_ahead_as_without(tmp_path: Path, seed: int) -> None:
     assert compare(tmp_path, seed=seed) == []
