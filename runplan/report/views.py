@@ -143,8 +143,9 @@ def _view_run(run: RunRow, facts: PlanFacts, now: datetime) -> dict[str, Any]:
     view: dict[str, Any] = to_builtins(run)
     for work in (view, *view["lanes"]):
         work["usd"] = round(work["usd"], 4)
-    # Of several lanes, the one that needs a person most.
-    lanes = [] if run.waiting_for else [lane for lane in run.lanes if not lane.failed]
+    # Of several lanes, the one that needs a person most; a phase ahead waits for one of the others.
+    lanes = [lane for lane in run.lanes if not lane.failed and lane.waiting_for != WaitKind.PHASE]
+    lanes = [] if run.waiting_for else lanes
     answers = [assess_progress(work, facts, now=now) for work in lanes or [run]] if run.is_active else []
     view = {name: value for name, value in view.items() if name not in (*_OF_PLAN, *_INTERNAL)}
     return {**view, "stuck": max(answers, key=lambda answer: list(LEVELS).index(answer["level"]), default=None)}

@@ -111,8 +111,8 @@ def _await_phase(state: RunState, attempt: AnyAttempt) -> Decision | None:
         return None
     if attempt.dispatches.ended is not None or attempt.broken is not None:
         return None
-    why = f"phase {attempt.chosen.phase} is written, and is proven when phase {state.after} has landed"
-    return Decision(why=why, waiting=WaitKind.PHASE, about=f"phase {state.after}")
+    why = f"the work is done, and is proven when phase {state.after} has landed"
+    return Decision(why=why, waiting=WaitKind.PHASE, about=f"the landing of phase {state.after}")
 
 
 def _look_ahead(state: RunState, started: RunStarted, decision: Decision) -> Decision:

@@ -50,7 +50,8 @@ def test_the_next_phase_is_written_while_one_is_proven_and_proven_after_its_land
     meanwhile.reached("proof")
     until_waits_for_phase(project, "2")
     assert project.landed() == []
-    assert "phase 2 is written, and is proven when phase 1 has landed" in project.runplan("explain", "X").out
+    assert "phase 2: the work is done, and is proven when phase 1 has landed" in project.runplan("explain", "X").out
+    assert "  Running: phase 1, verify" in project.runplan("status", "X").out
     assert run_of(project)["state"] == "running"
     meanwhile.let_on("proof")
     until_runs_are(project, "done")
