@@ -156,6 +156,8 @@ def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunC
     if context.proof.inputs != setup.find_inputs(started, phase, context):
         return "the products of run.setup are those of other inputs"
     is_read = started.role is Role.VERIFY  # a new file would count as the verifier's
+    if is_set_up and last is not None and last.tree == started.tree and not is_read and context.proof.is_made:
+        return ""  # nothing has run there since its products were listed
     if fault := context.proof.reuse(commit, clean=is_read, extra=extra):
         context.proof.forget_products(fault)
     return fault
