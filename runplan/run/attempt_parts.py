@@ -102,10 +102,9 @@ def record_setup(setup: Setup, event: e.Event, newest: e.DispatchStarted | None)
         case e.DispatchEnded(role=role, ending=ending) if ending in UNKNOWN and not role.is_writer:
             return replace(setup, tree="")  # its products may have changed
         case e.DispatchEnded(role=Role.SETUP) if event.succeeded and newest is not None:
-            places = [*(["checks"] if newest.tree else []), *(["agents"] if newest.agents or not newest.tree else [])]
-            note = f"{newest.why} ({' and '.join(places)}, {elapsed(event.seconds)})"
-            setup = replace(setup, notes=(*setup.notes, note))
-            setup = replace(setup, agents=setup.agents or newest.agents or not newest.tree)
+            place = "agents" if not newest.tree else "checks and agents" if newest.agents else "checks"
+            note = f"{newest.why} ({place}, {elapsed(event.seconds)})"
+            setup = replace(setup, notes=(*setup.notes, note), agents=setup.agents or place != "checks")
             if not newest.tree:
                 return setup
             renewed = newest.tree if newest.again else setup.renewed

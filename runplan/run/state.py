@@ -313,7 +313,7 @@ def _follow_landing(state: RunState, code: str) -> RunState:
     """The state of a lane when the phase below has landed; if that was fixed, a failure before does not count."""
     has_failed = state.attempt is not None and state.attempt.failure is not None
     is_dropped = state.is_dropped or (has_failed and code != state.base)
-    return replace(state, after="", base="", is_dropped=is_dropped)
+    return replace(state, after="", is_dropped=is_dropped)
 
 
 def _drop_lane(lane: Lane, by: str) -> RunState:

@@ -99,11 +99,10 @@ def list_paths(git: Git, commit: str, *below: str) -> frozenset[str]:
     return frozenset(filter(None, os.fsdecode(listed).split("\0")))
 
 
-def prepare_files(attempt: PlanningAttempt, context: RunContext) -> str:
+def prepare_files(attempt: PlanningAttempt, context: RunContext) -> None:
     """Put the files of the base into the proof worktree, which planning agents only read."""
     extra = Extra(copies=context.copied, root=context.root)
     context.proof.checkout_exact_tree(attempt.chosen.tip, clean="ignored", extra=extra)
-    return ""
 
 
 def judge_step(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001

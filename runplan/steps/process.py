@@ -79,9 +79,10 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Eve
     if diff:
         context.dispatches.write(started.id, CHANGE, diff)
     yield started
+    fault = ""
     try:
         if isinstance(attempt, PlanningAttempt):
-            fault = planning.prepare_files(attempt, context)
+            planning.prepare_files(attempt, context)
         else:
             fault = _prepare_files(started, state.work, context, has_diff=bool(diff))
     except (RunplanError, OSError):

@@ -60,7 +60,7 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
         drift, remarks = examine_numbers(plan, phase, context)
         if isinstance(lander, PullRequestLander) and not drift:
             remarks = (*remarks, *lander.list_overlaps(phase.touches))
-        read = replace(read, drift=drift, remarks=remarks, base=state.base)
+        read = replace(read, drift=drift, remarks=remarks, base=state.base if state.after else "")
         if read.direct and isinstance(context.direct, DirectPhase) and (why := context.direct.describe_missing()):
             raise Unreachable(why)  # the phase may have landed there already
     yield read

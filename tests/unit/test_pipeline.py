@@ -17,6 +17,7 @@ from runplan.run.state import RunState, apply, find_shown, fold, list_places, op
 from tests.support.builders import Chance, a_plan, started
 
 MANY = 600
+BEGUN = e.LanesChosen(tip="c0", lanes=(("1", "2", ()),), ahead=(("1", "1", "c1"),))
 BUILT = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p1")
 
 
@@ -36,11 +37,11 @@ def proven(**options: object) -> list[e.Event]:
 
 def ahead(*events: e.Event) -> RunState:
     """Phase 2 has begun on phase 1, in lane 1."""
-    lanes = e.LanesChosen(tip="c0", lanes=(("1", "2", ()),), ahead=(("1", "1", "c1"),))
     chosen = e.PhaseChosen(tip="c0", phase="2", base="c1", items=(("W1", "x"),), lane="1")
-    return fold([*proven(), lanes, chosen, replace(leased("2", "c1"), lane="1"), *events])
+    return fold([*proven(), BEGUN, chosen, replace(leased("2", "c1"), lane="1"), *events])
 
 
+LANDED = e.Landed(id="l", phase="1", tip="c3", code="c1")
 WRITTEN = e.WorkTaken(head="w2", tree="t2", commits=1, lane="1")
 
 
@@ -128,7 +129,7 @@ def test_a_phase_ahead_is_written_and_then_waits_for_the_landing_below() -> None
     lane = open_lanes(waiting)[0].state
     assert decide(lane).waiting is WaitKind.PHASE
 
-    landed = apply(waiting, e.Landed(id="l", phase="1", tip="c3", code="c1"))
+    landed = apply(waiting, LANDED)
     assert ("build-candidate", "1") in actions_of(landed)
 
 
@@ -180,7 +181,7 @@ def test_a_failure_ahead_counts_if_the_phase_below_lands_as_it_was(code: str, co
 def test_the_failed_phase_represents_a_run_whose_first_phase_has_landed() -> None:
     failed = e.PhaseFailed(phase="2", reason=Reason.TESTS_FAILED, step=PhaseStep.GATE, detail="red", lane="1")
     ends = [e.CleanedUp(phase="2", lane="1"), e.RunEnded(outcome=RunOutcome.FAILED, lane="1")]
-    landed = [e.Landed(id="l", phase="1", tip="c3", code="c1"), e.CleanedUp(phase="1")]
+    landed = [LANDED, e.CleanedUp(phase="1")]
 
     shown = find_shown(ahead(WRITTEN, *landed, failed, *ends))
 
@@ -202,8 +203,8 @@ class Pipeline:
     def answer(self, action: a.Action, state: RunState) -> list[e.Event]:
         own = next((lane for lane in state.lanes if lane.name == action.lane), None)
         if action.step == "read-plan" and own is not None:
-            chosen = e.PhaseChosen(tip="c0", phase=own.phase, items=(("W1", "x"),), base=own.state.base)
-            return [replace(chosen, lane=own.name)]
+            chosen = e.PhaseChosen(tip="c0", phase=own.phase, items=(("W1", "x"),))
+            return [replace(chosen, lane=own.name, base=own.state.base if own.state.after else "")]
         if own is not None:
             return [replace(event, lane=own.name) for event in self.chance.answer(action, own.state)]
         if action.step != "read-plan":
