@@ -358,7 +358,7 @@ class Place:
         return read_text(self._products / name, largest=LARGEST_NOTE) or ""
 
     def note_inputs(self, inputs: str) -> None:
-        """The products here are those of these inputs."""
+        """Note that the products here are those of these inputs."""
         self._note_products("inputs", inputs)
 
     def _note_products(self, name: str, text: str) -> None:

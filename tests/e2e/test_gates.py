@@ -114,14 +114,14 @@ RED_BEFORE = f'echo "{SUMMARY}\nFAILED t.py::test_a - x\n=== 1 failed, 1 passed 
 
 @pytest.mark.parametrize("script", [FLAKY, RED_BEFORE], ids=["flaky", "red before"])
 def test_the_gate_of_a_landed_phase_is_the_baseline_of_the_next_one(tmp_path: Path, script: str) -> None:
-    project = a_project(tmp_path, "1", "2", "3")
+    project = a_project(tmp_path, "1", "2")
     project.repo.commit("A check", **{"check.sh": script.format(place=tmp_path)})
     project.settings('[tests]\ncommand = "sh check.sh"\nrerun = "echo \'=== 1 passed in 0.01s ===\'"\n')
     ran = project.start("finish", "auto")
     assert ran.code == 0, ran.err
     roles = [event["role"] for name, event in project.events() if name == "DispatchStarted"]
     assert roles.count("baseline") == 1
-    assert roles.count("gate") == (4 if script == FLAKY else 3)
+    assert roles.count("gate") == (3 if script == FLAKY else 2)
 
 
 def test_a_gate_that_is_red_before_any_work_is_refused(project: Project) -> None:
