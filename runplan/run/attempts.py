@@ -333,7 +333,7 @@ def _record_work(attempt: W, event: e.Event) -> W:
             return replace(attempt, broken=event, breaks=attempt.breaks + 1)
         case e.CandidateBuilt():
             return replace(attempt, unsolved=None)
-        case e.GateJudged(answer=GateAnswer.PASSED, tree=tree) if setup.renewed == tree and event.time == 2:
+        case e.GateJudged(answer=GateAnswer.PASSED, tree=tree) if setup.renewed == tree and event.time > 1:
             return _add_warnings(attempt, INPUTS_UNKNOWN)
         case e.BranchRebuilt():
             return _record_rebuild(attempt, event)

@@ -441,7 +441,7 @@ class GateJudged(Judgement, frozen=True, kw_only=True):
     answer: GateAnswer
     code: int | None
     line: str  #: one line for people
-    time: int  #: 1, or 2 for the second run
+    time: int  #: 1, 2 for the second run, 3 for all tests after a fresh set-up
     output: str = ""  #: the end of its output, for the fixer
     name: str = TESTS
     failures: tuple[str, ...] = ()  #: names of the tests that decide

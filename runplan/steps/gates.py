@@ -144,8 +144,7 @@ def _keep_results(
     Where only the tests that had failed ran again (`partly`), each test counts as it ran last.
     """
     key = check_key(context, judged.name, phase.built.tree)
-    is_doubtful = partly and phase.setup.renewed == judged.tree  # all of them run once more
-    passed = judged.answer is GateAnswer.PASSED and not is_doubtful
+    passed = judged.answer is GateAnswer.PASSED
     if partly and (first := context.store.get_baseline(f"{NAMED_ONLY}{key}")):
         base = phase.proof.baselines.get(judged.name)
         old = results.from_text(base.results).failures if base and base.results else frozenset[str]()

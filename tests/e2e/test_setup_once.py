@@ -98,14 +98,28 @@ def test_a_forgotten_input_is_shown_and_from_then_on_set_up_runs_on_every_tree(p
     ran = project.start("finish", "auto")
     assert ran.code == 0, ran.err
     failure = "1 test fails that did not fail before: t.py::test_a"
-    red = f"the first run failed: {failure}, with products of an earlier set-up"
+    red = f"the second run failed, too: {failure}, with products of an earlier set-up"
     whys = [why for place, why in set_ups(project) if place != "agents"]
     assert whys == ["first use of the worktree", red, "the code changed"]
     report = project.show("main:reports/plan-x.md")
     runs = [event["line"] for name, event in project.events() if name == "GateJudged"][:3]
-    assert [HIDDEN in line for line in runs] == [False, True, True], "the failed test, then all of them"
-    assert report.count(HIDDEN) == 2
+    assert [HIDDEN in line for line in runs] == [False, False, True], "all tests, the failed one, all of them"
+    assert report.count(HIDDEN) == 1
     assert "Warning: run.setup runs on every tree from now on; name its input files in run.setup_inputs" in report
+
+
+def test_a_flaky_test_costs_no_set_up(project: Project, tmp_path: Path) -> None:
+    flaky = f"""\
+test -e 1.txt || {{ echo "=== 2 passed in 0.01s ==="; exit; }}
+mkdir {tmp_path}/seen || {{ echo "=== 2 passed in 0.01s ==="; exit; }}
+echo "=== short test summary info ==="; echo "FAILED t.py::test_a - x"; echo "=== 1 failed, 1 passed in 0.01s ==="
+exit 1
+"""
+    prepare(project, "true", test="sh check.sh", last="rerun = 'sh check.sh'", **{"check.sh": flaky})
+    ran = project.start("finish", "auto")
+    assert ran.code == 0, ran.err
+    assert "flaky, passed when run again: t.py::test_a" in ran.err
+    assert set_ups(project) == FIRST
 
 
 def test_a_red_baseline_is_repeated_with_a_fresh_set_up(project: Project, tmp_path: Path) -> None:

@@ -359,6 +359,7 @@ def test_setup_runs_before_the_baseline_once_for_agents_and_once_on_each_tree() 
 
 REUSED = SetupReused(tree="t1")
 RED = e.GateJudged(tree="t1", answer=GateAnswer.FAILED, code=1, line="x", time=1, rerun="one")
+UNNAMED = replace(RED, rerun="")  #: no test can be repeated alone
 GREEN = replace(RED, answer=GateAnswer.PASSED, time=2, rerun="")
 RENEWED = [*ran("setup", "t1", again="red")]
 
@@ -367,14 +368,18 @@ RENEWED = [*ran("setup", "t1", again="red")]
     ("then", "expected"),
     [
         ([REUSED], ("gate", "t1")),
-        ([REUSED, RED], ("setup", "t1")),
-        ([REUSED, replace(RED, answer=GateAnswer.UNFINISHED)], ("setup", "t1")),
-        ([REUSED, replace(RED, answer=GateAnswer.UNFINISHED), *RENEWED], ("gate", "t1")),
-        ([REUSED, RED, *RENEWED], ("gate", "t1")),
-        ([REUSED, RED, *RENEWED, GREEN], ("gate", "t1")),  # of all tests
-        ([REUSED, RED, *RENEWED, GREEN, replace(GREEN, time=3)], ("verify", "t1")),
-        ([REUSED, replace(RED, rerun=""), *RENEWED, GREEN], ("verify", "t1")),
-        ([REUSED, RED, *RENEWED, replace(RED, time=2)], ("fix", "t1")),
+        ([REUSED, RED], ("gate", "t1")),  # of the failed tests alone
+        ([REUSED, RED, GREEN], ("verify", "t1")),
+        ([REUSED, RED, replace(RED, time=2, rerun="")], ("setup", "t1")),
+        ([REUSED, RED, replace(RED, time=2, rerun=""), *RENEWED], ("gate", "t1")),
+        ([REUSED, RED, replace(RED, time=2, rerun=""), *RENEWED, replace(GREEN, time=3)], ("verify", "t1")),
+        ([REUSED, RED, replace(RED, time=2, rerun=""), *RENEWED, replace(RED, time=3)], ("fix", "t1")),
+        ([REUSED, UNNAMED], ("setup", "t1")),
+        ([REUSED, UNNAMED, *RENEWED], ("gate", "t1")),
+        ([REUSED, UNNAMED, *RENEWED, GREEN], ("verify", "t1")),
+        ([REUSED, UNNAMED, *RENEWED, replace(UNNAMED, time=2)], ("fix", "t1")),
+        ([REUSED, replace(UNNAMED, answer=GateAnswer.UNFINISHED)], ("setup", "t1")),
+        ([REUSED, replace(UNNAMED, answer=GateAnswer.UNFINISHED), *RENEWED], ("gate", "t1")),
         ([*ran("setup", "t1"), RED], ("gate", "t1")),
     ],
 )

@@ -258,7 +258,7 @@ def _run_gates(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuil
     for group in started.gates:
         judged = [phase.proof.newest_gates[name] for name in group if name in phase.proof.newest_gates]
         new = tuple(name for name in group if name not in phase.proof.newest_gates)
-        failed = [gate for gate in judged if _is_failed(gate, phase, candidate)]
+        failed = [gate for gate in judged if _is_failed(gate, phase)]
         unfinished = next(
             (gate for gate in judged if gate.answer is GateAnswer.UNFINISHED and gate not in failed and not new), None
         )
@@ -269,32 +269,41 @@ def _run_gates(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuil
             return _fix_candidate(
                 started, phase, candidate, Reason.TESTS_UNFINISHED, detail
             )  # the work may have broken it
-        repeated = [gate for gate in failed if gate.time < GATE_RUNS]
-        again = f"the first run failed: {'; '.join(gate.line for gate in failed)}" if repeated and not new else ""
-        if not new and not failed and (repeated := [gate for gate in judged if _passed_in_part(gate, phase)]):
-            again = "the tests that failed passed with a fresh set-up, so all of them run with it"
+        repeated = [gate for gate in failed if gate.time < _count_runs(gate, phase)]
+        again = ""
+        if repeated and not new:
+            which = "first run failed" if repeated[0].time == 1 else "second run failed, too"
+            again = f"the {which}: {'; '.join(gate.line for gate in failed)}"
         if due := new or tuple(gate.name for gate in repeated):
             gate = DispatchStarted(role=Role.GATE, gates=due, cycle=phase.cycle, tree=candidate.tree, again=again)
-            times = "a second time" if failed else "once more"
+            times = "a third time" if again and repeated[0].time > 1 else "a second time"
             why = f"{_describe_checks(due)} {f'{times}, because {again}' if again else 'on the exact tree'}"
-            return _set_up_proof(started, phase, candidate.tree, again) or start_dispatch(gate, why)
+            is_last = all(gate.time + 1 == _count_runs(gate, phase) for gate in repeated)
+            return _set_up_proof(started, phase, candidate.tree, again if is_last else "") or start_dispatch(gate, why)
         if failed:
             detail = "; ".join(_name_gate(gate, f"the checks failed: {gate.line}") for gate in failed)
             return _fix_candidate(started, phase, candidate, Reason.TESTS_FAILED, detail)
     return _prove_tests(started, phase, candidate)
 
 
-def _is_failed(gate: GateJudged, phase: WorkAttempt, candidate: CandidateBuilt) -> bool:
+def _is_failed(gate: GateJudged, phase: WorkAttempt) -> bool:
     """Whether the gate is red; an unfinished one, too, while it may be for products of an earlier set-up."""
-    is_doubtful = gate.code is not None and (phase.setup.is_reused or phase.setup.renewed == candidate.tree)
-    is_repeatable = gate.answer is GateAnswer.UNFINISHED and gate.time < GATE_RUNS and is_doubtful
-    return gate.answer is GateAnswer.FAILED or is_repeatable
+    is_repeatable = gate.code is not None and gate.time < _count_runs(gate, phase) and _is_doubtful(gate, phase)
+    return gate.answer is GateAnswer.FAILED or (gate.answer is GateAnswer.UNFINISHED and is_repeatable)
 
 
-def _passed_in_part(gate: GateJudged, phase: WorkAttempt) -> bool:
-    """Whether only the tests that had failed ran with the new products of run.setup."""
-    runs = [run for run in phase.proof.gates if run.name == gate.name]
-    return phase.setup.renewed == gate.tree and len(runs) == GATE_RUNS and bool(runs[0].rerun)
+def _count_runs(gate: GateJudged, phase: WorkAttempt) -> int:
+    """How often a gate runs before a red result counts.
+
+    With products of an earlier set-up, tests that failed are first repeated alone: a flaky one says nothing about
+    set-up. The last run is after a fresh set-up.
+    """
+    first = next(run for run in phase.proof.gates if run.name == gate.name)
+    return GATE_RUNS + (_is_doubtful(gate, phase) and bool(first.rerun))
+
+
+def _is_doubtful(gate: GateJudged, phase: WorkAttempt) -> bool:
+    return phase.setup.is_reused or phase.setup.renewed == gate.tree
 
 
 def _prove_tests(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) -> Decision:
