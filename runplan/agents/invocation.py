@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from runplan.settings.schema import AgentsSettings, AgentTable
 
 VERSION_S = 15.0  #: some programs take a second to print their version
-_VERSION = re.compile(r"\d{1,6}\.\d{1,6}[\w.+-]{0,40}")
-_INTERPRETER = re.compile(r"(?:python|node|ruby|perl|bash|dash|zsh|sh)[\d.]*")
+_VERSION = r"\d{1,6}\.\d{1,6}[\w.+-]{0,40}"
+_INTERPRETER = r"(?:python|node|ruby|perl|bash|dash|zsh|sh)[\d.]*"
 
 
 class Agents(Struct, frozen=True, dict=True):
@@ -170,7 +170,7 @@ def version_of(table: AgentTable, caller: Mapping[str, str]) -> str:
 def _ask_version(path: str, env: tuple[tuple[str, str], ...], _changed_ns: int) -> str:
     """The version that a program prints, asked once per binary."""
     code, output = _run_program((path, "--version"), env=dict(env), within_s=VERSION_S)
-    version = _VERSION.search(output[:1_000]) if code == 0 else None
+    version = re.search(_VERSION, output[:1_000]) if code == 0 else None
     return version[0] if version else ""
 
 
@@ -200,7 +200,7 @@ def own_file(table: AgentTable) -> str:
     if table.kind == "script":
         return table.script
     program, *rest = (*table.argv, "")
-    is_script = _INTERPRETER.fullmatch(Path(program).name) is not None and rest and not rest[0].startswith("-")
+    is_script = re.fullmatch(_INTERPRETER, Path(program).name) is not None and rest and not rest[0].startswith("-")
     return rest[0] if table.kind == "command" and is_script else ""
 
 

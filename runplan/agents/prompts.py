@@ -56,7 +56,7 @@ SMALL_DIFF = 20_000  #: characters of a diff that is also in the prompt
 _HEAD = 48  #: characters of an item whose text is in the prompt
 _MOST_FILES = 200  #: of a large diff that are listed
 
-_FILE_OF_DIFF = re.compile(r"^(?=diff --git )", re.MULTILINE)
+_FILE_OF_DIFF = r"(?m)^(?=diff --git )"
 
 _PLACEHOLDER = re.compile(r"\{\{([a-z][a-z0-9_]*)\}\}")
 _MALFORMED = re.compile(r"\{\{(?![a-z][a-z0-9_]*\}\}).*")
@@ -208,7 +208,7 @@ def _describe_large_diff(diff: str) -> str:
     """The files of a diff, each with its added and removed lines and its place in the diff."""
     rows = []
     first = 1
-    for part in _FILE_OF_DIFF.split(diff)[1:]:
+    for part in re.split(_FILE_OF_DIFF, diff)[1:]:
         head, _, hunks = part.partition("\n@@ ")
         path = re.split(' "?b/', head.partition("\n")[0])[-1].removesuffix('"')
         added = hunks.count("\n+")

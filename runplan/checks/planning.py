@@ -37,11 +37,11 @@ MOST_ITEMS = 10  #: work items of a phase
 LEAST_PRINCIPLES = 8
 LEAST_PATHS = 2
 
-_PRINCIPLE = re.compile(r"P(?:[1-9]|1[0-2])")
+_PRINCIPLE = r"P(?:[1-9]|1[0-2])"
 _VERDICTS = ("PASS", "FAIL")
-_POSITION = re.compile(r"::|[:#@]L?\d")  #: begins what follows a path: `x.py:12`, `x.py#L12`, `x.py::test_y`
-_CODE = re.compile(r"`[^`]*\w[^`]*`")
-_NO_PATH = re.compile(r"[\s{}<>|]|(?:^|/)\.\.(?:/|$)")
+_POSITION = r"::|[:#@]L?\d"  #: begins what follows a path: `x.py:12`, `x.py#L12`, `x.py::test_y`
+_CODE = r"`[^`]*\w[^`]*`"
+_NO_PATH = r"[\s{}<>|]|(?:^|/)\.\.(?:/|$)"
 
 
 class StepFacts(Struct, frozen=True, kw_only=True):
@@ -194,7 +194,7 @@ def _judge_exploration(output: _Exploration, facts: StepFacts) -> StepResult:
 def _find_path(named: str, paths: frozenset[str]) -> str:
     """The file or folder at the base that a text names, as `./x`, `x:12` or from the root of the disk; "" for none."""
     path = named.strip("`'\" ")
-    path = path if path in paths else _POSITION.split(path, maxsplit=1)[0].removeprefix("./").rstrip("/")
+    path = path if path in paths else re.split(_POSITION, path, maxsplit=1)[0].removeprefix("./").rstrip("/")
     while path:
         if path in paths or any(other.startswith(f"{path}/") for other in paths):
             return path
@@ -233,7 +233,7 @@ def _judge_critique(output: _Critique) -> StepResult:
         id_ = principle.id.strip()
         verdict = principle.verdict.strip()
         why = _one_line(principle.why)
-        if not _PRINCIPLE.fullmatch(id_) or verdict not in _VERDICTS:
+        if not re.fullmatch(_PRINCIPLE, id_) or verdict not in _VERDICTS:
             problems.append(f"{id_[:NAME]!r} with the verdict {verdict[:NAME]!r}: write P1 to P12 with PASS or FAIL")
         elif why and not verdicts.get(id_, "").startswith("FAIL"):  # of two verdicts the worse counts
             verdicts[id_] = f"{verdict}: {why}"
@@ -341,15 +341,15 @@ def _check_phase(phase: Phase, facts: StepFacts) -> Iterator[str]:
 
 
 def _names_proof(text: str, phase: Phase, facts: StepFacts) -> bool:
-    if _CODE.search(text) or (facts.test_command and facts.test_command in text):
+    if re.search(_CODE, text) or (facts.test_command and facts.test_command in text):
         return True
-    words = [_POSITION.split(word.strip("\"'()[],;."), maxsplit=1)[0] for word in text.split()]
+    words = [re.split(_POSITION, word.strip("\"'()[],;."), maxsplit=1)[0] for word in text.split()]
     return any(word in facts.paths or covers(phase.touches, word) for word in words if "/" in word or "." in word)
 
 
 def _is_target(pattern: str, paths: frozenset[str]) -> bool:
     """Whether the pattern names a path or folder, or matches files at the base."""
-    if pattern in paths or not _NO_PATH.search(pattern):
+    if pattern in paths or not re.search(_NO_PATH, pattern):
         prefix = literal(pattern)
         return prefix == pattern or "/" in prefix or pattern in paths or any(matches(pattern, path) for path in paths)
     return False

@@ -23,7 +23,7 @@ MOST_PROMISES = 20  #: broken promises that are asked about one by one
 MOST_NAMED = 5  #: tests that a note names
 LONGEST = 200  #: characters of a place's name
 SUITE = "the tests of the base"
-_SUBTEST = re.compile(r"(\S+?\.(?:Test|Example|Fuzz)\w*)/")  #: `example.com/m/sum.TestAdd/of_two`
+_SUBTEST = r"(\S+?\.(?:Test|Example|Fuzz)\w*)/"  #: `example.com/m/sum.TestAdd/of_two`
 
 
 class NewTests(Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class NewTests(Struct, frozen=True, kw_only=True):
 
 def function_of(name: str) -> str:
     """The name of a test without its parameters, or of a test in Go without its subtest."""
-    if subtest := _SUBTEST.match(name):
+    if subtest := re.match(_SUBTEST, name):
         return subtest[1]
     place, mark, last = name.rpartition("::")
     return f"{place}{mark}{last.partition('[')[0]}" if last.endswith("]") else name

@@ -20,14 +20,14 @@ from runplan.checks.runners import plain
 from runplan.checks.runners.output import Report, Runner, TestState, find_last, worst_states
 from runplan.globs import covers
 
-_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\([AB0])")
+_ANSI = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\([AB0])"
 #: A summary further from the end than this many lines is an inner suite's: the outer one has none.
 _NEAR_END = 40
 _LINES_READ = 300_000  # the end of a longer output is enough
 _LINES_CLOSING = 20_000  # a summary is looked for in these
 _LONGEST_LINE = 10_000  # characters; no summary is longer
 # Coverage tables follow the summary of some runners and may be long.
-_TABLE = re.compile(r"\||\d%[\d,\s>-]*$|^[\s-]*$")
+_TABLE = r"\||\d%[\d,\s>-]*$|^[\s-]*$"
 _MOST_NAMES = 20_000  # with more tests, only their counts are compared
 _LONGEST_NAME = 500  # characters
 _NO_REPORT = Report(passed=None, failed=None, skipped=None)
@@ -105,7 +105,7 @@ def read_results(
     text of a JUnit file that pytest wrote besides its output.
     """
     printed = output.splitlines()
-    lines = [_ANSI.sub("", line[:_LONGEST_LINE]).rstrip() for line in printed[-_LINES_READ:]]
+    lines = [re.sub(_ANSI, "", line[:_LONGEST_LINE]).rstrip() for line in printed[-_LINES_READ:]]
     name, report, unfinished = _read_report(lines, summary_pattern, junit)
     if exit_code is None or exit_code < 0:
         unfinished = "the command did not end by itself"
@@ -177,7 +177,7 @@ def _closing_report(lines: list[str]) -> tuple[str, Report, list[str]]:
         if closing and report is not None:
             rest = lines[offset + closing[0] + report.lines_after + 1 :]
             best = (runner.name, report, rest) if not best[0] or len(rest) < len(best[2]) else best
-    is_near = sum(1 for line in best[2] if not _TABLE.search(line)) <= _NEAR_END
+    is_near = sum(1 for line in best[2] if not re.search(_TABLE, line)) <= _NEAR_END
     return best if is_near else ("", _NO_REPORT, lines)
 
 

@@ -12,8 +12,8 @@ from runplan.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKin
 
 T = TypeVar("T")
 
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^`]*?)[ \t]*$")
-_OPENING = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*json[ \t]*$", re.IGNORECASE)
+_FENCE = r"^ {0,3}(`{3,}|~{3,})[ \t]*([^`]*?)[ \t]*$"
+_OPENING = r"(?i)^ {0,3}(`{3,}|~{3,})[ \t]*json[ \t]*$"
 _BLOCKER = "BLOCKER:"
 #: The content of the return file before the agent starts. If it is still there at the end, the agent was interrupted.
 IN_PROGRESS = '{"status": "in_progress"}\n'
@@ -100,7 +100,7 @@ def last_json_block(message: str) -> str | None:
     """The content of the last fenced json block; one that is never closed runs to the end."""
     lines = re.split(r"\r?\n", message)  # a text in JSON may contain other line ends, as U+2028
     for start in range(len(lines) - 1, -1, -1):
-        if opening := _OPENING.match(lines[start]):
+        if opening := re.match(_OPENING, lines[start]):
             fence = opening[1]
             closing = re.compile(rf"^ {{0,3}}{re.escape(fence[0])}{{{len(fence)},}}[ \t]*$")
             body = lines[start + 1 :]
@@ -118,7 +118,7 @@ def split_markdown_block(message: str) -> tuple[str, str]:
     last = range(0)
     start = 0
     while start < len(lines):
-        opening = _FENCE.match(lines[start])
+        opening = re.match(_FENCE, lines[start])
         if opening is not None and opening[2].casefold() in ("markdown", "md"):
             last = range(start, _closing_line(lines, start, opening[1]))
             start = last.stop
@@ -131,7 +131,7 @@ def split_markdown_block(message: str) -> tuple[str, str]:
 def _closing_line(lines: list[str], start: int, fence: str) -> int:
     fences = [fence]
     for number in range(start + 1, len(lines)):
-        mark = _FENCE.match(lines[number])
+        mark = re.match(_FENCE, lines[number])
         if mark is None or not mark[1].startswith(fences[-1]):
             continue
         if mark[2]:

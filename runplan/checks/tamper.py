@@ -32,7 +32,7 @@ LIFECYCLE = (".runplan/**", ".runplan-*")
 #: The prompts of a repository; a weaker one would make every later verdict weaker.
 PROMPTS = ("config/prompts/*.md",)
 
-_TOKEN = re.compile(r"`([^`\n]+)`|([^\s`'\"()\[\]{}<>,;|*]+)")
+_WORD = r"`([^`\n]+)`|([^\s`'\"()\[\]{}<>,;|*]+)"
 
 
 class TamperKind(StrEnum):
@@ -107,7 +107,7 @@ class Permit(Struct, frozen=True, kw_only=True):
 @lru_cache(maxsize=4)
 def _path_words(text: str) -> frozenset[str]:
     """The words of the text that may be paths, without the punctuation around them and a number of a line."""
-    words = (quoted or word for quoted, word in _TOKEN.findall(text))
+    words = (quoted or word for quoted, word in re.findall(_WORD, text))
     return frozenset(
         token.removeprefix("./").lstrip("/")
         for word in words

@@ -41,10 +41,10 @@ CHUNK = 1 << 20
 DEEPEST = 200  #: folders above a file; Python's own functions recurse into them
 LARGEST_POINTER = 1024  #: bytes
 #: https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
-_POINTER = re.compile(
+_POINTER = (
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*oid sha256:([0-9a-f]{64})\nsize (\d{1,15})\n"
 )
-_OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_OID = r"[0-9a-f]{40}|[0-9a-f]{64}"
 _SPECIAL, _ESCAPED = re.compile(r"([*?\[# !\\])"), r"\\\1"  #: characters with a meaning in info/exclude
 
 #: Hands an agent's work over. Arguments: the agent's git directory, its tree, a fresh git directory, seen, branch,
@@ -306,7 +306,7 @@ class AgentZone(Place):
             with self._zones.start(_HAND_OVER, arguments, cwd=fresh, writable=(fresh, *trees)) as script:
                 header = self._read_header(script, deadline)
                 named = {rest.partition(" ")[0] for kind, rest in header if kind in ("own", "head", "ref")}
-                new = frozenset(oid for oid in named if _OID.fullmatch(oid) and self._tool.object(oid) is None)
+                new = frozenset(oid for oid in named if re.fullmatch(_OID, oid) and self._tool.object(oid) is None)
                 pack = self._index(script, deadline)
                 received = self._accept(header, pack, before)
                 said = script.said() if dict(header).get("add") != "0" else ""
@@ -375,7 +375,8 @@ class AgentZone(Place):
         branch_tip, head, left = facts.get("own", ""), facts.get("head", ""), facts.get("left", "")
         tip = branch_tip if branch_tip != before else head
         try:
-            if not all(_OID.fullmatch(oid) for oid in (branch_tip, head, *([left] if left not in ("", CLEAN) else []))):
+            kept = [left] if left not in ("", CLEAN) else []
+            if not all(re.fullmatch(_OID, oid) for oid in (branch_tip, head, *kept)):
                 raise ObjectsRefused("the header of the agent's work is damaged")
             for commit in {branch_tip, head}:
                 if (stored := self._tool.object(commit)) is None or stored.kind != "commit":
@@ -391,7 +392,7 @@ class AgentZone(Place):
                 file.unlink(missing_ok=True)
             raise error if isinstance(error, ObjectsRefused) else ObjectsRefused(str(error)) from None
         others = tuple((oid, name) for kind, rest in header if kind == "ref" for oid, _, name in [rest.partition(" ")])
-        known = tuple((oid, name) for oid, name in others if _OID.fullmatch(oid) and self._tool.tip(oid))
+        known = tuple((oid, name) for oid, name in others if re.fullmatch(_OID, oid) and self._tool.tip(oid))
         return Received(tip=tip, head=head, left=left, others=known)
 
     # --- large files ----------------------------------------------------------------------------------------
@@ -405,7 +406,7 @@ class AgentZone(Place):
         pairs = ((trees[0], trees[1]), (trees[2], received.left or trees[2]))
         blobs = {change.new for old, new in pairs for change in changes(self._tool, old, new) if change.kind != "D"}
         texts = (self._tool.object(oid, most=LARGEST_POINTER) for oid in sorted(blobs))
-        pointers = {m[1].decode(): int(m[2]) for text in texts if text and (m := _POINTER.fullmatch(text.content))}
+        pointers = {m[1].decode(): int(m[2]) for text in texts if text and (m := re.fullmatch(_POINTER, text.content))}
         wanted = {oid: size for oid, size in pointers.items() if not (store / oid[:2] / oid[2:4] / oid).exists()}
         if sum(wanted.values()) > self._zones.bounds.size:
             raise HandOverRefused(f"large files of more than {self._zones.bounds.size} bytes (limits.handover_size)")

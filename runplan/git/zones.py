@@ -64,7 +64,7 @@ SCRIPT_KIB = 2 * 1024 * 1024  #: address space of a script's processes
 _SETTINGS = ("core.trustctime=true", "core.checkStat=default", "pack.threads=1", *STREAMING)
 #: The program that lists and compares products; -I and -S: with no module of the user's or the project's.
 _PRODUCTS = f"{quote(sys.executable)} -I -S {quote(str(Path(products.__file__)))}"
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]*"
 
 #: A function of the scripts. Each program that they need not start saves about a millisecond.
 IS_EMPTY = """
@@ -285,7 +285,7 @@ class Place:
     _clean = "first"  #: when files that git does not ignore are removed from the products: first, last or never
 
     def __init__(self, zones: Zones, name: str, repository: Path, path: Path) -> None:
-        if not _NAME.fullmatch(name):
+        if not re.fullmatch(_NAME, name):
             raise RefusedEarly(f"{name!r} cannot be the name of a worktree; use letters, digits, dot, dash, underscore")
         self.name = name
         self.path = path

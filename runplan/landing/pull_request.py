@@ -436,7 +436,7 @@ def missing_checks(checks: Sequence[Check], names: Iterable[str]) -> list[str]:
 
 BEGIN = "<!-- runplan:progress -->"
 END = "<!-- /runplan:progress -->"
-_BLOCK = re.compile(f"{BEGIN}.*?{END}", re.DOTALL)
+_BLOCK = f"(?s){BEGIN}.*?{END}"
 LONGEST_TITLE = 120
 
 
@@ -448,7 +448,7 @@ def body_of(before: str, plan: Plan, *, report: str, fixes: Sequence[int]) -> st
     done = sum(phase.status is Status.DONE for phase in plan.phases)
     head = f"**{done} of {len(plan.phases)} phases** of `{plan.path}` · report: `{report}`"
     block = "\n".join([BEGIN, head, "", *rows, END])
-    if _BLOCK.search(before):
-        return _BLOCK.sub(lambda _: block, before, count=1)
+    if re.search(_BLOCK, before):
+        return re.sub(_BLOCK, lambda _: block, before, count=1)
     closing = "".join(f"\n\nFixes #{number}" for number in fixes)
     return f"{before.rstrip()}\n\n{block}{closing}".lstrip()

@@ -26,7 +26,7 @@ LONGEST_PLAN = 12_000  #: characters
 LONGEST_TITLE = 60
 _NONE = frozenset({"", "none", "n a"})  #: in a section of questions: there is none
 _PATH = "the plan"  #: in errors, where no path is known
-_SIMPLE = re.compile(r"[^\W\d][\w ,./()-]*")  #: a title that needs no quotes in YAML
+_SIMPLE = r"[^\W\d][\w ,./()-]*"  #: a title that needs no quotes in YAML
 
 
 class PhaseSummary(Struct, frozen=True):
@@ -70,7 +70,7 @@ def write_proposal(
 
 
 def _write_front(title: str, created: str, issues: Sequence[int]) -> str:
-    quoted = title if _SIMPLE.fullmatch(title) else '"' + title.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    quoted = title if re.fullmatch(_SIMPLE, title) else '"' + title.replace("\\", "\\\\").replace('"', '\\"') + '"'
     fields = [f"title: {quoted}"] if title else []
     fields += [f"status: {PlanStatus.PROPOSED}", f"created: {created}", *(f"issue: {number}" for number in issues)]
     return "\n".join(("---", *fields, "---", ""))

@@ -39,7 +39,7 @@ REVIEW = (
 )
 WORKING = "runplan works on this issue"
 CLAIM_S = 7 * 24 * 3600.0  #: after which a claim counts no more
-_CLAIM = re.compile(r"<!-- runplan-claim (\w+) (.+?) -->")
+_CLAIM = r"<!-- runplan-claim (\w+) (.+?) -->"
 
 
 def _pull_request_lander(context: RunContext) -> PullRequestLander:
@@ -160,5 +160,5 @@ def foreign_claims(forge: Forge, number: int, own: str, *, now: datetime) -> lis
 
 def claimed_plan(text: str, own: str) -> str:
     """The plan for which another repository claims the issue; "" for none, or when its work has ended."""
-    match = _CLAIM.search(text)
+    match = re.search(_CLAIM, text)
     return match[2] if match and match[1] != own and text.startswith(WORKING) else ""

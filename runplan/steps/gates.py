@@ -46,7 +46,7 @@ NAMED = 3  #: failing tests named in one line
 #: Of a check that failed with products of an earlier set-up, and passed with new ones.
 FRESH = "passed with a fresh set-up: run.setup depends on files that run.setup_inputs does not name"
 
-_EXIT = re.compile(r"^(\S+) (\d{1,3})$", re.MULTILINE)
+_EXIT = r"(?m)^(\S+) (\d{1,3})$"
 
 
 def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[str, float]:
@@ -302,7 +302,7 @@ def read_checks(phase: WorkAttempt, context: RunContext) -> Iterator[tuple[str, 
     assert started is not None
     directory = context.dispatches.directory(ended.id)
     worktree = context.proof.path
-    printed = dict(_EXIT.findall(read_content(directory / "out.log").decode("utf-8", "replace")))
+    printed = dict(re.findall(_EXIT, read_content(directory / "out.log").decode("utf-8", "replace")))
     for name, path in log_files(started, context).items():
         code = int(printed[name]) if name in printed else None
         if len(started.gates) == 1:

@@ -34,7 +34,6 @@ ALL_FILES = "the code"  #: the only input of a set-up whose inputs are not known
 NAMED = 3  #: changed inputs named in one line
 LARGEST_COPY = 16 * 1024 * 1024  #: bytes of a file of run.copy that are compared
 _SLASH = re.compile("/")
-_MANIFEST = re.compile("|".join(translate(pattern) for patterns in INPUTS.values() for pattern in patterns))
 
 
 class Inputs(Struct, frozen=True, kw_only=True):
@@ -130,10 +129,11 @@ def _list_inputs(
     plain = {name for name in named if literal(name) == name}
     patterns = (*patterns, *(name for name in named if name not in plain))
     read = {path for path in json.loads(touched or "[]") if path in blobs}
+    manifest = re.compile("|".join(translate(pattern) for patterns in INPUTS.values() for pattern in patterns))
 
     def is_input(path: str) -> bool:
         is_named = path in plain or any(path[: slash.start()] in plain for slash in _SLASH.finditer(path))
-        return is_named or _MANIFEST.match(path.rpartition("/")[2]) is not None or covers(patterns, path)
+        return is_named or manifest.match(path.rpartition("/")[2]) is not None or covers(patterns, path)
 
     inputs = {path: oid for path, oid in blobs.items() if is_input(path)}
     names = _list_names(read - inputs.keys(), blobs)
