@@ -304,7 +304,7 @@ class DispatchStarted(Event, frozen=True, kw_only=True):
     tree: str = ""  #: the tree that a gate or verifier judges, or that failed before a fix
     complaint: str = ""  #: what a fixer has to fix
     again: str = ""  #: how the process before it ended, when the same work is tried again
-    why: str = ""  #: why run.setup runs
+    why: str = ""  #: why run.setup runs, or a gate for the third time
     tokens: int = 0  #: limit; 0 for none
     usd: float = 0.0  #: limit in dollars; 0 for none
     seconds: float = 0.0  #: limit of an agent or a command; 0 for none

@@ -72,8 +72,8 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Eve
     else:
         launch = _launch_command(started, state.work, context)
         started = replace(started, seconds=launch.wall_s, argv=launch.argv, environment=context.agents.digest)
-        why = setup.describe_reason(started, state.work, context) if started.role is Role.SETUP else ""
-        started = replace(started, why=why)
+        if started.role is Role.SETUP:
+            started = replace(started, why=setup.describe_reason(started, state.work, context))
     is_delegated = started.role is Role.DELEGATE  # it is to change the repository
     files = () if is_delegated else ((FINGERPRINT, context.fingerprints.take_fingerprint()),)
     if diff:

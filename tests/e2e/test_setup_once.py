@@ -104,6 +104,7 @@ def test_a_forgotten_input_is_shown_and_from_then_on_set_up_runs_on_every_tree(p
     report = project.show("main:reports/plan-x.md")
     runs = [event["line"] for name, event in project.events() if name == "GateJudged"][:3]
     assert [HIDDEN in line for line in runs] == [False, False, True], "all tests, the failed one, all of them"
+    assert "gate       runs … (all tests, with a fresh set-up)" in ran.err
     assert report.count(HIDDEN) == 1
     assert "Warning: run.setup runs on every tree from now on; name its input files in run.setup_inputs" in report
 

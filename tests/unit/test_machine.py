@@ -387,6 +387,15 @@ def test_a_red_gate_counts_only_with_products_of_its_own_tree(then: list[e.Event
     assert due(proven_by(*IMPLEMENTED, *then)) == expected
 
 
+def test_a_red_gate_beside_failed_tests_counts_only_with_products_of_its_own_tree() -> None:
+    known = e.BaselineKnown(key="l", tree="t0", results="", name="lint")
+    red = [replace(UNNAMED, name="lint"), RED, replace(UNNAMED, name="lint", time=2), GREEN]
+    begun = [replace(started(setup="make deps"), gates=(("tests", "lint"),)), *IMPLEMENTED, known, REUSED]
+    assert due(proven_by(*begun, *red[:2])) == ("gate", "t1")
+    assert due(proven_by(*begun, *red)) == ("setup", "t1")
+    assert due(proven_by(*begun, *red, *RENEWED)) == ("gate", "t1")
+
+
 def test_a_red_baseline_counts_only_with_products_of_its_own_tree() -> None:
     doubted = [SetupReused(tree="t0"), *ran("baseline", "t0", 1), SetupDoubted(why="red")]
     assert due(proven_by(*doubted)) == ("setup", "t0")

@@ -266,17 +266,16 @@ def _run_gates(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuil
             detail = _name_gate(unfinished, unfinished.line)
             if unfinished.code is None:
                 return fail_phase(Reason.TESTS_UNFINISHED, PhaseStep.GATE, detail)
-            return _fix_candidate(
-                started, phase, candidate, Reason.TESTS_UNFINISHED, detail
-            )  # the work may have broken it
+            # The work may have broken it.
+            return _fix_candidate(started, phase, candidate, Reason.TESTS_UNFINISHED, detail)
         repeated = [gate for gate in failed if gate.time < _count_runs(gate, phase)]
-        again = ""
-        if repeated and not new:
-            which = "first run failed" if repeated[0].time == 1 else "second run failed, too"
-            again = f"the {which}: {'; '.join(gate.line for gate in failed)}"
+        is_third = not new and any(gate.time > 1 for gate in repeated)
+        which = "second run failed, too" if is_third else "first run failed"
+        again = f"the {which}: {'; '.join(gate.line for gate in failed)}" if repeated and not new else ""
         if due := new or tuple(gate.name for gate in repeated):
             gate = DispatchStarted(role=Role.GATE, gates=due, cycle=phase.cycle, tree=candidate.tree, again=again)
-            times = "a third time" if again and repeated[0].time > 1 else "a second time"
+            gate = replace(gate, why="all tests, with a fresh set-up") if is_third else gate
+            times = "a third time" if is_third else "a second time"
             why = f"{_describe_checks(due)} {f'{times}, because {again}' if again else 'on the exact tree'}"
             is_last = all(gate.time + 1 == _count_runs(gate, phase) for gate in repeated)
             return _set_up_proof(started, phase, candidate.tree, again if is_last else "") or start_dispatch(gate, why)
@@ -293,13 +292,12 @@ def _is_failed(gate: GateJudged, phase: WorkAttempt) -> bool:
 
 
 def _count_runs(gate: GateJudged, phase: WorkAttempt) -> int:
-    """How often a gate runs before a red result counts.
+    """How often a gate, and those beside it, run before a red result counts.
 
     With products of an earlier set-up, tests that failed are first repeated alone: a flaky one says nothing about
     set-up. The last run is after a fresh set-up.
     """
-    first = next(run for run in phase.proof.gates if run.name == gate.name)
-    return GATE_RUNS + (_is_doubtful(gate, phase) and bool(first.rerun))
+    return GATE_RUNS + (_is_doubtful(gate, phase) and any(run.rerun for run in phase.proof.gates))
 
 
 def _is_doubtful(gate: GateJudged, phase: WorkAttempt) -> bool:
