@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from runplan.agents.environment import for_a_run, needed_by_a_run
 from runplan.agents.invocation import require_sandbox, sandbox_modes
-from runplan.cli.show import journal, progress
+from runplan.cli.show import progress
 from runplan.clock import SystemClock
 from runplan.daemon import submit as queue
 from runplan.daemon.client import wake_daemon
@@ -302,7 +302,7 @@ def follow_run(context: RepositoryContext, plan: str, run: str, *, after: int | 
     after = context.store().get_newest_event() if after is None else after
     try:
         with progress.live_line(), closing(context.store()) as store:
-            for rows, _ in journal.follow_events(store, plan, run, after=after):
+            for rows, _ in progress.follow_events(store, plan, run, after=after):
                 for event in filter(None, (from_json(row.type, row.body) for row in rows)):
                     progress.show_event(event)
             newest = store.get_run(run)

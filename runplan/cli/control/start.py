@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from runplan import names
 from runplan.agents import prompts
-from runplan.cli.control import answers, runs
+from runplan.cli.control import runs
 from runplan.cli.show import progress
 from runplan.clock import SystemClock
 from runplan.engine import issues, preflight
@@ -104,7 +104,11 @@ def _start_run(
                 else:
                     runs.admit_agents(context)
                     code = runs.submit_run(context, request, runs.timing_of(asked, context.settings.run), wait=wait)
-    return answers.ask_on_terminal(context, plan, code) if foreground or wait else code
+    if code is Exit.WAITING and (foreground or wait):
+        from runplan.cli.control.answers import ask_on_terminal  # 3 ms, and most runs end without a question
+
+        code = ask_on_terminal(context, plan, code)
+    return code
 
 
 def _dry_run(context: RepositoryContext, word: str, asked: Options) -> str:

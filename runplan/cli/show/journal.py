@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import re
 import sys
-import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.agents.clis import agent_of
-from runplan.cli.show.progress import RunLog
+from runplan.cli.show.progress import RunLog, follow_events
 from runplan.cli.terminal import Style, warn
 from runplan.daemon.client import NotRunning, connect_daemon
 from runplan.daemon.protocol import Metrics, MetricsText
 from runplan.engine.context import newest_run, open_context
-from runplan.engine.runs import find_awaited
 from runplan.errors import NotFound
 from runplan.report.metrics import collect_samples, render_samples
 from runplan.report.views import as_json
@@ -36,10 +32,7 @@ if TYPE_CHECKING:
     from runplan.agents.adapter import Agent
     from runplan.run.recorded import Recorded
     from runplan.run.rows import EventRow, RunRow
-    from runplan.store.protocol import Store
 
-FOLLOW_S = 0.2  #: between two looks at a followed journal or log
-TAKEOVER_S = 15.0  #: for the next daemon to take over a followed run
 
 #: Events whose type does not say it in plain words.
 WORDS = {
@@ -82,27 +75,6 @@ def run_logs(args: argparse.Namespace) -> None:
                 log.add(row)
             log.look(is_last=is_last)
             sys.stdout.flush()
-
-
-def follow_events(
-    store: Store, plan: str, run: str, *, after: int = 0, is_followed: bool = True
-) -> Iterator[tuple[list[EventRow], bool]]:
-    """The new events of the run, and whether they are the last: it ended, waits for a person, or has no process."""
-    worked_s = -math.inf  # when a process was last seen at work
-    while True:
-        # In this order: a run that ends has no owner any more, and no event after its end.
-        is_worked = is_followed and store.get_living_owner(plan)
-        row = store.get_run(run)
-        now_s = time.monotonic()
-        worked_s = now_s if is_worked else worked_s
-        is_left = row is None or now_s - worked_s > (TAKEOVER_S if row.daemon else 0.0)
-        is_last = is_left or row is None or not row.is_active or find_awaited(store, row).needs_person
-        rows = store.list_events(run, after=after)
-        yield rows, is_last
-        if is_last:
-            return
-        after = rows[-1].seq if rows else after
-        time.sleep(FOLLOW_S)
 
 
 def _event_as_json(row: EventRow) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import threading
 import time
@@ -33,6 +34,8 @@ from runplan.text import clock, command, counted, elapsed, plain, zone_name
 if TYPE_CHECKING:
     from runplan.store.protocol import Store
 
+FOLLOW_S = 0.2  #: between two looks at a followed journal or log
+TAKEOVER_S = 15.0  #: for the next daemon to take over a followed run
 LINES_SHOWN = 10  #: of the output of a failed command
 _COLOURS = {"landed": "green", "failed": "red", "verdict": "bold"}
 _COLOURS |= dict.fromkeys(("waiting", "approval", "question"), "yellow")
@@ -52,6 +55,27 @@ LINES: dict[type[e.Event], str] = {
     e.LandingRefused: "  landing    refused: {0.why}",
     StartQueued: "  queued     the run of the plan",
 }
+
+
+def follow_events(
+    store: Store, plan: str, run: str, *, after: int = 0, is_followed: bool = True
+) -> Iterator[tuple[list[EventRow], bool]]:
+    """The new events of the run, and whether they are the last: it ended, waits for a person, or has no process."""
+    worked_s = -math.inf  # when a process was last seen at work
+    while True:
+        # In this order: a run that ends has no owner any more, and no event after its end.
+        is_worked = is_followed and store.get_living_owner(plan)
+        row = store.get_run(run)
+        now_s = time.monotonic()
+        worked_s = now_s if is_worked else worked_s
+        is_left = row is None or now_s - worked_s > (TAKEOVER_S if row.daemon else 0.0)
+        is_last = is_left or row is None or not row.is_active or find_awaited(store, row).needs_person
+        rows = store.list_events(run, after=after)
+        yield rows, is_last
+        if is_last:
+            return
+        after = rows[-1].seq if rows else after
+        time.sleep(FOLLOW_S)
 
 
 def show_event(event: e.Event) -> None:
