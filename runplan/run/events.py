@@ -263,7 +263,7 @@ class Leased(Event, frozen=True, kw_only=True):
     phase: str
     branch: str  #: full ref name
     base: str  #: the target tip it starts at; with kept work the commit that it was based on
-    base_tree: str
+    base_tree: str  #: of the baseline
     worktree: str  #: its name under the worktree root
     attempt: int  #: from 1, over all runs of the plan
     parked: str = ""  #: the ref that keeps the work of an earlier attempt

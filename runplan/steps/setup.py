@@ -92,10 +92,12 @@ def commit_of(started: DispatchStarted, phase: WorkAttempt, context: RunContext)
     """The commit with the tree of a dispatch; that of the branch for the worktree of agents."""
     if not started.tree:
         return context.objects.tip(phase.leased.branch) or phase.base
+    # Kept work whose base has landed otherwise has the target as its baseline.
+    base = phase.base if context.objects.commit(phase.base).tree == started.tree else phase.chosen.tip
     if (built := phase.delivery.candidate) is None:
-        return phase.base
+        return base
     proofs = {proof.tree: proof.commit for proof in built.proofs}
-    return (proofs | {built.onto_tree: built.onto, built.tree: built.commits[-1]}).get(started.tree, phase.base)
+    return (proofs | {built.onto_tree: built.onto, built.tree: built.commits[-1]}).get(started.tree, base)
 
 
 def find_inputs(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:

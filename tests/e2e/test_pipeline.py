@@ -149,6 +149,29 @@ def test_a_phase_ahead_ends_with_the_failure_below_and_its_work_is_kept(
     assert [project.show(f"main:{id_}.txt") for id_ in "12"] == ["other", "2"]
 
 
+def test_the_baseline_of_kept_work_is_the_target_where_its_base_landed_otherwise(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    agent = work(phase="1") + paused_proof(meanwhile, "pass_all = true") + work(phase="2")
+    agent += verify('fail = "W1"', phase="2")
+    settings = f"{AHEAD}max_fix_cycles = 0\n"
+    set_up(project, plan=a_plan("1", "2", depends=DEPENDS), settings=settings, agent=agent)
+    with project.running(*FINISH) as run:
+        meanwhile.reached("proof")
+        until_waits_for_phase(project, "2")
+        project.repo.commit("Mine", **{"mine.txt": "x"})  # phase 1 lands on top of it
+        meanwhile.let_on("proof")
+        assert ended(run).code == 1
+    assert project.landed() == ["1"]
+
+    settings = "[tests]\ncommand = 'test -e mine.txt'\n"  # no baseline is known for it
+    set_up(project, settings=settings, agent=fix('append = "2.txt"\ntext = "more"', phase="2"))
+    retried = project.start("2", "auto")
+
+    assert retried.code == 0, retried.err
+    assert ("baseline", "2") in starts(project)
+
+
 def test_a_failure_below_ends_no_agent_of_a_phase_beside_it(project: Project, meanwhile: Meanwhile) -> None:
     agent = work(phase="1") + work(*meanwhile.pause("two"), phase="2") + work(*meanwhile.pause("three"), phase="3")
     plan = a_plan("1", "2", "3", depends={"2": "Phase 1."})
