@@ -163,7 +163,7 @@ def _list_runners() -> tuple[Runner, ...]:
 
     return (
         *(python.PYTEST, python.UNITTEST, compiled.CARGO, compiled.GO, javascript.JEST, javascript.VITEST),
-        *(tap.NODE, compiled.CTEST, tap.TAP, plain.PAIR, plain.OUT_OF),
+        *(tap.NODE, compiled.CTEST, tap.TAP, *plain.list_runners()),
     )
 
 

@@ -117,7 +117,7 @@ _WORDS = {"done": Status.DONE, "blocked": Status.BLOCKED}
 #: Words that mean done at the beginning of a text: "Merged in #12", but not "waits until #12 is merged".
 _FINISHED = r"(?i)[\W_]*(?:fully )?(complete|completed|finished|shipped|merged)\b"
 #: Words that negate a "done" after them.
-_NOT_YET = re.compile(r"(?:\b(?:not|never|almost|nearly|mostly|half|partly|partially|to be)\b|n't\b|%)", re.IGNORECASE)
+_NOT_YET = r"(?i)(?:\b(?:not|never|almost|nearly|mostly|half|partly|partially|to be)\b|n't\b|%)"
 _TODO = frozenset(
     {"", "-", "–", "—", "not started", "not done", "not yet done", "incomplete", "not complete", "unfinished"}
     | {"ready", "todo", "to do", "pending", "planned"}
@@ -137,7 +137,7 @@ def read_mark(text: str) -> Mark:
         return Mark(status)
     if glyph is None and re.match(_FINISHED, text):
         return Mark(Status.DONE)
-    if word is not None and word.group().lower() == "done" and _NOT_YET.search(text, 0, word.start()):
+    if word is not None and word.group().lower() == "done" and re.search(_NOT_YET, text[: word.start()]):
         word = None
     if word is None or (glyph is not None and word.group().lower() != "blocked"):
         return Mark(Status.TODO, known=glyph is not None or _strip_marks(text) in _TODO)
@@ -185,8 +185,7 @@ STATUS_LINE = re.compile(r"[ \t]*(?:[-*>+][ \t]+)?(\*\*)?Status(?:\*\*:|:\*\*|:)
 #: Another field after the value.
 NEXT_FIELD = re.compile(r"\*\*[A-Za-z ]{1,30}(?::\*\*|\*\*:)")
 #: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`; not `… (complete rewrite)`.
-DONE_TITLE = re.compile(
-    r"✅|\[[xX]\]|(?:[(\[]|[—–-][ \t]+)(?:done|complete|completed|finished|shipped|merged)"
-    r"(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?[`#v]?[0-9a-f][\w.:#-]{0,40}`?)?[)\]]?[ \t]*\Z",
-    re.IGNORECASE,
+DONE_TITLE = (
+    r"(?i)✅|\[[xX]\]|(?:[(\[]|[—–-][ \t]+)(?:done|complete|completed|finished|shipped|merged)"
+    r"(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?[`#v]?[0-9a-f][\w.:#-]{0,40}`?)?[)\]]?[ \t]*\Z"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -105,7 +106,7 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
         if (spot := _status_line(lines, section.at, section.end)) is not None:
             value = lines.texts[spot.at][spot.begin : spot.end].strip()
             place = replace(place, mark=read_mark(value), commit=read_commit(value), spots=(spot,))
-        elif DONE_TITLE.search(place.title):
+        elif re.search(DONE_TITLE, place.title):
             place = replace(place, mark=Mark(Status.DONE))
         elif boxes:
             place = replace(place, mark=mark_of(boxes), spots=box_spots(boxes))

@@ -399,13 +399,13 @@ SECTIONS = Settings.__struct_fields__
 AGENT_KEYS = keys_of("agents.*", AgentTable)
 GATE_KEYS = keys_of("gates.*", GateTable)
 
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
+_DURATION = r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?"
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
 def parse_duration(text: object) -> float | None:
     """A duration such as 0.5s, 90s, 15m, 2h or 1h30m in seconds; None for anything else."""
-    match = _DURATION.fullmatch(text.strip().lower()) if isinstance(text, str) else None
+    match = re.fullmatch(_DURATION, text.strip().lower()) if isinstance(text, str) else None
     if not match or not match[0]:
         return None
     return sum(float(count) * unit for count, unit in zip(match.groups("0"), _UNITS.values(), strict=True))

@@ -15,14 +15,11 @@ from runplan.errors import SettingsError
 if TYPE_CHECKING:
     import xml.etree.ElementTree as ET
 
-_PAIR = re.compile(
+_PAIR = (
     r"^.*?\b(\d{1,9}) (?:tests? )?pass(?:ed|ing)?\b\W{1,5}(\d{1,9}) (?:tests? )?fail(?:ed|ing|ures?)?\b"
     r"|^(?i:.*?\bpass(?:ed)?\s*[:=]\s*(\d{1,9})\b.{0,200}?\bfail(?:ed|ures)?\s*[:=]\s*(\d{1,9})\b)"
 )
-_OUT_OF = re.compile(
-    r"^(?:.*\b(?:pass(?:ed)?|results?|ok|tests?:)\W*)?(\d{1,9}) ?/ ?(\d{1,9})(?: (?:tests? )?pass\w*)?\W*$",
-    re.IGNORECASE,
-)
+_OUT_OF = r"(?i)^(?:.*\b(?:pass(?:ed)?|results?|ok|tests?:)\W*)?(\d{1,9}) ?/ ?(\d{1,9})(?: (?:tests? )?pass\w*)?\W*$"
 _FAILED = re.compile(r"^\s*(?:FAIL|FAILED|✗|✘|✖)(?:: ?| +)(\S.*)$")
 
 
@@ -51,8 +48,8 @@ def read_configured(lines: list[str], pattern: str) -> Report | None:
     return Report(passed=numbers.get("passed"), failed=numbers.get("failed", 0), tests=failures)
 
 
-PAIR = Runner("plain", _PAIR, read_pair)
-OUT_OF = Runner("plain", _OUT_OF, read_out_of)
+def list_runners() -> tuple[Runner, ...]:
+    return Runner("plain", re.compile(_PAIR), read_pair), Runner("plain", re.compile(_OUT_OF), read_out_of)
 
 
 # --- JUnit XML ----------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ _UNITS = (
 )
 _WEAK = ("issue", "session", "part", "step", "week")  #: words that documents of other kinds count with too
 #: Headings above sections that are work.
-_WORK = re.compile(r"implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|stages|to[- ]?do", re.IGNORECASE)
+_WORK = r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|stages|to[- ]?do"
 _NUMBER = r"([A-Z]{0,2})([0-9]{1,4})"
 #: Boxes under these headings are no work.
 _NOT_WORK = (
@@ -102,7 +102,7 @@ def _are_work(lines: Lines, sections: Sequence[Heading]) -> bool:
     first = sections[0]
     above = [h.text for h in lines.headings if h.at < first.at < h.end and 1 < h.level < first.level]
     with_boxes = [section for section in sections if marks_within(lines.boxes, section.at, section.end)]
-    return any(map(_WORK.search, above)) or 2 * len(with_boxes) > len(sections)
+    return any(re.search(_WORK, title) for title in above) or 2 * len(with_boxes) > len(sections)
 
 
 def read_kiro(lines: Lines) -> Iterator[Reading]:
