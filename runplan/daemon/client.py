@@ -138,14 +138,6 @@ def connect_daemon(env: Mapping[str, str]) -> Client:
     return client
 
 
-def wake_daemon(env: Mapping[str, str]) -> None:
-    """Have the daemon check its repositories (SIGHUP), if one runs."""
-    daemon = read_holder(state_directory(env))
-    process = processes.living(daemon.identity) if daemon else None
-    if process is not None:
-        processes.send(process, signal.SIGHUP)
-
-
 def stop_daemon(env: Mapping[str, str], say: Callable[[str], None]) -> int:
     """Drain the daemon as SIGTERM does, and wait until it has ended; its process, 0 when none runs."""
     daemon = read_holder(state_directory(env))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from msgspec import Struct
 from runplan import processes
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.names import digest_of
-from runplan.settings.places import own_directory
+from runplan.settings.places import own_directory, state_directory
 from runplan.store.files import file_lock, publish
 
 LOCK = "daemon.lock"
@@ -65,6 +66,14 @@ def read_holder(state: Path) -> Holder | None:
     except (OSError, msgspec.DecodeError):
         return None
     return record if processes.alive(record.identity) else None
+
+
+def wake_daemon(env: Mapping[str, str]) -> None:
+    """Have the daemon check its repositories (SIGHUP), if one runs."""
+    daemon = read_holder(state_directory(env))
+    process = processes.living(daemon.identity) if daemon else None
+    if process is not None:
+        processes.send(process, signal.SIGHUP)
 
 
 class Known(Struct, frozen=True, kw_only=True):

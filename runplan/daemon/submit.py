@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from runplan.agents.environment import for_a_run
 from runplan.clock import SystemClock, until
-from runplan.daemon.client import Client, HungUp, NotRunning, Silent, connect_daemon, reach_daemon, wake_daemon
+from runplan.daemon.client import Client, HungUp, NotRunning, Silent, connect_daemon, reach_daemon
 from runplan.daemon.protocol import Done, Environment, Hello, Ping, Wake
-from runplan.daemon.state import Known, read_holder, remember_repository
+from runplan.daemon.state import Known, read_holder, remember_repository, wake_daemon
 from runplan.engine.commands import BEGINNING, Executor, LocalWorker
 from runplan.engine.context import RepositoryContext, uses_forge
 from runplan.engine.repository import ENVIRONMENT, Environments, open_repository

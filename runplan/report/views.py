@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from runplan.run.kinds import PLANNING_STEPS, UNFINISHED, RunStatus, WaitKind
 from runplan.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work, wait_of
+from runplan.settings.schedule import next_slot
 from runplan.text import clock, command, counted, escaped, in_words
 from runplan.times import iso, parse_iso
 
@@ -255,8 +256,6 @@ def as_json(value: object, indent: int | None = 2) -> str:
 
 def schedule_view(row: ScheduleRow, now: datetime) -> dict[str, str | bool | None]:
     """The schedule of a plan; `next` is null when this machine cannot compute it."""
-    from runplan.settings.schedule import next_slot  # 5 ms, and most plans have no schedule
-
     following, is_due = next_slot(row, now)
     return {
         "spec": f"every {row.spec}",

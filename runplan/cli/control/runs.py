@@ -14,9 +14,7 @@ from runplan.agents.environment import for_a_run, needed_by_a_run
 from runplan.agents.invocation import require_sandbox, sandbox_modes
 from runplan.cli.show import progress
 from runplan.clock import SystemClock
-from runplan.daemon import submit as queue
-from runplan.daemon.client import wake_daemon
-from runplan.daemon.state import Known, remember_repository
+from runplan.daemon.state import Known, remember_repository, wake_daemon
 from runplan.engine import context as contexts, preflight
 from runplan.engine.repository import open_repository
 from runplan.engine.runs import describe_busy, does_what_is_asked, find_awaited, state_of
@@ -251,8 +249,10 @@ def submit_command(
     context: RepositoryContext, plan: str, verb: str, arguments: Mapping[str, Any] | None = None, *, wait: bool = True
 ) -> Answer | None:
     """Submit a command; its answer, or None while the daemon is busy, unless `wait`. A refusal is raised."""
+    from runplan.daemon.submit import submit_commands  # 3 ms, and a run in this process submits nothing
+
     asked = Command(plan=plan, verb=verb, arguments=arguments or {}, by=BY_PERSON, at="")
-    (answer,) = queue.submit_commands(context, [asked], say=progress.say, wait=wait)
+    (answer,) = submit_commands(context, [asked], say=progress.say, wait=wait)
     if answer is not None and answer.error:
         raise error_with(answer.error, answer.exit)
     return answer
