@@ -25,8 +25,7 @@ from runplan.store.protocol import open_store
 from runplan.times import iso
 
 if TYPE_CHECKING:
-    from runplan.run.requests import Answer
-    from runplan.run.rows import Command
+    from runplan.run.rows import Answer, Command
 
 BUSY = "daemon busy (git or network); request queued, you can quit now"
 BUSY_S = 3.0  #: a worker that is not in a long step has executed a command by then

@@ -26,8 +26,8 @@ from runplan.run.attempts import open_questions
 from runplan.run.decide import decide, pause_reason
 from runplan.run.events import Admitted, DispatchEnded, DispatchStarted, Event, Halted, Paused, Queued
 from runplan.run.kinds import WaitKind
-from runplan.run.requests import Answer, refused
-from runplan.run.rows import Command, OwnerState, ScheduleRow, WaitRow
+from runplan.run.requests import refused
+from runplan.run.rows import Answer, Command, OwnerState, ScheduleRow, WaitRow
 from runplan.run.state import RunState, find_awaiting, list_running, open_lanes, open_states
 from runplan.settings.schedule import what_is_due
 from runplan.store.protocol import open_store, store_exists

@@ -18,8 +18,8 @@ from runplan.names import WATCH
 from runplan.run import events as e
 from runplan.run.decide import describe_rejection, pending_answer, rejected_phase
 from runplan.run.recorded import to_json
-from runplan.run.requests import Answer, RunRequest, Timing, refused, unexpected
-from runplan.run.rows import Command, FiringRow, ScheduleRow
+from runplan.run.requests import RunRequest, Timing, refused, unexpected
+from runplan.run.rows import Answer, Command, FiringRow, ScheduleRow
 from runplan.run.state import RunState
 from runplan.settings.schedule import Slot, parse_schedule, what_is_due
 from runplan.times import iso

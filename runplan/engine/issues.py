@@ -28,7 +28,8 @@ from runplan.gitfacts import TAKEN_BY, Oid, add_trailers
 from runplan.landing import modes
 from runplan.plan.body import QUOTED, WHOLE_PHASE
 from runplan.plan.model import parse_plan
-from runplan.run.requests import Answer, RunRequest
+from runplan.run.requests import RunRequest
+from runplan.run.rows import Answer
 from runplan.steps.conclude import foreign_claims
 from runplan.text import command
 from runplan.times import git_date

@@ -26,8 +26,8 @@ from runplan.run import events as e
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S
 from runplan.run.kinds import FOR_ANSWER, RunStatus, WaitKind
-from runplan.run.requests import Answer, RunRequest
-from runplan.run.rows import Acquired, ClaimResult, HeldByOther, Reentered, RunRow, wait_of
+from runplan.run.requests import RunRequest
+from runplan.run.rows import Acquired, Answer, ClaimResult, HeldByOther, Reentered, RunRow, wait_of
 from runplan.run.state import RunState, list_running, open_states
 from runplan.store.journal import Journal
 from runplan.text import in_words

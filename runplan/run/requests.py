@@ -1,4 +1,4 @@
-"""Run requests, and the answers to commands."""
+"""Run requests, and the answers to commands that failed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec import Struct
 from runplan.errors import Exit
 from runplan.run.events import Answered, QuestionAnswered, RunStarted
 from runplan.run.planning_events import ProposalMade
+from runplan.run.rows import Answer
 
 if TYPE_CHECKING:
     from runplan.errors import RunplanError
@@ -41,24 +42,6 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     def reply(self) -> Reply | None:
         """The answer of a person; such a request begins no run."""
         return self.answer or self.answered or self.edited
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """The answer to a command; fields that do not apply are empty."""
-
-    run: str = ""
-    plan: str = ""  #: of the run, where the command names a watch of issues
-    fresh: bool = False  #: the command started or resumed the run
-    resumed: bool = False  #: the run was unfinished before the command
-    declined: bool = False  #: nothing was changed
-    owner: str = ""  #: the process that works on the plan instead
-    why: str = ""  #: why it was declined
-    lines: tuple[str, ...] = ()  #: messages, one sentence each
-    warnings: tuple[str, ...] = ()
-    scheduled: str = ""  #: when the schedule fires first, UTC
-    instead: str = ""  #: the schedule that it replaces
-    error: str = ""  #: why the command was refused
-    exit: int = 0
 
 
 def refused(error: RunplanError) -> Answer:

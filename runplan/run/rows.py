@@ -158,6 +158,24 @@ class Command(Struct, frozen=True, kw_only=True):
     seq: int = 0  #: its number in the queue; 0 for a command that is not stored
 
 
+class Answer(Struct, frozen=True, kw_only=True):
+    """The answer to a command; fields that do not apply are empty."""
+
+    run: str = ""
+    plan: str = ""  #: of the run, where the command names a watch of issues
+    fresh: bool = False  #: the command started or resumed the run
+    resumed: bool = False  #: the run was unfinished before the command
+    declined: bool = False  #: nothing was changed
+    owner: str = ""  #: the process that works on the plan instead
+    why: str = ""  #: why it was declined
+    lines: tuple[str, ...] = ()  #: messages, one sentence each
+    warnings: tuple[str, ...] = ()
+    scheduled: str = ""  #: when the schedule fires first, UTC
+    instead: str = ""  #: the schedule that it replaces
+    error: str = ""  #: why the command was refused
+    exit: int = 0
+
+
 class WaitRow(Struct, frozen=True, kw_only=True):
     """What the worker of a repository waits for, as opposed to the wait of a run."""
 

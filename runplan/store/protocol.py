@@ -11,7 +11,6 @@ from runplan.store.sqlite import JOURNAL, SqliteStore
 if TYPE_CHECKING:
     from runplan.run import rows
     from runplan.run.recorded import E, Recorded
-    from runplan.run.requests import Answer
 
 
 def open_store(location: Path, *, writable: bool = True, missing_ok: bool = False) -> Store:
@@ -111,10 +110,10 @@ class Store(Protocol):
     def list_queued_commands(self) -> list[rows.Command]:
         """The commands without an answer, oldest first."""
 
-    def answer_command(self, seq: int, answer: Answer) -> None:
+    def answer_command(self, seq: int, answer: rows.Answer) -> None:
         """Record the answer once; it is kept for callers that ask late."""
 
-    def get_answer(self, seq: int) -> Answer | None:
+    def get_answer(self, seq: int) -> rows.Answer | None:
         """None while the command is queued."""
 
     # --- schedules and waits ---------------------------------------------------------------------------

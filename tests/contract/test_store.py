@@ -15,9 +15,9 @@ from runplan.run import events as e
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import Mode, PhaseStep, Reason, Role, RunStatus, WaitKind
 from runplan.run.recorded import to_json
-from runplan.run.requests import Answer
 from runplan.run.rows import (
     Acquired,
+    Answer,
     ClaimRow,
     Command,
     DispatchTotal,

@@ -14,8 +14,7 @@ import pytest
 
 from runplan import processes
 from runplan.daemon.client import reach_daemon
-from runplan.run.requests import Answer
-from runplan.run.rows import Command
+from runplan.run.rows import Answer, Command
 from runplan.settings.places import state_directory
 from runplan.store.sqlite import SqliteStore
 from tests.support.cli import RUNPLAN, Meanwhile, Project, Ran, a_plan, processes_of, until, with_remote, work

@@ -17,8 +17,8 @@ from runplan.engine.worker import RepositoryWorker
 from runplan.errors import Fenced, RefusedEarly, RunplanError, Unreachable
 from runplan.run.events import Event, RunStarted
 from runplan.run.kinds import Mode
-from runplan.run.requests import Answer, RunRequest
-from runplan.run.rows import Command
+from runplan.run.requests import RunRequest
+from runplan.run.rows import Answer, Command
 from runplan.run.state import RunState
 from runplan.steps.context import OpenRepository
 from runplan.store.claims import Claims

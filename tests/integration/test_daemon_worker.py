@@ -20,8 +20,8 @@ from runplan.engine.context import RepositoryContext, context_at
 from runplan.engine.repository import Environments, open_repository
 from runplan.engine.worker import RepositoryWorker
 from runplan.run.kinds import Mode
-from runplan.run.requests import Answer, RunRequest
-from runplan.run.rows import ClaimResult, Command
+from runplan.run.requests import RunRequest
+from runplan.run.rows import Answer, ClaimResult, Command
 from runplan.settings.load import load_settings
 from runplan.steps.context import OpenRepository
 from runplan.store.claims import Claims

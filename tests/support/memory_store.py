@@ -10,9 +10,9 @@ from runplan.errors import Fenced
 from runplan.run import events as e
 from runplan.run.kinds import UNFINISHED
 from runplan.run.recorded import E, Recorded, read_row
-from runplan.run.requests import Answer
 from runplan.run.rows import (
     Acquired,
+    Answer,
     ClaimResult,
     ClaimRow,
     Command,

@@ -14,8 +14,8 @@ from runplan.engine.worker import RepositoryWorker
 from runplan.run.events import RunStarted
 from runplan.run.kinds import Mode
 from runplan.run.recorded import to_json
-from runplan.run.requests import Answer, RunRequest
-from runplan.run.rows import FiringRow, ScheduleRow
+from runplan.run.requests import RunRequest
+from runplan.run.rows import Answer, FiringRow, ScheduleRow
 from runplan.run.state import RunState
 from runplan.settings.schedule import parse_schedule, slots_after
 from runplan.store.sqlite import SqliteStore

@@ -18,8 +18,7 @@ from runplan.engine.context import RepositoryContext, open_context, plan_or_watc
 from runplan.engine.runs import end_recorded_agents
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
 from runplan.names import WATCH
-from runplan.run.requests import Answer
-from runplan.run.rows import Command
+from runplan.run.rows import Answer, Command
 from runplan.settings.places import state_directory
 from runplan.text import command
 

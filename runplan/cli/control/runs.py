@@ -29,8 +29,8 @@ from runplan.run.decide import decide
 from runplan.run.events import Answered, Rows, RunStarted
 from runplan.run.kinds import FOR_ANSWER, Mode, RunStatus
 from runplan.run.recorded import from_json
-from runplan.run.requests import BY_PERSON, Answer, RunRequest, Timing
-from runplan.run.rows import Command, RunRow
+from runplan.run.requests import BY_PERSON, RunRequest, Timing
+from runplan.run.rows import Answer, Command, RunRow
 from runplan.run.state import RunState
 from runplan.settings.load import load_user, run_variables
 from runplan.settings.options import Options, in_plan
