@@ -6,7 +6,6 @@ parsed values. The proof runs judge test files, also those that a command names.
 
 from __future__ import annotations
 
-import configparser
 import json
 import posixpath
 import re
@@ -176,11 +175,20 @@ def _read_sections(name: str, text: str, words: set[str]) -> dict[str, Any]:
             plugins = table.get("project", {}).get("entry-points", {}).get("pytest11")
             tools = {f"tool.{key}": value for key, value in table.get("tool", {}).items() if key in sections}
             return tools | ({"project.entry-points.pytest11": plugins} if plugins else {})
-        parser = configparser.RawConfigParser(strict=False)
-        parser.read_string(text)
-        return {key: dict(parser[key]) for key in parser.sections() if not sections.isdisjoint(re.split(r"\W", key))}
-    except (ValueError, TypeError, AttributeError, RecursionError, configparser.Error):
+        return {key: table for key, table in _parse_ini(text).items() if not sections.isdisjoint(re.split(r"\W", key))}
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return {"all": text}
+
+
+def _parse_ini(text: str) -> dict[str, dict[str, str]]:
+    import configparser  # 2 ms, and few projects have such a file
+
+    parser = configparser.RawConfigParser(strict=False)
+    try:
+        parser.read_string(text)
+    except configparser.Error as error:
+        raise ValueError(error) from error
+    return {key: dict(parser[key]) for key in parser.sections()}
 
 
 def _split_words(text: str) -> list[str]:
