@@ -28,7 +28,7 @@ from runplan.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, W
 from runplan.run.planning_events import PlanningChosen
 from runplan.run.reasons import name_variables
 from runplan.run.rows import wait_of
-from runplan.run.rules.lanes import has_room_ahead
+from runplan.run.rules.lanes import may_begin_ahead
 from runplan.run.rules.phases import delegate_phase, merge_target, repair_branch, work_on_phase
 from runplan.run.rules.planning import MAX_REVISIONS, describe_misfit, write_plan
 from runplan.run.rules.shared import await_subplan, land_candidate, undo_phase, work_on_subplan
@@ -117,7 +117,7 @@ def _await_phase(state: RunState, attempt: AnyAttempt) -> Decision | None:
 
 def _look_ahead(state: RunState, started: RunStarted, decision: Decision) -> Decision:
     """The decision, and a search for a phase that can begin on this one, which is being proven."""
-    if state.is_lane or not has_room_ahead(state) or (more := _search_phases(state, started)) is None:
+    if state.is_lane or not may_begin_ahead(state) or (more := _search_phases(state, started)) is None:
         return decision
     return replace(decision, actions=(*decision.actions, *more.actions))
 
@@ -273,7 +273,7 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> De
 
 def _search_phases(state: RunState, started: RunStarted) -> Decision | None:
     """Read the plan for phases that can start next to the open lanes; None when none may."""
-    has_room = count_busy(state) < started.parallel or has_room_ahead(state)
+    has_room = count_busy(state) < started.parallel or may_begin_ahead(state)
     may_start = started.mode is Mode.FINISH and has_room and not state.looked
     is_held = state.stop or state.revision or state.halted or state.queued or state.concluded
     if not may_start or is_held or failed_lane(state) is not None or failure(state) is not None:

@@ -237,8 +237,8 @@ def _also_in_zone(argv: Sequence[str], line: str, started: e.DispatchStarted, co
     zone = context.zone
     directory = context.dispatches.directory(started.id)
     other, _ = context.agents.command(line, started, directory=directory, cwd=zone.path, writable=zone.writable)
-    beside = f"cd {quote(str(zone.path))} && {join(other)}"
-    return ("/bin/sh", "-c", f"{{ {beside}; }} & {join(argv)}; code=$?; wait $! && exit $code")
+    other_line = f"cd {quote(str(zone.path))} && {join(other)}"
+    return ("/bin/sh", "-c", f"{{ {other_line}; }} & {join(argv)}; code=$?; wait $! && exit $code")
 
 
 def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, path: Path, diff: str) -> str:

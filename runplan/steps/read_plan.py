@@ -14,7 +14,7 @@ from runplan.plan import model as plans, tracker
 from runplan.plan.marks import ExecutionKind, NoWorkKind
 from runplan.run import events as e
 from runplan.run.kinds import Mode
-from runplan.run.rules.lanes import has_room_ahead, list_ahead, list_bases, list_startable
+from runplan.run.rules.lanes import list_ahead, list_bases, list_startable, may_begin_ahead
 from runplan.run.state import count_ahead, count_busy, open_lanes
 from runplan.steps.verify import examine_numbers
 
@@ -72,7 +72,7 @@ def _choose_lanes(
     """These phases, and those that can begin on a phase that is being proven."""
     names = map(str, count(len(state.lanes) + 1))
     lanes = [(next(names), phase.id, phase.touches) for phase in startable]
-    bases = list_bases(state) if has_room_ahead(state) else {}
+    bases = list_bases(state) if may_begin_ahead(state) else {}
     worked = worked | {phase.id: phase.touches for phase in startable}
     ahead: list[tuple[str, str, str]] = []
     below = {lane.phase: lane.state.after for lane in open_lanes(state)}

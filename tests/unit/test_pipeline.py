@@ -12,7 +12,7 @@ from runplan.run.attempts import open_questions
 from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import GateAnswer, Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
-from runplan.run.rules.lanes import has_room_ahead, list_ahead, list_bases
+from runplan.run.rules.lanes import list_ahead, list_bases, may_begin_ahead
 from runplan.run.state import RunState, apply, find_shown, fold, list_places, open_lanes, open_states
 from tests.support.builders import Chance, a_plan, started
 
@@ -76,8 +76,8 @@ def test_the_plan_is_searched_when_a_phase_is_to_be_proven_and_once() -> None:
     ],
 )
 def test_no_phase_begins_on_one_that_may_change_or_that_a_person_has_to_see(facts: list[e.Event]) -> None:
-    assert has_room_ahead(fold(proven()))
-    assert not has_room_ahead(fold(facts))
+    assert may_begin_ahead(fold(proven()))
+    assert not may_begin_ahead(fold(facts))
     assert "read-plan" not in [step for step, _ in actions_of(fold(facts))]
 
 
@@ -215,7 +215,7 @@ class Pipeline:
                 if self.left
                 else list(self.chance.answer(action, state))
             )
-        bases = list_bases(state) if has_room_ahead(state) else {}
+        bases = list_bases(state) if may_begin_ahead(state) else {}
         if not bases or not self.left:
             return [e.LanesChosen(tip="c", lanes=())]
         name, after = str(len(state.lanes) + 1), list(bases)[-1]

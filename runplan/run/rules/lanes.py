@@ -35,7 +35,7 @@ def list_startable(plan: Plan, worked: Mapping[str, Sequence[str]], *, limit: in
     return chosen
 
 
-def has_room_ahead(state: RunState) -> bool:
+def may_begin_ahead(state: RunState) -> bool:
     """Whether a phase may begin on one that is being proven."""
     started = state.options
     is_on = started.auto and started.mode is Mode.FINISH
