@@ -6,8 +6,9 @@ It runs in the sandbox, by its path and in the worktree, so it imports nothing o
 little: pathlib alone takes longer than the rest. `tidy` deletes pipes next to
 tracked files, and tracked files with odd modes or further links: git writes them again. `list` notes the products in
 LISTING. `compare` deletes every file that is neither tracked nor listed, and fails when a listed one has changed or is
-gone; `check` only fails. `touched` prints the tracked files that were read or changed after LISTING was written; it
-fails where reading leaves no trace. NAME is a file that the caller writes itself.
+gone; `check` only fails. `touched` prints the tracked files that were read or changed after LISTING was written, and
+their folders that were listed, with a slash; it fails where reading leaves no trace. NAME is a file that the caller
+writes itself.
 """
 
 from __future__ import annotations
@@ -71,7 +72,16 @@ def find_touched(tracked: set[bytes], since_ns: int) -> list[bytes]:
         else:
             if max(status.st_atime_ns, status.st_mtime_ns, status.st_ctime_ns) > since_ns:
                 touched.append(path)
-    return touched
+    folders = (path for path in sorted(list_parents(tracked)) if os.path.isdir(path))
+    return [*touched, *(path + b"/" for path in folders if os.lstat(path).st_atime_ns > since_ns)]
+
+
+def list_parents(paths: set[bytes]) -> set[bytes]:
+    parents: set[bytes] = set()
+    for path in paths:
+        while (path := path.rpartition(b"/")[0]) and path not in parents:
+            parents.add(path)
+    return parents
 
 
 def read_listing(listing: str) -> dict[bytes, bytes]:
@@ -97,10 +107,7 @@ def find_products(tracked: set[bytes], *, is_deep: bool) -> dict[bytes, bytes]:
 
     Directories without tracked files are looked at only if `is_deep`.
     """
-    parents: set[bytes] = set()
-    for path in tracked:
-        while (path := path.rpartition(b"/")[0]) and path not in parents:
-            parents.add(path)
+    parents = list_parents(tracked)
     products: dict[bytes, bytes] = {}
     folders = [b""]
     while folders:
@@ -111,6 +118,8 @@ def find_products(tracked: set[bytes], *, is_deep: bool) -> dict[bytes, bytes]:
             if kind == stat.S_IFDIR:
                 if is_deep or path in parents:
                     folders.append(path + b"/")
+                if path in tracked:  # a submodule, whose .git is written before each agent
+                    tracked.add(path + b"/.git")
                 if path not in parents:
                     products[path] = DIRECTORY
                 elif mode != 0o755:

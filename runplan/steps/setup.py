@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 ALL_FILES = "the code"  #: the only input of a set-up whose inputs are not known
 NAMED = 3  #: changed inputs named in one line
 LARGEST_COPY = 16 * 1024 * 1024  #: bytes of a file of run.copy that are compared
+SUBMODULE = "160000"  #: the mode of its entry in a tree
 _SLASH = re.compile("/")
 
 
@@ -123,22 +124,24 @@ def _list_inputs(
 ) -> dict[str, str]:
     """The files that decide what run.setup makes: manifests, lock files, those that are named, and those of `touched`.
 
-    Where it has read a file, the names of other files of that kind beside and below it count, too.
+    Where it has read a file, the names of other files of that kind beside and below it count, too, and all names in a
+    folder that it has listed. So does each submodule: its files are not in the tree.
     """
     records = (record.partition("\t") for record in git.run("ls-tree", "-rz", tree).text.split("\0") if record)
-    blobs = {path: meta.split(" ")[2] for meta, _, path in records if path not in without}
+    blobs = {path: meta for meta, _, path in records if path not in without}  # with their modes, which are copied, too
     named = list_named(command)
     plain = {name for name in named if literal(name) == name}
     patterns = (*patterns, *(name for name in named if name not in plain))
-    read = {path for path in json.loads(touched or "[]") if path in blobs}
+    known = json.loads(touched or "[]")
+    read = {path for path in known if path in blobs}
     manifest = re.compile("|".join(translate(pattern) for patterns in INPUTS.values() for pattern in patterns))
 
     def is_input(path: str) -> bool:
         is_named = path in plain or any(path[: slash.start()] in plain for slash in _SLASH.finditer(path))
         return is_named or manifest.match(path.rpartition("/")[2]) is not None or covers(patterns, path)
 
-    inputs = {path: oid for path, oid in blobs.items() if is_input(path)}
-    names = _list_names(read - inputs.keys(), blobs)
+    inputs = {path: meta for path, meta in blobs.items() if is_input(path) or meta.startswith(SUBMODULE)}
+    names = _list_names(read - inputs.keys(), blobs) | _list_folders(known, read, blobs)
     listings = {words: sha256(json.dumps(found).encode()).hexdigest() for words, found in names.items()}
     return {**inputs, **{path: blobs[path] for path in read}, **listings}
 
@@ -153,6 +156,17 @@ def _list_names(read: Set[str], blobs: Iterable[str]) -> dict[str, list[str]]:
     if not all(map(posixpath.dirname, read)):
         names["the folders"] = sorted({path.partition("/")[0] for path in blobs if "/" in path})
     return names
+
+
+def _list_folders(known: Iterable[str], read: Iterable[str], blobs: Iterable[str]) -> dict[str, list[str]]:
+    """The names in each folder that run.setup has listed, if it has read a file there or below."""
+    parts = {folder: set[str]() for folder in known if folder.endswith("/")}
+    above = {path[: slash.end()] for path in read for slash in _SLASH.finditer(path)}
+    for path in blobs if parts else ():
+        for slash in _SLASH.finditer(path):
+            if (folder := path[: slash.end()]) in parts and folder in above:
+                parts[folder].add(path[slash.end() :].partition("/")[0])
+    return {folder: sorted(names) for folder, names in parts.items()}
 
 
 def _kinds_of(path: str) -> Iterator[str]:

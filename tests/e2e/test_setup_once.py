@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from runplan.steps.setup import Inputs
 from tests.support.cli import Meanwhile, Project, a_project, ended, work
 from tests.support.mounts import inside
+from tests.support.repos import init_repo
 
 IGNORED = {".gitignore": "*.o\n"}
 
@@ -72,6 +73,37 @@ def test_set_up_runs_again_where_a_file_changed_that_it_had_read(tmp_path: Path)
     assert set(project.landed()) == {"1", "2"}
     whys = [why for place, why in set_ups(project) if place != "agents"]
     assert whys == ["first use of the worktree", "src/** changed", "src/mod changed"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "test", "why"),
+    [
+        ("chmod +x src/mod", "! test -x copy.o/mod", "src/mod changed"),
+        ("echo bad >src/bad.txt", "! test -e copy.o/bad.txt", "src/ changed"),
+    ],
+    ids=["mode", "file of a new kind"],
+)
+def test_set_up_runs_again_where_only_a_mode_or_a_name_changed(project: Project, bad: str, test: str, why: str) -> None:
+    prepare(project, "sh do.sh", test=test, **{"do.sh": "cp -rp src copy.o", "src/mod": "x\n"})
+    project.agent(work() + work(f'run = "{bad}"', phase="2"))
+    ran = project.start("finish", "auto")
+    assert ran.last == "runplan: failed: tests-failed", ran.err
+    assert set_ups(project) == [*FIRST, ("checks", why)]
+
+
+def test_set_up_runs_again_where_a_submodule_moved_and_only_there(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2", "3")
+    repo, module = project.repo, init_repo(tmp_path / "module")
+    good, bad = (module.commit(word, lib=word) for word in ("good", "bad"))
+    repo.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(module.path), "sub")
+    repo.git("-C", "sub", "checkout", "-q", good)
+    repo.git("add", "sub")
+    prepare(project, "cp sub/lib lib.o", test="grep -q good lib.o")
+    move = f"git -C sub checkout -q {bad} && git add sub"
+    project.agent(work() + work(phase="2") + work(f'run = "{move}"', phase="3"))
+    ran = project.start("finish", "auto")
+    assert ran.last == "runplan: failed: tests-failed", ran.err
+    assert set_ups(project) == [*FIRST, ("checks", "sub changed")]
 
 
 def test_a_baseline_that_is_known_needs_no_set_up(project: Project) -> None:
