@@ -49,7 +49,7 @@ def run_start(args: argparse.Namespace) -> Exit:
         raise UsageError(f"{word} with --issue: an issue is worked on once, and has no plan yet; leave out one of them")
     if args.foreground and asked.every:
         raise RefusedEarly("schedules need the daemon; leave out --foreground")
-    with open_context() as context:
+    with _start_spawner(args.foreground and not args.dry_run) as spawner, open_context() as context:
         if number is not None:
             asked = in_plan(asked, ["1"])
             context = _with_pull_requests(context, asked, "--issue")
@@ -63,7 +63,7 @@ def run_start(args: argparse.Namespace) -> Exit:
         if args.dry_run:
             print(_dry_run(context, plan, asked))
             return Exit.DONE
-        return _start_run(context, plan, asked, foreground=args.foreground, wait=args.wait)
+        return _start_run(context, plan, asked, spawner=spawner, wait=args.wait)
 
 
 def _with_pull_requests(context: RepositoryContext, asked: Options, option: str) -> RepositoryContext:
@@ -75,36 +75,42 @@ def _with_pull_requests(context: RepositoryContext, asked: Options, option: str)
     return runs.with_target_settings(context, "pr")
 
 
+def _start_spawner(is_needed: bool) -> contextlib.AbstractContextManager[Spawner | None]:
+    """The spawner of a run in this process. It is ready when the checks are done and the worktree is made."""
+    return contextlib.closing(Spawner()) if is_needed else contextlib.nullcontext()
+
+
 def _start_run(
     context: RepositoryContext,
     word: str,
     asked: Options,
     *,
-    foreground: bool,
+    spawner: Spawner | None,
     wait: bool = False,
     again: bool = False,
     like: RunStarted | None = None,
     review: Rows = (),
 ) -> Exit:
-    """Begin the run that the options ask for; `again`: as a retry of the plan's last run, which was `like`."""
-    # The spawner is ready when the checks are done and the worktree is made.
-    with contextlib.closing(Spawner()) if foreground else contextlib.nullcontext() as spawner:
-        match runs.resolve_start(context, word, asked, like=like, review=review):
-            case runs.NothingToDo(why=why):
-                progress.say(why)
-                return Exit.DONE
-            case runs.AlreadyRunning(why=why, plan=plan, run=run):
-                progress.say(why)
-                code = runs.follow_run(context, plan, run) if wait and run else Exit.DONE
-            case runs.Ready(context=context, request=request):
-                request = replace(request, again=again)
-                plan = request.started.plan
-                if foreground:
-                    code = runs.run_here(context, request, spawner)
-                else:
-                    runs.admit_agents(context)
-                    code = runs.submit_run(context, request, runs.timing_of(asked, context.settings.run), wait=wait)
-    if code is Exit.WAITING and (foreground or wait):
+    """Begin the run that the options ask for, in this process if there is a spawner.
+
+    `again`: as a retry of the plan's last run, which was `like`.
+    """
+    match runs.resolve_start(context, word, asked, like=like, review=review):
+        case runs.NothingToDo(why=why):
+            progress.say(why)
+            return Exit.DONE
+        case runs.AlreadyRunning(why=why, plan=plan, run=run):
+            progress.say(why)
+            code = runs.follow_run(context, plan, run) if wait and run else Exit.DONE
+        case runs.Ready(context=context, request=request):
+            request = replace(request, again=again)
+            plan = request.started.plan
+            if spawner is not None:
+                code = runs.run_here(context, request, spawner)
+            else:
+                runs.admit_agents(context)
+                code = runs.submit_run(context, request, runs.timing_of(asked, context.settings.run), wait=wait)
+    if code is Exit.WAITING and (spawner is not None or wait):
         from runplan.cli.control.answers import ask_on_terminal  # 3 ms, and most runs end without a question
 
         code = ask_on_terminal(context, plan, code)
@@ -197,9 +203,10 @@ def run_retry(args: argparse.Namespace) -> Exit:
         asked = Options(phase=last.wanted, finish=last.mode is Mode.FINISH, auto=last.auto, landing=last.landing)
         asked = replace(asked, anew=args.fresh)
         here = args.foreground or not (args.wait or last.daemon)
-        return _start_run(
-            context, row.plan, asked, foreground=here, wait=args.wait, again=is_again, like=last, review=review
-        )
+        with _start_spawner(here) as spawner:
+            return _start_run(
+                context, row.plan, asked, spawner=spawner, wait=args.wait, again=is_again, like=last, review=review
+            )
 
 
 def _last_work(store: Store, last: RunStarted) -> RunStarted:
