@@ -125,9 +125,9 @@ def is_for_writers(started: e.DispatchStarted) -> bool:
     return started.role.is_writer or (started.role is Role.SETUP and not started.tree)
 
 
-def clean_mode_for_agents(run: RunSettings) -> str:
-    """What is removed before an agent starts; git usually ignores the products of run.setup, which stay."""
-    return "untracked" if run.setup else run.clean
+def clean_mode_for_agents(started: e.DispatchStarted, run: RunSettings) -> str:
+    """What is removed before an agent starts; the products of run.setup stay until it runs again."""
+    return "untracked" if run.setup and started.role is not Role.SETUP else run.clean
 
 
 def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, *, has_diff: bool) -> str:
@@ -143,7 +143,7 @@ def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunC
     last = phase.dispatches.newest
     is_set_up = last is not None and last.role is Role.SETUP and is_for_writers(last) == is_for_writers(started)
     if is_for_writers(started) or started.agents:
-        clean = clean_mode_for_agents(run)
+        clean = clean_mode_for_agents(started, run)
         context.zone.lend(branch=phase.leased.branch, clean=clean, extra=extra, keeps_repository=is_set_up)
     if is_for_writers(started):
         return ""

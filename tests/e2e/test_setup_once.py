@@ -36,7 +36,8 @@ FIRST = [("both", "first use of the worktree")]  # at the same time
 
 def test_set_up_runs_once_in_each_worktree_and_again_where_a_lock_file_changed(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2", "3")
-    prepare(project, "cp package-lock.json lock.o", test="cmp package-lock.json lock.o", **{"package-lock.json": "1"})
+    setup = "mkdir new.o && cp package-lock.json new.o/lock"  # fails where old products lie
+    prepare(project, setup, test="cmp package-lock.json new.o/lock", **{"package-lock.json": "1"})
     lock = 'write = "package-lock.json"\ntext = "2"'
     project.agent(work() + work(lock, 'commit = "Lock"', phase="2") + work(phase="3"))
     ran = project.start("finish", "auto")
@@ -53,6 +54,17 @@ def test_set_up_runs_again_where_an_agent_changed_a_product(project: Project) ->
     project.agent(work('write = "deps.o/a"\ntext = "2"') + work(phase="2"))
     assert project.start("finish", "auto").code == 0
     assert set_ups(project) == [*FIRST, ("agents", "a product changed: deps.o/a")]
+
+
+def test_products_stay_where_an_agent_left_a_directory_that_nobody_may_write(tmp_path: Path) -> None:
+    """Whoever runs the tests as root may write it."""
+    project = a_project(tmp_path, "1", "2")
+    prepare(project, "mkdir deps.o && touch deps.o/a")
+    shut = "mkdir shut && echo 1 >shut/a && chmod 555 shut"
+    project.agent(work(f'run = "{shut}"') + work('run = "test -e deps.o/a"', phase="2"))
+    ran = project.start("finish", "auto")
+    assert ran.code == 0, ran.err
+    assert set_ups(project) == FIRST
 
 
 def test_set_up_runs_again_where_a_file_changed_that_it_had_read(tmp_path: Path) -> None:
