@@ -125,7 +125,10 @@ fi
 if [ "$how" = reuse ] && [ -f "$seen/index" ]; then
     git ls-files -z | {_PRODUCTS} tidy - {DIFF_FILE} "$@" || exit 1
 fi
-git read-tree --reset -u "$files" || {{ rm -f "$seen/index"; git read-tree --reset -u "$files"; }} || exit 1
+git read-tree --reset -u "$files" || {{
+    find . -type d ! -perm -700 -exec chmod u+rwx {{}} \\; # the products of run.setup stay
+    rm -f "$seen/index"; git read-tree --reset -u "$files"
+}} || exit 1
 if [ "$clean" != none ]; then
     git clean -ffdq $clean || {{ chmod -R u+rwX . && git clean -ffdq $clean; }} || exit 1
 fi
