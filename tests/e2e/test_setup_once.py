@@ -103,14 +103,6 @@ def test_set_up_runs_again_where_only_a_mode_or_a_name_changed(project: Project,
     assert set_ups(project) == [*FIRST, ("checks", why)]
 
 
-def test_set_up_that_reads_through_git_runs_on_every_tree(project: Project) -> None:
-    prepare(project, "sh do.sh", test="grep -q good made.o", **{"do.sh": "git show HEAD:mod >made.o", "mod": "good\n"})
-    project.agent(work() + work('write = "mod"\ntext = "bad"', phase="2"))
-    ran = project.start("finish", "auto")
-    assert ran.last == "runplan: failed: tests-failed", ran.err
-    assert [why for place, why in set_ups(project) if place != "agents"][1:] == ["the code changed"] * 2
-
-
 def test_set_up_runs_again_where_a_submodule_moved_and_only_there(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2", "3")
     repo, module = project.repo, init_repo(tmp_path / "module")
