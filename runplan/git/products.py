@@ -7,7 +7,7 @@ little: pathlib alone takes longer than the rest. `tidy` deletes pipes next to
 tracked files, and tracked files with odd modes or further links: git writes them again. `list` notes the products in
 LISTING. `compare` deletes every file that is neither tracked nor listed, and fails when a listed one has changed or is
 gone; `check` only fails. `touched` prints the tracked files that were read or changed after LISTING was written, and
-their folders that were listed, with a slash; it fails where reading leaves no trace. NAME is a file that the caller
+with a slash the folders of which all files were; it fails where reading leaves no trace. NAME is a file that the caller
 writes itself.
 """
 
@@ -72,8 +72,9 @@ def find_touched(tracked: set[bytes], since_ns: int) -> list[bytes]:
         else:
             if max(status.st_atime_ns, status.st_mtime_ns, status.st_ctime_ns) > since_ns:
                 touched.append(path)
-    folders = (path for path in sorted(list_parents(tracked)) if os.path.isdir(path))
-    return [*touched, *(path + b"/" for path in folders if os.lstat(path).st_atime_ns > since_ns)]
+    folders = {path.rpartition(b"/")[0] + b"/" for path in touched if b"/" in path}
+    spared = {path.rpartition(b"/")[0] + b"/" for path in tracked.difference(touched)}
+    return [*touched, *sorted(folders - spared)]
 
 
 def list_parents(paths: set[bytes]) -> set[bytes]:

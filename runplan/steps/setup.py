@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import posixpath
 import re
 from fnmatch import translate
 from functools import lru_cache
@@ -22,7 +21,7 @@ from runplan.settings.toolchain import INPUTS
 from runplan.store.files import read_bounded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Set
+    from collections.abc import Iterable
 
     from runplan.git.command import Git
     from runplan.git.zones import Place
@@ -124,8 +123,8 @@ def _list_inputs(
 ) -> dict[str, str]:
     """The files that decide what run.setup makes: manifests, lock files, those that are named, and those of `touched`.
 
-    Where it has read a file, the names of other files of that kind beside and below it count, too, and all names in a
-    folder that it has listed. So does each submodule: its files are not in the tree.
+    Where it has read all files of a folder, the names there count, too. So does each submodule: its files are not in
+    the tree.
     """
     records = (record.partition("\t") for record in git.run("ls-tree", "-rz", tree).text.split("\0") if record)
     blobs = {path: meta for meta, _, path in records if path not in without}  # with their modes, which are copied, too
@@ -141,42 +140,19 @@ def _list_inputs(
         return is_named or manifest.match(path.rpartition("/")[2]) is not None or covers(patterns, path)
 
     inputs = {path: meta for path, meta in blobs.items() if is_input(path) or meta.startswith(SUBMODULE)}
-    names = _list_names(read - inputs.keys(), blobs) | _list_folders(known, read, blobs)
-    listings = {words: sha256(json.dumps(found).encode()).hexdigest() for words, found in names.items()}
+    names = _list_folders(known, blobs)
+    listings = {folder: sha256(json.dumps(found).encode()).hexdigest() for folder, found in names.items()}
     return {**inputs, **{path: blobs[path] for path in read}, **listings}
 
 
-def _list_names(read: Set[str], blobs: Iterable[str]) -> dict[str, list[str]]:
-    """The files of the same kinds beside and below these ones; where one lies at the top, also the folders there."""
-    names: dict[str, list[str]] = {next(_kinds_of(path)): [] for path in read}
-    for path in blobs if read else ():
-        for kind in _kinds_of(path):
-            if kind in names:
-                names[kind].append(path)
-    if not all(map(posixpath.dirname, read)):
-        names["the folders"] = sorted({path.partition("/")[0] for path in blobs if "/" in path})
-    return names
-
-
-def _list_folders(known: Iterable[str], read: Iterable[str], blobs: Iterable[str]) -> dict[str, list[str]]:
-    """The names in each folder that run.setup has listed, if it has read a file there or below."""
-    parts = {folder: set[str]() for folder in known if folder.endswith("/")}
-    above = {path[: slash.end()] for path in read for slash in _SLASH.finditer(path)}
-    for path in blobs if parts else ():
+def _list_folders(known: Iterable[str], blobs: Iterable[str]) -> dict[str, list[str]]:
+    """The names in each folder of `known`: run.setup has read all files there, and would read a new one, too."""
+    names = {folder: set[str]() for folder in known if folder.endswith("/")}
+    for path in blobs if names else ():
         for slash in _SLASH.finditer(path):
-            if (folder := path[: slash.end()]) in parts and folder in above:
-                parts[folder].add(path[slash.end() :].partition("/")[0])
-    return {folder: sorted(names) for folder, names in parts.items()}
-
-
-def _kinds_of(path: str) -> Iterator[str]:
-    """Patterns for such files: in its folder first, then in those above, but at the top only for a file there."""
-    folder, suffix = posixpath.dirname(path), posixpath.splitext(path)[1]
-    if not folder:
-        yield f"*{suffix}"
-    while folder:
-        yield f"{folder}/**{suffix}"
-        folder = posixpath.dirname(folder)
+            if (folder := path[: slash.end()]) in names:
+                names[folder].add(path[slash.end() :].partition("/")[0])
+    return {folder: sorted(found) for folder, found in names.items()}
 
 
 def _note_touched(touched: list[str] | None, context: RunContext) -> None:
