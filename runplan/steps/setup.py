@@ -136,8 +136,7 @@ def _list_inputs(
     manifest = re.compile("|".join(translate(pattern) for patterns in INPUTS.values() for pattern in patterns))
 
     def is_input(path: str) -> bool:
-        is_named = path in plain or any(path[: slash.start()] in plain for slash in _SLASH.finditer(path))
-        return is_named or manifest.match(path.rpartition("/")[2]) is not None or covers(patterns, path)
+        return path in plain or manifest.match(path.rpartition("/")[2]) is not None or covers(patterns, path)
 
     inputs = {path: meta for path, meta in blobs.items() if is_input(path) or meta.startswith(SUBMODULE)}
     names = _list_folders(known, blobs)
