@@ -7,7 +7,6 @@ transaction, so they agree after a crash.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -51,14 +50,6 @@ class _Append(Struct, frozen=True):
     pauses: str
 
 
-@functools.cache
-def _empty_journal() -> sqlite3.Connection:
-    """A journal in memory without a row; a start copies it seven times, and a copy is quicker than its SQL."""
-    db = sqlite3.connect(":memory:", check_same_thread=False)
-    db.executescript(tables.SCHEMA)
-    return db
-
-
 class SqliteStore:
     """One open connection to the journal; the methods of a `Store` are described there."""
 
@@ -69,7 +60,7 @@ class SqliteStore:
         with self._translated_errors():
             if missing_ok and not self.path.exists():
                 self._db = sqlite3.connect(":memory:")
-                _empty_journal().backup(self._db)
+                self._db.executescript(tables.SCHEMA)
                 return
             if writable and not self.path.exists():
                 make_below(directory.parent, directory)
