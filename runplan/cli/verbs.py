@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import SUPPRESS
 from typing import Any, TypeAlias
 
 #: Names and options of an argument, as `add_argument` takes them. Those of a list exclude each other.
@@ -69,6 +70,9 @@ _STOP = (
 _WHY = _value(
     "what to change: an agent does it at once, and you are asked again", "-m", metavar="TEXT", dest="why", default=""
 )
+_TREE = _value("only this tree, or this SHA-256 of a plan, as diff shows it", "--tree", metavar="TREE", default="")
+_VIA = _value(SUPPRESS, "--via", metavar="WHO", default="")  # for programs that answer for a person
+_APPROVE = (_ANY_PLAN, _WAITING, _TREE, _VIA)
 _ANSWER = (
     _value("the id of the question, or the plan if it has one question", "id", metavar="ID"),
     _value("your answer, for the next agent", "text", metavar="TEXT", nargs="+"),
@@ -131,8 +135,8 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
     "Answer": {
         "inbox": ("show.report", "Show what waits for you, in all repositories", (_JSON,)),
         "diff": ("control.answers", "Show the change or plan that waits, or the kept work of a failed phase", _DIFF),
-        "approve": ("control.answers", "Approve a pending change or plan, and continue", (_ANY_PLAN, _WAITING)),
-        "reject": ("control.answers", "Reject a pending change or plan", (_PLAN, _WAITING, _WHY)),
+        "approve": ("control.answers", "Approve a pending change or plan, and continue", _APPROVE),
+        "reject": ("control.answers", "Reject a pending change or plan", (_PLAN, _WAITING, _WHY, _TREE, _VIA)),
         "edit": ("control.planning", "Edit a proposed plan in $EDITOR; it is checked again", (_PLAN,)),
         "answer": ("control.answers", "Answer the question of an agent and continue", _ANSWER),
     },
@@ -207,9 +211,10 @@ EXAMPLES = {
   runplan diff X 2                one of several phases that wait, or the kept work of a failed phase
   PAGER=cat runplan diff X        without a pager; the default on a terminal is less""",
     "approve": """\
-  runplan approve plans/X.md      land the change that was shown, then continue the run
-  runplan approve                 the only change that waits in this repository
-  runplan approve X 2             sign off one of several phases that wait""",
+  runplan approve plans/X.md               land the change that was shown, then continue the run
+  runplan approve                          the only change that waits in this repository
+  runplan approve X 2                      sign off one of several phases that wait
+  runplan approve X --tree 4b825dc642cb    only the change with this tree; exit 4 if another one waits""",
     "reject": """\
   runplan reject plans/X.md                                   end the run; its work is kept
   runplan reject plans/X.md -m "the flag must be optional"    a fixer changes the work, then you are asked again""",

@@ -94,8 +94,9 @@ def _list_changes(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
                 for name, answer in answers:
                     finding = escape_inline(bounded(findings.get(name, name), LONGEST))
                     yield f"- {escape_inline(name)}: {finding} — {escape_inline(bounded(answer, LONGEST))}"
-            case Answered(approved=False, why=why) if why:
-                yield from ("", f"### Rejected: {escape_inline(bounded(why, LONGEST))}", "")
+            case Answered(approved=False, why=why, by=by) if why:
+                via = f" by {escape_inline(by)}" if by else ""
+                yield from ("", f"### Rejected{via}: {escape_inline(bounded(why, LONGEST))}", "")
             case PhaseFailed(reason=reason, detail=detail):
                 yield from ("", f"### Failed — {reason}", "", escape_inline(bounded(detail, LONGEST)))
             case _:

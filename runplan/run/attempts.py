@@ -290,10 +290,11 @@ def _record_common(attempt: A, event: e.Event) -> A:
     match event:
         case e.WorkRefused():
             return replace(attempt, refusal=attempt.refusal or (event.reason, event.detail))
-        case e.Answered(approved=False, why=why) if attempt.delivery.is_about(event.tree):
+        case e.Answered(approved=False, why=why, by=by) if attempt.delivery.is_about(event.tree):
             if why and attempt.is_revisable:
                 attempt = replace(attempt, revision=why, rejections=(*attempt.rejections, why))
-                return replace(attempt, warnings=(*attempt.warnings, f"a person rejected the change: {why}"))
+                rejected = f"a person rejected the change{f' by {by}' if by else ''}: {why}"
+                return replace(attempt, warnings=(*attempt.warnings, rejected))
             detail = "the change was rejected" + (f": {event.why}" if event.why else "")
             return replace(attempt, refusal=(Reason.STOPPED, detail), rejected=event.why)
         case e.GuardFound():

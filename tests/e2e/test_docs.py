@@ -187,7 +187,7 @@ def expected_code(line: str) -> int:
     asks = verb_of(line) == "start" and "--foreground" in line and "auto" not in line
     if "plan -" in line and "--" not in line:
         return 2  # standard input is empty
-    return 4 if asks or verb_of(line) in ("answer", "plan", "edit") or " -m " in line else 0
+    return 4 if asks or verb_of(line) in ("answer", "plan", "edit") or " -m " in line or "--tree" in line else 0
 
 
 @pytest.fixture(scope="module")

@@ -87,6 +87,31 @@ def test_a_rejection_with_words_has_a_fixer_change_the_work_at_once_and_asks_aga
     assert "needs a head" not in other, "another phase"
 
 
+def test_an_answer_with_a_tree_is_only_for_the_change_that_was_shown(project: Project) -> None:
+    set_up(project, agent=writes("1", "2") + fix('append = "1.txt"\ntext = "more\\n"'))
+    assert project.start("1").code == 4
+    shown = project.runplan("diff", "X", "--json").json["tree"]
+    via = ("--via", "link 1a2b")
+    assert project.runplan("reject", "X", "-m", "longer", "--tree", shown, *via).code == 4
+
+    for verb in ("approve", "reject"):
+        late = project.runplan(verb, "X", "1", "--tree", shown)
+        assert (late.code, "See: runplan diff plans/X.md 1\n" in late.err) == (4, True), late.err
+        assert f"the change was replaced: tree {shown[:12]} does not wait any more" in late.err
+    new = project.runplan("diff", "X", "--json").json["tree"]
+    assert project.runplan("approve", "--tree", new[:11]).code == 2, "too short to name a tree"
+    assert project.runplan("approve", "--tree", new[:12], *via).code == 0
+
+    answers = [body for kind, body in project.events() if kind == "Answered"]
+    assert [(body["tree"], body["approved"], body["by"]) for body in answers] == [
+        (shown, False, "link 1a2b"),
+        (new, True, "link 1a2b"),
+    ]
+    logs = project.runplan("logs", "X").out
+    assert ("rejected by link 1a2b" in logs, "approved by link 1a2b" in logs) == (True, True)
+    assert "a person rejected the change by link 1a2b: longer" in project.runplan("report", "X").out
+
+
 def prompt_of(project: Project, dispatch: str) -> str:
     return (project.path / ".git/runplan/dispatch" / dispatch / "prompt.md").read_text(encoding="utf-8")
 

@@ -17,7 +17,7 @@ from runplan.cli.inspection import compare_commits
 from runplan.cli.show import progress
 from runplan.engine.context import RepositoryContext, open_context, plan_path
 from runplan.engine.runs import describe_late, state_of
-from runplan.errors import Exit, NotFound, UsageError
+from runplan.errors import Busy, Exit, NotFound, UsageError
 from runplan.plan.proposal import summarize
 from runplan.report.planning import describe_summary
 from runplan.report.views import as_json
@@ -262,9 +262,14 @@ def _render_change(view: dict[str, Any]) -> str:
     return "\n".join([*lines, "", view["diff"], helps])
 
 
-def _change_to_answer(context: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> Change:
-    """The first change of the plan that waits for the verb; without a plan, the only one of the repository."""
-    changes = _list_pending(context, plan, wanted, verb)
+def _change_to_answer(
+    context: RepositoryContext, plan: str | None, wanted: str | None, verb: str, *, tree: str
+) -> Change:
+    """The first change of the plan that waits for the verb, or that of the tree; without a plan, the only one."""
+    pending = _list_pending(context, plan, wanted, verb)
+    changes = [change for change in pending if change.attempt.answerable.startswith(tree)]
+    if pending and not changes:
+        raise _describe_replaced(pending[0], tree)
     if plan is None and len(changes) > 1:
         commands = (
             command("runplan", verb, change.state.options.plan, change.attempt.chosen.phase) for change in changes
@@ -273,6 +278,12 @@ def _change_to_answer(context: RepositoryContext, plan: str | None, wanted: str 
     if not changes:
         raise _nothing_pending(plan, wanted) if plan else NotFound("no change waits for you here; see: runplan status")
     return changes[0]
+
+
+def _describe_replaced(change: Change, tree: str) -> Busy:
+    plan = change.state.options.plan
+    see = command("runplan", "diff", plan, *filter(None, [change.attempt.chosen.phase]))
+    return Busy(f"the change was replaced: tree {tree[:SHORT]} does not wait any more; nothing was done. See: {see}")
 
 
 def run_approve(args: argparse.Namespace) -> Exit:
@@ -285,12 +296,15 @@ def run_reject(args: argparse.Namespace) -> Exit:
 
 def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exit:
     """Record the answer to the change that waits, and continue the run as it was started."""
+    if args.tree and len(args.tree) < SHORT:
+        raise UsageError(f"{verb}: --tree needs at least {SHORT} digits of the tree")
     with open_context() as context:
-        change = _change_to_answer(context, plan_path(context, args.plan) if args.plan else None, args.phase, verb)
+        plan = plan_path(context, args.plan) if args.plan else None
+        change = _change_to_answer(context, plan, args.phase, verb, tree=args.tree)
         phase = change.attempt.chosen.phase
         options = change.state.options
         candidate = change.attempt.delivery.candidate
-        answer = replace(answer, tree=change.attempt.answerable)
+        answer = replace(answer, tree=change.attempt.answerable, by=plain(args.via))
         action = "approving" if verb == "approve" else "rejecting"
         if candidate is not None:
             commit = candidate.commits[-1]

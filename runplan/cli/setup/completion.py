@@ -69,9 +69,8 @@ def _list_candidates(before: Sequence[str], current: str) -> Iterable[tuple[str,
     with_value = {name for action in actions if action.nargs != 0 for name in action.option_strings}
     if before[-1] in with_value:
         return ()
-    options = [
-        (name, action.help or "") for action in actions for name in action.option_strings if name.startswith("--")
-    ]
+    shown = (action for action in actions if action.help != argparse.SUPPRESS)
+    options = [(name, action.help or "") for action in shown for name in action.option_strings if name.startswith("--")]
     typed = [word for previous, word in pairwise(before) if not word.startswith("-") and previous not in with_value]
     places = [action for action in actions if not action.option_strings]
     if current.startswith("-") or not places or (len(typed) >= len(places) and places[-1].nargs != "*"):

@@ -286,6 +286,8 @@ def _describe_outcome(event: e.Event) -> str:
             return "\n".join(f"  guard      {line}" for line in lines)
         case e.CandidateConflicted(paths=paths):
             return f"  candidate  conflicts in {', '.join(paths)}"
+        case e.Answered(by=by, approved=approved) if by:
+            return f"  answered   {'approved' if approved else 'rejected'} by {by}"
         case e.Landed(tip=tip, note=note):
             return f"  landed     {tip[:12]}" + (f"\n             {note}" if note else "")
         case e.IssuesMarked(notes=notes) if notes:
