@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.cli.inspection import Facts, compare_commits, describe_commits, inspect_repository, read_diffs
+from runplan.views.inspection import Facts, compare_commits, describe_commits, inspect_repository, read_diffs
 from runplan.engine.context import RepositoryContext, context_at
 from runplan.gitfacts import Identity
 from runplan.settings.schema import Settings

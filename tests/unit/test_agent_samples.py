@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.agents.clis import agent_of
-from runplan.cli.inspection import known_agents
+from runplan.views.inspection import known_agents
 from runplan.run.dispatch import Started, ToolUsed
 from tests.support.samples import FOLDERS, ending, expected, expected_of, lines, meta, outcome, streams
 

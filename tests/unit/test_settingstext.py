@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from runplan.cli.inspection import Facts
+from runplan.views.inspection import Facts
 from runplan.cli.setup.settings import keys_text, settings_document, settings_text, toml_value
 from runplan.gitfacts import Identity
 from runplan.settings.load import Layer, settings_from_json, settings_to_json

@@ -13,7 +13,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from runplan.cli.control import runs
-from runplan.cli.inspection import compare_commits
+from runplan.views.inspection import compare_commits
 from runplan.cli.show import progress
 from runplan.engine.context import RepositoryContext, open_context, plan_path
 from runplan.engine.runs import describe_late, state_of

@@ -18,7 +18,7 @@ from runplan.agents.clis import agent_of
 from runplan.checks.results import from_text
 from runplan.checks.secrets import redact_text
 from runplan.cli.control import runs
-from runplan.cli.inspection import Facts, describe_commits, inspect_repository
+from runplan.views.inspection import Facts, describe_commits, inspect_repository
 from runplan.cli.setup.settings import toml_value
 from runplan.cli.show import progress
 from runplan.engine import preflight

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from runplan.cli.inspection import Facts, inspect_repository, known_agents
+from runplan.views.inspection import Facts, inspect_repository, known_agents
 from runplan.engine.context import context_at, open_context, settings_note, spec_plans
 from runplan.errors import RefusedEarly
 from runplan.names import PLAN_FILE

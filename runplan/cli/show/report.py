@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from runplan import names
-from runplan.cli.inspection import read_diffs
+from runplan.views.inspection import read_diffs
 from runplan.cli.terminal import Style, warn
 from runplan.daemon.state import list_repositories
 from runplan.engine.context import RepositoryContext, newest_run, open_context, plan_path, slug_of
