@@ -85,14 +85,18 @@ class Known(Struct, frozen=True, kw_only=True):
         """The directory of the journal."""
         return Path(self.common) / "runplan"
 
+    @property
+    def key(self) -> str:
+        """Its name in file names and addresses."""
+        return digest_of(os.fsencode(self.common))[:16]
+
 
 def remember_repository(state: Path, repository: Known) -> None:
     """Add the repository, or update its checkout: one file per repository."""
     # Not msgspec.json: a path need not be UTF-8, and json escapes it.
     text = json.dumps(msgspec.to_builtins(repository)).encode("ascii")
     try:
-        name = digest_of(os.fsencode(repository.common))[:16]
-        publish(own_directory(state / REPOSITORIES) / f"{name}.json", text, sync=True)
+        publish(own_directory(state / REPOSITORIES) / f"{repository.key}.json", text, sync=True)
     except FileNotFoundError:  # another process has renamed the same draft, with the same content
         return
     except OSError as error:

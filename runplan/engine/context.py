@@ -174,8 +174,8 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def open_context(*, warn: Callable[[str], None] | None = None) -> Iterator[RepositoryContext]:
-    """The repository around the current directory, with its settings.
+def open_context(cwd: Path | None = None, *, warn: Callable[[str], None] | None = None) -> Iterator[RepositoryContext]:
+    """The repository around a directory (the current one), with its settings.
 
     With `warn` broken settings are a warning, for commands that show or stop runs.
     """
@@ -189,7 +189,7 @@ def open_context(*, warn: Callable[[str], None] | None = None) -> Iterator[Repos
             warn(f"{error}; using the default settings")
             return Settings()
 
-    with context_at(Path.cwd(), environment(), read) as context:
+    with context_at(cwd or Path.cwd(), environment(), read) as context:
         yield context
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from runplan.views.inspection import Facts, compare_commits, describe_commits, inspect_repository, read_diffs
 from runplan.engine.context import RepositoryContext, context_at
 from runplan.gitfacts import Identity
 from runplan.settings.schema import Settings
+from runplan.views.inspection import Facts, compare_commits, describe_commits, inspect_repository, read_diffs
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, install_signer, isolated_env, make_repo
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from runplan.agents.adapter import Task
 from runplan.agents.clis import agent_of
-from runplan.views.inspection import known_agents
 from runplan.run.dispatch import EndingKind, Finished, Message, Started, Unread
 from runplan.run.kinds import Role
 from runplan.settings.schema import AGENT_KEYS, AgentTable
+from runplan.views.inspection import known_agents
 from tests.support.documents import fences, read, rows
 from tests.support.samples import expected, meta, streams
 

@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.agents.clis import agent_of
-from runplan.views.inspection import known_agents
 from runplan.run.dispatch import Started, ToolUsed
+from runplan.views.inspection import known_agents
 from tests.support.samples import FOLDERS, ending, expected, expected_of, lines, meta, outcome, streams
 
 #: The keys that a folder may set for a stream.

@@ -13,8 +13,8 @@ MODULES = {
 }
 #: The packages from top to bottom: each may import those below it, and the top-level modules.
 ORDER = (
-    *("cli", "web", "mcp", "views", "daemon", "engine", "steps", "report", "landing", "forge", "supervise", "agents", "git", "store"),
-    *("settings", "checks", "run", "plan"),
+    *("cli", "web", "mcp", "views", "daemon", "engine", "steps", "report", "landing", "forge", "supervise", "agents"),
+    *("git", "store", "settings", "checks", "run", "plan"),
 )
 #: Packages, and modules of others, whose functions take values and return values.
 PURE_PACKAGES = ("plan", "run", "checks")

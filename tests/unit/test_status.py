@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.cli.show.status import WATCH_S, Block, Page, describe_schedule, fit_blocks, outline_of, repeat_output
+from runplan.cli.show.status import WATCH_S, Block, Page, describe_schedule, fit_blocks, repeat_output
 from runplan.cli.terminal import Style
 from runplan.plan.model import parse_plan
 from runplan.plan.tracker import describe_hindrance
@@ -14,6 +14,7 @@ from runplan.report.views import PhaseOutline, PlanOutline, by_need, status_view
 from runplan.run.kinds import PhaseStep, WaitKind
 from runplan.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
 from runplan.times import iso, zone
+from runplan.views.plans import outline_of
 from tests.support.cli import a_plan
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

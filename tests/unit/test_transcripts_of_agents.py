@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from runplan.cli.show.journal import Transcript, Transcripts
+from runplan.cli.show.journal import Transcripts
 from runplan.run.dispatch import Ending
 from runplan.run.events import DispatchEnded, DispatchStarted, Event
 from runplan.run.kinds import Role, RunStatus
 from runplan.run.recorded import to_json
 from runplan.run.rows import EventRow, RunRow
 from runplan.supervise.output import DispatchFiles, ShimRecord
+from runplan.views.transcript import Transcript, read_tail
 from tests.support.samples import SAMPLES
 
 AT = "2026-01-01T12:00:00Z"
@@ -51,18 +52,15 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("kind", SHOWN)
-def test_a_real_stream_shows_messages_commands_and_paths_but_not_the_prompt(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
-) -> None:
+def test_a_real_stream_shows_messages_commands_and_paths_but_not_the_prompt(tmp_path: Path, kind: str) -> None:
     sample = next(path for path in sorted((SAMPLES / kind).glob("success.*")) if path.suffix in (".jsonl", ".txt"))
     shutil.copy(sample, a_dispatch(tmp_path, kind).out)
-    Transcript(tmp_path, STARTED).print_new(is_last=True)
-    _, *shown = capsys.readouterr().out.splitlines()
+    _, *shown = Transcript(tmp_path, STARTED).read_new(is_last=True)
     first = 0 if kind in ("codex", "opencode", "gemini", "mini") else 1  # the model and the version
     assert shown[first : first + len(SHOWN[kind])] == SHOWN[kind]
 
 
-def test_chunks_of_a_message_are_joined_to_whole_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_chunks_of_a_message_are_joined_to_whole_lines(tmp_path: Path) -> None:
     files = a_dispatch(tmp_path, "gemini")
     transcript = Transcript(tmp_path, STARTED)
     shown = []
@@ -70,13 +68,18 @@ def test_chunks_of_a_message_are_joined_to_whole_lines(tmp_path: Path, capsys: p
         event = {"type": "message", "role": "assistant", "content": content, "delta": True}
         with files.out.open("a") as log:
             log.write(json.dumps(event) + "\n")
-        transcript.print_new(is_last=False)
-        shown.append(capsys.readouterr().out.splitlines())
+        shown.append(list(transcript.read_new(is_last=False)))
     transcript.took_s = 125.0
-    transcript.print_new(is_last=False)
     assert shown[1:] == [[], ["I will create a file."], []]
     end = "== implement by robot ended after 2m05s"
-    assert capsys.readouterr().out.splitlines() == ["And commit it.", end]
+    assert list(transcript.read_new(is_last=False)) == ["And commit it.", end]
+
+
+def test_the_tail_of_a_long_output_begins_with_a_whole_line(tmp_path: Path) -> None:
+    files = a_dispatch(tmp_path, "unknown")
+    files.out.write_text("".join(f"line {number}\n" for number in range(10_000)))
+    assert read_tail(tmp_path, STARTED, most_bytes=25) == ["line 9998", "line 9999"]
+    assert read_tail(tmp_path, STARTED)[1] == "line 0"
 
 
 def a_row(event: Event) -> EventRow:

@@ -3,100 +3,37 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import signal
 import subprocess
 import sys
 from typing import Any
 
-from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from runplan.cli.control import runs
-from runplan.views.inspection import compare_commits
 from runplan.cli.show import progress
 from runplan.engine.context import RepositoryContext, open_context, plan_path
 from runplan.engine.runs import describe_late, state_of
 from runplan.errors import Busy, Exit, NotFound, UsageError
-from runplan.plan.proposal import summarize
 from runplan.report.planning import describe_summary
 from runplan.report.views import as_json
-from runplan.run.attempt_parts import Proof
-from runplan.run.attempts import AnyAttempt, PlanningAttempt, WorkAttempt, open_questions
-from runplan.run.decide import decide
-from runplan.run.events import Answered, PhaseFailed, QuestionAnswered, QuestionAsked, RunStarted
-from runplan.run.kinds import ANSWERED, WaitKind
-from runplan.run.reasons import describe_proof
+from runplan.run.attempts import open_questions
+from runplan.run.events import Answered, QuestionAnswered, QuestionAsked, RunStarted
+from runplan.run.kinds import ANSWERED
 from runplan.run.requests import RunRequest
-from runplan.run.state import RunState, open_states
+from runplan.run.state import open_states
 from runplan.settings.load import environment
 from runplan.text import command, plain
+from runplan.views.changes import Change, find_change, list_pending, nothing_pending, view_change
 
 SHORT = 12  #: digits of an id
 NOT_RUN = (126, 127)  #: exit codes of a shell for a program that it cannot run
 
 
-class Change(Struct, frozen=True, kw_only=True):
-    """The work on a phase that a person is asked about, or that is kept after its failure."""
-
-    run: str
-    state: RunState
-    attempt: AnyAttempt
-    waiting: WaitKind | None = None  #: what it waits for; None after a failure
-
-
-def _list_pending(context: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> list[Change]:
-    """The phases that wait for the verb, of one plan or of all."""
-    store = context.store()
-    waits = ANSWERED if verb == "approve" else (*ANSWERED, WaitKind.CHECKOUT)
-    changes = []
-    for row in store.list_unfinished_runs():
-        if plan not in (None, row.plan):
-            continue
-        state = state_of(store, row)
-        for _, lane_state in open_states(state):
-            attempt = lane_state.attempt
-            waiting = decide(lane_state).waiting
-            if attempt is None or waiting not in waits or wanted not in (None, attempt.chosen.phase):
-                continue
-            if verb != "diff" or attempt.answerable:
-                changes.append(Change(run=row.id, state=state, attempt=attempt, waiting=waiting))
-    return changes
-
-
-def _nothing_pending(plan: str, wanted: str | None) -> NotFound:
-    which = f"phase {wanted} of {plan}" if wanted else plan
-    return NotFound(f"no change of {which} waits for you; see: {command('runplan', 'status', plan)}")
-
-
-def _kept_work(context: RepositoryContext, plan: str, wanted: str | None) -> Change | None:
-    """The newest failure of the phase, or of any, whose work is on its branch."""
-    store = context.store()
-    for fact in reversed(store.list_facts(PhaseFailed, plan=plan)):
-        failed = fact.event
-        row = store.get_run(fact.run)
-        if wanted not in (None, failed.phase) or row is None:
-            continue
-        state = state_of(store, row)
-        attempts = [state.attempt, *(lane.state.attempt for lane in state.lanes)]
-        failures = (
-            attempt for attempt in attempts if attempt and attempt.failure and attempt.failure.phase == failed.phase
-        )
-        attempt = next(failures, None)
-        is_kept = bool(failed.branch) and context.git.tip(f"refs/heads/{failed.branch}") is not None
-        return Change(run=row.id, state=state, attempt=attempt) if attempt is not None and is_kept else None
-    return None
-
-
 def run_diff(args: argparse.Namespace) -> None:
     with open_context(warn=progress.warn) as context:
         plan = plan_path(context, args.plan)
-        change = next(iter(_list_pending(context, plan, args.phase, "diff")), None) or _kept_work(
-            context, plan, args.phase
-        )
-        if change is None:
-            raise _nothing_pending(plan, args.phase)
-        view = _view_change(context, change)
+        view = view_change(context, find_change(context, plan, args.phase))
     if args.json:
         print(as_json(view, indent=None))
     else:
@@ -124,97 +61,6 @@ def show_page(text: str) -> None:
         signal.signal(signal.SIGINT, before)
     if shown.returncode in NOT_RUN:
         print(text)
-
-
-def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
-    """The change, or the proposed plan, as data (docs/reference.md)."""
-    attempt = change.attempt
-    if isinstance(attempt, PlanningAttempt):
-        return view_planning(context, change.run)
-    started = change.state.options
-    proof = attempt.proof if isinstance(attempt, WorkAttempt) else Proof()
-    verdict = proof.verdict
-    texts = dict((*attempt.chosen.items, *proof.questions))
-    failed = attempt.failure
-    if failed is not None and isinstance(attempt, WorkAttempt):
-        commit = context.git.tip(f"refs/heads/{failed.branch}") or ""
-        onto = attempt.base
-        tree = context.git.commit(commit).tree
-    else:
-        commit = attempt.built.commits[-1]
-        tree = attempt.built.tree
-        onto = attempt.built.onto
-    checks = context.for_run(started).settings.checks
-    gates = [
-        {
-            "name": gate.name,
-            "command": checks[gate.name].command if gate.name in checks else "",
-            "exit_code": gate.code,
-            "tree": gate.tree,
-            "result": gate.line,
-        }
-        for gate in proof.gates
-    ]
-    items = [
-        {"item": item, "text": texts.get(item, ""), "result": "pass" if ok else "fail", "evidence": evidence}
-        for item, ok, evidence in (verdict.items if verdict else ())
-    ]
-    return {
-        "plan": started.plan,
-        "phase": attempt.chosen.phase,
-        "title": attempt.chosen.title,
-        "run": change.run,
-        "waiting_for": change.waiting,
-        "failed": failed
-        and {name: getattr(failed, name) for name in ("reason", "step", "detail", "evidence", "output", "branch")},
-        "commit": commit,
-        "tree": tree,
-        "onto": onto,
-        "target": started.target,
-        "gates": gates,
-        "proofs": [
-            {"kind": run.kind, "result": describe_proof(run), "broken": to_builtins(run.promises)} for run in proof.runs
-        ],
-        "verdict": verdict
-        and {"verifier": verdict.agent, "passed": verdict.passed, "tree": verdict.tree, "items": items},
-        "findings": list(attempt.warnings),
-        "diff": compare_commits(context, onto, commit),
-    }
-
-
-def view_planning(context: RepositoryContext, run: str) -> dict[str, Any]:
-    """A planning run and its proposal as data (docs/reference.md)."""
-    store = context.store()
-    row = store.get_run(run)
-    assert row is not None
-    attempt = state_of(store, row).attempt
-    proposal = attempt.proposal if isinstance(attempt, PlanningAttempt) else None
-    before = attempt.chosen.before if isinstance(attempt, PlanningAttempt) else ""
-    return {
-        "plan": row.plan,
-        "title": proposal.title if proposal else row.title,
-        "run": row.id,
-        "state": row.state,
-        "step": row.step,
-        "waiting_for": row.waiting_for,
-        "outcome": row.outcome,
-        "reason": row.reason,
-        "tokens": row.tokens,
-        "usd": round(row.usd, 4),
-        "proposal": proposal
-        and {
-            "sha256": proposal.sha256,
-            "edited": proposal.is_edited,
-            "text": proposal.text,
-            "diff": _compare_texts(before, proposal.text, proposal.path) if before else None,
-            "summary": summarize(proposal.text, path=proposal.path),
-        },
-    }
-
-
-def _compare_texts(before: str, after: str, path: str) -> str:
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), f"a/{path}", f"b/{path}", lineterm="")
-    return "\n".join(lines)
 
 
 def _render_proposal(view: dict[str, Any]) -> str:
@@ -266,7 +112,7 @@ def _change_to_answer(
     context: RepositoryContext, plan: str | None, wanted: str | None, verb: str, *, tree: str
 ) -> Change:
     """The first change of the plan that waits for the verb, or that of the tree; without a plan, the only one."""
-    pending = _list_pending(context, plan, wanted, verb)
+    pending = list_pending(context, plan, wanted, verb)
     changes = [change for change in pending if change.attempt.answerable.startswith(tree)]
     if pending and not changes:
         raise _describe_replaced(pending[0], tree)
@@ -276,7 +122,7 @@ def _change_to_answer(
         )
         raise NotFound(f"{len(changes)} changes wait for you; name one: {'; '.join(commands)}")
     if not changes:
-        raise _nothing_pending(plan, wanted) if plan else NotFound("no change waits for you here; see: runplan status")
+        raise nothing_pending(plan, wanted) if plan else NotFound("no change waits for you here; see: runplan status")
     return changes[0]
 
 
@@ -327,7 +173,7 @@ def continue_run(context: RepositoryContext, request: RunRequest, *, wait: bool 
 def ask_on_terminal(context: RepositoryContext, plan: str, code: Exit) -> Exit:
     """Ask about each change that a followed run comes to, if a person can answer; the exit code at the end."""
     while code is Exit.WAITING and sys.stdin.isatty() and sys.stderr.isatty():
-        change = next(iter(_list_pending(context, plan, None, "approve")), None)
+        change = next(iter(list_pending(context, plan, None, "approve")), None)
         answer = _ask_person(context, change) if change is not None else None
         if change is None or answer is None:
             break
@@ -348,7 +194,7 @@ def _ask_person(context: RepositoryContext, change: Change) -> Answered | None:
             case "n" | "no" | None:
                 return None
             case "d" | "diff":
-                _show_change(_view_change(context, change))
+                _show_change(view_change(context, change))
             case "r" | "reject":
                 if words := _prompt("what has to change?"):
                     return Answered(tree=tree, approved=False, why=words)

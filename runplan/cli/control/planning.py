@@ -17,7 +17,7 @@ from runplan import names
 from runplan.agents.invocation import require_agent
 from runplan.checks.planning import StepFacts, check_plan
 from runplan.cli.control import runs
-from runplan.cli.control.answers import ask_on_terminal, continue_run, view_planning
+from runplan.cli.control.answers import ask_on_terminal, continue_run
 from runplan.cli.show import progress
 from runplan.engine import preflight
 from runplan.engine.context import RepositoryContext, known_plans, open_context, plan_path
@@ -38,6 +38,7 @@ from runplan.settings.schema import MAX_ROUNDS
 from runplan.steps.planning import list_paths, make_proposal
 from runplan.store.files import make_below
 from runplan.text import command
+from runplan.views.changes import view_planning
 
 if TYPE_CHECKING:
     from runplan.run.rows import RunRow

@@ -39,6 +39,7 @@ from runplan.settings.schema import uses_remote
 from runplan.store.files import first_line, make_below
 from runplan.text import command
 from runplan.times import parse_iso, zone
+from runplan.views.journal import follow_events
 
 if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
@@ -302,7 +303,7 @@ def follow_run(context: RepositoryContext, plan: str, run: str, *, after: int | 
     after = context.store().get_newest_event() if after is None else after
     try:
         with progress.live_line(), closing(context.store()) as store:
-            for rows, _ in progress.follow_events(store, plan, run, after=after):
+            for rows, _ in follow_events(store, plan, run, after=after):
                 for event in filter(None, (from_json(row.type, row.body) for row in rows)):
                     progress.show_event(event)
             newest = store.get_run(run)

@@ -18,7 +18,6 @@ from runplan.agents.clis import agent_of
 from runplan.checks.results import from_text
 from runplan.checks.secrets import redact_text
 from runplan.cli.control import runs
-from runplan.views.inspection import Facts, describe_commits, inspect_repository
 from runplan.cli.setup.settings import toml_value
 from runplan.cli.show import progress
 from runplan.engine import preflight
@@ -41,6 +40,8 @@ from runplan.settings.load import environment
 from runplan.settings.places import worktree_root
 from runplan.settings.schema import Settings
 from runplan.text import elapsed, plain
+from runplan.views.inspection import Facts, describe_commits, inspect_repository
+from runplan.views.journal import LINES_SHOWN
 
 if TYPE_CHECKING:
     from runplan.run.attempts import WorkAttempt
@@ -245,7 +246,7 @@ def _rehearse_phase(context: RepositoryContext, checks: Sequence[Check]) -> Chec
         return _failed_check("run", error)
     failure = phase.failure
     if failure is not None and failure.reason != Reason.STOPPED:  # it stops where the first agent would start
-        last = "".join(f"\n{line}" for line in failure.output.splitlines()[-progress.LINES_SHOWN :])
+        last = "".join(f"\n{line}" for line in failure.output.splitlines()[-LINES_SHOWN:])
         return Check("run", State.FAIL, f"{failure.detail}{last}", failure.reason.advice)
     results = [from_text(known.results) for known in phase.proof.baselines.values()]
     times = [

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from runplan.views.inspection import Facts, inspect_repository, known_agents
 from runplan.engine.context import context_at, open_context, settings_note, spec_plans
 from runplan.errors import RefusedEarly
 from runplan.names import PLAN_FILE
@@ -17,6 +16,7 @@ from runplan.settings.load import environment
 from runplan.settings.places import repository_file
 from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Key, Settings
 from runplan.text import command, committing
+from runplan.views.inspection import Facts, inspect_repository, known_agents
 
 _NO_AGENT = """\
 # None of the known agents ({known}) was found on PATH.

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.agents.clis import agent_of
-from runplan.cli.show.progress import RunLog, follow_events
+from runplan.cli.show.progress import RunLog
 from runplan.cli.terminal import Style, warn
 from runplan.daemon.client import NotRunning, connect_daemon
 from runplan.daemon.protocol import Metrics, MetricsText
@@ -19,39 +17,20 @@ from runplan.engine.context import newest_run, open_context
 from runplan.errors import NotFound
 from runplan.report.metrics import collect_samples, render_samples
 from runplan.report.views import as_json
-from runplan.run import dispatch as u, events as e
-from runplan.run.decide import decide
+from runplan.run import events as e
 from runplan.run.recorded import from_json
-from runplan.run.state import RunState, apply
-from runplan.settings.load import environment, list_agent_kinds
+from runplan.settings.load import environment
 from runplan.store.journal import list_records
-from runplan.supervise.output import MISREAD, DispatchFiles
-from runplan.text import clock, elapsed, escaped, localized, plain
+from runplan.text import clock, escaped, localized, plain
+from runplan.views.journal import event_words, follow_events, list_steps
+from runplan.views.transcript import Transcript
 
 if TYPE_CHECKING:
-    from runplan.agents.adapter import Agent
-    from runplan.run.recorded import Recorded
     from runplan.run.rows import EventRow, RunRow
 
 
-#: Events whose type does not say it in plain words.
-WORDS = {
-    "LanesChosen": "phases chosen",
-    "Paused": "waiting",
-    "Woke": "wait over",
-    "Halted": "paused",
-    "Leased": "worktree ready",
-    "DispatchStarted": "process started",
-    "DispatchEnded": "process ended",
-    "GuardFound": "repository changed",
-}
 #: Fields that only runplan itself needs.
 INTERNAL = {"settings", "slug", "patch", "onto_tree", "base_tree", "bounds", "given", "needs", "command"}
-
-
-def event_words(event: str) -> str:
-    """An event type in plain words: `worktree ready`, `run ended`."""
-    return WORDS.get(event) or re.sub(r"(?<=.)([A-Z])", r" \1", event).lower()
 
 
 # --- logs ---------------------------------------------------------------------------------------------
@@ -106,6 +85,7 @@ class Transcripts:
         self._dispatches = dispatches
         self._open: dict[str, Transcript] = {}  #: by dispatch
         self._has_begun = False
+        self._style = Style.of(sys.stdout)
 
     def add(self, row: EventRow) -> None:
         match from_json(row.type, row.body):
@@ -122,102 +102,9 @@ class Transcripts:
         if is_last and not self._has_begun:
             raise NotFound(f"no agent has worked on {self._run.plan} in the run {self._run.id} yet")
         for transcript in self._open.values():
-            transcript.print_new(is_last=is_last)
+            for line in transcript.read_new(is_last=is_last):
+                print(self._style.wrap(line, " " * len(transcript.lane)))
         self._open = {id_: transcript for id_, transcript in self._open.items() if transcript.took_s is None}
-
-
-class Transcript:
-    """The output of one agent, for people: messages joined to whole lines, tools with their files and commands."""
-
-    def __init__(self, directory: Path, started: e.DispatchStarted) -> None:
-        self.took_s: float | None = None  #: None while the agent runs
-        self._files = DispatchFiles(directory)
-        self._style = Style.of(sys.stdout)
-        self._lane = f"[{started.lane}] " if started.lane else ""
-        self._name = f"{'final verification' if started.scope else started.role} by {started.agent}"
-        about = "all phases" if started.scope else f"phase {started.phase}"
-        since = clock(datetime.fromisoformat(started.at), None, now=datetime.now(UTC))
-        self._head = f"== {self._name}, {about}, since {since}"
-        self._agent: Agent | None = None
-        self._read = 0  #: bytes of the log
-        self._rest = b""  #: of an incomplete line
-        self._message = ""  #: the end of the message, until its line is complete
-        self._is_prompt = False
-
-    def print_new(self, *, is_last: bool) -> None:
-        """Print the output since the last time; all of it when the agent has ended."""
-        self._print_text(self._head)
-        self._head = ""
-        *lines, self._rest = (self._rest + self._new_output()).split(b"\n")
-        is_over = is_last or self.took_s is not None
-        for line in [*lines, self._rest] if is_over else lines:
-            if line.strip():
-                self._show_line(line)
-        if is_over:
-            self._end_message()
-        if self.took_s is not None:
-            self._print_text(f"== {self._name} ended after {elapsed(self.took_s)}")
-
-    def _new_output(self) -> bytes:
-        try:
-            with self._files.out.open("rb") as log:
-                log.seek(self._read)
-                output = log.read()
-        except FileNotFoundError:  # it has not begun, or its log was removed
-            return b""
-        if not self._read:
-            reader = self._files.shim().reader
-            self._agent = agent_of(reader) if reader in list_agent_kinds() else None
-            self._is_prompt = self._agent is not None and bool(self._agent.prompt_ends)
-        self._read += len(output)
-        return output
-
-    def _show_line(self, line: bytes) -> None:
-        if self._agent is not None and self._is_prompt:
-            self._is_prompt = not line.startswith(self._agent.prompt_ends)
-        if self._is_prompt:
-            return
-        try:
-            events = self._agent.read_line(line) if self._agent is not None else ()
-        except MISREAD:  # of an unknown form
-            events = (u.Unread(),)
-        for event in events:
-            if isinstance(event, u.Message) and not event.final:
-                *lines, self._message = (self._message + event.text).split("\n")
-                for text in lines:
-                    self._print_text(text)
-            elif (text := _event_text(event)) or isinstance(event, u.Message):
-                self._end_message()
-                self._print_text(text)
-        if not line.startswith(b"{") and all(
-            isinstance(event, (u.Context, u.Unread)) for event in events
-        ):  # plain text
-            self._print_text(line.decode("utf-8", "replace"))
-
-    def _end_message(self) -> None:
-        self._print_text(self._message)
-        self._message = ""
-
-    def _print_text(self, text: str) -> None:
-        if text.strip():
-            print(self._style.wrap(plain(f"{self._lane}{text}".rstrip()), " " * len(self._lane)))
-
-
-def _event_text(event: u.AgentEvent) -> str:
-    match event:
-        case u.Started(model=model, version=version) if model or version:
-            return f"-- {' '.join(part for part in (model, version) if part)}"
-        case u.ToolUsed(tool=tool, path=path, detail=detail, denied=denied):
-            use = " ".join(f"{tool} {detail} {path}".split())
-            return f"> {use}{' (denied)' if denied else ''}"
-        case u.Trouble(kind=kind, words=event_words):
-            return f"! {kind.value}: {event_words}"
-        case u.Retrying(words=event_words):
-            return f"! waiting for the provider: {event_words}"
-        case u.Finished(ok=ok, words=event_words, so_far=False):
-            return f"-- {'finished' if ok else 'failed'}{f': {event_words}' if event_words else ''}"
-        case _:
-            return ""
 
 
 # --- explain ------------------------------------------------------------------------------------------
@@ -226,7 +113,7 @@ def _event_text(event: u.AgentEvent) -> str:
 def run_explain(args: argparse.Namespace) -> None:
     with open_context(warn=warn) as context:
         store, newest = newest_run(context, args.plan)
-        every = _list_steps(list_records(store, newest.id))
+        every = list_steps(list_records(store, newest.id))
     steps = [step for step in every if args.phase in (None, step["phase"])]
     if args.phase and not steps:
         raise NotFound(f"the run {newest.id} has not reached a phase {args.phase}")
@@ -243,18 +130,6 @@ def run_explain(args: argparse.Namespace) -> None:
         text = plain(f"{moment:<13}  {event_words(step['event']):<18}  then: {localized(step['why'], now=now)}")
         wrapped = style.wrap(text, " " * 35)
         print(style.paint(wrapped[: len(moment)], "dim") + wrapped[len(moment) :])
-
-
-def _list_steps(facts: list[Recorded[e.Event]]) -> list[dict[str, str]]:
-    """After each recorded fact, the decision that followed."""
-    state = RunState()
-    steps = []
-    for fact in facts:
-        state = apply(state, fact.event)
-        lanes = {lane.name: lane.phase for lane in state.lanes}
-        phase = lanes.get(fact.event.lane, "") or (state.attempt.chosen.phase if state.attempt else "")
-        steps.append({"at": fact.at, "event": type(fact.event).__name__, "phase": phase, "why": decide(state).why})
-    return steps
 
 
 # --- metrics ------------------------------------------------------------------------------------------

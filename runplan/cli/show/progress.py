@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,68 +18,27 @@ from runplan.report.planning import describe_proposal
 from runplan.report.sections import describe_kept_work
 from runplan.report.summary import figures_of_run
 from runplan.run import events as e
-from runplan.run.attempt_parts import SetupDoubted, SetupReused
 from runplan.run.attempts import PlanningAttempt
 from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import Mode, Reason, RunOutcome
-from runplan.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
-from runplan.run.reasons import describe_ending, describe_pause, describe_proof, next_action
+from runplan.run.reasons import describe_ending, next_action
 from runplan.run.recorded import from_json
 from runplan.run.rows import EventRow, RunRow, wait_of
 from runplan.run.state import RunState, apply, failed_lane, failure as failure_of
-from runplan.text import clock, command, counted, elapsed, plain, zone_name
+from runplan.text import command, counted, elapsed, plain, zone_name
+from runplan.views.journal import describe_duration, describe_event
 
 if TYPE_CHECKING:
     from runplan.store.protocol import Store
 
-FOLLOW_S = 0.2  #: between two looks at a followed journal or log
-TAKEOVER_S = 15.0  #: for the next daemon to take over a followed run
-LINES_SHOWN = 10  #: of the output of a failed command
 _COLOURS = {"landed": "green", "failed": "red", "verdict": "bold"}
 _COLOURS |= dict.fromkeys(("waiting", "approval", "question"), "yellow")
-#: The lines of events that have no variants.
-LINES: dict[type[e.Event], str] = {
-    e.StopRequested: "  stop       requested by {0.by}",
-    e.Halted: "  paused     by {0.by}",
-    e.Continued: "  resumed    the pause is over",
-    e.HandedOver: "  hand-over  {0.number}: {0.why}; a fresh agent continues",
-    e.QuestionAsked: "  question   {0.id}: {0.text}",
-    e.QuestionAnswered: "  answered   {0.id}: {0.text}",
-    e.FinalVerificationDue: "  final      all phases are verified together",
-    e.CandidateBuilt: "  candidate  tree {0.tree:.12} on {0.onto:.12}",
-    e.ApprovalAsked: "  approval   needed before it lands",
-    e.LandingHeld: "  landing    waits: {0.why}",
-    e.LandingMoved: "  landing    the target moved to {0.tip:.12}; building again",
-    e.LandingRefused: "  landing    refused: {0.why}",
-    StartQueued: "  queued     the run of the plan",
-}
-
-
-def follow_events(
-    store: Store, plan: str, run: str, *, after: int = 0, is_followed: bool = True
-) -> Iterator[tuple[list[EventRow], bool]]:
-    """The new events of the run, and whether they are the last: it ended, waits for a person, or has no process."""
-    worked_s = -math.inf  # when a process was last seen at work
-    while True:
-        # In this order: a run that ends has no owner any more, and no event after its end.
-        is_worked = is_followed and store.get_living_owner(plan)
-        row = store.get_run(run)
-        now_s = time.monotonic()
-        worked_s = now_s if is_worked else worked_s
-        is_left = row is None or now_s - worked_s > (TAKEOVER_S if row.daemon else 0.0)
-        is_last = is_left or row is None or not row.is_active or find_awaited(store, row).needs_person
-        rows = store.list_events(run, after=after)
-        yield rows, is_last
-        if is_last:
-            return
-        after = rows[-1].seq if rows else after
-        time.sleep(FOLLOW_S)
 
 
 def show_event(event: e.Event) -> None:
     lane = _lane_of(event)
-    text = _LIVE.note(lane, event) or event_sentence(event)
+    text = _LIVE.note(lane, event) or describe_event(event)
     is_live = isinstance(event, e.DispatchStarted) and sys.stderr.isatty() and not event.again
     if text and not is_live:
         _write_line(text, lane)
@@ -137,7 +95,7 @@ class LiveLine:
                         threading.Thread(target=self._refresh_regularly, daemon=True).start()
                 case e.DispatchEnded(id=id_) if (process := self._running.pop(lane + id_, None)) is not None:
                     if event.ending is Ending.EXITED:
-                        return _describe_duration(event, time.monotonic() - process[2])
+                        return describe_duration(event, time.monotonic() - process[2])
                 case _:
                     pass
         return ""
@@ -185,122 +143,6 @@ def live_line() -> Iterator[None]:
         _LIVE.stop()
 
 
-def _describe_duration(ended: e.DispatchEnded, seconds: float) -> str:
-    took = elapsed(seconds)
-    return f"  {ended.role:<10} {f'{ended.agent}, {took}' if ended.agent else f'took {took}'}"
-
-
-def event_sentence(event: e.Event) -> str:
-    """The line for an event; "" for those that only the journal needs."""
-    match event:
-        case e.ClaimTaken(took_over=dead) if dead:
-            return f"runplan: resumed the run of process {dead.partition(':')[0]}, which has ended"
-        case e.Chosen():
-            return _describe_work(event)
-        case e.SubplanEnded(complete=complete, detail=detail):
-            return f"  sub-plan   {'complete' if complete else detail}"
-        case e.LanesChosen(lanes=lanes, ahead=ahead) if lanes:
-            after = {name: f" on phase {before}, which is being proven" for name, before, _ in ahead}
-            begun = (f"phase {phase} as [{name}]{after.get(name, '')}" for name, phase, _ in lanes)
-            return f"\nside by side: {', '.join(begun)}"
-        case e.Leased(branch=branch, parked=parked, kept=describe_kept_work):
-            note = f"; the earlier attempt is kept at {parked}" if parked else ""
-            note = f"; continues the kept work, {describe_kept_work.head[:12]}" if describe_kept_work else note
-            return f"  worktree   on branch {branch.removeprefix('refs/heads/')}{note}"
-        case e.DispatchStarted(role=role, agent=agent, again=again, gates=gates):
-            reason = f"second try: {again}" if agent else "second run, because the first failed"
-            notes = f" ({event.why or reason})" if again or event.why else ""
-            named = "" if gates == (e.TESTS,) else ", ".join(gates)
-            return f"  {role:<10} {agent or named or 'runs'} …{notes}"
-        case SetupReused():
-            return f"  setup      reused in the worktree of the {'checks' if event.tree else 'agents'}"
-        case SetupDoubted(why=why):
-            return f"  baseline   {why}; it runs again after a fresh set-up"
-        case e.DispatchEnded(ending=Ending.LOST, role=role):
-            return f"  {role:<10} is gone and left no result"
-        case e.Paused(until=until):
-            moment = clock(datetime.fromisoformat(until), None, now=datetime.now(UTC))
-            return f"  waiting    until {moment} ({describe_pause(event)})"
-        case e.WorkTaken(commits=commits, files=files):
-            return f"  work       {counted(commits, 'commit')}, {counted(len(files), 'file')}"
-        case e.RulesBroken(lines=lines):
-            return "\n".join(f"  rules      {line}" for line in lines)
-        case StepJudged() | ProposalMade():
-            return _describe_planning(event)
-        case _:
-            return _describe_outcome(event)
-
-
-def _describe_planning(event: StepJudged | ProposalMade) -> str:
-    match event:
-        case StepJudged(role=role, problems=problems) if problems:
-            return "\n".join(f"  {role:<10} refused: {problem}" for problem in problems)
-        case StepJudged(role=role, findings=findings):
-            return "\n".join(f"  {role:<10} {finding}: {text}" for finding, text in findings)
-        case ProposalMade(path=path, text=text, is_edited=is_edited):
-            return f"  proposal   {path}, {len(text):,} characters{', edited by user' if is_edited else ''}"
-
-
-def _describe_work(chosen: e.Chosen) -> str:
-    match chosen:
-        case e.PhaseChosen(phase=phase, title=title, remarks=remarks):
-            return f"\nphase {phase}  {title}" + "".join(f"\n  warning    {remark}" for remark in remarks)
-        case e.SubplanChosen(phase=phase, title=title, subplan=subplan):
-            return f"\nphase {phase}  {title}\n  sub-plan   {subplan}"
-        case e.DelegateChosen(phase=phase, title=title, command=line):
-            return f"\nphase {phase}  {title}\n  command    {line}"
-        case e.UndoChosen(phase=phase, title=title):
-            return f"\nundo phase {phase}  {title}"
-        case e.RepairChosen(title=title):
-            return f"\n{title}"
-        case PlanningChosen(title=title, before=before):
-            return f"\n{'revise the plan' if before else 'plan'}  {title}"
-        case e.CompletionChosen():
-            return "\nevery phase is done; the plan is marked complete"
-        case _:
-            return ""
-
-
-def _name_check(gate: str) -> str:
-    return "" if gate == e.TESTS else f"{gate} "
-
-
-def _describe_outcome(event: e.Event) -> str:
-    match event:
-        case e.BaselineKnown(name=name, note=note):
-            return f"  baseline   {_name_check(name)}{note or 'known'}"
-        case e.GateJudged(answer=answer, line=line, name=name, time=time):
-            again = ("", ", second run", ", all tests")[min(time, 3) - 1]
-            return f"  gate       {line if answer == 'skipped' else f'{_name_check(name)}{answer}{again}: {line}'}"
-        case e.ProofJudged():
-            asked = [f"             {promise.test}: {promise.why}" for promise in event.promises]
-            return "\n".join([f"  proof      {describe_proof(event)}", *asked])
-        case e.VerdictGiven(passed=passed, items=items):
-            good = sum(1 for _, ok, _ in items if ok)
-            head = f"  verdict    {'passed' if passed else 'failed'}: {good} of {counted(len(items), 'item')} proven"
-            return "\n".join([head, *(f"             {item}: {why}" for item, ok, why in items if not ok)])
-        case e.EvidenceUnresolved(items=items):
-            head = "  verdict    asked once more: no reference resolves"
-            return "\n".join([head, *(f"             {item}: {missing}" for item, missing in items)])
-        case e.GuardFound(lines=lines):
-            return "\n".join(f"  guard      {line}" for line in lines)
-        case e.CandidateConflicted(paths=paths):
-            return f"  candidate  conflicts in {', '.join(paths)}"
-        case e.Answered(by=by, approved=approved) if by:
-            return f"  answered   {'approved' if approved else 'rejected'} by {by}"
-        case e.Landed(tip=tip, note=note):
-            return f"  landed     {tip[:12]}" + (f"\n             {note}" if note else "")
-        case e.IssuesMarked(notes=notes) if notes:
-            return "\n".join(f"  note       {note}" for note in notes)
-        case e.Concluded(reason="", note=note) if note:
-            return f"  merged     {note}"
-        case e.PhaseFailed(reason=reason, detail=detail, output=output):
-            last = output.splitlines()[-LINES_SHOWN:]
-            return "\n".join([f"  failed     {reason}: {detail}", *(f"             {line}" for line in last)])
-        case _:
-            return LINES.get(type(event), "").format(event)
-
-
 # --- logs ---------------------------------------------------------------------------------------------
 
 
@@ -321,11 +163,11 @@ class RunLog:
             return
         self._state = apply(self._state, event)
         self._moment = datetime.fromisoformat(row.at).astimezone()
-        text = event_sentence(event)
+        text = describe_event(event)
         if isinstance(event, e.DispatchEnded) and not text:
             is_exit = event.ending is Ending.EXITED
             text = (
-                _describe_duration(event, event.seconds) if is_exit else f"  {event.role:<10} {describe_ending(event)}"
+                describe_duration(event, event.seconds) if is_exit else f"  {event.role:<10} {describe_ending(event)}"
             )
         self._print_lines(text.split("\n") if text else [], _lane_of(event))
 

@@ -10,22 +10,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from runplan import names
-from runplan.views.inspection import read_diffs
 from runplan.cli.terminal import Style, warn
-from runplan.daemon.state import list_repositories
 from runplan.engine.context import RepositoryContext, newest_run, open_context, plan_path, slug_of
-from runplan.errors import NotFound, PlanUnreadable, RunplanError, UsageError
+from runplan.errors import NotFound, PlanUnreadable, UsageError
 from runplan.plan.model import parse_plan
 from runplan.report import html, summary, text as report
 from runplan.report.inbox import InboxEntry, read_inbox
 from runplan.report.planning import planning_report
 from runplan.report.sections import failure_sections
 from runplan.report.views import as_json
-from runplan.settings.load import environment
-from runplan.settings.places import state_directory
 from runplan.settings.schema import parse_duration
 from runplan.text import command, in_words, plain
 from runplan.times import iso, parse_iso
+from runplan.views.inspection import read_diffs
+from runplan.views.repositories import list_journals
 
 
 def run_report(args: argparse.Namespace) -> None:
@@ -86,7 +84,7 @@ def _read_diffs(context: RepositoryContext, shorts: list[str]) -> dict[str, str]
 
 def _all_repositories(args: argparse.Namespace) -> str:
     moment = moment_of(args.since, now=datetime.now(UTC).astimezone())
-    news = summary.news_of(_list_journals(), since=iso(moment))
+    news = summary.news_of(list_journals(), since=iso(moment))
     if args.json:
         return (
             as_json({"since": iso(moment), "summary": summary.count_phases(news), "repositories": news}, indent=None)
@@ -113,7 +111,7 @@ def moment_of(word: str, *, now: datetime) -> datetime:
 
 
 def run_inbox(args: argparse.Namespace) -> None:
-    inbox = read_inbox(_list_journals())
+    inbox = read_inbox(list_journals())
     if args.json:
         print(as_json(inbox))
         return
@@ -132,13 +130,3 @@ def _show_entry(entry: InboxEntry, style: Style, now: datetime) -> str:
     is_here = Path.cwd().is_relative_to(entry.repository)
     there = "" if is_here else f"{command('cd', entry.repository)} && "
     return "\n  ".join([*lines, *(style.paint(f"{there}{line}", "cyan") for line in entry.commands)])
-
-
-def _list_journals() -> dict[str, Path]:
-    """The journals of the repositories in which a run was started, and of the current one."""
-    states = {repository.root: repository.state for repository in list_repositories(state_directory(environment()))}
-    try:
-        with open_context(warn=lambda _: None) as context:
-            return states if context.state in states.values() else {**states, str(context.root): context.state}
-    except RunplanError:  # not in a repository
-        return states

@@ -3,52 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
-from runplan import __version__
 from runplan.cli.terminal import Style, warn
-from runplan.daemon.state import read_holder
 from runplan.engine.context import (
-    RepositoryContext,
-    describe_link,
-    known_plans,
     open_context,
     plan_or_watch,
-    plans_on_target,
 )
-from runplan.errors import NotAPlan, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
-from runplan.names import WATCH
-from runplan.plan.marks import PlanStatus
-from runplan.report.views import Need, PlanOutline, as_json, by_need, format_usage, schedule_view, status_view
-from runplan.run.kinds import UNFINISHED, Mode, RunStatus, WaitKind
-from runplan.run.rows import OwnerState, PlanFacts, RunRow, Work, wait_of
-from runplan.settings.places import socket_path, state_directory
-from runplan.store.files import is_held, last_write
-from runplan.store.protocol import open_store, store_exists
+from runplan.report.views import Need, as_json, by_need, format_usage, schedule_view
+from runplan.run.kinds import UNFINISHED, RunStatus, WaitKind
+from runplan.run.rows import Work, wait_of
 from runplan.text import clock, command, counted, in_words, plain
-from runplan.times import iso, zone
+from runplan.times import zone
+from runplan.views.plans import PlanReader, view_daemon, view_missing_daemon
 
 if TYPE_CHECKING:
-    from runplan.plan.model import Phase, Plan
-
     W = TypeVar("W", bound=Work)
 
 WATCH_S = 2.0
 WIDE = 160  #: characters of a line that is not wrapped, where the width is unknown
 FEW = 3  #: finished plans that are shown when no other plan is
-ANSWER_S = 1.0  #: to ask the daemon
 LINES_SHOWN = 3  #: of the reason of a failure, and of the output of its command
-ABSENT = "No daemon is running, so no schedule fires. Start it now and at each login: runplan service install"
-STANDS_STILL = "Stands still: the daemon cannot work in this repository for now."
 
 
 def run_status(args: argparse.Namespace) -> None:
@@ -81,8 +63,10 @@ def _render_page(args: argparse.Namespace, height: int = 0) -> str:
     now = datetime.now(UTC)
     with open_context(warn=warn) as context:
         context.git.prepare_reader()  # starts while the journal is opened
-        views = Reader(context, plan_or_watch(context, args.plan) if args.plan is not None else "", now).views()
-        daemon = _view_closed_repository(context, views) or _view_missing_daemon(context, views)
+        views = PlanReader(
+            context, plan_or_watch(context, args.plan) if args.plan is not None else "", now, warn=warn
+        ).views()
+        daemon = view_daemon(context, views)
     views = by_need(views)
     if args.json:
         for view in views:
@@ -130,170 +114,6 @@ def fit_blocks(blocks: list[Block], foot: list[str], height: int) -> list[str]:
 def _count_lines(text: str) -> int:
     """Its lines, and the empty one below it."""
     return text.count("\n") + 2
-
-
-def _view_missing_daemon(context: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """That no daemon runs, where a schedule needs one."""
-    if not any(view["schedule"] and not view["schedule"]["paused"] for view in views):
-        return None
-    return {"state": "absent", "error": ABSENT} if read_holder(state_directory(context.env)) is None else None
-
-
-def _view_closed_repository(context: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Why the daemon cannot work in this repository; asked only for a run that continues but has no process."""
-    running = [view["run"] for view in views if view["run"] is not None and view["run"]["state"] == RunStatus.RUNNING]
-    idle = [run for run in running if not any(work["dispatched"] for work in (run, *run["lanes"]))]
-    if not idle:
-        return None
-    from runplan.daemon.client import Client  # 20 ms, and most runs have a process
-
-    try:
-        with Client(socket_path(context.env), answer_s=ANSWER_S) as client:
-            hello = client.hello
-    except RunplanError:  # no daemon, or a busy one
-        return None
-    closed = next((repository for repository in hello.closed if repository.root == str(context.root)), None)
-    if closed is None:
-        return None
-    for run in idle:
-        run["stuck"] = {"level": "look", "sentence": STANDS_STILL}
-    about = {"pid": hello.pid, "version": hello.version, "state": "closed"}
-    return {**about, "until": closed.again, "since": closed.since, "error": closed.error}
-
-
-# --- reading ------------------------------------------------------------------------------------------
-
-
-class Reader:
-    """Reads the plans of a repository. The journal and the tree of each target are read once for all of them."""
-
-    def __init__(self, context: RepositoryContext, plan: str, now: datetime) -> None:
-        self._context = context
-        self._now = now
-        self._plan = plan  #: the only one to read; "" for all
-        self._store = context.store()
-        self._facts = self._store.read_plan_facts(plan)
-        self._blobs: dict[str, dict[str, str]] = {}  #: by target and plan
-        self._new: list[tuple[str, str, str]] = []  #: outlines of plans that were parsed here
-
-    def views(self) -> list[dict[str, Any]]:
-        known = [self._plan] if self._plan else known_plans(self._context, self._store.list_active_plans())
-        ran = [path for path, facts in self._facts.items() if facts.run is not None]
-        scheduled = [path for path, facts in self._facts.items() if facts.schedule is not None]
-        watches = [path for path in ([self._plan] if self._plan else scheduled) if path.startswith(WATCH)]
-        views = [self._view_plan(path) for path in sorted({*known, *ran}.difference(watches))]
-        views += [self._view_watch(path) for path in sorted(watches)]
-        if self._new and store_exists(self._context.state):
-            with suppress(RunplanError, OSError), closing(open_store(self._context.state)) as store:
-                store.put_outlines(self._new)
-        return views
-
-    def _view_watch(self, name: str) -> dict[str, Any]:
-        """A watch of issues in the form of a plan, with the answer to its last slot."""
-        watch = PlanOutline(title=f"Issues with the label {name.removeprefix(WATCH)}", status="watching")
-        facts = PlanFacts(schedule=self._facts[name].schedule)
-        last = self._store.list_firings(name, limit=1)
-        answered = {"at": last[0].at, "answer": last[0].answer, "why": last[0].why} if last else None
-        return {**status_view(name, watch, facts, landing="pr", now=self._now), "answered": answered}
-
-    def _view_plan(self, path: str) -> dict[str, Any]:
-        facts = self._facts.get(path, PlanFacts())
-        landing = self._context.settings.run.landing
-        outline = self._read_outline(path, facts)
-        if facts.run is not None:
-            run = self._with_output(facts.run)
-            facts = replace(
-                facts, run=replace(run, lanes=tuple(map(self._with_output, run.lanes))) if run.lanes else run
-            )
-        if facts.owner:
-            owner = self._store.get_owner_state(facts.owner)
-            is_alive = owner is not OwnerState.GONE
-            is_stopped = owner is OwnerState.SUSPENDED
-            facts = replace(facts, alive=is_alive, stopped=is_stopped)
-        if facts.run is not None and not outline.complete:
-            facts = replace(facts, failures=self._store.list_failures(path))
-        return status_view(path, outline, facts, landing=landing, now=self._now)
-
-    def _with_output(self, work: W) -> W:
-        """The work with the last output of its process, or without a process that has ended."""
-        if work.dispatch is None:
-            return work
-        directory = self._context.state / "dispatch" / work.dispatch
-        if not is_held(directory / "lock"):
-            return replace(work, dispatch=None, agent=None, version=None, dispatched=None, gates=())
-        written = last_write(directory / "out.log", directory / "err.log")
-        return replace(work, output=iso(datetime.fromtimestamp(written, UTC)) if written else None)
-
-    def _read_outline(self, path: str, facts: PlanFacts) -> PlanOutline:
-        """The plan where its newest run lands, else in the checkout."""
-        context = self._context if facts.run is None else self._context.with_landing_of(facts.run)
-        if facts.run is None and (link := describe_link(context.root / path, path, "status")):
-            return PlanOutline(error=link, is_page=True)
-        if blob := self._find_blob(context, path):
-            stored = self._stored_outline(blob, path, facts)
-            return replace(stored, status="active", complete=False) if context.is_on_branch else stored
-        if facts.run is not None and facts.run.mode is Mode.PLAN:
-            return self._read_proposal(path, facts.run)
-        try:
-            return _parse_outline((context.root / path).read_bytes(), path)
-        except FileNotFoundError:
-            return PlanOutline(
-                error=f"{path}: the plan is gone, from {self._context.target_name} and from the checkout"
-            )
-
-    def _read_proposal(self, path: str, run: RunRow) -> PlanOutline:
-        """The plan of a planning run, which is not in the repository yet."""
-        from runplan.run.planning_events import ProposalMade  # slow to import, and most plans are in the repository
-
-        proposals = [fact.event for fact in self._store.list_facts(ProposalMade, plan=path) if fact.run == run.id]
-        if not proposals:
-            return PlanOutline(title=run.title, status=PlanStatus.DRAFT)
-        outline = _parse_outline(proposals[-1].text.encode("utf-8", "surrogateescape"), path)
-        return outline if run.is_active else replace(outline, status=PlanStatus.ABANDONED)
-
-    def _find_blob(self, context: RepositoryContext, path: str) -> str:
-        """The id of the plan's blob on the target; "" for none."""
-        if context.target not in self._blobs:
-            try:
-                context.tip()
-            except RefusedEarly as error:  # the branch is gone
-                warn(f"{error}; plans are shown as in the checkout")
-            self._blobs[context.target] = plans_on_target(context)
-        if blob := self._blobs[context.target].get(path):
-            return blob
-        stored = context.git.object(f"{context.target}:{path}")  # outside the directory of plans
-        return stored.oid if stored is not None and stored.kind == "blob" else ""
-
-    def _stored_outline(self, blob: str, path: str, facts: PlanFacts) -> PlanOutline:
-        """The outline that was stored for this blob, or a new one."""
-        stamp = f"{__version__} {blob}"
-        known, outline = facts.outline
-        if known == stamp:
-            with suppress(msgspec.DecodeError):  # text that is not valid Unicode
-                return msgspec.json.decode(outline, type=PlanOutline)
-        stored = self._context.git.known(blob)
-        if stored is None:
-            raise Unreachable(f"{path} cannot be read; see: git fsck")
-        plan = _parse_outline(stored.content, path)
-        # Not msgspec.json: a text need not be valid Unicode, and json escapes it.
-        self._new.append((path, stamp, json.dumps(msgspec.to_builtins(plan))))
-        return plan
-
-
-def outline_of(plan: Plan, describe_hindrance: Callable[[Plan, Phase], str]) -> PlanOutline:
-    outline = msgspec.convert(plan, PlanOutline, from_attributes=True)
-    hindrances = ["" if phase.status == "done" else describe_hindrance(plan, phase) for phase in plan.phases]
-    phases = (replace(phase, hindrance=why) for phase, why in zip(outline.phases, hindrances, strict=True))
-    return replace(outline, phases=tuple(phases))
-
-
-def _parse_outline(text: bytes, path: str) -> PlanOutline:
-    from runplan.plan import model, tracker  # slow to import, and most plans are known
-
-    try:
-        return outline_of(model.parse_plan(text, path=path), tracker.describe_hindrance)
-    except PlanUnreadable as error:
-        return PlanOutline(error=str(error), is_page=isinstance(error, NotAPlan))
 
 
 # --- text ---------------------------------------------------------------------------------------------
@@ -472,7 +292,7 @@ def run_next(args: argparse.Namespace) -> None:
     with open_context(warn=warn) as context:
         rows = context.store().list_schedules()
         views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
-        absent = _view_missing_daemon(context, [{"schedule": view} for view in views])
+        absent = view_missing_daemon(context, [{"schedule": view} for view in views])
     if args.json:
         print(as_json(views))
         return

@@ -1,0 +1,176 @@
+"""The changes and proposals that wait for a person, and the kept work of failed phases, as data."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, to_builtins
+
+from runplan.engine.runs import state_of
+from runplan.errors import NotFound
+from runplan.plan.proposal import summarize
+from runplan.run.attempt_parts import Proof
+from runplan.run.attempts import AnyAttempt, PlanningAttempt, WorkAttempt
+from runplan.run.decide import decide
+from runplan.run.events import PhaseFailed
+from runplan.run.kinds import ANSWERED, WaitKind
+from runplan.run.reasons import describe_proof
+from runplan.run.state import RunState, open_states
+from runplan.text import command
+from runplan.views.inspection import compare_commits
+
+if TYPE_CHECKING:
+    from runplan.engine.context import RepositoryContext
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """The work on a phase that a person is asked about, or that is kept after its failure."""
+
+    run: str
+    state: RunState
+    attempt: AnyAttempt
+    waiting: WaitKind | None = None  #: what it waits for; None after a failure
+
+
+def list_pending(context: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> list[Change]:
+    """The phases that wait for the verb, of one plan or of all."""
+    store = context.store()
+    waits = ANSWERED if verb == "approve" else (*ANSWERED, WaitKind.CHECKOUT)
+    changes = []
+    for row in store.list_unfinished_runs():
+        if plan not in (None, row.plan):
+            continue
+        state = state_of(store, row)
+        for _, lane_state in open_states(state):
+            attempt = lane_state.attempt
+            waiting = decide(lane_state).waiting
+            if attempt is None or waiting not in waits or wanted not in (None, attempt.chosen.phase):
+                continue
+            if verb != "diff" or attempt.answerable:
+                changes.append(Change(run=row.id, state=state, attempt=attempt, waiting=waiting))
+    return changes
+
+
+def nothing_pending(plan: str, wanted: str | None) -> NotFound:
+    which = f"phase {wanted} of {plan}" if wanted else plan
+    return NotFound(f"no change of {which} waits for you; see: {command('runplan', 'status', plan)}")
+
+
+def find_kept_work(context: RepositoryContext, plan: str, wanted: str | None) -> Change | None:
+    """The newest failure of the phase, or of any, whose work is on its branch."""
+    store = context.store()
+    for fact in reversed(store.list_facts(PhaseFailed, plan=plan)):
+        failed = fact.event
+        row = store.get_run(fact.run)
+        if wanted not in (None, failed.phase) or row is None:
+            continue
+        state = state_of(store, row)
+        attempts = [state.attempt, *(lane.state.attempt for lane in state.lanes)]
+        failures = (
+            attempt for attempt in attempts if attempt and attempt.failure and attempt.failure.phase == failed.phase
+        )
+        attempt = next(failures, None)
+        is_kept = bool(failed.branch) and context.git.tip(f"refs/heads/{failed.branch}") is not None
+        return Change(run=row.id, state=state, attempt=attempt) if attempt is not None and is_kept else None
+    return None
+
+
+def find_change(context: RepositoryContext, plan: str, wanted: str | None) -> Change:
+    """The change of the plan that waits, else the kept work of its newest failure."""
+    pending = next(iter(list_pending(context, plan, wanted, "diff")), None)
+    change = pending or find_kept_work(context, plan, wanted)
+    if change is None:
+        raise nothing_pending(plan, wanted)
+    return change
+
+
+def view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
+    """The change, or the proposed plan, as data (docs/reference.md)."""
+    attempt = change.attempt
+    if isinstance(attempt, PlanningAttempt):
+        return view_planning(context, change.run)
+    started = change.state.options
+    proof = attempt.proof if isinstance(attempt, WorkAttempt) else Proof()
+    verdict = proof.verdict
+    texts = dict((*attempt.chosen.items, *proof.questions))
+    failed = attempt.failure
+    if failed is not None and isinstance(attempt, WorkAttempt):
+        commit = context.git.tip(f"refs/heads/{failed.branch}") or ""
+        onto = attempt.base
+        tree = context.git.commit(commit).tree
+    else:
+        commit = attempt.built.commits[-1]
+        tree = attempt.built.tree
+        onto = attempt.built.onto
+    checks = context.for_run(started).settings.checks
+    gates = [
+        {
+            "name": gate.name,
+            "command": checks[gate.name].command if gate.name in checks else "",
+            "exit_code": gate.code,
+            "tree": gate.tree,
+            "result": gate.line,
+        }
+        for gate in proof.gates
+    ]
+    items = [
+        {"item": item, "text": texts.get(item, ""), "result": "pass" if ok else "fail", "evidence": evidence}
+        for item, ok, evidence in (verdict.items if verdict else ())
+    ]
+    return {
+        "plan": started.plan,
+        "phase": attempt.chosen.phase,
+        "title": attempt.chosen.title,
+        "run": change.run,
+        "waiting_for": change.waiting,
+        "failed": failed
+        and {name: getattr(failed, name) for name in ("reason", "step", "detail", "evidence", "output", "branch")},
+        "commit": commit,
+        "tree": tree,
+        "onto": onto,
+        "target": started.target,
+        "gates": gates,
+        "proofs": [
+            {"kind": run.kind, "result": describe_proof(run), "broken": to_builtins(run.promises)} for run in proof.runs
+        ],
+        "verdict": verdict
+        and {"verifier": verdict.agent, "passed": verdict.passed, "tree": verdict.tree, "items": items},
+        "findings": list(attempt.warnings),
+        "diff": compare_commits(context, onto, commit),
+    }
+
+
+def view_planning(context: RepositoryContext, run: str) -> dict[str, Any]:
+    """A planning run and its proposal as data (docs/reference.md)."""
+    store = context.store()
+    row = store.get_run(run)
+    assert row is not None
+    attempt = state_of(store, row).attempt
+    proposal = attempt.proposal if isinstance(attempt, PlanningAttempt) else None
+    before = attempt.chosen.before if isinstance(attempt, PlanningAttempt) else ""
+    return {
+        "plan": row.plan,
+        "title": proposal.title if proposal else row.title,
+        "run": row.id,
+        "state": row.state,
+        "step": row.step,
+        "waiting_for": row.waiting_for,
+        "outcome": row.outcome,
+        "reason": row.reason,
+        "tokens": row.tokens,
+        "usd": round(row.usd, 4),
+        "proposal": proposal
+        and {
+            "sha256": proposal.sha256,
+            "edited": proposal.is_edited,
+            "text": proposal.text,
+            "diff": _compare_texts(before, proposal.text, proposal.path) if before else None,
+            "summary": summarize(proposal.text, path=proposal.path),
+        },
+    }
+
+
+def _compare_texts(before: str, after: str, path: str) -> str:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), f"a/{path}", f"b/{path}", lineterm="")
+    return "\n".join(lines)

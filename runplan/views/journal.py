@@ -1,0 +1,210 @@
+"""The events of a run as sentences and as reasons, for `logs`, `explain` and the pages."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from runplan.engine.runs import find_awaited
+from runplan.run import events as e
+from runplan.run.attempt_parts import SetupDoubted, SetupReused
+from runplan.run.decide import decide
+from runplan.run.dispatch import Ending
+from runplan.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
+from runplan.run.reasons import describe_pause, describe_proof
+from runplan.run.state import RunState, apply
+from runplan.text import clock, counted, elapsed
+
+if TYPE_CHECKING:
+    from runplan.run.recorded import Recorded
+    from runplan.run.rows import EventRow
+    from runplan.store.protocol import Store
+
+FOLLOW_S = 0.2  #: between two looks at a followed journal or log
+TAKEOVER_S = 15.0  #: for the next daemon to take over a followed run
+LINES_SHOWN = 10  #: of the output of a failed command
+#: The lines of events that have no variants.
+LINES: dict[type[e.Event], str] = {
+    e.StopRequested: "  stop       requested by {0.by}",
+    e.Halted: "  paused     by {0.by}",
+    e.Continued: "  resumed    the pause is over",
+    e.HandedOver: "  hand-over  {0.number}: {0.why}; a fresh agent continues",
+    e.QuestionAsked: "  question   {0.id}: {0.text}",
+    e.QuestionAnswered: "  answered   {0.id}: {0.text}",
+    e.FinalVerificationDue: "  final      all phases are verified together",
+    e.CandidateBuilt: "  candidate  tree {0.tree:.12} on {0.onto:.12}",
+    e.ApprovalAsked: "  approval   needed before it lands",
+    e.LandingHeld: "  landing    waits: {0.why}",
+    e.LandingMoved: "  landing    the target moved to {0.tip:.12}; building again",
+    e.LandingRefused: "  landing    refused: {0.why}",
+    StartQueued: "  queued     the run of the plan",
+}
+#: Events whose type does not say it in plain words.
+WORDS = {
+    "LanesChosen": "phases chosen",
+    "Paused": "waiting",
+    "Woke": "wait over",
+    "Halted": "paused",
+    "Leased": "worktree ready",
+    "DispatchStarted": "process started",
+    "DispatchEnded": "process ended",
+    "GuardFound": "repository changed",
+}
+
+
+def event_words(event: str) -> str:
+    """An event type in plain words: `worktree ready`, `run ended`."""
+    return WORDS.get(event) or re.sub(r"(?<=.)([A-Z])", r" \1", event).lower()
+
+
+def follow_events(
+    store: Store, plan: str, run: str, *, after: int = 0, is_followed: bool = True
+) -> Iterator[tuple[list[EventRow], bool]]:
+    """The new events of the run, and whether they are the last: it ended, waits for a person, or has no process."""
+    worked_s = -math.inf  # when a process was last seen at work
+    while True:
+        # In this order: a run that ends has no owner any more, and no event after its end.
+        is_worked = is_followed and store.get_living_owner(plan)
+        row = store.get_run(run)
+        now_s = time.monotonic()
+        worked_s = now_s if is_worked else worked_s
+        is_left = row is None or now_s - worked_s > (TAKEOVER_S if row.daemon else 0.0)
+        is_last = is_left or row is None or not row.is_active or find_awaited(store, row).needs_person
+        rows = store.list_events(run, after=after)
+        yield rows, is_last
+        if is_last:
+            return
+        after = rows[-1].seq if rows else after
+        time.sleep(FOLLOW_S)
+
+
+def list_steps(facts: list[Recorded[e.Event]]) -> list[dict[str, str]]:
+    """After each recorded fact, the decision that followed."""
+    state = RunState()
+    steps = []
+    for fact in facts:
+        state = apply(state, fact.event)
+        lanes = {lane.name: lane.phase for lane in state.lanes}
+        phase = lanes.get(fact.event.lane, "") or (state.attempt.chosen.phase if state.attempt else "")
+        steps.append({"at": fact.at, "event": type(fact.event).__name__, "phase": phase, "why": decide(state).why})
+    return steps
+
+
+def describe_duration(ended: e.DispatchEnded, seconds: float) -> str:
+    took = elapsed(seconds)
+    return f"  {ended.role:<10} {f'{ended.agent}, {took}' if ended.agent else f'took {took}'}"
+
+
+def describe_event(event: e.Event) -> str:
+    """The line for an event; "" for those that only the journal needs."""
+    match event:
+        case e.ClaimTaken(took_over=dead) if dead:
+            return f"runplan: resumed the run of process {dead.partition(':')[0]}, which has ended"
+        case e.Chosen():
+            return _describe_work(event)
+        case e.SubplanEnded(complete=complete, detail=detail):
+            return f"  sub-plan   {'complete' if complete else detail}"
+        case e.LanesChosen(lanes=lanes, ahead=ahead) if lanes:
+            after = {name: f" on phase {before}, which is being proven" for name, before, _ in ahead}
+            begun = (f"phase {phase} as [{name}]{after.get(name, '')}" for name, phase, _ in lanes)
+            return f"\nside by side: {', '.join(begun)}"
+        case e.Leased(branch=branch, parked=parked, kept=describe_kept_work):
+            note = f"; the earlier attempt is kept at {parked}" if parked else ""
+            note = f"; continues the kept work, {describe_kept_work.head[:12]}" if describe_kept_work else note
+            return f"  worktree   on branch {branch.removeprefix('refs/heads/')}{note}"
+        case e.DispatchStarted(role=role, agent=agent, again=again, gates=gates):
+            reason = f"second try: {again}" if agent else "second run, because the first failed"
+            notes = f" ({event.why or reason})" if again or event.why else ""
+            named = "" if gates == (e.TESTS,) else ", ".join(gates)
+            return f"  {role:<10} {agent or named or 'runs'} …{notes}"
+        case SetupReused():
+            return f"  setup      reused in the worktree of the {'checks' if event.tree else 'agents'}"
+        case SetupDoubted(why=why):
+            return f"  baseline   {why}; it runs again after a fresh set-up"
+        case e.DispatchEnded(ending=Ending.LOST, role=role):
+            return f"  {role:<10} is gone and left no result"
+        case e.Paused(until=until):
+            moment = clock(datetime.fromisoformat(until), None, now=datetime.now(UTC))
+            return f"  waiting    until {moment} ({describe_pause(event)})"
+        case e.WorkTaken(commits=commits, files=files):
+            return f"  work       {counted(commits, 'commit')}, {counted(len(files), 'file')}"
+        case e.RulesBroken(lines=lines):
+            return "\n".join(f"  rules      {line}" for line in lines)
+        case StepJudged() | ProposalMade():
+            return _describe_planning(event)
+        case _:
+            return _describe_outcome(event)
+
+
+def _describe_planning(event: StepJudged | ProposalMade) -> str:
+    match event:
+        case StepJudged(role=role, problems=problems) if problems:
+            return "\n".join(f"  {role:<10} refused: {problem}" for problem in problems)
+        case StepJudged(role=role, findings=findings):
+            return "\n".join(f"  {role:<10} {finding}: {text}" for finding, text in findings)
+        case ProposalMade(path=path, text=text, is_edited=is_edited):
+            return f"  proposal   {path}, {len(text):,} characters{', edited by user' if is_edited else ''}"
+
+
+def _describe_work(chosen: e.Chosen) -> str:
+    match chosen:
+        case e.PhaseChosen(phase=phase, title=title, remarks=remarks):
+            return f"\nphase {phase}  {title}" + "".join(f"\n  warning    {remark}" for remark in remarks)
+        case e.SubplanChosen(phase=phase, title=title, subplan=subplan):
+            return f"\nphase {phase}  {title}\n  sub-plan   {subplan}"
+        case e.DelegateChosen(phase=phase, title=title, command=line):
+            return f"\nphase {phase}  {title}\n  command    {line}"
+        case e.UndoChosen(phase=phase, title=title):
+            return f"\nundo phase {phase}  {title}"
+        case e.RepairChosen(title=title):
+            return f"\n{title}"
+        case PlanningChosen(title=title, before=before):
+            return f"\n{'revise the plan' if before else 'plan'}  {title}"
+        case e.CompletionChosen():
+            return "\nevery phase is done; the plan is marked complete"
+        case _:
+            return ""
+
+
+def _name_check(gate: str) -> str:
+    return "" if gate == e.TESTS else f"{gate} "
+
+
+def _describe_outcome(event: e.Event) -> str:
+    match event:
+        case e.BaselineKnown(name=name, note=note):
+            return f"  baseline   {_name_check(name)}{note or 'known'}"
+        case e.GateJudged(answer=answer, line=line, name=name, time=time):
+            again = ("", ", second run", ", all tests")[min(time, 3) - 1]
+            return f"  gate       {line if answer == 'skipped' else f'{_name_check(name)}{answer}{again}: {line}'}"
+        case e.ProofJudged():
+            asked = [f"             {promise.test}: {promise.why}" for promise in event.promises]
+            return "\n".join([f"  proof      {describe_proof(event)}", *asked])
+        case e.VerdictGiven(passed=passed, items=items):
+            good = sum(1 for _, ok, _ in items if ok)
+            head = f"  verdict    {'passed' if passed else 'failed'}: {good} of {counted(len(items), 'item')} proven"
+            return "\n".join([head, *(f"             {item}: {why}" for item, ok, why in items if not ok)])
+        case e.EvidenceUnresolved(items=items):
+            head = "  verdict    asked once more: no reference resolves"
+            return "\n".join([head, *(f"             {item}: {missing}" for item, missing in items)])
+        case e.GuardFound(lines=lines):
+            return "\n".join(f"  guard      {line}" for line in lines)
+        case e.CandidateConflicted(paths=paths):
+            return f"  candidate  conflicts in {', '.join(paths)}"
+        case e.Answered(by=by, approved=approved) if by:
+            return f"  answered   {'approved' if approved else 'rejected'} by {by}"
+        case e.Landed(tip=tip, note=note):
+            return f"  landed     {tip[:12]}" + (f"\n             {note}" if note else "")
+        case e.IssuesMarked(notes=notes) if notes:
+            return "\n".join(f"  note       {note}" for note in notes)
+        case e.Concluded(reason="", note=note) if note:
+            return f"  merged     {note}"
+        case e.PhaseFailed(reason=reason, detail=detail, output=output):
+            last = output.splitlines()[-LINES_SHOWN:]
+            return "\n".join([f"  failed     {reason}: {detail}", *(f"             {line}" for line in last)])
+        case _:
+            return LINES.get(type(event), "").format(event)

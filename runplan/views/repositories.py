@@ -1,0 +1,44 @@
+"""The repositories in which runplan was used."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from runplan.daemon.state import Known, list_repositories
+from runplan.engine.context import RepositoryContext, open_context
+from runplan.errors import NotFound, RunplanError, Unreachable
+from runplan.settings.load import environment
+from runplan.settings.places import state_directory
+
+
+def list_known(env: Mapping[str, str]) -> list[Known]:
+    """The repositories in which a run was started, by their paths."""
+    return sorted(list_repositories(state_directory(env)), key=lambda known: known.root)
+
+
+def find_known(env: Mapping[str, str], key: str) -> Known:
+    known = next((known for known in list_known(env) if known.key == key), None)
+    if known is None:
+        raise NotFound("no such repository is known; start a run in it first")
+    return known
+
+
+@contextlib.contextmanager
+def open_known(known: Known, *, warn: Callable[[str], None]) -> Iterator[RepositoryContext]:
+    """The repository with its settings, for reading; broken settings are a warning."""
+    if not known.state.is_dir():
+        raise Unreachable(f"{known.root} cannot be read: {known.state} is not there")
+    with open_context(Path(known.root), warn=warn) as context:
+        yield context
+
+
+def list_journals() -> dict[str, Path]:
+    """The journals of the repositories in which a run was started, and of the current one."""
+    states = {known.root: known.state for known in list_repositories(state_directory(environment()))}
+    try:
+        with open_context(warn=lambda _: None) as context:
+            return states if context.state in states.values() else {**states, str(context.root): context.state}
+    except RunplanError:  # not in a repository
+        return states
