@@ -38,7 +38,7 @@ OURS = frozenset(
     f"RUNPLAN_{name}"
     for name in (
         *("ROLE", "PLAN", "PHASE", "RUN", "ATTEMPT", "PROMPT", "RETURN", "AGENT", "DISPATCH", "CYCLE"),
-        *("NOTICE", "REASON", "TITLE", "TEXT", "COMMAND", "REPOSITORY"),
+        *("NOTICE", "REASON", "TITLE", "TEXT", "COMMAND", "REPOSITORY", "LINK"),
     )
 )
 LARGEST = 1024 * 1024  #: bytes of a settings file

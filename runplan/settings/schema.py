@@ -29,7 +29,7 @@ TESTS = "tests"
 #: The files of a repository's settings. The first that exists is read.
 FILES = ("runplan.toml", "config/runplan.toml")
 #: The daemon serves all repositories of a user, so a repository's file cannot set these.
-USER_SECTIONS = ("daemon", "notify")
+USER_SECTIONS = ("daemon", "notify", "web")
 
 
 # --- rules -------------------------------------------------------------------------------------------------
@@ -72,6 +72,7 @@ pattern = rule_that(re.compile, "is not a regular expression: {value!r}")
 known_zone = rule_that(zone, "unknown time zone {value!r} on this machine; use UTC, or a name like Europe/Berlin")
 forwardable = rule_that(lambda name: not name.startswith(("GIT_", "RUNPLAN_")), "{value} is set by runplan itself")
 time_of_day = rule_that(lambda time: re.fullmatch(r"|([01]\d|2[0-3]):[0-5]\d", time), "must be a time like 08:00")
+port_number = rule_that(lambda port: port <= 65535, "must be 0 to 65535, not {value}")
 web_address = rule_that(lambda url: re.fullmatch(r"|https?://[^\s/]\S*", url), "must be an http or https address")
 
 
@@ -278,12 +279,55 @@ class PathSettings(Struct, frozen=True, kw_only=True):
     reports: Annotated[str, "directory of the reports", path_inside] = "reports"
 
 
+class NotifyTarget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An entry of notify.urls."""
+
+    url: str
+    on: tuple[str, ...] = ()  #: empty: notify.on
+
+    @property
+    def scheme(self) -> str:
+        return self.url.partition(":")[0]
+
+
+Targets: TypeAlias = tuple[str | NotifyTarget, ...]
+
+
+def _read_target(entry: str | NotifyTarget) -> NotifyTarget:
+    return NotifyTarget(url=entry) if isinstance(entry, str) else entry
+
+
+def _is_target(entry: str | NotifyTarget) -> bool:
+    target = _read_target(entry)
+    is_url = re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://\S+", target.url) and names.is_plain(target.url)
+    return bool(is_url) and set(target.on) <= set(NOTICES)
+
+
+# The message has no {value}: an address may be a secret.
+notify_target = rule_that(_is_target, f"each must be an address SCHEME://..., `on` a list of {', '.join(NOTICES)}")
+
+
 class NotifySettings(Struct, frozen=True, kw_only=True):
     command: Annotated[str, "notification command; details in $RUNPLAN_* and as JSON on its input"] = ""
     webhook: Annotated[str, "address to which the same JSON is posted", web_address] = ""
+    urls: Annotated[
+        Targets, 'services of Apprise: "ntfy://TOPIC" or {url = "slack://...", on = ["failed"]}', notify_target
+    ] = ()
     desktop: Annotated[bool, "show notifications on the desktop of this machine"] = False
     morning: Annotated[str, "time of the daily report, e.g. 08:00; empty: none", time_of_day] = ""
     on: Annotated[Texts, "the notices that are sent", one_of(*NOTICES)] = NOTICES
+
+    @property
+    def targets(self) -> tuple[NotifyTarget, ...]:
+        """The entries of `urls`, each with the notices that it gets."""
+        targets = map(_read_target, self.urls)
+        return tuple(NotifyTarget(url=target.url, on=target.on or self.on) for target in targets)
+
+
+class WebSettings(Struct, frozen=True, kw_only=True):
+    address: Annotated[str, "address on which runplan web listens", not_empty] = "127.0.0.1"
+    port: Annotated[int, "port of runplan web; 0: any free one", port_number] = 8642
+    url: Annotated[str, "address of the page for links in notifications; empty: they name commands", web_address] = ""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -298,6 +342,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     daemon: DaemonSettings = DaemonSettings()
     paths: PathSettings = PathSettings()
     notify: NotifySettings = NotifySettings()
+    web: WebSettings = WebSettings()
 
     @property
     def checks(self) -> dict[str, GateTable]:
@@ -332,6 +377,7 @@ class Key(Struct, frozen=True):
         int: "a whole number, 0 or more",
         float: "a number, 0 or more",
         Texts: 'a list of texts like ["a", "b"]',
+        Targets: 'a list like ["ntfy://TOPIC", {url = "ntfy://TOPIC", on = ["failed"]}]',
     }
 
     @property
@@ -356,7 +402,7 @@ class Key(Struct, frozen=True):
         typed = parse_duration(value) if self.is_duration else self._convert_type(value)
         if typed is None:
             expected = 'a duration like "90s", "15m" or "1h30m"' if self.is_duration else self.TYPES[self.type]
-            raise ValueError(f"must be {expected}, not {value!r}")
+            raise ValueError(f"must be {expected}" + (f", not {value!r}" if self.type != Targets else ""))
         for item in typed if isinstance(typed, tuple) else (typed,):
             if self.rule is not None and (wrong := self.rule(item)):
                 raise ValueError(wrong)
@@ -374,7 +420,7 @@ class Key(Struct, frozen=True):
 
     def from_text(self, text: str) -> object:
         """The value that the text of a variable or a flag means. Other text is returned as it is, for `read`."""
-        if self.type == Texts:
+        if self.type in (Texts, Targets):
             return [part.strip() for part in text.split(",") if part.strip()]
         if self.is_duration or self.type is str:
             return text

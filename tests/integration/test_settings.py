@@ -55,7 +55,7 @@ def test_environment_beats_repository_beats_user_beats_default(root: Path, env: 
     assert seen("clean") == ("ignored", "default")
 
 
-@pytest.mark.parametrize("text", ['[daemon]\ngrace = "1h"\n', '[notify]\ncommand = "true"\n'])
+@pytest.mark.parametrize("text", ['[daemon]\ngrace = "1h"\n', '[notify]\nurls = ["ntfy://x"]\n', "[web]\nport = 1\n"])
 def test_user_settings_in_a_repository_are_refused_with_the_users_file(
     root: Path, env: dict[str, str], text: str
 ) -> None:
@@ -83,6 +83,32 @@ def test_a_user_sets_the_daemon_and_notifications_in_the_file_or_by_variables(en
     }
     assert load_user(env | given).daemon.grace_s == 2
     assert load_user(env | given).notify.command == "log"
+
+
+def test_an_entry_of_the_urls_is_a_text_or_a_table_with_its_own_notices(env: dict[str, str]) -> None:
+    urls = '["tgram://a/b", {url = "slack://x/y", on = ["failed"]}]'
+    write(user_file(env), f'[notify]\non = ["done", "failed"]\nurls = {urls}\n[web]\nurl = "https://pc.example/"\n')
+    user = load_user(env)
+    assert [(target.scheme, target.on) for target in user.notify.targets] == [
+        ("tgram", ("done", "failed")),
+        ("slack", ("failed",)),
+    ]
+    assert (user.web.address, user.web.port, user.web.url) == ("127.0.0.1", 8642, "https://pc.example/")
+    assert load_user(env | {"RUNPLAN_NOTIFY_URLS": "ntfy://a, ntfy://b"}).notify.urls == ("ntfy://a", "ntfy://b")
+
+
+@pytest.mark.parametrize(
+    "urls",
+    [
+        *('["s3cret"]', '["ntfy://s3cret x"]', '"ntfy://s3cret"', '[{url = "ntfy://s3cret", at = 1}]', "[1]"),
+        *('[{url = "ntfy://s3cret", on = ["never"]}]', '[{on = ["failed"]}]', '["ntfy://s3cret\\u0000"]'),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_an_error_that_does_not_show_it(env: dict[str, str], urls: str) -> None:
+    write(user_file(env), f"[notify]\nurls = {urls}\n")
+    with pytest.raises(SettingsError, match=r"\[notify\] urls: (must be a list like|each must be an address)") as error:
+        load_user(env)
+    assert "s3cret" not in str(error.value)
 
 
 def test_the_file_at_the_top_hides_the_one_under_config(root: Path, env: dict[str, str]) -> None:

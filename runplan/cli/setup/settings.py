@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from runplan.engine.context import context_at, open_context, settings_note, spec_plans
 from runplan.errors import RefusedEarly
@@ -29,15 +30,30 @@ def run_config(args: argparse.Namespace) -> None:
         loaded = context.committed_settings()
         if note := settings_note(context):
             print(f"runplan: {note}", file=sys.stderr)
+    redacted = {key: _redact_value(key, value) for key, value in loaded.values.items()}
     if args.json:
-        rows = [{"key": key, "value": value, "origin": loaded.origins[key]} for key, value in loaded.values.items()]
-        print(as_json(rows))
+        print(as_json([{"key": key, "value": value, "origin": loaded.origins[key]} for key, value in redacted.items()]))
         return
-    shown = {key: toml_value(value) for key, value in loaded.values.items()}
+    shown = {key: toml_value(value) for key, value in redacted.items()}
     keys = max(map(len, shown))
     values = max(map(len, shown.values()))
     for key, value in shown.items():
         print(f"{key:<{keys}}  {value:<{values}}  {loaded.origins[key]}")
+
+
+def _redact_value(key: str, value: object) -> object:
+    """The value as it is shown: addresses of notifications without the parts that may be secret."""
+    if key == "notify.webhook" and value:
+        address = urlsplit(str(value))
+        return f"{address.scheme}://{address.hostname}/…"
+    return [_redact_target(entry) for entry in value] if key == "notify.urls" and isinstance(value, list) else value
+
+
+def _redact_target(entry: object) -> object:
+    """Only the scheme is shown: the host in tgram:// or ntfy:// is a secret."""
+    if isinstance(entry, dict):
+        return entry | {"url": _redact_target(entry["url"])}
+    return f"{str(entry).partition(':')[0]}://…"
 
 
 def run_init(_args: argparse.Namespace) -> None:
@@ -131,6 +147,8 @@ def toml_value(value: object) -> str:
     """One value as TOML writes it (a JSON string is a TOML basic string)."""
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(toml_value(part) for part in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {toml_value(part)}" for name, part in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
