@@ -98,6 +98,13 @@ _LOGS = (
         _flag("one JSON object per line", "--json"),
     ],
 )
+_WEB = (
+    _flag("only show: no form is accepted", "--read-only"),
+    _value("default: web.address; other machines need --tls or --behind-proxy", "--address", metavar="ADDRESS"),
+    _value("default: web.port; 0 for any", "--port", metavar="PORT", type=int),
+    _value("speak https, with these files", "--tls", metavar=("CERT", "KEY"), nargs=2),
+    _flag("a proxy in front of it speaks https", "--behind-proxy"),
+)
 _STEPS = _value("only the steps of this phase", "phase", metavar="PHASE", nargs="?")
 _CHECK = (
     _value("a file, a spec folder, or a plan of this repository", "plan", metavar="PLAN"),
@@ -147,6 +154,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "logs": ("show.journal", "Show what a plan's newest run did, step by step", _LOGS),
         "explain": ("show.journal", "Explain the current state and how it got there", (_ANY_PLAN, _STEPS, _JSON)),
         "check": ("show.check", "Show how runplan reads a plan, and what is wrong with it", _CHECK),
+        "web": ("show.web", "Show plans, changes and costs in a browser, and answer there", _WEB),
         "metrics": ("show.journal", "Print Prometheus metrics", ()),
     },
     "Set up": {
@@ -165,7 +173,7 @@ VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()
 #: The verbs that are refused to agents; `gc` and `service` are refused for some of their arguments.
 CHANGING = (
     *("start", "plan", "watch-issues", "stop", "pause", "resume", "now", "retry", "undo"),
-    *("approve", "reject", "answer", "edit", "init", "daemon", "demo"),
+    *("approve", "reject", "answer", "edit", "web", "init", "daemon", "demo"),
 )
 
 EXAMPLES = {
@@ -249,6 +257,11 @@ EXAMPLES = {
   runplan check plans/X.md              phases, dependencies and items as runplan reads them
   runplan check plans/X.md --fix        add a tracker to a plan of bare phase sections
   runplan check plans/X.md --strict     warnings are errors (exit 2)""",
+    "web": """\
+  runplan web                                      prints the address to open, on this machine only
+  runplan web --read-only                          without buttons
+  runplan web --address 192.168.1.5 --tls c.pem k.pem     for other machines, by https
+  runplan web --behind-proxy                       a proxy speaks https; set web.url to its address""",
     "metrics": "  runplan metrics        runs, phases, agents, tokens, schedules and the daemon",
     "init": "  runplan init        finds the default branch, the test command and the agents; never overwrites",
     "doctor": """\

@@ -22,6 +22,11 @@ def store_exists(location: Path) -> bool:
     return (location / JOURNAL).exists()
 
 
+def list_store_files(location: Path) -> list[Path]:
+    """The files that change with the store; they need not exist."""
+    return [location / JOURNAL, location / f"{JOURNAL}-wal"]
+
+
 class Store(Protocol):
     """Events are only appended. Each method that writes does so whole or not at all. Use a store in one thread."""
 

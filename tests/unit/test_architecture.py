@@ -24,6 +24,7 @@ PURE_MODULES = (
     *("runplan.agents.prompts", "runplan.agents.plan_prompts", "runplan.agents.endings", "runplan.agents.budgets"),
     *("runplan.report.text", "runplan.report.html", "runplan.report.sections"),
     *("runplan.report.notices", "runplan.errors", "runplan.names"),
+    "runplan.web.access",
     *("runplan.text", "runplan.times", "runplan.globs", "runplan.gitfacts"),
 )
 PURE = {

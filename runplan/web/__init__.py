@@ -1,0 +1,1 @@
+"""Pages for a browser: they show the views of all repositories, and run commands as the terminal does."""

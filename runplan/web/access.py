@@ -1,0 +1,131 @@
+"""Decides who may use the pages: by the host, the origin, the entry token, the cookie and the token of a form."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+ENTRY_S = 600.0  #: how long the printed address can be used
+SESSION_S = 12 * 3600  #: how long a browser stays signed in
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class Site(Struct, frozen=True, kw_only=True):
+    """What is served, and how it is reached."""
+
+    env: Mapping[str, str]  #: of this process; commands run with it
+    key: bytes  #: signs cookies and forms; never leaves the memory of this process
+    origins: frozenset[str]  #: the addresses by which browsers reach the pages: scheme, host and port
+    port: int
+    is_secure: bool = False  #: browsers reach it by https
+    is_read_only: bool = False
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie. Browsers send a cookie to every port of a host, so it names the port."""
+        return f"{'__Host-' if self.is_secure else ''}runplan-{self.port}"
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        return frozenset(urlsplit(origin).netloc for origin in self.origins)
+
+
+# --- addresses ---------------------------------------------------------------------------------------------
+
+
+def is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def is_wildcard(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_unspecified
+    except ValueError:
+        return address == ""
+
+
+def origin_of(scheme: str, host: str, port: int | None) -> str:
+    """The origin as browsers write it: without the default port of the scheme."""
+    shown = f"[{host}]" if ":" in host and not host.startswith("[") else host.lower()
+    return f"{scheme}://{shown}" + ("" if port in (None, DEFAULT_PORTS.get(scheme)) else f":{port}")
+
+
+def list_origins(scheme: str, address: str, port: int, url: str) -> frozenset[str]:
+    """The origins of pages on this address, on the loopback names, and on the address that a user has set."""
+    own = {origin_of(scheme, host, port) for host in (*LOOPBACK, *([] if is_wildcard(address) else [address]))}
+    if not url:
+        return frozenset(own)
+    parts = urlsplit(url)
+    return frozenset({*own, origin_of(parts.scheme, parts.hostname or "", parts.port)})
+
+
+def is_own_host(site: Site, host: str) -> bool:
+    """Whether a request names this site. A foreign name may resolve to this machine (DNS rebinding)."""
+    return host.lower() in site.hosts
+
+
+def is_own_origin(site: Site, origin: str | None, fetch_site: str | None) -> bool:
+    """Whether a page of this site has sent a form. Browsers send one of the two headers with every form.
+
+    A page whose policy is to send no referrer sends the origin `null`.
+    """
+    if origin not in (None, "null"):
+        return origin in site.origins
+    return fetch_site == "same-origin"
+
+
+# --- signing in --------------------------------------------------------------------------------------------
+
+
+class EntryToken:
+    """The token in the printed address: it can be used once, and for ten minutes."""
+
+    def __init__(self, token: str, now: float) -> None:
+        self._token = token
+        self._until = now + ENTRY_S
+
+    def use(self, token: str, now: float) -> bool:
+        """Whether it is the token; after that it is none."""
+        is_valid = bool(self._token) and now < self._until and _is_same(self._token, token)
+        if is_valid:
+            self._token = ""
+        return is_valid
+
+
+def make_session(site: Site, now: float) -> str:
+    """The value of the cookie of a browser that has signed in."""
+    expires = str(int(now) + SESSION_S)
+    return f"{expires}.{_sign(site, 'session', expires)}"
+
+
+def is_session(site: Site, cookie: str, now: float) -> bool:
+    expires, _, signature = cookie.partition(".")
+    is_signed = _is_same(_sign(site, "session", expires), signature)
+    return is_signed and now < int(expires)
+
+
+def make_form_token(site: Site, cookie: str) -> str:
+    """The token of the forms that a browser with this cookie gets."""
+    return _sign(site, "form", cookie)
+
+
+def is_form_token(site: Site, cookie: str, token: str) -> bool:
+    return _is_same(make_form_token(site, cookie), token)
+
+
+def _sign(site: Site, purpose: str, text: str) -> str:
+    return hmac.new(site.key, f"{purpose}:{text}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+def _is_same(expected: str, given: str) -> bool:
+    """Compare in a time that does not depend on the texts."""
+    return hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))

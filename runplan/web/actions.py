@@ -1,0 +1,105 @@
+"""Runs the commands that the forms of the pages ask for."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
+
+from msgspec import Struct
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from runplan.errors import UsageError
+from runplan.views.commands import run_command
+from runplan.views.repositories import find_known
+from runplan.web import access
+from runplan.web.render import link, render, site_of
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+MOST_FIELDS = 20
+
+
+class Form(Struct, frozen=True, kw_only=True):
+    """The fields of a form; those that a verb does not need are empty."""
+
+    csrf: str = ""
+    repo: str = ""  #: the key of the repository
+    verb: str = ""
+    plan: str = ""
+    phase: str = ""
+    tree: str = ""  #: the tree, or the SHA-256 of the proposal, that the page has shown
+    text: str = ""
+    id: str = ""  #: of a question
+    words: str = ""  #: of a start, as in a shell
+
+
+async def read_form(request: Request) -> Form:
+    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        fields = dict(parse_qsl(body, keep_blank_values=True, max_num_fields=MOST_FIELDS))
+    except ValueError:
+        raise HTTPException(400, "The form has too many fields") from None
+    return Form(**{name: value for name, value in fields.items() if name in Form.__struct_fields__})
+
+
+def build_words(form: Form) -> list[str]:
+    """The words of the command. No field can become an option: names that begin with a dash are refused."""
+    match form.verb:
+        case "approve":
+            return ["approve", *_name_phase(form), _bind(form)]
+        case "reject":
+            why = [f"-m={form.text}"] if form.text.strip() else []
+            return ["reject", *_name_phase(form), _bind(form), *why]
+        case "answer":
+            if not form.text.strip():
+                raise UsageError("the answer is empty")
+            return ["answer", _require("id", form.id), f" {form.text}"]  # the space: it may begin with a dash
+        case "start":
+            return ["start", _require("plan", form.plan), *_split_words(form.words)]
+        case "retry":
+            return ["retry", *_name_phase(form)]
+        case "stop" | "pause" | "resume" | "now":
+            return [form.verb, _require("plan", form.plan)]
+        case _:
+            raise UsageError("no such action")
+
+
+def _name_phase(form: Form) -> list[str]:
+    return [_require("plan", form.plan), *([_require("phase", form.phase)] if form.phase else [])]
+
+
+def _bind(form: Form) -> str:
+    """The answer is for what was shown."""
+    return f"--tree={_require('tree', form.tree)}"
+
+
+def _split_words(text: str) -> list[str]:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"the words cannot be read: {error}") from None
+    return [_require("word", word) for word in words]
+
+
+def _require(name: str, value: str) -> str:
+    if not value or value.startswith("-") or "\0" in value:
+        raise UsageError(f"{value or 'nothing'!r} cannot be the {name}")
+    return value
+
+
+async def act(request: Request) -> Response:
+    """POST /act: run the command, and show what it printed."""
+    form = await read_form(request)
+    site = site_of(request)
+    if not access.is_form_token(site, request.state.session, form.csrf):
+        raise HTTPException(403, "The form is out of date; load the page again")
+    known = await run_in_threadpool(find_known, site.env, form.repo)
+    words = build_words(form)
+    result = await run_in_threadpool(run_command, words, cwd=Path(known.root), env=site.env)
+    back = link("/plan", repo=form.repo, plan=form.plan) if form.plan else "/inbox"
+    return render(request, "result.html", status=200 if result.code == 0 else 422, result=result, back=back)

@@ -1,0 +1,191 @@
+"""Tells open pages that a journal or the output of an agent has grown. Nothing runs while no page is open."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+
+from runplan.daemon.state import RECORD, REPOSITORIES
+from runplan.errors import RunplanError
+from runplan.settings.places import state_directory
+from runplan.store.protocol import list_store_files, open_store
+from runplan.supervise.output import DispatchFiles
+from runplan.views.repositories import find_known, list_known
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from runplan.daemon.state import Known
+
+INTERVAL_S = 0.25  #: between two looks at the files
+HEARTBEAT_S = 15.0  #: between two lines that keep the connection open
+MOST_STREAMS = 64
+COARSE_NS = 20_000_000  #: the time of a file may be this much older than the clock
+CHANGED = b"event: changed\ndata: 1\n\n"
+ALIVE = b": alive\n\n"
+#: An open page begins again this many milliseconds after it has lost the connection.
+RETRY = b"retry: 1000\n\n"
+
+
+class Topic(Struct, frozen=True):
+    """What a page shows: a plan, a repository, or all repositories."""
+
+    repo: str = ""
+    plan: str = ""
+
+
+#: Path, time of change and size of each file that exists.
+Signature = tuple[tuple[str, int, int], ...]
+
+
+def list_files(env: Mapping[str, str], topic: Topic) -> list[Path]:
+    """The files whose change may change a page."""
+    state = state_directory(env)
+    files = [state / RECORD, state / REPOSITORIES]
+    with contextlib.suppress(RunplanError):  # an unknown repository
+        known = [find_known(env, topic.repo)] if topic.repo else list_known(env)
+        for repository in known:
+            files += list_store_files(repository.state)
+            files += _list_logs(repository, topic.plan) if topic.plan else []
+    return files
+
+
+def _list_logs(repository: Known, plan: str) -> list[Path]:
+    """The output of the running agents of the plan."""
+    with (
+        contextlib.suppress(RunplanError, OSError),  # unplugged, or damaged
+        contextlib.closing(open_store(repository.state, writable=False, missing_ok=True)) as store,
+    ):
+        run = store.get_newest_run(plan)
+        works = (run, *run.lanes) if run is not None else ()
+        return [DispatchFiles(repository.state / "dispatch" / work.dispatch).out for work in works if work.dispatch]
+    return []
+
+
+def sign_files(files: list[Path]) -> Signature:
+    return tuple(signature for path in files if (signature := _sign_file(path)))
+
+
+def _sign_file(path: Path) -> tuple[str, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    # A reader of the journal may create an empty file for its next changes, and remove it.
+    return (str(path), status.st_mtime_ns, status.st_size) if status.st_size else None
+
+
+class Watch:
+    """The files of one topic, and the open pages that show it."""
+
+    def __init__(self, env: Mapping[str, str], topic: Topic) -> None:
+        self._env = env
+        self._topic = topic
+        self._files: list[Path] = []
+        self._signature: Signature | None = None
+        self.pages: set[asyncio.Event] = set()
+
+    def look(self) -> bool:
+        """Whether a file has changed since the last look. A changed journal may name other logs."""
+        signature = sign_files(self._files)
+        if self._signature == signature:
+            return False
+        self._files = list_files(self._env, self._topic)
+        self._signature = sign_files(self._files)
+        return True
+
+    def is_newer(self, seen_ns: int) -> bool:
+        """Whether a file has changed since a page was made."""
+        return any(changed_ns > seen_ns - COARSE_NS for _, changed_ns, _ in self._signature or ())
+
+
+class Watcher:
+    """Looks at the files of all open pages, in one task that exists while a page is open."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self._watches: dict[Topic, Watch] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @property
+    def is_watching(self) -> bool:
+        return self._task is not None
+
+    @property
+    def is_full(self) -> bool:
+        return sum(len(watch.pages) for watch in self._watches.values()) >= MOST_STREAMS
+
+    def close(self) -> None:
+        """End all streams."""
+        self._is_closed = True
+        for watch in self._watches.values():
+            _notify_pages(watch)
+
+    async def stream(self, topic: Topic, seen_ns: int) -> AsyncIterator[bytes]:
+        """Events for a page that was made at `seen_ns`."""
+        with self._subscribed(topic) as (watch, changed):
+            yield RETRY
+            if len(watch.pages) == 1:
+                await asyncio.to_thread(watch.look)
+            if watch.is_newer(seen_ns):
+                changed.set()
+            while not self._is_closed:
+                try:
+                    await asyncio.wait_for(changed.wait(), HEARTBEAT_S)
+                except TimeoutError:
+                    yield ALIVE
+                    continue
+                changed.clear()
+                yield CHANGED
+
+    @contextlib.contextmanager
+    def _subscribed(self, topic: Topic) -> Iterator[tuple[Watch, asyncio.Event]]:
+        watch = self._watches.setdefault(topic, Watch(self._env, topic))
+        changed = asyncio.Event()
+        watch.pages.add(changed)
+        if self._task is None:
+            self._task = asyncio.create_task(self._look_forever())
+        try:
+            yield watch, changed
+        finally:
+            watch.pages.remove(changed)
+            if not watch.pages:
+                del self._watches[topic]
+            if not self._watches:
+                self._task.cancel()
+                self._task = None
+
+    async def _look_forever(self) -> None:
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            # In a thread: a disk may not answer.
+            for watch in await asyncio.to_thread(_list_changed, list(self._watches.values())):
+                _notify_pages(watch)
+
+
+def _list_changed(watches: list[Watch]) -> list[Watch]:
+    return [watch for watch in watches if watch.look()]
+
+
+def _notify_pages(watch: Watch) -> None:
+    for changed in watch.pages:
+        changed.set()
+
+
+async def stream_events(request: Request) -> Response:
+    """GET /live: server-sent events of one plan, one repository, or all."""
+    watcher: Watcher = request.app.state.watcher
+    if watcher.is_full:
+        return PlainTextResponse(f"more than {MOST_STREAMS} pages are open", 503)
+    query = request.query_params
+    seen = query.get("seen", "")
+    seen_ns = int(seen) if seen.isascii() and seen.isdigit() and len(seen) < 20 else request.state.began_ns
+    topic = Topic(query.get("repo", ""), query.get("plan", ""))
+    return StreamingResponse(watcher.stream(topic, seen_ns), media_type="text/event-stream")

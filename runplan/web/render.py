@@ -1,0 +1,123 @@
+"""Renders pages from templates. All text that is not of a template is escaped and free of control characters."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.responses import HTMLResponse
+
+from runplan import __version__
+from runplan.report.views import format_cost, token_count
+from runplan.text import clock, elapsed, in_words, plain
+from runplan.times import parse_iso
+from runplan.web.access import Site, make_form_token
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+FOLDER = Path(__file__).parent
+#: The pages of the navigation: address, name, and the key that goes there after `g`.
+NAVIGATION = (
+    ("/", "Board", "b"),
+    ("/inbox", "Inbox", "i"),
+    ("/schedules", "Schedules", "s"),
+    ("/start", "Start", "n"),
+    ("/reports", "Reports", "r"),
+    ("/costs", "Costs", "c"),
+    ("/health", "Health", "h"),
+)
+#: The page of the navigation to which another one belongs.
+PARENTS = {"/change": "/inbox", "/change/file": "/inbox", "/report": "/reports"}
+
+
+def site_of(request: Request) -> Site:
+    site: Site = request.app.state.site
+    return site
+
+
+def render(request: Request, template: str, *, status: int = 200, live: str = "", **values: Any) -> HTMLResponse:
+    """The page of a template. `live` is the address of its events; a page without it does not change."""
+    site = site_of(request)
+    path = request.url.path
+    common = {
+        "navigation": NAVIGATION,
+        "path": PARENTS.get(path, path),
+        "live": live and f"{live}{'&' if '?' in live else '?'}{urlencode({'seen': request.state.began_ns})}",
+        "signed_in": bool(request.state.session),
+        "csrf": make_form_token(site, request.state.session) if request.state.session else "",
+        "read_only": site.is_read_only,
+        "version": __version__,
+        "now": datetime.now(UTC),
+    }
+    text = TEMPLATES.get_template(template).render(**common | values)
+    return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)  # a path need not be UTF-8
+
+
+def link(path: str, **query: str) -> str:
+    """An address of this site; empty values are left out."""
+    filled = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(filled, errors='surrogateescape')}" if filled else path
+
+
+# --- filters -----------------------------------------------------------------------------------------------
+
+
+def show_time(moment: str | datetime | None) -> str:
+    """The local time of this machine: `20:30 CET`, with the day or date where that is not today."""
+    if not moment:
+        return ""
+    return _time_element(moment, clock(_parse(moment), None, now=datetime.now(UTC)))
+
+
+def show_age(moment: str | datetime | None) -> str:
+    """How long ago it was; the script counts on."""
+    if not moment:
+        return ""
+    return _time_element(moment, in_words((datetime.now(UTC) - _parse(moment)).total_seconds()), " data-age")
+
+
+def _parse(moment: str | datetime) -> datetime:
+    return moment if isinstance(moment, datetime) else parse_iso(moment)
+
+
+def _time_element(moment: str | datetime, text: str, more: str = "") -> str:
+    exact = f"{_parse(moment).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return Markup('<time datetime="{0}" title="{0}"{1}>{2}</time>').format(exact, Markup(more), text)  # noqa: S704
+
+
+def show_cost(usd: float, unpriced: bool = False) -> str:
+    return format_cost(usd, unpriced=unpriced)
+
+
+def show_tokens(tokens: int, estimated: bool = False) -> str:
+    return token_count(tokens, estimated=estimated)
+
+
+def _make_inert(value: object) -> object:
+    """The text of an expression without terminal sequences and control characters; escaping comes after it."""
+    return plain(value) if type(value) is str else value
+
+
+TEMPLATES = Environment(
+    loader=FileSystemLoader(FOLDER / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_make_inert,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+TEMPLATES.filters |= {
+    "time": show_time,
+    "age": show_age,
+    "span": in_words,
+    "elapsed": elapsed,
+    "cost": show_cost,
+    "tokens": show_tokens,
+}
+TEMPLATES.globals |= {"link": link}
