@@ -90,7 +90,9 @@ def list_steps(facts: list[Recorded[e.Event]]) -> list[dict[str, str]]:
         state = apply(state, fact.event)
         lanes = {lane.name: lane.phase for lane in state.lanes}
         phase = lanes.get(fact.event.lane, "") or (state.attempt.chosen.phase if state.attempt else "")
-        steps.append({"at": fact.at, "event": type(fact.event).__name__, "phase": phase, "why": decide(state).why})
+        step = {"at": fact.at, "event": type(fact.event).__name__, "phase": phase, "why": decide(state).why}
+        by = fact.event.by if isinstance(fact.event, e.Answered) else ""
+        steps.append(step | ({"by": by} if by else {}))
     return steps
 
 

@@ -127,7 +127,8 @@ def run_explain(args: argparse.Namespace) -> None:
     print(head, style.wrap(plain(f"now: {localized(why, now=now)}"), "     "), "", sep="\n\n", end="")
     for step in steps:
         moment = clock(datetime.fromisoformat(step["at"]), None, now=now)
-        text = plain(f"{moment:<13}  {event_words(step['event']):<18}  then: {localized(step['why'], now=now)}")
+        by = f"by {step['by']}; " if "by" in step else ""
+        text = plain(f"{moment:<13}  {event_words(step['event']):<18}  {by}then: {localized(step['why'], now=now)}")
         wrapped = style.wrap(text, " " * 35)
         print(style.paint(wrapped[: len(moment)], "dim") + wrapped[len(moment) :])
 
