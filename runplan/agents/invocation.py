@@ -23,7 +23,7 @@ from runplan.errors import RefusedEarly
 from runplan.gitfacts import committing_as
 from runplan.run.dispatch import EVERY_PHASE, NOTES, OWN, RETURN
 from runplan.run.kinds import Reason
-from runplan.settings.places import credential_files, state_directory, user_file
+from runplan.settings.places import credential_files, key_directory, state_directory, user_file
 
 if TYPE_CHECKING:
     from runplan.git.repository import Checkouts
@@ -260,6 +260,7 @@ def program_of(table: AgentTable) -> str:
 # --- bubblewrap --------------------------------------------------------------------------------------------------
 
 PROBE_S = 10.0
+_EMPTY_FILE = str(Path(__file__).parents[1] / "py.typed")  #: not /dev/null, which a bind mount makes unreadable
 
 #: With a pid namespace, programs can signal no process outside. The network stays.
 #: Without CAP_SYS_ADMIN root cannot remount anything writable; other users have no capability in there.
@@ -292,7 +293,7 @@ def _hide_path(path: str) -> tuple[str, ...]:
     """The options that hide a directory or a file; bubblewrap would create a path that is not there."""
     if Path(path).is_dir():
         return "--tmpfs", path
-    return ("--ro-bind", os.devnull, path) if Path(path).exists() else ()
+    return ("--ro-bind", _EMPTY_FILE, path) if Path(path).exists() else ()
 
 
 class Sandbox(Struct, frozen=True):
@@ -313,7 +314,8 @@ class Sandbox(Struct, frozen=True):
         options = () if network else ("--unshare-net",)
         project = _resolve_paths(self._project())
         places = (user_file(self.env).parent, state_directory(self.env))
-        for place in places:  # what is not there could be made by the agent, with settings for later runs
+        # What is not there could be made by the agent, with settings for later runs. A key could be made meanwhile.
+        for place in (*places, key_directory(self.env)):
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
         return sandbox_command(
             argv,

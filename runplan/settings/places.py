@@ -33,7 +33,11 @@ def user_file(env: Mapping[str, str]) -> Path:
 
 
 def credential_files(env: Mapping[str, str]) -> Iterator[Path]:
-    """The files and directories with the user's keys to forges and other machines; they need not exist."""
+    """The files and directories with keys of the user; they need not exist.
+
+    The user's settings are among them, as addresses of notifications are secrets: a channel holds links that approve.
+    """
+    yield from (user_file(env), key_directory(env))
     own_home = home(env)
     config = Path(env.get("XDG_CONFIG_HOME") or own_home / ".config")
     cache = Path(env.get("XDG_CACHE_HOME") or own_home / ".cache")
@@ -84,6 +88,11 @@ def remove_unused_root(root: Path, settings: Settings) -> None:
 def state_directory(env: Mapping[str, str]) -> Path:
     """The directory of the daemon's lock, its log and the list of repositories; it need not exist."""
     return Path(env.get("XDG_STATE_HOME") or home(env) / ".local/state") / "runplan"
+
+
+def key_directory(env: Mapping[str, str]) -> Path:
+    """The directory of runplan's own keys; it need not exist."""
+    return state_directory(env) / "keys"
 
 
 def socket_path(env: Mapping[str, str]) -> Path:

@@ -8,6 +8,8 @@ import subprocess
 
 import pytest
 
+from runplan.daemon.links import is_used
+from runplan.store.protocol import open_store
 from tests.support.cli import (
     RUNPLAN,
     Meanwhile,
@@ -107,6 +109,11 @@ def test_an_answer_with_a_tree_is_only_for_the_change_that_was_shown(project: Pr
         (shown, False, "link 1a2b"),
         (new, True, "link 1a2b"),
     ]
+    with contextlib.closing(open_store(project.path / ".git/runplan")) as store:
+        assert [is_used(store, nonce) for nonce in ("1a2b", "1a2", "")] == [True, False, False]
+    steps = project.runplan("explain", "X", "--json").json["steps"]
+    assert [step.get("by") for step in steps if step["event"] == "Answered"] == ["link 1a2b"] * 2
+    assert "by link 1a2b; then: " in project.runplan("explain", "X").out
     logs = project.runplan("logs", "X").out
     assert ("rejected by link 1a2b" in logs, "approved by link 1a2b" in logs) == (True, True)
     assert "a person rejected the change by link 1a2b: longer" in project.runplan("report", "X").out

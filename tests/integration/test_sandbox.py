@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from runplan.agents.invocation import Sandbox, sandbox_command
+from runplan.daemon.links import load_key
 from runplan.git.command import Git
 from runplan.git.repository import Checkouts
 from runplan.run.dispatch import Ending
+from runplan.settings.places import key_directory, user_file
 from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
 from tests.support.mounts import obstacle
 from tests.support.repos import init_repo, isolated_env
@@ -133,6 +135,27 @@ def test_checkouts_git_directory_other_worktrees_and_own_files_of_the_user_are_r
         place.home / ".config/runplan",  # which is made where it is not there
     ):
         assert not place.can_write(path), path
+
+
+def test_the_key_of_links_and_the_settings_of_the_user_cannot_be_read(place: Place) -> None:
+    """Whoever reads the key, or the address of a channel, could approve a change. A key may be made meanwhile."""
+    env = {"HOME": str(place.home)}
+    settings = user_file(env)
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[notify]\nurls = ["ntfy://secret"]\n')
+    load_key(key_directory(env))
+    keys = key_directory(env)
+    look = f"cat '{settings}' '{keys}'/*; touch made; until test -e go; do :; done; ls '{keys}'"
+    argv = place.sandbox().wrap(("sh", "-c", look), place.own[0], place.own)
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE)
+    until((place.own[0] / "made").exists)
+    (keys / "later.key").write_text("secret")
+    (place.own[0] / "go").touch()
+    assert process.communicate(timeout=PATIENCE_S)[0] == b""
+    assert (
+        subprocess.run(place.sandbox().wrap(("cat", str(settings)), *place.own[:1], place.own), check=False).returncode
+        == 0
+    )
 
 
 def test_no_parent_of_a_worktree_checkout_or_settings_can_be_renamed(place: Place) -> None:
