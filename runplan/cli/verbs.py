@@ -162,6 +162,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "doctor": ("setup.doctor", "Check the setup and suggest fixes", (_RUN, _JSON)),
         "config": ("setup.settings", "Print every setting, its value and its origin", (_JSON,)),
         "gc": ("setup.doctor", "Remove what ended runs left behind; list what is kept", _GC),
+        "mcp": ("setup.mcp", "Serve plans, changes and answers to the agent you talk to, by MCP", ()),
         "service": ("setup.machine", "Manage the login service", _SERVICE),
         "daemon": ("setup.machine", "Run the daemon in the foreground, stop it, or restart it", _DAEMON),
         "demo": ("setup.demo", "Work on a three-phase plan in a temporary repository", _DEMO),
@@ -173,7 +174,7 @@ VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()
 #: The verbs that are refused to agents; `gc` and `service` are refused for some of their arguments.
 CHANGING = (
     *("start", "plan", "watch-issues", "stop", "pause", "resume", "now", "retry", "undo"),
-    *("approve", "reject", "answer", "edit", "web", "init", "daemon", "demo"),
+    *("approve", "reject", "answer", "edit", "web", "mcp", "init", "daemon", "demo"),
 )
 
 EXAMPLES = {
@@ -273,6 +274,10 @@ EXAMPLES = {
     "gc": """\
   runplan gc --dry-run       list what would be removed and what is kept, and why
   runplan gc                 remove leftovers that are provably on the target""",
+    "mcp": """\
+  runplan mcp                                      by standard input and output; started by an agent, not by you
+  claude mcp add runplan -- runplan mcp            in Claude Code
+  codex mcp add runplan -- runplan mcp             in Codex; docs/mcp.md has the lines for others""",
     "service": """\
   runplan service install --dry-run      show the file that would be written
   runplan service install                write it, start the daemon, and start it at each login

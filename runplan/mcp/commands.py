@@ -1,0 +1,75 @@
+"""Runs the `runplan` command for a call of a tool, which can be cancelled and is told how it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from subprocess import DEVNULL, PIPE
+from typing import TYPE_CHECKING, TypeAlias
+
+import anyio
+from anyio.streams.text import TextReceiveStream
+
+from runplan.errors import NotFound
+from runplan.text import command, plain
+from runplan.views.commands import OWN, CommandResult, command_environment
+
+if TYPE_CHECKING:
+    from anyio.abc import ByteReceiveStream, Process
+
+GRACE_S = 5.0  #: for a command that is asked to end
+
+Tell: TypeAlias = Callable[[str], Awaitable[None]]
+
+
+async def run_command(words: list[str], cwd: Path, tell: Tell, *, timeout_s: float) -> CommandResult | None:
+    """Run `runplan` and tell its lines meanwhile; None at the time limit. The command ends with the call."""
+    try:
+        process = await anyio.open_process(
+            [*OWN, *words],
+            cwd=cwd.expanduser(),
+            env=command_environment(),
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise NotFound(f"repository {cwd}: {error.strerror}") from None
+    output: list[str] = []
+    errors: list[str] = []
+    try:
+        with anyio.move_on_after(timeout_s):
+            assert process.stdout is not None
+            assert process.stderr is not None
+            async with anyio.create_task_group() as readers:
+                readers.start_soon(_read_text, process.stdout, output, None if "--json" in words else tell)
+                readers.start_soon(_read_text, process.stderr, errors, tell)
+            code = await process.wait()
+            out = plain("".join(output))
+            return CommandResult(line=command("runplan", *words), code=code, output=out, errors=plain("".join(errors)))
+    finally:
+        await _end_process(process)
+    return None
+
+
+async def _read_text(stream: ByteReceiveStream, parts: list[str], tell: Tell | None) -> None:
+    """Keep the output of a command, and tell its lines."""
+    rest = ""
+    async for part in TextReceiveStream(stream, errors="replace"):
+        parts.append(part)
+        if tell is not None:
+            *lines, rest = (rest + part).split("\n")
+            for line in filter(str.strip, lines):
+                await tell(plain(line).strip())
+
+
+async def _end_process(process: Process) -> None:
+    with anyio.CancelScope(shield=True):
+        if process.returncode is None:
+            process.terminate()
+            with anyio.move_on_after(GRACE_S):
+                await process.wait()
+        if process.returncode is None:
+            process.kill()
+        await process.aclose()

@@ -1,0 +1,178 @@
+"""The MCP server, called by the client of the SDK over standard input and output."""
+
+import contextlib
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.types import CallToolResult
+
+from tests.support.cli import RUNPLAN, Meanwhile, Project, fix, processes_of, set_up, steps, until, work
+from tests.support.planning import planning_project
+
+
+class Session:
+    """The calls of one client."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.told: list[str] = []  #: the progress of all calls
+        self.until_told: anyio.CancelScope | None = None  #: cancelled by the first progress
+
+    async def ask(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The structured content of a call that succeeds."""
+        result = await self.call(tool, **arguments)
+        assert not result.is_error, result.content
+        return dict(result.structured_content)
+
+    async def refused(self, tool: str, **arguments: Any) -> str:
+        """The words of a call that fails."""
+        result = await self.call(tool, **arguments)
+        assert result.is_error, result.content
+        return str(result.structured_content["error"])
+
+    async def call(self, tool: str, **arguments: Any) -> CallToolResult:
+        return await self.client.call_tool(tool, arguments, progress_callback=self._tell)
+
+    async def _tell(self, progress: float, total: float | None, message: str | None) -> None:
+        self.told.append(message or "")
+        if self.until_told is not None:
+            self.until_told.cancel()
+
+
+@contextlib.asynccontextmanager
+async def connected(project: Project, **env: str) -> AsyncIterator[Session]:
+    server = StdioServerParameters(command=str(RUNPLAN), args=["mcp"], env={**project.env, **env}, cwd=project.path)
+    async with Client(server) as client:
+        yield Session(client)
+
+
+def talk(project: Project, play: Callable[[Session], Awaitable[None]], **env: str) -> None:
+    """Connect, play, and leave."""
+
+    async def run() -> None:
+        with anyio.fail_after(100):
+            async with connected(project, **env) as session:
+                await play(session)
+
+    anyio.run(run)
+
+
+def test_a_plan_is_started_followed_answered_rejected_and_approved_by_its_tree(project: Project) -> None:
+    asks = steps('say = "BLOCKER: which port?"\nonce = "main:.git/asked"', 'exit = 0\nonce = "main:.git/ended"')
+    set_up(project, agent=asks + work() + fix('append = "1.txt"\ntext = "more\\n"'))
+
+    async def play(session: Session) -> None:
+        (listed,) = (await session.ask("status"))["plans"]
+        assert (listed["plan"], listed["next"], listed["done"]) == ("plans/X.md", "1", "0 of 2 phases")
+        assert "Accepted as r" in (await session.ask("start", plan="X", options=["1"]))["messages"]
+        assert (await session.ask("follow", plan="X"))["run"]["waiting_for"] == "question"
+        (question,) = (await session.ask("inbox"))["entries"]
+        await session.ask("answer", id=question["id"], text="--8080")
+        followed = await session.ask("follow", plan="X")
+        assert (followed["run"]["state"], followed["run"]["waiting_for"]) == ("waiting", "approval")
+        assert "runplan approve plans/X.md" in followed["log"][-1]
+        assert any("passed: 1 of 1 item proven" in line for line in session.told)
+
+        first = await session.ask("diff", plan="X")
+        await session.ask("reject", plan="X", tree=first["tree"], why="- more words")
+        await session.ask("follow", plan="X")
+        second = await session.ask("diff", plan="X", file="1.txt")
+        assert second["diff"].startswith("diff --git a/1.txt b/1.txt\n")
+        assert "+more" in second["diff"]
+        assert "runplan diff plans/X.md" in await session.refused("approve", plan="X", tree=first["tree"])
+        assert project.landed() == []
+        await session.ask("approve", plan="X", tree=second["tree"])
+        followed = await session.ask("follow", plan="X")
+        assert (followed["run"]["outcome"], project.landed()) == ("done", ["1"])
+
+    talk(project, play)
+    (question,) = [body for kind, body in project.events() if kind == "QuestionAnswered"]
+    answers = [body for kind, body in project.events() if kind == "Answered"]
+    assert question["text"] == "--8080"
+    assert [(answer["approved"], answer["why"].strip(), answer["by"]) for answer in answers] == [
+        (False, "- more words", "mcp"),
+        (True, "", "mcp"),
+    ]
+
+
+def test_a_plan_is_made_and_approved_by_its_hash(project: Project) -> None:
+    planning_project(project)
+
+    async def play(session: Session) -> None:
+        made = await session.ask("plan", goal="- Greet people", quick=True)
+        followed = await session.ask("follow", plan=made["plan"])
+        assert followed["run"]["waiting_for"] == "approval"
+        shown = await session.ask("diff", plan=made["plan"])
+        assert shown["proposal"]["text"].startswith("---")
+        await session.ask("approve", plan=made["plan"], tree=shown["tree"])
+        await session.ask("follow", plan=made["plan"])
+        assert (project.path / made["plan"]).exists()
+
+    talk(project, play)
+
+
+def test_a_run_is_followed_for_a_time_and_stopped(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
+
+    async def play(session: Session) -> None:
+        await session.ask("start", plan="X", options=["1", "auto"])
+        await anyio.to_thread.run_sync(meanwhile.reached, "agent")
+        followed = await session.ask("follow", plan="X", timeout=0.1)
+        assert (followed["run"]["state"], followed["note"]) == ("running", "the run goes on: call follow again")
+        with anyio.CancelScope() as session.until_told:
+            await session.ask("follow", plan="X")
+        await anyio.to_thread.run_sync(until, lambda: not followers(project))  # a cancelled call ends its command
+        await session.ask("stop", plan="X")
+        assert (await session.ask("follow", plan="X"))["run"]["state"] == "stopped"
+
+    talk(project, play)
+
+
+def followers(project: Project) -> list[int]:
+    """The processes of `runplan logs --follow`."""
+    lines = {}
+    for pid in processes_of(project.home):
+        with contextlib.suppress(OSError):
+            lines[pid] = Path(f"/proc/{pid}/cmdline").read_bytes()
+    return [pid for pid, line in lines.items() if b"--follow" in line]
+
+
+def test_bad_calls_are_refused_in_the_words_of_the_command(project: Project) -> None:
+    async def play(session: Session) -> None:
+        assert "no such plan" in await session.refused("check", plan="nope")
+        assert await session.refused("start", plan="X", options=["9"]) == "9: no such phase; the phases are 1, 2"
+        assert "begins with a dash" in await session.refused("start", plan="X", options=["--foreground"])
+        assert "plan is missing" in await session.refused("stop")
+        assert "unknown argument fase" in await session.refused("diff", plan="X", fase="1")
+        assert "null character" in await session.refused("plan", goal="a\0b")
+        assert "Expected `str`" in await session.refused("check", plan=7)
+        assert "No such file or directory" in await session.refused("status", repository="/nowhere")
+        with pytest.raises(MCPError, match="no such tool"):
+            await session.call("merge")
+        tools = {tool.name: tool.annotations for tool in (await session.client.list_tools()).tools}
+        assert {name for name, hints in tools.items() if hints and hints.read_only_hint} == {
+            *("status", "check", "follow", "report", "diff", "inbox")
+        }
+        assert {name for name, hints in tools.items() if hints and hints.destructive_hint} == {
+            *("stop", "approve", "reject")
+        }
+
+    talk(project, play)
+    assert project.events() == []
+
+
+def test_it_is_refused_to_agents_and_without_its_library(project: Project) -> None:
+    ran = project.runplan("mcp", RUNPLAN_AGENT="1")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.last == "runplan: mcp does not run inside an agent (RUNPLAN_AGENT is set)"
+    hidden = "import sys; sys.modules['mcp'] = None; from runplan.cli.main import main; sys.exit(main(['mcp']))"
+    without = subprocess.run(
+        [RUNPLAN.with_name("python"), "-c", hidden], cwd=project.path, env=project.env, capture_output=True, check=False
+    )
+    assert without.returncode == 2
+    assert b"pip install 'runplan[mcp]'" in without.stderr
