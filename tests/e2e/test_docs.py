@@ -22,8 +22,8 @@ from tests.support.github.server import on_github
 from tests.support.planning import REVISE, planner
 
 PHASES = ("1", "2", "4b")
-#: test_demo.py and test_daemon.py test these.
-NOT_RUN = ("demo", "daemon")
+#: test_demo.py, test_daemon.py and test_mcp.py test these.
+NOT_RUN = ("demo", "daemon", "mcp")
 #: Verbs that read; they share a project.
 READING = (
     "completion",
