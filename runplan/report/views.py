@@ -263,3 +263,15 @@ def schedule_view(row: ScheduleRow, now: datetime) -> dict[str, str | bool | Non
         "paused": row.paused,
         "due": is_due,
     }
+
+
+def describe_schedule(schedule: dict[str, Any], *, now: datetime, zone: tzinfo | None) -> str:
+    """`every 4h, next 20:30 (in 2h 15m)`, or why not."""
+    if schedule["next"] is None:
+        when = "next time unknown on this machine"
+    else:
+        moment = datetime.fromisoformat(schedule["next"])
+        when = f"next {clock(moment, zone, now=now)} (in {in_words((moment - now).total_seconds())})"
+    if why := schedule["paused"]:
+        return f"{schedule['spec']}, {why if why.startswith('paused') else f'paused: {why}'}; otherwise {when}"
+    return f"{schedule['spec']}, {'due now, then ' if schedule['due'] else ''}{when}"

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.cli.show.status import WATCH_S, Block, Page, describe_schedule, fit_blocks, repeat_output
+from runplan.cli.show.status import WATCH_S, Block, Page, fit_blocks, repeat_output
 from runplan.cli.terminal import Style
 from runplan.plan.model import parse_plan
 from runplan.plan.tracker import describe_hindrance
-from runplan.report.views import PhaseOutline, PlanOutline, by_need, status_view
+from runplan.report.views import PhaseOutline, PlanOutline, by_need, describe_schedule, status_view
 from runplan.run.kinds import PhaseStep, WaitKind
 from runplan.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
 from runplan.times import iso, zone

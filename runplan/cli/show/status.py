@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -17,7 +17,7 @@ from runplan.engine.context import (
     open_context,
     plan_or_watch,
 )
-from runplan.report.views import Need, as_json, by_need, format_usage, schedule_view
+from runplan.report.views import Need, as_json, by_need, describe_schedule, format_usage, schedule_view
 from runplan.run.kinds import UNFINISHED, RunStatus, WaitKind
 from runplan.run.rows import Work, wait_of
 from runplan.text import clock, command, counted, in_words, plain
@@ -270,18 +270,6 @@ def _help_line(view: dict[str, Any]) -> list[str]:
     helps = [wait.help(view["plan"]) for wait in waits if wait.is_for_person]
     is_left = not (view["claim"] and view["claim"]["alive"]) and (waiting is None or run["wake"] is not None)
     return list(dict.fromkeys(helps)) or ([wait_of(waiting).help(view["plan"])] if is_left else [])
-
-
-def describe_schedule(schedule: dict[str, Any], *, now: datetime, zone: tzinfo | None) -> str:
-    """`every 4h, next 20:30 (in 2h 15m)`, or why not."""
-    if schedule["next"] is None:
-        when = "next time unknown on this machine"
-    else:
-        moment = datetime.fromisoformat(schedule["next"])
-        when = f"next {clock(moment, zone, now=now)} (in {in_words((moment - now).total_seconds())})"
-    if why := schedule["paused"]:
-        return f"{schedule['spec']}, {why if why.startswith('paused') else f'paused: {why}'}; otherwise {when}"
-    return f"{schedule['spec']}, {'due now, then ' if schedule['due'] else ''}{when}"
 
 
 # --- next ---------------------------------------------------------------------------------------------
