@@ -28,17 +28,23 @@ def find_known(env: Mapping[str, str], key: str) -> Known:
 @contextlib.contextmanager
 def open_known(known: Known, *, warn: Callable[[str], None]) -> Iterator[RepositoryContext]:
     """The repository with its settings, for reading; broken settings are a warning."""
-    if not known.state.is_dir():
-        raise Unreachable(f"{known.root} cannot be read: {known.state} is not there")
+    if not Path(known.common).is_dir():
+        raise Unreachable(f"{known.root} cannot be read: {known.common} is not there")
     with open_context(Path(known.root), warn=warn) as context:
         yield context
 
 
-def list_journals() -> dict[str, Path]:
-    """The journals of the repositories in which a run was started, and of the current one."""
-    states = {known.root: known.state for known in list_repositories(state_directory(environment()))}
+def list_with_current(env: Mapping[str, str]) -> list[Known]:
+    """The repositories in which a run was started, and the current one."""
+    known = list_known(env)
     try:
         with open_context(warn=lambda _: None) as context:
-            return states if context.state in states.values() else {**states, str(context.root): context.state}
+            current = Known(common=str(context.common_dir), root=str(context.root))
     except RunplanError:  # not in a repository
-        return states
+        return known
+    return known if current.common in {repository.common for repository in known} else [*known, current]
+
+
+def list_journals() -> dict[str, Path]:
+    """The journals of the repositories in which a run was started, and of the current one."""
+    return {known.root: known.state for known in list_with_current(environment())}
