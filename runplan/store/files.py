@@ -6,6 +6,7 @@ import fcntl
 import os
 import stat
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -245,3 +246,22 @@ def _empty_below(name: str, parent: int, number: int) -> list[str]:
     finally:
         os.close(descriptor)
     return moved
+
+
+# --- changes -------------------------------------------------------------------------------------------
+
+#: Path, time of change and size of each file that exists.
+Signature = tuple[tuple[str, int, int], ...]
+
+
+def sign_files(files: Iterable[Path]) -> Signature:
+    return tuple(signature for path in files if (signature := _sign_file(path)))
+
+
+def _sign_file(path: Path) -> tuple[str, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    # A reader of the journal may create an empty file for its next changes, and remove it.
+    return (str(path), status.st_mtime_ns, status.st_size) if status.st_size else None

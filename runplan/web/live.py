@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from runplan.daemon.state import RECORD, REPOSITORIES
 from runplan.errors import RunplanError
 from runplan.settings.places import state_directory
+from runplan.store.files import Signature, sign_files
 from runplan.store.protocol import list_store_files, open_store
 from runplan.supervise.output import DispatchFiles
 from runplan.views.repositories import find_known, list_known
@@ -40,10 +41,6 @@ class Topic(Struct, frozen=True):
     plan: str = ""
 
 
-#: Path, time of change and size of each file that exists.
-Signature = tuple[tuple[str, int, int], ...]
-
-
 def list_files(env: Mapping[str, str], topic: Topic) -> list[Path]:
     """The files whose change may change a page."""
     state = state_directory(env)
@@ -66,19 +63,6 @@ def _list_logs(repository: Known, plan: str) -> list[Path]:
         works = (run, *run.lanes) if run is not None else ()
         return [DispatchFiles(repository.state / "dispatch" / work.dispatch).out for work in works if work.dispatch]
     return []
-
-
-def sign_files(files: list[Path]) -> Signature:
-    return tuple(signature for path in files if (signature := _sign_file(path)))
-
-
-def _sign_file(path: Path) -> tuple[str, int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    # A reader of the journal may create an empty file for its next changes, and remove it.
-    return (str(path), status.st_mtime_ns, status.st_size) if status.st_size else None
 
 
 class Watch:
