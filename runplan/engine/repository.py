@@ -139,6 +139,9 @@ def open_repository(
         store = open_store(context.state)
         closing.callback(store.close)
         closing.callback(workspace.close)
+        for git in (workspace.git, context.git):  # they start while the run is resolved
+            git.prepare_reader()
+            git.prepare_updater()
         claims = Claims(store, context.state / "locks")
         closing.callback(claims.close)
         yield OpenRepository(

@@ -53,6 +53,7 @@ LARGEST_KEPT = 16 * 1024
 _CHUNK = 64 * 1024
 READER = ("cat-file", "--batch")
 UPDATER = ("update-ref", "--stdin")
+LISTER = ("for-each-ref", "--format=%(objectname) %(refname) %(symref)")
 
 Signature = tuple[int, int, int, int] | None  #: of a file
 
@@ -182,11 +183,25 @@ class Stored(Struct, frozen=True):
     size: int = 0  #: of the whole content
 
 
-class _Listed(Struct, frozen=True, kw_only=True):
-    """The refs of a repository, and the files that they were read from."""
+class _Call(Struct, frozen=True, kw_only=True):
+    """A command that runs, and the files of its output."""
+
+    process: subprocess.Popen[bytes]
+    out: IO[bytes]
+    err: IO[bytes]
+
+
+class _RefFiles(Struct, frozen=True, kw_only=True):
+    """The files that contain the refs of a repository."""
 
     packed: list[Signature]
     loose: dict[str, Signature]
+
+
+class _Listed(Struct, frozen=True, kw_only=True):
+    """The refs of a repository, and the files that they were read from."""
+
+    files: _RefFiles
     refs: dict[str, Oid]
     symbolic: frozenset[str]  #: refs that change with another one
 
@@ -212,7 +227,9 @@ class Git:
         self._base = [git_program(env.get("PATH")), *options, *(word for pair in SETTINGS for word in ("-c", pair))]
         self._processes: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}  #: long-lived ones, by their arguments
         self._objects: dict[str, Stored] = {}
+        self._prepared: dict[tuple[str, ...], _Call] = {}
         self._listed: _Listed | None = None
+        self._files_before: _RefFiles | None = None  #: when the refs were asked for in advance
         self._heads: dict[Path, tuple[list[Signature], str]] = {}  #: by git directory: its files when read, and HEAD
 
     def at(self, cwd: Path, *options: str) -> Git:
@@ -230,21 +247,42 @@ class Git:
         among: LongCalls | None = None,
     ) -> Ran:
         """Run one command; an exit code outside `ok` is `GitFailed`. The command inherits `fds`; `stdin` is closed."""
-        with _scratch(stdin) if isinstance(stdin, bytes) else stdin as source, _scratch() as out, _scratch() as err:
-            process = self.start(*args, env=env, fds=fds, stdin=source, output=(out, err), session=among is not None)
+        prepared = self._prepared.pop(args, None)
+        call = prepared or self._begin(*args, stdin=stdin, env=env, fds=fds, session=among is not None)
+        with call.out, call.err:
             try:
-                with (among or LongCalls()).bounded(process):
-                    wait_for(process, timeout_s)
+                with (among or LongCalls()).bounded(call.process):
+                    wait_for(call.process, timeout_s)
             except subprocess.TimeoutExpired as error:
                 raise GitFailed(f"git {args[0]} did not finish within {timeout_s:.0f} s in {self.cwd}") from error
             finally:
-                process.wait()
-            out.seek(0)
-            err.seek(0)
-            ran = Ran(code=process.returncode, out=out.read(), err=os.fsdecode(err.read()).strip())
+                call.process.wait()
+            call.out.seek(0)
+            call.err.seek(0)
+            ran = Ran(code=call.process.returncode, out=call.out.read(), err=os.fsdecode(call.err.read()).strip())
         if ran.code not in ok:
             raise GitFailed(failure(args, ran, self.cwd))
         return ran
+
+    def _begin(
+        self,
+        *args: str,
+        stdin: bytes | IO[bytes] = b"",
+        env: Mapping[str, str] | None = None,
+        fds: Collection[int] = (),
+        session: bool = False,
+    ) -> _Call:
+        with contextlib.ExitStack() as on_failure:
+            out = on_failure.enter_context(_scratch())
+            err = on_failure.enter_context(_scratch())
+            with _scratch(stdin) if isinstance(stdin, bytes) else stdin as source:
+                process = self.start(*args, env=env, fds=fds, stdin=source, output=(out, err), session=session)
+            on_failure.pop_all()
+        return _Call(process=process, out=out, err=err)
+
+    def prepare(self, *args: str) -> None:
+        """Start a command, whose result the next `run` with these arguments returns."""
+        self._prepared[args] = self._begin(*args)
 
     def text(self, *args: str) -> str:
         """The output of one command that must succeed."""
@@ -282,6 +320,10 @@ class Git:
         """Start the process that reads objects, so that a later read need not wait for it."""
         self._keep(*READER)
 
+    def prepare_updater(self) -> None:
+        """Start the process that updates refs."""
+        self._keep(*UPDATER)
+
     def _keep(self, *args: str) -> subprocess.Popen[bytes]:
         """The long-lived process with these arguments."""
         process = self._processes.get(args)
@@ -303,7 +345,12 @@ class Git:
         return GitFailed(failure(args, Ran(code=process.returncode, out=b"", err=said), self.cwd))
 
     def close(self) -> None:
-        """End the long-lived processes."""
+        """End the long-lived processes, and the prepared commands."""
+        while self._prepared:
+            call = self._prepared.popitem()[1]
+            with call.out, call.err, LongCalls().bounded(call.process):
+                pass
+            call.process.wait()
         while self._processes:
             close_process(self._processes.popitem()[1])
         self._objects.clear()
@@ -390,25 +437,32 @@ class Git:
         A phase asks ten times. Git lists the refs again when packed refs or reftables have changed; else it resolves
         those whose file has changed. Git replaces these files and never writes to them, so the inode shows each change.
         """
-        paths = (os.path.join(place, name) for place, _, names in os.walk(common_dir / "refs") for name in names)
-        loose = {os.path.relpath(path, common_dir): _signature(path) for path in paths if not path.endswith(".lock")}
-        packed = [_signature(common_dir / name) for name in ("packed-refs", "reftable/tables.list")]
+        if (before := self._files_before) is not None:
+            self._files_before = None
+            self._listed = self._list_anew(before)
+        files = _find_ref_files(common_dir)
         last = self._listed
-        if last is None or last.packed != packed:
-            listing = self.text("for-each-ref", "--format=%(objectname) %(refname) %(symref)").splitlines()
-            rows = [row.split(" ") for row in listing]
-            refs = {ref: oid for oid, ref, _ in rows}
-            symbolic = frozenset(ref for _, ref, target in rows if target)
-        else:
-            refs = dict(last.refs)
-            symbolic = last.symbolic
-            changed = {ref for ref, _ in loose.items() ^ last.loose.items()}
-            for ref in changed | symbolic if changed else ():
-                refs.pop(ref, None)
-                if stored := self.object(ref, most=0):
-                    refs[ref] = stored.oid
-        self._listed = _Listed(packed=packed, loose=loose, refs=refs, symbolic=symbolic)
+        if last is None or last.files.packed != files.packed:
+            self._listed = self._list_anew(files)
+            return self._listed.refs
+        refs = dict(last.refs)
+        changed = {ref for ref, _ in files.loose.items() ^ last.files.loose.items()}
+        for ref in changed | last.symbolic if changed else ():
+            refs.pop(ref, None)
+            if stored := self.object(ref, most=0):
+                refs[ref] = stored.oid
+        self._listed = _Listed(files=files, refs=refs, symbolic=last.symbolic)
         return refs
+
+    def prepare_refs(self, common_dir: Path) -> None:
+        """Ask for the refs in advance; those whose file changes until `list_refs` are resolved then."""
+        self._files_before = _find_ref_files(common_dir)
+        self.prepare(*LISTER)
+
+    def _list_anew(self, files: _RefFiles) -> _Listed:
+        rows = [row.split(" ") for row in self.text(*LISTER).splitlines()]
+        symbolic = frozenset(ref for _, ref, target in rows if target)
+        return _Listed(files=files, refs={ref: oid for oid, ref, _ in rows}, symbolic=symbolic)
 
     def read_head(self, git_dir: Path) -> str:
         """The branch that the checkout with this git directory has out, as `ref: refs/heads/…`; else its commit."""
@@ -438,6 +492,13 @@ def _scratch(content: bytes = b"") -> IO[bytes]:
     else:  # a filter may write to /dev/stderr, which opens the file once more
         fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)
     return file
+
+
+def _find_ref_files(common_dir: Path) -> _RefFiles:
+    paths = (os.path.join(place, name) for place, _, names in os.walk(common_dir / "refs") for name in names)
+    loose = {os.path.relpath(path, common_dir): _signature(path) for path in paths if not path.endswith(".lock")}
+    packed = [_signature(common_dir / name) for name in ("packed-refs", "reftable/tables.list")]
+    return _RefFiles(packed=packed, loose=loose)
 
 
 def _signature(path: str | Path) -> Signature:

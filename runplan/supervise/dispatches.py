@@ -72,6 +72,11 @@ class Spawner:
         self.process.wait()
 
 
+def start_spawner() -> contextlib.closing[Spawner]:
+    """The spawner of a run in this process. It is ready when the checks are done and the worktree is made."""
+    return contextlib.closing(Spawner())
+
+
 class Dispatches:
     """The dispatches of one repository. They live on after it is closed."""
 

@@ -1,4 +1,4 @@
-"""runplan start, watch-issues, retry, undo: begin or resume runs, in the daemon or in this process."""
+"""runplan start (see begin.py), watch-issues, retry, undo: begin or resume runs, in the daemon or in this process."""
 
 from __future__ import annotations
 
@@ -26,44 +26,35 @@ from runplan.run.kinds import Mode, Role, RunStatus
 from runplan.run.requests import RunRequest
 from runplan.settings.options import Options, in_plan, parse_words
 from runplan.steps.read_plan import choose_phase
-from runplan.supervise.dispatches import Spawner
+from runplan.supervise.dispatches import start_spawner
 from runplan.text import bounded, command, plain
 
 if TYPE_CHECKING:
     from runplan.forge.model import ReviewComment
     from runplan.store.protocol import Store
+    from runplan.supervise.dispatches import Spawner
 
 
 # --- start ------------------------------------------------------------------------------------------------
 
 
-def run_start(args: argparse.Namespace) -> Exit:
+def start_plan(args: argparse.Namespace, asked: Options, context: RepositoryContext, spawner: Spawner | None) -> Exit:
+    """Work on the plan or the issue, in this process if there is a spawner."""
     plan = args.plan
-    number = args.issue
-    if number is None and plan is None:
-        raise UsageError("name a plan, or an issue with --issue")
-    words = args.words if number is None or plan is None else [plan, *args.words]
-    asked = parse_words(words)
-    if number is not None and (args.dry_run or asked.every):
-        word = "every" if asked.every else "--dry-run"
-        raise UsageError(f"{word} with --issue: an issue is worked on once, and has no plan yet; leave out one of them")
-    if args.foreground and asked.every:
-        raise RefusedEarly("schedules need the daemon; leave out --foreground")
-    with _start_spawner(args.foreground and not args.dry_run) as spawner, open_context() as context:
-        if number is not None:
-            asked = in_plan(asked, ["1"])
-            context = _with_pull_requests(context, asked, "--issue")
-            taken = issues.take_issue(context, number, now=SystemClock().now())
-            if isinstance(taken, issues.TakenElsewhere):
-                progress.say(taken.why)
-                return Exit.DONE
-            context = taken
-            plan = issues.path_of(taken, number)
-            asked = replace(asked, landing="pr")
-        if args.dry_run:
-            print(_dry_run(context, plan, asked))
+    if args.issue is not None:
+        asked = in_plan(asked, ["1"])
+        context = _with_pull_requests(context, asked, "--issue")
+        taken = issues.take_issue(context, args.issue, now=SystemClock().now())
+        if isinstance(taken, issues.TakenElsewhere):
+            progress.say(taken.why)
             return Exit.DONE
-        return _start_run(context, plan, asked, spawner=spawner, wait=args.wait)
+        context = taken
+        plan = issues.path_of(taken, args.issue)
+        asked = replace(asked, landing="pr")
+    if args.dry_run:
+        print(_dry_run(context, plan, asked))
+        return Exit.DONE
+    return _start_run(context, plan, asked, spawner=spawner, wait=args.wait)
 
 
 def _with_pull_requests(context: RepositoryContext, asked: Options, option: str) -> RepositoryContext:
@@ -73,11 +64,6 @@ def _with_pull_requests(context: RepositoryContext, asked: Options, option: str)
     context = runs.with_landing(context, "pr")
     runs.complete_landings(context)
     return runs.with_target_settings(context, "pr")
-
-
-def _start_spawner(is_needed: bool) -> contextlib.AbstractContextManager[Spawner | None]:
-    """The spawner of a run in this process. It is ready when the checks are done and the worktree is made."""
-    return contextlib.closing(Spawner()) if is_needed else contextlib.nullcontext()
 
 
 def _start_run(
@@ -203,7 +189,7 @@ def run_retry(args: argparse.Namespace) -> Exit:
         asked = Options(phase=last.wanted, finish=last.mode is Mode.FINISH, auto=last.auto, landing=last.landing)
         asked = replace(asked, anew=args.fresh)
         here = args.foreground or not (args.wait or last.daemon)
-        with _start_spawner(here) as spawner:
+        with start_spawner() if here else contextlib.nullcontext() as spawner:
             return _start_run(
                 context, row.plan, asked, spawner=spawner, wait=args.wait, again=is_again, like=last, review=review
             )
