@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from runplan.errors import GitFailed, HandOverRefused, ObjectsRefused, RefusedEarly
 from runplan.git.command import CALLS, STREAMED, one_line, remedy_for
 from runplan.git.objects import KEEPER, Candidates, changes
+from runplan.git.workspace import NO_BRANCH
 from runplan.git.zones import FILL_S, IS_EMPTY, NOTHING, SCRIPT_KIB, Place, ProofWorktree
 from runplan.names import HEADS, base_ref
 from runplan.store.files import first_line, is_directory, make_below, publish, remove_directory
@@ -204,7 +205,7 @@ class AgentZone(Place):
     def _renew(self, branch: str, tip: Oid) -> None:
         """Make a bare repository with `branch` at `tip`, and a worktree of it that has the branch checked out."""
         with self._new_repository() as draft:
-            self._workspace.write_repository(draft, head="ref: refs/heads/none", bare=True)
+            self._workspace.write_repository(draft, head=NO_BRANCH, bare=True)
             (draft / branch).parent.mkdir(parents=True, exist_ok=True)
             (draft / branch).write_text(f"{tip}\n")
             admin = draft / "worktrees" / self.name

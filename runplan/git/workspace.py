@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
 from runplan.git.command import ANY, STREAMED, Git, Ran, one_line, remedy_for
-from runplan.git.repository import Checkouts
+from runplan.git.repository import LIST_CONFIG, Checkouts
 from runplan.names import DIFF_FILE, HEADS, base_ref, parked_under
 from runplan.store.files import file_lock, first_line, make_below, publish, read_file, sweep_removed
 
@@ -30,6 +30,7 @@ LARGEST_LANDED = 1024 * 1024  #: bytes of a pack that is merged with others
 KEEP = "runplan"  #: the content of our `.keep` files begins so
 LANDING_KEEP = f"{KEEP} landing"
 MOST_NAMES = 1000
+NO_BRANCH = "ref: refs/heads/none"  #: the HEAD of a bare repository
 GIT_CONFIG = "gitconfig"  #: the global configuration of agents, checks and scripts
 _COPIED = ("shallow", "info/exclude", "info/attributes")
 
@@ -82,7 +83,7 @@ class Workspace:
 
     def read_config(self) -> Pairs:
         """Read the user's configuration; refuse a repository whose objects cannot be borrowed."""
-        pairs = read_listing(os.fsdecode(self.user.run("config", "--list", "-z").out))
+        pairs = read_listing(os.fsdecode(self.user.run(*LIST_CONFIG).out))
         if is_partial_clone(pairs):
             raise RefusedEarly(
                 "this repository is a partial clone, so objects that a phase needs may be missing; "
@@ -97,7 +98,7 @@ class Workspace:
     def make_tool(self) -> None:
         """Make `tool.git`, or update its configuration."""
         with self.lock():
-            self.make_bare(self.path)
+            self.write_repository(self.path, head="" if self.is_whole else NO_BRANCH, bare=True)
         self.merge_packs()
         for place in (self.root, self.path, *(self.state / name for name in ("lanes", "proof", "seen", "handover"))):
             sweep_removed(place)
@@ -131,22 +132,10 @@ class Workspace:
     def close(self) -> None:
         self.git.close()
 
-    def make_bare(self, path: Path) -> None:
-        """Make or complete a bare repository that borrows from the user, and a lane from `tool.git` as well."""
-        if not is_repository(path):
-            make_below(self.common_dir, path)
-            (path / "HEAD").unlink(missing_ok=True)
-            kind = "sha256" if self._sha256 else "sha1"
-            options = ("-q", "--bare", "--template=", f"--object-format={kind}")
-            # Without it git 3 would keep the refs in reftables.
-            files = {"GIT_DEFAULT_REF_FORMAT": "files"}
-            Git(path.parent, env=self.env).run("init", *options, str(path), env=files)
-        self.write_repository(path, head="", bare=True)
-
     def write_repository(
         self, path: Path, *, head: str, bare: bool = False, lenders: Sequence[Path] = (), excluded: str = ""
     ) -> None:
-        """Write a repository, or its configuration and refs anew, without a git process.
+        """Write a repository, or its configuration and refs anew, without a git process; "" keeps its `head`.
 
         It borrows the objects of `lenders`, of `tool.git` and of the user, and has the user's refs that agents may see.
         `excluded` has further lines of `info/exclude`.
@@ -172,6 +161,7 @@ class Workspace:
         if path != self.path:
             rows = "".join(f"{oid} {name}\n" for name, oid in sorted(self.mirrored().items()))
             publish(path / "packed-refs", os.fsencode(f"# pack-refs with: sorted \n{rows}"), sync=False)
+        if head:  # last, since with it the repository is whole
             publish(path / "HEAD", f"{head}\n".encode(), sync=False)
 
     def _configuration(self, path: Path, *, bare: bool) -> Pairs:
