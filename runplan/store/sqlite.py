@@ -7,6 +7,7 @@ transaction, so they agree after a crash.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,6 +51,14 @@ class _Append(Struct, frozen=True):
     pauses: str
 
 
+@functools.cache
+def _absent_journal() -> sqlite3.Connection:
+    """Stands for every journal that does not exist; nothing is written to it. A start asks seven times."""
+    db = sqlite3.connect(":memory:", check_same_thread=False)
+    db.executescript(f"BEGIN;{tables.SCHEMA}COMMIT")
+    return db
+
+
 class SqliteStore:
     """One open connection to the journal; the methods of a `Store` are described there."""
 
@@ -57,10 +66,11 @@ class SqliteStore:
         """Open the journal. With `missing_ok` an absent one reads as empty: no plan was ever run."""
         self.path = directory / JOURNAL
         self._waiting: list[_Append] = []
+        self._is_absent = False
         with self._translated_errors():
             if missing_ok and not self.path.exists():
-                self._db = sqlite3.connect(":memory:")
-                self._db.executescript(tables.SCHEMA)
+                self._db = _absent_journal()
+                self._is_absent = True
                 return
             if writable and not self.path.exists():
                 make_below(directory.parent, directory)
@@ -85,7 +95,7 @@ class SqliteStore:
             draft.touch(0o600)
             with contextlib.closing(sqlite3.connect(draft)) as db:
                 db.execute("PRAGMA journal_mode=WAL")
-                db.executescript(f"{tables.SCHEMA}PRAGMA user_version={tables.SCHEMA_VERSION}")
+                db.executescript(f"BEGIN;{tables.SCHEMA}PRAGMA user_version={tables.SCHEMA_VERSION};COMMIT")
             draft.replace(self.path)
 
     @contextlib.contextmanager
@@ -167,12 +177,13 @@ class SqliteStore:
             return self.execute(query, *values) > 0
 
     def close(self) -> None:
-        self._db.close()
+        if not self._is_absent:
+            self._db.close()
 
     def __del__(self) -> None:
         """A connection and its cache of statements refer to each other, so only `close` frees its descriptors."""
         with contextlib.suppress(AttributeError, sqlite3.Error):  # it was never open, or belongs to another thread
-            self._db.close()
+            self.close()
 
     # --- runs and events -------------------------------------------------------------------------------
 
