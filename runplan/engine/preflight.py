@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import posixpath
 import shutil
@@ -284,10 +285,20 @@ def _read_prompt(role: str, context: RepositoryContext, committed: trees.Entry |
     if stored is not None and stored.kind == "blob":
         origin = f"{PROMPTS}/{role}.md on {context.target_name}"
         return Template(role=role, text=stored.content.decode(errors="replace"), origin=origin)
+    own = user_file(context.env).parent / "prompts" / f"{role}.md"
+    return _read_template(role, own) if own.exists() else _read_packaged(role)
+
+
+@functools.cache
+def _read_packaged(role: str) -> Template:
+    """The prompt of the package, which is asked for at each start and each run."""
     package = Path(__file__).parent.parent
     # Installed, the templates are inside the package; in a checkout, next to it.
-    folders = (user_file(context.env).parent, package / "config", package.parent / "config")
-    path = next(path for folder in folders if (path := folder / "prompts" / f"{role}.md").exists())
+    paths = (folder / "config/prompts" / f"{role}.md" for folder in (package, package.parent))
+    return _read_template(role, next(path for path in paths if path.exists()))
+
+
+def _read_template(role: str, path: Path) -> Template:
     return Template(role=role, text=path.read_text(encoding="utf-8", errors="replace"), origin=str(path))
 
 
