@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,6 +34,15 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+#: Run only when they are named: real agents and Chromium are no part of the test tools, and take minutes.
+APART = ("tests/agents", "tests/web")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    apart = next((name for name in APART if collection_path == config.rootpath / name), None)
+    is_named = apart is None or any(apart in str(argument) for argument in config.invocation_params.args)
+    return None if is_named else True
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

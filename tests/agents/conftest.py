@@ -1,17 +1,10 @@
-"""Real programs run only when this directory is named; a table at the end lists the result of each."""
+"""A table at the end lists the result of each program."""
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from tests.agents.clis import CLIS, HERE
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """`make test` never comes here: it takes minutes, and needs programs that are not part of this project."""
-    named = any("tests/agents" in str(argument) for argument in config.invocation_params.args)
-    return None if named else True
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
