@@ -16,7 +16,7 @@ CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast test-bare test-all check format docs bench chaos zoo corpus
-.PHONY: install-optional install-agents test-agents clean
+.PHONY: install-optional install-browser test-web install-agents test-agents clean
 
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
 PYTEST := $(SCRATCH) $(BIN)/python -m pytest -q -n auto --dist worksteal
@@ -74,6 +74,16 @@ chaos: $(READY)  ## kill runplan at every point of the matrix and at random mome
 
 install-optional:  ## install the programs without which some tests are skipped (apt)
 	@tests/support/install-optional.sh
+
+install-browser: $(READY)  ## install Chromium (apt), and Playwright into .venv
+	@tests/support/install-browser.sh
+	@$(PIP) -e '.[browser]'
+
+HAS_BROWSER := command -v chromium >/dev/null && $(BIN)/python -c 'import playwright' 2>/dev/null
+
+test-web: $(READY)  ## run the tests of the page in Chromium; ONLY="approve or inbox" (first: make install-browser)
+	@{ $(HAS_BROWSER); } || { echo "test-web needs Chromium and Playwright: make install-browser" >&2; exit 1; }
+	@$(SCRATCH) $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/web $(if $(ONLY),-k "$(ONLY)")
 
 ZOO := $(BIN)/python -m pytest -q -n auto -p no:cacheprovider --zoo tests/e2e/test_zones.py
 

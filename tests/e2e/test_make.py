@@ -34,13 +34,24 @@ def test_the_demo_installs_no_test_tools_and_says_what_it_installs(
     assert (".[dev]" in printed) is has_test_tools
 
 
-def test_optional_programs_are_named_where_there_is_no_apt(tmp_path: Path) -> None:
-    answer = ran("make", "install-optional", PATH=str(link_tools(tmp_path)))
+@pytest.mark.parametrize(
+    ("target", "programs"),
+    [
+        ("install-optional", "bubblewrap git-lfs zsh fish gcc libc6-dev systemd"),
+        ("install-browser", "chromium"),
+    ],
+)
+def test_missing_programs_are_named_where_there_is_no_apt(tmp_path: Path, target: str, programs: str) -> None:
+    answer = ran("make", target, PATH=str(link_tools(tmp_path)))
     assert answer.returncode != 0
-    assert answer.stderr.splitlines()[0] == (
-        "install-optional: there is no apt-get here; install with your package manager: "
-        "bubblewrap git-lfs zsh fish gcc libc6-dev systemd"
-    )
+    said = f"{target}: there is no apt-get here; install with your package manager: {programs}"
+    assert answer.stderr.splitlines()[0] == said
+
+
+def test_without_chromium_the_tests_of_the_page_say_how_to_get_it(tmp_path: Path) -> None:
+    answer = ran("make", "test-web", PATH=str(link_tools(tmp_path)))
+    assert answer.returncode != 0
+    assert "test-web needs Chromium and Playwright: make install-browser\n" in answer.stderr
 
 
 @pytest.mark.parametrize(("options", "code"), [((), 0), (("--no-skips",), 1)])
