@@ -19,7 +19,8 @@ def list_known(env: Mapping[str, str]) -> list[Known]:
 
 
 def find_known(env: Mapping[str, str], key: str) -> Known:
-    known = next((known for known in list_known(env) if known.key == key), None)
+    listed = (known for list_some in (list_known, list_with_current) for known in list_some(env))
+    known = next((known for known in listed if known.key == key), None)
     if known is None:
         raise NotFound("no such repository is known; start a run in it first")
     return known

@@ -1,0 +1,334 @@
+"""The board: every plan of every repository as a card, with the action that a person would take next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from runplan.errors import NotFound, RunplanError
+from runplan.names import WATCH, digest_of
+from runplan.report.views import Need, by_need
+from runplan.run.kinds import UNFINISHED, RunStatus
+from runplan.run.rows import wait_of
+from runplan.text import counted
+from runplan.views.plans import PlanReader, view_daemon
+from runplan.views.repositories import find_known, list_with_current, open_known
+
+if TYPE_CHECKING:
+    from runplan.daemon.state import Known
+    from runplan.engine.context import RepositoryContext
+    from runplan.settings.schema import LimitSettings
+
+MOST_RUNS = 1_000  #: whose cost is added up for a budget
+
+
+class Group(StrEnum):
+    """A part of the board; the most urgent first."""
+
+    NEEDS_YOU = "needs-you"
+    RUNNING = "running"
+    READY = "ready"
+    SCHEDULED = "scheduled"
+    FINISHED = "finished"
+
+
+HEADINGS = {
+    Group.NEEDS_YOU: "Needs you",
+    Group.RUNNING: "Running",
+    Group.READY: "Ready to start",
+    Group.SCHEDULED: "Scheduled",
+    Group.FINISHED: "Finished and set aside",
+}
+
+
+#: The group and the badge of a plan, by its need.
+_GROUPS = {
+    Need.WAITING: (Group.NEEDS_YOU, "Needs you"),
+    Need.FAILED: (Group.NEEDS_YOU, "Failed"),
+    Need.RUNNING: (Group.RUNNING, "Running"),
+    Need.SCHEDULED: (Group.SCHEDULED, "Scheduled"),
+    Need.OPEN: (Group.READY, "Ready"),
+    Need.DONE: (Group.FINISHED, "Finished"),
+}
+
+
+class Action(Struct, frozen=True):
+    """What a person would do next: the verb of a command that changes something, or of one that shows something."""
+
+    verb: str
+    label: str
+    phase: str = ""
+
+    @property
+    def is_link(self) -> bool:
+        return self.verb in ("diff", "answer", "status", "start", "report")
+
+
+#: The labels of the verbs that help with a wait.
+_LABELS = {"diff": "Review", "answer": "Answer", "resume": "Resume", "retry": "Continue"}
+
+
+class PhaseMark(Struct, frozen=True):
+    id: str
+    title: str
+    state: str  #: done, active, failed, blocked or todo
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """What the newest run has used; where the plan has a budget, what all its runs have used of it."""
+
+    tokens: int = 0
+    usd: float = 0.0
+    unpriced: bool = False
+    most_tokens: int = 0  #: 0 for no budget
+    most_usd: float = 0.0
+
+
+class Card(Struct, frozen=True, kw_only=True):
+    """One plan on the board."""
+
+    repo: str  #: the key of its repository
+    repository: str  #: a short name of its repository
+    plan: str
+    title: str
+    group: Group
+    badge: str
+    phases: tuple[PhaseMark, ...]
+    sentence: str  #: how it stands
+    current: str = ""  #: the phase and the step that are worked on now
+    since: str = ""  #: when that step, the wait, or the end of the run began
+    level: str = ""  #: of `stuck`
+    usage: Usage = Usage()
+    schedule: Mapping[str, Any] | None = None
+    queued: str = ""  #: the verb of a command that the daemon has not executed yet
+    action: Action | None = None
+    has_run: bool = False
+
+    @property
+    def done(self) -> int:
+        return sum(phase.state == "done" for phase in self.phases)
+
+    @property
+    def id(self) -> str:
+        """Its name in a page."""
+        return f"{self.repo}-{digest_of(self.plan.encode('utf-8', 'surrogateescape'))[:12]}"
+
+    @property
+    def is_watch(self) -> bool:
+        return self.plan.startswith(WATCH)
+
+
+class Missing(Struct, frozen=True, kw_only=True):
+    """A repository that cannot be read."""
+
+    repo: str
+    root: str
+    error: str
+
+
+class Board(Struct, frozen=True, kw_only=True):
+    cards: tuple[Card, ...]
+    missing: tuple[Missing, ...] = ()
+    notes: tuple[str, ...] = ()  #: broken settings, and why the daemon does not work
+
+    def list_group(self, group: Group) -> list[Card]:
+        """The cards of a group; those that ended last come first."""
+        cards = [card for card in self.cards if card.group is group]
+        return sorted(cards, key=lambda card: card.since, reverse=True) if group is Group.FINISHED else cards
+
+    @property
+    def schedules(self) -> list[Card]:
+        """The cards with a schedule; the next one first, paused ones last."""
+        cards = [(card, card.schedule) for card in self.cards if card.schedule]
+        cards.sort(key=lambda pair: (bool(pair[1]["paused"]), pair[1]["next"] or "~"))
+        return [card for card, _ in cards]
+
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+
+def read_board(env: Mapping[str, str], now: datetime) -> Board:
+    """The board of all known repositories and the current one."""
+    known = list_with_current(env)
+    names = shorten_roots([repository.root for repository in known])
+    cards: list[Card] = []
+    missing: list[Missing] = []
+    notes: list[str] = []
+    for repository in known:
+        name = names[repository.root]
+        try:
+            new_cards, new_notes = _read_repository(repository, name, now)
+        except (RunplanError, OSError) as error:
+            missing.append(Missing(repo=repository.key, root=repository.root, error=str(error)))
+            continue
+        cards += new_cards
+        notes += new_notes
+    return Board(cards=tuple(cards), missing=tuple(missing), notes=tuple(dict.fromkeys(notes)))
+
+
+def find_card(env: Mapping[str, str], key: str, plan: str, now: datetime) -> tuple[Known, Card]:
+    """The card of one plan, and its repository."""
+    repository = find_known(env, key)
+    cards, _ = _read_repository(repository, PurePath(repository.root).name, now)
+    card = next((card for card in cards if card.plan == plan), None)
+    if card is None:
+        raise NotFound(f"{plan}: no such plan in {repository.root}")
+    return repository, card
+
+
+def _read_repository(repository: Known, name: str, now: datetime) -> tuple[list[Card], list[str]]:
+    """The cards of a repository, and what a person should know about it."""
+    notes: list[str] = []
+    with open_known(repository, warn=notes.append) as context:
+        context.git.prepare_reader()  # starts while the journal is opened
+        views = PlanReader(context, "", now, warn=notes.append).views()
+        daemon = view_daemon(context, views)
+        limits = context.settings.limits
+        cards = [
+            make_card(view, repository.key, name, _read_usage(context, view, limits))
+            for view in by_need(views)
+            if view["need"] is not Need.PAGE
+        ]
+    if daemon is not None:
+        notes.append(daemon["error"] if daemon["state"] == "absent" else f"{name}: {daemon['error']}")
+    return cards, notes
+
+
+def _read_usage(context: RepositoryContext, view: dict[str, Any], limits: LimitSettings) -> Usage:
+    run = view["run"]
+    if run is None:
+        return Usage()
+    used = [run]
+    has_budget = bool(limits.plan_usd or limits.plan_tokens) and view["need"] is not Need.DONE
+    if has_budget:
+        rows = context.store().list_runs(view["plan"], limit=MOST_RUNS)
+        used = [{"tokens": row.tokens, "usd": row.usd, "unpriced": row.unpriced} for row in rows]
+    return Usage(
+        tokens=sum(work["tokens"] for work in used),
+        usd=sum(work["usd"] for work in used),
+        unpriced=any(work["unpriced"] for work in used),
+        most_tokens=limits.plan_tokens if has_budget else 0,
+        most_usd=limits.plan_usd if has_budget else 0.0,
+    )
+
+
+def shorten_roots(roots: Sequence[str]) -> dict[str, str]:
+    """The last name of each path, with as many names before it as make it unique."""
+
+    def ends_with(root: str, count: int) -> tuple[str, ...]:
+        return PurePath(root).parts[-count:]
+
+    short = {}
+    for root in roots:
+        count = 1
+        while count < len(PurePath(root).parts) and any(
+            ends_with(other, count) == ends_with(root, count) for other in roots if other != root
+        ):
+            count += 1
+        short[root] = "/".join(ends_with(root, count))
+    return short
+
+
+# --- cards ------------------------------------------------------------------------------------------------
+
+
+def make_card(view: dict[str, Any], repo: str, name: str, usage: Usage) -> Card:
+    """The card of a plan, from its view with its need."""
+    run = view["run"]
+    group, badge = _GROUPS[view["need"]]
+    if view["need"] is Need.OPEN and view["next"] is None:  # deferred, abandoned, proposed, or it cannot be read
+        group, badge = Group.FINISHED, view["status"].capitalize()
+    is_active = run is not None and run["state"] in UNFINISHED
+    return Card(
+        repo=repo,
+        repository=name,
+        plan=view["plan"],
+        title=view["title"],
+        group=group,
+        badge=badge,
+        phases=tuple(PhaseMark(phase["id"], phase["title"], _state_of_phase(phase)) for phase in view["phases"]),
+        sentence=describe_standing(view),
+        current=_describe_step(view) if is_active else "",
+        since=run["since"] if run else "",
+        level=run["stuck"]["level"] if is_active else "",
+        usage=usage,
+        schedule=view["schedule"],
+        queued=view["queued"] or "",
+        action=choose_action(view),
+        has_run=run is not None,
+    )
+
+
+def _state_of_phase(phase: dict[str, Any]) -> str:
+    if phase["failed"]:
+        return "failed"
+    if phase["status"] == "todo" and phase["hindrance"] and not phase["blocked_by"]:
+        return "blocked"
+    return "active" if phase["status"] == "in-progress" else str(phase["status"])
+
+
+def _describe_step(view: dict[str, Any]) -> str:
+    """`Phase 2 Parser: verify by codex`; of several lanes, the number of those besides the first."""
+    run = view["run"]
+    titles = {phase["id"]: phase["title"] for phase in view["phases"]}
+    where = f"Phase {run['phase']} {titles.get(run['phase'], '')}".rstrip() if run["phase"] else ""
+    by = f" by {run['agent']}" if run["agent"] else ""
+    step = f"{run['step']}{by}" if run["step"] else ""
+    others = sum(not lane["failed"] for lane in run["lanes"]) - 1
+    more = f" and {counted(others, 'other phase')}" if others > 0 else ""
+    return ": ".join(filter(None, [where, step])) + more
+
+
+def describe_standing(view: dict[str, Any]) -> str:
+    """How a plan stands, in one sentence; "" where its phases say it all."""
+    run = view["run"]
+    if "error" in view:
+        return str(view["error"])
+    if run is not None and run["stuck"]:
+        return str(run["stuck"]["sentence"])
+    failed = next((phase for phase in view["phases"] if phase["failed"]), None)
+    if failed is not None:
+        return f"Phase {failed['id']} failed ({failed['failed']['reason']}): {failed['failed']['why']}".rstrip(": ")
+    if view["refused"]:
+        return f"The last {view['refused_verb']} was refused: {view['refused']}"
+    if answered := view.get("answered"):
+        return f"Last look: {answered['answer']}, {answered['why']}".rstrip(", ")
+    if run is not None and run["state"] != RunStatus.DONE:
+        return f"The last run {run['state']}" + (f" ({run['reason']})" if run["reason"] else "")
+    return ""
+
+
+def choose_action(view: dict[str, Any]) -> Action | None:
+    """The next action of a person; None while the daemon has one to execute, or nothing is left to do."""
+    run = view["run"]
+    if view["queued"]:
+        return None
+    if view["need"] is Need.FAILED:
+        phase = next((phase["id"] for phase in view["phases"] if phase["failed"]), "")
+        return Action("retry", f"Retry phase {phase}", phase) if phase else Action("retry", "Retry")
+    if run is not None and run["state"] in UNFINISHED:
+        return _choose_action_of_run(view)
+    if schedule := view["schedule"]:
+        return Action("resume", "Resume") if schedule["paused"] else Action("now", "Run now")
+    if view["need"] is Need.DONE:
+        return Action("report", "Report") if run is not None else None
+    return Action("start", "Start …") if view["next"] is not None else None
+
+
+def _choose_action_of_run(view: dict[str, Any]) -> Action | None:
+    run = view["run"]
+    for work in (run, *run["lanes"]):
+        wait = wait_of(work["waiting_for"])
+        verb = next((verb for _, verb in wait.helps if verb in _LABELS), None)
+        if work["waiting_for"] and wait.is_for_person and verb is not None:
+            return Action(verb, _LABELS[verb], (work["phase"] or "") if verb == "diff" else "")
+    if not (view["claim"] and view["claim"]["alive"]):
+        return Action("retry", "Continue")
+    if run["asked"] == "stop":
+        return None
+    return Action("status", "Look at it") if view["need"] is Need.WAITING else Action("stop", "Stop")
