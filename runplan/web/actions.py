@@ -53,12 +53,10 @@ def build_words(form: Form) -> list[str]:
         case "approve":
             return ["approve", *_name_phase(form), _bind(form)]
         case "reject":
-            why = [f"-m={form.text}"] if form.text.strip() else []
+            why = [f"-m={_require_text(form)}"] if form.text.strip() else []
             return ["reject", *_name_phase(form), _bind(form), *why]
         case "answer":
-            if not form.text.strip():
-                raise UsageError("the answer is empty")
-            return ["answer", _require("id", form.id), f" {form.text}"]  # the space: it may begin with a dash
+            return ["answer", _require("id", form.id), f" {_require_text(form)}"]  # the space: it may begin with a dash
         case "start":
             return ["start", _require("plan", form.plan), *_split_words(form.words)]
         case "retry":
@@ -76,6 +74,13 @@ def _name_phase(form: Form) -> list[str]:
 def _bind(form: Form) -> str:
     """The answer is for what was shown."""
     return f"--tree={_require('tree', form.tree)}"
+
+
+def _require_text(form: Form) -> str:
+    text = form.text.strip().replace("\0", "")
+    if text in ("", "--"):  # argparse of Python 3.11 drops the second one wherever it stands
+        raise UsageError("the text is empty")
+    return text
 
 
 def _split_words(text: str) -> list[str]:

@@ -48,7 +48,7 @@
       else node.data = next.data;
       return;
     }
-    if (node.matches(`form, ${CONTROLS}`) && isInUse(node)) return;
+    if (node.matches(`form, ${CONTROLS}`) && isInUse(node) && !(node.isRefused && !node.matches("[aria-busy]"))) return;
     const isAtEnd = node.hasAttribute("data-log") && node.scrollHeight - node.scrollTop - node.clientHeight < 8;
     morphAttributes(node, next);
     if (node.tagName === "TEXTAREA") node.value = node.defaultValue = next.defaultValue;
@@ -189,7 +189,8 @@
     say("Sending …", "busy");
     try {
       const response = await fetch(form.getAttribute("action"), { method: "POST", body: new URLSearchParams(fields) });
-      if (showResult(await parse(response))) form.reset();
+      form.isRefused = !showResult(await parse(response));  // then it gets the new tree, and keeps the words
+      if (!form.isRefused) form.reset();
       if (form.contains(document.activeElement) && isText(document.activeElement)) document.activeElement.blur();
     } catch {
       say("The server did not answer. Look at the page before you send it again.", "error");
