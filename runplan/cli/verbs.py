@@ -118,6 +118,7 @@ _SERVICE = (
     _flag("only show the file and the commands", "--dry-run"),
     _JSON,
 )
+_NOTIFY = (_flag("send a test notice through each channel", "--test"),)
 _GC = (_flag("only list", "--dry-run"), _JSON)
 _DEMO = (
     _flag("begin with a goal: agents write the plan first", "--plan"),
@@ -165,6 +166,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "mcp": ("setup.mcp", "Serve plans, changes and answers to the agent you talk to, by MCP", ()),
         "service": ("setup.machine", "Manage the login service", _SERVICE),
         "daemon": ("setup.machine", "Run the daemon in the foreground, stop it, or restart it", _DAEMON),
+        "notify": ("setup.machine", "Send a test notice through each channel of [notify]", _NOTIFY),
         "demo": ("setup.demo", "Work on a three-phase plan in a temporary repository", _DEMO),
         "completion": ("setup.completion", "Print a completion script for bash, zsh or fish", _COMPLETION),
         "help": ("setup.completion", "Show all verbs, or the options and examples of one", _HELP),
@@ -174,7 +176,7 @@ VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()
 #: The verbs that are refused to agents; `gc` and `service` are refused for some of their arguments.
 CHANGING = (
     *("start", "plan", "watch-issues", "stop", "pause", "resume", "now", "retry", "undo"),
-    *("approve", "reject", "answer", "edit", "web", "mcp", "init", "daemon", "demo"),
+    *("approve", "reject", "answer", "edit", "web", "mcp", "init", "daemon", "demo", "notify"),
 )
 
 EXAMPLES = {
@@ -287,6 +289,7 @@ EXAMPLES = {
   runplan daemon           in the foreground; Ctrl-C lets agents finish, a second one stops them
   runplan daemon stop      start nothing new, give agents daemon.grace to finish, then end
   runplan daemon restart   after an update, or with other settings; running agents survive""",
+    "notify": "  runplan notify --test     one line per channel; exit 5 if one failed, 2 if there is none",
     "demo": """\
   runplan demo             three phases, one of them fixed on the way; leaves no files
   runplan demo --plan      the same from a goal: agents write the plan, and a critic finds what is missing

@@ -114,7 +114,7 @@ class LinkMaker:
         self.url = url
         self._keys = keys  #: the directory of the key
 
-    def link_to_page(self, repo: str, plan: str = "") -> str:
+    def link_to_page(self, repo: str = "", plan: str = "") -> str:
         """The link to the page of the plan, or to the board; "" without an address."""
         if not self.url:
             return ""

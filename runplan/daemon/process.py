@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING
 from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.date import DateTrigger
+from msgspec.structs import replace
 
 from runplan import __version__
 from runplan.clock import SystemClock
-from runplan.daemon import notifier, protocol, service, state
+from runplan.daemon import channels, protocol, service, state
+from runplan.daemon.links import LinkMaker
 from runplan.daemon.notifier import Notifier, open_log
 from runplan.daemon.protocol import AnyRequest, Done, Hello
 from runplan.daemon.server import ControlServer
@@ -32,10 +34,10 @@ from runplan.errors import SettingsError
 from runplan.git import command
 from runplan.git.zones import STOPPED_S
 from runplan.report.metrics import metrics_text, this_process
-from runplan.report.notices import of_settings
+from runplan.report.notices import Notice, of_settings
 from runplan.report.summary import news_of, of_morning
 from runplan.settings.load import load_files, load_user, setting_variables
-from runplan.settings.places import socket_path, state_directory
+from runplan.settings.places import key_directory, socket_path, state_directory
 from runplan.settings.schedule import next_daily
 from runplan.store.files import not_there
 from runplan.text import in_words
@@ -90,6 +92,7 @@ class DaemonProcess:
         self._clock = SystemClock()
         self._log = log
         self._notifier = Notifier(self._user.notify, log, env=env)
+        self._links = LinkMaker(self._user.web.url, key_directory(env))
         daemon = self._user.daemon
         self._limit = ConcurrencyLimit(
             host=daemon.max_parallel, repository=daemon.max_parallel_repository, wake=self._wake_workers
@@ -97,6 +100,7 @@ class DaemonProcess:
         self._services = DaemonServices(
             log=log,
             notifier=self._notifier,
+            links=self._links,
             limit=self._limit,
             clock=self._clock,
             #: Without settings variables, which would apply to the runs of every caller.
@@ -124,7 +128,7 @@ class DaemonProcess:
         self._scheduler.shutdown(wait=False)
         self._close_workers()
         self._notifier.flush(within_s=0.0 if self._end_requests > 2 else NOTIFY_S)
-        notifier.CALLS.close()
+        channels.CALLS.close()
         self._log.info("stopped")
 
     # --- for workers, from any thread ---------------------------------------------------------------------
@@ -347,14 +351,19 @@ class DaemonProcess:
             if str(error) != self._invalid:
                 self._invalid = str(error)
                 self._log.warning("settings", words=f"{error}; using the last valid settings")
-                self._notifier.send(of_settings(str(error)))
+                self._send_notice(of_settings(str(error)))
             return
         if user != self._user or self._invalid:
             self._user, self._invalid = user, ""
             self._log.info("settings-changed")
             self._limit.resize(host=user.daemon.max_parallel, repository=user.daemon.max_parallel_repository)
             self._notifier.settings = user.notify
+            self._links.url = user.web.url
             self._arm_morning()
+
+    def _send_notice(self, notice: Notice) -> None:
+        """Send a notice that is about no single plan, with the link to the board."""
+        self._notifier.send(replace(notice, link=self._links.link_to_page()))
 
     def _arm_morning(self) -> None:
         """Send the morning report at its next time; a clock that jumps may call earlier."""
@@ -367,7 +376,7 @@ class DaemonProcess:
             if user is self._user and self._clock.now() >= due:
                 since = iso(due - timedelta(days=1))
                 if (notice := of_morning(news_of(self._list_journals(), since=since))) is not None:
-                    self._notifier.send(notice)
+                    self._send_notice(notice)
             self._arm_morning()
 
         self._call_at("morning", due, lambda: self._tasks.put(send_report))

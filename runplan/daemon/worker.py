@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.daemon.protocol import Closed
+from runplan.daemon.state import Known
 from runplan.engine.commands import BEGINNING, Executor, fire_schedule, request_of
 from runplan.engine.repository import Environments
 from runplan.engine.runs import ActiveRun, state_of
@@ -25,7 +26,7 @@ from runplan.report.notices import Notice, of_ending, of_lost_keys, of_stopped_o
 from runplan.run.attempts import open_questions
 from runplan.run.decide import decide, pause_reason
 from runplan.run.events import Admitted, DispatchEnded, DispatchStarted, Event, Halted, Paused, Queued
-from runplan.run.kinds import WaitKind
+from runplan.run.kinds import ANSWERED, WaitKind
 from runplan.run.requests import refused
 from runplan.run.rows import Answer, Command, OwnerState, ScheduleRow, WaitRow
 from runplan.run.state import RunState, find_awaiting, list_running, open_lanes, open_states
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from runplan.clock import SystemClock
+    from runplan.daemon.links import LinkMaker
     from runplan.daemon.notifier import Notifier
     from runplan.engine.context import RepositoryContext
     from runplan.run.actions import Decision
@@ -119,6 +121,7 @@ class DaemonServices(Struct, frozen=True, kw_only=True):
 
     log: FilteringBoundLogger
     notifier: Notifier
+    links: LinkMaker
     limit: ConcurrencyLimit
     clock: SystemClock
     environment: Mapping[str, str]  #: of commands that bring none
@@ -258,7 +261,7 @@ class DaemonWorker(RepositoryWorker):
         if is_announced(times):
             self._log.warning("declined", plan=plan, owner=declined.owner, again=again)
         if store.get_owner_state(declined.owner) is OwnerState.SUSPENDED:
-            notice = of_stopped_owner(declined.owner, repository=self.root, plan=plan, run=row.id)
+            notice = of_stopped_owner(declined.owner, **self._locate(plan, row.id))
             self._notify_once(notice, declined.owner)
 
     def _now(self) -> datetime:
@@ -355,7 +358,7 @@ class DaemonWorker(RepositoryWorker):
         if row.paused and not was_paused:
             self._log.info("schedule-paused", plan=row.plan, why=row.paused)
             missing = self.environments.missing(request_of(row).started)
-            self._daemon.notifier.send(of_lost_keys(missing, repository=self.root, plan=row.plan, run=""))
+            self._daemon.notifier.send(of_lost_keys(missing, **self._locate(row.plan, "")))
         following = iso(what_is_due(row, now).next.at)
         if row.next != following:
             store.arm_schedule(row.plan, following)
@@ -447,7 +450,7 @@ class DaemonWorker(RepositoryWorker):
         dispatch = event.id if isinstance(event, DispatchStarted | DispatchEnded) else ""
         self._log.info(type(event).__name__, plan=plan, run=run, phase=phase, dispatch=dispatch)
         if isinstance(event, Halted) and event.missing:  # recorded once, however often the daemon is started
-            self._daemon.notifier.send(of_lost_keys(event.missing, repository=self.root, plan=plan, run=run))
+            self._daemon.notifier.send(of_lost_keys(event.missing, **self._locate(plan, run)))
 
     def ended(self, plan: str, run: str, state: RunState) -> None:
         """A schedule ends with its plan, and pauses when a phase fails."""
@@ -463,7 +466,7 @@ class DaemonWorker(RepositoryWorker):
         fires = row.next if row is not None else None
         outcome = state.ended.outcome if state.ended else ""
         self._log.info("ended", plan=plan, run=run, outcome=outcome, **({"next": fires} if fires else {}))
-        notice = of_ending(state, repository=self.root, plan=plan, run=run)
+        notice = of_ending(state, **self._locate(plan, run))
         if notice is not None and row is not None and fires:
             moment = parse_iso(fires).astimezone(zone(row.zone))
             notice = replace(notice, text=f"{notice.text} Next run: {moment:%Y-%m-%d %H:%M %Z}.")
@@ -481,9 +484,22 @@ class DaemonWorker(RepositoryWorker):
             return
         self._reported[run, name] = wait
         self._log.info("waits", plan=plan, run=run, why=decision.why)
-        notice = of_waiting(state, decision, repository=self.root, plan=plan, run=run)
+        tree = attempt.delivery.asked if attempt and decision.waiting in ANSWERED else ""
+        notice = of_waiting(state, decision, **self._locate(plan, run, phase=name, tree=tree))
         if notice is not None:
             self._notify_once(notice, f"{notice.phase} {asked}")
+
+    def _locate(self, plan: str, run: str, *, phase: str = "", tree: str = "") -> dict[str, str]:
+        """The fields of a notice that say what it is about; the link answers the change with this tree."""
+        links = self._daemon.links
+        repository = Known(common=str(self.state.parent), root=self.root)
+        link = links.link_to_page(repository.key, plan)
+        if tree:
+            try:
+                link = links.link_to_answer(repository.key, plan, phase, run, tree)
+            except Unreachable as error:  # the page of the plan is better than no notice
+                self._log.warning("link-not-signed", plan=plan, run=run, error=str(error))
+        return {"repository": self.root, "plan": plan, "run": run, "link": link}
 
     def _notify_once(self, notice: Notice, about: str) -> None:
         """Send the notice, unless an earlier daemon sent one of this run for the same reason and cause."""

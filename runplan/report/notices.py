@@ -10,7 +10,7 @@ from msgspec import Struct, to_builtins
 
 from runplan.agents.environment import describe_missing
 from runplan.run.attempts import PlanningAttempt
-from runplan.run.kinds import REPEATED_WAITS, Reason, RunOutcome, WaitKind
+from runplan.run.kinds import ANSWERED, REPEATED_WAITS, Reason, RunOutcome, WaitKind
 from runplan.run.reasons import next_action
 from runplan.run.rows import wait_of
 from runplan.run.state import RunState, failure as failure_of, find_awaiting
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Notice(Struct, frozen=True, kw_only=True, rename={"kind": "notice"}):
     """One message to a person; fields that do not apply are empty."""
 
-    kind: str  #: done, failed, waiting, morning
+    kind: str  #: done, failed, waiting, morning, test
     repository: str = ""  #: its root
     plan: str = ""
     run: str = ""
@@ -32,6 +32,7 @@ class Notice(Struct, frozen=True, kw_only=True, rename={"kind": "notice"}):
     title: str  #: one line
     text: str  #: a few sentences
     command: str = ""  #: what to type next
+    link: str = ""  #: the page that shows it, or the change to answer; empty without [web] url
 
 
 def as_json(notice: Notice) -> bytes:
@@ -39,7 +40,7 @@ def as_json(notice: Notice) -> bytes:
     return json.dumps(to_builtins(notice)).encode("ascii")
 
 
-# The functions below take the repository, the plan and the run as keywords.
+# The functions below take the repository, the plan, the run and the link as keywords.
 
 
 def of_ending(state: RunState, *, plan: str, **where: str) -> Notice | None:
@@ -65,6 +66,12 @@ def of_settings(words: str) -> Notice:
     title = "runplan: settings that cannot be used"
     text = f"{words}; the previous settings hold until this is fixed."
     return Notice(kind="waiting", reason="settings", title=title, text=text, command="runplan config")
+
+
+def of_test(host: str, link: str) -> Notice:
+    """The notice of `runplan notify --test`."""
+    text = f"Notifications of runplan on {host} arrive here."
+    return Notice(kind="test", title="runplan: test", text=text, command="runplan status", link=link)
 
 
 def of_lost_keys(names: Sequence[str], *, plan: str, **where: str) -> Notice:
@@ -94,6 +101,8 @@ def of_waiting(state: RunState, decision: Decision, *, plan: str, **where: str) 
     phase = waits.chosen.phase if waits and reason is not WaitKind.REVIEW else ""
     subject = f"phase {phase}" if phase else "the plan" if isinstance(waits, PlanningAttempt) else "the pull request"
     title = f"{plan}: {subject} waits for you ({reason})"
-    text = f"{decision.about or decision.why}. {wait.help(plan, phase)}."
+    about = f"{decision.about or decision.why}."
+    is_linked = bool(where.get("link")) and reason in ANSWERED  # the page shows the change and the answers
+    text = about if is_linked else f"{about} {wait.help(plan, phase)}."
     _, see = wait.list_commands(plan)[0]
     return Notice(kind="waiting", plan=plan, phase=phase, reason=reason, title=title, text=text, command=see, **where)

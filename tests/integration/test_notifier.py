@@ -4,8 +4,6 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,12 @@ import pytest
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
+from runplan.daemon.channels import Deliveries, list_channels, list_failures
 from runplan.daemon.notifier import Notifier, open_log
 from runplan.report.notices import Notice
-from runplan.settings.schema import NotifySettings
+from runplan.settings.schema import NotifySettings, NotifyTarget
 from tests.support.cli import until
+from tests.support.webhook import served
 
 ALL = ("done", "failed", "waiting")
 FAILED = Notice(
@@ -35,11 +35,14 @@ DONE = Notice(kind="done", plan="plans/x.md", run="r1a2b3c4", title="plans/x.md:
 class Sender:
     """A notifier with a real log."""
 
-    def __init__(self, log: "Log", settings: NotifySettings, **limits: float) -> None:
+    def __init__(self, log: "Log", settings: NotifySettings, *, limit_s: float = 0.0, **more: str) -> None:
         place, bound = log
         self._path = place / "daemon.log"
         env = {"PATH": f"{place}/bin:{os.environ['PATH']}", "HOME": str(place), "RUNPLAN_AGENT": "1", "GIT_DIR": "x"}
-        self.notifier = Notifier(settings, bound, env=env, **limits)
+        env |= {"no_proxy": "*", **more}
+        self.slept: list[float] = []
+        self.notifier = Notifier(settings, bound, env=env, limit_s=limit_s, sleep=self.slept.append)
+        self.env = env
 
     def send(self, *notices: Notice) -> None:
         for notice in notices:
@@ -59,34 +62,6 @@ def log(tmp_path: Path) -> Iterator[Log]:
         yield tmp_path, bound
 
 
-@contextmanager
-def served(*, status: int = 204, wait: threading.Event | None = None) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
-    """A web server on this machine, and what it was sent."""
-    got: list[tuple[str, Any]] = []
-
-    class Receiver(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            got.append((f"{self.headers['Content-Type']} {self.path}", json.loads(body)))
-            if wait is not None:
-                wait.wait(10)
-            self.send_response(status)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", got
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
@@ -98,7 +73,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_command_has_the_facts_in_its_environment_and_as_json_on_its_input(log: Log, tmp_path: Path) -> None:
     (tmp_path / "repo").mkdir()
     command = "pwd > ../where; env | grep -E '^(RUNPLAN|GIT)_' | sort > ../env; cat > ../input"
-    notice = replace(FAILED, repository=str(tmp_path / "repo"))
+    notice = replace(FAILED, repository=str(tmp_path / "repo"), link="https://pc.example/plan?plan=plans/x.md")
     sender = Sender(log, NotifySettings(command=command, on=ALL))
     sender.send(notice)
     assert sender.logged() == []
@@ -114,6 +89,7 @@ def test_a_command_has_the_facts_in_its_environment_and_as_json_on_its_input(log
         "RUNPLAN_TITLE": "plans/x.md: phase 2 failed (tests-failed)",
         "RUNPLAN_TEXT": "3 of 40 tests fail. It's the parser's.",
         "RUNPLAN_COMMAND": "runplan report plans/x.md",
+        "RUNPLAN_LINK": "https://pc.example/plan?plan=plans/x.md",
     }
     assert json.loads((tmp_path / "input").read_text()) == {
         name.removeprefix("RUNPLAN_").lower(): value for name, value in given.items()
@@ -154,6 +130,72 @@ def test_nothing_is_sent_that_was_not_asked_for(log: Log, tmp_path: Path) -> Non
     assert not any(thread.name == "notify" for thread in threading.enumerate())
 
 
+# --- services of Apprise ------------------------------------------------------------------------------
+
+
+def test_a_service_gets_what_is_needed_and_the_link_or_the_command(log: Log) -> None:
+    with served() as (address, got):
+        url = f"{address.replace('http:', 'json:')}/t0ken"
+        sender = Sender(log, NotifySettings(urls=(url,), on=ALL))
+        sender.send(FAILED, replace(DONE, link="https://pc.example/plan?plan=x"))
+    assert sender.logged() == []
+    by_type = {body["type"]: body for _, body in got}
+    assert by_type["failure"]["title"] == FAILED.title
+    assert by_type["failure"]["message"] == f"{FAILED.text}\n\nrunplan report plans/x.md"
+    assert by_type["success"]["message"] == "Landed: 1.\n\nhttps://pc.example/plan?plan=x"
+
+
+def test_a_service_gets_the_notices_of_its_entry_only(log: Log) -> None:
+    with served() as (address, got):
+        base = address.replace("http:", "json:")
+        own = NotifyTarget(url=f"{base}/own", on=("done",))
+        sender = Sender(log, NotifySettings(urls=(f"{base}/all", own), on=("failed",)))
+        sender.send(FAILED, DONE)
+    assert sorted((path.split()[1], body["type"]) for path, body in got) == [("/all", "failure"), ("/own", "success")]
+
+
+def test_the_address_of_a_service_is_in_no_argument_and_no_variable(log: Log) -> None:
+    waits = threading.Event()
+    with served(wait=waits) as (address, got):
+        url = f"{address.replace('http:', 'json:')}/t0ken"
+        sender = Sender(log, NotifySettings(urls=(url,), on=ALL))
+        sender.notifier.send(DONE)
+        until(lambda: got)
+        children = [Path(f"/proc/{pid}") for pid in _children(os.getpid())]
+        shown = [b"".join((child / name).read_bytes() for name in ("cmdline", "environ")) for child in children]
+        waits.set()
+        sender.send()
+    (child,) = [text for text in shown if b"apprise_child" in text]
+    assert b"t0ken" not in child
+
+
+def _children(pid: int) -> list[int]:
+    return [
+        int(word) for task in Path(f"/proc/{pid}/task").iterdir() for word in (task / "children").read_text().split()
+    ]
+
+
+def test_a_service_that_fails_is_named_without_its_address(log: Log) -> None:
+    urls = ("json://me:passw0rd@127.0.0.1:1/t0ken?x=s3cret", "tgram://t0ken", "nothing://t0ken")
+    sender = Sender(log, NotifySettings(urls=urls, on=ALL))
+    sender.send(FAILED)
+    failed = {line["channel"]: line["why"] for line in sender.logged()}
+    assert failed == {
+        "url 1 (json)": "A Connection error occurred sending JSON notification to ….",
+        "url 2 (tgram)": "Apprise does not understand this tgram:// address; see its documentation",
+        "url 3 (nothing)": "Apprise does not understand this nothing:// address; see its documentation",
+    }
+    assert sender.slept == [0.5, 2.0, 5.0], "an address that is not understood is not tried again"
+
+
+def test_without_apprise_the_error_names_the_command_that_installs_it(log: Log, tmp_path: Path) -> None:
+    (tmp_path / "apprise.py").write_text("raise ImportError\n")
+    sender = Sender(log, NotifySettings(urls=("ntfy://x",), on=ALL), PYTHONPATH=str(tmp_path))
+    sender.send(FAILED)
+    (line,) = sender.logged()
+    assert line["why"] == "Apprise is not installed; install it: pip install 'runplan[notify]'"
+
+
 # --- no harm ------------------------------------------------------------------------------------------
 
 
@@ -171,6 +213,35 @@ def test_sending_returns_at_once_and_a_slow_notice_delays_no_other(log: Log, tmp
     assert (tmp_path / "order").read_text().split() == ["done", "failed"]
 
 
+def test_a_channel_that_fails_is_tried_again_and_remembered_until_it_works(log: Log) -> None:
+    with served(500, 503, 204, 404) as (address, got):
+        settings = NotifySettings(webhook=f"{address}/t0ken", on=ALL)
+        sender = Sender(log, settings)
+        channels = list_channels(settings, sender.env)
+        sender.send(FAILED)
+        assert (len(got), sender.slept, sender.logged()) == (3, [0.5, 2.0], [])
+        assert list_failures(sender.env, channels) == []
+        sender.send(FAILED)
+        (failure,) = list_failures(sender.env, channels)
+        assert (failure.channel, failure.why) == ("webhook", "the answer was 404 Not Found")
+        assert len(got) == 7
+        assert list_failures(sender.env, list_channels(replace(settings, webhook=address), sender.env)) == []
+    with served() as (address, _):
+        other = replace(settings, webhook=f"{address}/t0ken")
+        works = [replace(channels[0], send=list_channels(other, sender.env)[0].send)]
+        assert Deliveries().deliver(works[0], DONE, sender.env) == ""
+    assert list_failures(sender.env, channels) == []
+
+
+def test_a_link_that_a_command_prints_is_not_shown(log: Log) -> None:
+    """Whoever reads it could approve the change, and agents can read the log."""
+    link = f"https://pc.example/a/{'WyIwMDAw' * 30}.{'c2lnbmF0' * 5}"
+    sender = Sender(log, NotifySettings(command="echo $RUNPLAN_LINK; exit 1", on=ALL))
+    sender.send(replace(FAILED, link=link))
+    (line,) = sender.logged()
+    assert line["why"] == "exit code 1: [redacted]"
+
+
 def test_a_failure_is_logged_without_secrets(log: Log, tmp_path: Path) -> None:
     sender = Sender(log, NotifySettings(command=f'echo "no mail for ghp_{"A1b2" * 9}" >&2; exit 1', on=ALL))
     sender.send(FAILED)
@@ -181,9 +252,9 @@ def test_a_failure_is_logged_without_secrets(log: Log, tmp_path: Path) -> None:
 
 def test_a_command_that_takes_too_long_is_ended_with_all_it_started(log: Log, tmp_path: Path) -> None:
     command = f"sleep 60 & echo $! > {tmp_path}/child; wait"
-    sender = Sender(log, NotifySettings(command=command, on=ALL), limit_s=1.0)
+    sender = Sender(log, NotifySettings(command=command, on=ALL), limit_s=0.3)
     sender.send(FAILED)
-    assert [line["why"] for line in sender.logged()] == ["took longer than 1 s and was ended"]
+    assert [line["why"] for line in sender.logged()] == ["took longer than 0.3 s and was ended"]
     child = int((tmp_path / "child").read_text())
     until(lambda: not _lives(child))
 
@@ -214,10 +285,10 @@ def test_a_webhook_that_cannot_be_reached_is_logged_without_its_address(
 
 
 def test_a_webhook_that_fails_is_logged_and_the_other_channels_are_used(log: Log, tmp_path: Path) -> None:
-    with served(status=500) as (address, _):
+    with served(500) as (address, _):
         sender = Sender(log, NotifySettings(webhook=address, desktop=False, command=f"touch {tmp_path}/sent", on=ALL))
         sender.send(FAILED)
-        assert [line["why"] for line in sender.logged()] == ["HTTPError: HTTP Error 500: Internal Server Error"]
+        assert [line["why"] for line in sender.logged()] == ["the answer was 500 Internal Server Error"]
         assert (tmp_path / "sent").exists()
     never = threading.Event()
     with served(wait=never) as (address, _):

@@ -59,7 +59,7 @@ def test_links_lead_to_the_answer_and_to_the_page_of_the_plan(tmp_path: Path) ->
     page = urlsplit(maker.link_to_page("0a", "plans/ü \udcff.md"))
     assert page.path == "/runplan/plan"
     assert parse_qs(page.query, errors="surrogateescape") == {"repo": ["0a"], "plan": ["plans/ü \udcff.md"]}
-    assert maker.link_to_page("0a") == "https://pc.example/runplan/"
+    assert maker.link_to_page() == "https://pc.example/runplan/"
     base, _, token = maker.link_to_answer("0a", "plans/x.md", "2", "r1", "aa").rpartition("/")
     assert base == "https://pc.example/runplan/a"
     link = read_link(load_key(tmp_path), token, 0.0)

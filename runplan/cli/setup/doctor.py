@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ from runplan.checks.secrets import redact_text
 from runplan.cli.control import runs
 from runplan.cli.setup.settings import toml_value
 from runplan.cli.show import progress
+from runplan.daemon.apprise_child import INSTALL
+from runplan.daemon.channels import list_channels, list_failures
 from runplan.engine import preflight
 from runplan.engine.context import RepositoryContext, context_at, open_context, refuse_under_agent, settings_note
 from runplan.engine.leftovers import collect_leftovers
@@ -44,6 +47,7 @@ from runplan.views.inspection import Facts, describe_commits, inspect_repository
 from runplan.views.journal import LINES_SHOWN
 
 if TYPE_CHECKING:
+    from runplan.daemon.channels import Channel
     from runplan.run.attempts import WorkAttempt
 
 
@@ -97,6 +101,8 @@ def run_checks(context: RepositoryContext) -> list[Check]:
     checks = [git, Check("settings", State.OK, note), person, target, worktrees]
     checks += [_run_check(role, _check_agent, context, role, name) for role, name in context.settings.agents.dispatched]
     checks.append(_run_check("sandbox", _check_sandbox, context))
+    if channels := list_channels(context.settings.notify, context.env):
+        checks.append(_check_channels(context, channels))
     if target.ok:
         local = context.with_landing("cherry-pick")  # the remote of others is asked last
         checks += [
@@ -179,6 +185,18 @@ def _check_sandbox(context: RepositoryContext) -> str | Check:
         return "bubblewrap works"
     remedy = f'{obstacle.remedy}, or turn this off: agents.sandbox = "none"'
     return Check("sandbox", State.WARN, f"agents can edit your checkout: {obstacle.problem}", remedy)
+
+
+def _check_channels(context: RepositoryContext, channels: Sequence[Channel]) -> Check:
+    """The channels of notifications, and the last failure of each that has not worked since."""
+    if context.settings.notify.urls and find_spec("apprise") is None:
+        return Check("notify", State.WARN, "Apprise is not installed", INSTALL)
+    failures = list_failures(context.env, channels)
+    if failures:
+        lines = (f"{failure.channel} failed at {failure.at}: {plain(failure.why)}" for failure in failures)
+        remedy = "correct it in your settings, then run: runplan notify --test"
+        return Check("notify", State.WARN, "\n".join(lines), remedy)
+    return Check("notify", State.OK, ", ".join(channel.name for channel in channels))
 
 
 def _check_prompts(context: RepositoryContext) -> str:

@@ -1,15 +1,22 @@
-"""runplan service and daemon: the login service (systemd or launchd), and the daemon."""
+"""runplan service, daemon and notify: the login service (systemd or launchd), the daemon, and its channels."""
 
 from __future__ import annotations
 
 import argparse
+import socket
 from typing import TYPE_CHECKING
 
 from runplan.cli.show.progress import say
 from runplan.daemon import client, service
+from runplan.daemon.channels import Deliveries, list_channels
+from runplan.daemon.links import LinkMaker
 from runplan.engine.context import refuse_under_agent
+from runplan.errors import Exit, RefusedEarly, UsageError
+from runplan.report.notices import of_test
 from runplan.report.views import as_json
-from runplan.settings.load import environment
+from runplan.settings.load import environment, load_user
+from runplan.settings.places import key_directory, user_file
+from runplan.text import plain
 
 if TYPE_CHECKING:
     from runplan.daemon.service import Manager, Standing
@@ -29,6 +36,26 @@ def run_daemon(args: argparse.Namespace) -> None:
     else:
         login = "at the next login, or " if service.find_installed(env) else ""
         say(f"The daemon {'has ended' if pid else 'is not running'}. Start it {login}with: runplan daemon restart")
+
+
+def run_notify(args: argparse.Namespace) -> Exit:
+    """Send a test notice, once and without another attempt, through each channel."""
+    if not args.test:
+        raise UsageError("notify: say what to send: runplan notify --test")
+    env = environment()
+    user = load_user(env)
+    channels = list_channels(user.notify, env)
+    if not channels:
+        example = 'urls = ["ntfy://TOPIC"]'
+        raise RefusedEarly(f"no channel is configured; add one to {user_file(env)} under [notify], e.g. {example}")
+    link = LinkMaker(user.web.url, key_directory(env)).link_to_page()
+    notice = of_test(socket.gethostname(), link)
+    code = Exit.DONE
+    for channel in channels:
+        why = Deliveries().deliver(channel, notice, env, again=False)
+        print(f"{channel.name}: failed: {plain(why)}" if why else f"{channel.name}: sent", flush=True)
+        code = Exit.UNREACHABLE if why else code
+    return code
 
 
 def run_service(args: argparse.Namespace) -> None:
