@@ -22,8 +22,8 @@ from tests.support.github.server import on_github
 from tests.support.planning import REVISE, planner
 
 PHASES = ("1", "2", "4b")
-#: test_demo.py, test_daemon.py and test_mcp.py test these.
-NOT_RUN = ("demo", "daemon", "mcp")
+#: test_demo.py, test_daemon.py, test_mcp.py and test_notifications.py test these.
+NOT_RUN = ("demo", "daemon", "mcp", "notify")
 #: Verbs that read; they share a project.
 READING = (
     "completion",
@@ -303,7 +303,9 @@ def test_check_prints_what_the_format_page_shows(ended: Project, tmp_path: Path,
     assert shown in ("", ran.out)
 
 
-@pytest.mark.parametrize("name", ["docs/agents.md", "docs/configuration.md", "docs/threat-model.md"])
+@pytest.mark.parametrize(
+    "name", ["docs/agents.md", "docs/configuration.md", "docs/notifications.md", "docs/threat-model.md"]
+)
 def test_settings_in_a_page_are_valid(tmp_path: Path, name: str) -> None:
     project = a_project(tmp_path)
     blocks = [fence.text for fence in fences(read(name)) if fence.language == "toml" and "[[" not in fence.text]
