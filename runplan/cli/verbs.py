@@ -26,6 +26,7 @@ _JSON = _flag("print JSON", "--json")
 _RUN = _flag("also run set-up and tests once, in a fresh worktree", "--run")
 _HERE = _flag("run here and exit with the outcome", "--foreground")
 _WAIT = _flag("follow the daemon's run and exit with its outcome", "--wait")
+_BACKGROUND = _flag("continue it by the daemon, also after start --foreground", "--background")
 _WORDS = "a phase id or `finish`; `auto`; cherry-pick, pr or direct; every SCHEDULE; now"
 _START = (
     _ANY_PLAN,
@@ -59,7 +60,7 @@ _RETRY = (
     _value("a phase id; default: as the last run", "phase", metavar="PHASE", nargs="?"),
     _flag("begin the phase anew; its kept work is parked", "--fresh"),
     _flag("have an agent handle new comments on the pull request", "--review"),
-    [_HERE, _WAIT],
+    [_HERE, _WAIT, _BACKGROUND],
 )
 _DIFF = (_PLAN, _value("a phase that waits or failed", "phase", metavar="PHASE", nargs="?"), _JSON)
 _STOP = (
@@ -72,10 +73,12 @@ _WHY = _value(
 )
 _TREE = _value("only this tree, or this SHA-256 of a plan, as diff shows it", "--tree", metavar="TREE", default="")
 _VIA = _value(SUPPRESS, "--via", metavar="WHO", default="")  # for programs that answer for a person
-_APPROVE = (_ANY_PLAN, _WAITING, _TREE, _VIA)
+_APPROVE = (_ANY_PLAN, _WAITING, _TREE, _VIA, _BACKGROUND)
+_REJECT = (_PLAN, _WAITING, _WHY, _TREE, _VIA, _BACKGROUND)
 _ANSWER = (
     _value("the id of the question, or the plan if it has one question", "id", metavar="ID"),
     _value("your answer, for the next agent", "text", metavar="TEXT", nargs="+"),
+    _BACKGROUND,
 )
 _STATUS = (
     _ANY_PLAN,
@@ -144,7 +147,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "inbox": ("show.report", "Show what waits for you, in all repositories", (_JSON,)),
         "diff": ("control.answers", "Show the change or plan that waits, or the kept work of a failed phase", _DIFF),
         "approve": ("control.answers", "Approve a pending change or plan, and continue", _APPROVE),
-        "reject": ("control.answers", "Reject a pending change or plan", (_PLAN, _WAITING, _WHY, _TREE, _VIA)),
+        "reject": ("control.answers", "Reject a pending change or plan", _REJECT),
         "edit": ("control.planning", "Edit a proposed plan in $EDITOR; it is checked again", (_PLAN,)),
         "answer": ("control.answers", "Answer the question of an agent and continue", _ANSWER),
     },

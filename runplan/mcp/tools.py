@@ -15,7 +15,7 @@ from runplan.errors import UsageError
 
 FOLLOWED_S = 50.0  #: default of `follow`; Codex ends a call after 60 s
 COMMAND_S = 120.0  #: for a command that reads, or hands its work to the daemon
-ANSWER_S = 3600.0  #: an answer to a run of a terminal continues the run in the command itself
+BACKGROUND = "--background"  #: the daemon continues the run, and the command ends
 _OPTIONS = """\
 A phase id or finish (all phases; default: the next one); auto (land without approval; only if the user says so); \
 cherry-pick, pr or direct; every SCHEDULE; now."""
@@ -62,8 +62,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     can_wait: bool = True  #: exit code 4 is a result, not a refusal
 
 
-def _changing(text: str, *required: str, optional: tuple[str, ...] = (), timeout_s: float = COMMAND_S) -> Tool:
-    return Tool(text=text, access=Access.ADDS, required=required, optional=optional, flags=(), timeout_s=timeout_s)
+def _changing(text: str, *required: str, optional: tuple[str, ...] = (), flags: tuple[str, ...] = ()) -> Tool:
+    return Tool(text=text, access=Access.ADDS, required=required, optional=optional, flags=flags)
 
 
 def _answering(text: str, *optional: str) -> Tool:
@@ -72,8 +72,7 @@ def _answering(text: str, *optional: str) -> Tool:
         access=Access.CHANGES,
         required=("plan", "tree"),
         optional=("phase", *optional),
-        flags=("--via", "mcp"),
-        timeout_s=ANSWER_S,
+        flags=("--via", "mcp", BACKGROUND),
         can_wait=False,
     )
 
@@ -105,8 +104,8 @@ TOOLS = {
         flags=(),
     ),
     "pause": _changing("Pause a plan after its current step.", "plan"),
-    "resume": _changing("Resume a paused plan.", "plan", timeout_s=ANSWER_S),
-    "retry": _changing("Work again on what failed.", "plan", optional=("phase", "fresh")),
+    "resume": _changing("Resume a paused plan.", "plan"),
+    "retry": _changing("Work again on what failed.", "plan", optional=("phase", "fresh"), flags=(BACKGROUND,)),
     "report": Tool(text="The report of a plan: phases, evidence, failures, cost.", required=("plan",)),
     "diff": Tool(
         text="The change or proposed plan that waits, with checks, verdict and `tree`; or the work of a failed phase.",
@@ -116,7 +115,7 @@ TOOLS = {
     "inbox": Tool(text="What waits for the user in all repositories: changes, plans, questions."),
     "approve": _answering("Land the change or plan that diff showed. Only when the user has seen it and says so."),
     "reject": _answering("Reject the change or plan that diff showed. With `why` an agent changes it.", "why"),
-    "answer": _changing("Give the user's answer to a question of an agent.", "id", "text", timeout_s=ANSWER_S),
+    "answer": _changing("Give the user's answer to a question of an agent.", "id", "text", flags=(BACKGROUND,)),
 }
 
 

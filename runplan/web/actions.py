@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 MOST_FIELDS = 20
+BACKGROUND = "--background"  #: the daemon continues the run, and the command ends
 
 
 class Form(Struct, frozen=True, kw_only=True):
@@ -51,16 +52,17 @@ def build_words(form: Form) -> list[str]:
     """The words of the command. No field can become an option: names that begin with a dash are refused."""
     match form.verb:
         case "approve":
-            return ["approve", *_name_phase(form), _bind(form)]
+            return ["approve", *_name_phase(form), _bind(form), BACKGROUND]
         case "reject":
             why = [f"-m={_require_text(form)}"] if form.text.strip() else []
-            return ["reject", *_name_phase(form), _bind(form), *why]
+            return ["reject", *_name_phase(form), _bind(form), *why, BACKGROUND]
         case "answer":
-            return ["answer", _require("id", form.id), f" {_require_text(form)}"]  # the space: it may begin with a dash
+            text = f" {_require_text(form)}"  # the space: it may begin with a dash
+            return ["answer", BACKGROUND, _require("id", form.id), text]
         case "start":
             return ["start", _require("plan", form.plan), *_split_words(form.words)]
         case "retry":
-            return ["retry", *_name_phase(form)]
+            return ["retry", *_name_phase(form), BACKGROUND]
         case "stop" | "pause" | "resume" | "now":
             return [form.verb, _require("plan", form.plan)]
         case _:

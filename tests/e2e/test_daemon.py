@@ -249,6 +249,22 @@ def test_retry_wait_follows_the_daemon_and_exits_with_the_outcome(project: Proje
     assert (ran.code, "Done: 1 phase landed" in ran.err, "Accepted" in ran.err) == (0, True, False), ran.err
 
 
+def test_a_foreground_run_that_waits_is_continued_by_the_daemon(project: Project, meanwhile: Meanwhile) -> None:
+    """As a page or another agent does, which cannot wait for the run."""
+    project.agent(work() + work(*meanwhile.pause("second"), phase="2"))
+    assert project.start("finish").code == 4
+    run = run_of(project)["id"]
+    ran = project.runplan("approve", "X", "--background")
+    assert (ran.code, ran.last) == (0, f"runplan: Accepted as {run}; follow it: runplan logs plans/X.md -f"), ran.err
+    meanwhile.reached("second")
+    meanwhile.let_on("second")
+    until(lambda: run_of(project)["waiting_for"] == "approval")
+    assert project.landed() == ["1"]
+    assert project.runplan("approve", "X").code == 0  # it is the daemon's now
+    until_runs_are(project, "done")
+    assert project.landed() == ["1", "2"]
+
+
 def test_an_interrupted_start_wait_says_that_the_run_continues(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent")))
     with project.running("start", "X", "1", "auto", "--wait") as waits:

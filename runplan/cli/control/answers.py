@@ -160,13 +160,15 @@ def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exi
         elif answer.tree:
             takes = "; an agent revises it" if answer.why else ""
             progress.say(f"{action} the proposed {options.plan}: SHA-256 {answer.tree[:SHORT]}{takes}")
-        return continue_run(context, RunRequest(started=options, answer=answer))
+        return continue_run(context, RunRequest(started=options, answer=answer), background=args.background)
 
 
-def continue_run(context: RepositoryContext, request: RunRequest, *, wait: bool = False) -> Exit:
-    """Have the run continue where it was started: in this process or in the daemon."""
+def continue_run(
+    context: RepositoryContext, request: RunRequest, *, wait: bool = False, background: bool = False
+) -> Exit:
+    """Have the run continue where it was started, or in the background: in this process or in the daemon."""
     context = context.for_run(request.started)
-    is_daemons = request.started.daemon
+    is_daemons = request.started.daemon or background
     return runs.submit_run(context, request, wait=wait) if is_daemons else runs.run_here(context, request)
 
 
@@ -218,7 +220,7 @@ def run_answer(args: argparse.Namespace) -> Exit:
         started, question = _question_to_answer(context, args.id)
         progress.say(f"answering {question.id}: {question.text}")
         answered = QuestionAnswered(id=question.id, text=text)
-        return continue_run(context, RunRequest(started=started, answered=answered))
+        return continue_run(context, RunRequest(started=started, answered=answered), background=args.background)
 
 
 def _question_to_answer(context: RepositoryContext, word: str) -> tuple[RunStarted, QuestionAsked]:

@@ -168,6 +168,7 @@ def run_retry(args: argparse.Namespace) -> Exit:
         store, row = newest_run(context, args.plan)
         last = state_of(store, row).options
         context = context.for_run(last)
+        here = args.foreground or not (args.wait or args.background or last.daemon)
         review: Rows = ()
         if args.review:
             review = _new_comments(context, last, store)
@@ -183,12 +184,10 @@ def run_retry(args: argparse.Namespace) -> Exit:
             return _undo_phase(context, row.plan, last.wanted)
         elif last.mode is Mode.PLAN:
             again = RunRequest(started=replace(last, command=0), again=True)
-            here = args.foreground or not (args.wait or last.daemon)
             return runs.run_here(context, again) if here else runs.submit_run(context, again, wait=args.wait)
         is_again = not args.phase and not args.review
         asked = Options(phase=last.wanted, finish=last.mode is Mode.FINISH, auto=last.auto, landing=last.landing)
         asked = replace(asked, anew=args.fresh)
-        here = args.foreground or not (args.wait or last.daemon)
         with start_spawner() if here else contextlib.nullcontext() as spawner:
             return _start_run(
                 context, row.plan, asked, spawner=spawner, wait=args.wait, again=is_again, like=last, review=review
