@@ -13,14 +13,17 @@ TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 @pytest.mark.parametrize(
     ("form", "words"),
     [
-        (Form(verb="approve", plan=PLAN, phase="2", tree=TREE), ["approve", PLAN, "2", f"--tree={TREE}"]),
-        (Form(verb="approve", plan=PLAN, tree=TREE, text="x"), ["approve", PLAN, f"--tree={TREE}"]),
-        (Form(verb="reject", plan=PLAN, tree=TREE), ["reject", PLAN, f"--tree={TREE}"]),
+        (
+            Form(verb="approve", plan=PLAN, phase="2", tree=TREE),
+            ["approve", PLAN, "2", f"--tree={TREE}", "--background"],
+        ),
+        (Form(verb="approve", plan=PLAN, tree=TREE, text="x"), ["approve", PLAN, f"--tree={TREE}", "--background"]),
+        (Form(verb="reject", plan=PLAN, tree=TREE), ["reject", PLAN, f"--tree={TREE}", "--background"]),
         (
             Form(verb="start", plan=PLAN, words="auto every 'day at 9am'"),
             ["start", PLAN, "auto", "every", "day at 9am"],
         ),
-        (Form(verb="retry", plan=PLAN, phase="4b"), ["retry", PLAN, "4b"]),
+        (Form(verb="retry", plan=PLAN, phase="4b"), ["retry", PLAN, "4b", "--background"]),
         (Form(verb="stop", plan=PLAN), ["stop", PLAN]),
     ],
 )
