@@ -96,6 +96,7 @@ class Watcher:
         self._env = env
         self._watches: dict[Topic, Watch] = {}
         self._task: asyncio.Task[None] | None = None
+        self._looking = asyncio.Lock()
         self._is_closed = False
 
     @property
@@ -115,9 +116,9 @@ class Watcher:
     async def stream(self, topic: Topic, seen_ns: int) -> AsyncIterator[bytes]:
         """Events for a page that was made at `seen_ns`."""
         with self._subscribed(topic) as (watch, changed):
+            await self._look_at([watch])
+            changed.clear()
             yield RETRY
-            if len(watch.pages) == 1:
-                await asyncio.to_thread(watch.look)
             if watch.is_newer(seen_ns):
                 changed.set()
             while not self._is_closed:
@@ -149,8 +150,12 @@ class Watcher:
     async def _look_forever(self) -> None:
         while True:
             await asyncio.sleep(INTERVAL_S)
-            # In a thread: a disk may not answer.
-            for watch in await asyncio.to_thread(_list_changed, list(self._watches.values())):
+            await self._look_at(list(self._watches.values()))
+
+    async def _look_at(self, watches: list[Watch]) -> None:
+        """Look in a thread, because a disk may not answer, and tell the pages what has changed."""
+        async with self._looking:
+            for watch in await asyncio.to_thread(_list_changed, watches):
                 _notify_pages(watch)
 
 
