@@ -68,10 +68,24 @@ def commits_in(markdown: str) -> list[str]:
 
 def render_page(markdown: str, *, diffs: Mapping[str, str]) -> str:
     """The page; a listed commit with a diff can be unfolded."""
-    lines = drop_surrogates(markdown).removeprefix("\ufeff").splitlines()
-    title = next((line[2:] for line in lines if line.startswith("# ")), "Report")
     light, dark = (" ".join(f"--{name}: {value};" for name, value in theme.items()) for theme in (LIGHT, DARK))
-    return _PAGE.format(title=escape(title), light=light, dark=dark, body="\n".join(_render_blocks(lines, diffs)))
+    body = render_body(markdown, diffs=diffs)
+    return _PAGE.format(title=escape(read_title(markdown)), light=light, dark=dark, body=body)
+
+
+def read_title(markdown: str) -> str:
+    """The title as text; `report/text.py` has escaped its `<`."""
+    title = next((line[2:] for line in _split_lines(markdown) if line.startswith("# ")), "Report")
+    return title.replace("&lt;", "<")
+
+
+def render_body(markdown: str, *, diffs: Mapping[str, str]) -> str:
+    """The content of the page. All text of the report is escaped."""
+    return "\n".join(_render_blocks(_split_lines(markdown), diffs))
+
+
+def _split_lines(markdown: str) -> list[str]:
+    return drop_surrogates(markdown).removeprefix("\ufeff").splitlines()
 
 
 def _render_blocks(lines: Iterable[str], diffs: Mapping[str, str]) -> Iterator[str]:
@@ -91,7 +105,7 @@ def _render_blocks(lines: Iterable[str], diffs: Mapping[str, str]) -> Iterator[s
             case "item":
                 yield "<ul>\n" + "\n".join(_render_item(line, diffs) for line in members) + "\n</ul>"
             case "block":
-                yield f"<pre>{escape(chr(10).join(line[4:] for line in members))}</pre>"
+                yield f'<pre tabindex="0">{escape(chr(10).join(line[4:] for line in members))}</pre>'
             case "text":
                 yield "\n".join(f"<p>{_render_inline(line)}</p>" for line in members)
     if is_open:
@@ -130,7 +144,7 @@ def _render_item(line: str, diffs: Mapping[str, str]) -> str:
         return f"<li>{text}</li>"
     cut = "" if len(diff) <= LONGEST_DIFF else "\n[…] the whole diff: git show " + (commit[1] if commit else "")
     shown = "\n".join(_colour_line(diff_line) for diff_line in diff[:LONGEST_DIFF].splitlines())
-    return f"<li><details><summary>{text}</summary>\n<pre>{shown}{cut}</pre></details></li>"
+    return f'<li><details><summary>{text}</summary>\n<pre tabindex="0">{shown}{cut}</pre></details></li>'
 
 
 def _colour_line(line: str) -> str:

@@ -84,6 +84,13 @@ def read_diffs(context: RepositoryContext, oids: Iterable[Oid]) -> dict[Oid, str
     return {oid: diff.strip("\n") for oid, _, diff in records}
 
 
+def read_short_diffs(context: RepositoryContext, shorts: Iterable[str]) -> dict[str, str]:
+    """The diffs of the commits that exist, by their abbreviated ids."""
+    known = {short: oid for short in shorts if (oid := context.git.tip(short)) is not None}
+    diffs = read_diffs(context, known.values()) if known else {}
+    return {short: diffs[oid] for short, oid in known.items() if oid in diffs}
+
+
 def compare_commits(context: RepositoryContext, old: Oid, new: Oid) -> str:
     """The diff of two commits; `new` may not be in the user's repository yet."""
     with _open_with_gitpython(context) as git:

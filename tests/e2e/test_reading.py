@@ -229,7 +229,10 @@ def test_report_prints_a_summary_and_the_landed_report(recorded: Project) -> Non
 def test_report_html_is_one_page_with_folded_diffs(recorded: Project, tmp_path: Path) -> None:
     page = recorded.runplan("report", "X", "--html").out
     commit = recorded.repo.head("main~1")[:7]
-    assert f"<details><summary><code>{commit}</code> Write 1</summary>\n<pre>diff --git a/1.txt b/1.txt" in page
+    assert (
+        f'<details><summary><code>{commit}</code> Write 1</summary>\n<pre tabindex="0">diff --git a/1.txt b/1.txt'
+        in page
+    )
     assert '<span class="add">+1</span>' in page
     assert not re.search(r"<script|<link|<img|src=|href=|url\(", page)
     assert recorded.runplan("report", "X", "--html", "-o", str(tmp_path / "X.html")).out == ""

@@ -26,7 +26,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        assert tag == "meta" or all(name in ("class", "lang", "data-label") for name, _ in attrs), attrs
+        assert tag == "meta" or all(name in ("class", "lang", "data-label", "tabindex") for name, _ in attrs), attrs
         if tag != "meta":
             self.open.append(tag)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from runplan import names
 from runplan.cli.terminal import Style, warn
-from runplan.engine.context import RepositoryContext, newest_run, open_context, plan_path, slug_of
+from runplan.engine.context import newest_run, open_context, plan_path, slug_of
 from runplan.errors import NotFound, PlanUnreadable, UsageError
 from runplan.plan.model import parse_plan
 from runplan.report import html, summary, text as report
@@ -22,7 +22,7 @@ from runplan.report.views import as_json
 from runplan.settings.schema import parse_duration
 from runplan.text import command, in_words, plain
 from runplan.times import iso, parse_iso
-from runplan.views.inspection import read_diffs
+from runplan.views.inspection import read_short_diffs
 from runplan.views.repositories import list_journals
 
 
@@ -65,18 +65,11 @@ def _one_plan(args: argparse.Namespace) -> str:
         whole = report.insert_section(whole, summary.summary_section(facts))
         whole = f"{whole}\n{planned}\n" if planned else whole
         if args.html:
-            return html.render_page(whole, diffs=_read_diffs(context, html.commits_in(whole)))
+            return html.render_page(whole, diffs=read_short_diffs(context, html.commits_in(whole)))
     if args.json:
         view = {"plan": path, "report": whole, "title": facts.title, "phases": facts.phases}
         return as_json(view, indent=None) + "\n"
     return plain(whole)
-
-
-def _read_diffs(context: RepositoryContext, shorts: list[str]) -> dict[str, str]:
-    """The diffs of the commits that exist, by their abbreviated ids."""
-    known = {short: oid for short in shorts if (oid := context.git.tip(short)) is not None}
-    diffs = read_diffs(context, known.values()) if known else {}
-    return {short: diffs[oid] for short, oid in known.items() if oid in diffs}
 
 
 # --- all repositories -------------------------------------------------------------------------------------
