@@ -81,6 +81,11 @@ def show_age(moment: str | datetime | None) -> str:
     return _time_element(moment, in_words((datetime.now(UTC) - _parse(moment)).total_seconds()), " data-age")
 
 
+def show_span_until(moment: str) -> str:
+    """How long it is until then."""
+    return in_words((_parse(moment) - datetime.now(UTC)).total_seconds())
+
+
 def _parse(moment: str | datetime) -> datetime:
     return moment if isinstance(moment, datetime) else parse_iso(moment)
 
@@ -115,6 +120,7 @@ TEMPLATES = Environment(
 TEMPLATES.filters |= {
     "time": show_time,
     "age": show_age,
+    "until": show_span_until,
     "span": in_words,
     "elapsed": elapsed,
     "cost": show_cost,

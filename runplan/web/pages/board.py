@@ -1,4 +1,4 @@
-"""The board: every plan of every repository."""
+"""The board, the inbox and the schedules of all repositories."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import Route
 
-from runplan.views.board import HEADINGS, Group, read_board
+from runplan.report.inbox import read_inbox
+from runplan.views.board import HEADINGS, Group, read_board, shorten_roots
+from runplan.views.repositories import list_with_current
 from runplan.web.render import render, site_of
 
 if TYPE_CHECKING:
@@ -32,4 +34,22 @@ def show_board(request: Request) -> Response:
     )
 
 
-ROUTES = (Route("/", show_board),)
+def show_inbox(request: Request) -> Response:
+    known = {repository.root: repository for repository in list_with_current(site_of(request).env)}
+    inbox = read_inbox({root: repository.state for root, repository in known.items()})
+    return render(
+        request,
+        "inbox.html",
+        live="/live",
+        inbox=inbox,
+        keys={root: repository.key for root, repository in known.items()},
+        names=shorten_roots(list(known)),
+    )
+
+
+def show_schedules(request: Request) -> Response:
+    board = read_board(site_of(request).env, datetime.now(UTC))
+    return render(request, "schedules.html", live="/live", board=board)
+
+
+ROUTES = (Route("/", show_board), Route("/inbox", show_inbox), Route("/schedules", show_schedules))

@@ -1,0 +1,130 @@
+"""The pages that list plans and run commands, requested from a real server."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.support.cli import Project, a_plan, a_project, set_up, steps, writes
+from tests.support.web import Browser, know, signed_in
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A landed phase, a change that waits, and a question; the title of a plan is hostile."""
+    project = a_project(tmp_path_factory.mktemp("web"), "1", "2", "3")
+    project.plan(a_plan("7").replace("title: X", "title: Ask"), "plans/ask.md")
+    plan = a_plan("1", "2", "3").replace("title: X", f'title: "{HOSTILE}"').replace("Plan: X", f"Plan: {HOSTILE}")
+    asks = steps('say = "BLOCKER: which <port>?"', "exit = 0", phase="7")
+    set_up(project, plan=plan, agent=writes("1", "2", "3") + asks, settings="[limits]\nplan_usd = 5.0\n")
+    assert project.start("1", "auto").code == 0
+    assert project.start("2").code == 4
+    assert project.runplan("start", "ask", "--foreground").code == 4
+    return project
+
+
+@pytest.fixture
+def browser(project: Project) -> Iterator[Browser]:
+    with signed_in(project.env) as browser:
+        yield browser
+
+
+def address(project: Project, path: str, **query: str) -> str:
+    return f"{path}?{urlencode({'repo': know(project.env, project.path).key, **query})}"
+
+
+def list_pages(project: Project) -> list[str]:
+    chosen = {"plan": "plans/X.md", "scope": "finish", "auto": "auto"}
+    return [
+        *("/", "/inbox", "/schedules", "/start", "/reports", "/report?since=today", "/health"),
+        address(project, "/start", plan="plans/X.md"),
+        address(project, "/start", **chosen),
+        address(project, "/report", plan="plans/X.md"),
+        address(project, "/health"),
+    ]
+
+
+def test_a_hostile_title_is_text_on_every_page(browser: Browser, project: Project) -> None:
+    answers = {path: browser.get(path) for path in list_pages(project)}
+    assert {path: answer.status for path, answer in answers.items() if answer.status != 200} == {}
+    assert [path for path, answer in answers.items() if HOSTILE in answer.text] == []
+    assert "&lt;script&gt;alert(1)" in answers["/"].text
+    assert "which &lt;port&gt;?" in answers["/inbox"].text
+
+
+def test_cards_lead_to_the_next_action(browser: Browser) -> None:
+    board = browser.get("/").text
+    assert re.search(
+        r'<a class="button primary" href="/change\?repo=\w+&amp;plan=plans%2FX.md&amp;phase=2">Review', board
+    )
+    assert '<a class="button primary" href="/inbox">Answer' in board
+    assert "$0.00 of $5.00" in board
+    assert 'aria-label="1 of 3 phases done"' in board
+
+
+def test_a_question_has_a_form_that_answers_it(browser: Browser, project: Project) -> None:
+    (asked,) = [body["id"] for kind, body in project.events("plans/ask.md") if kind == "QuestionAsked"]
+    inbox = browser.get("/inbox").text
+    fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', inbox))
+    assert fields == {
+        "csrf": browser.csrf,
+        "verb": "answer",
+        "repo": fields["repo"],
+        "plan": "plans/ask.md",
+        "id": asked,
+    }
+    assert f'<label for="answer-{asked}">' in inbox
+
+
+def test_a_start_is_shown_as_the_command_before_it_is_made(browser: Browser, project: Project) -> None:
+    choose = browser.get(address(project, "/start", plan="plans/X.md")).text
+    assert '<option value="phase 3">only phase 3 Step 3</option>' in choose
+    assert 'name="csrf"' not in choose
+    chosen = browser.get(address(project, "/start", plan="plans/X.md", scope="phase 3", auto="auto", landing="pr")).text
+    assert "runplan start plans/X.md 3 auto pr</pre>" in chosen
+    assert '<input type="hidden" name="words" value="3 auto pr">' in chosen
+    wrong = browser.get(address(project, "/start", plan="plans/X.md", scope="next", every="now and then")).text
+    assert 'name="words"' not in wrong
+
+
+def test_a_report_is_a_page_with_folded_diffs(browser: Browser, project: Project) -> None:
+    report = browser.get(address(project, "/report", plan="plans/X.md")).text
+    assert 'Write 1</summary>\n<pre tabindex="0">diff --git a/1.txt b/1.txt' in report
+    assert "<title>Plan Report — &lt;script&gt;" in report
+
+
+def test_the_health_of_a_repository_is_what_doctor_says(browser: Browser, project: Project) -> None:
+    assert "took" not in browser.get("/health").text
+    health = browser.get(address(project, "/health")).text
+    assert "robot (agent.toml)" in health
+    assert "set tests.command in runplan.toml" in health
+
+
+def test_read_only_pages_have_no_form(project: Project) -> None:
+    with signed_in(project.env, is_read_only=True) as browser:
+        forms = {path: re.findall(r"<form [^>]*>", browser.get(path).text) for path in list_pages(project)}
+    assert {form for found in forms.values() for form in found} == {'<form method="dialog">'}
+
+
+@pytest.mark.parametrize("path", ["/start", "/report"])
+@pytest.mark.parametrize("plan", ["plans/none.md", "../../etc/passwd", "--help"])
+def test_a_plan_that_does_not_exist_is_not_found(browser: Browser, project: Project, path: str, plan: str) -> None:
+    assert browser.get(address(project, path, plan=plan)).status == 404
+
+
+def test_an_unplugged_repository_is_a_card_that_says_so(browser: Browser, project: Project, tmp_path: Path) -> None:
+    stick = tmp_path / "stick"
+    shutil.copytree(project.path, stick)
+    key = know(project.env, stick).key
+    assert "Out of reach" not in browser.get("/").text
+    shutil.rmtree(stick)
+    board = browser.get("/").text
+    assert f'id="missing-{key}"' in board
+    assert "&lt;script&gt;alert(1)" in board
+    assert browser.get("/inbox").status == 200
+    assert browser.get(f"/start?repo={key}&plan=plans/X.md").status == 503
