@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -15,7 +17,6 @@ from runplan.run.dispatch import GRACE_S
 from runplan.run.events import Event, WorkRefused
 from runplan.run.kinds import Reason
 from runplan.run.state import RunState, list_running
-from runplan.steps import conclude, delegate, gates, land, planning, process, proof, read_plan, verify, work
 
 if TYPE_CHECKING:
     from runplan.run.actions import Decision
@@ -24,49 +25,74 @@ if TYPE_CHECKING:
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """`already_done` asks git, the process table or the store; `act` yields events as they happen.
+    """The functions of a step, as `module.function` in `runplan.steps`.
 
-    An intent is recorded by yielding it: it is on disk before `act` continues, unless it may wait (`may_wait`).
+    `already_done` asks git, the process table or the store; `act` yields events as they happen. An intent is recorded
+    by yielding it: it is on disk before `act` continues, unless it may wait (`may_wait`).
     """
 
-    act: Callable[[Any, RunState, RunContext], Iterator[Event]]
-    #: Idempotent steps have none: they are simply repeated.
-    already_done: Callable[[Any, RunState, RunContext], tuple[Event, ...]] = lambda *_: ()
+    act: str
+    already_done: str = ""  #: idempotent steps have none: they are simply repeated
 
 
+#: Each module is loaded with its first step: an agent starts before the code that judges its work is loaded.
 STEPS: dict[str, Step] = {
-    "read-plan": Step(act=read_plan.read_plan),
-    "lease": Step(act=work.lease),
-    "start": Step(act=process.start, already_done=delegate.already_done),
-    "await": Step(act=process.await_end),
-    "sleep": Step(act=process.sleep),
-    "hand-over": Step(act=work.hand_over),
-    "ask-question": Step(act=work.ask_question),
-    "take-work": Step(act=work.take_work),
-    "take-delegated": Step(act=delegate.take_delegated),
-    "judge-baseline": Step(act=gates.judge_baseline),
-    "judge-gate": Step(act=gates.judge_gate),
-    "judge-proof": Step(act=proof.judge_proof),
-    "judge-verdict": Step(act=verify.judge_verdict),
-    "build-candidate": Step(act=land.build_candidate),
-    "build-undo": Step(act=land.build_undo),
-    "rebuild-branch": Step(act=work.rebuild_branch),
-    "ask": Step(act=land.ask),
-    "choose-goal": Step(act=planning.choose_goal),
-    "ask-questions": Step(act=planning.ask_questions),
-    "judge-step": Step(act=planning.judge_step),
-    "propose": Step(act=planning.propose),
-    "queue-start": Step(act=planning.queue_start, already_done=planning.already_queued),
-    "land": Step(act=land.land, already_done=land.already_done),
-    "conclude": Step(act=conclude.conclude),
-    "review": Step(act=conclude.review),
-    "claim-issues": Step(act=conclude.claim_issues),
-    "merge-target": Step(act=conclude.merge_target),
-    "end": Step(act=process.end),
-    "fail": Step(act=work.fail),
-    "clean-up": Step(act=work.clean_up),
-    "finish": Step(act=work.finish),
+    "read-plan": Step(act="read_plan.read_plan"),
+    "lease": Step(act="lease.lease"),
+    "start-writer": Step(act="process.start_writer"),
+    "start-verifier": Step(act="verify.start_verifier"),
+    "start-planner": Step(act="planning.start_planner"),
+    "start-command": Step(act="commands.start", already_done="commands.already_done"),
+    "await": Step(act="outcome.await_end"),
+    "sleep": Step(act="outcome.sleep"),
+    "hand-over": Step(act="work.hand_over"),
+    "ask-question": Step(act="work.ask_question"),
+    "take-work": Step(act="work.take_work"),
+    "take-delegated": Step(act="commands.take_delegated"),
+    "judge-baseline": Step(act="gates.judge_baseline"),
+    "judge-gate": Step(act="gates.judge_gate"),
+    "judge-proof": Step(act="proof.judge_proof"),
+    "judge-verdict": Step(act="verify.judge_verdict"),
+    "build-candidate": Step(act="land.build_candidate"),
+    "build-undo": Step(act="land.build_undo"),
+    "rebuild-branch": Step(act="lease.rebuild_branch"),
+    "ask": Step(act="land.ask"),
+    "choose-goal": Step(act="planning.choose_goal"),
+    "ask-questions": Step(act="planning.ask_questions"),
+    "judge-step": Step(act="planning.judge_step"),
+    "propose": Step(act="planning.propose"),
+    "queue-start": Step(act="planning.queue_start", already_done="planning.already_queued"),
+    "land": Step(act="land.land", already_done="land.already_done"),
+    "conclude": Step(act="conclude.conclude"),
+    "review": Step(act="conclude.review"),
+    "claim-issues": Step(act="conclude.claim_issues"),
+    "merge-target": Step(act="conclude.merge_target"),
+    "end": Step(act="outcome.end"),
+    "fail": Step(act="work.fail"),
+    "clean-up": Step(act="work.clean_up"),
+    "finish": Step(act="work.finish"),
 }
+
+
+def act(action: a.Action, state: RunState, context: RunContext) -> Iterator[Event]:
+    """Take the step of an action."""
+    events: Iterator[Event] = _load_function(_find_step(action).act)(action, state, context)
+    return events
+
+
+def _find_step(action: a.Action) -> Step:
+    if not isinstance(action, a.Start):
+        return STEPS[action.step]
+    role = action.dispatch.role
+    kinds = {"writer": role.is_writer, "planner": role.is_planner, "verifier": bool(role.agent), "command": True}
+    return STEPS[f"{action.step}-{next(kind for kind, is_meant in kinds.items() if is_meant)}"]
+
+
+@cache
+def _load_function(name: str) -> Callable[[Any, RunState, RunContext], Any]:
+    module, _, function = name.partition(".")
+    loaded: Callable[[Any, RunState, RunContext], Any] = getattr(import_module(f"runplan.steps.{module}"), function)
+    return loaded
 
 
 class NoProgress(Exception):
@@ -117,7 +143,7 @@ def _take_in_lane(action: a.Action, journal: Journal, context: RunContext) -> bo
 
 def _take_step(action: a.Action, journal: Journal | LaneJournal, context: RunContext) -> bool:
     """Take one step; whether it recorded anything."""
-    step = STEPS[action.step]
+    check = _find_step(action).already_done
     context = context.for_state(journal.state)
     recorded = False
     if journal.state.stop:
@@ -125,7 +151,8 @@ def _take_step(action: a.Action, journal: Journal | LaneJournal, context: RunCon
     context.store.require_there()  # an unplugged repository proves nothing
     context.workspace.require_whole()
     try:
-        for event in step.already_done(action, journal.state, context) or step.act(action, journal.state, context):
+        known = _load_function(check)(action, journal.state, context) if check else ()
+        for event in known or act(action, journal.state, context):
             journal.append(event)
             recorded = True
     except (RefusedEarly, SettingsError, PlanUnreadable) as error:

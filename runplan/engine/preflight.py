@@ -32,8 +32,8 @@ from runplan.settings import toolchain
 from runplan.settings.places import user_file, worktree_root
 from runplan.settings.schema import uses_remote
 from runplan.steps.land import landing_to_undo
+from runplan.steps.lease import describe_refusal
 from runplan.steps.read_plan import choose_work
-from runplan.steps.work import describe_refusal
 from runplan.store.claims import landing_lock
 from runplan.text import command, committing
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from runplan.engine.advance import STEPS
+from runplan.engine.advance import act
 from runplan.engine.repository import make_run_context
 from runplan.errors import RefusedEarly, RunplanError
 from runplan.run import actions as a, events as e
@@ -70,7 +70,7 @@ def _work_phase(state: RunState, context: RunContext, on_event: Callable[[e.Even
                 continue
             if action.step == a.END.step:
                 context.dispatches.end(list_running(state), grace_s=GRACE_S)
-            for event in STEPS[action.step].act(action, state, context):
+            for event in act(action, state, context):
                 state = apply(state, event)
                 on_event(event)
             if action.step == a.AWAIT.step and (ids := list_running(state)):

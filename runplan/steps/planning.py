@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -26,13 +27,14 @@ from runplan.run.rows import Command
 from runplan.run.rules.planning import describe_misfit
 from runplan.run.state import failure
 from runplan.settings.places import remove_unused_root
+from runplan.steps.process import Prepared, launch_agent, start_dispatch
 from runplan.steps.verify import reply_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from runplan.git.command import Git
-    from runplan.run.actions import Action
+    from runplan.run.actions import Action, Start
     from runplan.run.attempts import PlanningAttempt
     from runplan.run.state import RunState
     from runplan.steps.context import RunContext
@@ -74,7 +76,18 @@ def _read_text(context: RunContext, commit: str, path: str) -> str:
 # --- a step ---------------------------------------------------------------------------------------------
 
 
-def write_prompt(started: e.DispatchStarted, attempt: PlanningAttempt, context: RunContext) -> str:
+def start_planner(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
+    return start_dispatch(action, state, context, _prepare_planner)
+
+
+def _prepare_planner(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
+    attempt = state.planning
+    text = _write_prompt(started, attempt, context)
+    launch = launch_agent(started, context, text, base=attempt.chosen.tip)
+    return Prepared(started=started, launch=launch, fill=partial(_fill_files, attempt, context))
+
+
+def _write_prompt(started: e.DispatchStarted, attempt: PlanningAttempt, context: RunContext) -> str:
     brief = PlanBrief(
         attempt=attempt,
         plan=context.plan,
@@ -99,10 +112,11 @@ def list_paths(git: Git, commit: str, *below: str) -> frozenset[str]:
     return frozenset(filter(None, os.fsdecode(listed).split("\0")))
 
 
-def prepare_files(attempt: PlanningAttempt, context: RunContext) -> None:
+def _fill_files(attempt: PlanningAttempt, context: RunContext) -> str:
     """Put the files of the base into the proof worktree, which planning agents only read."""
     extra = Extra(copies=context.copied, root=context.root)
     context.proof.checkout_exact_tree(attempt.chosen.tip, clean="ignored", extra=extra)
+    return ""
 
 
 def judge_step(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001

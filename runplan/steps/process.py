@@ -1,43 +1,34 @@
-"""Starts a process, an agent with prompt and budget or a command of the project, and observes its end."""
+"""Starts a process, and an implementer or a fixer: prompt, agent, budget and worktree."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from shlex import join, quote
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from msgspec.structs import asdict, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.agents import prompts
-from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, meter_usage, price_usage, remaining_budget
+from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, remaining_budget
 from runplan.agents.clis import agent_of
-from runplan.agents.endings import FARTHEST_S, judge_ending, quote_error
+from runplan.agents.endings import FARTHEST_S
 from runplan.checks import results, returns
-from runplan.checks.secrets import redact_text
-from runplan.errors import HandOverRefused, ObjectsRefused, RunplanError, Unreachable
-from runplan.git.repository import describe_differences
+from runplan.errors import RunplanError, Unreachable
 from runplan.git.zones import Extra
-from runplan.gitfacts import committing_as, signing
 from runplan.names import as_utf8, context_files
 from runplan.run import dispatch as d, events as e
-from runplan.run.attempts import PlanningAttempt, WorkAttempt
-from runplan.run.dispatch import Ending, EndingKind, NeverStarted, Outcome, ReturnStatus, Running
-from runplan.run.kinds import Access, GateAnswer, Reason, Role, WaitKind
+from runplan.run.attempts import WorkAttempt
+from runplan.run.dispatch import Ending, Running
+from runplan.run.kinds import Access, Reason, Role, WaitKind
 from runplan.settings.schema import FILES
-from runplan.steps import planning, proof, setup
-from runplan.steps.gates import command_line, own_logs
-from runplan.steps.verify import final_brief, plan_base, reply_of
-from runplan.text import in_words
-from runplan.times import busy_ends, iso, limit_ends, parse_iso, zone
+from runplan.times import iso, parse_iso, zone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from runplan.agents.adapter import Agent
-    from runplan.agents.endings import AgentEnding
-    from runplan.run.actions import Action, Start
-    from runplan.run.attempt_parts import DispatchRecord
+    from runplan.run.actions import Start
     from runplan.run.attempts import AgentAttempt
     from runplan.run.recorded import Recorded
     from runplan.run.state import RunState
@@ -46,52 +37,51 @@ if TYPE_CHECKING:
 
 CHANGE = "change.diff"  #: that a fixer continues or a verifier judges
 FINGERPRINT = "fingerprint.json"  #: of the user's repository before the dispatch
-LAST_WORDS = 600  #: characters of a failed process's output in the report
-#: Endings after which the end of the output says more than the kind.
-STOPPED = (EndingKind.CRASHED, EndingKind.KILLED, EndingKind.SILENT, EndingKind.TIMED_OUT)
 RETRY = timedelta(minutes=1)  #: wait while running agents may use all that is left
 EARLIER = timedelta(days=2)  #: an agent that was started this long before midnight may still run
 LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time limit, or its runner died
 
 
-def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
+class Prepared(Struct, frozen=True, kw_only=True):
+    """A dispatch that can start once its files are there."""
+
+    started: e.DispatchStarted
+    launch: d.Launch
+    fill: Callable[[], str]  #: puts the files of its worktree right; why products of run.setup cannot be used, or ""
+    diff: str = ""  #: the change that a fixer continues or a verifier judges
+
+
+def start_dispatch(
+    action: Start,
+    state: RunState,
+    context: RunContext,
+    prepare: Callable[[e.DispatchStarted, RunState, RunContext], Prepared],
+) -> Iterator[e.Event]:
+    """Start a process; `prepare` knows its kind."""
     attempt = state.dispatching
     name = f"{context.mark}.{state.dispatches + 1}"
     _end_previous(state, context)
     wanted = replace(action.dispatch, id=name, phase=attempt.chosen.phase, at=context.iso())
-    started = _choose_agent(wanted, attempt, context) if wanted.role.agent else wanted
-    if not isinstance(started, e.DispatchStarted):
-        yield started
+    chosen = _choose_agent(wanted, attempt, context) if wanted.role.agent else wanted
+    if not isinstance(chosen, e.DispatchStarted):
+        yield chosen
         return
-    diff = _read_change(started, state.work, context) if started.role in (Role.FIX, Role.VERIFY) else ""
-    if isinstance(attempt, PlanningAttempt):
-        text = planning.write_prompt(started, attempt, context)
-        launch = _launch_agent(started, context, text, base=attempt.chosen.tip)
-    elif started.agent:
-        launch = _launch_writer_or_verifier(started, state.work, context, diff)
-    else:
-        launch = _launch_command(started, state.work, context)
-        started = replace(started, seconds=launch.wall_s, argv=launch.argv, environment=context.agents.digest)
-        if started.role is Role.SETUP:
-            started = replace(started, why=setup.describe_reason(started, state.work, context))
+    prepared = prepare(chosen, state, context)
+    started = prepared.started
     is_delegated = started.role is Role.DELEGATE  # it is to change the repository
     files = () if is_delegated else ((FINGERPRINT, context.fingerprints.take_fingerprint()),)
-    if diff:
-        context.dispatches.write(started.id, CHANGE, diff)
+    if prepared.diff:
+        context.dispatches.write(started.id, CHANGE, prepared.diff)
     yield started
-    fault = ""
     try:
-        if isinstance(attempt, PlanningAttempt):
-            planning.prepare_files(attempt, context)
-        else:
-            fault = _prepare_files(started, state.work, context, has_diff=bool(diff))
+        fault = prepared.fill()
     except (RunplanError, OSError):
-        yield _without_result(started, Ending.ENDED)
+        yield without_result(started, Ending.ENDED)
         raise
     if fault:  # it is due again after run.setup
-        yield replace(_without_result(started, Ending.ENDED), detail=fault)
+        yield replace(without_result(started, Ending.ENDED), detail=fault)
     else:
-        context.dispatches.start(replace(launch, files=files))
+        context.dispatches.start(replace(prepared.launch, files=files))
 
 
 def _end_previous(state: RunState, context: RunContext) -> None:
@@ -109,7 +99,7 @@ def still_running(id: str) -> Unreachable:
     return Unreachable(f"the process {id} cannot be killed; its processes have RUNPLAN_DISPATCH={id} set")
 
 
-def _place_of(started: e.DispatchStarted, context: RunContext) -> tuple[Path, tuple[Path, ...]]:
+def place_of(started: e.DispatchStarted, context: RunContext) -> tuple[Path, tuple[Path, ...]]:
     """The worktree of a dispatch, and the directories that it may write."""
     if started.role is Role.DELEGATE:
         return context.root, ()
@@ -130,56 +120,94 @@ def clean_mode_for_agents(started: e.DispatchStarted, run: RunSettings) -> str:
     return "untracked" if run.setup and started.role is not Role.SETUP else run.clean
 
 
-def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, *, has_diff: bool) -> str:
-    """Put the files of the worktree right; why the products of run.setup there cannot be used, or ""."""
-    if started.role is Role.DELEGATE:
-        return ""
-    run = context.settings.run
-    extra = Extra(
-        copies=context.copied,
-        root=context.root,
-        diff=context.dispatches.directory(started.id) / CHANGE if has_diff else None,
-    )
+def extra_files(started: e.DispatchStarted, context: RunContext, *, diff: str = "") -> Extra:
+    change = context.dispatches.directory(started.id) / CHANGE if diff else None
+    return Extra(copies=context.copied, root=context.root, diff=change)
+
+
+def follows_setup(started: e.DispatchStarted, phase: WorkAttempt) -> bool:
+    """Whether only run.setup has used the worktree before."""
     last = phase.dispatches.newest
-    is_set_up = last is not None and last.role is Role.SETUP and is_for_writers(last) == is_for_writers(started)
-    if is_for_writers(started) or started.agents:
-        clean = clean_mode_for_agents(started, run)
-        context.zone.lend(branch=phase.leased.branch, clean=clean, extra=extra, keeps_repository=is_set_up)
-    if is_for_writers(started):
-        return ""
-    commit = setup.commit_of(started, phase, context)
-    if started.role is Role.SETUP:
-        context.proof.write_anew(commit, extra=extra)
-        return ""
-    if not run.setup:
-        context.proof.checkout_exact_tree(commit, clean=run.clean, extra=extra)
-        return ""
-    if context.proof.inputs != setup.find_inputs(started, phase, context):
-        return "the products of run.setup are those of other inputs"
-    is_read = started.role is Role.VERIFY  # a new file would count as the verifier's
-    if is_set_up and last is not None and last.tree == started.tree and not is_read and context.proof.is_made:
-        return ""  # nothing has run there since its products were listed
-    if fault := context.proof.reuse(commit, clean=is_read, extra=extra):
-        context.proof.forget_products(fault)
-    return fault
+    return last is not None and last.role is Role.SETUP and is_for_writers(last) == is_for_writers(started)
 
 
-def _launch_writer_or_verifier(
-    started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, diff: str
-) -> d.Launch:
-    path, _ = _place_of(started, context)
-    text = _write_prompt(started, phase, context, path, diff)
-    continues = phase.handovers or phase.dispatches.questions or started.again
-    if started.role.is_writer and continues:  # it continues the notes of its predecessor
+def lend_worktree(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, extra: Extra) -> None:
+    """Put the files of the agents' worktree right."""
+    clean = clean_mode_for_agents(started, context.settings.run)
+    keeps = follows_setup(started, phase)
+    context.zone.lend(branch=phase.leased.branch, clean=clean, extra=extra, keeps_repository=keeps)
+
+
+# --- writers --------------------------------------------------------------------------------------------
+
+
+def start_writer(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
+    """Start an implementer or a fixer."""
+    return start_dispatch(action, state, context, _prepare_writer)
+
+
+def _prepare_writer(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
+    phase = state.work
+    diff = _read_work(phase, context) if started.role is Role.FIX else ""
+    text = _write_prompt(started, phase, context, diff)
+    if phase.handovers or phase.dispatches.questions or started.again:  # it continues the notes of its predecessor
         context.dispatches.write(started.id, d.NOTES, context.dispatches.read(phase.written, d.NOTES) or "")
-    return _launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
+    launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
+
+    def fill() -> str:
+        lend_worktree(started, phase, context, extra_files(started, context, diff=diff))
+        return ""
+
+    return Prepared(started=started, launch=launch, fill=fill, diff=diff)
 
 
-def _launch_agent(
+def _read_work(phase: WorkAttempt, context: RunContext) -> str:
+    """The change that a fixer continues; an agent without a shell reads it in its worktree."""
+    head = context.objects.tip(phase.leased.branch) or phase.base
+    return context.agents.redacted(context.candidates.diff(phase.base, head))  # it may have to remove a secret
+
+
+def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, diff: str) -> str:
+    brief = write_brief(started, phase, context, tip=phase.base)
+    template = context.prompts[started.role]
+    handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
+    rejections = [why for failure in context.failures(phase.chosen.phase) if (why := failure.event.rejected)]
+    rejections += phase.rejections
+    answers = prompts.answers_note(context.answers(phase.chosen.phase))
+    note = as_utf8(prompts.rejections_note(rejections) + answers + handover)
+    kept = phase.leased.kept
+    if started.role is Role.IMPLEMENT:
+        return prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "") + note
+    failed = phase.proof.failed_items
+    outputs = phase.proof.red_checks
+    if kept is not None and not phase.proof.gates and started.complaint == kept.complaint:  # of the last attempt
+        failed = kept.failed
+        outputs = kept.red
+    checks = context.settings.checks
+    red = [(checks[name].command, output) for name, output in outputs if name in checks]
+    return prompts.fix_prompt(template, brief, failed=failed, why=started.complaint, gates=red, diff=diff) + note
+
+
+def write_brief(
+    started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, *, tip: str, asked: e.Rows = ()
+) -> prompts.Brief:
+    """The part that is in each prompt of a phase; `tip` is the commit that the agent sees."""
+    return prompts.Brief(
+        plan=context.plan,
+        chosen=replace(phase.chosen, items=(*phase.chosen.items, *asked)),
+        worktree=str(place_of(started, context)[0]),
+        branch=phase.leased.branch.removeprefix("refs/heads/"),
+        test_command=context.settings.tests.command,
+        context=[name for name in context_files(context.plan) if context.objects.blob(tip, name) is not None],
+        baseline=_list_baselines(phase, context),
+    )
+
+
+def launch_agent(
     started: e.DispatchStarted, context: RunContext, text: str, *, base: str, attempt: int = 1
 ) -> d.Launch:
     """The process of an agent with this prompt; `base` is the commit that it begins on."""
-    path, writable = _place_of(started, context)
+    path, writable = place_of(started, context)
     directory = context.dispatches.directory(started.id)
     prompt = directory / "prompt.md"
     context.dispatches.write(started.id, prompt.name, text)
@@ -201,7 +229,7 @@ def _launch_agent(
         silence_s=limits.silence_s,
         tokens=started.tokens,
         usd=started.usd,
-        prompt=_sent_at_first(agent_of(table.kind), text),
+        prompt=sent_at_first(agent_of(table.kind), text),
         hand_over_at=limits.context_critical if started.role.is_writer else 0,
         window=table.context,
         model=table.model,
@@ -210,88 +238,9 @@ def _launch_agent(
     )
 
 
-def _sent_at_first(agent: Agent, prompt: str) -> int:
+def sent_at_first(agent: Agent, prompt: str) -> int:
     """The characters of the first request, for an estimate; an agent that prints its prompt shows them itself."""
     return 0 if agent.prompt_ends else len(prompt) + agent.overhead
-
-
-def _launch_command(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> d.Launch:
-    path, writable = _place_of(started, context)
-    name = started.id
-    directory = context.dispatches.directory(started.id)
-    build = proof.command_line if started.role is Role.PROVE else command_line
-    line, wall_s = build(started, phase, context)
-    if started.role is Role.DELEGATE:
-        argv, env = context.agents.delegate(line, started)
-    else:
-        argv, env = context.agents.command(line, started, directory=directory, cwd=path, writable=writable)
-        env = env | committing_as(name)
-        if started.agents:
-            argv = _also_in_zone(argv, line, started, context)
-    logs = tuple(own_logs(started.gates).values())
-    return d.Launch(id=name, argv=argv, cwd=str(path), env=env, wall_s=wall_s, logs=logs)
-
-
-def _also_in_zone(argv: Sequence[str], line: str, started: e.DispatchStarted, context: RunContext) -> tuple[str, ...]:
-    """A command, and the same line in the agents' worktree and sandbox at the same time; it fails when one does."""
-    zone = context.zone
-    directory = context.dispatches.directory(started.id)
-    other, _ = context.agents.command(line, started, directory=directory, cwd=zone.path, writable=zone.writable)
-    other_line = f"cd {quote(str(zone.path))} && {join(other)}"
-    return ("/bin/sh", "-c", f"{{ {other_line}; }} & {join(argv)}; code=$?; wait $! && exit $code")
-
-
-def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, path: Path, diff: str) -> str:
-    asked = phase.proof.questions_to_verifiers(context.settings.tests.changed) if started.role is Role.VERIFY else ()
-    tip = phase.built.commits[-1] if started.role is Role.VERIFY else phase.base
-    brief = prompts.Brief(
-        plan=context.plan,
-        chosen=replace(phase.chosen, items=(*phase.chosen.items, *asked)),
-        worktree=str(path),
-        branch=phase.leased.branch.removeprefix("refs/heads/"),
-        test_command=context.settings.tests.command,
-        context=[name for name in context_files(context.plan) if context.objects.blob(tip, name) is not None],
-        baseline=_list_baselines(phase, context),
-    )
-    template = context.prompts[prompts.FINAL if started.scope else started.role]
-    if started.role is Role.VERIFY:
-        assert phase.work is not None
-        checks = context.settings.checks
-        changed = phase.work.files
-        gates = [
-            (checks[gate.name].command, gate) for gate in phase.proof.gates if gate.answer is not GateAnswer.SKIPPED
-        ]
-        proofs = () if started.scope else phase.proof.runs
-        if started.scope:
-            brief, changed = final_brief(brief, phase, context)
-        missing = prompts.unresolved_note(phase.proof.unresolved.items if phase.proof.unresolved else ())
-        text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
-        return text + as_utf8(missing)
-    handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
-    rejections = [why for failure in context.failures(phase.chosen.phase) if (why := failure.event.rejected)]
-    rejections += phase.rejections
-    answers = prompts.answers_note(context.answers(phase.chosen.phase))
-    note = as_utf8(prompts.rejections_note(rejections) + answers + handover)
-    kept = phase.leased.kept
-    if started.role is Role.IMPLEMENT:
-        return prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "") + note
-    failed = phase.proof.failed_items
-    outputs = phase.proof.red_checks
-    if kept is not None and not phase.proof.gates and started.complaint == kept.complaint:  # of the last attempt
-        failed = kept.failed
-        outputs = kept.red
-    checks = context.settings.checks
-    red = [(checks[name].command, output) for name, output in outputs if name in checks]
-    return prompts.fix_prompt(template, brief, failed=failed, why=started.complaint, gates=red, diff=diff) + note
-
-
-def _read_change(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
-    """The change that a fixer continues or a verifier judges; an agent without a shell reads it in its worktree."""
-    if started.role is Role.FIX:
-        head = context.objects.tip(phase.leased.branch) or phase.base
-        return context.agents.redacted(context.candidates.diff(phase.base, head))  # it may have to remove a secret
-    base, without = (plan_base(phase, context), context.bookkeeping) if started.scope else (phase.built.onto, ())
-    return context.candidates.diff(base, phase.built.commits[-1], without=without)
 
 
 def _list_baselines(phase: WorkAttempt, context: RunContext) -> list[tuple[str, results.Results]]:
@@ -412,167 +361,5 @@ def _sum_usage(
 # --- its end --------------------------------------------------------------------------------------------
 
 
-def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    started = _running_dispatch(state)
-    outcome = context.dispatches.standing(started.id)
-    if isinstance(outcome, Running):
-        return
-    if isinstance(outcome, Outcome) and outcome.ending is Ending.REFUSED:
-        # It never ran: the same dispatch is due again when the run is retried.
-        yield replace(_without_result(started, Ending.ENDED), detail=outcome.message)
-        raise Unreachable(outcome.message)
-    if isinstance(outcome, NeverStarted) or outcome.ending is Ending.LOST:
-        context.dispatches.end([started.id], grace_s=d.GRACE_S)
-    yield from _examine_changes(started, state, context)
-    if isinstance(outcome, NeverStarted):  # only the intent was recorded, or the agent deleted the files
-        yield _without_result(started, Ending.LOST)
-        return
-    ended = _record_result(started, context, outcome)
-    if started.role is Role.SETUP and ended.succeeded:
-        try:
-            setup.keep_products(started, state.work, context)
-        except (RunplanError, OSError):
-            yield _without_result(started, Ending.ENDED)
-            raise
-    if not started.agent:
-        yield ended
-        return
-    agent = agent_of(context.settings.agents.agent(started.agent).kind)
-    zone = context.clock.now().astimezone().tzinfo
-    ending = judge_ending(outcome, agent, writes=started.role.is_writer, zone=zone)
-    detail = ended.detail
-    if ending.kind in STOPPED:
-        has_reason = ended.said in (ReturnStatus.BLOCKED, ReturnStatus.FAILED)  # in the agent's own return
-        detail = detail if has_reason else quote_error(ending, outcome, agent)
-    elif ending.kind is not EndingKind.SUCCESS:
-        detail = ending.words or detail
-    yield _name_limit(replace(ended, kind=ending.kind, detail=detail), started)
-    yield from _pause_after(ending, state.dispatching.dispatches, context, started)
-
-
-def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    """Record a process that the loop has just ended; its commits are kept."""
-    started = _running_dispatch(state)
-    outcome = context.dispatches.standing(started.id)
-    if outcome == Running():
-        raise still_running(started.id)
-    yield from _examine_changes(started, state, context)
-    if isinstance(outcome, Outcome):
-        ended = _record_result(started, context, outcome)
-        yield replace(ended, ending=Ending.ENDED, kind=EndingKind.KILLED, said="", detail="")
-    else:
-        yield _without_result(started, Ending.ENDED)
-
-
-def _running_dispatch(state: RunState) -> e.DispatchStarted:
-    started = state.dispatching.dispatches.running
-    assert started is not None
-    return started
-
-
-def _without_result(started: e.DispatchStarted, ending: Ending) -> e.DispatchEnded:
+def without_result(started: e.DispatchStarted, ending: Ending) -> e.DispatchEnded:
     return e.DispatchEnded(id=started.id, role=started.role, ending=ending, code=None)
-
-
-def _record_result(started: e.DispatchStarted, context: RunContext, outcome: Outcome) -> e.DispatchEnded:
-    """How the process ended, what it said and what it used, by its output or by its return."""
-    usage = outcome.tally.usage
-    seconds = outcome.seconds
-    table = context.settings.agents.agent(started.agent) if started.agent else None
-    if not outcome.ended_at:  # its shim died and recorded neither
-        seconds = longest_run_s(started, context.clock.now())
-        if table is not None:
-            prompt = _sent_at_first(agent_of(table.kind), context.dispatches.read(started.id, "prompt.md") or "")
-            prices = {"usd_in": table.usd_per_mtok_in, "usd_out": table.usd_per_mtok_out}
-            usage = meter_usage(outcome.tally, prompt=prompt, **prices)
-    _, returned = reply_of(started.id, context)
-    if usage == d.Usage() and isinstance(returned, d.Return):
-        usage = returned.usage
-    if table is not None and not usage.usd and outcome.ending is not Ending.EXITED:  # before it reported dollars
-        usage = price_usage(usage, *agent_of(table.kind).highest_usd)
-    succeeded = outcome.ending is Ending.EXITED and outcome.code == 0
-    said = ""
-    detail = "" if succeeded else " ".join(outcome.message[-LAST_WORDS:].split())
-    if started.role.is_writer or started.role.is_planner:
-        if isinstance(returned, d.Return):
-            said = returned.status
-            detail = returned.summary if said in (ReturnStatus.BLOCKED, ReturnStatus.FAILED) else detail
-        if blockers := returns.find_blockers(outcome.message):
-            said = ReturnStatus.BLOCKED
-            detail = "; ".join(blockers)
-    return e.DispatchEnded(
-        id=started.id,
-        role=started.role,
-        agent=started.agent,
-        phase=started.phase,
-        ending=outcome.ending,
-        code=outcome.code,
-        signal=outcome.signal,
-        said=said,
-        detail=detail,
-        seconds=seconds,
-        estimated=outcome.estimated,
-        **asdict(usage),
-    )
-
-
-def _examine_changes(started: e.DispatchStarted, state: RunState, context: RunContext) -> Iterator[e.Event]:
-    """Name changes in the user's repository during the dispatch, and fetch the commits of a writer."""
-    role = started.role
-    if (before := context.dispatches.read(started.id, FINGERPRINT)) is not None:
-        tips = [fact.event.tip for fact in context.store.list_facts(e.Landed, since=started.at)]
-        differences = context.fingerprints.list_differences(before, agent=signing(started.id).email, landed=tips)
-        lines = describe_differences(differences, "the agent" if role.agent else f"the {role} command")
-        if set(lines) - set(state.current.warnings):  # else recorded before a crash
-            yield e.GuardFound(violated=any(difference.by_agent for difference in differences), lines=lines)
-    if role.is_writer:
-        try:
-            work = state.work
-            context.zone.hand_over(branch=work.leased.branch, base=work.base, copies=context.personal)
-        except ObjectsRefused as error:
-            reason = Reason.AGENT_FAILED if isinstance(error, HandOverRefused) else Reason.TAMPERED
-            yield e.WorkRefused(reason=reason, detail=redact_text(str(error)))
-
-
-def _name_limit(ended: e.DispatchEnded, started: e.DispatchStarted) -> e.DispatchEnded:
-    """Name the setting that ended the dispatch. A time limit of a phase, plan or day counts as a budget."""
-    tokens, usd, wall = (*started.bounds, "", "", "")[:3]
-    if ended.kind == EndingKind.TIMED_OUT and wall not in ("", "limits.wall"):
-        detail = f"{wall} left {in_words(started.seconds)}"
-        return replace(ended, ending=Ending.BUDGET, kind=EndingKind.BUDGET, detail=detail)
-    if ended.kind != EndingKind.BUDGET:
-        return ended
-    guess = "; its use is an estimate, as this agent reports it only at its end" if ended.estimated else ""
-    if started.tokens and (ended.estimated or ended.input_tokens + ended.output_tokens >= started.tokens):
-        return replace(ended, detail=f"{tokens} left {started.tokens} tokens{guess}")
-    if started.usd:
-        words = f" ({ended.detail})" if ended.detail and ended.ending != Ending.BUDGET else ""
-        return replace(ended, detail=f"{usd} left ${started.usd:.2f}{words}{guess}")
-    return ended
-
-
-def _pause_after(
-    ending: AgentEnding, record: DispatchRecord, context: RunContext, started: e.DispatchStarted
-) -> Iterator[e.Event]:
-    """The wait after a usage limit or an overload; `record` is that before the agent ended."""
-    now = context.clock.now().timestamp()
-    agent = started.agent
-    words = ending.words
-    if ending.kind is EndingKind.LIMIT:
-        ends = limit_ends(ending.resets, now=now, times=record.limited + 1, seed=started.id)
-        yield e.AgentLimited(agent=agent, until=iso(datetime.fromtimestamp(ends, UTC)), words=words)
-    elif ending.kind is EndingKind.OVERLOADED and record.busy < d.MAX_OVERLOADS:
-        ends = busy_ends(now=now, times=record.busy + 1, seed=started.id)
-        yield e.Paused(kind=WaitKind.OVERLOADED, until=iso(datetime.fromtimestamp(ends, UTC)), agent=agent, words=words)
-
-
-def sleep(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    pause = state.pause
-    if pause is not None and context.clock.now() >= parse_iso(pause.until):
-        yield e.Woke(kind=pause.kind)
-
-
-def longest_run_s(started: e.DispatchStarted, now: datetime) -> float:
-    """The longest time that a lost process can have run."""
-    passed_s = max(0.0, (now - parse_iso(started.at)).total_seconds()) if started.at else 0.0
-    return min(passed_s, started.seconds) if started.seconds else passed_s

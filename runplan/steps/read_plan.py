@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from runplan.checks.drift import find_contradictions, stale_phrase
 from runplan.errors import PlanUnreadable, Unreachable
 from runplan.landing.direct import DirectPhase
 from runplan.landing.pull_request import PullRequestLander
@@ -16,7 +18,6 @@ from runplan.run import events as e
 from runplan.run.kinds import Mode
 from runplan.run.rules.lanes import list_ahead, list_bases, list_startable, may_begin_ahead
 from runplan.run.state import count_ahead, count_busy, open_lanes
-from runplan.steps.verify import examine_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from runplan.run.actions import Action
     from runplan.run.state import RunState
     from runplan.steps.context import RunContext
+
+MOST_OFF = 20  #: per cent; a phase whose own numbers differ by more is not worked on
 
 
 def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
@@ -57,7 +60,7 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
         plan = tracker.assume_done(plan, *(row.depends if (row := plan.phase(wanted)) else ()))
     read = choose_work(plan, text, tip=tip, wanted=wanted)
     if isinstance(read, e.PhaseChosen) and (phase := plan.phase(read.phase)) is not None:
-        drift, remarks = examine_numbers(plan, phase, context)
+        drift, remarks = _examine_numbers(plan, phase, context)
         if isinstance(lander, PullRequestLander) and not drift:
             remarks = (*remarks, *lander.list_overlaps(phase.touches))
         read = replace(read, drift=drift, remarks=remarks, base=state.base if state.after else "")
@@ -125,3 +128,24 @@ def _choose_undo(plan: Plan, *, tip: str, wanted: str) -> e.UndoChosen | e.NoWor
             tip=tip, detail=f"phase {wanted} is not done; there is nothing to undo", kind=NoWorkKind.COMPLETE
         )
     return e.UndoChosen(tip=tip, phase=phase.id, title=phase.title, text=phase.text)
+
+
+def _examine_numbers(plan: Plan, phase: Phase, context: RunContext) -> tuple[str, tuple[str, ...]]:
+    """Why the text of the phase has to be revised before any work, and remarks for its report."""
+    contradictions = find_contradictions(phase.text)
+    if wrong := next((words for off, words in contradictions if off > MOST_OFF), ""):
+        return f"{plan.path}:{phase.heading_line}: {wrong}", ()
+    if (words := stale_phrase(phase.text)) and not _is_revised(plan, phase, context):
+        return f"{plan.path}:{phase.heading_line}: phase {phase.id} says {words!r}; revise its text and commit it", ()
+    return "", tuple(words for _, words in contradictions)
+
+
+def _is_revised(plan: Plan, phase: Phase, context: RunContext) -> bool:
+    """Whether the phase was reworded after all phases that it depends on had landed."""
+    commits = [row.commit for name in phase.depends if (row := plan.phase(name)) is not None and row.commit]
+    for commit in commits:
+        with suppress(PlanUnreadable):
+            row = plans.parse_plan(context.objects.blob(commit, plan.path) or b"", path=plan.path).phase(phase.id)
+            if row is not None and row.text == phase.text:
+                return False
+    return bool(commits)

@@ -1,20 +1,20 @@
-"""Judges the reply of a verifier; the last verification, across all phases; and numbers that a plan states."""
+"""Starts a verifier and judges its reply; the last verification, across all phases; and numbers that a plan states."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from runplan.agents import prompts
 from runplan.agents.clis import agent_of
 from runplan.checks import drift, returns, verdict
 from runplan.checks.evidence import Facts
-from runplan.errors import PlanUnreadable
 from runplan.git.objects import SUBMODULE, TREE, find
-from runplan.names import requires_ref
+from runplan.names import as_utf8, requires_ref
 from runplan.plan.model import Status, parse_plan
 from runplan.run.attempts import PhaseAttempt, UndoAttempt
 from runplan.run.dispatch import EVERY_PHASE, RETURN, Outcome, ToolUsed
@@ -29,7 +29,9 @@ from runplan.run.events import (
     WorkRefused,
 )
 from runplan.run.kinds import GateAnswer, Mode, Reason, WaitKind
+from runplan.steps.commands import fill_files
 from runplan.steps.gates import read_content, tests_of_gates
+from runplan.steps.process import Prepared, launch_agent, start_dispatch, write_brief
 from runplan.supervise.output import MISREAD
 from runplan.text import command
 from runplan.times import iso
@@ -39,18 +41,52 @@ if TYPE_CHECKING:
 
     from runplan.agents.prompts import Brief
     from runplan.checks.returns import Unusable
-    from runplan.plan.model import Phase, Plan
-    from runplan.run.actions import Action
+    from runplan.plan.model import Plan
+    from runplan.run.actions import Action, Start
     from runplan.run.attempts import WorkAttempt
     from runplan.run.dispatch import Return
-    from runplan.run.events import Event, Rows
+    from runplan.run.events import DispatchStarted, Event, Rows
     from runplan.run.state import RunState
     from runplan.steps.context import RunContext
 
 
-MOST_OFF = 20  #: per cent; a phase whose own numbers differ by more is not worked on
 EVIDENCE = 2000  #: characters of evidence that are kept for an item
 LARGEST_CITED = 64 * 1024 * 1024  #: bytes of a file in which lines are counted
+
+
+def start_verifier(action: Start, state: RunState, context: RunContext) -> Iterator[Event]:
+    return start_dispatch(action, state, context, _prepare_verifier)
+
+
+def _prepare_verifier(started: DispatchStarted, state: RunState, context: RunContext) -> Prepared:
+    phase = state.work
+    diff = _read_change(started, phase, context)
+    text = _write_prompt(started, phase, context, diff)
+    launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
+    fill = partial(fill_files, started, phase, context, diff=diff)
+    return Prepared(started=started, launch=launch, fill=fill, diff=diff)
+
+
+def _read_change(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
+    """The change that it judges; an agent without a shell reads it in its worktree."""
+    base, without = (plan_base(phase, context), context.bookkeeping) if started.scope else (phase.built.onto, ())
+    return context.candidates.diff(base, phase.built.commits[-1], without=without)
+
+
+def _write_prompt(started: DispatchStarted, phase: WorkAttempt, context: RunContext, diff: str) -> str:
+    assert phase.work is not None
+    asked = phase.proof.questions_to_verifiers(context.settings.tests.changed)
+    brief = write_brief(started, phase, context, tip=phase.built.commits[-1], asked=asked)
+    checks = context.settings.checks
+    changed = phase.work.files
+    gates = [(checks[gate.name].command, gate) for gate in phase.proof.gates if gate.answer is not GateAnswer.SKIPPED]
+    proofs = () if started.scope else phase.proof.runs
+    if started.scope:
+        brief, changed = final_brief(brief, phase, context)
+    template = context.prompts[prompts.FINAL if started.scope else started.role]
+    missing = prompts.unresolved_note(phase.proof.unresolved.items if phase.proof.unresolved else ())
+    text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
+    return text + as_utf8(missing)
 
 
 def reply_of(id: str, context: RunContext) -> tuple[str, Return | Unusable]:
@@ -194,27 +230,6 @@ def final_brief(brief: Brief, phase: WorkAttempt, context: RunContext) -> tuple[
 
 
 # --- numbers that a plan states and agents measure ------------------------------------------------------
-
-
-def examine_numbers(plan: Plan, phase: Phase, context: RunContext) -> tuple[str, tuple[str, ...]]:
-    """Why the text of the phase has to be revised before any work, and remarks for its report."""
-    contradictions = drift.find_contradictions(phase.text)
-    if wrong := next((words for off, words in contradictions if off > MOST_OFF), ""):
-        return f"{plan.path}:{phase.heading_line}: {wrong}", ()
-    if (words := drift.stale_phrase(phase.text)) and not _is_revised(plan, phase, context):
-        return f"{plan.path}:{phase.heading_line}: phase {phase.id} says {words!r}; revise its text and commit it", ()
-    return "", tuple(words for _, words in contradictions)
-
-
-def _is_revised(plan: Plan, phase: Phase, context: RunContext) -> bool:
-    """Whether the phase was reworded after all phases that it depends on had landed."""
-    commits = [row.commit for name in phase.depends if (row := plan.phase(name)) is not None and row.commit]
-    for commit in commits:
-        with suppress(PlanUnreadable):
-            row = parse_plan(context.objects.blob(commit, plan.path) or b"", path=plan.path).phase(phase.id)
-            if row is not None and row.text == phase.text:
-                return False
-    return bool(commits)
 
 
 def measure_drift(phase: WorkAttempt, context: RunContext, message: str) -> DriftFound | None:

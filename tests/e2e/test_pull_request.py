@@ -474,10 +474,10 @@ def test_a_claim_of_an_issue_is_shown_during_the_run(
 
 
 CRASH = """
-from runplan.engine import advance
 from runplan.cli.main import entry
+from runplan.steps import work
 def fail(*_): raise ZeroDivisionError
-advance.STEPS["take-work"] = advance.Step(act=fail)
+work.take_work = fail
 entry()
 """
 

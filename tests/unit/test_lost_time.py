@@ -6,7 +6,7 @@ import pytest
 
 from runplan.run.events import DispatchStarted
 from runplan.run.kinds import Role
-from runplan.steps.process import longest_run_s
+from runplan.steps.outcome import longest_run_s
 from runplan.times import iso
 
 THEN = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)

@@ -1,0 +1,199 @@
+"""The branch of an attempt: where it begins, the work of an earlier attempt, and the user's own branches."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from runplan.errors import ObjectsRefused, RefusedEarly
+from runplan.git.handover import AgentZone
+from runplan.git.removal import Kept
+from runplan.git.repository import is_users_own
+from runplan.names import HEADS
+from runplan.run import events as e
+from runplan.run.attempts import DelegateAttempt, PhaseAttempt
+from runplan.run.events import WorkRefused
+from runplan.run.kinds import Beginning, Reason
+from runplan.run.reasons import beginning_after
+from runplan.text import command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runplan.git.command import Git
+    from runplan.run.actions import Action, RebuildBranch
+    from runplan.run.state import RunState
+    from runplan.steps.context import RunContext
+
+
+def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    phase = state.work
+    if isinstance(phase, DelegateAttempt):
+        yield _lease_for_command(phase, context)
+        return
+    if isinstance(phase, PhaseAttempt) and phase.chosen.drift:
+        yield WorkRefused(reason=Reason.DRIFT, detail=phase.chosen.drift)
+        return
+    if isinstance(phase, PhaseAttempt) and phase.chosen.direct and context.direct is None:
+        detail = "the phase says `Execution: direct`, but the run lands by pr or the target is protected"
+        yield WorkRefused(reason=Reason.BLOCKED, detail=detail)
+        return
+    branch = context.branch(phase.chosen.phase)
+    tip = phase.chosen.tip
+    earlier = context.store.count_leases(context.plan, branch)
+    refusal = describe_refusal(context.workspace.user, branch, tip, known=bool(earlier))
+    if refusal:
+        yield WorkRefused(reason=Reason.BLOCKED, detail=refusal)
+        return
+    context.removal.remove_stale_locks([branch])  # a killed git may have left a lock
+    kept = _find_kept_work(state, context, branch)
+    parked = ""
+    base = kept.base if kept else phase.chosen.base or tip
+    if kept is None:
+        parked = _park_branch(context, branch, base)
+    else:
+        context.workspace.fetch(kept.head, without=[tip])
+    start = kept.head if kept else base
+    judged = tip if kept and not _has_landed(context, phase.chosen.phase, base) else base  # the commit of the baseline
+    context.zone.lease(branch=branch, base=start, onto=tip, pin=context.mark)
+    yield e.Leased(
+        phase=phase.chosen.phase,
+        branch=branch,
+        base=base,
+        base_tree=context.objects.commit(judged).tree,
+        worktree=context.zone.name,
+        attempt=earlier + 1,
+        parked=parked,
+        kept=kept,
+    )
+
+
+def _lease_for_command(phase: DelegateAttempt, context: RunContext) -> e.Leased:
+    """The command of a phase works in the main checkout; only the worktree of the checks is used."""
+    base = phase.chosen.tip
+    branch = context.branch(phase.chosen.phase)
+    return e.Leased(
+        phase=phase.chosen.phase,
+        branch=branch,
+        base=base,
+        base_tree=context.objects.commit(base).tree,
+        worktree=context.zone.name,
+        attempt=context.store.count_leases(context.plan, branch) + 1,
+    )
+
+
+def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.KeptWork | None:
+    """The work of the phase's last attempt, as it is on the user's branch now; None to begin without it."""
+    phase = state.work
+    user = context.workspace.user
+    failures = context.failures(phase.chosen.phase)
+    if not failures or state.options.anew or not isinstance(phase, PhaseAttempt):
+        return None
+    # An attempt that failed before any work, or without a change, says nothing about the work of the one before it.
+    kept = [fact for fact in failures if fact.event.branch] or failures[-1:]
+    while len(kept) > 1 and not kept[-1].event.tree and kept[-1].event.head == kept[-2].event.head:
+        kept.pop()
+    last = kept[-1]
+    failure = last.event
+    ref = f"{HEADS}{last.event.branch}" if last.event.branch else branch
+    leases = {lease.event.worktree: lease.event for lease in context.store.list_facts(e.Leased, plan=context.plan)}
+    # Also where `tool.git` was lost, the lane has the agent's commits, unless another phase has used it since.
+    lanes = [lease.worktree for lease in leases.values() if lease.phase == phase.chosen.phase]
+    for lane in lanes if failures[-1].event.reason == Reason.CRASHED else ():
+        with suppress(ObjectsRefused):
+            zone = AgentZone(context.zones, lane)
+            zone.hand_over(branch=branch, base=phase.chosen.tip, copies=context.personal)
+    own = context.objects.tip(branch)  # where runplan crashed before it published the work
+    if own is not None and not context.objects.is_ancestor(own, phase.chosen.tip):
+        ref = context.workspace.publish(branch, newer_than=(ref, failure.head))
+    head = user.tip(ref)
+    if failure.reason == Reason.CONFLICT and failure.parked and head in (None, failure.head):
+        ref = failure.parked
+        head = user.tip(failure.parked)  # without what the fixer tried
+        failure = replace(failure, head=head or "")
+    base = _find_base(context, phase.chosen.tip, head, failure.base) if head else ""
+    if not head or not base or context.objects.commit(head).tree == context.objects.commit(base).tree:
+        return None
+    is_changed = head != failure.head or _is_reworded(phase.chosen, context, before=last.seq)
+    beginning = beginning_after(failure, is_changed=is_changed, has_fixers=state.options.max_fix_cycles > 0)
+    if beginning is Beginning.CONTINUE and not _has_landed(context, phase.chosen.phase, base):
+        beginning = Beginning.ANEW
+    if beginning is Beginning.ANEW:
+        return None
+    return e.KeptWork(
+        ref=ref,
+        head=head,
+        tree=context.objects.commit(head).tree,
+        base=base,
+        beginning=beginning,
+        complaint=failure.detail,
+        failed=failure.failed,
+        red=failure.red,
+        authors=failure.authors,
+    )
+
+
+def _find_base(context: RunContext, target: str, head: str, before: str) -> str:
+    """The commit below the work; `before` is the one that was recorded.
+
+    It may be of another phase, which has not landed as it was then.
+    """
+    base = context.objects.run("merge-base", target, head, ok=(0, 1)).text
+    is_above = base and before and context.objects.tip(before) and context.objects.is_ancestor(base, before)
+    return before if is_above and context.objects.is_ancestor(before, head) else base
+
+
+def _has_landed(context: RunContext, phase: str, base: str) -> bool:
+    """Whether the base of the phase's work is on the target: not so if it is of a phase that landed otherwise."""
+    readings = context.store.list_facts(e.PhaseChosen, plan=context.plan)
+    is_ahead = any(fact.event.phase == phase and fact.event.base == base for fact in readings)
+    landings = context.store.list_facts(e.Landed, plan=context.plan) if is_ahead else []
+    return not is_ahead or any(fact.event.code == base for fact in landings)
+
+
+def _is_reworded(read: e.Chosen, context: RunContext, *, before: int) -> bool:
+    """Whether the phase's text has changed since it was read last before that place in the journal."""
+    readings = context.store.list_facts(e.PhaseChosen, plan=context.plan)
+    earlier = [fact.event.text for fact in readings if fact.seq < before and fact.event.phase == read.phase]
+    return bool(earlier) and earlier[-1] != read.text
+
+
+def describe_refusal(user: Git, branch: str, base: str, *, known: bool) -> str:
+    """Why the branch cannot be used: it is the user's own. A branch of an earlier attempt is parked instead."""
+    if known or not is_users_own(user, branch, base):  # commits of agents are from a run whose journal was lost
+        return ""
+    short = branch.removeprefix("refs/heads/")
+    rename = command("git", "branch", "-m", short, f"{short}-kept")
+    return f"the branch {short} exists, and runplan did not make it; look at it, then: {rename}"
+
+
+def _park_branch(context: RunContext, branch: str, base: str) -> str:
+    """Move the work of an earlier attempt from the branch to a parked ref."""
+    if context.objects.tip(branch) in (None, base) and context.workspace.user.tip(branch) is None:
+        return ""
+    answer = context.removal.remove_ref(branch)
+    if isinstance(answer, Kept):
+        raise RefusedEarly(f"the branch {branch.removeprefix('refs/heads/')} cannot be restarted: {answer.why}")
+    return answer.parked
+
+
+def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) -> Iterator[e.Event]:
+    """Restart the branch on the target's tip; its former commits stay under a parked ref."""
+    phase = state.work
+    assert phase.work is not None
+    parked = context.workspace.park(phase.work.head, under=phase.leased.branch)
+    context.zone.lease(branch=phase.leased.branch, base=action.start, onto=action.onto, pin=context.mark)
+    conflict = (
+        f"The work does not apply on the target any more. It conflicts in {phase.delivery.conflicting_paths}. "
+        f"It is kept at {parked}: bring it onto this branch."
+    )
+    yield e.BranchRebuilt(
+        base=action.onto,
+        base_tree=context.objects.commit(action.onto).tree,
+        parked=parked,
+        complaint=action.complaint or conflict,
+        tree=action.tree,
+        start=action.start,
+    )

@@ -1,0 +1,200 @@
+"""Observes the end of a process: its result, what it changed and used, and the wait after a limit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict, replace
+
+from runplan.agents.budgets import meter_usage, price_usage
+from runplan.agents.clis import agent_of
+from runplan.agents.endings import judge_ending, quote_error
+from runplan.checks import returns
+from runplan.checks.secrets import redact_text
+from runplan.errors import HandOverRefused, ObjectsRefused, RunplanError, Unreachable
+from runplan.git.repository import describe_differences
+from runplan.gitfacts import signing
+from runplan.run import dispatch as d, events as e
+from runplan.run.dispatch import Ending, EndingKind, NeverStarted, Outcome, ReturnStatus, Running
+from runplan.run.kinds import Reason, Role, WaitKind
+from runplan.steps import setup
+from runplan.steps.process import FINGERPRINT, sent_at_first, still_running, without_result
+from runplan.steps.verify import reply_of
+from runplan.text import in_words
+from runplan.times import busy_ends, iso, limit_ends, parse_iso
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runplan.agents.endings import AgentEnding
+    from runplan.run.actions import Action
+    from runplan.run.attempt_parts import DispatchRecord
+    from runplan.run.state import RunState
+    from runplan.steps.context import RunContext
+
+LAST_WORDS = 600  #: characters of a failed process's output in the report
+#: Endings after which the end of the output says more than the kind.
+STOPPED = (EndingKind.CRASHED, EndingKind.KILLED, EndingKind.SILENT, EndingKind.TIMED_OUT)
+
+
+def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    started = _running_dispatch(state)
+    outcome = context.dispatches.standing(started.id)
+    if isinstance(outcome, Running):
+        return
+    if isinstance(outcome, Outcome) and outcome.ending is Ending.REFUSED:
+        # It never ran: the same dispatch is due again when the run is retried.
+        yield replace(without_result(started, Ending.ENDED), detail=outcome.message)
+        raise Unreachable(outcome.message)
+    if isinstance(outcome, NeverStarted) or outcome.ending is Ending.LOST:
+        context.dispatches.end([started.id], grace_s=d.GRACE_S)
+    yield from _examine_changes(started, state, context)
+    if isinstance(outcome, NeverStarted):  # only the intent was recorded, or the agent deleted the files
+        yield without_result(started, Ending.LOST)
+        return
+    ended = _record_result(started, context, outcome)
+    if started.role is Role.SETUP and ended.succeeded:
+        try:
+            setup.keep_products(started, state.work, context)
+        except (RunplanError, OSError):
+            yield without_result(started, Ending.ENDED)
+            raise
+    if not started.agent:
+        yield ended
+        return
+    agent = agent_of(context.settings.agents.agent(started.agent).kind)
+    zone = context.clock.now().astimezone().tzinfo
+    ending = judge_ending(outcome, agent, writes=started.role.is_writer, zone=zone)
+    detail = ended.detail
+    if ending.kind in STOPPED:
+        has_reason = ended.said in (ReturnStatus.BLOCKED, ReturnStatus.FAILED)  # in the agent's own return
+        detail = detail if has_reason else quote_error(ending, outcome, agent)
+    elif ending.kind is not EndingKind.SUCCESS:
+        detail = ending.words or detail
+    yield _name_limit(replace(ended, kind=ending.kind, detail=detail), started)
+    yield from _pause_after(ending, state.dispatching.dispatches, context, started)
+
+
+def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    """Record a process that the loop has just ended; its commits are kept."""
+    started = _running_dispatch(state)
+    outcome = context.dispatches.standing(started.id)
+    if outcome == Running():
+        raise still_running(started.id)
+    yield from _examine_changes(started, state, context)
+    if isinstance(outcome, Outcome):
+        ended = _record_result(started, context, outcome)
+        yield replace(ended, ending=Ending.ENDED, kind=EndingKind.KILLED, said="", detail="")
+    else:
+        yield without_result(started, Ending.ENDED)
+
+
+def _running_dispatch(state: RunState) -> e.DispatchStarted:
+    started = state.dispatching.dispatches.running
+    assert started is not None
+    return started
+
+
+def _record_result(started: e.DispatchStarted, context: RunContext, outcome: Outcome) -> e.DispatchEnded:
+    """How the process ended, what it said and what it used, by its output or by its return."""
+    usage = outcome.tally.usage
+    seconds = outcome.seconds
+    table = context.settings.agents.agent(started.agent) if started.agent else None
+    if not outcome.ended_at:  # its shim died and recorded neither
+        seconds = longest_run_s(started, context.clock.now())
+        if table is not None:
+            prompt = sent_at_first(agent_of(table.kind), context.dispatches.read(started.id, "prompt.md") or "")
+            prices = {"usd_in": table.usd_per_mtok_in, "usd_out": table.usd_per_mtok_out}
+            usage = meter_usage(outcome.tally, prompt=prompt, **prices)
+    _, returned = reply_of(started.id, context)
+    if usage == d.Usage() and isinstance(returned, d.Return):
+        usage = returned.usage
+    if table is not None and not usage.usd and outcome.ending is not Ending.EXITED:  # before it reported dollars
+        usage = price_usage(usage, *agent_of(table.kind).highest_usd)
+    succeeded = outcome.ending is Ending.EXITED and outcome.code == 0
+    said = ""
+    detail = "" if succeeded else " ".join(outcome.message[-LAST_WORDS:].split())
+    if started.role.is_writer or started.role.is_planner:
+        if isinstance(returned, d.Return):
+            said = returned.status
+            detail = returned.summary if said in (ReturnStatus.BLOCKED, ReturnStatus.FAILED) else detail
+        if blockers := returns.find_blockers(outcome.message):
+            said = ReturnStatus.BLOCKED
+            detail = "; ".join(blockers)
+    return e.DispatchEnded(
+        id=started.id,
+        role=started.role,
+        agent=started.agent,
+        phase=started.phase,
+        ending=outcome.ending,
+        code=outcome.code,
+        signal=outcome.signal,
+        said=said,
+        detail=detail,
+        seconds=seconds,
+        estimated=outcome.estimated,
+        **asdict(usage),
+    )
+
+
+def _examine_changes(started: e.DispatchStarted, state: RunState, context: RunContext) -> Iterator[e.Event]:
+    """Name changes in the user's repository during the dispatch, and fetch the commits of a writer."""
+    role = started.role
+    if (before := context.dispatches.read(started.id, FINGERPRINT)) is not None:
+        tips = [fact.event.tip for fact in context.store.list_facts(e.Landed, since=started.at)]
+        differences = context.fingerprints.list_differences(before, agent=signing(started.id).email, landed=tips)
+        lines = describe_differences(differences, "the agent" if role.agent else f"the {role} command")
+        if set(lines) - set(state.current.warnings):  # else recorded before a crash
+            yield e.GuardFound(violated=any(difference.by_agent for difference in differences), lines=lines)
+    if role.is_writer:
+        try:
+            work = state.work
+            context.zone.hand_over(branch=work.leased.branch, base=work.base, copies=context.personal)
+        except ObjectsRefused as error:
+            reason = Reason.AGENT_FAILED if isinstance(error, HandOverRefused) else Reason.TAMPERED
+            yield e.WorkRefused(reason=reason, detail=redact_text(str(error)))
+
+
+def _name_limit(ended: e.DispatchEnded, started: e.DispatchStarted) -> e.DispatchEnded:
+    """Name the setting that ended the dispatch. A time limit of a phase, plan or day counts as a budget."""
+    tokens, usd, wall = (*started.bounds, "", "", "")[:3]
+    if ended.kind == EndingKind.TIMED_OUT and wall not in ("", "limits.wall"):
+        detail = f"{wall} left {in_words(started.seconds)}"
+        return replace(ended, ending=Ending.BUDGET, kind=EndingKind.BUDGET, detail=detail)
+    if ended.kind != EndingKind.BUDGET:
+        return ended
+    guess = "; its use is an estimate, as this agent reports it only at its end" if ended.estimated else ""
+    if started.tokens and (ended.estimated or ended.input_tokens + ended.output_tokens >= started.tokens):
+        return replace(ended, detail=f"{tokens} left {started.tokens} tokens{guess}")
+    if started.usd:
+        words = f" ({ended.detail})" if ended.detail and ended.ending != Ending.BUDGET else ""
+        return replace(ended, detail=f"{usd} left ${started.usd:.2f}{words}{guess}")
+    return ended
+
+
+def _pause_after(
+    ending: AgentEnding, record: DispatchRecord, context: RunContext, started: e.DispatchStarted
+) -> Iterator[e.Event]:
+    """The wait after a usage limit or an overload; `record` is that before the agent ended."""
+    now = context.clock.now().timestamp()
+    agent = started.agent
+    words = ending.words
+    if ending.kind is EndingKind.LIMIT:
+        ends = limit_ends(ending.resets, now=now, times=record.limited + 1, seed=started.id)
+        yield e.AgentLimited(agent=agent, until=iso(datetime.fromtimestamp(ends, UTC)), words=words)
+    elif ending.kind is EndingKind.OVERLOADED and record.busy < d.MAX_OVERLOADS:
+        ends = busy_ends(now=now, times=record.busy + 1, seed=started.id)
+        yield e.Paused(kind=WaitKind.OVERLOADED, until=iso(datetime.fromtimestamp(ends, UTC)), agent=agent, words=words)
+
+
+def sleep(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    pause = state.pause
+    if pause is not None and context.clock.now() >= parse_iso(pause.until):
+        yield e.Woke(kind=pause.kind)
+
+
+def longest_run_s(started: e.DispatchStarted, now: datetime) -> float:
+    """The longest time that a lost process can have run."""
+    passed_s = max(0.0, (now - parse_iso(started.at)).total_seconds()) if started.at else 0.0
+    return min(passed_s, started.seconds) if started.seconds else passed_s
