@@ -140,8 +140,8 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "pause": ("control.commands", "Pause a plan; the current step finishes", (_PLAN,)),
         "resume": ("control.commands", "Resume a paused plan and its schedule", (_PLAN,)),
         "now": ("control.commands", "Run a scheduled plan now", (_ANY_PLAN,)),
-        "retry": ("control.start", "Resume the last run, or continue its failed phase", _RETRY),
-        "undo": ("control.start", "Revert a landed phase with a new commit", (_PLAN, _PHASE)),
+        "retry": ("control.retry", "Resume the last run, or continue its failed phase", _RETRY),
+        "undo": ("control.retry", "Revert a landed phase with a new commit", (_PLAN, _PHASE)),
     },
     "Answer": {
         "inbox": ("show.report", "Show what waits for you, in all repositories", (_JSON,)),

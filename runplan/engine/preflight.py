@@ -17,7 +17,6 @@ from runplan.agents.prompts import PLACEHOLDERS, Template
 from runplan.engine.context import RepositoryContext, stored_as
 from runplan.errors import NotFound, RefusedEarly, UsageError
 from runplan.git import objects as trees
-from runplan.git.objects import Candidates
 from runplan.git.repository import pull_command
 from runplan.landing import modes
 from runplan.landing.cherry_pick import CherryPick
@@ -31,14 +30,12 @@ from runplan.run.kinds import Mode, Reason
 from runplan.settings import toolchain
 from runplan.settings.places import user_file, worktree_root
 from runplan.settings.schema import uses_remote
-from runplan.steps.land import landing_to_undo
 from runplan.steps.lease import describe_refusal
 from runplan.steps.read_plan import choose_work
 from runplan.store.claims import landing_lock
 from runplan.text import command, committing
 
 if TYPE_CHECKING:
-    from runplan.run.events import RunStarted
     from runplan.settings.options import Options
 
 PROMPTS = "config/prompts"  #: where a repository has prompts of its own
@@ -123,7 +120,7 @@ def _is_edited(context: RepositoryContext, path: str, blob: bytes) -> bool:
 def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resuming: bool) -> list[str] | str:
     """The phases that a start is about, by the same choice that the run will make; a sentence when they are done."""
     if options.phase:
-        _require_phase(plan, options.phase)
+        require_phase(plan, options.phase)
     read = choose_work(plan, text, tip=tip, wanted=options.phase)
     if isinstance(read, CompletionChosen) and options.every:
         return f"{plan.path}: every phase is done; a schedule would have nothing to do"
@@ -153,32 +150,11 @@ def require_executions(context: RepositoryContext, plan: Plan) -> None:
                 raise RefusedEarly(f"{place}: {error}") from None
 
 
-def _require_phase(plan: Plan, wanted: str) -> Phase:
+def require_phase(plan: Plan, wanted: str) -> Phase:
     phase = plan.phase(wanted)
     if phase is None:
         raise NotFound(f"{plan.path} has no phase {wanted}; there are: {', '.join(phase.id for phase in plan.phases)}")
     return phase
-
-
-def phase_to_undo(context: RepositoryContext, plan: Plan, wanted: str, *, unfinished: RunStarted | None) -> str:
-    """The id of the phase to undo, or a refusal; `unfinished` is a run of the plan that has not ended."""
-    phase = _require_phase(plan, wanted)
-    if unfinished is not None:
-        if (unfinished.mode, unfinished.wanted) == (Mode.UNDO, phase.id):
-            return phase.id
-        raise RefusedEarly(
-            f"a run of {plan.path} has not ended; end it first: {command('runplan', 'retry', plan.path)}"
-        )
-    if phase.status != "done":
-        raise RefusedEarly(f"phase {phase.id} of {plan.path} is not done; there is nothing to undo")
-    upon = [other.id for other in reversed(plan.phases) if other.status == "done" and phase.id in other.depends]
-    if upon:
-        first = command("runplan", "undo", plan.path, upon[0])
-        depend = f"phase {upon[0]} depends" if len(upon) == 1 else f"phases {', '.join(upon)} depend"
-        raise RefusedEarly(f"{depend} on phase {phase.id}; undo {upon[0]} first: {first}")
-    candidates = Candidates(context.git)
-    landing_to_undo(context.tip(), plan, phase, target=context.target_name, objects=context.git, candidates=candidates)
-    return phase.id
 
 
 # --- the repository -------------------------------------------------------------------------------------
