@@ -282,7 +282,7 @@ def _follow_planning(context: RepositoryContext, row: RunRow, state: RunState, a
     if is_left and not row.needs_person:
         code = continue_run(context, RunRequest(started=state.options), wait=not args.no_wait)
     elif row.needs_person or args.no_wait:
-        code = progress.show_end(context.store(), row.id, context.state)
+        code = runs.show_end(context, row.id)
     else:
         code = runs.follow_run(context, row.plan, row.id)
     if args.json:

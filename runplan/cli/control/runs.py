@@ -314,7 +314,7 @@ def follow_run(context: RepositoryContext, plan: str, run: str, *, after: int | 
     if newest is not None and newest.is_active and not find_awaited(context.store(), newest).needs_person:
         status = command("runplan", "status", plan)
         raise Unreachable(f"the daemon has ended, and no process works on {run}; see: {status}")
-    return progress.show_end(context.store(), run, context.state)
+    return show_end(context, run)
 
 
 def admit_agents(context: RepositoryContext) -> None:
@@ -355,9 +355,16 @@ def run_here(context: RepositoryContext, request: RunRequest, spawner: Spawner |
             raise Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
     if answer.declined or _is_rejected(context, request, answer.run):
         return print_answer(plan, answer, request)
-    code = progress.show_end(context.store(), answer.run, context.state)
+    code = show_end(context, answer.run)
     _start_next(context, answer.run)
     return code
+
+
+def show_end(context: RepositoryContext, run: str) -> Exit:
+    """Print the last lines of a run."""
+    from runplan.cli.show import ending  # 6 ms with the report, and a run begins without it
+
+    return ending.show_end(context.store(), run, context.state)
 
 
 def _start_next(context: RepositoryContext, run: str) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.cli.show.progress import RunLog
+from runplan.cli.show.ending import RunLog
 from runplan.cli.terminal import Style, warn
 from runplan.daemon.client import NotRunning, connect_daemon
 from runplan.daemon.protocol import Metrics, MetricsText

@@ -7,44 +7,26 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runplan.cli.terminal import Style
-from runplan.engine.runs import find_awaited, state_of
-from runplan.errors import Exit
-from runplan.report.planning import describe_proposal
-from runplan.report.sections import describe_kept_work
-from runplan.report.summary import figures_of_run
 from runplan.run import events as e
-from runplan.run.attempts import PlanningAttempt
-from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import Mode, Reason, RunOutcome
-from runplan.run.reasons import describe_ending, next_action
-from runplan.run.recorded import from_json
-from runplan.run.rows import EventRow, RunRow, wait_of
-from runplan.run.state import RunState, apply, failed_lane, failure as failure_of
-from runplan.text import command, counted, elapsed, plain, zone_name
+from runplan.text import elapsed, plain
 from runplan.views.journal import describe_duration, describe_event
-
-if TYPE_CHECKING:
-    from runplan.store.protocol import Store
 
 _COLOURS = {"landed": "green", "failed": "red", "verdict": "bold"}
 _COLOURS |= dict.fromkeys(("waiting", "approval", "question"), "yellow")
 
 
 def show_event(event: e.Event) -> None:
-    lane = _lane_of(event)
+    lane = lane_of(event)
     text = _LIVE.note(lane, event) or describe_event(event)
     is_live = isinstance(event, e.DispatchStarted) and sys.stderr.isatty() and not event.again
     if text and not is_live:
-        _write_line(text, lane)
+        write_line(text, lane)
 
 
-def _lane_of(event: e.Event) -> str:
+def lane_of(event: e.Event) -> str:
     return f"[{event.lane}] " if event.lane else ""
 
 
@@ -53,19 +35,19 @@ def warn(text: str) -> None:
 
 
 def say(text: str) -> None:
-    _write_line(f"runplan: {text}")
+    write_line(f"runplan: {text}")
 
 
-def _write_line(text: str, lane: str = "") -> None:
+def write_line(text: str, lane: str = "") -> None:
     """Print the text over the live line; a closed pipe does not end a run."""
     with contextlib.suppress(OSError, ValueError), _LIVE.lock:
         style = Style.of(sys.stderr)
-        lines = [_paint_line(line, style, lane) for line in text.split("\n") if line or not lane]
+        lines = [paint_line(line, style, lane) for line in text.split("\n") if line or not lane]
         _LIVE.clear()
         print("\n".join(lines), file=sys.stderr, flush=True)
 
 
-def _paint_line(line: str, style: Style, before: str = "") -> str:
+def paint_line(line: str, style: Style, before: str = "") -> str:
     """The line in colours, wrapped below its words; `before` is a time or a lane."""
     line = plain(line)
     indent = 13 if line.startswith("  ") else 9 if line.startswith("runplan: ") else 0
@@ -141,116 +123,3 @@ def live_line() -> Iterator[None]:
         yield
     finally:
         _LIVE.stop()
-
-
-# --- logs ---------------------------------------------------------------------------------------------
-
-
-class RunLog:
-    """Prints a sentence for each event with its local time, and at the end how the run ended."""
-
-    def __init__(self, store: Store, run: RunRow, directory: Path) -> None:
-        self._directory = directory
-        self._store = store
-        self._run = run
-        self._state = RunState()
-        self._moment = datetime.now()  #: of the newest event
-        self._day = ""
-
-    def add(self, row: EventRow) -> None:
-        event = from_json(row.type, row.body)
-        if event is None:  # of another version
-            return
-        self._state = apply(self._state, event)
-        self._moment = datetime.fromisoformat(row.at).astimezone()
-        text = describe_event(event)
-        if isinstance(event, e.DispatchEnded) and not text:
-            is_exit = event.ending is Ending.EXITED
-            text = (
-                describe_duration(event, event.seconds) if is_exit else f"  {event.role:<10} {describe_ending(event)}"
-            )
-        self._print_lines(text.split("\n") if text else [], _lane_of(event))
-
-    def look(self, *, is_last: bool) -> None:
-        if is_last and (self._state.ended or decide(self._state).waiting):
-            row = self._store.get_run(self._run.id) or self._run
-            self._print_lines(["", *_last_lines(self._store, row, self._state, self._directory)[1]])
-
-    def _print_lines(self, lines: list[str], lane: str = "") -> None:
-        style = Style.of(sys.stdout)
-        day = f"{self._moment:%Y-%m-%d} {zone_name(self._moment)}"
-        if lines and day != self._day:
-            print(style.paint(f"{self._run.plan}, run {self._run.id}, {day}", "bold"))
-            self._day = day
-        for line in lines:
-            print(_paint_line(line, style, f"{self._moment:%H:%M:%S}  {lane}") if line else "")
-
-
-# --- the end ------------------------------------------------------------------------------------------
-
-
-def show_end(store: Store, run: str, directory: Path) -> Exit:
-    """Print the last lines of a run."""
-    row = store.get_run(run)
-    assert row is not None
-    awaited = find_awaited(store, row)
-    code, lines = _last_lines(store, awaited, state_of(store, awaited), directory)
-    if awaited is not row:
-        itself = "" if row.daemon else f" Then continue it: {command('runplan', 'retry', row.plan)}"
-        lines = [f"{row.plan} waits for {awaited.plan}.{itself}", *lines]
-    _write_line("\n".join(["", *(f"runplan: {line}" for line in lines)]))
-    return code
-
-
-def _last_lines(store: Store, run: RunRow, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
-    """The exit code and the last lines: before the last one the time, cost and tests of an ended run."""
-    code, lines = _summarise_run(run.plan, state, directory)
-    figures = figures_of_run(store, run) if state.ended else ""
-    return code, [*lines[:-1], *([figures] if figures else []), lines[-1]]
-
-
-def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
-    """The exit code and the outcome in sentences."""
-    ended = state.ended
-    decision = decide(state)
-    report = f"Report: {command('runplan', 'report', plan)}"
-    if ended is None:
-        itself = "it continues by itself. " if decision.wake else ""
-        proposal = state.attempt.proposal if isinstance(state.attempt, PlanningAttempt) else None
-        return Exit.WAITING, [
-            decision.why,
-            *(describe_proposal(proposal) if proposal is not None else ()),
-            f"{itself}{wait_of(decision.waiting).help(plan)}",
-        ]
-    if ended.remedy:
-        return Exit.UNREACHABLE, [f"{ended.detail}. {ended.remedy}"]
-    landed = _describe_landings(state)
-    match ended.outcome.exit:
-        case Exit.DONE if ended.outcome is RunOutcome.NOTHING_TO_DO and not state.landed:
-            return Exit.DONE, [f"Nothing to do: {ended.detail}"]
-        case Exit.DONE:
-            return Exit.DONE, [f"Done: {landed}. {report}"]
-        case code:
-            reason = Reason(ended.reason)
-            failure = failure_of(state)
-            lane = failed_lane(state)
-            over = lane.state.ended if lane is not None and lane.state.ended is not None else ended
-            lines = [ended.detail]
-            if failure:
-                phase = f"phase {failure.phase}" if failure.phase else "the plan"
-                lines = [f"{phase} failed at {failure.step}"]
-                lines += [line.replace("`", "") for line in describe_kept_work(failure, over.parked, directory)]
-            lines += [landed, f"next: {next_action(reason, failure.step if failure else None)}"]
-            lines += [report] if failure or state.landed else []
-            return code, [*lines, f"{'refused' if code is Exit.USAGE else 'failed'}: {reason}"]
-
-
-def _describe_landings(state: RunState) -> str:
-    phases = [landing.phase for landing in state.landed if landing.phase]
-    if state.started is not None and state.started.mode is Mode.UNDO:
-        return f"phase {phases[0]} was reverted" if phases else "nothing was changed"
-    if state.started is not None and state.started.mode is Mode.PLAN and state.landed:
-        return f"{state.started.plan} landed; work on it: {command('runplan', 'start', state.started.plan, 'finish')}"
-    if not phases:
-        return "the plan is marked complete" if state.landed else "nothing landed"
-    return f"{counted(len(phases), 'phase')} landed ({', '.join(phases)})"
