@@ -233,6 +233,23 @@ def test_a_channel_that_fails_is_tried_again_and_remembered_until_it_works(log: 
     assert list_failures(sender.env, channels) == []
 
 
+def test_a_channel_that_is_tried_again_delays_no_other_and_not_the_end_of_the_daemon(log: Log, tmp_path: Path) -> None:
+    again = threading.Event()
+
+    def wait(_delay_s: float) -> None:
+        again.wait(10)
+
+    settings = NotifySettings(webhook="http://127.0.0.1:1/", command=f"touch {tmp_path}/sent", on=ALL)
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    notifier = Notifier(settings, log[1], env=env, sleep=wait)
+    notifier.send(FAILED)
+    until((tmp_path / "sent").exists)
+    assert not notifier.flush(within_s=0.01)
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "notify")
+    again.set()
+    assert notifier.flush(within_s=10)
+
+
 def test_a_link_that_a_command_prints_is_not_shown(log: Log) -> None:
     """Whoever reads it could approve the change, and agents can read the log."""
     link = f"https://pc.example/a/{'WyIwMDAw' * 30}.{'c2lnbmF0' * 5}"
