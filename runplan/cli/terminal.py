@@ -13,7 +13,7 @@ from runplan.text import plain
 if TYPE_CHECKING:
     from typing import TextIO
 
-CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "reverse": "7"}
 #: A command in a message, with the words before it: `Report: runplan report plans/X.md`.
 _COMMAND = r"(?:\w+ )?\w+: (?:runplan|git|cd|kill) .+?(?=[;,.)]?$|[;,.)] )"
 

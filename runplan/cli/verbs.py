@@ -153,6 +153,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
     },
     "Look": {
         "status": ("show.status", "Show what is done, running and next", _STATUS),
+        "watch": ("show.watch", "Show the plans of all repositories in the terminal, with keys to answer", ()),
         "next": ("show.status", "List schedules and when they fire next", (_JSON,)),
         "report": ("show.report", "Show a plan's report", _REPORT),
         "logs": ("show.journal", "Show what a plan's newest run did, step by step", _LOGS),
@@ -243,6 +244,8 @@ EXAMPLES = {
   runplan status                what needs you first; finished plans in one line
   runplan status --all          finished plans and other pages as well
   runplan status X --watch      one plan, refreshed until Ctrl-C""",
+    "watch": """\
+  runplan watch             every plan of every repository; ? lists the keys, q quits""",
     "next": "  runplan next             each schedule with its next time",
     "report": """\
   runplan report                      the plan of the newest run

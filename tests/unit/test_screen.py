@@ -1,0 +1,173 @@
+"""The board of `watch`: its lines at any size, and its keys."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from runplan.cli.show.screen import (
+    KEYS,
+    Screen,
+    Task,
+    count_cells,
+    fit_cells,
+    lay_out,
+    press_key,
+    replace_cards,
+    row_of,
+    split_keys,
+)
+from runplan.views.board import Action, Card, Group, PhaseMark, Usage
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+PHASES = (PhaseMark("1", "One", "done"), PhaseMark("2", "Two", "active"))
+WAITS = {"badge": "Needs you", "level": "look", "action": Action("diff", "Review", "2")}
+
+
+def a_card(plan: str, group: Group, **more: Any) -> Card:
+    facts = {"repo": "a1", "repository": "shop", "title": plan.upper(), "badge": "", "phases": PHASES, "sentence": ""}
+    return Card(plan=f"plans/{plan}.md", group=group, **{**facts, **more})
+
+
+RUNNING = a_card(
+    "b",
+    Group.RUNNING,
+    current="Phase 2 Two: verify by codex",
+    since="2026-01-01T11:55:48Z",
+    sentence="Running: phase 2, verify for 4m",
+    level="fine",
+    usage=Usage(tokens=1200, usd=0.42, most_usd=5.0),
+    action=Action("stop", "Stop"),
+)
+CARDS = (
+    a_card("d", Group.FINISHED),
+    a_card("c", Group.READY, repository="depot", repo="b2", action=Action("start", "Start …")),
+    RUNNING,
+    a_card("a", Group.NEEDS_YOU, current="Phase 2 Two: land", since="2026-01-01T11:00:00Z", sentence="Waits", **WAITS),
+)
+
+
+def a_screen(*cards: Card, **more: Any) -> Screen:
+    return replace_cards(Screen(**more), cards or CARDS, ())
+
+
+def text(screen: Screen, width: int = 80, height: int = 24) -> list[str]:
+    lines = lay_out(screen, width=width, height=height, now=NOW)
+    return ["".join(part for part, _ in line).rstrip() for line in lines]
+
+
+def test_the_board_shows_what_needs_you_first_with_progress_cost_and_elapsed_time() -> None:
+    lines = text(a_screen())
+    assert lines[0] == "runplan watch  1 needs you, 1 running, 1 ready, 1 finished"
+    assert lines[2:12] == [
+        "Needs you (1)",
+        "> A         shop   ████░░░░ 1/2                    1h",
+        "    Review: Phase 2 Two: land",
+        "",
+        "Running (1)",
+        "  B         shop   ████░░░░ 1/2   $0.42/5.00    4m12s",
+        "    Phase 2 Two: verify by codex",
+        "",
+        "Ready to start (1)",
+        "  C         depot  ████░░░░ 1/2",
+    ]
+    assert lines[13] == "Finished and set aside (1)  D"
+    assert lines[-4:] == ["A  plans/a.md in shop", "Waits", "1 of 2 phases done", KEYS]
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 60), (40, 10), (20, 5), (20, 2), (20, 1)])
+def test_the_lines_fit_every_size_and_show_the_selected_plan(width: int, height: int) -> None:
+    cards = [a_card(f"p{n:02}-{'long' * 20}", Group.READY, sentence="word " * 60) for n in range(40)]
+    screen = replace_cards(Screen(), tuple(cards), ("a note " * 30,))
+    for key in ("G", "k", "g", "j"):
+        screen, _ = press_key(screen, key)
+        lines = text(screen, width, height)
+        assert len(lines) == height
+        assert max(map(count_cells, lines)) <= width
+        assert screen.card is not None
+        assert any(line.startswith(f"> {screen.card.title[:4]}") for line in lines), lines
+
+
+def test_a_wide_or_hostile_title_does_not_move_the_columns() -> None:
+    titles = [
+        "plain",
+        "日本語のタイトル",
+        "e\u0301te\u0301",
+        "\x1b[2J\x1b[31mred\x07",
+        "two\nlines\tand\u202e more",
+        "a\udcffb",
+    ]
+    cards = [a_card(f"p{n}", Group.READY, title=title) for n, title in enumerate(titles)]
+    rows = [line for line in text(a_screen(*cards)) if "1/2" in line]
+    assert len({count_cells(line[: line.index("█")]) for line in rows}) == 1
+    assert "".join(rows).isprintable()
+    assert "> plain" in rows[0]
+    assert "red" in rows[3]
+
+
+def test_cells_are_cut_between_wide_characters() -> None:
+    assert fit_cells("日本語", 4) == "日… "
+    assert fit_cells("日本語", 6) == "日本語"
+    assert fit_cells("abc", 2) == "a…"
+    assert fit_cells("abc", 0) == ""
+
+
+def test_keys_move_the_selection_within_the_board() -> None:
+    screen = a_screen()
+    seen = []
+    for key in split_keys("k\x1b[Bj\x1bOBk\x1b[A"):
+        screen, task = press_key(screen, key)
+        assert task is None
+        seen.append(screen.selected)
+    assert [plan for _, plan in filter(None, seen)] == [
+        *("plans/a.md", "plans/b.md", "plans/c.md", "plans/c.md", "plans/b.md", "plans/a.md")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "task"),
+    [
+        ("d", Task.DIFF),
+        ("a", Task.APPROVE),
+        ("r", Task.REJECT),
+        ("l", Task.LOGS),
+        ("s", Task.STOP),
+        ("enter", Task.DETAILS),
+    ],
+)
+def test_a_key_acts_on_the_selected_plan_if_that_makes_sense(key: str, task: Task) -> None:
+    assert press_key(a_screen(), key)[1] is task
+    running, done = press_key(a_screen(RUNNING), key)
+    asks = key in ("d", "a", "r")
+    assert (done is None, running.message) == (asks, "plans/b.md: no change waits for you" if asks else "")
+    nothing, done = press_key(Screen(), key)
+    assert (done, nothing.message) == (None, "no plan is selected")
+
+
+def test_an_answer_to_a_question_is_not_an_approval() -> None:
+    asks = a_card("q", Group.NEEDS_YOU, action=Action("answer", "Answer"))
+    assert press_key(a_screen(asks), "a")[1] is Task.APPROVE
+    assert press_key(a_screen(asks), "r")[1] is None
+
+
+def test_help_is_left_with_any_key_and_names_every_key() -> None:
+    screen, task = press_key(a_screen(), "?")
+    shown = "\n".join(text(screen))
+    assert task is None
+    assert all(f"\n  {key}" in shown for key in ("j, k", "d ", "a ", "r ", "l ", "s ", "Enter", "? ", "q "))
+    assert press_key(screen, "s") == (a_screen(), None), "a key that hides the help stops nothing"
+    assert press_key(screen, "q")[1] is Task.QUIT
+
+
+def test_the_selected_plan_stays_selected_in_another_group_and_a_neighbour_replaces_it() -> None:
+    screen, _ = press_key(a_screen(), "j")
+    moved = a_card("b", Group.NEEDS_YOU, **WAITS)
+    assert replace_cards(screen, (moved, *CARDS[:2]), ()).selected == row_of(RUNNING)
+    finished = a_card("b", Group.FINISHED)
+    assert replace_cards(screen, (finished, CARDS[1], CARDS[3]), ()).selected == row_of(CARDS[1])
+    assert replace_cards(screen, (), ()).selected is None
+
+
+def test_an_unknown_sequence_is_one_key_without_meaning() -> None:
+    assert split_keys("\x1b[15~q") == ["\x1b[15~", "q"]
+    assert press_key(a_screen(), "\x1b[15~") == (a_screen(), None)
