@@ -162,7 +162,7 @@ def read_board(env: Mapping[str, str], now: datetime) -> Board:
     for repository in known:
         name = names[repository.root]
         try:
-            new_cards, new_notes = _read_repository(repository, name, now)
+            new_cards, new_notes = read_repository(repository, name, now)
         except (RunplanError, OSError) as error:
             missing.append(Missing(repo=repository.key, root=repository.root, error=str(error)))
             continue
@@ -174,14 +174,14 @@ def read_board(env: Mapping[str, str], now: datetime) -> Board:
 def find_card(env: Mapping[str, str], key: str, plan: str, now: datetime) -> tuple[Known, Card]:
     """The card of one plan, and its repository."""
     repository = find_known(env, key)
-    cards, _ = _read_repository(repository, PurePath(repository.root).name, now)
+    cards, _ = read_repository(repository, PurePath(repository.root).name, now)
     card = next((card for card in cards if card.plan == plan), None)
     if card is None:
         raise NotFound(f"{plan}: no such plan in {repository.root}")
     return repository, card
 
 
-def _read_repository(repository: Known, name: str, now: datetime) -> tuple[list[Card], list[str]]:
+def read_repository(repository: Known, name: str, now: datetime) -> tuple[list[Card], list[str]]:
     """The cards of a repository, and what a person should know about it."""
     notes: list[str] = []
     with open_known(repository, warn=notes.append) as context:
