@@ -22,8 +22,8 @@ from tests.support.github.server import on_github
 from tests.support.planning import REVISE, planner
 
 PHASES = ("1", "2", "4b")
-#: test_demo.py, test_daemon.py, test_mcp.py and test_notifications.py test these.
-NOT_RUN = ("demo", "daemon", "mcp", "notify")
+#: Files of their own test these.
+NOT_RUN = ("demo", "daemon", "mcp", "notify", "watch", "web")
 #: Verbs that read; they share a project.
 READING = (
     "completion",
