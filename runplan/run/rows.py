@@ -225,6 +225,20 @@ class DispatchTotal(Struct, frozen=True):
     cached_tokens: float
 
 
+class UsageTotal(Struct, frozen=True):
+    """Sums over the ended agents of one day, plan, kind of agent and role."""
+
+    day: str  #: of UTC
+    plan: str
+    agent: str
+    role: str
+    count: int
+    tokens: int  #: sent and received
+    usd: float
+    unpriced: bool  #: an agent reported tokens but no cost
+    estimated: bool  #: the tokens of an agent are an estimate
+
+
 class Figures(Struct, frozen=True, kw_only=True):
     """Figures of a journal, by plan and a further key."""
 

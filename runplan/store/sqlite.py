@@ -292,6 +292,11 @@ class SqliteStore:
             **figures, dispatches=tuple(r.DispatchTotal(*row) for row in self.query(tables.DISPATCH_TOTALS))
         )
 
+    def sum_usage(self, *, since: str = "", plan: str = "") -> list[r.UsageTotal]:
+        where, value = ("plan=?", plan) if plan else ("at>=?", since)
+        rows = self.query(tables.USAGE_TOTALS.format(where=where), value)
+        return [r.UsageTotal(*row[:-2], *map(bool, row[-2:])) for row in rows]
+
     def read_plan_facts(self, plan: str = "") -> dict[str, r.PlanFacts]:
         sources: dict[str, Iterable[tuple[str, object]]] = {
             "run": ((row.plan, row) for row in self._select_runs(f"number IN ({tables.NEWEST})", plan)),

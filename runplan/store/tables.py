@@ -86,6 +86,15 @@ DISPATCH_TOTALS = (
     " total(json_extract(body, '$.input_tokens')), total(json_extract(body, '$.output_tokens')),"
     " total(json_extract(body, '$.cached_tokens')) FROM events WHERE type='DispatchEnded' GROUP BY 1, 2, 3"
 )
+#: Materialized: each field is extracted once.
+USAGE_TOTALS = (
+    "WITH ended AS MATERIALIZED (SELECT substr(at, 1, 10) AS day, plan, json_extract(body, '$.agent') AS agent,"
+    " json_extract(body, '$.role') AS role, json_extract(body, '$.usd') AS usd,"
+    " json_extract(body, '$.input_tokens') + json_extract(body, '$.output_tokens') AS tokens,"
+    " json_extract(body, '$.estimated') AS estimated FROM events WHERE type='DispatchEnded' AND {where})"
+    " SELECT day, plan, agent, role, count(*), sum(tokens), total(usd), max(tokens > 0 AND usd = 0), max(estimated)"
+    " FROM ended WHERE agent<>'' GROUP BY 1, 2, 3, 4"
+)
 #: An answer from the future was recorded while the clock was ahead.
 ANSWER_SLOT = (
     "INSERT INTO firings (plan, slot, at, answer, why) VALUES (?,?,?,?,?) ON CONFLICT (plan, slot)"

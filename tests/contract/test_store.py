@@ -29,6 +29,7 @@ from runplan.run.rows import (
     Reentered,
     RunRow,
     ScheduleRow,
+    UsageTotal,
     WaitRow,
 )
 from runplan.store.protocol import Store, open_store
@@ -163,6 +164,23 @@ def test_figures_count_runs_phases_dispatches_and_slots(store: Store) -> None:
     assert (figures.landed, figures.failed) == ({(PLAN,): 1}, {(PLAN, "timeout"): 1})
     assert (figures.schedules, figures.slots) == ({(PLAN, "active"): 1}, {(PLAN, "fired"): 1})
     assert figures.dispatches == (DispatchTotal("implement", "a", "exited", 2, 0, 1, 4, 0, 0),)
+
+
+def test_the_usage_of_agents_is_summed_by_day_plan_agent_and_role(store: Store) -> None:
+    def ended(agent: str = "a", role: Role = Role.IMPLEMENT, **usage: Any) -> e.DispatchEnded:
+        return e.DispatchEnded(id="d", role=role, ending=Ending.EXITED, code=0, agent=agent, **usage)
+
+    fence = begin(store)
+    append(store, fence, row(), ended(usd=9.0), at="2026-02-27T00:00:00Z")
+    priced = ended(usd=0.5, input_tokens=2, output_tokens=3)
+    append(store, fence, row(), priced, priced, ended(agent="", role=Role.GATE))
+    append(store, begin(store, "r2", plan=OTHER), row("r2", plan=OTHER), ended("b", Role.VERIFY, input_tokens=7))
+    append(store, fence, row(), ended(usd=1.0, output_tokens=1, estimated=True), at="2026-03-02T00:00:00Z")
+    today = UsageTotal("2026-03-01", PLAN, "a", "implement", 2, 10, 1.0, False, False)
+    other = UsageTotal("2026-03-01", OTHER, "b", "verify", 1, 7, 0.0, True, False)
+    tomorrow = UsageTotal("2026-03-02", PLAN, "a", "implement", 1, 1, 1.0, False, True)
+    assert store.sum_usage(since="2026-03-01") == [today, other, tomorrow]
+    assert [total.usd for total in store.sum_usage(plan=PLAN)] == [9.0, 1.0, 1.0]
 
 
 # --- claims -----------------------------------------------------------------------------------------------

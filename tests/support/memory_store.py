@@ -27,6 +27,7 @@ from runplan.run.rows import (
     Reentered,
     RunRow,
     ScheduleRow,
+    UsageTotal,
     WaitRow,
 )
 from runplan.store.sqlite import KEPT
@@ -181,6 +182,25 @@ class MemoryStore:
             slots=Counter((firing.plan, firing.answer) for firing in self._firings.values()),
             dispatches=tuple(_totals(fact.event for fact in self.list_facts(e.DispatchEnded))),
         )
+
+    def sum_usage(self, *, since: str = "", plan: str = "") -> list[UsageTotal]:
+        totals: dict[tuple[str, ...], UsageTotal] = {}
+        for of, fact in self._facts(e.DispatchEnded):
+            event = fact.event
+            if not event.agent or fact.at < since or plan not in ("", of):
+                continue
+            key = (fact.at[:10], of, event.agent, event.role.value)
+            before = totals.get(key, UsageTotal(*key, 0, 0, 0.0, False, False))
+            tokens = event.input_tokens + event.output_tokens
+            totals[key] = UsageTotal(
+                *key,
+                before.count + 1,
+                before.tokens + tokens,
+                before.usd + event.usd,
+                before.unpriced or bool(tokens and not event.usd),
+                before.estimated or event.estimated,
+            )
+        return [totals[key] for key in sorted(totals)]
 
     # --- claims ----------------------------------------------------------------------------------------
 
