@@ -11,7 +11,7 @@ from runplan.engine.runs import state_of
 from runplan.errors import NotFound
 from runplan.plan.proposal import summarize
 from runplan.run.attempt_parts import Proof
-from runplan.run.attempts import AnyAttempt, PlanningAttempt, WorkAttempt
+from runplan.run.attempts import AnyAttempt, PlanningAttempt, WorkAttempt, open_questions
 from runplan.run.decide import decide
 from runplan.run.events import PhaseFailed
 from runplan.run.kinds import ANSWERED, WaitKind
@@ -22,6 +22,7 @@ from runplan.views.inspection import compare_commits
 
 if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
+    from runplan.run.events import QuestionAsked
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -74,6 +75,14 @@ def find_kept_work(context: RepositoryContext, plan: str, wanted: str | None) ->
         is_kept = bool(failed.branch) and context.git.tip(f"refs/heads/{failed.branch}") is not None
         return Change(run=row.id, state=state, attempt=attempt) if attempt is not None and is_kept else None
     return None
+
+
+def list_questions(context: RepositoryContext, plan: str) -> list[QuestionAsked]:
+    """The questions of agents of the plan that have no answer."""
+    store = context.store()
+    rows = [row for row in store.list_unfinished_runs() if row.plan == plan]
+    lanes = [lane_state for row in rows for _, lane_state in open_states(state_of(store, row))]
+    return [question for lane_state in lanes for question in open_questions(lane_state.attempt)]
 
 
 def find_change(context: RepositoryContext, plan: str, wanted: str | None) -> Change:

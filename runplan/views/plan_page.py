@@ -1,0 +1,348 @@
+"""One plan in depth: its dispatches, and of one phase the items with their evidence and the tests of its checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.checks.results import read_results
+from runplan.engine.context import known_plans
+from runplan.errors import NotFound
+from runplan.report.summary import KINDS, PhaseSummary, summarise_attempts
+from runplan.report.views import need_of
+from runplan.run import events as e
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import GateAnswer
+from runplan.run.reasons import describe_proof
+from runplan.steps.gates import JUNIT_READ, NAMES, read_content
+from runplan.store.files import is_held
+from runplan.store.journal import list_records
+from runplan.text import bounded
+from runplan.times import parse_iso
+from runplan.views.plans import PlanReader
+from runplan.views.transcript import read_tail
+
+if TYPE_CHECKING:
+    from runplan.engine.context import RepositoryContext
+    from runplan.run.recorded import Recorded
+    from runplan.store.protocol import Store
+
+MOST_RUNS = 5  #: whose dispatches are read
+MOST_EVENTS = 2_000  #: no earlier run is read after so many events
+MOST_DISPATCHES = 60
+MOST_TESTS = 200  #: that are named
+MOST_LINES = 300  #: of the output of agents
+MOST_CHARACTERS = 24_000  #: of it
+LONGEST_LINE = 400
+LONGEST_EVIDENCE = 600
+LOG_READ = 4 * 1024 * 1024  #: bytes at the end of the output of a check
+
+
+class Dispatch(Struct, frozen=True, kw_only=True):
+    """A process of the plan, running or ended."""
+
+    started: e.DispatchStarted
+    run: str
+    phase: str
+    begun: str  #: UTC ISO-8601
+    ended: e.DispatchEnded | None = None
+    running_s: float = 0.0  #: so far
+
+    @property
+    def who(self) -> str:
+        return self.started.agent or ", ".join(self.started.gates) or "command"
+
+    @property
+    def seconds(self) -> float:
+        return self.ended.seconds if self.ended else self.running_s
+
+    @property
+    def tokens(self) -> int:
+        return self.ended.input_tokens + self.ended.output_tokens if self.ended else 0
+
+    @property
+    def result(self) -> str:
+        """`ok`, `running`, or how it ended."""
+        if self.ended is None:
+            return "running"
+        if self.ended.succeeded:
+            return "ok"
+        is_exit = self.ended.ending is Ending.EXITED
+        return self.ended.kind or (f"exit {self.ended.code}" if is_exit else self.ended.ending.value)
+
+
+class Item(Struct, frozen=True, kw_only=True):
+    id: str
+    text: str
+    result: str = ""  #: pass, fail; "" without a verdict
+    evidence: str = ""
+
+
+class TestRow(Struct, frozen=True):
+    name: str
+    is_passed: bool
+    why: str = ""
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """The newest result of a check on the candidate."""
+
+    name: str
+    answer: str
+    line: str
+    tree: str
+    tests: tuple[TestRow, ...] = ()  #: the failed ones first
+    failed: int = 0
+    passed: int = 0
+
+    @property
+    def hidden(self) -> int:
+        """The tests that are not named."""
+        return self.failed + self.passed - len(self.tests)
+
+
+class PhaseWork(Struct, frozen=True, kw_only=True):
+    """The newest attempt at a phase."""
+
+    chosen: e.Chosen
+    run: str
+    gates: tuple[e.GateJudged, ...] = ()
+    proofs: tuple[e.ProofJudged, ...] = ()
+    verdict: e.VerdictGiven | None = None
+    failure: e.PhaseFailed | None = None
+    landed: e.Landed | None = None
+    questions: tuple[e.QuestionAsked, ...] = ()  #: without an answer
+
+    @property
+    def items(self) -> list[Item]:
+        """The work items, criteria and questions about tests, with the newest verdict."""
+        verdict = self.verdict
+        judged = {item: (ok, evidence) for item, ok, evidence in verdict.items} if verdict else {}
+        texts = dict((*self.chosen.items, *(verdict.questions if verdict else ())))
+        items = []
+        for id_ in dict.fromkeys((*texts, *judged)):
+            ok, evidence = judged.get(id_, (None, ""))
+            result = "" if ok is None else "pass" if ok else "fail"
+            shown = bounded(evidence, LONGEST_EVIDENCE)
+            items.append(Item(id=id_, text=bounded(texts.get(id_, "")), result=result, evidence=shown))
+        return items
+
+    @property
+    def proof_lines(self) -> list[str]:
+        return [describe_proof(proof) for proof in {proof.kind: proof for proof in self.proofs}.values()]
+
+
+class Log(Struct, frozen=True, kw_only=True):
+    """The end of the output of an agent."""
+
+    dispatch: Dispatch
+    lines: tuple[str, ...]
+
+
+class PlanPage(Struct, frozen=True, kw_only=True):
+    view: dict[str, Any]  #: as `status --json` prints it
+    need: str
+    phases: dict[str, PhaseSummary]  #: time and use of the attempted ones
+    dispatches: tuple[Dispatch, ...]  #: the oldest first
+    selected: str  #: the phase that is shown in depth
+    work: PhaseWork | None  #: on that phase
+    checks: tuple[Check, ...]
+    logs: tuple[Log, ...]  #: of the running agents, else of the last one
+    questions: tuple[e.QuestionAsked, ...]  #: of the newest run, without an answer
+    plan_usd: float = 0.0  #: budget; 0 for none
+    plan_tokens: int = 0
+    spent_usd: float = 0.0  #: of a plan with a budget
+    spent_tokens: int = 0
+
+
+def require_plan(context: RepositoryContext, plan: str) -> None:
+    """Fail for a path that is no plan of the repository: it may name any file."""
+    store = context.store()
+    if store.get_newest_run(plan) is None and plan not in known_plans(context, store.list_active_plans()):
+        raise NotFound(f"{context.root} has no plan {plan!r}; see: runplan status")
+
+
+def read_plan_page(context: RepositoryContext, plan: str, phase: str, *, now: datetime) -> PlanPage:
+    """The plan; `phase` is shown in depth, or (empty) the one that matters most now."""
+    require_plan(context, plan)
+    view = PlanReader(context, plan, now).views()[0]
+    store = context.store()
+    records = list_newest_records(store, plan)
+    works = fold_phases(records)
+    logs = context.state / "dispatch"
+    dispatches = [
+        dispatch
+        for dispatch in list_dispatches(records, now)[-MOST_DISPATCHES:]
+        if dispatch.ended or is_held(logs / dispatch.started.id / "lock")
+    ]
+    selected = phase or choose_phase(view, works)
+    work = works.get(selected)
+    run = view["run"]
+    newest = [work for work in works.values() if run is not None and work.run == run["id"]]
+    started = next((fact.event for fact in reversed(records) if isinstance(fact.event, e.RunStarted)), None)
+    limits = (context.for_run(started) if started else context).settings.limits
+    has_budget = bool(limits.plan_usd or limits.plan_tokens)
+    spent = store.sum_usage(plan=plan) if has_budget else []
+    return PlanPage(
+        view=view,
+        need=need_of(view),
+        phases=summarise_attempts(fact for fact in records if isinstance(fact.event, KINDS)),
+        dispatches=tuple(dispatches),
+        selected=selected,
+        work=work,
+        checks=tuple(read_checks(context.state, work)) if work else (),
+        logs=tuple(read_logs(logs, dispatches)),
+        questions=tuple(question for work in newest for question in work.questions),
+        plan_usd=limits.plan_usd,
+        plan_tokens=limits.plan_tokens,
+        spent_usd=sum(total.usd for total in spent),
+        spent_tokens=sum(total.tokens for total in spent),
+    )
+
+
+def list_newest_records(store: Store, plan: str) -> list[Recorded[e.Event]]:
+    """The events of the newest runs, oldest first."""
+    records: list[Recorded[e.Event]] = []
+    for row in store.list_runs(plan, limit=MOST_RUNS):
+        if len(records) >= MOST_EVENTS:
+            break
+        records = [*list_records(store, row.id), *records]
+    return records
+
+
+def choose_phase(view: dict[str, Any], works: dict[str, PhaseWork]) -> str:
+    """The phase that matters most: at work, else failed, else last worked on, else the next one."""
+    run = view["run"]
+    is_active = run is not None and run["outcome"] is None
+    failed = (phase["id"] for phase in view["phases"] if phase["failed"])
+    last = next(reversed(works), "")
+    return (run["phase"] if is_active else "") or next(failed, "") or last or view["next"] or ""
+
+
+# --- from the journal -----------------------------------------------------------------------------------
+
+
+def fold_phases(records: Iterable[Recorded[e.Event]]) -> dict[str, PhaseWork]:
+    """The newest attempt at each phase, the last one worked on last."""
+    works: dict[str, PhaseWork] = {}
+    current: dict[tuple[str, str], str] = {}  #: the phase by run and lane
+    for fact in records:
+        event = fact.event
+        strand = (fact.run, event.lane)
+        if isinstance(event, e.Chosen):
+            current[strand] = event.phase
+            works.pop(event.phase, None)
+            if event.items or event.phase:
+                works[event.phase] = PhaseWork(chosen=event, run=fact.run)
+        elif (phase := current.get(strand)) in works:
+            works[phase] = _record_event(works[phase], event)
+    return works
+
+
+def _record_event(work: PhaseWork, event: e.Event) -> PhaseWork:
+    match event:
+        case e.CandidateBuilt(tree=tree):
+            return replace(work, gates=tuple(gate for gate in work.gates if gate.tree == tree))
+        case e.GateJudged():
+            return replace(work, gates=(*work.gates, event))
+        case e.ProofJudged():
+            return replace(work, proofs=(*work.proofs, event))
+        case e.VerdictGiven():
+            return replace(work, verdict=event)
+        case e.PhaseFailed():
+            return replace(work, failure=event)
+        case e.Landed():
+            return replace(work, landed=event)
+        case e.QuestionAsked():
+            return replace(work, questions=(*work.questions, event))
+        case e.QuestionAnswered(id=id_):
+            return replace(work, questions=tuple(question for question in work.questions if question.id != id_))
+        case _:
+            return work
+
+
+def list_dispatches(records: Iterable[Recorded[e.Event]], now: datetime) -> list[Dispatch]:
+    """The processes, oldest first. One without a recorded end runs only in the newest run."""
+    dispatches: dict[str, Dispatch] = {}
+    current: dict[tuple[str, str], str] = {}
+    newest = ""
+    for fact in records:
+        event = fact.event
+        newest = fact.run
+        match event:
+            case e.Chosen(phase=phase):
+                current[fact.run, event.lane] = phase
+            case e.DispatchStarted(id=id_):
+                phase = event.phase or current.get((fact.run, event.lane), "")
+                begun = event.at or fact.at
+                so_far = max((now - parse_iso(begun)).total_seconds(), 0.0)
+                dispatches[id_] = Dispatch(started=event, run=fact.run, phase=phase, begun=begun, running_s=so_far)
+            case e.DispatchEnded(id=id_) if id_ in dispatches:
+                dispatches[id_] = replace(dispatches[id_], ended=event)
+            case e.RunEnded():
+                newest = ""
+    return [dispatch for dispatch in dispatches.values() if dispatch.ended or dispatch.run == newest]
+
+
+# --- from files -----------------------------------------------------------------------------------------
+
+
+def read_checks(state: Path, work: PhaseWork) -> Iterator[Check]:
+    """The checks of the attempt, each with the tests that its output names. A second run counts for its tests."""
+    tests: dict[str, dict[str, TestRow]] = {}
+    for gate in work.gates:
+        rows = tests.setdefault(gate.name, {})
+        if gate.ran is not None:
+            rows |= {row.name: row for row in _read_tests(state / gate.ran.file, gate.ran.sha256, gate.code)}
+        is_failed = gate.answer is GateAnswer.FAILED
+        rows |= {name: TestRow(name, False) for name in gate.failures if is_failed and name not in rows}
+    for gate in {gate.name: gate for gate in work.gates}.values():
+        rows_of = sorted(tests[gate.name].values(), key=lambda row: (row.is_passed, row.name))
+        failed = sum(not row.is_passed for row in rows_of)
+        yield Check(
+            name=gate.name,
+            answer=gate.answer.value,
+            line=gate.line,
+            tree=gate.tree,
+            tests=tuple(rows_of[:MOST_TESTS]),
+            failed=failed,
+            passed=len(rows_of) - failed,
+        )
+
+
+@lru_cache(maxsize=16)
+def _read_tests(log: Path, _sha256: str, code: int | None) -> tuple[TestRow, ...]:
+    """The tests that the output of a check names; its hash stands for the content. () when the log was removed."""
+    output = read_content(log)[-LOG_READ:].decode("utf-8", "replace")
+    names = read_content(log.parent / NAMES)[:JUNIT_READ].decode("utf-8", "replace")
+    results = read_results(output, exit_code=code, names=names)
+    failed = (TestRow(name, False, bounded(results.reasons.get(name, ""), LONGEST_LINE)) for name in results.failures)
+    return (*failed, *(TestRow(name, True) for name in results.passes))
+
+
+def read_logs(directory: Path, dispatches: Iterable[Dispatch]) -> Iterator[Log]:
+    """The output of the running agents, else of the last one."""
+    agents = [dispatch for dispatch in dispatches if dispatch.started.agent]
+    shown = [dispatch for dispatch in agents if dispatch.ended is None] or agents[-1:]
+    for dispatch in shown:
+        lines = read_tail(directory / dispatch.started.id, dispatch.started)
+        yield Log(dispatch=dispatch, lines=cut_log(lines, share=len(shown)))
+
+
+def cut_log(lines: list[str], *, share: int = 1) -> tuple[str, ...]:
+    """The last lines, as far as they are small enough for a page; `share` is the number of such logs."""
+    left = MOST_CHARACTERS // share
+    kept: list[str] = []
+    for line in reversed(lines[-MOST_LINES // share :]):
+        text = bounded(line, LONGEST_LINE)
+        left -= len(text)
+        if left < 0:
+            break
+        kept.append(text)
+    return tuple(reversed(kept))
