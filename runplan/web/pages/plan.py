@@ -1,0 +1,181 @@
+"""The page of a plan: its phases as a graph, its dispatches, the agent at work, and one phase in depth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from starlette.routing import Route
+
+from runplan.report.views import by_need, format_usage
+from runplan.run.kinds import UNFINISHED, Reason
+from runplan.run.rows import wait_of
+from runplan.text import command, elapsed
+from runplan.times import parse_iso
+from runplan.views.board import Usage, make_card
+from runplan.views.plan_page import Dispatch, PlanPage, read_plan_page
+from runplan.views.repositories import find_known, open_known
+from runplan.web.drawing import Bar, Node, draw_graph, draw_timeline
+from runplan.web.render import link, render, site_of
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+MOST_PHASES = 60  #: that are drawn and listed
+MOST_ROWS = 20  #: phases of the timeline
+
+
+def show_plan(request: Request) -> Response:
+    query = request.query_params
+    repo, plan = query.get("repo", ""), query.get("plan", "")
+    known = find_known(site_of(request).env, repo)
+    notes: list[str] = []
+    with open_known(known, warn=notes.append) as context:
+        context.git.prepare_reader()
+        page = read_plan_page(context, plan, query.get("phase", ""), now=datetime.now(UTC))
+    shown = choose_phases(page.view["phases"], page.selected, is_all=query.get("phases") == "all")
+    nodes = [make_node(phase, page, link("/plan", repo=repo, plan=plan, phase=phase["id"])) for phase in shown]
+    done = sum(phase["status"] == "done" for phase in page.view["phases"])
+    title = f"{len(nodes)} phases of {page.view['title']}, {done} done; the table below lists them"
+    (view,) = by_need([page.view])
+    return render(
+        request,
+        "plan.html",
+        live=link("/live", repo=repo, plan=plan),
+        repo=repo,
+        plan=plan,
+        root=known.root,
+        notes=notes,
+        page=page,
+        card=make_card(view, repo, known.root, make_usage(page)),
+        actions=list_actions(page.view),
+        nodes=nodes,
+        graph=draw_graph(nodes, title=title),
+        timeline=draw_timeline(make_bars(page.dispatches), title="Dispatches over time; the table below lists them"),
+        hidden=len(page.view["phases"]) - len(nodes),
+        advice=describe_failure(page, plan),
+        selected=next((phase for phase in page.view["phases"] if phase["id"] == page.selected), None),
+    )
+
+
+ROUTES = (Route("/plan", show_plan),)
+
+
+def make_usage(page: PlanPage) -> Usage:
+    """The use of the newest run, or (with a budget) of the plan."""
+    run = page.view["run"] or {"tokens": 0, "usd": 0.0, "unpriced": False}
+    has_budget = bool(page.plan_usd or page.plan_tokens)
+    return Usage(
+        tokens=page.spent_tokens if has_budget else run["tokens"],
+        usd=page.spent_usd if has_budget else run["usd"],
+        unpriced=run["unpriced"],
+        most_tokens=page.plan_tokens,
+        most_usd=page.plan_usd,
+    )
+
+
+def choose_phases(phases: Sequence[dict[str, Any]], selected: str, *, is_all: bool) -> list[dict[str, Any]]:
+    """The phases to show. Of a long plan, done ones are left out first, the oldest before the others."""
+    surplus = 0 if is_all else len(phases) - MOST_PHASES
+    order = [phase["id"] for phase in phases if phase["status"] == "done" and phase["id"] != selected]
+    order += [phase["id"] for phase in reversed(phases) if phase["status"] == "todo" and phase["id"] != selected]
+    left_out = set(order[: max(surplus, 0)])
+    return [phase for phase in phases if phase["id"] not in left_out]
+
+
+def make_node(phase: dict[str, Any], page: PlanPage, address: str) -> Node:
+    state, words = describe_phase(phase, page.view)
+    return Node(
+        id=phase["id"],
+        title=phase["title"],
+        state=state,
+        words=words,
+        depends=tuple(phase["depends"]),
+        address=f"{address}#phase",
+        is_selected=phase["id"] == page.selected,
+    )
+
+
+def describe_phase(phase: dict[str, Any], view: dict[str, Any]) -> tuple[str, str]:
+    """The state of a phase for the graph, and its words."""
+    run = view["run"]
+    works = [work for work in (run, *run["lanes"]) if work["phase"] == phase["id"]] if run is not None else []
+    if phase["status"] == "done":
+        return "done", "done"
+    if phase["failed"]:
+        return "failed", "failed"
+    if phase["status"] == "in-progress":
+        work = works[-1] if works else run
+        waits = work["waiting_for"]
+        if waits and wait_of(waits).is_for_person:
+            return "waiting", "needs you"
+        return "running", f"waits: {waits}" if waits else str(work["step"] or "running")
+    if phase["blocked_by"]:
+        return "todo", f"after {', '.join(phase['blocked_by'])}"
+    if phase["hindrance"]:
+        return "blocked", "blocked"
+    return ("next", "next") if phase["id"] == view["next"] else ("todo", "todo")
+
+
+def make_bars(dispatches: Sequence[Dispatch]) -> list[Bar]:
+    """The bars of the dispatches of the phases that were worked on last."""
+    rows = list(dict.fromkeys(dispatch.phase for dispatch in reversed(dispatches)))[:MOST_ROWS]
+    return [
+        Bar(
+            row=f"Phase {dispatch.phase}" if dispatch.phase else "Plan",
+            start_s=parse_iso(dispatch.begun).timestamp(),
+            seconds=dispatch.seconds,
+            kind=dispatch.started.role.value,
+            words=describe_dispatch(dispatch),
+            is_bad=dispatch.result not in ("ok", "running"),
+            is_running=dispatch.ended is None,
+        )
+        for dispatch in dispatches
+        if dispatch.phase in rows
+    ]
+
+
+def describe_dispatch(dispatch: Dispatch) -> str:
+    ended = dispatch.ended
+    used = format_usage(
+        dispatch.tokens,
+        ended.usd if ended else 0.0,
+        unpriced=False,
+        estimated=ended.estimated if ended else False,
+    )
+    about = [f"{dispatch.started.role} by {dispatch.who}", elapsed(dispatch.seconds), dispatch.result, used]
+    return ", ".join(filter(None, about))
+
+
+def list_actions(view: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The verbs that fit now, each with its label and its phase."""
+    run = view["run"]
+    failed = next((phase["id"] for phase in view["phases"] if phase["failed"]), "")
+    if run is None or run["state"] not in UNFINISHED:
+        if failed:
+            return [("retry", f"Retry phase {failed}", failed)]
+        has_ended_badly = run is not None and run["state"] in ("failed", "stopped") and view["status"] != "complete"
+        return [("retry", "Retry", "")] if has_ended_badly else [("now", "Run now", "")] if view["schedule"] else []
+    if run["asked"] == "stop":
+        return []
+    waits = run["waiting_for"]
+    verbs = [verb for _, verb in wait_of(waits).helps] if waits else []
+    is_left = not (view["claim"] and view["claim"]["alive"])
+    actions = [("resume", "Resume", "")] if "resume" in verbs else []
+    if not actions and ("retry" in verbs or (is_left and not waits)):
+        actions = [("retry", "Continue", "")]
+    if not waits and not run["asked"] and not is_left:
+        actions = [("pause", "Pause", "")]
+    return [*actions, ("stop", "Stop", "")]
+
+
+def describe_failure(page: PlanPage, plan: str) -> dict[str, str] | None:
+    """What a person does about the failure of the selected phase; None when it has not failed, or has landed since."""
+    failure = page.work.failure if page.work else None
+    is_failed = any(phase["failed"] for phase in page.view["phases"] if phase["id"] == page.selected)
+    if failure is None or not is_failed:
+        return None
+    reason: Reason = failure.reason
+    return {"advice": reason.advice, "command": command("runplan", "retry", plan, failure.phase)}

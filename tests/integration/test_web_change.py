@@ -1,0 +1,114 @@
+"""The pages of a plan and of a change, over real connections, on what a run has left."""
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+import pytest
+
+from runplan.daemon.state import Known
+from tests.support.cli import Project, a_plan, a_project, set_up, steps, verify, writes
+from tests.support.web import Browser, know, signed_in
+
+TITLE = "<img src=x onerror=alert(1)>"
+SAID = "<script>alert(2)</script>\x1b[31m"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The change of phase 1 waits: a file of 2,500 lines, a small one, and hostile texts."""
+    project = a_project(tmp_path_factory.mktemp("web"), "1", "2")
+    large = "".join(f"line {number}\\n" for number in range(2_500))
+    agent = steps(
+        f'write = "large.txt"\ntext = "{large}"',
+        'write = "small.py"\ntext = "x = \'</script>\'\\n"',
+        'write = "1.txt"\ntext = "1\\n"',
+        'commit = "Write 1"',
+    )
+    passed = '{item = "W1", result = "pass", evidence = [{kind = "file", ref = "1.txt", line = 1}]}'
+    said = f'say = "{SAID}"'.replace("\x1b", "\\u001b")
+    agent += verify(said, f'return = {{status = "done", items = [{passed}]}}')
+    set_up(project, plan=a_plan("1", "2").replace("Step 1", TITLE), agent=agent + writes("2"))
+    assert project.start("1").code == 4
+    return project
+
+
+@pytest.fixture(scope="module")
+def known(project: Project) -> Known:
+    return know(project.env, project.path)
+
+
+@pytest.fixture(scope="module")
+def browser(project: Project) -> Iterator[Browser]:
+    with signed_in(project.env) as browser:
+        yield browser
+
+
+def address(path: str, known: Known, **query: str) -> str:
+    return f"{path}?{urlencode({'repo': known.key, 'plan': 'plans/X.md', **query})}"
+
+
+def hidden_fields(text: str, verb: str) -> dict[str, str]:
+    """The hidden fields of the form with this verb."""
+    forms = [dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form)) for form in text.split("<form ")]
+    return next(form for form in forms if form.get("verb") == verb)
+
+
+def test_the_plan_shows_its_graph_its_dispatches_and_the_agent_as_text(browser: Browser, known: Known) -> None:
+    page = browser.get(address("/plan", known))
+    assert (page.status, page.text.count("<svg ")) == (200, 2)
+    assert "Review the change" in page.text
+    assert TITLE not in page.text
+    assert "&lt;img src=x" in page.text
+    assert "&lt;script&gt;alert(2)&lt;/script&gt;" in page.text
+    assert "alert(2)</script>" not in page.text
+    assert "\x1b" not in page.text
+    assert " style=" not in page.text
+    assert len(page.text.encode()) < 100_000
+    assert 'id="item-W1"' in page.text
+    other = browser.get(address("/plan", known, phase="2")).text
+    assert "No run has reached this phase yet." in other
+
+
+def test_the_change_shows_small_files_and_loads_large_ones(browser: Browser, known: Known) -> None:
+    page = browser.get(address("/change", known, phase="1"))
+    assert page.status == 200
+    assert len(page.text.encode()) < 20_000
+    assert "+x = &#39;&lt;/script&gt;&#39;" in page.text
+    (load,) = set(re.findall(r'data-load="([^"]+)"', page.text))
+    first = browser.get(load.replace("&amp;", "&"))
+    assert (first.status, "+line 0<" in first.text, "+line 2000<" in first.text) == (200, True, False)
+    (following,) = re.findall(r'href="([^"]+)">Show the next lines', first.text)
+    second = browser.get(following.replace("&amp;", "&"))
+    assert ("+line 1999<" in second.text, "+line 2000<" in second.text, "+line 2499<" in second.text) == (
+        *(False, True, True),
+    )
+
+
+def test_an_answer_is_bound_to_what_was_shown(browser: Browser, known: Known, project: Project) -> None:
+    text = browser.get(address("/change", known, phase="1")).text
+    approve, reject = (hidden_fields(text, verb) for verb in ("approve", "reject"))
+    shown = project.runplan("diff", "X", "--json").json
+    assert (approve["tree"], reject["tree"]) == (shown["tree"], shown["tree"])
+    assert (approve["csrf"], approve["phase"]) == (browser.csrf, "1")
+    stale = browser.get(address("/change/file", known, phase="1", tree="0" * 40, file="0"))
+    assert (stale.status, "was replaced" in stale.text) == (409, True)
+
+
+@pytest.mark.parametrize("plan", ["/etc/passwd", "../../etc/passwd", "plans/none.md", ""])
+def test_only_plans_of_the_repository_are_shown(browser: Browser, known: Known, plan: str) -> None:
+    for path in ("/plan", "/change"):
+        answer = browser.get(address(path, known, plan=plan))
+        assert (answer.status, "root:" in answer.text) == (404, False)
+
+
+def test_a_change_that_is_not_there_any_more_is_no_error(browser: Browser, known: Known) -> None:
+    answer = browser.get(address("/change", known, phase="2"))
+    assert (answer.status, "Nothing waits for you here" in answer.text) == (200, True)
+    assert browser.get(address("/change/file", known, phase="1", file="99")).status == 404
+
+
+def test_the_pages_are_read_without_forms(project: Project, known: Known) -> None:
+    with signed_in(project.env, is_read_only=True) as browser:
+        for path in ("/plan", "/change"):
+            assert "<form " not in browser.get(address(path, known)).text.replace('<form method="dialog"', "")
