@@ -102,7 +102,7 @@ class Card(Struct, frozen=True, kw_only=True):
     sentence: str  #: how it stands
     current: str = ""  #: the phase and the step that are worked on now
     since: str = ""  #: when that step, the wait, or the end of the run began
-    level: str = ""  #: of `stuck`
+    level: str = ""  #: of `stuck`; "" without an unfinished run
     usage: Usage = Usage()
     schedule: Mapping[str, Any] | None = None
     queued: str = ""  #: the verb of a command that the daemon has not executed yet
@@ -112,6 +112,10 @@ class Card(Struct, frozen=True, kw_only=True):
     @property
     def done(self) -> int:
         return sum(phase.state == "done" for phase in self.phases)
+
+    @property
+    def is_failed(self) -> bool:
+        return self.badge == _GROUPS[Need.FAILED][1]
 
     @property
     def id(self) -> str:
@@ -137,9 +141,11 @@ class Board(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()  #: broken settings, and why the daemon does not work
 
     def list_group(self, group: Group) -> list[Card]:
-        """The cards of a group; those that ended last come first."""
+        """The cards of a group: what waits before what failed, and of finished plans the newest first."""
         cards = [card for card in self.cards if card.group is group]
-        return sorted(cards, key=lambda card: card.since, reverse=True) if group is Group.FINISHED else cards
+        if group is Group.FINISHED:
+            return sorted(cards, key=lambda card: card.since, reverse=True)
+        return sorted(cards, key=lambda card: card.is_failed)
 
     @property
     def schedules(self) -> list[Card]:

@@ -18,6 +18,7 @@ from runplan.errors import Exit, NotFound, RunplanError, Unreachable
 from runplan.plan.reading import Remark  # noqa: TC001 - msgspec converts to it
 from runplan.report.html import commits_in
 from runplan.settings.places import socket_path, state_directory
+from runplan.text import plain
 from runplan.views.commands import run_command
 from runplan.views.inspection import read_short_diffs
 from runplan.views.repositories import open_known
@@ -162,7 +163,7 @@ def read_report(known: Known, plan: str, env: Mapping[str, str]) -> Report:
         raise Unreachable(result.last_line)
     with open_known(known, warn=lambda _: None) as context:
         diffs = read_short_diffs(context, commits_in(result.output))
-    return Report(markdown=result.output, diffs=diffs)
+    return Report(markdown=result.output, diffs={short: plain(diff) for short, diff in diffs.items()})
 
 
 def read_news(known: Known, since: str, env: Mapping[str, str]) -> str:

@@ -102,6 +102,11 @@ def test_a_plan_that_cannot_be_worked_is_set_aside(outline: dict[str, Any], badg
     assert (card.group, card.badge, card.action) == (Group.FINISHED, badge, None)
 
 
+def test_what_waits_is_listed_before_what_failed() -> None:
+    board = Board(cards=(a_card(FAILED), a_card(waits(WaitKind.APPROVAL))))
+    assert [card.badge for card in board.list_group(Group.NEEDS_YOU)] == ["Needs you", "Failed"]
+
+
 def test_finished_plans_are_listed_newest_first_and_schedules_by_their_next_time() -> None:
     ended = [at_work(state="done", since=f"2026-01-01T{hour}:00:00Z") for hour in ("08", "10", "09")]
     board = Board(cards=tuple(a_card(facts, complete=True) for facts in ended))

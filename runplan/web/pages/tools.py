@@ -61,8 +61,8 @@ def show_start(request: Request) -> Response:
     now = datetime.now(UTC)
     if not query.get("plan"):
         board = read_board(env, now)
-        busy = (Group.RUNNING, Group.FINISHED)
-        return render(request, "choose.html", cards=[card for card in board.cards if card.group not in busy])
+        idle = [card for card in board.cards if not card.level and not card.queued]
+        return render(request, "choose.html", cards=[card for card in idle if card.group is not Group.FINISHED])
     known, card = find_card(env, query.get("repo", ""), query["plan"], now)
     choice = read_choice(query)
     words = choice.list_words() if choice else []
