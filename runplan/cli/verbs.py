@@ -125,6 +125,8 @@ _NOTIFY = (_flag("send a test notice through each channel", "--test"),)
 _GC = (_flag("only list", "--dry-run"), _JSON)
 _DEMO = (
     _flag("begin with a goal: agents write the plan first", "--plan"),
+    _flag("play it slowly, and show its page in a browser", "--web"),
+    _value("before each step of an agent; default with --web: 3", "--pause", metavar="SECONDS", type=float),
     _flag("keep the repository and say where it is", "--keep"),
 )
 _COMPLETION = (_value("the shell that completes", "shell", choices=("bash", "zsh", "fish")),)
@@ -299,6 +301,7 @@ EXAMPLES = {
     "demo": """\
   runplan demo             three phases, one of them fixed on the way; leaves no files
   runplan demo --plan      the same from a goal: agents write the plan, and a critic finds what is missing
+  runplan demo --web       slowly, with the page on which you see it and approve the first phase; ends by itself
   runplan demo --keep      keep the repository, to look around in it""",
     "completion": """\
   runplan completion bash      in ~/.bashrc: source <(runplan completion bash)

@@ -1,11 +1,17 @@
 """runplan demo works a whole plan for a newcomer, shows what came of it, and leaves nothing behind."""
 
+import contextlib
+import http.client
 import os
 import re
 import signal
+import socket
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -141,10 +147,11 @@ def test_a_kept_repository_is_named_and_can_be_looked_at(tmp_path: Path) -> None
     assert "Ran 5 tests" in tests.stderr
 
 
-def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
-    machine = a_machine(tmp_path)
-    demo = subprocess.Popen(
-        [RUNPLAN, "demo"],
+@contextlib.contextmanager
+def started(machine: Machine, *words: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """A demo in a session of its own, and its output."""
+    process = subprocess.Popen(
+        [RUNPLAN, "demo", *words],
         env=machine.env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -152,15 +159,39 @@ def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    assert demo.stdout is not None
-    for line in demo.stdout:
-        if line.startswith("  baseline"):
-            break
-    os.killpg(demo.pid, signal.SIGINT)
-    demo.stdout.read()
-    demo.stdout.close()
-    assert demo.wait(timeout=60) == 130
+    with process:
+        assert process.stdout is not None
+        yield process, process.stdout
+
+
+@pytest.mark.parametrize("words", [(), ("--web", "--pause", "0")], ids=["plain", "web"])
+def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, words: tuple[str, ...]) -> None:
+    machine = a_machine(tmp_path)
+    with started(machine, *words) as (demo, output):
+        next(line for line in output if line.startswith("  baseline"))
+        os.killpg(demo.pid, signal.SIGINT)
+        output.read()  # until its last process has ended
+        assert demo.wait(timeout=60) == 130
     assert machine.left() == []
+
+
+def test_the_demo_with_its_page_serves_it_and_ends_by_itself(tmp_path: Path) -> None:
+    machine = a_machine(tmp_path)
+    with started(machine, "--web", "--pause", "0.05") as (demo, output):
+        line = next(line for line in output if "http://" in line)
+        page = urlsplit(line.split()[-1])
+        assert page.hostname is not None
+        connection = http.client.HTTPConnection(page.hostname, page.port or 0, timeout=60)
+        connection.request("GET", f"{page.path}?{page.query}")
+        assert connection.getresponse().getheader("Set-Cookie")
+        connection.close()
+        printed = output.read()  # until its last process has ended
+        assert demo.wait(timeout=60) == 0
+    marks = ["needs your approval", "$ runplan approve", "2 phases landed (2, 3)", "The page is closed"]
+    assert [mark for mark in marks if mark not in printed] == []
+    assert machine.left() == []
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((page.hostname, page.port or 0))
 
 
 def test_the_demo_is_refused_inside_an_agent(tmp_path: Path) -> None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from runplan.errors import Exit, Unreachable
+from runplan.errors import Exit, RefusedEarly, Unreachable
+from runplan.run.kinds import UNFINISHED, RunStatus
+from runplan.views.commands import OWN, run_command
 
 PLAN = "plans/DISCOUNT.md"
 GOAL = "Give discounts"
@@ -23,6 +28,11 @@ INTRODUCTION = """\
 A small shop adds up prices; {task}.
 The agent plays a script: no model, no network. Worktrees, tests, commits and landings are real."""
 TASK = f"the plan {PLAN} teaches it discounts in three phases"
+SCRIPTS = ("agent.toml", "planner.toml")
+PAUSE_S = 3.0  #: before each step of the script, while a person looks at the page
+LOOK_S = 1.0  #: between two looks at a change that waits
+PATIENCE = 6  #: pauses in which a person may approve the first phase on the page
+FAREWELL = 5  #: pauses until the page is closed
 PLANNING_TASK = "agents write a plan for discounts, you approve it, and agents work on it"
 
 
@@ -40,19 +50,61 @@ def run_demo(args: argparse.Namespace) -> Exit:
         }
         env |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_DEFAULT_REF_FORMAT": "files"}
         repository = directory / "shop"
-        _make_repository(repository, env, is_planned=not args.plan)
+        pause_s = args.pause if args.pause is not None else PAUSE_S if args.web else 0.0
+        _make_repository(repository, env, is_planned=not args.plan, pause_s=pause_s)
         _say_command(INTRODUCTION.format(task=PLANNING_TASK if args.plan else TASK))
+        if args.web:
+            after.enter_context(_serve_page(repository, env))
         plan = PLANNED if args.plan else PLAN
         code = _write_plan(repository, env) if args.plan else Exit.DONE
+        if code is Exit.DONE and args.web:
+            _land_first_phase(repository, env, plan, pause_s=pause_s)
         if code is Exit.DONE:
             code = _run_runplan(repository, env, "start", plan, "finish", "auto", "--foreground")
         if code is Exit.DONE:
             _show_result(repository, env, plan)
+        if args.web:
+            _say_command(f"\nThe page is closed in {FAREWELL * pause_s:.0f} seconds, or with Ctrl-C.")
+            time.sleep(FAREWELL * pause_s)
         if args.keep:
             _say_command(f"\nThe repository is kept: {repository}")
     if code is Exit.DONE and not args.keep:
         _say_command("\nThe repository was removed; runplan demo --keep keeps it. In one of your own: runplan init")
     return code
+
+
+@contextlib.contextmanager
+def _serve_page(repository: Path, env: Mapping[str, str]) -> Iterator[None]:
+    """Show the address of the page of this repository, which is served meanwhile."""
+    argv = [*OWN, "web", "--port", "0"]
+    with subprocess.Popen(argv, cwd=repository, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        try:
+            address = server.stdout.readline().decode()
+            if not address:
+                raise RefusedEarly("the page cannot be served, for the reason above; without it: runplan demo")
+            _say_command(f"\nOpen this page in a browser and look on: {address.rstrip()}")
+            yield
+        finally:
+            server.terminate()
+
+
+def _land_first_phase(repository: Path, env: Mapping[str, str], plan: str, *, pause_s: float) -> None:
+    """Have a person approve the first phase on the page; without an answer it is approved here."""
+    _run_runplan(repository, env, "start", plan, "--foreground")
+    _say_command(f"\nApprove it on the page; in {PATIENCE * pause_s:.0f} seconds it is approved here.")
+    deadline = time.monotonic() + PATIENCE * pause_s
+    while (state := _read_state(repository, env, plan)) in UNFINISHED:
+        if time.monotonic() >= deadline and state == RunStatus.WAITING:
+            _run_runplan(repository, env, "approve", plan)
+            return
+        time.sleep(LOOK_S)
+
+
+def _read_state(repository: Path, env: Mapping[str, str], plan: str) -> str:
+    """The state of the newest run."""
+    view = json.loads(run_command(["status", plan, "--json"], cwd=repository, env=env).output)
+    return str(view["run"]["state"])
 
 
 def _write_plan(repository: Path, env: Mapping[str, str]) -> Exit:
@@ -65,13 +117,17 @@ def _write_plan(repository: Path, env: Mapping[str, str]) -> Exit:
     return _run_runplan(repository, env, "approve", PLANNED)
 
 
-def _make_repository(repository: Path, env: Mapping[str, str], *, is_planned: bool) -> None:
+def _make_repository(repository: Path, env: Mapping[str, str], *, is_planned: bool, pause_s: float) -> None:
     package = Path(__file__).parents[2]
     # Installed, the project is inside the package; in a checkout, next to it.
     project = next(folder for base in (package, package.parent) if (folder := base / "config/demo").is_dir())
     shutil.copytree(project, repository)
     if not is_planned:
         (repository / PLAN).unlink()
+    for name in SCRIPTS if pause_s else ():
+        script = (repository / name).read_text(encoding="utf-8")
+        slow = re.sub(r"^(\[\[phase.*\]\])$", rf"\1\nsleep = {pause_s}\n\n\1", script, flags=re.MULTILINE)
+        (repository / name).write_text(slow, encoding="utf-8")
     check = f"exec {shlex.quote(sys.executable)} -m unittest discover -v -s tests\n"
     (repository / "check").write_text(check, encoding="utf-8")
     (repository / ".gitignore").write_text("__pycache__/\n", encoding="utf-8")
