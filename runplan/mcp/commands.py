@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream, Process
 
 GRACE_S = 5.0  #: for a command that is asked to end
+QUIET_S = 10.0  #: between two signs of life; clients give up a call that is silent, opencode after 30 s
 
 Tell: TypeAlias = Callable[[str], Awaitable[None]]
 
@@ -42,15 +43,24 @@ async def run_command(words: list[str], cwd: Path, tell: Tell, *, timeout_s: flo
         with anyio.move_on_after(timeout_s):
             assert process.stdout is not None
             assert process.stderr is not None
-            async with anyio.create_task_group() as readers:
-                readers.start_soon(_read_text, process.stdout, output, None if "--json" in words else tell)
-                readers.start_soon(_read_text, process.stderr, errors, tell)
+            async with anyio.create_task_group() as alive:
+                alive.start_soon(_tell_regularly, tell)
+                async with anyio.create_task_group() as readers:
+                    readers.start_soon(_read_text, process.stdout, output, None if "--json" in words else tell)
+                    readers.start_soon(_read_text, process.stderr, errors, tell)
+                alive.cancel_scope.cancel()
             code = await process.wait()
             out = plain("".join(output))
             return CommandResult(line=command("runplan", *words), code=code, output=out, errors=plain("".join(errors)))
     finally:
         await _end_process(process)
     return None
+
+
+async def _tell_regularly(tell: Tell) -> None:
+    while True:
+        await anyio.sleep(QUIET_S)
+        await tell("still at work")
 
 
 async def _read_text(stream: ByteReceiveStream, parts: list[str], tell: Tell | None) -> None:

@@ -89,11 +89,10 @@ async def _call_tool(ctx: ServerRequestContext[Any], params: CallToolRequestPara
 
 
 async def _run_tool(name: str, arguments: Arguments, tell: Tell) -> Result:
-    tool = TOOLS[name]
     words = words_of(name, arguments)
-    ended = await run_command(words, Path(arguments.repository), tell, timeout_s=tool.timeout_s)
+    ended = await run_command(words, Path(arguments.repository), tell, timeout_s=COMMAND_S)
     if ended is None:
-        raise Unreachable(f"{command('runplan', *words)} took longer than {tool.timeout_s:.0f} s and was ended")
+        raise Unreachable(f"{command('runplan', *words)} took longer than {COMMAND_S:.0f} s and was ended")
     return _result_of(name, arguments, ended)
 
 

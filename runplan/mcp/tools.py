@@ -58,7 +58,6 @@ class Tool(Struct, frozen=True, kw_only=True):
     optional: tuple[str, ...] = ()
     verb: str = ""  #: of the command; default: the name of the tool
     flags: tuple[str, ...] = ("--json",)
-    timeout_s: float = COMMAND_S
     can_wait: bool = True  #: exit code 4 is a result, not a refusal
 
 

@@ -25,6 +25,7 @@ PURE_MODULES = (
     *("runplan.report.text", "runplan.report.html", "runplan.report.sections"),
     *("runplan.report.notices", "runplan.errors", "runplan.names"),
     "runplan.web.access",
+    *("runplan.mcp.tools", "runplan.mcp.results"),
     *("runplan.text", "runplan.times", "runplan.globs", "runplan.gitfacts"),
 )
 PURE = {
