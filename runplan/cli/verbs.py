@@ -115,6 +115,7 @@ _CHECK = (
     _flag("turn warnings into errors", "--strict"),
     _JSON,
 )
+_INIT = (_flag("write a /run-plan skill for the agent you talk to, instead", "--skill"),)
 _DAEMON = (_value("stop or restart the running daemon", "action", nargs="?", choices=("stop", "restart")),)
 _SERVICE = (
     _value("what to do", "action", choices=("install", "uninstall", "status")),
@@ -165,7 +166,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "metrics": ("show.journal", "Print Prometheus metrics", ()),
     },
     "Set up": {
-        "init": ("setup.settings", "Write a commented runplan.toml that fits this repository", ()),
+        "init": ("setup.settings", "Write a commented runplan.toml that fits this repository", _INIT),
         "doctor": ("setup.doctor", "Check the setup and suggest fixes", (_RUN, _JSON)),
         "config": ("setup.settings", "Print every setting, its value and its origin", (_JSON,)),
         "gc": ("setup.doctor", "Remove what ended runs left behind; list what is kept", _GC),
@@ -274,7 +275,9 @@ EXAMPLES = {
   runplan web --address 192.168.1.5 --tls c.pem k.pem     for other machines, by https
   runplan web --behind-proxy                       a proxy speaks https; set web.url to its address""",
     "metrics": "  runplan metrics        runs, phases, agents, tokens, schedules and the daemon",
-    "init": "  runplan init        finds the default branch, the test command and the agents; never overwrites",
+    "init": """\
+  runplan init             finds the default branch, the test command and the agents; never overwrites
+  runplan init --skill     writes .claude/skills/run-plan/SKILL.md: /run-plan plans/X.md in your agent""",
     "doctor": """\
   runplan doctor             exit 0 when a run could start, 2 otherwise
   runplan doctor --run       also run set-up and tests once, in a fresh worktree""",

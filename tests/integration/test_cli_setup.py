@@ -11,8 +11,10 @@ import pytest
 from runplan.agents.environment import FETCHING
 from runplan.agents.invocation import lacks_login
 from runplan.cli.main import run_verb
+from runplan.cli.verbs import VERBS
 from runplan.errors import Exit, RefusedEarly
 from runplan.settings.schema import KEYS, AgentTable
+from tests.support.documents import verbs_named
 from tests.support.repos import init_repo, make_repo
 
 
@@ -97,6 +99,22 @@ def test_init_does_not_write_through_a_dangling_link(tmp_path: Path, monkeypatch
     with pytest.raises(RefusedEarly, match="exists"):
         call("init")
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_init_writes_a_skill_that_names_existing_verbs_and_never_overwrites(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repo = make_repo(tmp_path / "app", **{"src/x.py": ""})
+    monkeypatch.chdir(repo.path / "src")
+    assert call("init", "--skill") is Exit.DONE
+    skill = repo.path / ".claude/skills/run-plan/SKILL.md"
+    text = skill.read_text(encoding="utf-8")
+    assert text.startswith("---\nname: run-plan\ndescription: ")
+    assert {"status", "start", "approve"} <= verbs_named(text) <= VERBS.keys()
+    assert f"wrote {skill}" in capsys.readouterr().out
+    assert not (repo.path / "runplan.toml").exists()
+    with pytest.raises(RefusedEarly, match="exists and was not changed"):
+        call("init", "--skill")
 
 
 def test_init_works_in_an_empty_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,9 @@ from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Key, Settings
 from runplan.text import command, committing
 from runplan.views.inspection import Facts, inspect_repository, known_agents
 
+#: Claude Code and opencode read it there.
+SKILL = ".claude/skills/run-plan/SKILL.md"
+
 _NO_AGENT = """\
 # None of the known agents ({known}) was found on PATH.
 # Install one, or use any command as an agent: see [agents.local] below.
@@ -56,19 +59,36 @@ def _redact_target(entry: object) -> object:
     return f"{str(entry).partition(':')[0]}://…"
 
 
-def run_init(_args: argparse.Namespace) -> None:
+def run_init(args: argparse.Namespace) -> None:
     with context_at(Path.cwd(), environment(), lambda _root, _env: Settings()) as context:
+        if args.skill:
+            path = context.root / SKILL
+            _create_file(path, _read_shipped_skill())
+            commit = committing(SKILL, "Skill for runplan")
+            print(f"wrote {path}\n\nNext: /run-plan PLAN in your agent; then commit it: {commit}")
+            return
         facts = inspect_repository(context)
     root = Path(facts.root)
     path = repository_file(root) or root / "runplan.toml"
+    _create_file(path, settings_text(facts))
+    print(_describe_settings(facts, path))
+
+
+def _create_file(path: Path, text: str) -> None:
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
-            file.write(settings_text(facts))
+            file.write(text)
     except FileExistsError:
-        raise RefusedEarly(f"{path} exists and was not changed; see runplan config") from None
+        raise RefusedEarly(f"{path} exists and was not changed; move it away to have it written again") from None
     except OSError as error:
         raise RefusedEarly(f"{path}: cannot be written: {error.strerror}") from None
-    print(_describe_settings(facts, path))
+
+
+def _read_shipped_skill() -> str:
+    package = Path(__file__).parents[2]
+    skills = (folder / "config" / SKILL.removeprefix(".claude/") for folder in (package, package.parent))
+    return next(path for path in skills if path.is_file()).read_text(encoding="utf-8")
 
 
 def settings_text(facts: Facts) -> str:
