@@ -14,6 +14,10 @@ _WORKTREE = re.compile(r"^- Worktree: (.+?)\s*$|\*\*read-only\*\*\sin\s(/.+?): "
 #: A program whose model ends its work by a command, and nothing else, says so with these words.
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 
+TREE = "TREE"
+#: In structured content, which a program may quote, and in text.
+_TREE = re.compile(r"""tree\\*"?: *\\*"?([0-9a-f]{40,64})""")
+
 
 @dataclass(frozen=True, slots=True)
 class Say:
@@ -53,6 +57,18 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
+class Serve:
+    """A tool of the MCP server `runplan`, whatever name the program gives it; TREE is the newest one it has shown."""
+
+    tool: str
+    given: Mapping[str, Any]
+
+    def arguments(self, asked: "Asked") -> dict[str, Any]:
+        trees = [match[1] for text in asked.results if (match := _TREE.search(text))]
+        return {name: trees[-1] if value is TREE and trees else value for name, value in self.given.items()}
+
+
+@dataclass(frozen=True, slots=True)
 class Judge:
     """Words that depend on what was heard so far: `found` if it holds the fault, else `missed`."""
 
@@ -64,7 +80,7 @@ class Judge:
         return Say(self.found if any(self.fault in each.text for each in asked.heard) else self.missed)
 
 
-Turn: TypeAlias = Say | Run | Write | Read | Use | Judge
+Turn: TypeAlias = Say | Run | Write | Read | Use | Serve | Judge
 
 
 class FaultKind(StrEnum):
@@ -206,6 +222,9 @@ def answer(turn: Turn, asked: Asked, known: Mapping[str, dict[str, Any]], *, id:
             schema = known.get(name, {})
             known_given = {key: value for key, value in given.items() if key in schema.get("properties", given)}
             call = Call(id=id, name=name, given=_filled(schema, known_given))
+        case Serve(tool=tool):
+            name = next((name for name in asked.tools if name.endswith((f"runplan__{tool}", f"runplan_{tool}"))), tool)
+            call = Call(id=id, name=name, given=turn.arguments(asked))
     return Answer(text="Working on it.", call=call, stop=Stop.TOOL)
 
 
@@ -218,7 +237,7 @@ def prose(turns: tuple[Turn, ...], asked: "Asked") -> Answer:
                 said.append(text)
             case Write(path=path, text=text):
                 said.append(f"{path}\n```\n<<<<<<< SEARCH\n=======\n{text}>>>>>>> REPLACE\n```")
-            case Run() | Read() | Use():
+            case Run() | Read() | Use() | Serve():
                 pass
     return Answer(text="\n\n".join(said))
 

@@ -36,6 +36,8 @@ class Responses:
         for each in body.get("tools") or []:
             if each.get("type") in ("function", "custom"):
                 tools[each["name"]] = each.get("parameters") or {}
+            for inner in each.get("tools", []) if each.get("type") == "namespace" else []:
+                tools[f"{each['name']}__{inner['name']}"] = inner.get("parameters") or {}
         form = (body.get("text") or {}).get("format", {}).get("schema")
         return Asked(model=body["model"], stream=body.get("stream") is True, heard=heard, tools=tools, form=form)
 
@@ -120,6 +122,8 @@ def _items(answer: Answer) -> list[dict[str, Any]]:
         )
     if answer.call is not None:
         call = {"id": f"fc_{answer.call.id}", "call_id": f"call_{answer.call.id}", "name": answer.call.name}
+        if answer.call.name.startswith("mcp__"):
+            call["namespace"], _, call["name"] = answer.call.name.rpartition("__")
         if isinstance(answer.call.given, str):
             made.append({**call, "type": "custom_tool_call", "input": answer.call.given, "status": "completed"})
         else:
