@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from runplan.errors import Exit, RunplanError
 from runplan.web import access, actions, live
-from runplan.web.pages import board, change, plan, tools
+from runplan.web.pages import board, change, history, plan, tools
 from runplan.web.render import FOLDER, render
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from runplan.web.access import EntryToken, Site
 
 #: Each module of pages adds its ROUTES here.
-PAGES = (*board.ROUTES, *plan.ROUTES, *change.ROUTES, *tools.ROUTES)
+PAGES = (*board.ROUTES, *plan.ROUTES, *change.ROUTES, *history.ROUTES, *tools.ROUTES)
 
 LARGEST = 64 * 1024  #: bytes of a form
 ENTER = "/enter"

@@ -208,7 +208,7 @@ def _draw_arrow(start: Place, end: Place) -> Markup:
 
 def _draw_node(node: Node, place: Place) -> Markup:
     state, sign = STATES[node.state]
-    lines = wrap_text(node.title, 22, 2)
+    lines = wrap_text(node.title, 21, 2)
     dashes = "" if node.state in ("done", "running", "failed") else "5 3"
     content = _join(
         [
@@ -372,7 +372,7 @@ def draw_columns(columns: Sequence[Column], *, title: str, key: str, unit: str =
         x = AXIS + number * step
         words = _tag("title", f"{column.label}: {column.words}")
         place = {"x": x + step * 0.12, "y": 10 + CHART_HEIGHT - height, "width": step * 0.76, "height": height}
-        bars.append(_tag("rect", words, rx=1.5, class_="bar series-1", **place))
+        bars.append(_tag("rect", words, rx=1.5, class_="column series-1", **place))
         if (len(columns) - 1 - number) % 7 == 0:
             middle = x + step / 2
             anchor = "end" if number == len(columns) - 1 else "middle"
@@ -399,7 +399,7 @@ def _shorten(value: float) -> str:
 def draw_share(value: float, largest: float) -> Markup:
     """A bar beside a number in a table; the number says the same to readers of text."""
     width = 100 * value / largest if largest > 0 else 0.0
-    content = _tag("rect", width=max(width, 0.5 if value else 0.0), height=10, class_="bar series-1")
+    content = _tag("rect", width=max(width, 0.5 if value else 0.0), height=10, class_="column series-1")
     return _tag(
         "svg", content, class_="drawing share", viewBox="0 0 100 10", preserveAspectRatio="none", aria_hidden="true"
     )

@@ -1,4 +1,4 @@
-"""The pages of a plan and of a change, over real connections, on what a run has left."""
+"""The pages of a plan, its change, its journal and the costs, over real connections, on what a run has left."""
 
 import re
 from collections.abc import Iterator
@@ -112,3 +112,20 @@ def test_the_pages_are_read_without_forms(project: Project, known: Known) -> Non
     with signed_in(project.env, is_read_only=True) as browser:
         for path in ("/plan", "/change"):
             assert "<form " not in browser.get(address(path, known)).text.replace('<form method="dialog"', "")
+
+
+def test_the_journal_tells_what_happened_and_what_followed(browser: Browser, known: Known, project: Project) -> None:
+    page = browser.get(address("/journal", known))
+    told = [step["why"] for step in project.runplan("explain", "X", "--json").json["steps"]]
+    assert page.status == 200
+    assert page.text.count('<li id="event-') == len(told)
+    assert f"then: {told[-1]}".replace("'", "&#39;") in page.text
+    assert "verdict    passed: 1 of 1 item proven" in page.text
+    assert browser.get(address("/journal", known, run="r0")).status == 404
+
+
+def test_costs_are_shown_with_charts_and_tables(browser: Browser, known: Known) -> None:
+    page = browser.get("/costs")
+    assert (page.status, page.text.count('role="img"')) == (200, 2)
+    assert '<th scope="row"><a href="/plan?repo=' in page.text
+    assert '<th scope="row">robot</th>' in page.text

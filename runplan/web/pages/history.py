@@ -1,0 +1,153 @@
+"""The pages of the past: the journal of a plan with its decisions, and the costs of all repositories."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from starlette.routing import Route
+
+from runplan.errors import NotFound
+from runplan.run import events as e
+from runplan.store.journal import list_records
+from runplan.text import bounded, localized
+from runplan.views.costs import Usage, read_costs
+from runplan.views.journal import describe_duration, describe_event, event_words, list_steps
+from runplan.views.plan_page import require_plan
+from runplan.views.repositories import find_known, list_known, open_known
+from runplan.web.drawing import Column, draw_columns, draw_share
+from runplan.web.render import link, render, site_of
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from runplan.run.recorded import Recorded
+
+MOST_RUNS = 50
+MOST_EVENTS = 200  #: on one page
+LONGEST = 1_000  #: characters of a sentence
+
+
+class EventLine(Struct, frozen=True, kw_only=True):
+    """One fact of the journal, and the decision that followed."""
+
+    seq: int
+    at: str
+    lane: str
+    name: str
+    phase: str
+    text: str  #: the sentence of `logs`; "" for facts that only the journal needs
+    then: str  #: the reason of `explain`
+
+
+# --- the journal ----------------------------------------------------------------------------------------
+
+
+def show_journal(request: Request) -> Response:
+    query = request.query_params
+    repo, plan = query.get("repo", ""), query.get("plan", "")
+    known = find_known(site_of(request).env, repo)
+    with open_known(known, warn=lambda _: None) as context:
+        require_plan(context, plan)
+        store = context.store()
+        runs = store.list_runs(plan, limit=MOST_RUNS)
+        run = store.get_run(query.get("run", "")) or (runs[0] if runs and not query.get("run") else None)
+        if runs and (run is None or run.plan != plan):
+            raise NotFound("the plan has no such run; see its journal for the newest ones")
+        records = list_records(store, run.id) if run else []
+    lines = describe_records(records, now=datetime.now(UTC))
+    page = read_page(query.get("page", ""), len(lines))
+    return render(
+        request,
+        "journal.html",
+        live=link("/live", repo=repo, plan=plan),
+        repo=repo,
+        plan=plan,
+        runs=runs,
+        run=run,
+        why=lines[0].then if lines else "",
+        lines=lines[page * MOST_EVENTS : (page + 1) * MOST_EVENTS],
+        page=page,
+        pages=max(-(-len(lines) // MOST_EVENTS), 1),
+    )
+
+
+def describe_records(records: list[Recorded[e.Event]], *, now: datetime) -> list[EventLine]:
+    """The events of a run with the decisions that followed, the newest first."""
+    lines = []
+    for record, step in zip(records, list_steps(records), strict=True):
+        event = record.event
+        text = describe_event(event)
+        if not text and isinstance(event, e.DispatchEnded):
+            text = describe_duration(event, event.seconds)
+        lines.append(
+            EventLine(
+                seq=record.seq,
+                at=record.at,
+                lane=event.lane,
+                name=event_words(type(event).__name__),
+                phase=step["phase"],
+                text=bounded("\n".join(line.strip() for line in text.strip().splitlines()), LONGEST),
+                then=bounded(localized(step["why"], now=now), LONGEST),
+            )
+        )
+    return lines[::-1]
+
+
+def read_page(text: str, count: int) -> int:
+    """The number of a page, from 0, of so many events; the first page for anything else."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
+    return number if number * MOST_EVENTS < count else 0
+
+
+# --- costs ----------------------------------------------------------------------------------------------
+
+
+class CostRow(Struct, frozen=True, kw_only=True):
+    """A row of a table of costs, with its bars."""
+
+    usage: Usage
+    address: str  #: of its plan; "" for none
+    usd_bar: str
+    token_bar: str
+
+
+def show_costs(request: Request) -> Response:
+    known = list_known(site_of(request).env)
+    keys = {repository.root: repository.key for repository in known}
+    costs = read_costs({repository.root: repository.state for repository in known}, today=datetime.now(UTC).date())
+    dollars = [Column(label=day.name[5:], value=day.usd, words=day.cost) for day in costs.days]
+    tokens = [Column(label=day.name[5:], value=day.tokens, words=f"{day.token_words} tokens") for day in costs.days]
+    return render(
+        request,
+        "costs.html",
+        live="/live",
+        costs=costs,
+        dollars=draw_columns(dollars, title="Dollars by day, the last 30 days", key="dollars", unit="$"),
+        tokens=draw_columns(tokens, title="Tokens by day, the last 30 days", key="tokens"),
+        tables={
+            "Plan": list_rows(costs.plans, keys),
+            "Agent": list_rows(costs.agents, keys),
+            "Role": list_rows(costs.roles, keys),
+        },
+    )
+
+
+def list_rows(usages: tuple[Usage, ...], keys: dict[str, str]) -> list[CostRow]:
+    """The rows of a table; the longest bar is that of the largest value. `keys` are those of repositories by root."""
+    most_usd = max((usage.usd for usage in usages), default=0.0)
+    most_tokens = max((usage.tokens for usage in usages), default=0)
+    return [
+        CostRow(
+            usage=usage,
+            address=link("/plan", repo=keys[usage.repository], plan=usage.name) if usage.repository in keys else "",
+            usd_bar=draw_share(usage.usd, most_usd),
+            token_bar=draw_share(usage.tokens, most_tokens),
+        )
+        for usage in usages
+    ]
+
+
+ROUTES = (Route("/journal", show_journal), Route("/costs", show_costs))

@@ -1,0 +1,36 @@
+"""The journal and the costs as lines and rows of a page."""
+
+from datetime import UTC, datetime
+
+from runplan.run import events as e
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import Role
+from runplan.run.recorded import Recorded
+from runplan.views.costs import Usage
+from runplan.web.pages.history import LONGEST, MOST_EVENTS, describe_records, list_rows, read_page
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def recorded(*events: e.Event) -> list[Recorded[e.Event]]:
+    return [Recorded(seq=seq, run="r", at="2026-03-01T00:00:00Z", event=event) for seq, event in enumerate(events, 1)]
+
+
+def test_the_newest_event_comes_first_with_its_sentence() -> None:
+    ended = e.DispatchEnded(id="d", role=Role.GATE, ending=Ending.EXITED, code=0, seconds=61)
+    lines = describe_records(recorded(e.Queued(), e.StopRequested(by="x" * 5_000), ended), now=NOW)
+    assert [(line.seq, line.name) for line in lines] == [(3, "process ended"), (2, "stop requested"), (1, "queued")]
+    assert (lines[0].text, lines[2].text) == ("gate       took 1m01s", "")
+    assert len(lines[1].text) == LONGEST
+
+
+def test_a_page_that_does_not_exist_is_the_first_one() -> None:
+    count = MOST_EVENTS + 1
+    assert [read_page(text, count) for text in ("", "1", "2", "-1", "x", "²", "9" * 30)] == [0, 1, 0, 0, 0, 0, 0]
+
+
+def test_only_plans_of_known_repositories_are_links() -> None:
+    usages = tuple(Usage(name=name, repository=root, usd=usd) for name, root, usd in (("a", "/r", 2.0), ("", "", 1.0)))
+    first, second = list_rows(usages, {"/r": "k"})
+    assert (first.address, second.address) == ("/plan?repo=k&plan=a", "")
+    assert ('width="100"' in first.usd_bar, 'width="50"' in second.usd_bar) == (True, True)
