@@ -38,7 +38,7 @@
   // --- changing the page in place ---------------------------------------------------------------------------
 
   const isElement = (node) => node.nodeType === Node.ELEMENT_NODE;
-  const keyOf = (node) => isElement(node) ? node.id || node.dataset.key || "" : "";
+  const keyOf = (node) => isElement(node) ? node.getAttribute("id") || node.dataset.key || "" : "";  // form.id may be a field
 
   function morph(node, next) {
     if (!isElement(node)) {
