@@ -32,8 +32,8 @@ class Group(StrEnum):
 
     NEEDS_YOU = "needs-you"
     RUNNING = "running"
-    READY = "ready"
     SCHEDULED = "scheduled"
+    READY = "ready"
     FINISHED = "finished"
 
 
@@ -224,20 +224,9 @@ def _read_usage(context: RepositoryContext, view: dict[str, Any], limits: LimitS
 
 
 def shorten_roots(roots: Sequence[str]) -> dict[str, str]:
-    """The last name of each path, with as many names before it as make it unique."""
-
-    def ends_with(root: str, count: int) -> tuple[str, ...]:
-        return PurePath(root).parts[-count:]
-
-    short = {}
-    for root in roots:
-        count = 1
-        while count < len(PurePath(root).parts) and any(
-            ends_with(other, count) == ends_with(root, count) for other in roots if other != root
-        ):
-            count += 1
-        short[root] = "/".join(ends_with(root, count))
-    return short
+    """The last name of each path; the whole path where two have the same one."""
+    names = [PurePath(root).name for root in roots]
+    return {root: name if names.count(name) == 1 else root for root, name in zip(roots, names, strict=True)}
 
 
 # --- cards ------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from runplan.daemon.client import Client
-from runplan.errors import Exit, NotFound, RunplanError, Unreachable
+from runplan.errors import RunplanError, Unreachable, error_with
 from runplan.plan.reading import Remark  # noqa: TC001 - msgspec converts to it
 from runplan.report.html import commits_in
 from runplan.settings.places import socket_path, state_directory
@@ -35,35 +35,14 @@ DOCTOR_S = 300.0  #: agents are asked for their versions
 # --- check ------------------------------------------------------------------------------------------------
 
 
-class Item(Struct, frozen=True):
-    id: str
-    text: str
-
-
-class CheckedPhase(Struct, frozen=True, kw_only=True):
-    id: str
-    title: str
-    status: str
-    depends: tuple[str, ...] = ()
-    touches: tuple[str, ...] = ()
-    items: tuple[Item, ...] = ()
-    sign_off: tuple[str, ...] = ()
-
-
-class Reading(Struct, frozen=True, kw_only=True):
-    read_as: str
-    phases: int
-    line: int
-
-
 class CheckedPlan(Struct, frozen=True, kw_only=True):
     """A plan as `check` reads it; one that cannot be read has an error and no phases."""
 
     title: str = ""
     read_as: str = ""
-    phases: tuple[CheckedPhase, ...] = ()
+    phases: tuple[dict[str, Any], ...] = ()
     warnings: tuple[Remark, ...] = ()
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[dict[str, Any], ...] = ()  #: where it can be read in two ways
     error: str = ""
 
     @property
@@ -71,8 +50,8 @@ class CheckedPlan(Struct, frozen=True, kw_only=True):
         return not self.error and not any(warning.is_error for warning in self.warnings)
 
     @property
-    def open_phases(self) -> list[CheckedPhase]:
-        return [phase for phase in self.phases if phase.status != "done"]
+    def open_phases(self) -> list[dict[str, Any]]:
+        return [phase for phase in self.phases if phase["status"] != "done"]
 
 
 def check_plan(known: Known, plan: str, env: Mapping[str, str]) -> CheckedPlan:
@@ -150,27 +129,23 @@ def ask_daemon(env: Mapping[str, str]) -> Hello | str:
 # --- report -----------------------------------------------------------------------------------------------
 
 
-class Report(Struct, frozen=True, kw_only=True):
-    markdown: str
-    diffs: Mapping[str, str]  #: of the commits that it lists, by their abbreviated ids
-
-
-def read_report(known: Known, plan: str, env: Mapping[str, str]) -> Report:
-    result = run_command(["report", "--", plan], cwd=Path(known.root), env=env)
-    if result.code == Exit.NOT_FOUND:
-        raise NotFound(result.last_line)
-    if result.code:
-        raise Unreachable(result.last_line)
+def read_report(known: Known, plan: str, env: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """The report as Markdown, and the diffs of the commits that it lists, by their abbreviated ids."""
+    markdown = _read_markdown(known, ["report", "--", plan], env)
     with open_known(known, warn=lambda _: None) as context:
-        diffs = read_short_diffs(context, commits_in(result.output))
-    return Report(markdown=result.output, diffs={short: plain(diff) for short, diff in diffs.items()})
+        diffs = read_short_diffs(context, commits_in(markdown))
+    return markdown, {short: plain(diff) for short, diff in diffs.items()}
 
 
 def read_news(known: Known, since: str, env: Mapping[str, str]) -> str:
     """What happened in all repositories since a moment, as Markdown."""
-    result = run_command(["report", f"--since={since}"], cwd=Path(known.root), env=env)
+    return _read_markdown(known, ["report", f"--since={since}"], env)
+
+
+def _read_markdown(known: Known, words: Sequence[str], env: Mapping[str, str]) -> str:
+    result = run_command(words, cwd=Path(known.root), env=env)
     if result.code:
-        raise NotFound(result.last_line)
+        raise error_with(result.last_line, result.code)
     return result.output
 
 

