@@ -15,6 +15,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from runplan.clock import SystemClock
+from runplan.daemon.links import LinkMaker
 from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker
 from runplan.engine.context import RepositoryContext, context_at
 from runplan.engine.repository import Environments, open_repository
@@ -98,6 +99,7 @@ def a_worker(
         call_at=timers.at,
         clock=clock or SystemClock(),
         limit=limit or ConcurrencyLimit(host=4, repository=4, wake=lambda _: None),
+        links=LinkMaker("", project.path),
         log=log,
         notifier=log,
         may_begin=lambda: not is_draining,
