@@ -127,7 +127,7 @@ _GC = (_flag("only list", "--dry-run"), _JSON)
 _DEMO = (
     _flag("begin with a goal: agents write the plan first", "--plan"),
     _flag("play it slowly, and show its page in a browser", "--web"),
-    _value("before each step of an agent; default with --web: 3", "--pause", metavar="SECONDS", type=float),
+    _value("before each step of an agent; default with --web: 2.5", "--pause", metavar="SECONDS", type=float),
     _flag("keep the repository and say where it is", "--keep"),
 )
 _COMPLETION = (_value("the shell that completes", "shell", choices=("bash", "zsh", "fish")),)

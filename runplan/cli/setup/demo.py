@@ -29,7 +29,7 @@ A small shop adds up prices; {task}.
 The agent plays a script: no model, no network. Worktrees, tests, commits and landings are real."""
 TASK = f"the plan {PLAN} teaches it discounts in three phases"
 SCRIPTS = ("agent.toml", "planner.toml")
-PAUSE_S = 3.0  #: before each step of the script, while a person looks at the page
+PAUSE_S = 2.5  #: before each step of the script, while a person looks at the page
 LOOK_S = 1.0  #: between two looks at a change that waits
 PATIENCE = 6  #: pauses in which a person may approve the first phase on the page
 FAREWELL = 5  #: pauses until the page is closed
