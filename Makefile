@@ -63,8 +63,10 @@ format: $(READY)  ## format the code and fix what the linter can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: $(READY)  ## capture the output in README and tutorial again
+docs: $(READY)  ## capture the output in README and tutorial again, and with Chromium the screenshot
 	@$(SCRATCH) $(BIN)/python -m tests.support.transcripts
+	@if { $(HAS_BROWSER); }; then $(SCRATCH) $(BIN)/python -m tests.support.screenshot; \
+	else echo "docs/board.png is left as it is; it needs Chromium and Playwright: make install-browser"; fi
 
 bench: $(READY)  ## measure our own costs against a shell script and a bare interpreter
 	@$(BIN)/python -m bench
