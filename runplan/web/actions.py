@@ -11,7 +11,7 @@ from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from runplan.errors import UsageError
+from runplan.errors import Exit, UsageError
 from runplan.views.commands import run_command
 from runplan.views.repositories import find_known
 from runplan.web import access
@@ -20,6 +20,8 @@ from runplan.web.render import link, render, site_of
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
+
+    from runplan.views.commands import CommandResult
 
 MOST_FIELDS = 20
 BACKGROUND = "--background"  #: the daemon continues the run, and the command ends
@@ -109,4 +111,10 @@ async def act(request: Request) -> Response:
     words = build_words(form)
     result = await run_in_threadpool(run_command, words, cwd=Path(known.root), env=site.env)
     back = link("/plan", repo=form.repo, plan=form.plan) if form.plan else "/inbox"
-    return render(request, "result.html", status=200 if result.code == 0 else 422, result=result, back=back)
+    return show_result(request, result, back=back)
+
+
+def show_result(request: Request, result: CommandResult, *, back: str = "") -> Response:
+    """The page with the command, its exit code and its output; the script shows its first sentence."""
+    status = 200 if result.code == Exit.DONE else 409 if result.code == Exit.WAITING else 422
+    return render(request, "result.html", status=status, result=result, back=back)

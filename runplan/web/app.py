@@ -14,7 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from runplan.errors import Exit, RunplanError
-from runplan.web import access, actions, live
+from runplan.web import access, actions, answers, live
 from runplan.web.pages import board, change, history, plan, tools
 from runplan.web.render import FOLDER, render
 
@@ -48,6 +48,7 @@ def make_app(site: Site, entry: EntryToken) -> AccessControl:
     """The application. `entry` is the token in the address that is printed."""
     routes = [
         *PAGES,
+        *answers.ROUTES,
         Route("/act", actions.act, methods=["POST"]),
         Route("/live", live.stream_events),
         Mount(STATIC.rstrip("/"), StaticFiles(directory=FOLDER / "static")),
@@ -165,7 +166,8 @@ def _sign_in_page(request: Request) -> Response:
 
 
 def show_http_error(request: Request, error: HTTPException) -> Response:
-    return _plain_page(request, error.status_code, error.detail, "")
+    text = "There is no such page." if error.status_code == 404 else error.detail
+    return _plain_page(request, error.status_code, "That did not work", text)
 
 
 def show_error(request: Request, error: RunplanError) -> Response:

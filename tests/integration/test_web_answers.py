@@ -1,0 +1,81 @@
+"""A signed link shows one change without a sign-in, and takes one answer to it."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from runplan.daemon.links import Link, load_key, sign_link
+from runplan.settings.places import state_directory
+from runplan.views.repositories import list_known
+from tests.support.cli import Project, a_project, until
+from tests.support.daemons import none_left
+from tests.support.web import Browser, serving
+
+NONCE = "0123456789abcdef"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    """Its only phase waits for an approval."""
+    with none_left(tmp_path / "home"):
+        project = a_project(tmp_path, "1")
+        assert project.start().code == 4
+        yield project
+
+
+@pytest.fixture
+def link(project: Project) -> Link:
+    (known,) = list_known(project.env)
+    view = project.runplan("diff", "X", "--json").json
+    named = {name: view[name] for name in ("plan", "phase", "run", "tree")}
+    return Link(repo=known.key, expires=int(time.time()) + 60, nonce=NONCE, **named)
+
+
+@pytest.fixture
+def browser(project: Project) -> Iterator[Browser]:
+    """It is not signed in."""
+    with serving(project.env) as browser:
+        yield browser
+
+
+def address(project: Project, link: Link) -> str:
+    return f"/a/{sign_link(load_key(state_directory(project.env)), link)}"
+
+
+def answers(project: Project) -> list[str]:
+    return [body["by"] for kind, body in project.events() if kind == "Answered"]
+
+
+def test_a_link_approves_the_change_that_it_shows_once(project: Project, link: Link, browser: Browser) -> None:
+    path = address(project, link)
+    page = browser.get(path)
+    assert (page.status, f'action="{path}"' in page.text, "1.txt" in page.text) == (200, True, True)
+    assert "set-cookie" not in page.headers
+    approved = browser.post(path, {"verb": "approve", "plan": "plans/other.md", "tree": "0" * 40})
+    assert (approved.status, "approving phase 1 of plans/X.md" in approved.text) == (200, True)
+    until(lambda: project.landed() == ["1"])
+    assert answers(project) == [f"link {NONCE}"]
+    for again in (browser.get(path), browser.post(path, {"verb": "approve"})):
+        assert (again.status, "was used" in again.text) == (410, True)
+
+
+def test_a_link_is_for_one_change_and_a_time(project: Project, link: Link, browser: Browser) -> None:
+    path = address(project, link)
+    refused = {
+        path[:-2]: 404,
+        path.replace(".", ".x"): 404,
+        "/a/x": 404,
+        address(project, replace(link, expires=int(time.time()))): 410,
+        address(project, replace(link, tree="0" * 40)): 409,
+        address(project, replace(link, run="r0")): 409,
+        address(project, replace(link, repo="0" * 16)): 409,
+    }
+    for other, status in refused.items():
+        assert [browser.get(other).status, browser.post(other, {"verb": "approve"}).status] == [status, status]
+    assert browser.post(path, {"verb": "start", "words": "auto"}).status == 422
+    assert browser.post(path, {"verb": "approve"}, Origin="http://evil.example").status == 403
+    assert [browser.get(page).status for page in ("/", "/change?repo=1&plan=plans/X.md", "/inbox")] == [401] * 3
+    assert answers(project) == []
