@@ -79,7 +79,8 @@ def take_picture(address: str) -> bytes:
         page.goto(address)
         for current in ("Refuse impossible discounts", "Write a file", "Highlight matches", "Follow the system"):
             expect(page.get_by_text(current).first).to_be_visible(timeout=60_000)
-        return page.screenshot(full_page=True)
+        picture: bytes = page.screenshot(full_page=True)
+        return picture
 
 
 def main() -> None:
