@@ -46,14 +46,14 @@ HEADINGS = {
 }
 
 
-#: The group and the badge of a plan, by its need.
+#: The group, the look and the badge of a plan, by its need.
 _GROUPS = {
-    Need.WAITING: (Group.NEEDS_YOU, "Needs you"),
-    Need.FAILED: (Group.NEEDS_YOU, "Failed"),
-    Need.RUNNING: (Group.RUNNING, "Running"),
-    Need.SCHEDULED: (Group.SCHEDULED, "Scheduled"),
-    Need.OPEN: (Group.READY, "Ready"),
-    Need.DONE: (Group.FINISHED, "Finished"),
+    Need.WAITING: (Group.NEEDS_YOU, "needs-you", "Needs you"),
+    Need.FAILED: (Group.NEEDS_YOU, "failed", "Failed"),
+    Need.RUNNING: (Group.RUNNING, "running", "Running"),
+    Need.SCHEDULED: (Group.SCHEDULED, "scheduled", "Scheduled"),
+    Need.OPEN: (Group.READY, "ready", "Ready"),
+    Need.DONE: (Group.FINISHED, "finished", "Finished"),
 }
 
 
@@ -97,6 +97,7 @@ class Card(Struct, frozen=True, kw_only=True):
     plan: str
     title: str
     group: Group
+    state: str  #: its look: that of a group, or `failed`
     badge: str
     phases: tuple[PhaseMark, ...]
     sentence: str  #: how it stands
@@ -112,10 +113,6 @@ class Card(Struct, frozen=True, kw_only=True):
     @property
     def done(self) -> int:
         return sum(phase.state == "done" for phase in self.phases)
-
-    @property
-    def is_failed(self) -> bool:
-        return self.badge == _GROUPS[Need.FAILED][1]
 
     @property
     def id(self) -> str:
@@ -145,7 +142,7 @@ class Board(Struct, frozen=True, kw_only=True):
         cards = [card for card in self.cards if card.group is group]
         if group is Group.FINISHED:
             return sorted(cards, key=lambda card: card.since, reverse=True)
-        return sorted(cards, key=lambda card: card.is_failed)
+        return sorted(cards, key=lambda card: card.state == "failed")
 
     @property
     def schedules(self) -> list[Card]:
@@ -235,9 +232,10 @@ def shorten_roots(roots: Sequence[str]) -> dict[str, str]:
 def make_card(view: dict[str, Any], repo: str, name: str, usage: Usage) -> Card:
     """The card of a plan, from its view with its need."""
     run = view["run"]
-    group, badge = _GROUPS[view["need"]]
+    group, state, badge = _GROUPS[view["need"]]
     if view["need"] is Need.OPEN and view["next"] is None:  # deferred, abandoned, proposed, or it cannot be read
-        group, badge = Group.FINISHED, view["status"].capitalize()
+        badge = view["status"].capitalize()
+        group, state = (group, "failed") if "error" in view else (Group.FINISHED, "ready")
     is_active = run is not None and run["state"] in UNFINISHED
     return Card(
         repo=repo,
@@ -245,6 +243,7 @@ def make_card(view: dict[str, Any], repo: str, name: str, usage: Usage) -> Card:
         plan=view["plan"],
         title=view["title"],
         group=group,
+        state=state,
         badge=badge,
         phases=tuple(PhaseMark(phase["id"], phase["title"], _state_of_phase(phase)) for phase in view["phases"]),
         sentence=describe_standing(view),

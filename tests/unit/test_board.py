@@ -89,17 +89,18 @@ def test_a_card_says_what_is_done_now_and_how_it_stands() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outline", "badge"),
+    ("outline", "shown"),
     [
-        ({"status": "complete", "complete": True}, "Finished"),
-        ({"status": "deferred"}, "Deferred"),
-        ({"phases": (), "error": "plans/x.md:3: two phases have the id 1"}, "Unreadable"),
+        ({"status": "complete", "complete": True}, (Group.FINISHED, "finished", "Finished")),
+        ({"status": "deferred"}, (Group.FINISHED, "ready", "Deferred")),
+        ({"phases": (), "error": "two phases have the id 1"}, (Group.READY, "failed", "Unreadable")),
     ],
     ids=["complete", "deferred", "unreadable"],
 )
-def test_a_plan_that_cannot_be_worked_is_set_aside(outline: dict[str, Any], badge: str) -> None:
+def test_a_plan_that_cannot_be_worked_says_why(outline: dict[str, Any], shown: tuple[Group, str, str]) -> None:
     card = a_card(PlanFacts(), **outline)
-    assert (card.group, card.badge, card.action) == (Group.FINISHED, badge, None)
+    assert (card.group, card.state, card.badge) == shown
+    assert card.action is None
 
 
 def test_what_waits_is_listed_before_what_failed() -> None:

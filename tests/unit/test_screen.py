@@ -26,7 +26,7 @@ WAITS = {"badge": "Needs you", "level": "look", "action": Action("diff", "Review
 
 def a_card(plan: str, group: Group, **more: Any) -> Card:
     facts = {"repo": "a1", "repository": "shop", "title": plan.upper(), "badge": "", "phases": PHASES, "sentence": ""}
-    return Card(plan=f"plans/{plan}.md", group=group, **{**facts, **more})
+    return Card(plan=f"plans/{plan}.md", group=group, state=group, **{**facts, **more})
 
 
 RUNNING = a_card(
