@@ -92,6 +92,7 @@ def show_file(request: Request) -> Response:
         file=cut_lines(file, start, MOST_LINES),
         line_count=file.line_count,
         start=start,
+        most=MOST_LINES,
         back=link("/change", repo=repo, plan=plan, phase=phase),
         following=link("/change/file", **address, **{"from": str(following)}) if following < file.line_count else "",
     )

@@ -1,27 +1,24 @@
 // Keeps an open page up to date, sends its forms, and handles its keys. Pages work without it.
-//
 // data-events  of the body: the address of its events. After an event the page is loaded again.
 // data-live    a region with an id that changes to what was loaded. What a person has typed, focused, opened, selected
 //              or scrolled stays. Elements are matched by their id or data-key, others by their order.
 // data-log     a region that scrolls; at its end it stays at its end.
 // data-action  a form of POST /act; data-confirm asks before it is sent.
+// data-load    of a <details>: the address of a page whose #lines become its content when it is opened.
 // data-age     a <time> whose text is the time since then.
 "use strict";
 (() => {
   const LOST_MS = 3000, RETRY_MS = 3000, REST_MS = 500, REPLACED_MS = 1500, SEQUENCE_MS = 1500;
   const CONTROLS = "textarea, select, input";
-  const status = document.getElementById("status");
-  const connection = document.getElementById("connection");
+  const [status, connection] = ["status", "connection"].map((id) => document.getElementById(id));
   const address = document.body.dataset.events;
   const say = (text, kind) => { status.textContent = text; status.dataset.kind = kind; };
   const parse = async (response) => new DOMParser().parseFromString(await response.text(), "text/html");
 
   // --- what a person does with the page ---------------------------------------------------------------------
-
   const isText = (node) => node.matches("textarea, select, input:not([type=hidden], [type=submit], [type=button])");
 
   function isEdited(control) {
-    if (control.type === "hidden") return false;
     if (control.type === "checkbox" || control.type === "radio") return control.checked !== control.defaultChecked;
     if (control.tagName !== "SELECT") return control.value !== control.defaultValue;
     return control.selectedIndex !== Math.max([...control.options].findIndex((option) => option.defaultSelected), 0);
@@ -36,7 +33,6 @@
   }
 
   // --- changing the page in place ---------------------------------------------------------------------------
-
   const isElement = (node) => node.nodeType === Node.ELEMENT_NODE;
   const keyOf = (node) => isElement(node) ? node.getAttribute("id") || node.dataset.key || "" : "";  // form.id may be a field
 
@@ -48,6 +44,7 @@
       else node.data = next.data;
       return;
     }
+    if (node.loaded && node.loaded === next.dataset.load) return;
     if (node.matches(`form, ${CONTROLS}`) && isInUse(node) && !(node.isRefused && !node.matches("[aria-busy]"))) return;
     const isAtEnd = node.hasAttribute("data-log") && node.scrollHeight - node.scrollTop - node.clientHeight < 8;
     morphAttributes(node, next);
@@ -107,8 +104,16 @@
     if (focused && focused.isConnected && document.activeElement !== focused) focused.focus({ preventScroll: true });
   }
 
-  // --- loading it again -------------------------------------------------------------------------------------
+  document.addEventListener("toggle", async ({ target }) => {
+    if (!target.open || !target.dataset.load || target.loaded === target.dataset.load) return;
+    const page = await fetch(target.dataset.load).then(parse).catch(() => null);
+    const lines = page?.getElementById("lines");
+    if (!lines) return page && showResult(page);
+    target.loaded = target.dataset.load;
+    target.replaceChildren(target.querySelector("summary"), ...lines.childNodes);
+  }, true);
 
+  // --- loading it again -------------------------------------------------------------------------------------
   let isLoading = false, isStale = false, isSignedOut = false;
   async function refresh() {
     isStale = true;
@@ -171,7 +176,6 @@
   addEventListener("pagehide", disconnect);
 
   // --- forms ------------------------------------------------------------------------------------------------
-
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (!form.matches("[data-action]")) return;
@@ -202,13 +206,12 @@
   }
 
   // --- keys -------------------------------------------------------------------------------------------------
-
   let sequenceUntil = 0;
   document.addEventListener("keydown", (event) => {
     const target = event.target;
     if (event.ctrlKey || event.metaKey || event.altKey || isText(target) || target.closest("dialog")) return;
-    const links = Date.now() < sequenceUntil ? [...document.querySelectorAll("a[data-go]")] : [];
-    const link = links.find((item) => item.dataset.go === event.key);
+    const links = [...document.querySelectorAll("a[data-go]")];
+    const link = Date.now() < sequenceUntil && links.find((item) => item.dataset.go === event.key);
     sequenceUntil = event.key === "g" ? Date.now() + SEQUENCE_MS : 0;
     if (link) link.click();
     else if (event.key === "j" || event.key === "k") moveToCard(event.key === "j" ? 1 : -1);
@@ -220,13 +223,10 @@
     const cards = [...document.querySelectorAll(".card")];
     const here = cards.findIndex((card) => card.contains(document.activeElement));
     const card = cards[here < 0 ? 0 : here + step];
-    if (!card) return;
-    card.tabIndex = -1;
-    card.focus();
+    if (card) { card.tabIndex = -1; card.focus(); }
   }
 
   // --- times ------------------------------------------------------------------------------------------------
-
   const measureSkew = () => Date.now() - Date.parse(document.body.dataset.now);
   let skew = measureSkew();
 
