@@ -1,5 +1,6 @@
 """Chromium, and a site with a project of its own for each test."""
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,12 +14,18 @@ from tests.support.daemons import none_left
 from tests.web.site import Site, Visitor, serve
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+@contextlib.contextmanager
+def launch() -> Iterator[Browser]:
     chromium = shutil.which("chromium")
     assert chromium, "there is no chromium on PATH: make install-browser"
     words = ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as playwright, playwright.chromium.launch(executable_path=chromium, args=words) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with launch() as browser:
         yield browser
 
 

@@ -4,19 +4,22 @@ import contextlib
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Literal, Self
 from urllib.parse import urlencode, urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response, expect
 
-from runplan.views.repositories import list_known
+from runplan.daemon.state import Known
 from tests.support.cli import RUNPLAN, Project
 
 #: For what another process does meanwhile.
-PATIENCE_MS = 30_000
+PATIENCE_MS = 10_000
 expect.set_options(timeout=PATIENCE_MS)
 
-WIDTHS = (390, 1440)
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+#: The width of a phone and of a desktop, with their heights.
+HEIGHTS = {390: 844, 1440: 900}
 
 #: The browser reports a violation of the policy also where its console does not.
 REPORT_VIOLATIONS = """
@@ -46,19 +49,18 @@ class Site:
 
 def key_of(project: Project) -> str:
     """The name of the project's repository in addresses."""
-    (key,) = [known.key for known in list_known(project.env) if known.root == str(project.path)]
-    return key
+    return Known(common=str(project.path / ".git"), root=str(project.path)).key
 
 
 @contextlib.contextmanager
-def serve(project: Project, *options: str) -> Iterator[Site]:
-    """`runplan web` on a free port, from when it accepts connections to the end of the block."""
+def serve(project: Project, *options: str, cwd: Path | None = None) -> Iterator[Site]:
+    """`runplan web` in the repository, on a free port; it accepts connections until the end of the block."""
     log = project.home / "web.log"
     with (
         log.open("wb") as errors,
         subprocess.Popen(
             [RUNPLAN, "web", "--port", "0", *options],
-            cwd=project.home,
+            cwd=cwd or project.path,
             env=project.env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -110,6 +112,10 @@ class Visitor:
     def page(self) -> Page:
         """The first tab."""
         return self.context.pages[0] if self.context.pages else self.context.new_page()
+
+    def tab(self) -> Page:
+        """A further tab."""
+        return self.context.new_page()
 
     def see(self, path: str = "/", **query: str) -> Page:
         """The first tab, with the page of the site loaded."""
