@@ -1,0 +1,120 @@
+"""Without JavaScript every page can be read and every form works; with a keyboard alone, too."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.cli import Project, steps, until, work, writes
+from tests.support.daemons import run_of, until_runs_are
+from tests.web.gallery import PAGES, a_gallery, list_pages
+from tests.web.site import Site, Visitor, serve
+
+PLAN = "plans/X.md"
+
+
+@pytest.fixture
+def reader(browser: Browser, site: Site) -> Iterator[Visitor]:
+    """Somebody whose browser runs no script."""
+    with Visitor.enter(browser, site, java_script_enabled=False) as visitor:
+        yield visitor
+
+
+def wait_for_approval(project: Project) -> None:
+    assert project.runplan("start", "X", "1").code == 0
+    until(lambda: run_of(project).get("waiting_for") == "approval")
+
+
+def test_every_page_can_be_read_without_a_script(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
+    with (
+        a_gallery(tmp_path_factory.mktemp("gallery")) as project,
+        serve(project) as site,
+        Visitor.enter(browser, site, java_script_enabled=False) as reader,
+    ):
+        page = reader.page()
+        for name, address in list_pages(site).items():
+            page.goto(address)
+            expect(page.locator("main h1")).to_have_count(1)
+            assert len(page.locator("main").inner_text()) > 20, name
+        page.goto(list_pages(site)["change"])
+        expect(page.locator("#diff .add").first).to_be_visible()
+        page.goto(list_pages(site)["plan"])
+        expect(page.locator("#agents pre").first).to_contain_text("Done: the module is written")
+    assert len(PAGES) == len(list_pages(site))
+
+
+def test_a_change_is_approved_by_a_plain_form(reader: Visitor, project: Project) -> None:
+    wait_for_approval(project)
+    page = reader.see("/change", plan=PLAN, phase="1")
+
+    page.get_by_role("button", name="Approve and land").click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("Done")
+    expect(page.locator("main")).to_contain_text("runplan approve plans/X.md 1")
+    until_runs_are(project, "done")
+    assert project.landed() == ["1"]
+    page.get_by_role("link", name="Back").click()
+    expect(page.locator("main h1")).to_have_text("X")
+
+
+def test_a_question_is_answered_and_a_run_stopped_by_plain_forms(reader: Visitor, project: Project) -> None:
+    asks = ('say = "BLOCKER: Which port?"\nonce = "main:.git/a"', 'exit = 0\nonce = "main:.git/b"')
+    project.agent(steps(*asks, 'run = "sleep 60"') + work() + writes("2"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    until(lambda: run_of(project).get("waiting_for") == "question")
+    page = reader.see("/inbox")
+    page.get_by_label("Your answer").fill("8080")
+    page.get_by_role("button", name="Send the answer").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Done")
+    until(lambda: project.dispatched() == ["implement", "implement"])
+
+    page = reader.see()
+    page.get_by_role("button", name="Stop").click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("Done")
+    until_runs_are(project, "stopped")
+
+
+def press(page: Page, key: str, times: int = 1) -> None:
+    for _ in range(times):
+        page.keyboard.press(key)
+
+
+def tab_to(page: Page, selector: str, most: int = 60) -> None:
+    """Press the tab key until the element has the focus."""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+    raise AssertionError(f"{selector} is not reached by the tab key")
+
+
+def test_pages_are_used_with_the_keyboard_alone(visitor: Visitor, project: Project) -> None:
+    wait_for_approval(project)
+    page = visitor.see()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_in_viewport()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.matches('.card')")
+    press(page, "g")
+    press(page, "i")
+    page.wait_for_url("**/inbox")
+    tab_to(page, "a[href^='/change']")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/change?*")
+    tab_to(page, "form.reject textarea")
+    page.keyboard.type("gi?jk")  # no shortcut works while one types
+    expect(page.get_by_label("What should be different?")).to_have_value("gi?jk")
+    press(page, "Backspace", 5)
+    page.reload()
+    tab_to(page, "form.approve button")
+
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("Nothing waits for you here")
+    until_runs_are(project, "done")
