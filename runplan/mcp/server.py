@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ call follow until the run ends or needs the user. Show the user the diff; approv
 
 def serve() -> None:
     """Answer the client until it closes standard input. Nothing but the protocol is written to standard output."""
+    # The SDK reads standard input in a thread, for which Python would wait.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     anyio.run(_serve)
 
 

@@ -1,6 +1,8 @@
 """The MCP server, called by the client of the SDK over standard input and output."""
 
 import contextlib
+import json
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -176,3 +178,18 @@ def test_it_is_refused_to_agents_and_without_its_library(project: Project) -> No
     )
     assert without.returncode == 2
     assert b"pip install 'runplan[mcp]'" in without.stderr
+
+
+def test_ctrl_c_ends_the_server_and_only_the_protocol_is_printed(project: Project) -> None:
+    ping = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
+    with subprocess.Popen(
+        [RUNPLAN, "mcp"], cwd=project.path, env=project.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(ping)
+        server.stdin.flush()
+        assert json.loads(server.stdout.readline())["id"] == 1
+        server.send_signal(signal.SIGINT)
+        assert server.wait(timeout=30) == -signal.SIGINT
+        assert server.stdout.read() == b""
