@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from runplan.daemon.links import Expired, Forged, Link, is_used, load_key, read_link
 from runplan.errors import NotFound, UsageError
-from runplan.settings.places import state_directory
+from runplan.settings.places import key_directory
 from runplan.views.changes import list_pending, view_change
 from runplan.views.commands import run_command
 from runplan.views.repositories import find_known, open_known
@@ -55,7 +55,7 @@ class LinkedChange(Struct, frozen=True, kw_only=True):
 
 def open_link(env: Mapping[str, str], token: str, now: float) -> LinkedChange | Refused:
     """The change that the link is for, if it still waits."""
-    link = read_link(load_key(state_directory(env)), token, now)
+    link = read_link(load_key(key_directory(env)), token, now)
     if isinstance(link, Forged):
         return FORGED
     if isinstance(link, Expired):

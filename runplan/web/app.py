@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from runplan.errors import Exit, RunplanError
+from runplan.errors import Exit, RunplanError, refused_by_system
 from runplan.web import access, actions, answers, live
 from runplan.web.pages import board, change, history, plan, tools
 from runplan.web.render import FOLDER, render
@@ -53,7 +53,12 @@ def make_app(site: Site, entry: EntryToken) -> AccessControl:
         Route("/live", live.stream_events),
         Mount(STATIC.rstrip("/"), StaticFiles(directory=FOLDER / "static")),
     ]
-    handlers = {HTTPException: show_http_error, RunplanError: show_error, Exception: show_crash}
+    handlers = {
+        HTTPException: show_http_error,
+        RunplanError: show_error,
+        OSError: show_system_error,
+        Exception: show_crash,
+    }
     app = Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
     app.state.site = site
     app.state.watcher = live.Watcher(site.env)
@@ -172,6 +177,12 @@ def show_http_error(request: Request, error: HTTPException) -> Response:
 
 def show_error(request: Request, error: RunplanError) -> Response:
     return _plain_page(request, STATUSES.get(error.exit, 422), "That did not work", str(error))
+
+
+def show_system_error(request: Request, error: OSError) -> Response:
+    """Such as of a repository that was unplugged while it was read."""
+    text = refused_by_system(error) or f"{error.filename or 'the system'}: {error.strerror}"
+    return _plain_page(request, 503, "That did not work", text)
 
 
 def show_crash(request: Request, error: Exception) -> Response:

@@ -1,5 +1,6 @@
 """A signed link shows one change without a sign-in, and takes one answer to it."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,14 +8,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from runplan.daemon.links import Link, load_key, sign_link
-from runplan.settings.places import state_directory
+from runplan.daemon.links import Link, LinkMaker, load_key, sign_link
+from runplan.settings.places import key_directory
 from runplan.views.repositories import list_known
 from tests.support.cli import Project, a_project, until
 from tests.support.daemons import none_left
 from tests.support.web import Browser, serving
-
-NONCE = "0123456789abcdef"
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def link(project: Project) -> Link:
     (known,) = list_known(project.env)
     view = project.runplan("diff", "X", "--json").json
     named = {name: view[name] for name in ("plan", "phase", "run", "tree")}
-    return Link(repo=known.key, expires=int(time.time()) + 60, nonce=NONCE, **named)
+    return Link(repo=known.key, expires=int(time.time()) + 60, nonce="n1", **named)
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def browser(project: Project) -> Iterator[Browser]:
 
 
 def address(project: Project, link: Link) -> str:
-    return f"/a/{sign_link(load_key(state_directory(project.env)), link)}"
+    return f"/a/{sign_link(load_key(key_directory(project.env)), link)}"
 
 
 def answers(project: Project) -> list[str]:
@@ -50,14 +49,16 @@ def answers(project: Project) -> list[str]:
 
 
 def test_a_link_approves_the_change_that_it_shows_once(project: Project, link: Link, browser: Browser) -> None:
-    path = address(project, link)
+    links = LinkMaker("http://pc.example", key_directory(project.env))
+    path = links.link_to_answer(link.repo, link.plan, link.phase, link.run, link.tree).removeprefix("http://pc.example")
     page = browser.get(path)
     assert (page.status, f'action="{path}"' in page.text, "1.txt" in page.text) == (200, True, True)
     assert "set-cookie" not in page.headers
     approved = browser.post(path, {"verb": "approve", "plan": "plans/other.md", "tree": "0" * 40})
     assert (approved.status, "approving phase 1 of plans/X.md" in approved.text) == (200, True)
     until(lambda: project.landed() == ["1"])
-    assert answers(project) == [f"link {NONCE}"]
+    (by,) = answers(project)
+    assert re.fullmatch("link [0-9a-f]{16}", by)
     for again in (browser.get(path), browser.post(path, {"verb": "approve"})):
         assert (again.status, "was used" in again.text) == (410, True)
 
