@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 MOST_RUNS = 5  #: whose dispatches are read
 MOST_EVENTS = 2_000  #: no earlier run is read after so many events
-MOST_DISPATCHES = 60
-MOST_TESTS = 200  #: that are named
+MOST_DISPATCHES = 36
+MOST_TESTS = 150  #: that are named
 MOST_LINES = 300  #: of the output of agents
-MOST_CHARACTERS = 24_000  #: of it
+MOST_CHARACTERS = 16_000  #: of it
 LONGEST_LINE = 400
-LONGEST_EVIDENCE = 600
+LONGEST_EVIDENCE = 400  #: characters of an item, and of its evidence
 LOG_READ = 4 * 1024 * 1024  #: bytes at the end of the output of a check
 
 
@@ -84,7 +84,7 @@ class Item(Struct, frozen=True, kw_only=True):
     evidence: str = ""
 
 
-class TestRow(Struct, frozen=True):
+class NamedTest(Struct, frozen=True):
     name: str
     is_passed: bool
     why: str = ""
@@ -97,13 +97,20 @@ class Check(Struct, frozen=True, kw_only=True):
     answer: str
     line: str
     tree: str
-    tests: tuple[TestRow, ...] = ()  #: the failed ones first
+    tests: tuple[NamedTest, ...] = ()  #: the failed ones first
     failed: int = 0
     passed: int = 0
 
     @property
+    def named(self) -> list[tuple[str, list[NamedTest]]]:
+        """The failed and the passed tests that are named."""
+        kinds = {"failed": False, "passed": True}
+        groups = [(word, [test for test in self.tests if test.is_passed is passed]) for word, passed in kinds.items()]
+        return [(word, tests) for word, tests in groups if tests]
+
+    @property
     def hidden(self) -> int:
-        """The tests that are not named."""
+        """The number of tests that are not named."""
         return self.failed + self.passed - len(self.tests)
 
 
@@ -130,7 +137,9 @@ class PhaseWork(Struct, frozen=True, kw_only=True):
             ok, evidence = judged.get(id_, (None, ""))
             result = "" if ok is None else "pass" if ok else "fail"
             shown = bounded(evidence, LONGEST_EVIDENCE)
-            items.append(Item(id=id_, text=bounded(texts.get(id_, "")), result=result, evidence=shown))
+            items.append(
+                Item(id=id_, text=bounded(texts.get(id_, ""), LONGEST_EVIDENCE), result=result, evidence=shown)
+            )
         return items
 
     @property
@@ -295,13 +304,13 @@ def list_dispatches(records: Iterable[Recorded[e.Event]], now: datetime) -> list
 
 def read_checks(state: Path, work: PhaseWork) -> Iterator[Check]:
     """The checks of the attempt, each with the tests that its output names. A second run counts for its tests."""
-    tests: dict[str, dict[str, TestRow]] = {}
+    tests: dict[str, dict[str, NamedTest]] = {}
     for gate in work.gates:
         rows = tests.setdefault(gate.name, {})
         if gate.ran is not None:
             rows |= {row.name: row for row in _read_tests(state / gate.ran.file, gate.ran.sha256, gate.code)}
         is_failed = gate.answer is GateAnswer.FAILED
-        rows |= {name: TestRow(name, False) for name in gate.failures if is_failed and name not in rows}
+        rows |= {name: NamedTest(name, False) for name in gate.failures if is_failed and name not in rows}
     for gate in {gate.name: gate for gate in work.gates}.values():
         rows_of = sorted(tests[gate.name].values(), key=lambda row: (row.is_passed, row.name))
         failed = sum(not row.is_passed for row in rows_of)
@@ -317,13 +326,13 @@ def read_checks(state: Path, work: PhaseWork) -> Iterator[Check]:
 
 
 @lru_cache(maxsize=16)
-def _read_tests(log: Path, _sha256: str, code: int | None) -> tuple[TestRow, ...]:
+def _read_tests(log: Path, _sha256: str, code: int | None) -> tuple[NamedTest, ...]:
     """The tests that the output of a check names; its hash stands for the content. () when the log was removed."""
     output = read_content(log)[-LOG_READ:].decode("utf-8", "replace")
     names = read_content(log.parent / NAMES)[:JUNIT_READ].decode("utf-8", "replace")
     results = read_results(output, exit_code=code, names=names)
-    failed = (TestRow(name, False, bounded(results.reasons.get(name, ""), LONGEST_LINE)) for name in results.failures)
-    return (*failed, *(TestRow(name, True) for name in results.passes))
+    failed = (NamedTest(name, False, bounded(results.reasons.get(name, ""), LONGEST_LINE)) for name in results.failures)
+    return (*failed, *(NamedTest(name, True) for name in results.passes))
 
 
 def read_logs(directory: Path, dispatches: Iterable[Dispatch]) -> Iterator[Log]:

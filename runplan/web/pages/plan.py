@@ -16,14 +16,15 @@ from runplan.times import parse_iso
 from runplan.views.board import Usage, make_card
 from runplan.views.plan_page import Dispatch, PlanPage, read_plan_page
 from runplan.views.repositories import find_known, open_known
-from runplan.web.drawing import Bar, Node, draw_graph, draw_timeline
+from runplan.web.drawing import Bar, Node, cut_text, draw_graph, draw_timeline
 from runplan.web.render import link, render, site_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-MOST_PHASES = 60  #: that are drawn and listed
+MOST_PHASES = 36  #: that are drawn and listed
+LONGEST_TITLE = 120
 MOST_ROWS = 20  #: phases of the timeline
 
 
@@ -33,31 +34,35 @@ def show_plan(request: Request) -> Response:
     known = find_known(site_of(request).env, repo)
     notes: list[str] = []
     with open_known(known, warn=notes.append) as context:
-        context.git.prepare_reader()
+        context.git.prepare_reader()  # starts while the journal is opened
         page = read_plan_page(context, plan, query.get("phase", ""), now=datetime.now(UTC))
-    shown = choose_phases(page.view["phases"], page.selected, is_all=query.get("phases") == "all")
-    nodes = [make_node(phase, page, link("/plan", repo=repo, plan=plan, phase=phase["id"])) for phase in shown]
-    done = sum(phase["status"] == "done" for phase in page.view["phases"])
-    title = f"{len(nodes)} phases of {page.view['title']}, {done} done; the table below lists them"
-    (view,) = by_need([page.view])
+    values = prepare_plan(page, repo, is_all=query.get("phases") == "all")
     return render(
-        request,
-        "plan.html",
-        live=link("/live", repo=repo, plan=plan),
-        repo=repo,
-        plan=plan,
-        root=known.root,
-        notes=notes,
-        page=page,
-        card=make_card(view, repo, known.root, make_usage(page)),
-        actions=list_actions(page.view),
-        nodes=nodes,
-        graph=draw_graph(nodes, title=title),
-        timeline=draw_timeline(make_bars(page.dispatches), title="Dispatches over time; the table below lists them"),
-        hidden=len(page.view["phases"]) - len(nodes),
-        advice=describe_failure(page, plan),
-        selected=next((phase for phase in page.view["phases"] if phase["id"] == page.selected), None),
+        request, "plan.html", live=link("/live", repo=repo, plan=plan), root=known.root, notes=notes, **values
     )
+
+
+def prepare_plan(page: PlanPage, repo: str, *, is_all: bool = False) -> dict[str, Any]:
+    """The values for the template."""
+    view = page.view
+    plan = view["plan"]
+    shown = choose_phases(view["phases"], page.selected, is_all=is_all)
+    nodes = [make_node(phase, page, link("/plan", repo=repo, plan=plan, phase=phase["id"])) for phase in shown]
+    done = sum(phase["status"] == "done" for phase in view["phases"])
+    title = f"{len(nodes)} phases of {view['title']}, {done} done; the table below lists them"
+    return {
+        "repo": repo,
+        "plan": plan,
+        "page": page,
+        "card": make_card(by_need([view])[0], repo, "", make_usage(page)),
+        "actions": list_actions(view),
+        "nodes": nodes,
+        "graph": draw_graph(nodes, title=title),
+        "timeline": draw_timeline(make_bars(page.dispatches), title="Dispatches over time; the table below lists them"),
+        "hidden": len(view["phases"]) - len(nodes),
+        "advice": describe_failure(page, plan),
+        "selected": next((phase for phase in view["phases"] if phase["id"] == page.selected), None),
+    }
 
 
 ROUTES = (Route("/plan", show_plan),)
@@ -89,7 +94,7 @@ def make_node(phase: dict[str, Any], page: PlanPage, address: str) -> Node:
     state, words = describe_phase(phase, page.view)
     return Node(
         id=phase["id"],
-        title=phase["title"],
+        title=cut_text(phase["title"], LONGEST_TITLE),
         state=state,
         words=words,
         depends=tuple(phase["depends"]),

@@ -1,0 +1,271 @@
+"""The page of a plan: what it takes from the journal, and what it shows."""
+
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runplan.report.summary import PhaseSummary, Spent
+from runplan.run import events as e
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import GateAnswer, PhaseStep, Reason, Role
+from runplan.run.recorded import Recorded
+from runplan.views.plan_page import (
+    MOST_CHARACTERS,
+    MOST_DISPATCHES,
+    MOST_TESTS,
+    Check,
+    Dispatch,
+    Log,
+    NamedTest,
+    PhaseWork,
+    PlanPage,
+    choose_phase,
+    cut_log,
+    fold_phases,
+    list_dispatches,
+    read_checks,
+)
+from runplan.web.pages.plan import choose_phases, describe_phase, list_actions, prepare_plan
+from runplan.web.render import TEMPLATES
+
+NOW = datetime(2026, 3, 1, 12, 1, tzinfo=UTC)
+AT = "2026-03-01T12:00:00Z"
+CHOSEN = e.PhaseChosen(tip="0", phase="1", items=(("W1", "Write it"), ("C1", "It works")))
+STARTED = e.DispatchStarted(id="d1", role=Role.GATE, cycle=1, gates=("tests",))
+ENDED = e.DispatchEnded(id="d1", role=Role.GATE, ending=Ending.EXITED, code=1, seconds=5)
+FAILED = e.PhaseFailed(phase="1", reason=Reason.TIMEOUT, step=PhaseStep.GATE, detail="slow")
+VERDICT = e.VerdictGiven(
+    tree="t", patch="p", passed=False, agent="v", items=(("W1", True, "a.py:1"), ("T1", False, "no")),
+    questions=(("T1", "a test of the base"),),
+)  # fmt: skip
+
+
+def recorded(*events: e.Event, run: str = "r1") -> list[Recorded[e.Event]]:
+    return [Recorded(seq=seq, run=run, at=AT, event=event) for seq, event in enumerate(events, 1)]
+
+
+def a_phase(id_: str = "1", status: str = "todo", **fields: Any) -> dict[str, Any]:
+    empty: dict[str, Any] = {"commit": None, "depends": [], "hindrance": "", "blocked_by": [], "failed": None}
+    return {"id": id_, "title": f"Step {id_}", "status": status, **empty, **fields}
+
+
+def a_run(**fields: Any) -> dict[str, Any]:
+    stuck = {"level": "fine", "sentence": "Running: phase 1"}
+    run = {"id": "r1", "state": "running", "phase": "1", "step": "gate", "since": AT, "lanes": [], "stuck": stuck}
+    absent = dict.fromkeys(("outcome", "reason", "waiting_for", "asked", "agent", "version", "about", "wake"))
+    return {**run, **absent, "attempt": 1, "tokens": 0, "usd": 0.0, "unpriced": False, **fields}
+
+
+def a_view(*phases: dict[str, Any], run: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    absent = dict.fromkeys(("schedule", "queued", "refused", "refused_verb", "next"))
+    known = {"plan": "plans/X.md", "title": "X", "status": "active", "is_plan": True, "landing": "cherry-pick"}
+    claim = {"owner": "o", "alive": True}
+    return {**known, **absent, "phases": list(phases), "run": run, "claim": claim, **fields}
+
+
+# --- from the journal -------------------------------------------------------------------------------------
+
+
+def test_the_newest_attempt_at_each_phase_counts() -> None:
+    second = e.PhaseChosen(tip="0", phase="2")
+    works = fold_phases(recorded(CHOSEN, FAILED, second, CHOSEN, VERDICT))
+    assert list(works) == ["2", "1"], "the last one worked on comes last"
+    assert (works["1"].failure, works["1"].verdict) == (None, VERDICT)
+
+
+def test_phases_side_by_side_are_told_apart_by_their_lanes() -> None:
+    first = e.PhaseChosen(tip="0", phase="1", lane="a")
+    second = e.PhaseChosen(tip="0", phase="2", lane="b")
+    asked = e.QuestionAsked(id="q", text="why?", lane="a")
+    works = fold_phases(recorded(first, second, asked))
+    assert ([question.id for question in works["1"].questions], works["2"].questions) == (["q"], ())
+    answered = fold_phases(recorded(first, asked, e.QuestionAnswered(id="q", text="so", lane="a")))
+    assert answered["1"].questions == ()
+
+
+def test_items_have_the_results_of_the_newest_verdict() -> None:
+    (work,) = fold_phases(recorded(CHOSEN, VERDICT)).values()
+    assert [(item.id, item.text, item.result, item.evidence) for item in work.items] == [
+        ("W1", "Write it", "pass", "a.py:1"),
+        ("C1", "It works", "", ""),
+        ("T1", "a test of the base", "fail", "no"),
+    ]
+
+
+def test_a_dispatch_has_its_phase_its_time_and_its_result() -> None:
+    running = e.DispatchStarted(id="d2", role=Role.VERIFY, agent="codex", cycle=1, phase="1", at=AT)
+    first, second = list_dispatches(recorded(CHOSEN, STARTED, ENDED, running), NOW)
+    assert (first.phase, first.who, first.seconds, first.result) == ("1", "tests", 5, "exit 1")
+    assert (second.phase, second.who, second.seconds, second.result) == ("1", "codex", 60, "running")
+
+
+def test_only_a_process_of_a_run_that_goes_on_is_running() -> None:
+    old = recorded(CHOSEN, STARTED, run="r0")
+    assert list_dispatches([*old, *recorded(CHOSEN)], NOW) == []
+    assert list_dispatches(recorded(CHOSEN, STARTED, e.RunEnded(outcome="failed")), NOW) == []  # type: ignore[arg-type]
+
+
+def test_the_phase_at_work_is_shown_before_failed_and_finished_ones() -> None:
+    works = fold_phases(recorded(CHOSEN))
+    failed = a_phase("3", failed={"reason": "timeout"})
+    assert choose_phase(a_view(a_phase(), failed, run=a_run(phase="2")), works) == "2"
+    assert choose_phase(a_view(a_phase(), failed, run=a_run(outcome="failed")), works) == "3"
+    assert choose_phase(a_view(a_phase()), works) == "1"
+    assert choose_phase(a_view(a_phase(), next="4"), {}) == "4"
+
+
+# --- from files -------------------------------------------------------------------------------------------
+
+OUTPUT = """\
+test_a (t.T.test_a) ... FAIL
+test_b (t.T.test_b) ... ok
+
+======================================================================
+FAIL: test_a (t.T.test_a)
+----------------------------------------------------------------------
+AssertionError: 1 != 2
+
+----------------------------------------------------------------------
+Ran 2 tests in 0.001s
+
+FAILED (failures=1)
+"""
+
+
+def a_gate(state: Path, output: str, **fields: Any) -> e.GateJudged:
+    digest = sha256(output.encode()).hexdigest()
+    (state / digest).write_text(output)
+    ran = e.Evidence(dispatch="d", file=digest, sha256=digest)
+    known = {"tree": "t", "answer": GateAnswer.FAILED, "code": 1, "line": "1 test fails", "time": 1, "ran": ran}
+    return e.GateJudged(**{**known, **fields})
+
+
+def test_the_tests_of_a_check_are_named_and_the_failed_ones_come_first(tmp_path: Path) -> None:
+    work = PhaseWork(chosen=CHOSEN, run="r1", gates=(a_gate(tmp_path, OUTPUT),))
+    (check,) = read_checks(tmp_path, work)
+    assert [(word, [test.name for test in tests]) for word, tests in check.named] == [
+        ("failed", ["test_a (t.T.test_a)"]),
+        ("passed", ["test_b (t.T.test_b)"]),
+    ]
+    assert (check.failed, check.passed, check.hidden) == (1, 1, 0)
+
+
+def test_a_second_run_counts_for_the_tests_that_it_ran(tmp_path: Path) -> None:
+    again = "test_a (t.T.test_a) ... ok\n\n" + "-" * 70 + "\nRan 1 test in 0.001s\n\nOK\n"
+    second = a_gate(tmp_path, again, answer=GateAnswer.PASSED, code=0, line="flaky", time=2)
+    work = PhaseWork(chosen=CHOSEN, run="r1", gates=(a_gate(tmp_path, OUTPUT), second))
+    (check,) = read_checks(tmp_path, work)
+    assert (check.answer, check.failed, check.passed) == ("passed", 0, 2)
+
+
+def test_a_check_whose_output_is_gone_names_what_the_journal_knows(tmp_path: Path) -> None:
+    gate = e.GateJudged(
+        tree="t", answer=GateAnswer.FAILED, code=1, line="x", time=1, failures=("t::a",),
+        ran=e.Evidence(dispatch="d", file="gone", sha256="0"),
+    )  # fmt: skip
+    (check,) = read_checks(tmp_path, PhaseWork(chosen=CHOSEN, run="r1", gates=(gate,)))
+    assert [test.name for test in check.tests] == ["t::a"]
+
+
+def test_a_page_takes_the_end_of_a_log() -> None:
+    assert cut_log(["a", "b"]) == ("a", "b")
+    long = cut_log([f"{number} {'x' * 5_000}" for number in range(100)])
+    assert long[-1].startswith("99 ")
+    assert sum(map(len, long)) <= MOST_CHARACTERS
+
+
+# --- what the page shows ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (None, []),
+        ({}, ["pause", "stop"]),
+        ({"waiting_for": "approval"}, ["stop"]),
+        ({"waiting_for": "paused"}, ["resume", "stop"]),
+        ({"waiting_for": "checkout"}, ["retry", "stop"]),
+        ({"asked": "stop"}, []),
+        ({"asked": "pause"}, ["stop"]),
+        ({"state": "failed", "outcome": "failed"}, ["retry"]),
+        ({"state": "done", "outcome": "done"}, []),
+    ],
+)
+def test_only_buttons_that_fit_are_shown(run: dict[str, Any] | None, expected: list[str]) -> None:
+    view = a_view(a_phase(), run=None if run is None else a_run(**run))
+    assert [verb for verb, _, _ in list_actions(view)] == expected
+
+
+def test_a_run_without_a_process_can_be_continued() -> None:
+    view = a_view(a_phase(), run=a_run(), claim=None)
+    assert [verb for verb, _, _ in list_actions(view)] == ["retry", "stop"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "run", "expected"),
+    [
+        (a_phase(status="done"), {}, ("done", "done")),
+        (a_phase(failed={"reason": "timeout"}), {}, ("failed", "failed")),
+        (a_phase(status="in-progress"), {}, ("running", "gate")),
+        (a_phase(status="in-progress"), {"waiting_for": "limit"}, ("running", "waits: limit")),
+        (a_phase(status="in-progress"), {"waiting_for": "approval"}, ("waiting", "needs you")),
+        (a_phase(blocked_by=["0"], hindrance="waits"), {}, ("todo", "after 0")),
+        (a_phase(hindrance="has no text"), {}, ("blocked", "blocked")),
+        (a_phase(), {}, ("todo", "todo")),
+    ],
+)
+def test_a_phase_has_a_state_and_words_for_it(phase: dict[str, Any], run: dict[str, Any], expected: object) -> None:
+    assert describe_phase(phase, a_view(phase, run=a_run(**run))) == expected
+
+
+def test_a_long_plan_leaves_out_finished_phases_first() -> None:
+    phases = [a_phase(str(number), "done" if number < 30 else "todo") for number in range(100)]
+    shown = choose_phases(phases, "3", is_all=False)
+    assert [phase["id"] for phase in shown[:3]] == ["3", "30", "31"]
+    assert len(shown) == 36
+    assert choose_phases(phases, "3", is_all=True) == phases
+
+
+def test_the_page_of_a_long_plan_stays_small() -> None:
+    """At most 100 kB, with everything that a page can show."""
+    title = "A phase with a title of an ordinary length"
+    phases = [a_phase(str(number), "done", title=title, depends=[str(number - 1)]) for number in range(120)]
+    started = e.DispatchStarted(id="d", role=Role.IMPLEMENT, agent="claude", cycle=1)
+    ended = e.DispatchEnded(
+        id="d",
+        role=Role.IMPLEMENT,
+        ending=Ending.EXITED,
+        code=0,
+        agent="claude",
+        input_tokens=9**7,
+        usd=1.5,
+        seconds=99,
+    )
+    dispatches = tuple(
+        Dispatch(started=started, run="r1", phase=str(number // 3), begun=AT, ended=ended)
+        for number in range(MOST_DISPATCHES)
+    )
+    name = "tests/unit/test_some_module.py::TestClass::test_that_something_holds"
+    tests = tuple(NamedTest(f"{name}_{number}", number > 5) for number in range(MOST_TESTS))
+    check = Check(name="tests", answer="failed", line="it fails", tree="0" * 40, tests=tests, failed=5, passed=900)
+    items = tuple((f"W{number}", True, "src/file.py:12") for number in range(20))
+    verdict = e.VerdictGiven(tree="t", patch="p", passed=True, agent="v", items=items)
+    spent = Spent(seconds=100, test_seconds=50, wall_seconds=200, tokens=123_456, usd=1.2)
+    page = PlanPage(
+        view=a_view(*phases, run=a_run(phase="3")),
+        need="running",
+        phases={str(number): PhaseSummary(id=str(number), attempts=1, spent=spent) for number in range(120)},
+        dispatches=dispatches,
+        selected="3",
+        work=PhaseWork(chosen=CHOSEN, run="r1", verdict=verdict),
+        checks=(check,),
+        logs=(Log(dispatch=dispatches[0], lines=cut_log(["a line of the output of an agent, with some words"] * 500)),),
+        questions=(),
+    )
+    common = {"navigation": (), "path": "", "live": "", "csrf": "0" * 64, "read_only": False, "signed_in": True}
+    values = {**common, "version": "1", "now": NOW, "root": "/r", "notes": [], **prepare_plan(page, "0" * 16)}
+    text = TEMPLATES.get_template("plan.html").render(**values)
+    assert 60_000 < len(text.encode()) < 95_000
