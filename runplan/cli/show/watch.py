@@ -22,7 +22,7 @@ from msgspec import Struct
 from runplan.cli.show.screen import Screen, Task, lay_out, press_key, replace_cards, split_keys
 from runplan.cli.terminal import Style
 from runplan.daemon.state import REPOSITORIES, Known
-from runplan.errors import RunplanError, UsageError
+from runplan.errors import RunplanError, Unreachable, UsageError
 from runplan.settings.load import environment
 from runplan.settings.places import state_directory
 from runplan.store.files import Signature, sign_files
@@ -59,13 +59,14 @@ class Terminal:
         self._shown: list[str] = []  #: the lines on the screen
         self._style = Style.of(sys.stdout)
         self._woken, self._wake = os.pipe()
+        self._is_suspended = False
 
     def __enter__(self) -> Terminal:
         os.set_blocking(self._wake, False)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGWINCH, lambda *_: None)  # only wakes `read_keys`
         signal.signal(signal.SIGTERM, _exit)
-        signal.signal(signal.SIGTSTP, self._suspend)
+        signal.signal(signal.SIGTSTP, self._note_suspend)
         self._take()
         return self
 
@@ -81,8 +82,13 @@ class Terminal:
         _write(LEAVE)
         termios.tcsetattr(self._input, termios.TCSADRAIN, self._modes)
 
-    def _suspend(self, *_: object) -> None:
-        """Ctrl-Z: stop with the terminal restored, and draw anew when the process is continued."""
+    def _note_suspend(self, *_: object) -> None:
+        """Ctrl-Z. The handler may interrupt a write, so `read_keys` does the rest."""
+        self._is_suspended = True
+
+    def _suspend(self) -> None:
+        """Stop with the terminal restored; take it again when the process is continued."""
+        self._is_suspended = False
         self._give_back()
         with _handled(signal.SIGTSTP, signal.SIG_DFL):
             os.kill(os.getpid(), signal.SIGTSTP)
@@ -103,6 +109,9 @@ class Terminal:
         ready, _, _ = select.select([self._input, self._woken], [], [], timeout_s)
         if self._woken in ready:
             os.read(self._woken, 1024)
+        if self._is_suspended:
+            self._suspend()
+            return ""
         if self._input not in ready:
             return ""
         typed = os.read(self._input, 1024)
@@ -112,9 +121,8 @@ class Terminal:
 
     def ask_key(self, question: str) -> str:
         """One key, in a terminal that was handed over; "" for Ctrl-C."""
+        tty.setcbreak(self._input)  # drops keys that were meant for the command
         _write(plain(question))
-        termios.tcflush(self._input, termios.TCIFLUSH)  # keys that were meant for the command
-        tty.setcbreak(self._input)
         try:
             with _handled(signal.SIGINT, signal.default_int_handler), contextlib.suppress(KeyboardInterrupt):
                 while not (typed := self.read_keys(None)):
@@ -137,17 +145,14 @@ class Terminal:
     def follow(self, process: subprocess.Popen[bytes]) -> bool:
         """Wait for a command that reads no keys; whether q or Ctrl-C has ended it."""
         tty.setcbreak(self._input)
-        is_left = False
-        with _handled(signal.SIGINT, signal.default_int_handler):
-            while process.poll() is None:
-                try:
-                    is_left = is_left or "q" in self.read_keys(LOOK_S)
-                except KeyboardInterrupt:
-                    is_left = True
-                if is_left:
+        endings: list[int] = []
+        with _handled(signal.SIGINT, lambda number, _: endings.append(number)):  # the command gets it as well
+            while process.poll() is None and not endings:
+                if "q" in self.read_keys(LOOK_S):
                     process.send_signal(signal.SIGINT)
-                    process.wait()
-        return is_left
+                    endings.append(signal.SIGINT)
+            process.wait()
+        return bool(endings)
 
     def draw(self, screen: Screen) -> None:
         """Write the lines that have changed, all at once."""
@@ -260,8 +265,14 @@ class Watch:
                     return
                 if task is not None and self._screen.card is not None:
                     with self._terminal.handed_over():
-                        self._do(task, self._screen.card)
+                        self._try(task, self._screen.card)
                     break  # further keys were typed for another screen
+
+    def _try(self, task: Task, card: Card) -> None:
+        try:
+            self._do(task, card)
+        except RunplanError as error:  # such as a repository that is gone
+            self._terminal.ask_key(f"\n{error}\nPress a key. ")
 
     def _do(self, task: Task, card: Card) -> None:
         plan = card.plan
@@ -288,8 +299,7 @@ class Watch:
         words = [card.plan, *_phase_of(card)]
         shown = run_command(["diff", *words, "--json"], cwd=self._root_of(card))
         if shown.code:
-            self._terminal.ask_key(f"{shown.errors}Press a key. ")
-            return
+            raise Unreachable(shown.last_line)
         view = json.loads(shown.output)
         tree: str = view["proposal"]["sha256"] if "proposal" in view else view["tree"]
         more = ["--tree", tree]
@@ -319,8 +329,7 @@ class Watch:
         try:
             process = subprocess.Popen([*OWN, *words], cwd=self._root_of(card), stdin=source)
         except OSError as error:
-            _write(f"{self._root_of(card)}: {error.strerror}\n")
-            return int(error.errno or 1)
+            raise Unreachable(f"{self._root_of(card)} cannot be used: {error.strerror}") from error
         try:
             is_left = is_followed and self._terminal.follow(process)
             return None if is_left else process.wait()
