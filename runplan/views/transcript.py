@@ -27,9 +27,9 @@ class Transcript:
         self._files = DispatchFiles(directory)
         self.lane = f"[{started.lane}] " if started.lane else ""
         self._name = f"{'final verification' if started.scope else started.role} by {started.agent}"
-        about = "all phases" if started.scope else f"phase {started.phase}"
+        about = "all phases, " if started.scope else f"phase {started.phase}, " if started.phase else ""
         since = clock(datetime.fromisoformat(started.at), None, now=datetime.now(UTC))
-        self._head = f"== {self._name}, {about}, since {since}"
+        self._head = f"== {self._name}, {about}since {since}"
         self._agent: Agent | None = None
         self._read = 0  #: bytes of the log
         self._rest = b""  #: of an incomplete line
