@@ -173,7 +173,8 @@ class PlanPage(Struct, frozen=True, kw_only=True):
 def require_plan(context: RepositoryContext, plan: str) -> None:
     """Fail for a path that is no plan of the repository: it may name any file."""
     store = context.store()
-    if store.get_newest_run(plan) is None and plan not in known_plans(context, store.list_active_plans()):
+    is_recorded = store.get_newest_run(plan) is not None or store.get_schedule(plan) is not None
+    if not is_recorded and plan not in known_plans(context, store.list_active_plans()):
         raise NotFound(f"{context.root} has no plan {plan!r}; see: runplan status")
 
 

@@ -208,7 +208,7 @@ def _draw_arrow(start: Place, end: Place) -> Markup:
 
 def _draw_node(node: Node, place: Place) -> Markup:
     state, sign = STATES[node.state]
-    lines = wrap_text(node.title, 21, 2)
+    lines = wrap_text(node.title, 19, 2)
     dashes = "" if node.state in ("done", "running", "failed") else "5 3"
     content = _join(
         [
@@ -227,7 +227,7 @@ def _draw_node(node: Node, place: Place) -> Markup:
 # --- the timeline of dispatches -------------------------------------------------------------------------
 
 TIMELINE_WIDTH = 960
-LABEL_WIDTH = 150
+LABEL_WIDTH = 90
 ROW_HEIGHT = 30
 BREAK_WIDTH = 26  #: of a time in which nothing ran
 
@@ -293,7 +293,7 @@ def draw_timeline(bars: Sequence[Bar], *, title: str) -> Markup:
         for (_, end), _ in zip(scale.spans[:-1], scale.spans[1:], strict=True)
     )
     labels = (
-        _tag("text", cut_text(row, 20), x=0, y=number * ROW_HEIGHT + 20, class_="label")
+        _tag("text", cut_text(row, 11), x=0, y=number * ROW_HEIGHT + 20, class_="label")
         for number, row in enumerate(rows)
     )
     content = _join(

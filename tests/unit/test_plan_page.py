@@ -28,7 +28,7 @@ from runplan.views.plan_page import (
     list_dispatches,
     read_checks,
 )
-from runplan.web.pages.plan import choose_phases, describe_phase, list_actions, prepare_plan
+from runplan.web.pages.plan import choose_phases, describe_phase, list_actions, make_bars, prepare_plan
 from runplan.web.render import TEMPLATES
 
 NOW = datetime(2026, 3, 1, 12, 1, tzinfo=UTC)
@@ -219,6 +219,14 @@ def test_a_run_without_a_process_can_be_continued() -> None:
 )
 def test_a_phase_has_a_state_and_words_for_it(phase: dict[str, Any], run: dict[str, Any], expected: object) -> None:
     assert describe_phase(phase, a_view(phase, run=a_run(**run))) == expected
+
+
+def test_the_processes_of_a_phase_follow_each_other() -> None:
+    """Their recorded starts are whole seconds."""
+    second = e.DispatchEnded(id="d2", role=Role.VERIFY, ending=Ending.EXITED, code=0, seconds=0.5)
+    started = e.DispatchStarted(id="d2", role=Role.VERIFY, agent="v", cycle=1)
+    first, other = make_bars(list_dispatches(recorded(CHOSEN, STARTED, ENDED, started, second), NOW))
+    assert (other.start_s - first.start_s, first.is_bad, other.is_bad) == (5, True, False)
 
 
 def test_a_long_plan_leaves_out_finished_phases_first() -> None:

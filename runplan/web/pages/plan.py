@@ -125,21 +125,30 @@ def describe_phase(phase: dict[str, Any], view: dict[str, Any]) -> tuple[str, st
 
 
 def make_bars(dispatches: Sequence[Dispatch]) -> list[Bar]:
-    """The bars of the dispatches of the phases that were worked on last."""
+    """The bars of the dispatches of the phases that were worked on last.
+
+    The processes of a phase run one after the other; their recorded starts are whole seconds.
+    """
     rows = list(dict.fromkeys(dispatch.phase for dispatch in reversed(dispatches)))[:MOST_ROWS]
-    return [
-        Bar(
-            row=f"Phase {dispatch.phase}" if dispatch.phase else "Plan",
-            start_s=parse_iso(dispatch.begun).timestamp(),
-            seconds=dispatch.seconds,
-            kind=dispatch.started.role.value,
-            words=describe_dispatch(dispatch),
-            is_bad=dispatch.result not in ("ok", "running"),
-            is_running=dispatch.ended is None,
+    ends: dict[str, float] = {}
+    bars = []
+    for dispatch in dispatches:
+        if dispatch.phase not in rows:
+            continue
+        start_s = max(parse_iso(dispatch.begun).timestamp(), ends.get(dispatch.phase, 0.0))
+        ends[dispatch.phase] = start_s + dispatch.seconds
+        bars.append(
+            Bar(
+                row=f"Phase {dispatch.phase}" if dispatch.phase else "Plan",
+                start_s=start_s,
+                seconds=dispatch.seconds,
+                kind=dispatch.started.role.value,
+                words=describe_dispatch(dispatch),
+                is_bad=dispatch.result not in ("ok", "running"),
+                is_running=dispatch.ended is None,
+            )
         )
-        for dispatch in dispatches
-        if dispatch.phase in rows
-    ]
+    return bars
 
 
 def describe_dispatch(dispatch: Dispatch) -> str:
