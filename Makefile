@@ -15,7 +15,7 @@ SCRATCH := $(shell test -w /dev/shm && test "$$(df -Pk /dev/shm | awk 'NR==2 {pr
 CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample $(SAMPLE))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-bare test-all check format docs bench chaos zoo corpus
+.PHONY: help demo test test-fast test-bare test-all check format docs screenshot bench chaos zoo corpus
 .PHONY: install-optional install-browser test-web install-agents test-agents clean
 
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
@@ -63,8 +63,11 @@ format: $(READY)  ## format the code and fix what the linter can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: $(READY)  ## capture the output in README and tutorial again, and with Chromium the screenshot
+docs: $(READY)  ## capture the output in README and tutorial again, and the screenshot
 	@$(SCRATCH) $(BIN)/python -m tests.support.transcripts
+	@$(MAKE) --no-print-directory screenshot
+
+screenshot: $(READY)  ## take the screenshot of the README, where there is Chromium
 	@if { $(HAS_BROWSER); }; then $(SCRATCH) $(BIN)/python -m tests.support.screenshot; \
 	else echo "docs/board.png is left as it is; it needs Chromium and Playwright: make install-browser"; fi
 

@@ -54,6 +54,15 @@ def test_without_chromium_the_tests_of_the_page_say_how_to_get_it(tmp_path: Path
     assert "test-web needs Chromium and Playwright: make install-browser\n" in answer.stderr
 
 
+def test_without_chromium_the_screenshot_is_left_alone(tmp_path: Path) -> None:
+    picture = ROOT / "docs/board.png"
+    before = picture.stat()
+    answer = ran("make", "screenshot", PATH=str(link_tools(tmp_path)))
+    assert answer.returncode == 0
+    assert "docs/board.png is left as it is; it needs Chromium and Playwright: make install-browser\n" in answer.stdout
+    assert picture.stat() == before
+
+
 @pytest.mark.parametrize(("options", "code"), [((), 0), (("--no-skips",), 1)])
 def test_a_skipped_test_fails_the_full_run(tmp_path: Path, options: tuple[str, ...], code: int) -> None:
     test = tmp_path / "test_x.py"
