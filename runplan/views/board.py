@@ -284,7 +284,10 @@ def describe_standing(view: dict[str, Any]) -> str:
     if "error" in view:
         return str(view["error"])
     if run is not None and run["stuck"]:
-        return str(run["stuck"]["sentence"])
+        waits = run["waiting_for"]
+        if not waits or run["wake"] or not wait_of(waits).is_for_person:
+            return str(run["stuck"]["sentence"])
+        return f"Waits for you ({waits})" + (f": {run['about']}" if run["about"] else "")
     failed = next((phase for phase in view["phases"] if phase["failed"]), None)
     if failed is not None:
         return f"Phase {failed['id']} failed ({failed['failed']['reason']}): {failed['failed']['why']}".rstrip(": ")

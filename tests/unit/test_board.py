@@ -85,6 +85,7 @@ def test_a_card_says_what_is_done_now_and_how_it_stands() -> None:
         ["done", "active", "todo"],
     )
     assert card.sentence.startswith("Running: phase 2, verify for 10m")
+    assert a_card(waits(WaitKind.QUESTION)).sentence == "Waits for you (question): something"
     assert a_card(FAILED).sentence == "Phase 2 failed (tests-failed): 1 failed"
 
 
