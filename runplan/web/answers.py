@@ -84,7 +84,7 @@ def show_link(request: Request) -> Response:
         repo="",
         change=linked.view,
         shown=prepare_change(linked.view),
-        action=request.url.path,
+        action=request.scope["path"],
     )
 
 

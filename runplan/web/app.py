@@ -101,7 +101,7 @@ class AccessControl:
 
     def _enter(self, request: Request) -> Response | None:
         """Sign in with the printed address, and refuse pages to a browser that is not signed in; None to go on."""
-        path = request.url.path
+        path: str = request.scope["path"]  # not of request.url, which is made with the text of the Host
         if path == ENTER and request.method == "GET":
             token = request.query_params.get("token", "")
             if request.state.session or self._entry.use(token, time.monotonic()):
@@ -163,10 +163,11 @@ def _plain_page(request: Request, status: int, title: str, text: str) -> Respons
 
 def _sign_in_page(request: Request) -> Response:
     """A browser also withholds the cookie on a click from another site: a click on the page's own link sends it."""
-    query = request.url.query if request.method == "GET" else ""
-    path = "/" + request.url.path.lstrip("/") if request.method == "GET" else "/"
+    path = "/" + request.scope["path"].lstrip("/")
+    query = request.scope["query_string"].decode("latin-1")
     is_entry = path == ENTER
-    again = "" if is_entry else quote(path) + (f"?{query}" if query else "")
+    is_shown = request.method == "GET" and not is_entry
+    again = (quote(path) + (f"?{query}" if query else "")) if is_shown else "/"
     return render(request, "sign_in.html", status=401, again=again, is_entry=is_entry)
 
 

@@ -43,7 +43,7 @@ def site_of(request: Request) -> Site:
 def render(request: Request, template: str, *, status: int = 200, live: str = "", **values: Any) -> HTMLResponse:
     """The page of a template. `live` is the address of its events; a page without it does not change."""
     site = site_of(request)
-    path = request.url.path
+    path: str = request.scope["path"]
     common = {
         "navigation": NAVIGATION,
         "path": PARENTS.get(path, path),

@@ -76,6 +76,7 @@ def test_a_foreign_host_gets_nothing(browser: Browser, path: str) -> None:
     browser.enter()
     assert browser.get(path, Host="evil.example").status == 400
     assert browser.get(path, Host=f"evil.example:{browser.port}").status == 400
+    assert browser.get(path, Host="[").status == 400
 
 
 @pytest.mark.parametrize(
