@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MOST_FILES = 300  #: that are listed
 MOST_LINES = 2_000  #: of a file at once
-#: The attributes and words of the answer, by what the change waits for.
+#: The label of the button that lands the change, by what it waits for.
 APPROVALS = {"sign-off": "Sign off and land", "approval": "Approve and land"}
 
 
@@ -65,7 +65,7 @@ def show_change(request: Request) -> Response:
         plan=plan,
         change=view,
         questions=questions,
-        shown=prepare_change(view, repo=repo) if view else None,
+        shown=prepare_change(view, repo=repo, is_all=query.get("files") == "all") if view else None,
         action="/act",
     )
 
@@ -112,7 +112,7 @@ def answered_tree(view: dict[str, Any]) -> str:
     return str(proposal["sha256"] if proposal else view.get("tree", ""))
 
 
-def prepare_change(view: dict[str, Any], *, repo: str = "") -> ChangePage:
+def prepare_change(view: dict[str, Any], *, repo: str = "", is_all: bool = False) -> ChangePage:
     """The files of the change. With a repository the lines of large files have an address of their own."""
     proposal = view.get("proposal")
     files = parse_diff(view["diff"] if "diff" in view else (proposal or {}).get("diff") or "")
@@ -130,9 +130,10 @@ def prepare_change(view: dict[str, Any], *, repo: str = "") -> ChangePage:
         )
     failed = view.get("failed")
     changed = sum(file.added + file.removed for file in files)
+    listed = rows if is_all else rows[:MOST_FILES]
     return ChangePage(
-        files=tuple(rows[:MOST_FILES]),
-        hidden=len(rows[MOST_FILES:]),
+        files=tuple(listed),
+        hidden=len(rows) - len(listed),
         is_open=changed < MOST_OPEN,
         added=sum(file.added for file in files),
         removed=sum(file.removed for file in files),
