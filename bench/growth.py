@@ -131,13 +131,13 @@ def git(root: Path, *words: str) -> None:
 # --- a past ----------------------------------------------------------------------------------------------------
 
 
-def fill(root: Path, plans: Iterable[str]) -> None:
+def fill(root: Path, plans: Iterable[str], *, has_logs: bool = True) -> None:
     """Add finished runs of these plans: copies of the existing run under other names."""
     state = root / ".git/runplan"
     with closing(SqliteStore(state)) as store:
         (first,) = store.list_runs(limit=1)
         rows = store.list_events(first.id)
-        logs = sorted((state / "dispatch").glob(f"*{first.id}*"))
+        logs = sorted((state / "dispatch").glob(f"*{first.id}*")) if has_logs else []
         for number, name in enumerate(plans):
             run = f"{first.id}x{number}"
             with store.transaction():

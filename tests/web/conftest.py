@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.support.cli import Meanwhile, Project, a_project
 from tests.support.daemons import none_left
+from tests.web.gallery import a_gallery
 from tests.web.site import Site, Visitor, serve
 
 
@@ -52,4 +53,18 @@ def site(project: Project) -> Iterator[Site]:
 def visitor(browser: Browser, site: Site) -> Iterator[Visitor]:
     """Somebody who has signed in."""
     with Visitor.enter(browser, site) as visitor:
+        yield visitor
+
+
+@pytest.fixture(scope="session")
+def gallery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A site with a plan in every state; tests only look at it."""
+    with a_gallery(tmp_path_factory.mktemp("gallery")) as project, serve(project) as site:
+        yield site
+
+
+@pytest.fixture(scope="session")
+def guest(browser: Browser, gallery: Site) -> Iterator[Visitor]:
+    """Somebody who has signed in there."""
+    with Visitor.enter(browser, gallery) as visitor:
         yield visitor

@@ -27,8 +27,8 @@ def test_fifty_plans_with_a_thousand_runs_are_shown_at_once(browser: Browser, pr
     for number, name in enumerate(names):
         project.repo.write(name, a_plan("1", "2").replace("title: X", f"title: Plan {number}"))
     project.repo.commit("Plans")
-    assert project.start("finish", "auto").code == 0
-    fill(project.path, names * 20)
+    assert project.start("1", "auto").code == 0
+    fill(project.path, names * 20, has_logs=False)
     assert len(project.rows("SELECT id FROM runs")) == 1_001
     queries = {"/plan": "plans/P7.md", "/journal": "plans/P7.md", "/report": "plans/P7.md"}
     alone = ("/", "/inbox", "/schedules", "/start", "/reports", "/costs")

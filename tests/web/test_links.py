@@ -81,7 +81,7 @@ def test_a_link_is_refused(stranger: Visitor, project: Project, kind: str) -> No
         until(lambda: times_asked(project) == 2)
         with page.expect_response(lambda response: response.request.method == "POST"):
             page.get_by_role("button", name="Approve and land").click()
-        expect(page.locator("body")).to_contain_text("replaced")
+        expect(page.locator("#status")).to_contain_text("for an earlier change")
 
     page.goto(address)
 

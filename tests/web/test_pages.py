@@ -1,25 +1,11 @@
 """Every page, light and dark, narrow and wide: axe-core finds nothing, and nothing has to be scrolled sideways."""
 
-from collections.abc import Iterator
-
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.web.gallery import PAGES, a_gallery, list_pages
-from tests.web.site import HEIGHTS, SCHEMES, Site, Visitor, serve
-
-
-@pytest.fixture(scope="module")
-def gallery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with a_gallery(tmp_path_factory.mktemp("gallery")) as project, serve(project) as site:
-        yield site
-
-
-@pytest.fixture(scope="module")
-def guest(browser: Browser, gallery: Site) -> Iterator[Visitor]:
-    with Visitor.enter(browser, gallery) as visitor:
-        yield visitor
+from tests.web.gallery import PAGES, list_pages
+from tests.web.site import HEIGHTS, SCHEMES, Site, Visitor
 
 
 @pytest.mark.parametrize("name", PAGES)
