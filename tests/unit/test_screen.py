@@ -26,7 +26,7 @@ WAITS = {"badge": "Needs you", "level": "look", "action": Action("diff", "Review
 
 def a_card(plan: str, group: Group, **more: Any) -> Card:
     facts = {"repo": "a1", "repository": "shop", "title": plan.upper(), "badge": "", "phases": PHASES, "sentence": ""}
-    return Card(plan=f"plans/{plan}.md", group=group, state=group, **{**facts, **more})
+    return Card(plan=f"plans/{plan}.md", group=group, **{**facts, "state": group, **more})
 
 
 RUNNING = a_card(
@@ -103,6 +103,12 @@ def test_a_wide_or_hostile_title_does_not_move_the_columns() -> None:
     assert "".join(rows).isprintable()
     assert "> plain" in rows[0]
     assert "red" in rows[3]
+
+
+def test_what_waits_is_above_what_failed_as_on_the_page() -> None:
+    failed = a_card("x", Group.NEEDS_YOU, state="failed", sentence="Phase 2 failed")
+    rows = a_screen(failed, CARDS[3]).rows
+    assert [card.plan for card in rows] == ["plans/a.md", "plans/x.md"]
 
 
 def test_cells_are_cut_between_wide_characters() -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from runplan.report.views import describe_schedule, format_usage
 from runplan.text import counted, elapsed, in_words, plain
-from runplan.views.board import HEADINGS, Card, Group
+from runplan.views.board import HEADINGS, Board, Card, Group
 
 #: Parts of a line with their colours.
 Line: TypeAlias = tuple[tuple[str, str], ...]
@@ -53,7 +53,7 @@ class Screen(Struct, frozen=True, kw_only=True):
         return next((card for card in self.rows if row_of(card) == self.selected), None)
 
     def list_group(self, group: Group) -> list[Card]:
-        return [card for card in self.cards if card.group is group]
+        return Board(cards=self.cards).list_group(group)
 
 
 def row_of(card: Card) -> Row:
