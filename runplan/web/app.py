@@ -94,9 +94,6 @@ class AccessControl:
                 return _plain_page(request, 403, "Read-only", "These pages only show: runplan web --read-only.")
             if not access.is_own_origin(self._site, headers.get("origin"), headers.get("sec-fetch-site")):
                 return _plain_page(request, 403, "Refused", "The form was sent by another site.")
-            length = headers.get("content-length", "0")
-            if not length.isdigit() or len(length) > 9 or int(length) > LARGEST:
-                return _plain_page(request, 413, "Too large", f"A form may have {LARGEST} bytes.")
         return None
 
     def _enter(self, request: Request) -> Response | None:

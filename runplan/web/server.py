@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import os
 import secrets
 import signal
 import socket
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 from msgspec import Struct
 
-from runplan.errors import RefusedEarly, Unreachable, UsageError
+from runplan.errors import Exit, RefusedEarly, Unreachable, UsageError
 from runplan.settings.load import load_user
 from runplan.web.access import EntryToken, Site, is_loopback, is_wildcard, list_origins, origin_of
 from runplan.web.app import ENTER, make_app
@@ -24,7 +26,8 @@ from runplan.web.app import ENTER, make_app
 if TYPE_CHECKING:
     from runplan.web.live import Watcher
 
-FINISH_S = 5  #: for requests that are being answered when a signal comes
+FINISH_S = 2  #: for requests that are being answered when a signal comes
+ENDING_S = 0.1  #: for a thread to end
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -56,8 +59,12 @@ class WebServer(uvicorn.Server):
         if threading.current_thread() is threading.main_thread():
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, self.end)
+                loop.add_signal_handler(number, self._end_by_signal)
         yield
+
+    def _end_by_signal(self) -> None:
+        logging.getLogger("uvicorn.error").disabled = True  # it would log each request that is broken off
+        self.end()
 
     async def main_loop(self) -> None:
         await self._end.wait()
@@ -72,6 +79,11 @@ class Served(Struct, frozen=True, kw_only=True):
 
     def run(self) -> None:
         self.server.run([self.listener])
+        threads = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+        for thread in threads:
+            thread.join(ENDING_S)
+        if any(thread.is_alive() and not thread.daemon for thread in threads):
+            os._exit(Exit.DONE)  # Python would wait for a page that is being read; a command goes on by itself
 
 
 @contextlib.contextmanager

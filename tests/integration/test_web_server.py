@@ -259,6 +259,7 @@ def test_a_signal_ends_it_with_open_pages_and_the_token_stays_secret(env: dict[s
             seen = Path(f"/proc/{process.pid}")
             told = b"".join((seen / name).read_bytes() for name in ("cmdline", "environ") if seen.exists())
             process.send_signal(signal.SIGTERM)
+            assert stream.read().endswith(b"\r\n0\r\n\r\n")  # not broken off
             output, errors = process.communicate(timeout=10)
     assert (process.returncode, output) == (0, "")
     files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
