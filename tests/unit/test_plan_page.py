@@ -270,7 +270,7 @@ def test_the_page_of_a_long_plan_stays_small() -> None:
         selected="3",
         work=PhaseWork(chosen=CHOSEN, run="r1", verdict=verdict),
         checks=(check,),
-        logs=(Log(dispatch=dispatches[0], lines=cut_log(["a line of the output of an agent, with some words"] * 500)),),
+        logs=(Log(dispatch=dispatches[0], lines=cut_log(["a line of an agent " * 10] * 500)),),
         questions=(),
     )
     common = {"navigation": (), "path": "", "live": "", "csrf": "0" * 64, "read_only": False, "signed_in": True}
