@@ -74,9 +74,10 @@ def test_a_link_is_for_one_change_and_a_time(project: Project, link: Link, brows
         address(project, replace(link, run="r0")): 409,
         address(project, replace(link, repo="0" * 16)): 409,
     }
-    for other, status in refused.items():
-        assert [browser.get(other).status, browser.post(other, {"verb": "approve"}).status] == [status, status]
-    assert browser.post(path, {"verb": "start", "words": "auto"}).status == 422
+    for wrong, status in refused.items():
+        assert [browser.get(wrong).status, browser.post(wrong, {"verb": "approve"}).status] == [status, status]
+    other = browser.post(path, {"verb": "start", "words": "auto"})
+    assert (other.status, "a link approves or rejects one change" in other.text) == (422, True)
     assert browser.post(path, {"verb": "approve"}, Origin="http://evil.example").status == 403
     assert [browser.get(page).status for page in ("/", "/change?repo=1&plan=plans/X.md", "/inbox")] == [401] * 3
     assert answers(project) == []
