@@ -83,7 +83,6 @@ _ANSWER = (
 _STATUS = (
     _ANY_PLAN,
     _flag("show finished plans and other pages as well", "--all"),
-    _flag("refresh every 2 seconds, until Ctrl-C", "--watch"),
     _JSON,
 )
 _REPORT = (
@@ -246,7 +245,7 @@ EXAMPLES = {
     "status": """\
   runplan status                what needs you first; finished plans in one line
   runplan status --all          finished plans and other pages as well
-  runplan status X --watch      one plan, refreshed until Ctrl-C""",
+  runplan status X --json       one plan, for a program""",
     "watch": """\
   runplan watch             every plan of every repository; ? lists the keys, q quits""",
     "next": "  runplan next             each schedule with its next time",

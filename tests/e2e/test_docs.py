@@ -80,7 +80,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
-@pytest.mark.parametrize("line", [line for line in SHOWN if verb_of(line) in READING and "--watch" not in line])
+@pytest.mark.parametrize("line", [line for line in SHOWN if verb_of(line) in READING])
 def test_a_reading_command_succeeds(ended: Project, line: str) -> None:
     code, printed = play(ended, line)
     assert code == 0, printed

@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import json
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -518,22 +517,6 @@ def test_status_without_the_target_branch_shows_the_plans_of_the_checkout_and_sa
         "plans are shown as in the checkout\n"
     )
     assert project.runplan("status", "X", "--json").json["phases"][0]["status"] == "todo"
-
-
-def test_status_watch_ends_with_ctrl_c(project: Project) -> None:
-    watching = subprocess.Popen(
-        [RUNPLAN, "status", "--watch"],
-        cwd=project.path,
-        env=project.env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert watching.stdout is not None
-    assert watching.stdout.readline() == b"X  (plans/X.md, active, 0 of 1 done)\n"
-    watching.send_signal(signal.SIGINT)
-    out, err = watching.communicate(timeout=100)
-    assert (watching.returncode, err) == (0, b"")
-    assert b"\x1b" not in out
 
 
 def test_metrics_come_from_the_journal_when_no_daemon_runs(project: Project) -> None:

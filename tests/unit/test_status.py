@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.cli.show.status import WATCH_S, Block, Page, fit_blocks, repeat_output
+from runplan.cli.show.status import Page
 from runplan.cli.terminal import Style
 from runplan.plan.model import parse_plan
 from runplan.plan.tracker import describe_hindrance
@@ -48,7 +48,7 @@ def view(facts: PlanFacts) -> dict[str, Any]:
 
 
 def lines(facts: PlanFacts, style: Style | None = None) -> list[str]:
-    return Page(style or Style(), NOW).block(view(facts)).text.splitlines()
+    return Page(style or Style(), NOW).render_plan(view(facts)).splitlines()
 
 
 def at_work(run: RunRow | None = None, **more: Any) -> PlanFacts:
@@ -87,10 +87,10 @@ def test_colours_and_width_are_those_of_the_terminal() -> None:
 def test_no_line_is_wider_than_the_terminal() -> None:
     schedule = replace(SCHEDULE, spec="weekday at 9:30")
     wide = view(at_work(schedule=schedule)) | {"title": "A title that is too long for it"}
-    shown = Page(Style(width=30), NOW).block(wide).text.splitlines()
+    shown = Page(Style(width=30), NOW).render_plan(wide).splitlines()
     assert shown[:3] == ["A title that is too long for", "    it  (plans/x.md, active, 0", "    of 2 done)"]
     unreadable = wide | {"phases": [], "error": "plans/x.md:3: the phases 1, 2 have no tracker"}
-    shown += Page(Style(width=30), NOW).block(unreadable).text.splitlines()
+    shown += Page(Style(width=30), NOW).render_plan(unreadable).splitlines()
     assert max(map(len, shown)) <= 30, shown
 
 
@@ -243,35 +243,6 @@ def test_plans_are_listed_by_need_and_name() -> None:
     )
 
 
-def a_block(name: str, lines: int, *, is_running: bool = False) -> Block:
-    return Block("\n".join([name] * lines), f"{name}: short", is_running)
-
-
-WAITS, FAILED, WORKS = a_block("waits", 6), a_block("failed", 5), a_block("works", 4, is_running=True)
-#: By the height of the screen: the names of the plans that are shown, and in how many lines.
-SCREENS = {
-    "all": (19, "waits 6, failed 5, works 4, foot 1"),
-    "one line instead of a block": (18, "waits 6, failed: 1, works 4, foot 1"),
-    "one line each": (13, "waits: 1, failed: 1, works 4, foot 1"),
-    "one without room": (10, "waits: 1, works 4, … 1 more, foot 1"),
-    "two without room": (9, "works 4, … 2 more, foot 1"),
-    "tiny": (5, "works: 1, … 2 more, foot 1"),
-}
-
-
-@pytest.mark.parametrize(("height", "shown"), SCREENS.values(), ids=list(SCREENS))
-def test_a_small_screen_shows_running_plans_first_and_counts_the_others(height: int, shown: str) -> None:
-    texts = fit_blocks([WAITS, FAILED, WORKS], ["foot"], height)
-    names = (text if text[0] == "…" else f"{text.split()[0]} {len(text.splitlines())}" for text in texts)
-    assert ", ".join(names) == shown
-    assert len("\n\n".join(texts).splitlines()) <= height
-
-
-def test_no_running_plan_is_hidden_by_another_one() -> None:
-    texts = fit_blocks([WAITS, WORKS, a_block("too", 4, is_running=True)], ["foot"], 8)
-    assert texts == ["works: short", "too: short", "… 1 more", "foot"]
-
-
 def test_a_run_that_has_ended_is_one_line() -> None:
     seen = PlanFacts(run=a_run(state="failed", outcome="failed", reason="timeout", tokens=5))
     shown = view(seen)
@@ -300,28 +271,3 @@ def test_a_schedule_says_when_it_fires_or_why_not() -> None:
         "every 4h, paused: phase 1 failed (timeout); otherwise next 15:15 CET (in 2h 15m)",
         "every full moon, next time unknown on this machine",
     ]
-
-
-@pytest.mark.parametrize(
-    ("terminal", "as_json", "shown"),
-    [
-        (True, False, "\x1b[Hfirst\x1b[K\n\x1b[J\n\x1b[Hsecond\x1b[K\n\x1b[J\n"),
-        (False, False, "first\n\nsecond\n\n"),
-        (False, True, "first\nsecond\n"),
-    ],
-    ids=["in place", "block after block", "line after line"],
-)
-def test_watch_prints_again_until_it_is_interrupted(
-    capsys: pytest.CaptureFixture[str], terminal: bool, as_json: bool, shown: str
-) -> None:
-    texts = iter(["first", "second"])
-    waits: list[float] = []
-
-    def wait(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 2:
-            raise KeyboardInterrupt
-
-    repeat_output(lambda _: next(texts), wait, terminal=terminal, lines=as_json)
-    assert capsys.readouterr().out == shown
-    assert waits == [WATCH_S, WATCH_S]

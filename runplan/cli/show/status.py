@@ -4,116 +4,53 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import msgspec
+from typing import Any
 
 from runplan.cli.terminal import Style, warn
-from runplan.engine.context import (
-    open_context,
-    plan_or_watch,
-)
+from runplan.engine.context import open_context, plan_or_watch
 from runplan.report.views import Need, as_json, by_need, describe_schedule, format_usage, schedule_view
 from runplan.run.kinds import UNFINISHED, RunStatus, WaitKind
-from runplan.run.rows import Work, wait_of
+from runplan.run.rows import wait_of
 from runplan.text import clock, command, counted, in_words, plain
 from runplan.times import zone
 from runplan.views.plans import PlanReader, view_daemon, view_missing_daemon
 
-if TYPE_CHECKING:
-    W = TypeVar("W", bound=Work)
-
-WATCH_S = 2.0
 WIDE = 160  #: characters of a line that is not wrapped, where the width is unknown
 FEW = 3  #: finished plans that are shown when no other plan is
 LINES_SHOWN = 3  #: of the reason of a failure, and of the output of its command
 
 
 def run_status(args: argparse.Namespace) -> None:
-    is_screen = sys.stdout.isatty() and not args.json
-    if args.watch:
-        repeat_output(lambda height: _render_page(args, height), time.sleep, terminal=is_screen, lines=args.json)
-    else:
-        print(_render_page(args))
-
-
-def repeat_output(
-    output: Callable[[int], str], wait: Callable[[float], None], *, terminal: bool, lines: bool = False
-) -> None:
-    """Print it again and again: in place on a terminal, else block after block; Ctrl-C ends it."""
-    from shutil import get_terminal_size  # 4 ms, and only --watch needs it
-
-    with suppress(KeyboardInterrupt):
-        while True:
-            height = get_terminal_size().lines - 2 if terminal else 0
-            text = output(height)
-            if terminal:  # over the last one, without a cleared screen in between
-                shown = text.splitlines()[:height]
-                text = "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in shown) + "\x1b[J"
-            print(text if terminal or lines else f"{text}\n", flush=True)
-            wait(WATCH_S)
-
-
-def _render_page(args: argparse.Namespace, height: int = 0) -> str:
-    """The text of at most `height` lines; 0 for any number."""
     now = datetime.now(UTC)
     with open_context(warn=warn) as context:
         context.git.prepare_reader()  # starts while the journal is opened
-        views = PlanReader(
-            context, plan_or_watch(context, args.plan) if args.plan is not None else "", now, warn=warn
-        ).views()
+        plan = plan_or_watch(context, args.plan) if args.plan is not None else ""
+        views = PlanReader(context, plan, now, warn=warn).views()
         daemon = view_daemon(context, views)
     views = by_need(views)
     if args.json:
         for view in views:
             view["daemon"] = daemon
-        return as_json(views if args.plan is None else views[0], indent=None if args.watch else 2)
-    page = Page(Style.of(sys.stdout), now)
+        print(as_json(views if args.plan is None else views[0]))
+    else:
+        is_all = args.all or args.plan is not None
+        print(_render_page(Page(Style.of(sys.stdout), now), views, daemon, is_all=is_all))
+
+
+def _render_page(page: Page, views: list[dict[str, Any]], daemon: dict[str, Any] | None, *, is_all: bool) -> str:
     pages = [view["plan"] for view in views if view["need"] is Need.PAGE]
     finished = [view["plan"] for view in views if view["need"] is Need.DONE]
-    if args.all or args.plan is not None:
+    if is_all:
         pages = []
         finished = []
     elif len(finished) == len(views) - len(pages) <= FEW:
         finished = []
-    shown = [page.block(view) for view in views if view["plan"] not in {*pages, *finished}]
+    shown = [page.render_plan(view) for view in views if view["plan"] not in {*pages, *finished}]
     foot = page.foot(finished, pages, daemon)
     if not shown and not finished:
         foot.insert(0, "No plans yet. Write one under plans/ and commit it.")
-    return "\n\n".join(fit_blocks(shown, foot, height) if height else [*(block.text for block in shown), *foot])
-
-
-class Block(msgspec.Struct, frozen=True):
-    """A plan as text, and in one line for a screen that is too small."""
-
-    text: str
-    line: str
-    is_running: bool
-
-
-def fit_blocks(blocks: list[Block], foot: list[str], height: int) -> list[str]:
-    """The blocks for a screen of this height. Running plans come first; the plans without room are counted."""
-    if sum(_count_lines(text) for text in (*(block.text for block in blocks), *foot)) <= height + 1:
-        return [*(block.text for block in blocks), *foot]
-    shown = {number: block.line for number, block in enumerate(blocks) if block.is_running}
-    left = height + 1 - sum(map(_count_lines, (*shown.values(), *foot, "… more")))
-    for number, block in sorted(enumerate(blocks), key=lambda numbered: not numbered[1].is_running):
-        taken = _count_lines(shown[number]) if number in shown else 0
-        best = next((text for text in (block.text, block.line) if _count_lines(text) - taken <= left), None)
-        if best is not None:
-            left -= _count_lines(best) - taken
-            shown[number] = best
-    hidden = len(blocks) - len(shown)
-    return [*(shown[number] for number in sorted(shown)), *([f"… {hidden} more"] if hidden else []), *foot]
-
-
-def _count_lines(text: str) -> int:
-    """Its lines, and the empty one below it."""
-    return text.count("\n") + 2
+    return "\n\n".join([*shown, *foot])
 
 
 # --- text ---------------------------------------------------------------------------------------------
@@ -123,25 +60,14 @@ _LEVELS = {"fine": "green", "slow": "yellow", "look": "red"}
 
 
 class Page:
-    """Lays out the blocks of plans for a terminal or a pipe."""
+    """Lays out plans for a terminal or a pipe."""
 
     def __init__(self, style: Style, now: datetime) -> None:
         self._style = style
         self._now = now
 
-    def block(self, view: dict[str, Any]) -> Block:
+    def render_plan(self, view: dict[str, Any]) -> str:
         """One plan: its phases, its run, its schedule."""
-        run = view["run"]
-        about = run["stuck"]["sentence"] if run is not None and run["stuck"] else view["need"]
-        line = self._cut_line(plain(f"{view['plan']}: {about}"))
-        is_running = run is not None and run["state"] in UNFINISHED and not wait_of(run["waiting_for"]).is_for_person
-        return Block(self._render_plan(view), line, is_running)
-
-    def _cut_line(self, line: str) -> str:
-        width = self._style.width or WIDE
-        return line if len(line) <= width else f"{line[: width - 1]}…"
-
-    def _render_plan(self, view: dict[str, Any]) -> str:
         paint = self._style.paint
         lines = [*self._plan_head(view), *self._phase_lines(view)]
         if answered := view.get("answered"):
@@ -159,6 +85,10 @@ class Page:
         if view["schedule"] is not None:
             lines.append(self._plan_line(describe_schedule(view["schedule"], now=self._now, zone=None)))
         return "\n".join(lines)
+
+    def _cut_line(self, line: str) -> str:
+        width = self._style.width or WIDE
+        return line if len(line) <= width else f"{line[: width - 1]}…"
 
     def _plan_line(self, text: str) -> str:
         return self._style.wrap(f"  {plain(text)}", "    ")

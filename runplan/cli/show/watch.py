@@ -42,7 +42,7 @@ LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 
 def run_watch(_: argparse.Namespace) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or environment().get("TERM", "dumb") == "dumb":
-        raise UsageError("watch needs a terminal; without one: runplan status --watch")
+        raise UsageError("watch needs a terminal; without one: runplan logs -f")
     with Terminal() as terminal, contextlib.suppress(KeyboardInterrupt):
         Watch(terminal).run()
 
