@@ -87,8 +87,8 @@ class Store(Protocol):
         """The facts about one plan, or about all, by plan."""
 
     def compute_figures(self, now: float) -> rows.Figures: ...
-    def sum_usage(self, *, since: str = "", plan: str = "") -> list[rows.UsageTotal]:
-        """What agents have used by day, plan, agent and role; those of a plan, or those that ended since a moment."""
+    def sum_usage(self, since: str) -> list[rows.UsageTotal]:
+        """What agents that ended since a moment have used, by day, plan, agent and role, in this order."""
 
     # --- claims ----------------------------------------------------------------------------------------
 

@@ -292,9 +292,8 @@ class SqliteStore:
             **figures, dispatches=tuple(r.DispatchTotal(*row) for row in self.query(tables.DISPATCH_TOTALS))
         )
 
-    def sum_usage(self, *, since: str = "", plan: str = "") -> list[r.UsageTotal]:
-        where, value = ("plan=?", plan) if plan else ("at>=?", since)
-        rows = self.query(tables.USAGE_TOTALS.format(where=where), value)
+    def sum_usage(self, since: str) -> list[r.UsageTotal]:
+        rows = self.query(tables.USAGE_TOTALS, since)
         return [r.UsageTotal(*row[:-2], *map(bool, row[-2:])) for row in rows]
 
     def read_plan_facts(self, plan: str = "") -> dict[str, r.PlanFacts]:

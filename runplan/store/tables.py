@@ -91,7 +91,7 @@ USAGE_TOTALS = (
     "WITH ended AS MATERIALIZED (SELECT substr(at, 1, 10) AS day, plan, json_extract(body, '$.agent') AS agent,"
     " json_extract(body, '$.role') AS role, json_extract(body, '$.usd') AS usd,"
     " json_extract(body, '$.input_tokens') + json_extract(body, '$.output_tokens') AS tokens,"
-    " json_extract(body, '$.estimated') AS estimated FROM events WHERE type='DispatchEnded' AND {where})"
+    " json_extract(body, '$.estimated') AS estimated FROM events WHERE type='DispatchEnded' AND at>=?)"
     " SELECT day, plan, agent, role, count(*), sum(tokens), total(usd), max(tokens > 0 AND usd = 0), max(estimated)"
     " FROM ended WHERE agent<>'' GROUP BY 1, 2, 3, 4"
 )

@@ -193,7 +193,7 @@ def read_repository(repository: Known, name: str, now: datetime) -> tuple[list[C
         daemon = view_daemon(context, views)
         limits = context.settings.limits
         cards = [
-            make_card(view, repository.key, name, _read_usage(context, view, limits))
+            make_card(view, repository.key, name, read_usage(context, view, limits))
             for view in by_need(views)
             if view["need"] is not Need.PAGE
         ]
@@ -202,7 +202,8 @@ def read_repository(repository: Known, name: str, now: datetime) -> tuple[list[C
     return cards, notes
 
 
-def _read_usage(context: RepositoryContext, view: dict[str, Any], limits: LimitSettings) -> Usage:
+def read_usage(context: RepositoryContext, view: dict[str, Any], limits: LimitSettings) -> Usage:
+    """The usage of the newest run, or of a plan with a budget; the view has its need."""
     run = view["run"]
     if run is None:
         return Usage()

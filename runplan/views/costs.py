@@ -59,7 +59,7 @@ def read_costs(journals: Mapping[str, Path], *, today: date) -> Costs:
         try:
             if store_exists(state):
                 with contextlib.closing(open_store(state, writable=False)) as store:
-                    totals += [(root, total) for total in store.sum_usage(since=since)]
+                    totals += [(root, total) for total in store.sum_usage(since)]
         except (RunplanError, OSError) as error:
             unreadable.append(f"{root}: {error}")
     return sum_costs(totals, today=today, unreadable=unreadable)

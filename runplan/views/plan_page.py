@@ -15,7 +15,7 @@ from runplan.checks.results import read_results
 from runplan.engine.context import known_plans
 from runplan.errors import NotFound
 from runplan.report.summary import KINDS, PhaseSummary, summarise_attempts
-from runplan.report.views import need_of
+from runplan.report.views import by_need
 from runplan.run import events as e
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import GateAnswer
@@ -25,6 +25,7 @@ from runplan.store.files import is_held
 from runplan.store.journal import list_records
 from runplan.text import bounded
 from runplan.times import parse_iso
+from runplan.views.board import Usage, read_usage
 from runplan.views.plans import PlanReader
 from runplan.views.transcript import read_tail
 
@@ -156,7 +157,7 @@ class Log(Struct, frozen=True, kw_only=True):
 
 class PlanPage(Struct, frozen=True, kw_only=True):
     view: dict[str, Any]  #: as `status --json` prints it
-    need: str
+    usage: Usage
     phases: dict[str, PhaseSummary]  #: time and use of the attempted ones
     dispatches: tuple[Dispatch, ...]  #: the oldest first
     selected: str  #: the phase that is shown in depth
@@ -164,10 +165,6 @@ class PlanPage(Struct, frozen=True, kw_only=True):
     checks: tuple[Check, ...]
     logs: tuple[Log, ...]  #: of the running agents, else of the last one
     questions: tuple[e.QuestionAsked, ...]  #: of the newest run, without an answer
-    plan_usd: float = 0.0  #: budget; 0 for none
-    plan_tokens: int = 0
-    spent_usd: float = 0.0  #: of a plan with a budget
-    spent_tokens: int = 0
 
 
 def require_plan(context: RepositoryContext, plan: str) -> None:
@@ -181,7 +178,7 @@ def require_plan(context: RepositoryContext, plan: str) -> None:
 def read_plan_page(context: RepositoryContext, plan: str, phase: str, *, now: datetime) -> PlanPage:
     """The plan; `phase` is shown in depth, or (empty) the one that matters most now."""
     require_plan(context, plan)
-    view = PlanReader(context, plan, now).views()[0]
+    (view,) = by_need(PlanReader(context, plan, now).views())
     store = context.store()
     records = list_newest_records(store, plan)
     works = fold_phases(records)
@@ -195,13 +192,9 @@ def read_plan_page(context: RepositoryContext, plan: str, phase: str, *, now: da
     work = works.get(selected)
     run = view["run"]
     newest = [work for work in works.values() if run is not None and work.run == run["id"]]
-    started = next((fact.event for fact in reversed(records) if isinstance(fact.event, e.RunStarted)), None)
-    limits = (context.for_run(started) if started else context).settings.limits
-    has_budget = bool(limits.plan_usd or limits.plan_tokens)
-    spent = store.sum_usage(plan=plan) if has_budget else []
     return PlanPage(
         view=view,
-        need=need_of(view),
+        usage=read_usage(context, view, context.settings.limits),
         phases=summarise_attempts(fact for fact in records if isinstance(fact.event, KINDS)),
         dispatches=tuple(dispatches),
         selected=selected,
@@ -209,10 +202,6 @@ def read_plan_page(context: RepositoryContext, plan: str, phase: str, *, now: da
         checks=tuple(read_checks(context.state, work)) if work else (),
         logs=tuple(read_logs(logs, dispatches)),
         questions=tuple(question for work in newest for question in work.questions),
-        plan_usd=limits.plan_usd,
-        plan_tokens=limits.plan_tokens,
-        spent_usd=sum(total.usd for total in spent),
-        spent_tokens=sum(total.tokens for total in spent),
     )
 
 

@@ -14,11 +14,12 @@ from runplan.text import plain
 # --- text -----------------------------------------------------------------------------------------------
 
 
-def _tag(name: str, content: str = "", **attributes: object) -> Markup:
-    """An element. The text of its attributes is escaped; the content is markup or text."""
+def _tag(name: str, *parts: str, **attributes: object) -> Markup:
+    """An element. Its parts are markup or text; text and attributes are escaped."""
     pairs = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
     written = Markup("").join(Markup(' {}="{}"').format(key, _write(value)) for key, value in pairs if value != "")
-    return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), written, _write(content))  # noqa: S704 - a constant
+    content = Markup("").join(map(_write, parts))
+    return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), written, content)  # noqa: S704 - a constant
 
 
 def _write(value: object) -> Markup:
@@ -28,8 +29,13 @@ def _write(value: object) -> Markup:
     return escape(f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else plain(str(value)))
 
 
-def _join(parts: Iterable[Markup]) -> Markup:
-    return Markup("").join(parts)
+def _draw(key: str, title: str, parts: Iterable[Markup], *, size: tuple[float, float], **attributes: object) -> Markup:
+    """A drawing with a title for readers; `key` makes the id of the title unique."""
+    width, height = (f"{length:.0f}" for length in size)
+    named = _tag("title", title, id=f"{key}-title")
+    box = f"0 0 {width} {height}"
+    fixed = {"class_": "drawing", "viewBox": box, "width": width, "height": height, "aria_labelledby": f"{key}-title"}
+    return _tag("svg", named, *parts, **{**fixed, "role": "img", **attributes})
 
 
 def count_cells(text: str) -> int:
@@ -173,26 +179,10 @@ def draw_graph(nodes: Sequence[Node], *, title: str) -> Markup:
     edges = drop_implied(nodes)
     arrows = (_draw_arrow(places[other], places[node.id]) for node in nodes for other in edges[node.id])
     tip = _tag("path", d="M0 0 8 4 0 8z", class_="head")
-    marker = _tag(
-        "marker", tip, id="tip", viewBox="0 0 8 8", refX=8, refY=4, markerWidth=7, markerHeight=7, orient="auto"
-    )
-    content = _join(
-        [
-            _tag("title", title, id="graph-title"),
-            _tag("defs", marker),
-            *arrows,
-            *(_draw_node(node, places[node.id]) for node in nodes),
-        ]
-    )
-    return _tag(
-        *("svg", content),
-        class_="drawing",
-        viewBox=f"0 0 {width:.0f} {height:.0f}",
-        width=f"{width:.0f}",
-        height=f"{height:.0f}",
-        role="group",
-        aria_labelledby="graph-title",
-    )
+    place = {"refX": 8, "refY": 4, "markerWidth": 7, "markerHeight": 7}
+    marker = _tag("defs", _tag("marker", tip, id="tip", viewBox="0 0 8 8", orient="auto", **place))
+    drawn = (_draw_node(node, places[node.id]) for node in nodes)
+    return _draw("graph", title, (marker, *arrows, *drawn), size=(width, height), role="group")
 
 
 def _draw_arrow(start: Place, end: Place) -> Markup:
@@ -210,18 +200,17 @@ def _draw_node(node: Node, place: Place) -> Markup:
     state, sign = STATES[node.state]
     lines = wrap_text(node.title, 19, 2)
     dashes = "" if node.state in ("done", "running", "failed") else "5 3"
-    content = _join(
-        [
-            _tag("title", f"Phase {node.id}: {node.title}, {node.words}"),
-            _tag("rect", width=NODE_WIDTH, height=NODE_HEIGHT, rx=8, class_="node", stroke_dasharray=dashes),
-            _tag("text", f"{sign} {cut_text(node.id, 8)}", x=10, y=20, class_="name"),
-            _tag("text", cut_text(node.words, 14), x=NODE_WIDTH - 10, y=20, class_="label", text_anchor="end"),
-            *(_tag("text", line, x=10, y=39 + 16 * number) for number, line in enumerate(lines)),
-        ]
+    return _tag(
+        "a",
+        _tag("title", f"Phase {node.id}: {node.title}, {node.words}"),
+        _tag("rect", width=NODE_WIDTH, height=NODE_HEIGHT, rx=8, class_="node", stroke_dasharray=dashes),
+        _tag("text", f"{sign} {cut_text(node.id, 8)}", x=10, y=20, class_="name"),
+        _tag("text", cut_text(node.words, 14), x=NODE_WIDTH - 10, y=20, class_="label", text_anchor="end"),
+        *(_tag("text", line, x=10, y=39 + 16 * number) for number, line in enumerate(lines)),
+        href=node.address,
+        class_=f"{state} selected" if node.is_selected else state,
+        transform=f"translate({place.x:.0f} {place.y:.0f})",
     )
-    selected = " selected" if node.is_selected else ""
-    corner = f"translate({place.x:.0f} {place.y:.0f})"
-    return _tag("a", content, href=node.address, class_=f"{state}{selected}", transform=corner)
 
 
 # --- the timeline of dispatches -------------------------------------------------------------------------
@@ -288,31 +277,12 @@ def draw_timeline(bars: Sequence[Bar], *, title: str) -> Markup:
     rows = list(dict.fromkeys(bar.row for bar in bars))
     scale = make_scale(bars, TIMELINE_WIDTH - LABEL_WIDTH - 4)
     height = len(rows) * ROW_HEIGHT
-    breaks = (
-        LABEL_WIDTH + scale.place(end) + BREAK_WIDTH / 2
-        for (_, end), _ in zip(scale.spans[:-1], scale.spans[1:], strict=True)
-    )
-    labels = (
-        _tag("text", cut_text(row, 11), x=0, y=number * ROW_HEIGHT + 20, class_="label")
-        for number, row in enumerate(rows)
-    )
-    content = _join(
-        [
-            _tag("title", title, id="timeline-title"),
-            *(_tag("line", x1=x, x2=x, y1=0, y2=height, class_="grid", stroke_dasharray="3 4") for x in breaks),
-            *labels,
-            *(_draw_bar(bar, rows.index(bar.row), scale) for bar in bars),
-        ]
-    )
-    return _tag(
-        *("svg", content),
-        class_="drawing",
-        viewBox=f"0 0 {TIMELINE_WIDTH} {height}",
-        width=str(TIMELINE_WIDTH),
-        height=str(height),
-        role="img",
-        aria_labelledby="timeline-title",
-    )
+    breaks = [LABEL_WIDTH + scale.place(end) + BREAK_WIDTH / 2 for _, end in scale.spans[:-1]]
+    lines = (_tag("line", x1=x, x2=x, y1=0, y2=height, class_="grid", stroke_dasharray="3 4") for x in breaks)
+    tops = enumerate(rows)
+    labels = (_tag("text", cut_text(row, 11), x=0, y=top * ROW_HEIGHT + 20, class_="label") for top, row in tops)
+    drawn = (_draw_bar(bar, rows.index(bar.row), scale) for bar in bars)
+    return _draw("timeline", title, (*lines, *labels, *drawn), size=(TIMELINE_WIDTH, height))
 
 
 def _draw_bar(bar: Bar, row: int, scale: Scale) -> Markup:
@@ -321,12 +291,10 @@ def _draw_bar(bar: Bar, row: int, scale: Scale) -> Markup:
     width = max(bar.seconds * scale.per_second, 3.0)
     name = ("✕ " if bar.is_bad else "") + bar.kind
     dashes = "5 3" if bar.is_running else ""
-    content = _join([
-        _tag("title", bar.words),
-        _tag("rect", x=x, y=y + 4, width=width, height=ROW_HEIGHT - 8, rx=3, class_="node", stroke_dasharray=dashes),
-        *([_tag("text", name, x=x + 6, y=y + 20)] if width > 8 * len(name) + 8 else []),
-    ])  # fmt: skip
-    return _tag("g", content, class_="failed" if bar.is_bad else ROLES.get(bar.kind, "ready"))
+    inside = [_tag("text", name, x=x + 6, y=y + 20)] if width > 8 * len(name) + 8 else []
+    box = _tag("rect", x=x, y=y + 4, width=width, height=ROW_HEIGHT - 8, rx=3, class_="node", stroke_dasharray=dashes)
+    state = "failed" if bar.is_bad else ROLES.get(bar.kind, "ready")
+    return _tag("g", _tag("title", bar.words), box, *inside, class_=state)
 
 
 # --- charts ---------------------------------------------------------------------------------------------
@@ -356,36 +324,23 @@ def draw_columns(columns: Sequence[Column], *, title: str, key: str, unit: str =
         return Markup("")
     ceiling = find_ceiling(max(column.value for column in columns))
     step = (CHART_WIDTH - AXIS) / len(columns)
-    marks = [
-        _join(
-            [
-                _tag("line", x1=AXIS, x2=CHART_WIDTH, y1=y, y2=y, class_="grid"),
-                _tag("text", f"{unit}{_shorten(ceiling * share)}", x=AXIS - 6, y=y + 4, text_anchor="end"),
-            ]
-        )
-        for share in (0.0, 0.5, 1.0)
-        for y in [10 + CHART_HEIGHT * (1 - share)]
-    ]
-    bars = []
+    parts = []
+    for share in (0.0, 0.5, 1.0):
+        y = 10 + CHART_HEIGHT * (1 - share)
+        parts.append(_tag("line", x1=AXIS, x2=CHART_WIDTH, y1=y, y2=y, class_="grid"))
+        parts.append(_tag("text", f"{unit}{_shorten(ceiling * share)}", x=AXIS - 6, y=y + 4, text_anchor="end"))
     for number, column in enumerate(columns):
         height = max(CHART_HEIGHT * column.value / ceiling, 1.5 if column.value else 0.0)
         x = AXIS + number * step
         words = _tag("title", f"{column.label}: {column.words}")
         place = {"x": x + step * 0.12, "y": 10 + CHART_HEIGHT - height, "width": step * 0.76, "height": height}
-        bars.append(_tag("rect", words, rx=1.5, class_="column series-1", **place))
+        parts.append(_tag("rect", words, rx=1.5, class_="column series-1", **place))
         if (len(columns) - 1 - number) % 7 == 0:
-            middle = x + step / 2
-            anchor = "end" if number == len(columns) - 1 else "middle"
-            end = CHART_WIDTH if anchor == "end" else middle
-            bars.append(_tag("text", column.label, x=end, y=CHART_HEIGHT + 28, text_anchor=anchor))
-    content = _join([_tag("title", title, id=f"{key}-title"), *marks, *bars])
-    return _tag(
-        *("svg", content),
-        class_="drawing",
-        viewBox=f"0 0 {CHART_WIDTH} {CHART_HEIGHT + 34}",
-        role="img",
-        aria_labelledby=f"{key}-title",
-    )
+            is_last = number == len(columns) - 1
+            middle = CHART_WIDTH if is_last else x + step / 2
+            anchor = "end" if is_last else "middle"
+            parts.append(_tag("text", column.label, x=middle, y=CHART_HEIGHT + 28, text_anchor=anchor))
+    return _draw(key, title, parts, size=(CHART_WIDTH, CHART_HEIGHT + 34), width="", height="")
 
 
 def _shorten(value: float) -> str:

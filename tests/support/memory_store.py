@@ -183,11 +183,11 @@ class MemoryStore:
             dispatches=tuple(_totals(fact.event for fact in self.list_facts(e.DispatchEnded))),
         )
 
-    def sum_usage(self, *, since: str = "", plan: str = "") -> list[UsageTotal]:
+    def sum_usage(self, since: str) -> list[UsageTotal]:
         totals: dict[tuple[str, ...], UsageTotal] = {}
         for of, fact in self._facts(e.DispatchEnded):
             event = fact.event
-            if not event.agent or fact.at < since or plan not in ("", of):
+            if not event.agent or fact.at < since:
                 continue
             key = (fact.at[:10], of, event.agent, event.role.value)
             before = totals.get(key, UsageTotal(*key, 0, 0, 0.0, False, False))

@@ -6,8 +6,7 @@ from runplan.run import events as e
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import Role
 from runplan.run.recorded import Recorded
-from runplan.views.costs import Usage
-from runplan.web.pages.history import LONGEST, MOST_EVENTS, describe_records, list_rows, read_page
+from runplan.web.pages.history import LONGEST, MOST_EVENTS, describe_records, read_page
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -27,10 +26,3 @@ def test_the_newest_event_comes_first_with_its_sentence() -> None:
 def test_a_page_that_does_not_exist_is_the_first_one() -> None:
     count = MOST_EVENTS + 1
     assert [read_page(text, count) for text in ("", "1", "2", "-1", "x", "²", "9" * 30)] == [0, 1, 0, 0, 0, 0, 0]
-
-
-def test_only_plans_of_known_repositories_are_links() -> None:
-    usages = tuple(Usage(name=name, repository=root, usd=usd) for name, root, usd in (("a", "/r", 2.0), ("", "", 1.0)))
-    first, second = list_rows(usages, {"/r": "k"})
-    assert (first.address, second.address) == ("/plan?repo=k&plan=a", "")
-    assert ('width="100"' in first.usd_bar, 'width="50"' in second.usd_bar) == (True, True)

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from runplan.report.summary import PhaseSummary, Spent
+from runplan.report.views import Need
 from runplan.run import events as e
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import GateAnswer, PhaseStep, Reason, Role
 from runplan.run.recorded import Recorded
+from runplan.views.board import Usage
 from runplan.views.plan_page import (
     MOST_CHARACTERS,
     MOST_DISPATCHES,
@@ -263,8 +265,8 @@ def test_the_page_of_a_long_plan_stays_small() -> None:
     verdict = e.VerdictGiven(tree="t", patch="p", passed=True, agent="v", items=items)
     spent = Spent(seconds=100, test_seconds=50, wall_seconds=200, tokens=123_456, usd=1.2)
     page = PlanPage(
-        view=a_view(*phases, run=a_run(phase="3")),
-        need="running",
+        view=a_view(*phases, run=a_run(phase="3"), need=Need.RUNNING),
+        usage=Usage(),
         phases={str(number): PhaseSummary(id=str(number), attempts=1, spent=spent) for number in range(120)},
         dispatches=dispatches,
         selected="3",

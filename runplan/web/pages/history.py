@@ -12,7 +12,7 @@ from runplan.errors import NotFound
 from runplan.run import events as e
 from runplan.store.journal import list_records
 from runplan.text import bounded, localized
-from runplan.views.costs import Usage, read_costs
+from runplan.views.costs import read_costs
 from runplan.views.journal import describe_duration, describe_event, event_words, list_steps
 from runplan.views.plan_page import require_plan
 from runplan.views.repositories import find_known, list_known, open_known
@@ -105,15 +105,6 @@ def read_page(text: str, count: int) -> int:
 # --- costs ----------------------------------------------------------------------------------------------
 
 
-class CostRow(Struct, frozen=True, kw_only=True):
-    """A row of a table of costs, with its bars."""
-
-    usage: Usage
-    address: str  #: of its plan; "" for none
-    usd_bar: str
-    token_bar: str
-
-
 def show_costs(request: Request) -> Response:
     known = list_known(site_of(request).env)
     keys = {repository.root: repository.key for repository in known}
@@ -127,27 +118,10 @@ def show_costs(request: Request) -> Response:
         costs=costs,
         dollars=draw_columns(dollars, title="Dollars by day, the last 30 days", key="dollars", unit="$"),
         tokens=draw_columns(tokens, title="Tokens by day, the last 30 days", key="tokens"),
-        tables={
-            "Plan": list_rows(costs.plans, keys),
-            "Agent": list_rows(costs.agents, keys),
-            "Role": list_rows(costs.roles, keys),
-        },
+        tables={"Plan": costs.plans, "Agent": costs.agents, "Role": costs.roles},
+        keys=keys,
+        draw_share=draw_share,
     )
-
-
-def list_rows(usages: tuple[Usage, ...], keys: dict[str, str]) -> list[CostRow]:
-    """The rows of a table; the longest bar is that of the largest value. `keys` are those of repositories by root."""
-    most_usd = max((usage.usd for usage in usages), default=0.0)
-    most_tokens = max((usage.tokens for usage in usages), default=0)
-    return [
-        CostRow(
-            usage=usage,
-            address=link("/plan", repo=keys[usage.repository], plan=usage.name) if usage.repository in keys else "",
-            usd_bar=draw_share(usage.usd, most_usd),
-            token_bar=draw_share(usage.tokens, most_tokens),
-        )
-        for usage in usages
-    ]
 
 
 ROUTES = (Route("/journal", show_journal), Route("/costs", show_costs))

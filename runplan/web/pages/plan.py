@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
-from runplan.report.views import by_need, format_usage
-from runplan.run.kinds import UNFINISHED, Reason
+from runplan.report.views import format_usage
+from runplan.run.kinds import UNFINISHED
 from runplan.run.rows import wait_of
-from runplan.text import command, elapsed
+from runplan.text import elapsed
 from runplan.times import parse_iso
-from runplan.views.board import Usage, make_card
+from runplan.views.board import make_card
 from runplan.views.plan_page import Dispatch, PlanPage, read_plan_page
 from runplan.views.repositories import find_known, open_known
 from runplan.web.drawing import Bar, Node, cut_text, draw_graph, draw_timeline
@@ -54,31 +54,17 @@ def prepare_plan(page: PlanPage, repo: str, *, is_all: bool = False) -> dict[str
         "repo": repo,
         "plan": plan,
         "page": page,
-        "card": make_card(by_need([view])[0], repo, "", make_usage(page)),
+        "card": make_card(view, repo, "", page.usage),
         "actions": list_actions(view),
         "nodes": nodes,
         "graph": draw_graph(nodes, title=title),
         "timeline": draw_timeline(make_bars(page.dispatches), title="Dispatches over time; the table below lists them"),
         "hidden": len(view["phases"]) - len(nodes),
-        "advice": describe_failure(page, plan),
         "selected": next((phase for phase in view["phases"] if phase["id"] == page.selected), None),
     }
 
 
 ROUTES = (Route("/plan", show_plan),)
-
-
-def make_usage(page: PlanPage) -> Usage:
-    """The use of the newest run, or (with a budget) of the plan."""
-    run = page.view["run"] or {"tokens": 0, "usd": 0.0, "unpriced": False}
-    has_budget = bool(page.plan_usd or page.plan_tokens)
-    return Usage(
-        tokens=page.spent_tokens if has_budget else run["tokens"],
-        usd=page.spent_usd if has_budget else run["usd"],
-        unpriced=run["unpriced"],
-        most_tokens=page.plan_tokens,
-        most_usd=page.plan_usd,
-    )
 
 
 def choose_phases(phases: Sequence[dict[str, Any]], selected: str, *, is_all: bool) -> list[dict[str, Any]]:
@@ -183,13 +169,3 @@ def list_actions(view: dict[str, Any]) -> list[tuple[str, str, str]]:
     if not waits and not run["asked"] and not is_left:
         actions = [("pause", "Pause", "")]
     return [*actions, ("stop", "Stop", "")]
-
-
-def describe_failure(page: PlanPage, plan: str) -> dict[str, str] | None:
-    """What a person does about the failure of the selected phase; None when it has not failed, or has landed since."""
-    failure = page.work.failure if page.work else None
-    is_failed = any(phase["failed"] for phase in page.view["phases"] if phase["id"] == page.selected)
-    if failure is None or not is_failed:
-        return None
-    reason: Reason = failure.reason
-    return {"advice": reason.advice, "command": command("runplan", "retry", plan, failure.phase)}
