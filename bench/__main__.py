@@ -1,4 +1,4 @@
-"""`make bench`: a no-op phase against a plain shell script, start-up, git and disk of a phase, a plan, the daemon."""
+"""`make bench`: a no-op phase against a plain shell script, start-up, git and disk of a phase, a plan, daemon, page."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from bench.growth import growth
 from bench.pace import pace
 from bench.projects import environment, make
 from bench.recovery import recovery
+from bench.web import web
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,7 @@ def main() -> None:
         growth(Path(place), phases=200, rounds=2)
         daemon.busy(Path(place), plans=50, repositories=20)
         daemon.idle(Path(place), schedules=100, seconds=60)
+        web(Path(place), rounds=rounds * 6)
 
 
 def phase_costs(place: Path, *, files: int, phases: int, rounds: int, target: float) -> None:

@@ -115,8 +115,8 @@ def web(place: Path, rounds: int) -> None:
     (known,) = list_known(env)
     shown = urlencode({"repo": known.key, "plan": SHOWN_PLAN})
     with (
-        started([sys.executable, "-c", BARE], env) as bare,
-        started([RUNPLAN, "web", "--port", "0"], env) as printed,
+        started([sys.executable, "-c", BARE], root, env) as bare,
+        started([RUNPLAN, "web", "--port", "0"], root, env) as printed,
     ):
         ours = sign_in(printed)
         idle(ours, "no page open")
@@ -143,7 +143,7 @@ def make_past(place: Path) -> Path:
 def list_pages(shown: str) -> list[str]:
     """Every page but the change: a finished plan has none."""
     alone = ["/", "/inbox", "/schedules", "/start", "/reports", "/costs", "/health"]
-    return [*alone, *(f"{path}?{shown}" for path in ("/plan", "/start", "/report", "/journal"))]
+    return [*alone, *(f"{path}?{shown}" for path in ("/plan", "/report", "/journal"))]
 
 
 # --- figures ---------------------------------------------------------------------------------------------------
@@ -175,8 +175,8 @@ def weights(ours: Server, paths: list[str]) -> None:
     """The bytes of each page with its style and script."""
     with closing(ours.connect()) as connection:
         shared = sum(len(ours.get(connection, f"/static/{name}")[1]) for name in ("style.css", "live.js"))
-        sizes = {path.partition("?")[0]: len(ours.get(connection, path)[1]) + shared for path in paths}
-    shown = ", ".join(f"{path} {count / 1000:.1f}" for path, count in sizes.items())
+        sizes = [(path.partition("?")[0], len(ours.get(connection, path)[1]) + shared) for path in paths]
+    shown = ", ".join(f"{path} {count / 1000:.1f}" for path, count in sizes)
     print(f"web, weight of the pages in kB, of which style and script {shared / 1000:.1f}: {shown} (at most 100)")
 
 
@@ -273,10 +273,10 @@ def idle(ours: Server, called: str) -> None:
 
 
 @contextmanager
-def started(command: list[str], env: dict[str, str]) -> Iterator[Server]:
+def started(command: list[str], cwd: Path, env: dict[str, str]) -> Iterator[Server]:
     """A server that has printed its address."""
     with subprocess.Popen(
-        command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         assert process.stdout
         try:
