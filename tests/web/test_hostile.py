@@ -20,9 +20,9 @@ HOSTILE = f"{MARKUP} {LINK} {TERMINAL} '\"`</pre></textarea>--> {{{{7*7}}}}"
 SCRIPT = """\
 import json, os, pathlib, subprocess, sys
 words = pathlib.Path("words.txt").read_text()
-print(words, flush=True)
+print("said " + words, flush=True)
 if os.environ["RUNPLAN_ROLE"] == "verify":
-    items = [{"item": name, "result": "pass", "evidence": f"1.txt {words}"} for name in ("W1", "C1")]
+    items = [{"item": name, "result": "pass", "evidence": f"1.txt seen {words}"} for name in ("W1", "C1")]
     answer = {"status": "done", "summary": words, "items": items}
     pathlib.Path(os.environ["RUNPLAN_RETURN"]).write_text(json.dumps(answer))
 elif os.environ["RUNPLAN_PHASE"] == "2":
@@ -31,11 +31,11 @@ else:
     pathlib.Path("1.txt").write_text(words)
     pathlib.Path("a<img src=x onerror=hacked()>.txt").write_text(words)
     subprocess.run(["git", "add", "-A"], check=True)
-    subprocess.run(["git", "commit", "-qm", words], check=True)
+    subprocess.run(["git", "commit", "-qm", "committed " + words], check=True)
 """
 TESTS = """\
 echo 1..1
-printf 'ok 1 - '; cat words.txt
+printf 'ok 1 - tested '; cat words.txt
 """
 TEXT = f"""\
 ---
@@ -122,8 +122,9 @@ def test_hostile_words_are_text_on_every_page(browser: Browser, hostile: Project
             look(visitor, path)
         for path in OF_PLAN:
             look(visitor, path, plan=PLAN)
+        expect(visitor.see("/plan", plan=PLAN).locator("#phase .names")).to_contain_text(f"tested {MARKUP}")
         page = visitor.see("/change", plan=PLAN, phase="1")
-        expect(page.locator("#evidence")).to_contain_text("<img src=x onerror=window.hacked=2>")
+        expect(page.locator("#evidence")).to_contain_text(f"seen {MARKUP}")
         expect(page.locator("#diff")).to_contain_text("a<img src=x onerror=hacked()>.txt")
 
         page.get_by_role("button", name="Approve and land").click()
@@ -132,6 +133,9 @@ def test_hostile_words_are_text_on_every_page(browser: Browser, hostile: Project
         until_runs_are(hostile, "done")
         assert hostile.landed() == ["1"]
         look(visitor, "/report", plan=PLAN)
+        expect(page.locator("main")).to_contain_text(f"committed {MARKUP}")
+        look(visitor, "/plan", plan=PLAN)
+        expect(page.locator("#agents")).to_contain_text(f"said {MARKUP}")
         assert hostile.runplan("start", "X", "2", "auto").code == 0
         page = visitor.see("/inbox")
         expect(page.locator("main article")).to_contain_text(MARKUP)

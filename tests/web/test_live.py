@@ -11,6 +11,12 @@ from tests.web.site import Site, Visitor, serve
 PLAN = "plans/X.md"
 MORE = fix('append = "1.txt"\ntext = "and more\\n"', 'commit = "Write more"')
 
+#: Collects what changes in the content of a page.
+COUNT_CHANGES = """() => { window.changes = [];
+  new MutationObserver((changes) => window.changes.push(...changes.map((change) => change.target.outerHTML)))
+    .observe(document.querySelector("main"), {childList: true, subtree: true, characterData: true, attributes: true});
+}"""
+
 
 def wait_for_approval(project: Project, *words: str) -> None:
     """Start phase 1; back when its change waits."""
@@ -216,6 +222,7 @@ def test_typed_words_focus_scroll_and_open_parts_survive_an_update(visitor: Visi
     assert before != changed
     words.focus()
     page.evaluate("document.activeElement.setSelectionRange(2, 6); scrollTo(0, 300)")
+    page.evaluate(COUNT_CHANGES)
     top = page.evaluate("scrollY")
 
     with page.expect_response(re.compile("/change\\?")):
@@ -223,6 +230,7 @@ def test_typed_words_focus_scroll_and_open_parts_survive_an_update(visitor: Visi
     until_runs_are(project, "done", plan="plans/Y.md")
     page.wait_for_timeout(1000)
 
+    assert page.evaluate("window.changes") == [], "an update that brings nothing new does not flicker"
     assert words.input_value() == "half a sentence"
     assert page.evaluate("[document.activeElement.name, document.activeElement.selectionStart]") == ["text", 2]
     assert page.evaluate("scrollY") == top
