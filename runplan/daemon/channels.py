@@ -49,14 +49,6 @@ _APPRISE = (sys.executable, "-P", "-m", "runplan.daemon.apprise_child")
 _CHILDREN = threading.BoundedSemaphore(2)  #: each takes the memory of a Python with Apprise
 
 
-class Refused(Exception):
-    """The notice was not sent, for this reason."""
-
-
-class Unusable(Refused):
-    """The channel cannot be used until a person changes something."""
-
-
 class Channel(Struct, frozen=True, kw_only=True):
     name: str  #: for people; without the address, which may be a secret
     id: str  #: changes with its settings
@@ -96,7 +88,10 @@ def _identify(kind: str, value: object) -> str:
 
 
 class Deliveries(Calls):
-    """Sends notices through channels, again after a failure, and remembers failures for `runplan doctor`."""
+    """Sends notices through channels, and remembers failures for `runplan doctor`.
+
+    An Outage may pass, so it is attempted again. After any other Unreachable a person has to change something.
+    """
 
     def deliver(self, channel: Channel, notice: Notice, env: Mapping[str, str], *, again: bool = True) -> str:
         """Send the notice and record the result for `runplan doctor`; why it could not be sent, or ""."""
@@ -110,13 +105,9 @@ class Deliveries(Calls):
             _record_result(env, channel, why)
         return why
 
-    def _call(self, action: str, call: Callable[[], T]) -> T:  # noqa: ARG002 - the name of the channel is shown beside it
+    def _call(self, action: str, call: Callable[[], T]) -> T:  # noqa: ARG002 - callers name the channel
         try:
             return call()
-        except Unusable as error:
-            raise Unreachable(str(error)) from error
-        except Refused as error:
-            raise Outage(str(error)) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             # ValueError: an address or argument that cannot be sent, such as one with a NUL.
             raise Outage(redact_text(f"{type(error).__name__}: {error}")) from error
@@ -187,7 +178,7 @@ class _Sender(Struct, frozen=True):
             urllib.request.urlopen(request, timeout=self.limits_s["webhook"]).close()  # noqa: S310
         except urllib.error.HTTPError as error:
             error.close()
-            raise Refused(f"the answer was {error.code} {error.reason}") from None
+            raise Outage(f"the answer was {error.code} {error.reason}") from None
 
     def show_on_desktop(self, notice: Notice) -> None:
         # The command and not the link: arguments can be read by other processes.
@@ -195,7 +186,7 @@ class _Sender(Struct, frozen=True):
         program = "osascript" if sys.platform == "darwin" else "notify-send"
         path = which(program, path=self.env.get("PATH"))
         if path is None:
-            raise Unusable(f"{program} is not installed")
+            raise Unreachable(f"{program} is not installed")
         apple = [word for line in _APPLE for word in ("-e", line)]
         words = apple if program == "osascript" else ["-a", "runplan", "--"]
         argv = (path, *words, notice.title, text)
@@ -222,7 +213,7 @@ def _run_program(
             with CALLS.bounded(process):
                 process.communicate(stdin, timeout=limit_s)
         except subprocess.TimeoutExpired:
-            raise Refused(f"took longer than {limit_s:g} s and was ended") from None
+            raise Outage(f"took longer than {limit_s:g} s and was ended") from None
         finally:
             process.wait()
         if process.returncode:
@@ -230,5 +221,5 @@ def _run_program(
             text = redact_text(output.read().decode("utf-8", "replace"), [secret] if secret else [])
             text = text.strip()[-LONGEST_OUTPUT:]
             if argv == _APPRISE and text:
-                raise (Unusable if process.returncode == UNUSABLE else Refused)(text)
-            raise Refused(f"exit code {process.returncode}" + (f": {text}" if text else ""))
+                raise (Unreachable if process.returncode == UNUSABLE else Outage)(text)
+            raise Outage(f"exit code {process.returncode}" + (f": {text}" if text else ""))
