@@ -14,10 +14,11 @@ from typing import NoReturn
 from runplan import __version__
 from runplan.cli.terminal import Style, say
 from runplan.cli.verbs import CHANGING, EXAMPLES, GROUPS, VERBS
-from runplan.errors import Exit, RunplanError, UsageError, refused_by_system
+from runplan.errors import Exit, RefusedEarly, RunplanError, UsageError, refused_by_system
 from runplan.text import nearest_word
 
 COMPLETE = "complete-words"  #: the verb that completion scripts call; not for people
+EXTRAS = ("web", "mcp")  #: verbs that need the extra of the same name
 
 USAGE = """\
 usage: runplan VERB ...
@@ -133,7 +134,12 @@ def run_verb(verb: str, words: list[str]) -> int:
         from runplan.engine.context import refuse_under_agent  # `--version` needs no repository
 
         refuse_under_agent(verb)
-    module = importlib.import_module(f"runplan.cli.{VERBS[verb][0]}")
+    try:
+        module = importlib.import_module(f"runplan.cli.{VERBS[verb][0]}")
+    except ModuleNotFoundError as error:
+        if verb not in EXTRAS or (error.name or "").startswith("runplan"):
+            raise
+        raise RefusedEarly(f"{verb} needs the module {error.name}; install it: pip install 'runplan[{verb}]'") from None
     code: Exit | None = getattr(module, f"run_{verb.replace('-', '_')}")(args)
     return int(code or Exit.DONE)
 

@@ -5,15 +5,8 @@ from __future__ import annotations
 import argparse
 
 from runplan.cli.terminal import say
-from runplan.errors import RefusedEarly
 from runplan.settings.load import environment
-
-try:
-    from runplan.web.server import Options, open_server
-except ModuleNotFoundError as error:
-    if (error.name or "").startswith("runplan"):
-        raise
-    raise RefusedEarly(f"web needs the module {error.name}; install it: pip install 'runplan[web]'") from None
+from runplan.web.server import Options, open_server
 
 
 def run_web(args: argparse.Namespace) -> None:
