@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from runplan.daemon.links import Expired, Forged, Link, is_used, load_key, read_link
-from runplan.errors import NotFound, UsageError
+from runplan.errors import Busy, NotFound, UsageError
 from runplan.settings.places import key_directory
 from runplan.views.changes import list_pending, view_change
 from runplan.views.commands import run_command
@@ -27,22 +28,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 VERBS = ("approve", "reject")
-
-
-class Refused(Struct, frozen=True):
-    """Why a link shows nothing, and the status of that page."""
-
-    status: int
-    title: str
-    text: str
-
-
-FORGED = Refused(404, "No such link", "The link is not complete, or it was made by another runplan.")
-EXPIRED = Refused(410, "The link has expired", "It was valid for a day. Answer by: runplan inbox")
-USED = Refused(410, "The link was used", "The change was answered with this link before; a link takes one answer.")
-REPLACED = Refused(
-    409, "The change was replaced", "The link is for an earlier change, or that was answered. See: runplan inbox"
-)
+REPLACED = "The change was replaced: the link is for an earlier change, or it was answered. See: runplan inbox"
 
 
 class LinkedChange(Struct, frozen=True, kw_only=True):
@@ -53,39 +39,31 @@ class LinkedChange(Struct, frozen=True, kw_only=True):
     view: dict[str, Any]  #: as `diff --json` prints it
 
 
-def open_link(env: Mapping[str, str], token: str, now: float) -> LinkedChange | Refused:
+def open_link(env: Mapping[str, str], token: str, now: float) -> LinkedChange:
     """The change that the link is for, if it still waits."""
     link = read_link(load_key(key_directory(env)), token, now)
     if isinstance(link, Forged):
-        return FORGED
+        raise NotFound("No such link: it is not complete, or it was made by another runplan.")
     if isinstance(link, Expired):
-        return EXPIRED
+        raise HTTPException(410, "The link has expired: it was valid for a day. Answer by: runplan inbox")
     try:
         known = find_known(env, link.repo)
     except NotFound:
-        return REPLACED
+        raise Busy(REPLACED) from None
     with open_known(known, warn=lambda _: None) as context:
         if is_used(context.store(), link.nonce):
-            return USED
+            raise HTTPException(410, "The link was used: the change was answered with it, and a link takes one answer.")
         for change in list_pending(context, link.plan, link.phase or None, "approve"):
             if change.run == link.run and change.attempt.answerable == link.tree:
                 return LinkedChange(link=link, root=Path(known.root), view=view_change(context, change))
-    return REPLACED
+    raise Busy(REPLACED)
 
 
 def show_link(request: Request) -> Response:
     """GET /a/TOKEN: the change, and the forms that answer it."""
     linked = open_link(site_of(request).env, request.path_params["token"], time.time())
-    if isinstance(linked, Refused):
-        return _show_refusal(request, linked)
-    return render(
-        request,
-        "answer.html",
-        repo="",
-        change=linked.view,
-        shown=prepare_change(linked.view),
-        action=request.scope["path"],
-    )
+    shown = prepare_change(linked.view)
+    return render(request, "answer.html", repo="", change=linked.view, shown=shown, action=request.scope["path"])
 
 
 async def answer_link(request: Request) -> Response:
@@ -95,16 +73,10 @@ async def answer_link(request: Request) -> Response:
     if form.verb not in VERBS:
         raise UsageError("a link approves or rejects one change")
     linked = await run_in_threadpool(open_link, site.env, request.path_params["token"], time.time())
-    if isinstance(linked, Refused):
-        return _show_refusal(request, linked)
     link = linked.link
     words = build_words(Form(verb=form.verb, plan=link.plan, phase=link.phase, tree=link.tree, text=form.text))
     result = await run_in_threadpool(run_command, [*words, f"--via={link.by}"], cwd=linked.root, env=site.env)
     return show_result(request, result)
-
-
-def _show_refusal(request: Request, refused: Refused) -> Response:
-    return render(request, "message.html", status=refused.status, title=refused.title, text=refused.text, again="")
 
 
 ROUTES = (
