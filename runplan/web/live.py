@@ -18,6 +18,7 @@ from runplan.store.files import Signature, sign_files
 from runplan.store.protocol import list_store_files, open_store
 from runplan.supervise.output import DispatchFiles
 from runplan.views.repositories import find_known, list_known
+from runplan.web.render import read_number
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -174,7 +175,6 @@ async def stream_events(request: Request) -> Response:
     if watcher.is_full:
         return PlainTextResponse(f"more than {MOST_STREAMS} pages are open", 503)
     query = request.query_params
-    seen = query.get("seen", "")
-    seen_ns = int(seen) if seen.isascii() and seen.isdigit() and len(seen) < 20 else request.state.began_ns
+    seen_ns = read_number(query.get("seen", ""), request.state.began_ns)
     topic = Topic(query.get("repo", ""), query.get("plan", ""))
     return StreamingResponse(watcher.stream(topic, seen_ns), media_type="text/event-stream")

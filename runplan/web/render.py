@@ -64,6 +64,11 @@ def link(path: str, **query: str) -> str:
     return f"{path}?{urlencode(filled, errors='surrogateescape')}" if filled else path
 
 
+def read_number(text: str, default: int = 0) -> int:
+    """The number in a part of an address; the default for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else default
+
+
 # --- filters -----------------------------------------------------------------------------------------------
 
 

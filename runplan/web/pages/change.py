@@ -14,7 +14,7 @@ from runplan.views.changes import find_change, list_questions, view_change
 from runplan.views.diffs import MOST_OPEN, FileDiff, choose_inline, cut_lines, parse_diff
 from runplan.views.plan_page import require_plan
 from runplan.views.repositories import find_known, open_known
-from runplan.web.render import link, render, site_of
+from runplan.web.render import link, read_number, render, site_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -79,10 +79,10 @@ def show_file(request: Request) -> Response:
     if shown and shown != answered_tree(view):
         raise Busy("the change was replaced since the page was loaded; load it again")
     files = parse_diff(view.get("diff", ""))
-    number = _read_number(request, "file")
+    number = read_number(query.get("file", ""))
     if number >= len(files):
         raise NotFound("the change has no such file; load the page of the change again")
-    start = _read_number(request, "from")
+    start = read_number(query.get("from", ""))
     file = files[number]
     following = start + MOST_LINES
     address = {"repo": repo, "plan": plan, "phase": phase, "tree": shown, "file": str(number)}
@@ -99,11 +99,6 @@ def show_file(request: Request) -> Response:
 
 
 ROUTES = (Route("/change", show_change), Route("/change/file", show_file))
-
-
-def _read_number(request: Request, name: str) -> int:
-    text = request.query_params.get(name, "0")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
 
 
 def answered_tree(view: dict[str, Any]) -> str:

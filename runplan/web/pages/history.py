@@ -17,7 +17,7 @@ from runplan.views.journal import describe_duration, describe_event, event_words
 from runplan.views.plan_page import require_plan
 from runplan.views.repositories import find_known, list_known, open_known
 from runplan.web.drawing import Column, draw_columns, draw_share
-from runplan.web.render import link, render, site_of
+from runplan.web.render import link, read_number, render, site_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -98,7 +98,7 @@ def describe_records(records: list[Recorded[e.Event]], *, now: datetime) -> list
 
 def read_page(text: str, count: int) -> int:
     """The number of a page, from 0, of so many events; the first page for anything else."""
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
+    number = read_number(text)
     return number if number * MOST_EVENTS < count else 0
 
 
