@@ -17,7 +17,7 @@ from runplan.run.kinds import UNFINISHED, RunStatus
 from runplan.run.rows import wait_of
 from runplan.text import counted
 from runplan.views.plans import PlanReader, view_daemon
-from runplan.views.repositories import find_known, list_with_current, open_known
+from runplan.views.repositories import find_known, open_known
 
 if TYPE_CHECKING:
     from runplan.daemon.state import Known
@@ -155,9 +155,8 @@ class Board(Struct, frozen=True, kw_only=True):
 # --- reading ----------------------------------------------------------------------------------------------
 
 
-def read_board(env: Mapping[str, str], now: datetime) -> Board:
-    """The board of all known repositories and the current one."""
-    known = list_with_current(env)
+def read_board(known: Sequence[Known], now: datetime) -> Board:
+    """The board of these repositories."""
     names = shorten_roots([repository.root for repository in known])
     cards: list[Card] = []
     missing: list[Missing] = []

@@ -11,13 +11,12 @@ import signal
 import subprocess
 import sys
 import termios
+import time
 import tty
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-from msgspec import Struct
 
 from runplan.cli.show.screen import Screen, Task, lay_out, press_key, replace_cards, split_keys
 from runplan.cli.terminal import Style
@@ -28,13 +27,13 @@ from runplan.settings.places import state_directory
 from runplan.store.files import Signature, sign_files
 from runplan.store.protocol import list_store_files
 from runplan.text import command, plain
-from runplan.views.board import Card, Group, read_repository, shorten_roots
+from runplan.views.board import Card, Group, read_board
 from runplan.views.commands import OWN, run_command
 from runplan.views.repositories import list_with_current
 
 LOOK_S = 0.5  #: between two looks at the journals
-RUNNING_S = 1.0  #: until a repository in which agents work is read again
-IDLE_S = 30.0  #: and any other
+RUNNING_S = 2.0  #: until the board is read again for its times while an agent works
+IDLE_S = 30.0  #: and else
 SHORT = 12  #: digits of a tree
 ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"  #: the alternate screen, without cursor, without wrapped lines
 LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -186,57 +185,30 @@ def _write(text: str) -> None:
 # --- board ----------------------------------------------------------------------------------------------
 
 
-class RepositoryBoard(Struct, frozen=True, kw_only=True):
-    """The plans of a repository, as they were read."""
-
-    signature: Signature  #: of its files
-    at: datetime
-    cards: tuple[Card, ...] = ()
-    notes: tuple[str, ...] = ()  #: why it cannot be read, or why the daemon does not work
-
-    def is_outdated(self, now: datetime) -> bool:
-        """Whether times are shown wrongly, such as that since the last output of an agent."""
-        is_running = any(card.group is Group.RUNNING for card in self.cards)
-        return (now - self.at).total_seconds() >= (RUNNING_S if is_running else IDLE_S)
-
-
-class Boards:
-    """The boards of all repositories. A repository is read again when its files have changed."""
+class BoardReader:
+    """Reads the board of all repositories, again when their files have changed."""
 
     def __init__(self) -> None:
         self._env = environment()
-        self._list: Signature | None = None  #: of the known repositories
-        self._names: dict[str, str] = {}  #: by root
-        self._boards: dict[str, RepositoryBoard] = {}
+        self._signature: Signature | None = None
+        self._next_s = 0.0  #: when the times that the board shows are out of date
         self.known: dict[str, Known] = {}
 
-    def look(self, now: datetime) -> bool:
-        """Whether a board has changed."""
-        listed = sign_files([state_directory(self._env) / REPOSITORIES])
-        is_changed = listed != self._list
-        if is_changed:
-            self.known = {known.key: known for known in list_with_current(self._env)}
-            self._names = shorten_roots([known.root for known in self.known.values()])
-            self._list = listed
-        for key, known in self.known.items():
-            board = self._boards.get(key)
-            signature = sign_files(_list_files(known))
-            if board is None or signature != board.signature or board.is_outdated(now):
-                self._boards[key] = self._read(known, signature, now)
-                is_changed = True
-        return is_changed
+    def update(self, screen: Screen) -> Screen:
+        """The screen with the board as it is now."""
+        if self._sign() == self._signature and time.monotonic() < self._next_s:
+            return screen
+        self.known = {known.key: known for known in list_with_current(self._env)}
+        self._signature = self._sign()  # before the board is read, so that no later change is missed
+        board = read_board(list(self.known.values()), datetime.now(UTC))
+        is_running = any(card.group is Group.RUNNING for card in board.cards)
+        self._next_s = time.monotonic() + (RUNNING_S if is_running else IDLE_S)
+        missing = (f"{repository.root}: {repository.error}" for repository in board.missing)
+        return replace_cards(screen, board.cards, (*missing, *board.notes))
 
-    def _read(self, known: Known, signature: Signature, now: datetime) -> RepositoryBoard:
-        try:
-            cards, notes = read_repository(known, self._names[known.root], now)
-        except (RunplanError, OSError) as error:
-            return RepositoryBoard(signature=signature, at=now, notes=(f"{known.root}: {error}",))
-        return RepositoryBoard(signature=signature, at=now, cards=tuple(cards), notes=tuple(notes))
-
-    def show_in(self, screen: Screen) -> Screen:
-        boards = [self._boards[key] for key in self.known]
-        notes = tuple(dict.fromkeys(note for board in boards for note in board.notes))
-        return replace_cards(screen, tuple(card for board in boards for card in board.cards), notes)
+    def _sign(self) -> Signature:
+        listed = state_directory(self._env) / REPOSITORIES
+        return sign_files([listed, *(path for known in self.known.values() for path in _list_files(known))])
 
 
 def _list_files(known: Known) -> list[Path]:
@@ -251,13 +223,12 @@ def _list_files(known: Known) -> list[Path]:
 class Watch:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
-        self._boards = Boards()
+        self._reader = BoardReader()
         self._screen = Screen()
 
     def run(self) -> None:
         while True:
-            if self._boards.look(datetime.now(UTC)):
-                self._screen = self._boards.show_in(self._screen)
+            self._screen = self._reader.update(self._screen)
             self._terminal.draw(self._screen)
             for key in split_keys(self._terminal.read_keys(LOOK_S)):
                 self._screen, task = press_key(self._screen, key)
@@ -338,7 +309,7 @@ class Watch:
             raise
 
     def _root_of(self, card: Card) -> Path:
-        return Path(self._boards.known[card.repo].root)
+        return Path(self._reader.known[card.repo].root)
 
 
 def _phase_of(card: Card) -> list[str]:

@@ -20,7 +20,7 @@ MOST_FINISHED = 12  #: finished plans on the board
 
 
 def show_board(request: Request) -> Response:
-    board = read_board(site_of(request).env, datetime.now(UTC))
+    board = read_board(list_with_current(site_of(request).env), datetime.now(UTC))
     groups = [(group, HEADINGS[group], board.list_group(group)) for group in Group]
     return render(
         request,
@@ -48,7 +48,7 @@ def show_inbox(request: Request) -> Response:
 
 
 def show_schedules(request: Request) -> Response:
-    board = read_board(site_of(request).env, datetime.now(UTC))
+    board = read_board(list_with_current(site_of(request).env), datetime.now(UTC))
     return render(request, "schedules.html", live="/live", board=board)
 
 

@@ -60,7 +60,7 @@ def show_start(request: Request) -> Response:
     env = site_of(request).env
     now = datetime.now(UTC)
     if not query.get("plan"):
-        board = read_board(env, now)
+        board = read_board(list_with_current(env), now)
         idle = [card for card in board.cards if not card.level and not card.queued]
         return render(request, "choose.html", cards=[card for card in idle if card.group is not Group.FINISHED])
     known, card = find_card(env, query.get("repo", ""), query["plan"], now)
@@ -89,7 +89,7 @@ def show_start(request: Request) -> Response:
 
 
 def show_reports(request: Request) -> Response:
-    board = read_board(site_of(request).env, datetime.now(UTC))
+    board = read_board(list_with_current(site_of(request).env), datetime.now(UTC))
     cards = sorted((card for card in board.cards if card.has_run), key=lambda card: card.since, reverse=True)
     return render(request, "reports.html", cards=cards)
 
