@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup, escape
 from msgspec import Struct
 
+from runplan.cells import count_cells, cut_cells, plain_line
 from runplan.text import plain
 
 # --- text -----------------------------------------------------------------------------------------------
@@ -38,32 +38,17 @@ def _draw(key: str, title: str, parts: Iterable[Markup], *, size: tuple[float, f
     return _tag("svg", named, *parts, **{**fixed, "role": "img", **attributes})
 
 
-def count_cells(text: str) -> int:
-    """The width of a text in narrow characters."""
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
-
-
-def cut_text(text: str, most: int) -> str:
-    """The text in one line, cut with an ellipsis where it is wider than so many narrow characters."""
-    flat = " ".join(plain(text).split())
-    if count_cells(flat) <= most:
-        return flat
-    while flat and count_cells(flat) >= most:
-        flat = flat[:-1]
-    return f"{flat.rstrip()}…"
-
-
 def wrap_text(text: str, width: int, most: int) -> list[str]:
     """At most so many lines of the text; the last one is cut."""
     lines: list[str] = []
-    left = " ".join(plain(text).split())
+    left = plain_line(text)
     while left and len(lines) < most - 1 and count_cells(left) > width:
         fitting = max((end for end in range(1, width + 1) if count_cells(left[:end]) <= width), default=1)
         space = left.rfind(" ", 0, fitting + 1)
         end = space if space > width // 3 else fitting
         lines.append(left[:end])
         left = left[end:].lstrip()
-    return [*lines, cut_text(left, width)] if left else lines
+    return [*lines, cut_cells(left, width)] if left else lines
 
 
 # --- the graph of phases --------------------------------------------------------------------------------
@@ -204,8 +189,8 @@ def _draw_node(node: Node, place: Place) -> Markup:
         "a",
         _tag("title", f"Phase {node.id}: {node.title}, {node.words}"),
         _tag("rect", width=NODE_WIDTH, height=NODE_HEIGHT, rx=8, class_="node", stroke_dasharray=dashes),
-        _tag("text", f"{sign} {cut_text(node.id, 8)}", x=10, y=20, class_="name"),
-        _tag("text", cut_text(node.words, 14), x=NODE_WIDTH - 10, y=20, class_="label", text_anchor="end"),
+        _tag("text", f"{sign} {cut_cells(plain_line(node.id), 8)}", x=10, y=20, class_="name"),
+        _tag("text", cut_cells(plain_line(node.words), 14), x=NODE_WIDTH - 10, y=20, class_="label", text_anchor="end"),
         *(_tag("text", line, x=10, y=39 + 16 * number) for number, line in enumerate(lines)),
         href=node.address,
         class_=f"{state} selected" if node.is_selected else state,
@@ -279,8 +264,8 @@ def draw_timeline(bars: Sequence[Bar], *, title: str) -> Markup:
     height = len(rows) * ROW_HEIGHT
     breaks = [LABEL_WIDTH + scale.place(end) + BREAK_WIDTH / 2 for _, end in scale.spans[:-1]]
     lines = (_tag("line", x1=x, x2=x, y1=0, y2=height, class_="grid", stroke_dasharray="3 4") for x in breaks)
-    tops = enumerate(rows)
-    labels = (_tag("text", cut_text(row, 11), x=0, y=top * ROW_HEIGHT + 20, class_="label") for top, row in tops)
+    names = [cut_cells(plain_line(row), 11) for row in rows]
+    labels = (_tag("text", name, x=0, y=top * ROW_HEIGHT + 20, class_="label") for top, name in enumerate(names))
     drawn = (_draw_bar(bar, rows.index(bar.row), scale) for bar in bars)
     return _draw("timeline", title, (*lines, *labels, *drawn), size=(TIMELINE_WIDTH, height))
 

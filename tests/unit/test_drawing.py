@@ -12,7 +12,6 @@ from runplan.web.drawing import (
     Bar,
     Column,
     Node,
-    cut_text,
     draw_columns,
     draw_graph,
     draw_share,
@@ -88,10 +87,7 @@ def test_a_state_has_a_sign_and_a_word_besides_its_colour() -> None:
     assert {"○ a", "todo", "✓ b", "done"} <= set(texts)
 
 
-def test_text_is_cut_by_its_width() -> None:
-    assert cut_text("short", 5) == "short"
-    assert cut_text("longer text", 7) == "longer…"
-    assert cut_text("日本語テキスト", 7) == "日本語…"
+def test_text_is_wrapped_by_its_width() -> None:
     assert wrap_text("one two three four", 9, 2) == ["one two", "three fo…"]
     assert wrap_text("averylongwordwithoutspace", 8, 2) == ["averylon", "gwordwi…"]
     assert wrap_text("", 8, 2) == []

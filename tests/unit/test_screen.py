@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
+from runplan.cells import count_cells, fit_cells
 from runplan.cli.show.screen import (
     KEYS,
     Screen,
     Task,
-    count_cells,
-    fit_cells,
     lay_out,
     press_key,
     replace_cards,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import textwrap
-import unicodedata
 from datetime import datetime
 from enum import Enum
 from typing import TypeAlias
@@ -12,8 +11,9 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from runplan.cells import count_cells, cut_cells, fit_cells, plain_line
 from runplan.report.views import describe_schedule, format_usage
-from runplan.text import counted, elapsed, in_words, plain
+from runplan.text import counted, elapsed, in_words
 from runplan.views.board import HEADINGS, Board, Card, Group
 
 #: Parts of a line with their colours.
@@ -246,42 +246,6 @@ def _lay_out_detail(screen: Screen, width: int, now: datetime) -> list[Line]:
         *(((line, _LEVELS.get(card.level, "")),) for line in sentence),
         *([((plain_line(about), ""),)] if about else []),
     ]
-
-
-# --- cells ----------------------------------------------------------------------------------------------
-
-
-def plain_line(text: str) -> str:
-    """The text in one line that has no effect on a terminal."""
-    return "".join(filter(str.isprintable, " ".join(plain(text).split())))
-
-
-def _measure(character: str) -> int:
-    if unicodedata.category(character) in ("Mn", "Me"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-def count_cells(text: str) -> int:
-    return sum(map(_measure, text))
-
-
-def cut_cells(text: str, width: int) -> str:
-    """The text in at most this many cells, with a mark where it is cut."""
-    if count_cells(text) <= width:
-        return text
-    cells = 0
-    for number, character in enumerate(text):
-        cells += _measure(character)
-        if cells > width - 1:
-            return f"{text[:number]}…" if width > 0 else ""
-    return text
-
-
-def fit_cells(text: str, width: int) -> str:
-    """The text in exactly this many cells."""
-    cut = cut_cells(text, width)
-    return cut + " " * (width - count_cells(cut))
 
 
 def fit_line(line: Line, width: int) -> Line:

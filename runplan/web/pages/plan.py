@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
+from runplan.cells import cut_cells, plain_line
 from runplan.report.views import format_usage
 from runplan.run.kinds import UNFINISHED
 from runplan.run.rows import wait_of
@@ -16,7 +17,7 @@ from runplan.times import parse_iso
 from runplan.views.board import make_card
 from runplan.views.plan_page import Dispatch, PlanPage, read_plan_page
 from runplan.views.repositories import find_known, open_known
-from runplan.web.drawing import Bar, Node, cut_text, draw_graph, draw_timeline
+from runplan.web.drawing import Bar, Node, draw_graph, draw_timeline
 from runplan.web.render import link, render, site_of
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def make_node(phase: dict[str, Any], page: PlanPage, address: str) -> Node:
     state, words = describe_phase(phase, page.view)
     return Node(
         id=phase["id"],
-        title=cut_text(phase["title"], LONGEST_TITLE),
+        title=cut_cells(plain_line(phase["title"]), LONGEST_TITLE),
         state=state,
         words=words,
         depends=tuple(phase["depends"]),
