@@ -78,7 +78,7 @@ def is_current(state: RunState, answer: Reply) -> bool:
             if answer.id in (question.id for question in open_questions(attempt)):
                 return True
             continue
-        if attempt is None or attempt.refusal or attempt.delivery.landed:
+        if attempt is None or attempt.refusal or attempt.revision or attempt.delivery.landed:
             continue
         delivery = attempt.delivery
         tree = attempt.answerable

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
+from runplan.engine.runs import is_current
 from runplan.plan.marks import NoWorkKind
 from runplan.run import actions as a, events as e
 from runplan.run.attempt_parts import SetupDoubted, SetupReused
@@ -216,6 +217,17 @@ def test_a_rejected_candidate_is_not_landed() -> None:
 def test_a_rejection_of_another_candidate_is_ignored() -> None:
     asked = e.ApprovalAsked(tree="t1")
     assert decide(landing(asked, e.Answered(tree="t0", approved=False, why="no"))) == decide(landing(asked))
+
+
+@pytest.mark.parametrize("why", ["", "shorter"])
+@pytest.mark.parametrize("is_approval", [True, False])
+def test_the_first_of_two_answers_counts(why: str, *, is_approval: bool) -> None:
+    """Both may be queued while the daemon does not respond, such as by two uses of one link."""
+    second = e.Answered(tree="t1", approved=is_approval, why="" if is_approval else "longer")
+    asked = e.ApprovalAsked(tree="t1")
+    assert is_current(landing(asked), second)
+    assert not is_current(landing(asked, e.Answered(tree="t1", approved=False, why=why)), second)
+    assert not is_current(landing(asked, e.Answered(tree="t1", approved=True)), second)
 
 
 def proven_by(*more: e.Event) -> RunState:
