@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct, to_builtins
 
 from runplan.checks.secrets import redact_text
-from runplan.daemon.apprise_child import UNUSABLE, Message
+from runplan.daemon.apprise_child import UNUSABLE, Message, redact_parts
 from runplan.errors import Unreachable
 from runplan.forge.retry import Calls, Outage
 from runplan.git.command import LongCalls
@@ -179,6 +179,8 @@ class _Sender(Struct, frozen=True):
         except urllib.error.HTTPError as error:
             error.close()
             raise Outage(f"the answer was {error.code} {error.reason}") from None
+        except (OSError, ValueError, http.client.HTTPException) as error:  # some of them quote the address
+            raise Outage(redact_parts(f"{type(error).__name__}: {error}", self.settings.webhook)) from None
 
     def show_on_desktop(self, notice: Notice) -> None:
         # The command and not the link: arguments can be read by other processes.

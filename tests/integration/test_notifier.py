@@ -289,6 +289,7 @@ def _lives(pid: int) -> bool:
     [
         ("http://127.0.0.1:1/secret-path", "URLError: <urlopen error [Errno 111] Connection refused>"),
         ("http://no.such.host.invalid/", "URLError: "),
+        ("https://me:secret-path@127.0.0.1/", "InvalidURL: nonnumeric port: '…@…'"),
     ],
 )
 def test_a_webhook_that_cannot_be_reached_is_logged_without_its_address(
