@@ -37,7 +37,10 @@ else
     echo 1 >1.txt
 fi
 """
-FILES = (".git-credentials", ".netrc", ".config/gh/hosts.yml", ".config/git/credentials", ".ssh/id_ed25519")
+FILES = (
+    *(".git-credentials", ".netrc", ".config/gh/hosts.yml", ".config/git/credentials", ".ssh/id_ed25519"),
+    *(".mozilla/firefox/default/cookies.sqlite", ".config/chromium/Default/Cookies"),
+)
 MODES = [
     "none",
     pytest.param("bwrap", marks=pytest.mark.skipif(bool(find_obstacle(os.environ)), reason="no bubblewrap")),
