@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from runplan.errors import Unreachable
+from runplan.errors import Unreachable, UsageError
 from runplan.settings.load import environment
 from runplan.text import command, plain
 
@@ -39,6 +39,8 @@ def run_command(
     At the time limit the command is ended; a request that it has queued stays queued.
     """
     line = command("runplan", *words)
+    if any("\0" in word for word in words):
+        raise UsageError("a word of the command holds a null character")
     try:
         ended = subprocess.run(
             [*OWN, *words],

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runplan import __version__
-from runplan.errors import Exit, Unreachable
+from runplan.errors import Exit, Unreachable, UsageError
 from runplan.views.commands import run_command
 
 
@@ -31,3 +31,8 @@ def test_a_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 def test_a_directory_that_is_gone_is_named(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="gone cannot be used"):
         run_command(["status"], cwd=tmp_path / "gone")
+
+
+def test_a_word_that_no_command_can_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="null character"):
+        run_command(["report", "--since=\0"], cwd=tmp_path)
