@@ -98,10 +98,12 @@ def load_key(directory: Path) -> bytes:
                 os.fsync(descriptor)
             with contextlib.suppress(FileExistsError):  # the first of two processes counts
                 os.link(draft, path)
-            draft.unlink()
         key = path.read_bytes()
     except OSError as error:
         raise Unreachable(f"{path} cannot be used: {error.strerror}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
     if len(key) != KEY_BYTES:
         raise Unreachable(f"{path} is damaged; remove it, and links that were sent before do not work any more")
     return key

@@ -1,6 +1,7 @@
 """Links in notifications: signed, bound to a change, expiring, of one use."""
 
 import json
+import resource
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -52,6 +53,18 @@ def test_the_key_is_made_once_for_this_user_only(tmp_path: Path) -> None:
     file.write_bytes(b"")
     with pytest.raises(Unreachable, match="is damaged; remove it"):
         load_key(tmp_path / "state/keys")
+
+
+def test_a_full_disk_leaves_no_part_of_a_key(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(Unreachable, match="cannot be used: File too large"):
+            load_key(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [*tmp_path.iterdir()] == []
+    assert load_key(tmp_path)
 
 
 def test_links_lead_to_the_answer_and_to_the_page_of_the_plan(tmp_path: Path) -> None:
