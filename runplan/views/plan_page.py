@@ -15,7 +15,7 @@ from runplan.checks.results import read_results
 from runplan.engine.context import known_plans
 from runplan.errors import NotFound
 from runplan.report.summary import KINDS, PhaseSummary, summarise_attempts
-from runplan.report.views import by_need
+from runplan.report.views import Need, by_need
 from runplan.run import events as e
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import GateAnswer
@@ -23,7 +23,7 @@ from runplan.run.reasons import describe_proof
 from runplan.steps.gates import JUNIT_READ, NAMES, read_content
 from runplan.store.files import is_held
 from runplan.store.journal import list_records
-from runplan.text import bounded
+from runplan.text import bounded, command
 from runplan.times import parse_iso
 from runplan.views.board import Usage, read_usage
 from runplan.views.plans import PlanReader
@@ -179,6 +179,8 @@ def read_plan_page(context: RepositoryContext, plan: str, phase: str, *, now: da
     """The plan; `phase` is shown in depth, or (empty) the one that matters most now."""
     require_plan(context, plan)
     (view,) = by_need(PlanReader(context, plan, now).views())
+    if view["need"] is Need.PAGE:
+        raise NotFound(f"{plan} has no phases, so it is no plan; see: {command('runplan', 'check', plan)}")
     store = context.store()
     records = list_newest_records(store, plan)
     works = fold_phases(records)

@@ -102,6 +102,12 @@ def test_only_plans_of_the_repository_are_shown(browser: Browser, known: Known, 
         assert (answer.status, "root:" in answer.text) == (404, False)
 
 
+def test_a_file_without_phases_is_no_plan(browser: Browser, known: Known, project: Project) -> None:
+    project.repo.write("plans/README.md", "# How to write plans\n")
+    answer = browser.get(address("/plan", known, plan="plans/README.md"))
+    assert (answer.status, "runplan check plans/README.md" in answer.text) == (404, True)
+
+
 def test_a_change_that_is_not_there_any_more_is_no_error(browser: Browser, known: Known) -> None:
     answer = browser.get(address("/change", known, phase="2"))
     assert (answer.status, "Nothing waits for you here" in answer.text) == (200, True)
