@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
@@ -28,7 +29,7 @@ async def run_command(words: list[str], cwd: Path, tell: Tell, *, timeout_s: flo
     try:
         process = await anyio.open_process(
             [*OWN, *words],
-            cwd=cwd.expanduser(),
+            cwd=os.path.expanduser(cwd),  # noqa: PTH111 - a user that is not there is a path that is not there
             env=command_environment(),
             stdin=DEVNULL,
             stdout=PIPE,

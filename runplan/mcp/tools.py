@@ -14,6 +14,7 @@ from msgspec.json import schema_components
 from runplan.errors import UsageError
 
 FOLLOWED_S = 50.0  #: default of `follow`; Codex ends a call after 60 s
+LONGEST = 100_000  #: bytes of an argument; Linux takes 131,071
 COMMAND_S = 120.0  #: for a command that reads, or hands its work to the daemon
 BACKGROUND = "--background"  #: the daemon continues the run, and the command ends
 _OPTIONS = """\
@@ -141,8 +142,10 @@ def words_of(name: str, arguments: Arguments) -> list[str]:
     words += [f"--{flag}" for flag in ("quick", "fresh") if getattr(arguments, flag)]
     words += [word for option, value in valued if value for word in (option, _protect(value))]
     words += [_protect(text) for text in (arguments.goal, arguments.text) if text]
-    if any("\0" in word for word in words):
+    if any("\0" in word for word in (*words, arguments.repository)):
         raise UsageError("an argument holds a null character")
+    if any(len(word.encode("utf-8", "replace")) > LONGEST for word in words):
+        raise UsageError(f"an argument is longer than {LONGEST} bytes; write it into a file, and name that")
     return words
 
 

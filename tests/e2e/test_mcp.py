@@ -152,6 +152,9 @@ def test_bad_calls_are_refused_in_the_words_of_the_command(project: Project) -> 
         assert "plan is missing" in await session.refused("stop")
         assert "unknown argument fase" in await session.refused("diff", plan="X", fase="1")
         assert "null character" in await session.refused("plan", goal="a\0b")
+        assert "null character" in await session.refused("status", repository="a\0b")
+        assert "longer than 100000 bytes" in await session.refused("answer", id="q", text="x" * 200_000)
+        assert "No such file or directory" in await session.refused("status", repository="~nobody-of-this-name/x")
         assert "Expected `str`" in await session.refused("check", plan=7)
         assert "No such file or directory" in await session.refused("status", repository="/nowhere")
         with pytest.raises(MCPError, match="no such tool"):
