@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from runplan.errors import Exit, UsageError
 from runplan.views.commands import run_command
@@ -42,11 +43,13 @@ class Form(Struct, frozen=True, kw_only=True):
 
 
 async def read_form(request: Request) -> Form:
-    body = (await request.body()).decode("utf-8", "replace")
     try:
+        body = (await request.body()).decode("utf-8", "replace")
         fields = dict(parse_qsl(body, keep_blank_values=True, max_num_fields=MOST_FIELDS))
     except ValueError:
         raise HTTPException(400, "The form has too many fields") from None
+    except ClientDisconnect:
+        raise HTTPException(400, "The form is not complete") from None
     return Form(**{name: value for name, value in fields.items() if name in Form.__struct_fields__})
 
 

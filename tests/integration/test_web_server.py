@@ -141,6 +141,16 @@ def test_a_large_form_is_refused(browser: Browser) -> None:
     assert browser.ask("POST", "/act", chunks, Origin=browser.origin).status == 413
 
 
+def test_a_form_that_is_cut_off_is_no_crash(env: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    with serving(env) as browser, socket.create_connection(("127.0.0.1", browser.port), timeout=30) as page:
+        head = f"Host: 127.0.0.1:{browser.port}\r\nOrigin: {browser.origin}\r\nContent-Length: 9"
+        page.sendall(f"POST /a/x HTTP/1.1\r\n{head}\r\n\r\nverb=".encode())
+        until(lambda: len(browser.served.server.server_state.tasks) == 1)
+        page.close()
+        until(lambda: not browser.served.server.server_state.tasks)
+    assert "Traceback" not in caplog.text
+
+
 @pytest.mark.parametrize("path", ["/", "/nowhere", "/static/style.css", "/enter"])
 def test_every_response_forbids_foreign_content(browser: Browser, path: str) -> None:
     headers = browser.get(path).headers
