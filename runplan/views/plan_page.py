@@ -17,6 +17,8 @@ from runplan.errors import NotFound
 from runplan.report.summary import KINDS, PhaseSummary, summarise_attempts
 from runplan.report.views import Need, by_need
 from runplan.run import events as e
+from runplan.run.attempt_parts import Proof
+from runplan.run.attempts import AnyAttempt, WorkAttempt, begin_attempt, open_questions, record_event
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import GateAnswer
 from runplan.run.reasons import describe_proof
@@ -118,21 +120,19 @@ class Check(Struct, frozen=True, kw_only=True):
 class PhaseWork(Struct, frozen=True, kw_only=True):
     """The newest attempt at a phase."""
 
-    chosen: e.Chosen
     run: str
-    gates: tuple[e.GateJudged, ...] = ()
-    proofs: tuple[e.ProofJudged, ...] = ()
-    verdict: e.VerdictGiven | None = None
-    failure: e.PhaseFailed | None = None
-    landed: e.Landed | None = None
-    questions: tuple[e.QuestionAsked, ...] = ()  #: without an answer
+    attempt: AnyAttempt
+
+    @property
+    def proof(self) -> Proof:
+        return self.attempt.proof if isinstance(self.attempt, WorkAttempt) else Proof()
 
     @property
     def items(self) -> list[Item]:
         """The work items, criteria and questions about tests, with the newest verdict."""
-        verdict = self.verdict
+        verdict = self.proof.verdict
         judged = {item: (ok, evidence) for item, ok, evidence in verdict.items} if verdict else {}
-        texts = dict((*self.chosen.items, *(verdict.questions if verdict else ())))
+        texts = dict((*self.attempt.chosen.items, *(verdict.questions if verdict else ())))
         items = []
         for id_ in dict.fromkeys((*texts, *judged)):
             ok, evidence = judged.get(id_, (None, ""))
@@ -145,7 +145,7 @@ class PhaseWork(Struct, frozen=True, kw_only=True):
 
     @property
     def proof_lines(self) -> list[str]:
-        return [describe_proof(proof) for proof in {proof.kind: proof for proof in self.proofs}.values()]
+        return [describe_proof(run) for run in self.proof.newest_runs.values()]
 
 
 class Log(Struct, frozen=True, kw_only=True):
@@ -203,7 +203,7 @@ def read_plan_page(context: RepositoryContext, plan: str, phase: str, *, now: da
         work=work,
         checks=tuple(read_checks(context.state, work)) if work else (),
         logs=tuple(read_logs(logs, dispatches)),
-        questions=tuple(question for work in newest for question in work.questions),
+        questions=tuple(question for work in newest for question in open_questions(work.attempt)),
     )
 
 
@@ -240,32 +240,10 @@ def fold_phases(records: Iterable[Recorded[e.Event]]) -> dict[str, PhaseWork]:
             current[strand] = event.phase
             works.pop(event.phase, None)
             if event.items or event.phase:
-                works[event.phase] = PhaseWork(chosen=event, run=fact.run)
+                works[event.phase] = PhaseWork(run=fact.run, attempt=begin_attempt(event))
         elif (phase := current.get(strand)) in works:
-            works[phase] = _record_event(works[phase], event)
+            works[phase] = replace(works[phase], attempt=record_event(works[phase].attempt, event))
     return works
-
-
-def _record_event(work: PhaseWork, event: e.Event) -> PhaseWork:
-    match event:
-        case e.CandidateBuilt(tree=tree):
-            return replace(work, gates=tuple(gate for gate in work.gates if gate.tree == tree))
-        case e.GateJudged():
-            return replace(work, gates=(*work.gates, event))
-        case e.ProofJudged():
-            return replace(work, proofs=(*work.proofs, event))
-        case e.VerdictGiven():
-            return replace(work, verdict=event)
-        case e.PhaseFailed():
-            return replace(work, failure=event)
-        case e.Landed():
-            return replace(work, landed=event)
-        case e.QuestionAsked():
-            return replace(work, questions=(*work.questions, event))
-        case e.QuestionAnswered(id=id_):
-            return replace(work, questions=tuple(question for question in work.questions if question.id != id_))
-        case _:
-            return work
 
 
 def list_dispatches(records: Iterable[Recorded[e.Event]], now: datetime) -> list[Dispatch]:
@@ -297,13 +275,13 @@ def list_dispatches(records: Iterable[Recorded[e.Event]], now: datetime) -> list
 def read_checks(state: Path, work: PhaseWork) -> Iterator[Check]:
     """The checks of the attempt, each with the tests that its output names. A second run counts for its tests."""
     tests: dict[str, dict[str, NamedTest]] = {}
-    for gate in work.gates:
+    for gate in work.proof.gates:
         rows = tests.setdefault(gate.name, {})
         if gate.ran is not None:
             rows |= {row.name: row for row in _read_tests(state / gate.ran.file, gate.ran.sha256, gate.code)}
         is_failed = gate.answer is GateAnswer.FAILED
         rows |= {name: NamedTest(name, False) for name in gate.failures if is_failed and name not in rows}
-    for gate in {gate.name: gate for gate in work.gates}.values():
+    for gate in work.proof.newest_gates.values():
         rows_of = sorted(tests[gate.name].values(), key=lambda row: (row.is_passed, row.name))
         failed = sum(not row.is_passed for row in rows_of)
         yield Check(

@@ -10,6 +10,7 @@ import pytest
 from runplan.report.summary import PhaseSummary, Spent
 from runplan.report.views import Need
 from runplan.run import events as e
+from runplan.run.attempts import open_questions
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import GateAnswer, PhaseStep, Reason, Role
 from runplan.run.recorded import Recorded
@@ -75,7 +76,11 @@ def test_the_newest_attempt_at_each_phase_counts() -> None:
     second = e.PhaseChosen(tip="0", phase="2")
     works = fold_phases(recorded(CHOSEN, FAILED, second, CHOSEN, VERDICT))
     assert list(works) == ["2", "1"], "the last one worked on comes last"
-    assert (works["1"].failure, works["1"].verdict) == (None, VERDICT)
+    assert (works["1"].attempt.failure, works["1"].proof.verdict) == (None, VERDICT)
+
+
+def list_ids(work: PhaseWork) -> list[str]:
+    return [question.id for question in open_questions(work.attempt)]
 
 
 def test_phases_side_by_side_are_told_apart_by_their_lanes() -> None:
@@ -83,9 +88,9 @@ def test_phases_side_by_side_are_told_apart_by_their_lanes() -> None:
     second = e.PhaseChosen(tip="0", phase="2", lane="b")
     asked = e.QuestionAsked(id="q", text="why?", lane="a")
     works = fold_phases(recorded(first, second, asked))
-    assert ([question.id for question in works["1"].questions], works["2"].questions) == (["q"], ())
+    assert [list_ids(work) for work in works.values()] == [["q"], []]
     answered = fold_phases(recorded(first, asked, e.QuestionAnswered(id="q", text="so", lane="a")))
-    assert answered["1"].questions == ()
+    assert list_ids(answered["1"]) == []
 
 
 def test_items_have_the_results_of_the_newest_verdict() -> None:
@@ -146,7 +151,7 @@ def a_gate(state: Path, output: str, **fields: Any) -> e.GateJudged:
 
 
 def test_the_tests_of_a_check_are_named_and_the_failed_ones_come_first(tmp_path: Path) -> None:
-    work = PhaseWork(chosen=CHOSEN, run="r1", gates=(a_gate(tmp_path, OUTPUT),))
+    work = fold_phases(recorded(CHOSEN, a_gate(tmp_path, OUTPUT)))["1"]
     (check,) = read_checks(tmp_path, work)
     assert [(word, [test.name for test in tests]) for word, tests in check.named] == [
         ("failed", ["test_a (t.T.test_a)"]),
@@ -158,7 +163,7 @@ def test_the_tests_of_a_check_are_named_and_the_failed_ones_come_first(tmp_path:
 def test_a_second_run_counts_for_the_tests_that_it_ran(tmp_path: Path) -> None:
     again = "test_a (t.T.test_a) ... ok\n\n" + "-" * 70 + "\nRan 1 test in 0.001s\n\nOK\n"
     second = a_gate(tmp_path, again, answer=GateAnswer.PASSED, code=0, line="flaky", time=2)
-    work = PhaseWork(chosen=CHOSEN, run="r1", gates=(a_gate(tmp_path, OUTPUT), second))
+    work = fold_phases(recorded(CHOSEN, a_gate(tmp_path, OUTPUT), second))["1"]
     (check,) = read_checks(tmp_path, work)
     assert (check.answer, check.failed, check.passed) == ("passed", 0, 2)
 
@@ -168,7 +173,7 @@ def test_a_check_whose_output_is_gone_names_what_the_journal_knows(tmp_path: Pat
         tree="t", answer=GateAnswer.FAILED, code=1, line="x", time=1, failures=("t::a",),
         ran=e.Evidence(dispatch="d", file="gone", sha256="0"),
     )  # fmt: skip
-    (check,) = read_checks(tmp_path, PhaseWork(chosen=CHOSEN, run="r1", gates=(gate,)))
+    (check,) = read_checks(tmp_path, fold_phases(recorded(CHOSEN, gate))["1"])
     assert [test.name for test in check.tests] == ["t::a"]
 
 
@@ -270,7 +275,7 @@ def test_the_page_of_a_long_plan_stays_small() -> None:
         phases={str(number): PhaseSummary(id=str(number), attempts=1, spent=spent) for number in range(120)},
         dispatches=dispatches,
         selected="3",
-        work=PhaseWork(chosen=CHOSEN, run="r1", verdict=verdict),
+        work=fold_phases(recorded(CHOSEN, verdict))["1"],
         checks=(check,),
         logs=(Log(dispatch=dispatches[0], lines=cut_log(["a line of an agent " * 10] * 500)),),
         questions=(),
