@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import urlencode, urlsplit
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response, expect
 
 from runplan.daemon.state import Known
@@ -144,3 +145,24 @@ class Visitor:
     def _check_status(self, response: Response) -> None:
         if response.status >= 500:
             self.complaints.append(f"{response.status} {response.url}")
+
+
+def check_look(page: Page) -> None:
+    """Light and dark, narrow and wide: axe-core finds nothing, and nothing has to be scrolled sideways."""
+    for scheme in SCHEMES:
+        for width, height in HEIGHTS.items():
+            page.emulate_media(color_scheme=scheme)
+            page.set_viewport_size({"width": width, "height": height})
+            assert list_faults(page) == [], (page.url, scheme, width)
+            overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert overflow == 0, (page.url, scheme, width)
+
+
+def list_faults(page: Page) -> list[tuple[str, str, str]]:
+    """What axe-core finds: the rule, the element, and what is wrong with it."""
+    violations = Axe().run(page).response["violations"]
+    return [
+        (violation["id"], node["html"][:200], node["failureSummary"])
+        for violation in violations
+        for node in violation["nodes"]
+    ]

@@ -10,7 +10,7 @@ from runplan.daemon.links import Link, load_key, sign_link
 from runplan.settings.places import key_directory
 from tests.support.cli import Project, fix, until, writes
 from tests.support.daemons import run_of, until_runs_are
-from tests.web.site import Site, Visitor, key_of
+from tests.web.site import Site, Visitor, check_look, key_of
 
 PLAN = "plans/X.md"
 
@@ -43,6 +43,7 @@ def test_a_link_shows_the_change_and_approves_it_once(stranger: Visitor, project
     page.goto(address)
     expect(page.locator("#diff .add")).to_have_text("+1")
     assert [kind for kind, _ in project.events() if kind == "Answered"] == [], "to look is no answer"
+    check_look(page)
 
     page.get_by_role("button", name="Approve and land").click()
 
@@ -54,6 +55,7 @@ def test_a_link_shows_the_change_and_approves_it_once(stranger: Visitor, project
     expect(page.locator("form")).to_have_count(0)
     page.goto(stranger.site.url("/"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+    check_look(page)
 
 
 def test_a_link_rejects_with_words_and_is_used_up(stranger: Visitor, project: Project) -> None:

@@ -6,7 +6,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.support.cli import Meanwhile, Project, a_plan, fix, steps, until, work, writes
 from tests.support.daemons import answering, kill_daemon, run_of, until_runs_are
-from tests.web.site import Site, Visitor, serve
+from tests.web.site import Site, Visitor, check_look, serve
 
 PLAN = "plans/X.md"
 MORE = fix('append = "1.txt"\ntext = "and more\\n"', 'commit = "Write more"')
@@ -59,6 +59,7 @@ def test_a_plan_is_started_and_followed_until_it_has_landed(
     expect(page.get_by_label("Command", exact=True)).to_contain_text("runplan start plans/X.md finish auto")
     page.get_by_role("button", name="Start", exact=True).click()
     expect(page.locator(".result")).to_contain_text("Accepted")
+    check_look(page)
 
     expect(board.locator(".card .badge")).to_have_text("Running")
     board.get_by_role("link", name="X", exact=True).click()
