@@ -7,7 +7,6 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable, RefusedEarly, RunplanError, SettingsError
@@ -24,68 +23,65 @@ if TYPE_CHECKING:
     from runplan.store.journal import Journal, LaneJournal
 
 
-class Step(Struct, frozen=True, kw_only=True):
-    """The functions of a step, as `module.function` in `runplan.steps`.
-
-    `already_done` asks git, the process table or the store; `act` yields events as they happen. An intent is recorded
-    by yielding it: it is on disk before `act` continues, unless it may wait (`may_wait`).
-    """
-
-    act: str
-    already_done: str = ""  #: idempotent steps have none: they are simply repeated
-
-
+#: The function of each step, in `runplan.steps`. It yields events as they happen. An intent is recorded by yielding it:
+#: it is on disk before the function continues, unless it may wait (`may_wait`).
 #: Each module is loaded with its first step: an agent starts before the code that judges its work is loaded.
-STEPS: dict[str, Step] = {
-    "read-plan": Step(act="read_plan.read_plan"),
-    "lease": Step(act="lease.lease"),
-    "start-writer": Step(act="process.start_writer"),
-    "start-verifier": Step(act="verify.start_verifier"),
-    "start-planner": Step(act="planning.start_planner"),
-    "start-command": Step(act="commands.start", already_done="commands.already_done"),
-    "await": Step(act="outcome.await_end"),
-    "sleep": Step(act="outcome.sleep"),
-    "hand-over": Step(act="work.hand_over"),
-    "ask-question": Step(act="work.ask_question"),
-    "take-work": Step(act="work.take_work"),
-    "take-delegated": Step(act="commands.take_delegated"),
-    "judge-baseline": Step(act="gates.judge_baseline"),
-    "judge-gate": Step(act="gates.judge_gate"),
-    "judge-proof": Step(act="proof.judge_proof"),
-    "judge-verdict": Step(act="verify.judge_verdict"),
-    "build-candidate": Step(act="land.build_candidate"),
-    "build-undo": Step(act="land.build_undo"),
-    "rebuild-branch": Step(act="lease.rebuild_branch"),
-    "ask": Step(act="land.ask"),
-    "choose-goal": Step(act="planning.choose_goal"),
-    "ask-questions": Step(act="planning.ask_questions"),
-    "judge-step": Step(act="planning.judge_step"),
-    "propose": Step(act="planning.propose"),
-    "queue-start": Step(act="planning.queue_start", already_done="planning.already_queued"),
-    "land": Step(act="land.land", already_done="land.already_done"),
-    "conclude": Step(act="conclude.conclude"),
-    "review": Step(act="conclude.review"),
-    "claim-issues": Step(act="conclude.claim_issues"),
-    "merge-target": Step(act="conclude.merge_target"),
-    "end": Step(act="outcome.end"),
-    "fail": Step(act="work.fail"),
-    "clean-up": Step(act="work.clean_up"),
-    "finish": Step(act="work.finish"),
+STEPS = {
+    "read-plan": "read_plan.read_plan",
+    "lease": "lease.lease",
+    "start-writer": "process.start_writer",
+    "start-verifier": "verify.start_verifier",
+    "start-planner": "planning.start_planner",
+    "start-command": "commands.start",
+    "await": "outcome.await_end",
+    "sleep": "outcome.sleep",
+    "hand-over": "work.hand_over",
+    "ask-question": "work.ask_question",
+    "take-work": "work.take_work",
+    "take-delegated": "commands.take_delegated",
+    "judge-baseline": "gates.judge_baseline",
+    "judge-gate": "gates.judge_gate",
+    "judge-proof": "proof.judge_proof",
+    "judge-verdict": "verify.judge_verdict",
+    "build-candidate": "land.build_candidate",
+    "build-undo": "land.build_undo",
+    "rebuild-branch": "lease.rebuild_branch",
+    "ask": "land.ask",
+    "choose-goal": "planning.choose_goal",
+    "ask-questions": "planning.ask_questions",
+    "judge-step": "planning.judge_step",
+    "propose": "planning.propose",
+    "queue-start": "planning.queue_start",
+    "land": "land.land",
+    "conclude": "conclude.conclude",
+    "review": "conclude.review",
+    "claim-issues": "conclude.claim_issues",
+    "merge-target": "conclude.merge_target",
+    "end": "outcome.end",
+    "fail": "work.fail",
+    "clean-up": "work.clean_up",
+    "finish": "work.finish",
+}
+#: Asks git, the process table or the store whether the step was taken before a crash. Other steps are simply repeated.
+ALREADY_DONE = {
+    "start-command": "commands.already_done",
+    "queue-start": "planning.already_queued",
+    "land": "land.already_done",
 }
 
 
 def act(action: a.Action, state: RunState, context: RunContext) -> Iterator[Event]:
     """Take the step of an action."""
-    events: Iterator[Event] = _load_function(_find_step(action).act)(action, state, context)
+    events: Iterator[Event] = _load_function(STEPS[_name_step(action)])(action, state, context)
     return events
 
 
-def _find_step(action: a.Action) -> Step:
+def _name_step(action: a.Action) -> str:
     if not isinstance(action, a.Start):
-        return STEPS[action.step]
+        return action.step
     role = action.dispatch.role
     kinds = {"writer": role.is_writer, "planner": role.is_planner, "verifier": bool(role.agent), "command": True}
-    return STEPS[f"{action.step}-{next(kind for kind, is_meant in kinds.items() if is_meant)}"]
+    return f"{action.step}-{next(kind for kind, is_meant in kinds.items() if is_meant)}"
 
 
 @cache
@@ -143,7 +139,7 @@ def _take_in_lane(action: a.Action, journal: Journal, context: RunContext) -> bo
 
 def _take_step(action: a.Action, journal: Journal | LaneJournal, context: RunContext) -> bool:
     """Take one step; whether it recorded anything."""
-    check = _find_step(action).already_done
+    check = ALREADY_DONE.get(_name_step(action))
     context = context.for_state(journal.state)
     recorded = False
     if journal.state.stop:
