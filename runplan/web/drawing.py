@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from markupsafe import Markup, escape
 from msgspec import Struct
@@ -60,7 +61,7 @@ GAP_Y = 16
 BAND = 6  #: layers side by side; the next ones begin below them
 BAND_GAP = 40
 MARGIN = 18
-#: The class and the sign of each state: it is told apart without colours.
+#: The class and the sign of each state: they differ without colours, too.
 STATES = {
     "done": ("finished", "✓"),
     "running": ("running", "▶"),
@@ -85,23 +86,16 @@ class Node(Struct, frozen=True, kw_only=True):
 
 
 def find_layers(nodes: Sequence[Node]) -> dict[str, int]:
-    """The layer of each phase: one more than the deepest of those it depends on. A cycle counts as if it were cut."""
-    known = {node.id: node for node in nodes}
+    """The layer of each phase: one more than the deepest of those it depends on."""
+    known = {node.id for node in nodes}
+    depends = {node.id: [other for other in node.depends if other in known] for node in nodes}
+    try:
+        order = list(TopologicalSorter(depends).static_order())
+    except CycleError:  # only of phases that are done; the plan is refused otherwise
+        order = list(depends)
     layers: dict[str, int] = {}
-    for root in nodes:
-        stack = [root.id]
-        path: set[str] = set()
-        while stack:
-            current = stack[-1]
-            path.add(current)
-            missing = [other for other in known[current].depends if other in known and other not in layers]
-            open_ = [other for other in missing if other not in path]
-            if open_ and current not in layers:
-                stack.append(open_[0])
-                continue
-            below = [layers[other] for other in known[current].depends if other in layers]
-            layers.setdefault(current, max(below, default=-1) + 1)
-            path.discard(stack.pop())
+    for id_ in order:
+        layers[id_] = max((layers[other] for other in depends[id_] if other in layers), default=-1) + 1
     return layers
 
 
@@ -337,7 +331,7 @@ def _shorten(value: float) -> str:
 
 
 def draw_share(value: float, largest: float) -> Markup:
-    """A bar beside a number in a table; the number says the same to readers of text."""
+    """A bar for a number in a table; the number says the same to readers of text."""
     width = 100 * value / largest if largest > 0 else 0.0
     content = _tag("rect", width=max(width, 0.5 if value else 0.0), height=10, class_="column series-1")
     return _tag(
