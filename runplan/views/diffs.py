@@ -14,9 +14,6 @@ from runplan.text import escaped
 _FILE = "diff --git "
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")
 _SAME = re.compile(r"a/(.*) b/\1")  #: of a file without a rename
-_QUOTED = re.compile(rb'\\([0-7]{3}|["\\abfnrtv])')
-_ESCAPES = {b'"': b'"', b"\\": b"\\", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
-_ESCAPES |= {b"v": b"\v"}
 
 
 class LineKind(StrEnum):
@@ -86,7 +83,7 @@ def parse_diff(text: str) -> list[FileDiff]:
 
 
 def _begin_file(names: str) -> FileDiff:
-    """The names cannot always be told apart here; later lines name a renamed file again."""
+    """The line is ambiguous where a name has spaces; later lines name a renamed file again."""
     match = _SAME.fullmatch(names)
     if match is not None:
         return FileDiff(path=match[1])
@@ -129,9 +126,8 @@ def _unquote(text: str) -> str:
     """The path that git has quoted because of special characters, or the same text."""
     if not (len(text) > 1 and text.startswith('"') and text.endswith('"')):
         return text
-    raw = _QUOTED.sub(
-        lambda match: _ESCAPES.get(match[1]) or bytes([int(match[1], 8) & 255]), text[1:-1].encode("utf-8", "replace")
-    )
+    # Git escapes bytes as Python does: in octal, or by a letter.
+    raw = text[1:-1].encode("utf-8", "replace").decode("unicode_escape").encode("latin-1")
     return raw.decode("utf-8", "backslashreplace")
 
 
