@@ -1,4 +1,4 @@
-"""Runs the `runplan` command for a call of a tool, which can be cancelled and is told how it goes on."""
+"""Runs the `runplan` command for a call of a tool, which can be cancelled and reports its progress."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 GRACE_S = 5.0  #: for a command that is asked to end
 QUIET_S = 10.0  #: between two signs of life; clients give up a call that is silent, opencode after 30 s
 
-Tell: TypeAlias = Callable[[str], Awaitable[None]]
+Report: TypeAlias = Callable[[str], Awaitable[None]]
 
 
-async def run_command(words: list[str], cwd: Path, tell: Tell, *, timeout_s: float) -> CommandResult | None:
-    """Run `runplan` and tell its lines meanwhile; None at the time limit. The command ends with the call."""
+async def run_command(words: list[str], cwd: Path, report: Report, *, timeout_s: float) -> CommandResult | None:
+    """Run `runplan` and report its lines meanwhile; None at the time limit. The command ends with the call."""
     try:
         process = await anyio.open_process(
             [*OWN, *words],
@@ -45,10 +45,10 @@ async def run_command(words: list[str], cwd: Path, tell: Tell, *, timeout_s: flo
             assert process.stdout is not None
             assert process.stderr is not None
             async with anyio.create_task_group() as alive:
-                alive.start_soon(_tell_regularly, tell)
+                alive.start_soon(_report_regularly, report)
                 async with anyio.create_task_group() as readers:
-                    readers.start_soon(_read_text, process.stdout, output, None if "--json" in words else tell)
-                    readers.start_soon(_read_text, process.stderr, errors, tell)
+                    readers.start_soon(_read_text, process.stdout, output, None if "--json" in words else report)
+                    readers.start_soon(_read_text, process.stderr, errors, report)
                 alive.cancel_scope.cancel()
             code = await process.wait()
             out = plain("".join(output))
@@ -58,21 +58,21 @@ async def run_command(words: list[str], cwd: Path, tell: Tell, *, timeout_s: flo
     return None
 
 
-async def _tell_regularly(tell: Tell) -> None:
+async def _report_regularly(report: Report) -> None:
     while True:
         await anyio.sleep(QUIET_S)
-        await tell("still at work")
+        await report("still at work")
 
 
-async def _read_text(stream: ByteReceiveStream, parts: list[str], tell: Tell | None) -> None:
-    """Keep the output of a command, and tell its lines."""
+async def _read_text(stream: ByteReceiveStream, parts: list[str], report: Report | None) -> None:
+    """Keep the output of a command, and report its lines."""
     rest = ""
     async for part in TextReceiveStream(stream, errors="replace"):
         parts.append(part)
-        if tell is not None:
+        if report is not None:
             *lines, rest = (rest + part).split("\n")
             for line in filter(str.strip, lines):
-                await tell(plain(line).strip())
+                await report(plain(line).strip())
 
 
 async def _end_process(process: Process) -> None:

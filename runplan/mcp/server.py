@@ -26,7 +26,7 @@ from msgspec import ValidationError
 from runplan import __version__
 from runplan.engine.context import refuse_under_agent
 from runplan.errors import Exit, RunplanError, Unreachable
-from runplan.mcp.commands import Tell, run_command
+from runplan.mcp.commands import Report, run_command
 from runplan.mcp.results import Result, make_result, view_change, view_followed, view_plans
 from runplan.mcp.tools import COMMAND_S, TOOLS, Access, Arguments, Tool, parse_arguments, schema_of, words_of
 from runplan.text import command
@@ -74,26 +74,26 @@ def _describe_tool(name: str, tool: Tool) -> ToolEntry:
 async def _call_tool(ctx: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
     if params.name not in TOOLS:
         raise MCPError(INVALID_PARAMS, f"{params.name}: no such tool; there are: {', '.join(TOOLS)}")
-    told = 0
+    count = 0
 
-    async def tell(line: str) -> None:
-        nonlocal told
-        told += 1
-        await ctx.session.report_progress(told, message=line)
+    async def report(line: str) -> None:
+        nonlocal count
+        count += 1
+        await ctx.session.report_progress(count, message=line)
 
     try:
         refuse_under_agent("mcp")  # an agent may have taken the place of the client since
         arguments = parse_arguments(params.name, params.arguments or {})
-        result = await (_follow if params.name == "follow" else _run_tool)(params.name, arguments, tell)
+        result = await (_follow if params.name == "follow" else _run_tool)(params.name, arguments, report)
     except (RunplanError, ValidationError) as error:
         result = make_result({"error": str(error)}, is_error=True)
     text = TextContent(text=result.text)
     return CallToolResult(content=[text], structured_content=result.content, is_error=result.is_error)
 
 
-async def _run_tool(name: str, arguments: Arguments, tell: Tell) -> Result:
+async def _run_tool(name: str, arguments: Arguments, report: Report) -> Result:
     words = words_of(name, arguments)
-    ended = await run_command(words, Path(arguments.repository), tell, timeout_s=COMMAND_S)
+    ended = await run_command(words, Path(arguments.repository), report, timeout_s=COMMAND_S)
     if ended is None:
         raise Unreachable(f"{command('runplan', *words)} took longer than {COMMAND_S:.0f} s and was ended")
     return _result_of(name, arguments, ended)
@@ -119,13 +119,13 @@ def _view_output(name: str, arguments: Arguments, output: str) -> dict[str, Any]
             return {"output": output.strip()}
 
 
-async def _follow(name: str, arguments: Arguments, tell: Tell) -> Result:
+async def _follow(name: str, arguments: Arguments, report: Report) -> Result:
     """Wait for the end of the run; at the time limit, say how far it is."""
     directory = Path(arguments.repository)
-    followed = await run_command(words_of(name, arguments), directory, tell, timeout_s=arguments.timeout)
+    followed = await run_command(words_of(name, arguments), directory, report, timeout_s=arguments.timeout)
     if followed is not None and followed.code:
         return _result_of(name, arguments, followed)
-    ended = await run_command(["status", arguments.plan, "--json"], directory, tell, timeout_s=COMMAND_S)
+    ended = await run_command(["status", arguments.plan, "--json"], directory, report, timeout_s=COMMAND_S)
     if ended is None or ended.code:
         raise Unreachable(f"cannot read the state of {arguments.plan}; see: runplan status")
     return make_result(view_followed(ended.output, followed.output if followed else None))

@@ -1,4 +1,4 @@
-"""The tools of the MCP server: what clients are told about them, their arguments, and the command that each runs.
+"""The tools of the MCP server: their descriptions, their arguments, and the command that each runs.
 
 Clients send every description with every request to a model, so they are short.
 """

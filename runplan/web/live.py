@@ -1,4 +1,4 @@
-"""Tells open pages that a journal or the output of an agent has grown. Nothing runs while no page is open."""
+"""Notifies open pages that a journal or the output of an agent has grown. Nothing runs while no page is open."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class Watcher:
             await self._look_at(list(self._watches.values()))
 
     async def _look_at(self, watches: list[Watch]) -> None:
-        """Look in a thread, because a disk may not answer, and tell the pages what has changed."""
+        """Look in a thread, because a disk may not answer, and notify the pages of what has changed."""
         async with self._looking:
             for watch in await asyncio.to_thread(_list_changed, watches):
                 _notify_pages(watch)

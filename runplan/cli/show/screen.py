@@ -137,11 +137,11 @@ def lay_out(screen: Screen, *, width: int, height: int, now: datetime) -> list[L
     detail = _lay_out_detail(screen, width, now)[: max(0, (height - 2) // 3)]
     if height < SMALL:
         head, last, detail = [], [], []
-    room = height - len(head) - len(detail) - len(last)
+    body_height = height - len(head) - len(detail) - len(last)
     body, selection = _lay_out_body(screen, width, now)
-    start = max(0, min(selection.start, selection.stop - room))
-    body = body[start : start + room]
-    return _fit_height([*head, *body, *[()] * (room - len(body)), *detail, *last], width, height)
+    start = max(0, min(selection.start, selection.stop - body_height))
+    body = body[start : start + body_height]
+    return _fit_height([*head, *body, *[()] * (body_height - len(body)), *detail, *last], width, height)
 
 
 def _fit_height(lines: list[Line], width: int, height: int) -> list[Line]:
