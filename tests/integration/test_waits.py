@@ -12,6 +12,7 @@ import pytest
 
 from runplan import processes
 from runplan.clock import SystemClock
+from runplan.daemon.links import LinkMaker
 from runplan.daemon.worker import DaemonWorker
 from runplan.report.notices import Notice, of_stopped_owner
 from runplan.run import events as e
@@ -98,7 +99,8 @@ def test_a_wait_has_a_reason_and_an_end_and_is_notified_once(tmp_path: Path, kin
     root, me = str(project.path), processes.identity(os.getpid()) or ""
     with closing(SqliteStore(project.path / ".git/runplan")) as store:
         for _ in range(2):  # the second daemon finds the wait of the first
-            services: Any = SimpleNamespace(log=Log(), notifier=notifier, environment={})
+            links = LinkMaker("", tmp_path)
+            services: Any = SimpleNamespace(log=Log(), notifier=notifier, environment={}, links=links)
             worker = DaemonWorker(root, store.path.parent, services)
             worker.repository = cast("Any", SimpleNamespace(store=store))
             on_event = functools.partial(worker.recorded, PLAN, RUN)
