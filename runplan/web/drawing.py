@@ -168,8 +168,9 @@ def _draw_arrow(start: Place, end: Place) -> Markup:
     x1, y1 = start.x + NODE_WIDTH, start.y + NODE_HEIGHT / 2
     x2, y2 = end.x, end.y + NODE_HEIGHT / 2
     if start.top == end.top:
-        middle = (x1 + x2) / 2
-        line = f"M{x1:.0f} {y1:.0f}C{middle:.0f} {y1:.0f} {middle:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"
+        turn = x2 - GAP_X  # straight past the columns between, then up or down in the last gap
+        middle = (turn + x2) / 2
+        line = f"M{x1:.0f} {y1:.0f}H{turn:.0f}C{middle:.0f} {y1:.0f} {middle:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"
     else:  # between the columns down to the gap above the other band, and along it
         line = f"M{x1:.0f} {y1:.0f}h14V{end.top - BAND_GAP / 2:.0f}H{x2 - 14:.0f}V{y2:.0f}H{x2:.0f}"
     return _tag("path", d=line, class_="edge", marker_end="url(#tip)")
