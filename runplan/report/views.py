@@ -152,12 +152,12 @@ def _view_run(run: RunRow, facts: PlanFacts, now: datetime) -> dict[str, Any]:
     return {**view, "stuck": max(answers, key=lambda answer: list(LEVELS).index(answer["level"]), default=None)}
 
 
-def format_cost(usd: float, *, unpriced: bool) -> str:
+def format_cost(usd: float, *, unpriced: bool = False) -> str:
     """The cost in dollars; `unpriced` when an agent did not report its own, and `-` when none did."""
     return f"{'≥ ' if unpriced else ''}${usd:.2f}" if usd else "-"
 
 
-def token_count(tokens: int, *, estimated: bool) -> str:
+def token_count(tokens: int, *, estimated: bool = False) -> str:
     return f"{'≈ ' if estimated else ''}{tokens:,}"
 
 

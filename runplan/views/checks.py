@@ -19,6 +19,7 @@ from runplan.plan.reading import Remark  # noqa: TC001 - msgspec converts to it
 from runplan.report.html import commits_in
 from runplan.settings.places import socket_path, state_directory
 from runplan.text import plain
+from runplan.times import iso
 from runplan.views.commands import run_command
 from runplan.views.inspection import read_short_diffs
 from runplan.views.repositories import open_known
@@ -76,14 +77,14 @@ class Examination(Struct, frozen=True, kw_only=True):
     """What `doctor` says about a repository."""
 
     checks: tuple[HealthCheck, ...]
-    made: datetime
+    made: str  #: UTC ISO-8601
     took_s: float
     error: str = ""
 
 
 def examine_repository(known: Known, env: Mapping[str, str]) -> Examination:
     """Run `doctor`; it takes seconds where agents are asked for their versions."""
-    made = datetime.now(UTC)
+    made = iso(datetime.now(UTC))
     began = time.monotonic()
     checks: tuple[HealthCheck, ...] = ()
     try:

@@ -72,40 +72,28 @@ def read_number(text: str, default: int = 0) -> int:
 # --- filters -----------------------------------------------------------------------------------------------
 
 
-def show_time(moment: str | datetime | None) -> str:
+def show_time(moment: str | None) -> str:
     """The local time of this machine: `20:30 CET`, with the day or date where that is not today."""
     if not moment:
         return ""
-    return _time_element(moment, clock(_parse(moment), None, now=datetime.now(UTC)))
+    return _time_element(moment, clock(parse_iso(moment), None, now=datetime.now(UTC)))
 
 
-def show_age(moment: str | datetime | None) -> str:
+def show_age(moment: str | None) -> str:
     """How long ago it was; the script counts on."""
     if not moment:
         return ""
-    return _time_element(moment, in_words((datetime.now(UTC) - _parse(moment)).total_seconds()), " data-age")
+    return _time_element(moment, in_words((datetime.now(UTC) - parse_iso(moment)).total_seconds()), " data-age")
 
 
 def show_span_until(moment: str) -> str:
     """How long it is until then."""
-    return in_words((_parse(moment) - datetime.now(UTC)).total_seconds())
+    return in_words((parse_iso(moment) - datetime.now(UTC)).total_seconds())
 
 
-def _parse(moment: str | datetime) -> datetime:
-    return moment if isinstance(moment, datetime) else parse_iso(moment)
-
-
-def _time_element(moment: str | datetime, text: str, more: str = "") -> str:
-    exact = f"{_parse(moment).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+def _time_element(moment: str, text: str, more: str = "") -> str:
+    exact = f"{parse_iso(moment).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     return Markup('<time datetime="{0}" title="{0}"{1}>{2}</time>').format(exact, Markup(more), text)  # noqa: S704
-
-
-def show_cost(usd: float, unpriced: bool = False) -> str:
-    return format_cost(usd, unpriced=unpriced)
-
-
-def show_tokens(tokens: int, estimated: bool = False) -> str:
-    return token_count(tokens, estimated=estimated)
 
 
 def _make_inert(value: object) -> object:
@@ -128,7 +116,7 @@ TEMPLATES.filters |= {
     "until": show_span_until,
     "span": in_words,
     "elapsed": elapsed,
-    "cost": show_cost,
-    "tokens": show_tokens,
+    "cost": format_cost,
+    "tokens": token_count,
 }
 TEMPLATES.globals |= {"link": link}
