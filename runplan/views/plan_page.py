@@ -52,8 +52,6 @@ class Dispatch(Struct, frozen=True, kw_only=True):
 
     started: e.DispatchStarted
     run: str
-    phase: str
-    begun: str  #: UTC ISO-8601
     ended: e.DispatchEnded | None = None
     running_s: float = 0.0  #: so far
 
@@ -103,13 +101,6 @@ class Check(Struct, frozen=True, kw_only=True):
     tests: tuple[NamedTest, ...] = ()  #: the failed ones first
     failed: int = 0
     passed: int = 0
-
-    @property
-    def named(self) -> list[tuple[str, list[NamedTest]]]:
-        """The failed and the passed tests that are named."""
-        kinds = {"failed": False, "passed": True}
-        groups = [(word, [test for test in self.tests if test.is_passed is passed]) for word, passed in kinds.items()]
-        return [(word, tests) for word, tests in groups if tests]
 
     @property
     def hidden(self) -> int:
@@ -249,19 +240,14 @@ def fold_phases(records: Iterable[Recorded[e.Event]]) -> dict[str, PhaseWork]:
 def list_dispatches(records: Iterable[Recorded[e.Event]], now: datetime) -> list[Dispatch]:
     """The processes, oldest first. One without a recorded end runs only in the newest run."""
     dispatches: dict[str, Dispatch] = {}
-    current: dict[tuple[str, str], str] = {}
     newest = ""
     for fact in records:
         event = fact.event
         newest = fact.run
         match event:
-            case e.Chosen(phase=phase):
-                current[fact.run, event.lane] = phase
-            case e.DispatchStarted(id=id_):
-                phase = event.phase or current.get((fact.run, event.lane), "")
-                begun = event.at or fact.at
-                so_far = max((now - parse_iso(begun)).total_seconds(), 0.0)
-                dispatches[id_] = Dispatch(started=event, run=fact.run, phase=phase, begun=begun, running_s=so_far)
+            case e.DispatchStarted(id=id_, at=at):
+                so_far = max((now - parse_iso(at)).total_seconds(), 0.0)
+                dispatches[id_] = Dispatch(started=event, run=fact.run, running_s=so_far)
             case e.DispatchEnded(id=id_) if id_ in dispatches:
                 dispatches[id_] = replace(dispatches[id_], ended=event)
             case e.RunEnded():

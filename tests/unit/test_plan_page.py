@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.report.summary import PhaseSummary, Spent
 from runplan.report.views import Need
@@ -37,7 +38,7 @@ from runplan.web.render import TEMPLATES
 NOW = datetime(2026, 3, 1, 12, 1, tzinfo=UTC)
 AT = "2026-03-01T12:00:00Z"
 CHOSEN = e.PhaseChosen(tip="0", phase="1", items=(("W1", "Write it"), ("C1", "It works")))
-STARTED = e.DispatchStarted(id="d1", role=Role.GATE, cycle=1, gates=("tests",))
+STARTED = e.DispatchStarted(id="d1", role=Role.GATE, cycle=1, gates=("tests",), phase="1", at=AT)
 ENDED = e.DispatchEnded(id="d1", role=Role.GATE, ending=Ending.EXITED, code=1, seconds=5)
 FAILED = e.PhaseFailed(phase="1", reason=Reason.TIMEOUT, step=PhaseStep.GATE, detail="slow")
 VERDICT = e.VerdictGiven(
@@ -105,8 +106,8 @@ def test_items_have_the_results_of_the_newest_verdict() -> None:
 def test_a_dispatch_has_its_phase_its_time_and_its_result() -> None:
     running = e.DispatchStarted(id="d2", role=Role.VERIFY, agent="codex", cycle=1, phase="1", at=AT)
     first, second = list_dispatches(recorded(CHOSEN, STARTED, ENDED, running), NOW)
-    assert (first.phase, first.who, first.seconds, first.result) == ("1", "tests", 5, "exit 1")
-    assert (second.phase, second.who, second.seconds, second.result) == ("1", "codex", 60, "running")
+    assert (first.started.phase, first.who, first.seconds, first.result) == ("1", "tests", 5, "exit 1")
+    assert (second.started.phase, second.who, second.seconds, second.result) == ("1", "codex", 60, "running")
 
 
 def test_only_a_process_of_a_run_that_goes_on_is_running() -> None:
@@ -153,9 +154,9 @@ def a_gate(state: Path, output: str, **fields: Any) -> e.GateJudged:
 def test_the_tests_of_a_check_are_named_and_the_failed_ones_come_first(tmp_path: Path) -> None:
     work = fold_phases(recorded(CHOSEN, a_gate(tmp_path, OUTPUT)))["1"]
     (check,) = read_checks(tmp_path, work)
-    assert [(word, [test.name for test in tests]) for word, tests in check.named] == [
-        ("failed", ["test_a (t.T.test_a)"]),
-        ("passed", ["test_b (t.T.test_b)"]),
+    assert [(test.name, test.is_passed) for test in check.tests] == [
+        ("test_a (t.T.test_a)", False),
+        ("test_b (t.T.test_b)", True),
     ]
     assert (check.failed, check.passed, check.hidden) == (1, 1, 0)
 
@@ -231,7 +232,7 @@ def test_a_phase_has_a_state_and_words_for_it(phase: dict[str, Any], run: dict[s
 def test_the_processes_of_a_phase_follow_each_other() -> None:
     """Their recorded starts are whole seconds."""
     second = e.DispatchEnded(id="d2", role=Role.VERIFY, ending=Ending.EXITED, code=0, seconds=0.5)
-    started = e.DispatchStarted(id="d2", role=Role.VERIFY, agent="v", cycle=1)
+    started = e.DispatchStarted(id="d2", role=Role.VERIFY, agent="v", cycle=1, phase="1", at=AT)
     first, other = make_bars(list_dispatches(recorded(CHOSEN, STARTED, ENDED, started, second), NOW))
     assert (other.start_s - first.start_s, first.is_bad, other.is_bad) == (5, True, False)
 
@@ -248,7 +249,7 @@ def test_the_page_of_a_long_plan_stays_small() -> None:
     """At most 100 kB, with everything that a page can show."""
     title = "A phase with a title of an ordinary length"
     phases = [a_phase(str(number), "done", title=title, depends=[str(number - 1)]) for number in range(120)]
-    started = e.DispatchStarted(id="d", role=Role.IMPLEMENT, agent="claude", cycle=1)
+    started = e.DispatchStarted(id="d", role=Role.IMPLEMENT, agent="claude", cycle=1, at=AT)
     ended = e.DispatchEnded(
         id="d",
         role=Role.IMPLEMENT,
@@ -260,7 +261,7 @@ def test_the_page_of_a_long_plan_stays_small() -> None:
         seconds=99,
     )
     dispatches = tuple(
-        Dispatch(started=started, run="r1", phase=str(number // 3), begun=AT, ended=ended)
+        Dispatch(started=replace(started, phase=str(number // 3)), run="r1", ended=ended)
         for number in range(MOST_DISPATCHES)
     )
     name = "tests/unit/test_some_module.py::TestClass::test_that_something_holds"

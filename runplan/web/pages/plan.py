@@ -116,17 +116,17 @@ def make_bars(dispatches: Sequence[Dispatch]) -> list[Bar]:
 
     The processes of a phase run one after the other; their recorded starts are whole seconds.
     """
-    rows = list(dict.fromkeys(dispatch.phase for dispatch in reversed(dispatches)))[:MOST_ROWS]
+    rows = list(dict.fromkeys(dispatch.started.phase for dispatch in reversed(dispatches)))[:MOST_ROWS]
     ends: dict[str, float] = {}
     bars = []
     for dispatch in dispatches:
-        if dispatch.phase not in rows:
+        if dispatch.started.phase not in rows:
             continue
-        start_s = max(parse_iso(dispatch.begun).timestamp(), ends.get(dispatch.phase, 0.0))
-        ends[dispatch.phase] = start_s + dispatch.seconds
+        start_s = max(parse_iso(dispatch.started.at).timestamp(), ends.get(dispatch.started.phase, 0.0))
+        ends[dispatch.started.phase] = start_s + dispatch.seconds
         bars.append(
             Bar(
-                row=f"Phase {dispatch.phase}" if dispatch.phase else "Plan",
+                row=f"Phase {dispatch.started.phase}" if dispatch.started.phase else "Plan",
                 start_s=start_s,
                 seconds=dispatch.seconds,
                 kind=dispatch.started.role.value,
