@@ -17,14 +17,9 @@ if TYPE_CHECKING:
 
 SOCKET = "daemon.sock"
 
-#: Profiles of browsers in the home. They hold the cookie of `runplan web`, which approves.
-BROWSERS = (
-    *(".mozilla", ".config/mozilla", ".librewolf", "snap/firefox", "snap/chromium", ".var/app"),
-    *(
-        f".config/{name}"
-        for name in ("chromium", "google-chrome", "BraveSoftware", "microsoft-edge", "vivaldi", "opera")
-    ),
-)
+#: Profiles of browsers, in the home and in `.config`. They hold the cookie of `runplan web`, which approves.
+BROWSERS = (".mozilla", ".librewolf", ".var/app", "snap/firefox", "snap/chromium")
+CONFIG_BROWSERS = ("mozilla", "chromium", "google-chrome", "BraveSoftware", "microsoft-edge", "vivaldi", "opera")
 
 #: Output of the daemon before its log is open, and when it crashes.
 OUTPUT = "daemon.out"
@@ -48,11 +43,12 @@ def credential_files(env: Mapping[str, str]) -> Iterator[Path]:
     """
     yield from (user_file(env), key_directory(env))
     own_home = home(env)
-    yield from (own_home / name for name in BROWSERS)
     config = Path(env.get("XDG_CONFIG_HOME") or own_home / ".config")
     cache = Path(env.get("XDG_CACHE_HOME") or own_home / ".cache")
     yield from (own_home / name for name in (".git-credentials", ".git-credential-cache", ".netrc", ".ssh"))
     yield from (config / "git/credentials", cache / "git/credential")
+    yield from (own_home / name for name in BROWSERS)
+    yield from (config / name for name in CONFIG_BROWSERS)
     yield Path(env.get("GH_CONFIG_DIR") or config / "gh")
     if key := env.get("GITHUB_APP_PRIVATE_KEY_FILE"):
         yield Path(key)
