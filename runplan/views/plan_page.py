@@ -18,7 +18,7 @@ from runplan.report.summary import KINDS, PhaseSummary, summarise_attempts
 from runplan.report.views import Need, by_need
 from runplan.run import events as e
 from runplan.run.attempt_parts import Proof
-from runplan.run.attempts import AnyAttempt, WorkAttempt, begin_attempt, open_questions, record_event
+from runplan.run.attempts import AnyAttempt, WorkAttempt, begin_attempt, record_event
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import GateAnswer
 from runplan.run.reasons import describe_proof
@@ -28,6 +28,7 @@ from runplan.store.journal import list_records
 from runplan.text import bounded, command
 from runplan.times import parse_iso
 from runplan.views.board import Usage, read_usage
+from runplan.views.changes import list_questions
 from runplan.views.plans import PlanReader
 from runplan.views.transcript import read_tail
 
@@ -111,7 +112,6 @@ class Check(Struct, frozen=True, kw_only=True):
 class PhaseWork(Struct, frozen=True, kw_only=True):
     """The newest attempt at a phase."""
 
-    run: str
     attempt: AnyAttempt
 
     @property
@@ -183,8 +183,6 @@ def read_plan_page(context: RepositoryContext, plan: str, phase: str, *, now: da
     ]
     selected = phase or choose_phase(view, works)
     work = works.get(selected)
-    run = view["run"]
-    newest = [work for work in works.values() if run is not None and work.run == run["id"]]
     return PlanPage(
         view=view,
         usage=read_usage(context, view, context.settings.limits),
@@ -194,7 +192,7 @@ def read_plan_page(context: RepositoryContext, plan: str, phase: str, *, now: da
         work=work,
         checks=tuple(read_checks(context.state, work)) if work else (),
         logs=tuple(read_logs(logs, dispatches)),
-        questions=tuple(question for work in newest for question in open_questions(work.attempt)),
+        questions=tuple(list_questions(context, plan)),
     )
 
 
@@ -231,7 +229,7 @@ def fold_phases(records: Iterable[Recorded[e.Event]]) -> dict[str, PhaseWork]:
             current[strand] = event.phase
             works.pop(event.phase, None)
             if event.items or event.phase:
-                works[event.phase] = PhaseWork(run=fact.run, attempt=begin_attempt(event))
+                works[event.phase] = PhaseWork(attempt=begin_attempt(event))
         elif (phase := current.get(strand)) in works:
             works[phase] = replace(works[phase], attempt=record_event(works[phase].attempt, event))
     return works
