@@ -53,13 +53,8 @@ def make_app(site: Site, entry: EntryToken) -> AccessControl:
         Route("/live", live.stream_events),
         Mount(STATIC.rstrip("/"), StaticFiles(directory=FOLDER / "static")),
     ]
-    handlers = {
-        HTTPException: show_http_error,
-        RunplanError: show_error,
-        OSError: show_system_error,
-        Exception: show_crash,
-    }
-    app = Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
+    handlers = dict.fromkeys((HTTPException, RunplanError, OSError, Exception), show_error)
+    app = Starlette(routes=routes, exception_handlers=handlers)
     app.state.site = site
     app.state.watcher = live.Watcher(site.env)
     return AccessControl(app, site, entry)
@@ -168,21 +163,20 @@ def _sign_in_page(request: Request) -> Response:
     return render(request, "sign_in.html", status=401, again=again, is_entry=is_entry)
 
 
-def show_http_error(request: Request, error: HTTPException) -> Response:
-    text = "There is no such page." if error.status_code == 404 else error.detail
-    return _plain_page(request, error.status_code, "That did not work", text)
+def show_error(request: Request, error: Exception) -> Response:
+    status, text = _describe_error(error)
+    return _plain_page(request, status, "That did not work", text)
 
 
-def show_error(request: Request, error: RunplanError) -> Response:
-    return _plain_page(request, STATUSES.get(error.exit, 422), "That did not work", str(error))
-
-
-def show_system_error(request: Request, error: OSError) -> Response:
-    """Such as of a repository that was unplugged while it was read."""
-    text = refused_by_system(error) or f"{error.filename or 'the system'}: {error.strerror}"
-    return _plain_page(request, 503, "That did not work", text)
-
-
-def show_crash(request: Request, error: Exception) -> Response:
-    text = f"unexpected {type(error).__name__}; the terminal of runplan web shows where"
-    return _plain_page(request, 500, "That did not work", text)
+def _describe_error(error: Exception) -> tuple[int, str]:
+    match error:
+        case HTTPException(status_code=404):
+            return 404, "There is no such page."
+        case HTTPException():
+            return error.status_code, error.detail
+        case RunplanError():
+            return STATUSES.get(error.exit, 422), str(error)
+        case OSError():  # such as of a repository that was unplugged while it was read
+            return 503, refused_by_system(error) or f"{error.filename or 'the system'}: {error.strerror}"
+        case _:
+            return 500, f"unexpected {type(error).__name__}; the terminal of runplan web shows where"
