@@ -12,11 +12,11 @@ from msgspec import Meta, Struct, convert
 from msgspec.json import schema_components
 
 from runplan.errors import UsageError
+from runplan.views.commands import BACKGROUND
 
 FOLLOWED_S = 50.0  #: default of `follow`; Codex ends a call after 60 s
 LONGEST = 100_000  #: bytes of an argument; Linux takes 131,071
 COMMAND_S = 120.0  #: for a command that reads, or hands its work to the daemon
-BACKGROUND = "--background"  #: the daemon continues the run, and the command ends
 _OPTIONS = """\
 A phase id or finish (all phases; default: the next one); auto (land without approval; only if the user says so); \
 cherry-pick, pr or direct; every SCHEDULE; now."""

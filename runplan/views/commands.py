@@ -14,6 +14,7 @@ from runplan.settings.load import environment
 from runplan.text import command, plain
 
 LIMIT_S = 120.0
+BACKGROUND = "--background"  #: the daemon continues the run, and the command ends
 #: -P: no module of the repository is imported.
 OWN = (sys.executable, "-P", "-m", "runplan")
 

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from runplan.errors import Exit, UsageError
-from runplan.views.commands import run_command
+from runplan.views.commands import BACKGROUND, run_command
 from runplan.views.repositories import find_known
 from runplan.web import access
 from runplan.web.render import link, render, site_of
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from runplan.views.commands import CommandResult
 
 MOST_FIELDS = 20
-BACKGROUND = "--background"  #: the daemon continues the run, and the command ends
 
 
 class Form(Struct, frozen=True, kw_only=True):
