@@ -73,12 +73,6 @@ class Action(Struct, frozen=True):
 _LABELS = {"diff": "Review", "answer": "Answer", "resume": "Resume", "retry": "Continue"}
 
 
-class PhaseMark(Struct, frozen=True):
-    id: str
-    title: str
-    state: str  #: done, active, failed, blocked or todo
-
-
 class Usage(Struct, frozen=True, kw_only=True):
     """What the newest run has used; where the plan has a budget, what all its runs have used of it."""
 
@@ -99,7 +93,7 @@ class Card(Struct, frozen=True, kw_only=True):
     group: Group
     state: str  #: its look: that of a group, or `failed`
     badge: str
-    phases: tuple[PhaseMark, ...]
+    phases: tuple[str, ...]  #: the state of each
     sentence: str  #: how it stands
     current: str = ""  #: the phase and the step that are worked on now
     since: str = ""  #: when that step, the wait, or the end of the run began
@@ -112,7 +106,7 @@ class Card(Struct, frozen=True, kw_only=True):
 
     @property
     def done(self) -> int:
-        return sum(phase.state == "done" for phase in self.phases)
+        return self.phases.count("done")
 
     @property
     def id(self) -> str:
@@ -245,7 +239,7 @@ def make_card(view: dict[str, Any], repo: str, name: str, usage: Usage) -> Card:
         group=group,
         state=state,
         badge=badge,
-        phases=tuple(PhaseMark(phase["id"], phase["title"], _state_of_phase(phase)) for phase in view["phases"]),
+        phases=tuple(describe_phase(phase, view)[0] for phase in view["phases"]),
         sentence=describe_standing(view),
         current=_describe_step(view) if is_active else "",
         since=run["since"] if run else "",
@@ -258,12 +252,25 @@ def make_card(view: dict[str, Any], repo: str, name: str, usage: Usage) -> Card:
     )
 
 
-def _state_of_phase(phase: dict[str, Any]) -> str:
+def describe_phase(phase: dict[str, Any], view: dict[str, Any]) -> tuple[str, str]:
+    """The state of a phase (done, running, waiting for a person, failed, blocked, next, todo), and its words."""
+    run = view["run"]
+    works = [work for work in (run, *run["lanes"]) if work["phase"] == phase["id"]] if run is not None else []
+    if phase["status"] == "done":
+        return "done", "done"
     if phase["failed"]:
-        return "failed"
-    if phase["status"] == "todo" and phase["hindrance"] and not phase["blocked_by"]:
-        return "blocked"
-    return "active" if phase["status"] == "in-progress" else str(phase["status"])
+        return "failed", "failed"
+    if phase["status"] == "in-progress":
+        work = works[-1] if works else run
+        waits = work["waiting_for"]
+        if waits and wait_of(waits).is_for_person:
+            return "waiting", "needs you"
+        return "running", f"waits: {waits}" if waits else str(work["step"] or "running")
+    if phase["blocked_by"]:
+        return "todo", f"after {', '.join(phase['blocked_by'])}"
+    if phase["hindrance"]:
+        return "blocked", "blocked"
+    return ("next", "next") if phase["id"] == view["next"] else ("todo", "todo")
 
 
 def _describe_step(view: dict[str, Any]) -> str:

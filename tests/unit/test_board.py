@@ -79,10 +79,10 @@ def test_a_change_of_one_lane_is_reviewed_while_another_one_works() -> None:
 
 def test_a_card_says_what_is_done_now_and_how_it_stands() -> None:
     card = a_card(at_work())
-    assert (card.current, card.done, [phase.state for phase in card.phases]) == (
+    assert (card.current, card.done, card.phases) == (
         "Phase 2 Printer: verify by codex",
         1,
-        ["done", "active", "todo"],
+        ("done", "running", "todo"),
     )
     assert card.sentence.startswith("Running: phase 2, verify for 10m")
     assert a_card(waits(WaitKind.QUESTION)).sentence == "Waits for you (question): something"

@@ -15,7 +15,7 @@ from runplan.run.attempts import open_questions
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import GateAnswer, PhaseStep, Reason, Role
 from runplan.run.recorded import Recorded
-from runplan.views.board import Usage
+from runplan.views.board import Usage, describe_phase
 from runplan.views.plan_page import (
     MOST_CHARACTERS,
     MOST_DISPATCHES,
@@ -32,7 +32,7 @@ from runplan.views.plan_page import (
     list_dispatches,
     read_checks,
 )
-from runplan.web.pages.plan import choose_phases, describe_phase, list_actions, make_bars, prepare_plan
+from runplan.web.pages.plan import choose_phases, list_actions, make_bars, prepare_plan
 from runplan.web.render import TEMPLATES
 
 NOW = datetime(2026, 3, 1, 12, 1, tzinfo=UTC)

@@ -16,10 +16,10 @@ from runplan.cli.show.screen import (
     row_of,
     split_keys,
 )
-from runplan.views.board import Action, Card, Group, PhaseMark, Usage
+from runplan.views.board import Action, Card, Group, Usage
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-PHASES = (PhaseMark("1", "One", "done"), PhaseMark("2", "Two", "active"))
+PHASES = ("done", "running")
 WAITS = {"badge": "Needs you", "level": "look", "action": Action("diff", "Review", "2")}
 
 

@@ -14,7 +14,7 @@ from runplan.run.kinds import UNFINISHED
 from runplan.run.rows import wait_of
 from runplan.text import elapsed
 from runplan.times import parse_iso
-from runplan.views.board import make_card
+from runplan.views.board import describe_phase, make_card
 from runplan.views.plan_page import Dispatch, PlanPage, read_plan_page
 from runplan.views.repositories import find_known, open_known
 from runplan.web.drawing import Bar, Node, draw_graph, draw_timeline
@@ -88,27 +88,6 @@ def make_node(phase: dict[str, Any], page: PlanPage, address: str) -> Node:
         address=f"{address}#phase",
         is_selected=phase["id"] == page.selected,
     )
-
-
-def describe_phase(phase: dict[str, Any], view: dict[str, Any]) -> tuple[str, str]:
-    """The state of a phase for the graph, and its words."""
-    run = view["run"]
-    works = [work for work in (run, *run["lanes"]) if work["phase"] == phase["id"]] if run is not None else []
-    if phase["status"] == "done":
-        return "done", "done"
-    if phase["failed"]:
-        return "failed", "failed"
-    if phase["status"] == "in-progress":
-        work = works[-1] if works else run
-        waits = work["waiting_for"]
-        if waits and wait_of(waits).is_for_person:
-            return "waiting", "needs you"
-        return "running", f"waits: {waits}" if waits else str(work["step"] or "running")
-    if phase["blocked_by"]:
-        return "todo", f"after {', '.join(phase['blocked_by'])}"
-    if phase["hindrance"]:
-        return "blocked", "blocked"
-    return ("next", "next") if phase["id"] == view["next"] else ("todo", "todo")
 
 
 def make_bars(dispatches: Sequence[Dispatch]) -> list[Bar]:
