@@ -59,12 +59,15 @@ def nothing_pending(plan: str, wanted: str | None) -> NotFound:
 
 
 def find_kept_work(context: RepositoryContext, plan: str, wanted: str | None) -> Change | None:
-    """The newest failure of the phase, or of any, whose work is on its branch."""
+    """The newest failure of the phase, or of any, whose work is on its branch and is not continued now."""
     store = context.store()
+    rows = [row for row in store.list_unfinished_runs() if row.plan == plan]
+    attempts_now = [lane_state.attempt for row in rows for _, lane_state in open_states(state_of(store, row))]
+    continued = {attempt.chosen.phase for attempt in attempts_now if attempt and not attempt.failure}
     for fact in reversed(store.list_facts(PhaseFailed, plan=plan)):
         failed = fact.event
         row = store.get_run(fact.run)
-        if wanted not in (None, failed.phase) or row is None:
+        if wanted not in (None, failed.phase) or failed.phase in continued or row is None:
             continue
         state = state_of(store, row)
         attempts = [state.attempt, *(lane.state.attempt for lane in state.lanes)]

@@ -184,6 +184,16 @@ def test_diff_shows_the_kept_work_of_a_failed_phase_and_why_it_failed(project: P
     assert project.runplan("diff", "X", "2").code == 3
 
 
+def test_kept_work_that_is_continued_is_no_failure_to_look_at(project: Project) -> None:
+    set_up(project, agent=work() + verify('fail = ["W1"]'), settings="[run]\nmax_fix_cycles = 0\n")
+    assert project.start("1").last == "runplan: failed: verification-failed"
+    assert project.runplan("diff", "X").code == 0
+    project.agent(work() + fix('say = "BLOCKER: which way?"'))
+    assert project.runplan("retry", "X").code == 4
+    assert project.runplan("reject", "X", "-m", "More.").last == "runplan: Answer it: runplan answer plans/X.md TEXT"
+    assert project.runplan("diff", "X").code == 3
+
+
 def test_approve_without_a_plan_takes_the_only_change_that_waits(project: Project) -> None:
     none = project.runplan("approve")
     assert (none.code, none.last) == (3, "runplan: no change waits for you here; see: runplan status")
