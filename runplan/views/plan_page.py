@@ -20,10 +20,10 @@ from runplan.run import events as e
 from runplan.run.attempt_parts import Proof
 from runplan.run.attempts import AnyAttempt, WorkAttempt, begin_attempt, record_event
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import GateAnswer
+from runplan.run.kinds import GateAnswer, Role
 from runplan.run.reasons import describe_proof
 from runplan.steps.gates import JUNIT_READ, NAMES, read_content
-from runplan.store.files import is_held
+from runplan.store.files import is_held, last_write
 from runplan.store.journal import list_records
 from runplan.text import bounded, command
 from runplan.times import parse_iso
@@ -55,6 +55,7 @@ class Dispatch(Struct, frozen=True, kw_only=True):
     run: str
     ended: e.DispatchEnded | None = None
     running_s: float = 0.0  #: so far
+    is_alive: bool = True  #: False when the process has ended, and its work is not recorded yet
 
     @property
     def who(self) -> str:
@@ -70,12 +71,12 @@ class Dispatch(Struct, frozen=True, kw_only=True):
 
     @property
     def result(self) -> str:
-        """`ok`, `running`, or how it ended."""
+        """`ok`, `running`, `ended` before it is recorded, or how it ended."""
         if self.ended is None:
-            return "running"
-        if self.ended.succeeded:
-            return "ok"
+            return "running" if self.is_alive else "ended"
         is_exit = self.ended.ending is Ending.EXITED
+        if self.ended.succeeded or (is_exit and self.started.role is Role.PROVE):  # the proof says what it shows
+            return "ok"
         return self.ended.kind or (f"exit {self.ended.code}" if is_exit else self.ended.ending.value)
 
 
@@ -176,11 +177,8 @@ def read_plan_page(context: RepositoryContext, plan: str, phase: str, *, now: da
     records = list_newest_records(store, plan)
     works = fold_phases(records)
     logs = context.state / "dispatch"
-    dispatches = [
-        dispatch
-        for dispatch in list_dispatches(records, now)[-MOST_DISPATCHES:]
-        if dispatch.ended or is_held(logs / dispatch.started.id / "lock")
-    ]
+    looked_at = (look_at(logs, dispatch) for dispatch in list_dispatches(records, now)[-MOST_DISPATCHES:])
+    dispatches = [dispatch for dispatch in looked_at if dispatch.is_alive or dispatch.running_s]  # others only begin
     selected = phase or choose_phase(view, works)
     work = works.get(selected)
     return PlanPage(
@@ -289,10 +287,20 @@ def _read_tests(log: Path, _sha256: str, code: int | None) -> tuple[NamedTest, .
     return (*failed, *(NamedTest(name, True) for name in results.passes))
 
 
+def look_at(directory: Path, dispatch: Dispatch) -> Dispatch:
+    """The dispatch; without a recorded end its process may be gone, and its last output tells how long it ran."""
+    place = directory / dispatch.started.id
+    if dispatch.ended or is_held(place / "lock"):
+        return dispatch
+    written = last_write(place / "out.log", place / "err.log")
+    ran_s = max(written - parse_iso(dispatch.started.at).timestamp(), 0.0) if written else 0.0
+    return replace(dispatch, is_alive=False, running_s=ran_s)
+
+
 def read_logs(directory: Path, dispatches: Iterable[Dispatch]) -> Iterator[Log]:
     """The output of the running agents, else of the last one."""
     agents = [dispatch for dispatch in dispatches if dispatch.started.agent]
-    shown = [dispatch for dispatch in agents if dispatch.ended is None] or agents[-1:]
+    shown = [dispatch for dispatch in agents if dispatch.result == "running"] or agents[-1:]
     for dispatch in shown:
         lines = read_tail(directory / dispatch.started.id, dispatch.started)
         yield Log(dispatch=dispatch, lines=cut_log(lines, share=len(shown)))

@@ -1,5 +1,6 @@
 """The page of a plan: what it takes from the journal, and what it shows."""
 
+import os
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -30,6 +31,7 @@ from runplan.views.plan_page import (
     cut_log,
     fold_phases,
     list_dispatches,
+    look_at,
     read_checks,
 )
 from runplan.web.pages.plan import choose_phases, list_actions, make_bars, prepare_plan
@@ -108,6 +110,22 @@ def test_a_dispatch_has_its_phase_its_time_and_its_result() -> None:
     first, second = list_dispatches(recorded(CHOSEN, STARTED, ENDED, running), NOW)
     assert (first.started.phase, first.who, first.seconds, first.result) == ("1", "tests", 5, "exit 1")
     assert (second.started.phase, second.who, second.seconds, second.result) == ("1", "codex", 60, "running")
+
+
+def test_new_tests_that_fail_on_old_code_are_no_failure() -> None:
+    started, ended = (replace(event, role=Role.PROVE) for event in (STARTED, ENDED))
+    (proof,) = list_dispatches(recorded(CHOSEN, started, ended), NOW)
+    assert proof.result == "ok"
+
+
+def test_a_process_that_is_gone_is_shown_until_its_work_is_recorded(tmp_path: Path) -> None:
+    (dispatch,) = list_dispatches(recorded(CHOSEN, STARTED), NOW)
+    log = tmp_path / "d1" / "out.log"
+    log.parent.mkdir()
+    log.write_text("done\n")
+    os.utime(log, (NOW.timestamp() - 57, NOW.timestamp() - 57))
+    gone = look_at(tmp_path, dispatch)
+    assert (gone.result, gone.seconds) == ("ended", 3)
 
 
 def test_only_a_process_of_a_run_that_goes_on_is_running() -> None:

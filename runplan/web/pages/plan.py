@@ -110,8 +110,8 @@ def make_bars(dispatches: Sequence[Dispatch]) -> list[Bar]:
                 seconds=dispatch.seconds,
                 kind=dispatch.started.role.value,
                 words=describe_dispatch(dispatch),
-                is_bad=dispatch.result not in ("ok", "running"),
-                is_running=dispatch.ended is None,
+                is_bad=dispatch.result not in ("ok", "running", "ended"),
+                is_running=dispatch.result == "running",
             )
         )
     return bars
