@@ -303,7 +303,9 @@ def describe_standing(view: dict[str, Any]) -> str:
     if answered := view.get("answered"):
         return f"Last look: {answered['answer']}, {answered['why']}".rstrip(", ")
     if run is not None and run["state"] != RunStatus.DONE:
-        return f"The last run {run['state']}" + (f" ({run['reason']})" if run["reason"] else "")
+        return f"The last run {run['state']}" + (
+            f" ({run['reason']})" if run["reason"] not in ("", run["state"]) else ""
+        )
     return ""
 
 
