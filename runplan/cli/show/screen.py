@@ -25,7 +25,7 @@ class Task(Enum):
     """What a key asks for. The value says it to a person."""
 
     DIFF = "see the change that waits, or the kept work of a failed phase"
-    APPROVE = "approve: see the change, then y; for a question: write the answer"
+    APPROVE = "see the change, then y approves it; or answer a question"
     REJECT = "reject with words: an agent changes the work"
     LOGS = "follow the log; q or Ctrl-C returns"
     STOP = "stop the plan's run and schedule, after y"
