@@ -1,4 +1,4 @@
-"""The board, the inbox and the schedules of all repositories."""
+"""The board, the inbox, the schedules and the costs of all repositories."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from starlette.routing import Route
 
 from runplan.report.inbox import read_inbox
 from runplan.views.board import HEADINGS, Group, read_board, shorten_roots
-from runplan.views.repositories import list_with_current
+from runplan.views.costs import read_costs
+from runplan.views.repositories import list_known, list_with_current
+from runplan.web.drawing import Column, draw_columns, draw_share
 from runplan.web.render import render, site_of
 
 if TYPE_CHECKING:
@@ -52,4 +54,28 @@ def show_schedules(request: Request) -> Response:
     return render(request, "schedules.html", live="/live", board=board)
 
 
-ROUTES = (Route("/", show_board), Route("/inbox", show_inbox), Route("/schedules", show_schedules))
+def show_costs(request: Request) -> Response:
+    known = list_known(site_of(request).env)
+    keys = {repository.root: repository.key for repository in known}
+    costs = read_costs({repository.root: repository.state for repository in known}, today=datetime.now(UTC).date())
+    dollars = [Column(label=day.name[5:], value=day.usd, words=day.cost) for day in costs.days]
+    tokens = [Column(label=day.name[5:], value=day.tokens, words=f"{day.token_words} tokens") for day in costs.days]
+    return render(
+        request,
+        "costs.html",
+        live="/live",
+        costs=costs,
+        dollars=draw_columns(dollars, title="Dollars by day, the last 30 days", key="dollars", unit="$"),
+        tokens=draw_columns(tokens, title="Tokens by day, the last 30 days", key="tokens"),
+        tables={"Plan": costs.plans, "Agent": costs.agents, "Role": costs.roles},
+        keys=keys,
+        draw_share=draw_share,
+    )
+
+
+ROUTES = (
+    Route("/", show_board),
+    Route("/inbox", show_inbox),
+    Route("/schedules", show_schedules),
+    Route("/costs", show_costs),
+)

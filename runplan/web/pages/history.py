@@ -1,4 +1,4 @@
-"""The pages of the past: the journal of a plan with its decisions, and the costs of all repositories."""
+"""The journal of a plan, with the decisions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from runplan.errors import NotFound
 from runplan.run import events as e
 from runplan.store.journal import list_records
 from runplan.text import bounded, localized
-from runplan.views.costs import read_costs
 from runplan.views.journal import describe_duration, describe_event, event_words, list_steps
 from runplan.views.plan_page import require_plan
-from runplan.views.repositories import find_known, list_known, open_known
-from runplan.web.drawing import Column, draw_columns, draw_share
+from runplan.views.repositories import find_known, open_known
 from runplan.web.render import link, read_number, render, site_of
 
 if TYPE_CHECKING:
@@ -40,9 +38,6 @@ class EventLine(Struct, frozen=True, kw_only=True):
     phase: str
     text: str  #: the sentence of `logs`; "" for facts that only the journal needs
     then: str  #: the reason of `explain`
-
-
-# --- the journal ----------------------------------------------------------------------------------------
 
 
 def show_journal(request: Request) -> Response:
@@ -102,26 +97,4 @@ def read_page(text: str, count: int) -> int:
     return number if number * MOST_EVENTS < count else 0
 
 
-# --- costs ----------------------------------------------------------------------------------------------
-
-
-def show_costs(request: Request) -> Response:
-    known = list_known(site_of(request).env)
-    keys = {repository.root: repository.key for repository in known}
-    costs = read_costs({repository.root: repository.state for repository in known}, today=datetime.now(UTC).date())
-    dollars = [Column(label=day.name[5:], value=day.usd, words=day.cost) for day in costs.days]
-    tokens = [Column(label=day.name[5:], value=day.tokens, words=f"{day.token_words} tokens") for day in costs.days]
-    return render(
-        request,
-        "costs.html",
-        live="/live",
-        costs=costs,
-        dollars=draw_columns(dollars, title="Dollars by day, the last 30 days", key="dollars", unit="$"),
-        tokens=draw_columns(tokens, title="Tokens by day, the last 30 days", key="tokens"),
-        tables={"Plan": costs.plans, "Agent": costs.agents, "Role": costs.roles},
-        keys=keys,
-        draw_share=draw_share,
-    )
-
-
-ROUTES = (Route("/journal", show_journal), Route("/costs", show_costs))
+ROUTES = (Route("/journal", show_journal),)
