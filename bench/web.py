@@ -86,7 +86,7 @@ class Server(Struct, frozen=True, kw_only=True):
 
     @property
     def netloc(self) -> str:
-        return urlsplit(self.address).netloc
+        return f"127.0.0.1:{urlsplit(self.address).port}"
 
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection(self.netloc, timeout=60)

@@ -95,12 +95,13 @@ def open_server(options: Options, env: Mapping[str, str]) -> Iterator[Served]:
     if options.tls:
         _require_certificate(*options.tls)
     scheme = "https" if options.tls else "http"
+    host = make_private_name() if is_loopback(address) and not options.tls else address
     with _listen(address, settings.port if options.port is None else options.port) as listener:
         port: int = listener.getsockname()[1]
         site = Site(
             env=env,
             key=secrets.token_bytes(32),
-            origins=list_origins(scheme, address, port, settings.url),
+            origins=list_origins(scheme, address, port, settings.url) | {origin_of(scheme, host, port)},
             port=port,
             is_secure=bool(options.tls) or options.is_behind_proxy,
             is_read_only=options.is_read_only,
@@ -108,9 +109,17 @@ def open_server(options: Options, env: Mapping[str, str]) -> Iterator[Served]:
         token = secrets.token_urlsafe(32)
         app = make_app(site, EntryToken(token, time.monotonic()))
         is_remote = bool(options.tls) or options.is_behind_proxy
-        shown = settings.url.rstrip("/") if is_remote and settings.url else origin_of(scheme, address, port)
+        shown = settings.url.rstrip("/") if is_remote and settings.url else origin_of(scheme, host, port)
         server = WebServer(_configure(app, options), app.app.state.watcher)
         yield Served(address=f"{shown}{ENTER}?token={token}", server=server, listener=listener)
+
+
+def make_private_name() -> str:
+    """A name of this machine that nobody else knows.
+
+    Browsers send the cookie of 127.0.0.1 to every port of it, as to the server that an agent has started.
+    """
+    return f"{secrets.token_hex(8)}.localhost"
 
 
 def _require_safe(address: str, url: str, options: Options) -> None:

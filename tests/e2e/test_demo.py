@@ -180,8 +180,7 @@ def test_the_demo_with_its_page_serves_it_and_ends_by_itself(tmp_path: Path) -> 
     with started(machine, "--web", "--pause", "0.05") as (demo, output):
         line = next(line for line in output if "http://" in line)
         page = urlsplit(line.split()[-1])
-        assert page.hostname is not None
-        connection = http.client.HTTPConnection(page.hostname, page.port or 0, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", page.port or 0, timeout=60)
         connection.request("GET", f"{page.path}?{page.query}")
         assert connection.getresponse().getheader("Set-Cookie")
         connection.close()
@@ -191,7 +190,7 @@ def test_the_demo_with_its_page_serves_it_and_ends_by_itself(tmp_path: Path) -> 
     assert [mark for mark in marks if mark not in printed] == []
     assert machine.left() == []
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((page.hostname, page.port or 0))
+        socket.create_connection(("127.0.0.1", page.port or 0))
 
 
 def test_the_demo_is_refused_inside_an_agent(tmp_path: Path) -> None:

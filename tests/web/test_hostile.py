@@ -1,6 +1,9 @@
 """Text that others wrote is shown as text: in titles, commit messages, agents' output, questions and test names."""
 
+import threading
 from collections.abc import Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,7 @@ from playwright.sync_api import Browser, expect
 from tests.support.cli import Project, until
 from tests.support.daemons import none_left, run_of, until_runs_are, user_settings
 from tests.support.repos import init_repo
-from tests.web.site import Visitor, serve
+from tests.web.site import Site, Visitor, serve
 
 PLAN = "plans/X.md"
 MARKUP = "<script>window.hacked=1</script><img src=x onerror=window.hacked=2>"
@@ -150,3 +153,32 @@ def test_a_hostile_query_is_text(visitor: Visitor, project: Project) -> None:
         page = visitor.see(path, plan=f"../{MARKUP}")
         assert page.evaluate("window.hacked") is None, path
         expect(page.locator("main script, main img")).to_have_count(0)
+
+
+def test_a_server_on_another_port_does_not_get_the_cookie(browser: Browser, site: Site) -> None:
+    """Such as one that an agent has started. Browsers send a cookie to every port of its host."""
+    cookies: list[str] = []
+
+    class Neighbour(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            cookies.append(self.headers.get("Cookie", ""))
+            page = b"<title>my app</title><a href='/again'>again</a>"
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Neighbour) as server, closing(browser.new_context()) as context:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = context.new_page()
+        page.goto(site.address)
+        expect(page.get_by_role("heading", name="Board")).to_be_visible()
+        for host in ("127.0.0.1", "localhost"):
+            page.goto(f"http://{host}:{server.server_port}/")
+            page.get_by_role("link", name="again").click()
+            page.wait_for_url("**/again")
+        server.shutdown()
+    assert len(cookies) >= 4
+    assert set(cookies) == {""}
