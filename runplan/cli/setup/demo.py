@@ -87,6 +87,8 @@ def _serve_page(repository: Path, env: Mapping[str, str]) -> Iterator[None]:
             yield
         finally:
             server.terminate()
+            server.wait()
+            run_command(["daemon", "stop"], cwd=repository, env=env)  # an answer on the page has started one
 
 
 def _land_first_phase(repository: Path, env: Mapping[str, str], plan: str, *, pause_s: float) -> None:
