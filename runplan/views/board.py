@@ -180,9 +180,13 @@ def find_card(env: Mapping[str, str], key: str, plan: str, now: datetime) -> tup
 def read_repository(repository: Known, name: str, now: datetime) -> tuple[list[Card], list[str]]:
     """The cards of a repository, and what a person should know about it."""
     notes: list[str] = []
-    with open_known(repository, warn=notes.append) as context:
+
+    def warn(text: str) -> None:
+        notes.append(f"{name}: {text}")
+
+    with open_known(repository, warn=warn) as context:
         context.git.prepare_reader()  # starts while the journal is opened
-        views = PlanReader(context, "", now, warn=notes.append).views()
+        views = PlanReader(context, "", now, warn=warn).views()
         daemon = view_daemon(context, views)
         limits = context.settings.limits
         cards = [

@@ -149,7 +149,8 @@ def _listen(address: str, port: int) -> socket.socket:
     try:
         return socket.create_server((address, port), family=family)
     except (OSError, OverflowError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
+        number = error.errno or 0 if isinstance(error, OSError) else 0
+        why = os.strerror(number) if number > 0 else error  # Python adds words to those of the system
         raise Unreachable(f"port {port} of {address}: {why}; choose another: runplan web --port 0") from None
 
 
