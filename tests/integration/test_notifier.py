@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
-from runplan.daemon.channels import Deliveries, list_channels, list_failures
+from runplan.daemon.channels import Channel, Deliveries, list_channels, list_failures
 from runplan.daemon.notifier import Notifier, open_log
 from runplan.report.notices import Notice
 from runplan.settings.schema import NotifySettings, NotifyTarget
@@ -218,6 +218,20 @@ def test_sending_returns_at_once_and_a_slow_notice_delays_no_other(log: Log, tmp
     gate.write_text("")
     sender.send()
     assert (tmp_path / "order").read_text().split() == ["done", "failed"]
+
+
+def test_doctor_gets_no_secret_of_an_error(tmp_path: Path) -> None:
+    secret = "ghp_" + "A1b2" * 9
+
+    def refuse(_: Notice) -> None:
+        raise OSError(f"no route to {secret}")
+
+    channel = Channel(name="webhook", id="1", on=("done",), send=refuse)
+    env = {"HOME": str(tmp_path)}
+    why = Deliveries().deliver(channel, DONE, env, again=False)
+    (failure,) = list_failures(env, [channel])
+    assert why == failure.why
+    assert (why.startswith("OSError: no route to "), secret in why) == (True, False)
 
 
 def test_a_channel_that_fails_is_tried_again_and_remembered_until_it_works(log: Log) -> None:
