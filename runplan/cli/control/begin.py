@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 
 from runplan.engine.context import open_context
 from runplan.errors import Exit, RefusedEarly, UsageError
@@ -30,6 +29,6 @@ def run_start(args: argparse.Namespace) -> Exit:
         if is_here:
             prepare_checks(context.repository)
         spawner = closing.enter_context(start_spawner()) if is_here else None
-        start = importlib.import_module("runplan.cli.control.start")  # takes as long as the processes to start
-        code: Exit = start.start_plan(args, asked, context, spawner)
-    return code
+        from runplan.cli.control.start import start_plan  # takes as long as the processes to start
+
+        return start_plan(args, asked, context, spawner)
