@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.plan.marks import STATUS_LINE, ExecutionKind
+from runplan.plan.marks import MANUAL, STATUS_LINE, ExecutionKind
 from runplan.plan.scan import marks_within
 
 if TYPE_CHECKING:
@@ -27,12 +27,14 @@ _LABEL = (
 )
 #: An item that is a paragraph: `**WI 3.1** text`, `4.0 **Title** text`.
 _PARAGRAPH = r"(?i)\*\*(?:WI|Work item)[ \t-]?[0-9]|[0-9]{1,3}\.[0-9]{1,3}[ \t]+\*\*"
-_WORK = r"(?i)work items?|tasks?\b(?! [0-9])|deliverables?|steps?\b(?! [0-9])"
+_WORK = (
+    r"(?i)work items?|deliverables?|(?:tasks|steps)\b(?! [0-9])"
+    r"|(?:task|step)(?:[ \t]*(?:[:(—–]|\Z)| (?:list|breakdown)\b)"  # not "Step C algorithm"
+)
 _CRITERIA = (
     r"(?i)(?:acceptance|success|exit) criteria|definition of done|(?:phase \S{1,9} |automated )?verification"
     r"|(?:phase \S{1,9} )?completion criteria"
 )
-_MANUAL = r"(?i)manual (?:verif|test)"
 #: Parts of a list of paths. A comma inside braces belongs to a pattern like `src/{a,b}.py`.
 _CODE = r"`([^`]+)`"
 _LISTED = r"(?:[^,{]|\{[^{}]*\}|\{)+"
@@ -91,7 +93,7 @@ def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, 
 
     The phase itself is the only item when it lists none.
     """
-    manual = {i for part in body.parts if re.match(_MANUAL, part.text) for i in body.lines_inside(part)}
+    manual = {i for part in body.parts if re.match(MANUAL, part.text) for i in body.lines_inside(part)}
     checked = [part for part in body.parts if re.match(_CRITERIA, part.text)]
     criteria = _list_entries(body, checked, without=manual)
     without = manual.union(*(body.lines_inside(part) for part in checked))
@@ -113,7 +115,8 @@ def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, 
 def _list_entries(body: Body, parts: list[Heading], *, without: set[int]) -> dict[int, str]:
     """The entries of some parts by their lines.
 
-    They are directly below the heading. Only where there are none, sub-headings name them or group them.
+    They are directly below the heading, boxes also below its sub-headings. Only where there are none, sub-headings name
+    them or group them.
     """
     entries: dict[int, str] = {}
     end = 0
@@ -121,8 +124,10 @@ def _list_entries(body: Body, parts: list[Heading], *, without: set[int]) -> dic
         if part.at >= end:  # not within the part before it
             inside = body.lines_inside(part)
             end = inside.stop
+            direct = body.direct_lines(part)
+            has_boxes = any(box.at not in without for box in marks_within(body.lines.boxes, direct.start, direct.stop))
             entries |= (
-                _list_boxes(body, body.direct_lines(part), without)
+                _list_boxes(body, inside if has_boxes else direct, without)
                 or _headed_items(body, inside)
                 or _list_boxes(body, inside, without)
                 or _list_paragraphs(body, inside, without)

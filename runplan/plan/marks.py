@@ -104,6 +104,7 @@ class ExecutionKind(StrEnum):
 class Mark(Struct, frozen=True):
     status: Status
     known: bool = True  #: False when the text is no known status and counts as todo
+    reason: str = ""  #: why a person must act first, where the plan does not say it by a word
 
 
 _GLYPH = "✅|🟡|⏳|⚙|🔴|[⬚⬜]|\\[[xX ]?\\]"
@@ -112,7 +113,7 @@ _GLYPHS = {
     **dict.fromkeys(("🟡", "⏳", "⚙"), Status.IN_PROGRESS),
     "🔴": Status.BLOCKED,
 }
-_WORD = r"(?i)\b(?:done|in[ -]progress|blocked)\b"
+_WORD = r"(?i)\b(?:done|in[ -]progress|partial|blocked)\b"
 _WORDS = {"done": Status.DONE, "blocked": Status.BLOCKED}
 #: Words that mean done at the beginning of a text: "Merged in #12", but not "waits until #12 is merged".
 _FINISHED = r"(?i)[\W_]*(?:fully )?(complete|completed|finished|shipped|merged)\b"
@@ -124,8 +125,9 @@ _TODO = frozenset(
 )
 _HASH = r"`([0-9a-f]{7,40})`|(?<![\w`])(?=[a-f]*[0-9])([0-9a-f]{7,40})(?![\w`])"
 
-#: The text that is written for a status. Only a person writes the other two.
+#: The text that is written for a status, and in the brackets of a heading. Only a person writes the other two.
 WRITTEN = {Status.DONE: "✅ Done", Status.TODO: "⬚"}
+WRITTEN_IN_BRACKETS = {Status.DONE: "COMPLETED", Status.TODO: "NOT STARTED"}
 
 
 @lru_cache(maxsize=1024)
@@ -182,6 +184,14 @@ def read_commit(text: str) -> str:
 
 #: A status line up to its value.
 STATUS_LINE = re.compile(r"[ \t]*(?:[-*>+][ \t]+)?(\*\*)?Status(?:\*\*:|:\*\*|:)[ \t]*", re.IGNORECASE)
+#: A status after a heading: `## Phase 2: Parser [IN PROGRESS]`.
+BRACKETS = re.compile(
+    r"(?<=[ \t])`?\[(blocked|in[ -]progress|wip|partial|not[ -]started|pending|planned|to[ -]?do|completed?|done"
+    r"|deferred|skipped|on hold|cancell?ed|dropped)\]`?[ \t#]*\Z",
+    re.IGNORECASE,
+)
+#: The part of a phase that a person verifies.
+MANUAL = r"(?i)manual (?:verif|test)"
 #: Another field after the value.
 NEXT_FIELD = re.compile(r"\*\*[A-Za-z ]{1,30}(?::\*\*|\*\*:)")
 #: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`; not `… (complete rewrite)`.

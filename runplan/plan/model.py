@@ -15,9 +15,9 @@ from runplan.errors import NotAPlan, PlanUnreadable
 from runplan.plan.body import Execution, Item, body_of, read_execution, read_items, read_paths
 from runplan.plan.dependencies import read_depends
 from runplan.plan.formats import sections, speckit, table
-from runplan.plan.marks import ExecutionKind, PlanStatus, Status, id_key, read_plan_status
-from runplan.plan.reading import Reading, Remark, refuse_duplicates
-from runplan.plan.scan import Lines, scan_lines
+from runplan.plan.marks import STATUS_LINE, ExecutionKind, PlanStatus, Status, id_key, read_mark, read_plan_status
+from runplan.plan.reading import Reading, Remark, is_measure, refuse_duplicates
+from runplan.plan.scan import Lines, marks_within, scan_lines
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -44,6 +44,12 @@ RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
 }
 #: Formats that the same evidence may show.
 RIVALS: tuple[tuple[Format, ...], ...] = (("humanlayer", "sections", "kiro", "headings"), ("todo", "checklist"))
+#: A document that holds the progress of a plan: PROGRESS.md, `search-tracker.md`, docs/status.md.
+_PROGRESS_FILE = r"(?i)(?<![\w-])((?:[\w.-]{0,80}[_.-])?(?:progress|tracker|status)\.(?:md|json))(?!\w)"
+_PROGRESS_LABEL = (
+    r"(?i)\A\W*(?:progress(?: tracker)?|tracker|status)\**:\W*"
+    r"(?:\[[^\[\]]{0,80}\]\()?(?:[\w.-]{1,80}/){0,9}([\w.-]{1,80}\.(?:md|json))\W*\Z"
+)
 _LANDING = re.compile(r">[ \t]*\*\*Landing mode:[ \t]*`?(cherry-pick|pr|direct)\b", re.IGNORECASE)
 
 
@@ -64,6 +70,7 @@ class Phase(Struct, frozen=True):
     execution: Execution
     items: tuple[Item, ...]
     sign_off: tuple[str, ...] = ()  #: criteria that a person must check before it lands
+    blocked_by: str = ""  #: why it is blocked, where the plan does not say it by a word
 
     @property
     def unsupported(self) -> str:
@@ -110,7 +117,12 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
         fix = command("runplan", "check", path, "--fix")
         message = f"the phases {ids} have neither a tracker nor **Status:** lines nor boxes; add a tracker with: {fix}"
         raise lines.error_at(reading.decided_by, message)
-    remarks = [*reading.remarks, *_about_text(lines, reading), *_about_boxes(lines, reading)]
+    remarks = [
+        *reading.remarks,
+        *_about_text(lines, reading),
+        *_about_boxes(lines, reading),
+        *_about_rest(lines, reading),
+    ]
     bodies = {place.id: body_of(lines, place.first, place.end) for place in reading.places}
     waits = read_depends(bodies, reading)
     for place in reading.places:
@@ -179,6 +191,7 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
         execution=execution,
         items=items,
         sign_off=sign_off,
+        blocked_by=place.mark.reason,
     )
 
 
@@ -268,6 +281,8 @@ def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
         if place.mark.status is Status.IN_PROGRESS:
             message = f"phase {place.id} is marked in progress; unless a live run owns it, it is todo"
             yield Remark(place.at + 1, message)
+        elif place.mark.reason:
+            yield Remark(place.at + 1, f"phase {place.id} {place.mark.reason}")
         elif not place.mark.known:
             yield Remark(place.at + 1, f"the status of phase {place.id} is unknown; it counts as todo")
 
@@ -286,15 +301,50 @@ def _about_depends(place: Place, waits: Depends, ids: Iterable[str], lines: Line
 
 
 def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
-    """The boxes that belong to no phase, by the heading above them, and those that are optional."""
-    owner = {i: place.id for place in reading.places for i in (place.at, *range(place.first, place.end))}
+    """The boxes that belong to no phase, by the heading above them, optional ones, and open ones of done phases.
+
+    A tracker and a commit say done without ticks; then the open boxes count only where others are ticked.
+    """
+    owner = {i: place for place in reading.places for i in (place.at, *range(place.first, place.end))}
+    claimed = {place.id for place in reading.places if place.at in range(place.first, place.end) and not place.commit}
+    claimed |= {
+        owner[box.at].id for box in lines.boxes if box.ticked and owner.get(box.at) and box.at != owner[box.at].at
+    }
     lines_by_remark: dict[str, list[int]] = {}
     for box in lines.boxes:
-        if box.at not in owner:
+        place = owner.get(box.at)
+        if place is None:
             heading = lines.heading_above(box.at)
             where = f"under {heading.text[:60]!r}" if heading else "above the first heading"
             lines_by_remark.setdefault(f"boxes {where} belong to no phase and are left out", []).append(box.at)
         elif box.optional:
-            message = f"optional boxes of phase {owner[box.at]} are no work items and stay open"
+            kind = "struck-through" if box.text.startswith("~~") else "optional"
+            message = f"{kind} boxes of phase {place.id} are no work items and stay open"
+            lines_by_remark.setdefault(message, []).append(box.at)
+        elif place.mark.status is Status.DONE and not box.ticked and place.id in claimed and reading.format != "kiro":
+            message = f"phase {place.id} counts as done, but has open boxes"
             lines_by_remark.setdefault(message, []).append(box.at)
     yield from (Remark(lines_[0] + 1, f"{message} ({len(lines_)})") for message, lines_ in lines_by_remark.items())
+
+
+def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
+    """What stands outside of the phases and looks like phases or statuses."""
+    inside = {i for place in reading.places for i in (place.at, *range(place.first, place.end))}
+    measures = (heading for heading in lines.headings if is_measure(heading.name.title or heading.text))
+    for heading in (heading for heading in measures if heading.level > 1 and heading.at not in inside):
+        if named := [other for other in marks_within(lines.headings, heading.at, heading.end) if other.name.id]:
+            yield Remark(heading.at + 1, f"{heading.text[:60]!r} is no work; its headings are no phases ({len(named)})")
+    left = ", ".join(place.id for place in reading.places if place.mark.status is not Status.DONE)
+    documents = {lines.path.rpartition("/")[2].lower()}
+    for index, text in enumerate(lines.texts):
+        if index in inside or lines.inert[index] or not (":" in text or "." in text):
+            continue
+        line = STATUS_LINE.match(text)
+        is_of_plan = line is not None and line[1] and index < reading.places[0].first
+        if line and is_of_plan and left and read_mark(text[line.end() :]).status is Status.DONE:
+            yield Remark(index + 1, f"the plan says here that it is done, but not done: {left}")
+        for name in (*re.findall(_PROGRESS_FILE, text), *re.findall(_PROGRESS_LABEL, text)):
+            if name.lower() not in documents:
+                message = f"the plan names {name} for its progress, which runplan does not read"
+                yield Remark(index + 1, f"{message}; it reads and writes the statuses in this file")
+            documents.add(name.lower())

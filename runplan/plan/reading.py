@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.plan.marks import DONE_TITLE, NEXT_FIELD, STATUS_LINE, Mark, Named, Status, id_key, read_commit, read_mark
+from runplan.plan.marks import (
+    BRACKETS,
+    DONE_TITLE,
+    MANUAL,
+    NEXT_FIELD,
+    STATUS_LINE,
+    Mark,
+    Named,
+    Status,
+    id_key,
+    read_commit,
+    read_mark,
+)
 from runplan.plan.scan import marks_within
 
 if TYPE_CHECKING:
@@ -20,8 +32,10 @@ if TYPE_CHECKING:
 Format: TypeAlias = Literal[
     "tracker", "spec-kit", "humanlayer", "sections", "kiro", "openspec", "headings", "todo", "checklist"
 ]
-#: How a status is written: a table cell, the cell of the commit, the value of a status line, the sign in a box.
-Slot: TypeAlias = Literal["cell", "commit", "line", "box"]
+#: How a status is written: a table cell, the cell of the commit, the value of a status line, the brackets of a heading,
+#: the sign in a box.
+Slot: TypeAlias = Literal["cell", "commit", "line", "brackets", "box"]
+_MEASURE = r"(?i)[\W\d_]*(?:(?:success|key|performance) )?(?:metrics|kpis?|timeline|(?:success|acceptance) criteria)\W*"
 
 
 class Spot(Struct, frozen=True):
@@ -85,16 +99,24 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
     """The headings like `Phase <id> — <title>` of the first level that has some; the unit "" is for bare ids.
 
     A heading like `## Phase 2 Findings` counts only when no other heading names that phase more clearly. One heading of
-    level 1 is the title of the plan.
+    level 1 is the title of the plan. Headings below one like Success Metrics count only when there are no others.
     """
+    named = [heading for heading in lines.headings if heading.name.id and heading.name.unit in units]
+    measures = [heading for heading in lines.headings if heading.level > 1 and is_measure(heading.text)]
+    inside = {heading.at for measure in measures for heading in marks_within(named, measure.at, measure.end)}
     headings: dict[int, list[Heading]] = {level: [] for level in levels}
-    for heading in lines.headings:
-        if heading.name.id and heading.level in headings and heading.name.unit in units:
+    for heading in named:
+        if heading.level in headings and (heading.at not in inside or len(inside) == len(named)):
             headings[heading.level].append(heading)
     sections: list[Heading] = next(filter(None, headings.values()), [])
     clear = {id_key(section.name.id) for section in sections if section.name.strong}
     sections = [section for section in sections if section.name.strong or id_key(section.name.id) not in clear]
     return sections if len(sections) > 1 or not sections or sections[0].level > 1 else []
+
+
+def is_measure(title: str) -> bool:
+    """Whether a heading is that of a list of measures or dates, which may name every phase and is none."""
+    return re.fullmatch(_MEASURE, title) is not None
 
 
 def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ...]:
@@ -103,15 +125,33 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
     for section in sections:
         place = Place(id=section.name.id, title=section.name.title, first=section.at, end=section.end)
         boxes = [box for box in marks_within(lines.boxes, section.at, section.end) if not box.optional]
+        brackets = BRACKETS.search(lines.texts[section.at])
+        if brackets:
+            place = replace(place, title=BRACKETS.sub("", place.title).rstrip())
         if (spot := _status_line(lines, section.at, section.end)) is not None:
             value = lines.texts[spot.at][spot.begin : spot.end].strip()
             place = replace(place, mark=read_mark(value), commit=read_commit(value), spots=(spot,))
+        elif brackets:
+            spots = (Spot("brackets", section.at, *brackets.span(1)), *box_spots(boxes))
+            place = replace(place, mark=read_mark(brackets[1]), spots=spots)
         elif re.search(DONE_TITLE, place.title):
             place = replace(place, mark=Mark(Status.DONE))
         elif boxes:
-            place = replace(place, mark=mark_of(boxes), spots=box_spots(boxes))
+            place = replace(place, mark=_mark_of_section(lines, section, boxes), spots=box_spots(boxes))
         places.append(place)
     return tuple(places)
+
+
+def _mark_of_section(lines: Lines, section: Heading, boxes: Sequence[Entry]) -> Mark:
+    """Done when all boxes are ticked, and blocked when all but those that a person verifies are."""
+    parts = [part for part in marks_within(lines.parts, section.at, section.end) if re.match(MANUAL, part.text)]
+    manual = {box.at for part in parts for box in marks_within(lines.boxes, part.at, part.end)}
+    left = [box for box in boxes if not box.ticked]
+    if not left or len(manual) >= len(boxes) or not manual.issuperset(box.at for box in left):
+        return mark_of(boxes)
+    todo = "tick them when they hold, or untick its other boxes to have it worked again, and commit the plan"
+    reason = f"is implemented and waits for a person: open manual criteria: {len(left)}; {todo}"
+    return Mark(Status.BLOCKED, reason=reason)
 
 
 def _status_line(lines: Lines, first: int, end: int) -> Spot | None:

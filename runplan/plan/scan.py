@@ -23,15 +23,17 @@ from runplan.plan.marks import UNNAMED, Named, read_name
 
 MAX_MB = 5
 MAX_LINES = 20_000
-LABEL = 7  #: the level of a line like `**Tasks:**` that serves as a heading
+LABEL = 7  #: the level of a line like `**Tasks:**` that serves as a heading; an indented one belongs to a list entry
 _KEY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?=[ \t]|\Z)[ \t]*")
 _VALUE = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|(?:(?![ \t]+#)[^\r])*""")
 _FENCE = re.compile(r"(`{3,}|~{3,})([^`]*)\Z")
 _ENTRY = re.compile(
     r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])(?:[ \t]+|\Z)(?:\[([^\]\w]|[xX])\](\*?)(?=[ \t]|\Z)[ \t]*)?", re.DOTALL
 )
+#: A text that is struck through, and perhaps the reason; "~~old~~ new" is work.
+_STRUCK = re.compile(r"~~(?:(?!~~).)+~~[ \t]*(?:\Z|[(\[—–:.-])")
 _LABEL = re.compile(
-    r"[ \t]{0,3}\*\*([^*`]{1,60}?):?\*\*:?[ \t]*\Z"
+    r"\*\*([^*`]{1,60}?):?\*\*:?[ \t]*\Z"
     r"|((?:acceptance|success|exit) criteria|(?:automated |manual )?verification|deliverables|tasks|steps):[ \t]*\Z",
     re.IGNORECASE,
 )
@@ -54,7 +56,7 @@ class Entry(Struct, frozen=True):
     indent: int
     column: int  #: of the character between the brackets
     sign: str  #: that character; "" when it is no box
-    optional: bool  #: `- [ ]* text`, as Kiro writes it
+    optional: bool  #: no work: `- [ ]* text`, as Kiro writes it, or `- [ ] ~~text~~`
     text: str  #: without the lines that continue it
 
     @property
@@ -240,5 +242,7 @@ def _find_structure(texts: list[str], inert: list[bool]) -> tuple[list[Heading],
         elif entry := _ENTRY.match(text):
             indent = len(entry[1].expandtabs(4))
             sign = entry[2] or ""
-            entries.append(Entry(i, indent, entry.start(2), sign, entry[3] == "*", text[entry.end() :].strip()))
+            content = text[entry.end() :].strip()
+            is_optional = entry[3] == "*" or (sign == " " and _STRUCK.match(content) is not None)
+            entries.append(Entry(i, indent, entry.start(2), sign, is_optional, content))
     return parts[::-1], entries[::-1]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.plan.marks import WRITTEN, NoWorkKind, PlanStatus, Status, id_key, read_plan_status
+from runplan.plan.marks import WRITTEN, WRITTEN_IN_BRACKETS, NoWorkKind, PlanStatus, Status, id_key, read_plan_status
 from runplan.plan.model import lay_out, require_settable
 from runplan.plan.scan import scan_lines
 from runplan.text import command
@@ -29,7 +29,7 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
         raise lines.error_at(0, f"there is no phase {phase}; the phases are {ids}")
     slots = {spot.slot for spot in place.spots}
     is_same = place.mark.known and place.mark.status is status
-    if is_same and (commit in ("", place.commit) or slots == {"box"}):
+    if is_same and (commit in ("", place.commit) or (slots and slots <= {"box", "brackets"})):
         return text
     words = WRITTEN[status]
     if commit and "commit" not in slots:
@@ -51,6 +51,8 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
                 new = _status_cell(old, f"`{commit}`" if commit else "") if commit or place.commit else old
             case "line":
                 new = (b"" if above.endswith((b" ", b"\t")) else b" ") + words.encode()
+            case "brackets":
+                new = WRITTEN_IN_BRACKETS[status].encode()
             case "box":
                 new = b"x" if status is Status.DONE else b" "
         text = above + new + text[end:]
@@ -144,7 +146,7 @@ def describe_hindrance(plan: Plan, phase: Phase) -> str:
     if waits := missing_dependencies(plan, phase):
         return f"waits for {', '.join(waits)}"
     if phase.status is Status.BLOCKED:
-        return "is marked blocked; clear its status in the plan to allow work on it"
+        return phase.blocked_by or "is marked blocked; clear its status in the plan to allow work on it"
     return phase.unsupported
 
 

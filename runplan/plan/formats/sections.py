@@ -12,13 +12,14 @@ import re
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from runplan.plan import reading
-from runplan.plan.marks import UNNAMED, Mark, Named, Status, read_commit, read_name
-from runplan.plan.reading import Place, Reading, Remark, find_sections, section_places
+from runplan.plan.marks import UNNAMED, Mark, Named, Status, id_key, read_commit, read_name
+from runplan.plan.reading import Place, Reading, Remark, find_sections, is_measure, section_places
 from runplan.plan.scan import marks_within
 
 if TYPE_CHECKING:
@@ -38,9 +39,11 @@ _NUMBER = r"([A-Z]{0,2})([0-9]{1,4})"
 #: Boxes under these headings are no work.
 _NOT_WORK = (
     r"(?i)accept|criteri|verif|definition of done|question|risk|goals|prerequisite|dependenc|checklist|review|test plan"
+    r"|\bmetrics\W*\Z|\bkpis?\b"
 )
 #: Headings of a board: its boxes are the phases, not its columns.
 _COLUMN = r"(?i)\W*(?:active|backlog|blocked|completed?|doing|done|in progress|pending|to[ -]?do)\W*"
+_FINISHED = r"(?i)\W*(?:completed?|done)\W*"
 _TASK = r"\**([0-9]{1,4})((?:\.[0-9]{1,4}){0,3})\.?\**(?:[ \t]+|\Z)"
 
 
@@ -50,9 +53,12 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
     if not sections:
         return
     places = section_places(lines, sections)
-    has_line = any(spot.slot == "line" for place in places for spot in place.spots)
-    if not has_line and (named := named_boxes(lines, outside=sections)):
-        listed = [(name.id, box.at) for box, name in named]
+    has_line = any(spot.slot in ("line", "brackets") for place in places for spot in place.spots)
+    named = [] if has_line else named_boxes(lines, outside=sections)
+    listed = [(name.id, box.at) for box, name in named]
+    ids = {id_key(place.id) for place in places}
+    # A list of some of the phases, as below a heading Completed, is no tracker where the sections state statuses.
+    if named and (ids <= {id_key(id_) for id_, _ in listed} or all(place.is_bare for place in places)):
         yield read_boxes(lines, named, reading.pair_sections(lines, "checklist", listed, sections))
         return
     bare = (place for place in places if place.is_bare)
@@ -83,7 +89,7 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
         if sections and (unit not in _WEAK or sections[0].level < 3 or _are_work(lines, sections)):
             yield _numbered_reading("headings", f"{unit.title()} headings", lines, sections, unit)
     for level in (2, 3, 4):
-        sections = find_sections(lines, "", levels=(level,))
+        sections = [s for s in find_sections(lines, "", levels=(level,)) if not is_measure(s.name.title)]
         numbers = [number for section in sections if (number := re.fullmatch(_NUMBER, section.name.id))]
         counts = len(numbers) > 1 and all(a[1] == b[1] and int(a[2]) < int(b[2]) for a, b in pairwise(numbers))
         is_clear = len(numbers) == len(sections) and all(s.name.strong and s.name.title for s in sections)
@@ -137,10 +143,21 @@ def read_kiro(lines: Lines) -> Iterator[Reading]:
 
 
 def read_todo(lines: Lines) -> Iterator[Reading]:
-    """Two or more sections with boxes: each section is a phase, done when all its boxes are ticked."""
-    above = (lines.heading_above(box.at) for box in _work_boxes(lines))
-    headings = list(dict.fromkeys(heading for heading in above if heading is not None and heading.level > 1))
-    if len(headings) < 2 or named_boxes(lines) or all(re.fullmatch(_COLUMN, heading.text) for heading in headings):
+    """Two or more sections with boxes: each section is a phase, done when all its boxes are ticked.
+
+    Headings below one like `## v1.1` only group its boxes. A list of what is completed is no phase.
+    """
+    counted = [h for h in lines.headings if h.level > 1 and any(char.isdigit() for char in h.name.id)]
+    open_: dict[Heading, bool] = {}
+    for box in _work_boxes(lines):
+        heading = lines.heading_above(box.at)
+        place = bisect(counted, box.at, key=attrgetter("at"))
+        if heading is not None and place and counted[place - 1].at < heading.at < counted[place - 1].end:
+            heading = counted[place - 1]
+        if heading is not None and heading.level > 1:
+            open_[heading] = open_.get(heading, False) or not box.ticked
+    headings = [heading for heading, is_open in open_.items() if is_open or not re.fullmatch(_FINISHED, heading.text)]
+    if len(headings) < 2 or named_boxes(lines) or all(re.fullmatch(_COLUMN, heading.text) for heading in open_):
         return
     ends = [*(heading.at for heading in headings[1:]), len(lines.texts)]
     sections = [

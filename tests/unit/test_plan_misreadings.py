@@ -1,0 +1,182 @@
+"""Plans that were misread without a word: each has a rule, and what the rule leaves out is named with its line."""
+
+import pytest
+
+from runplan.plan.model import Plan, Status, parse_plan
+from runplan.plan.tracker import NoPhase, choose_phase, set_status
+
+
+def read(text: str) -> Plan:
+    return parse_plan(text.encode(), path="plans/p.md")
+
+
+def items(text: str) -> list[str]:
+    return [f"{item.id} {item.text}" for item in read(f"## Phase 1 — A\n**Status:** ⬚\n{text}").phases[0].items]
+
+
+def remarks(plan: Plan) -> list[str]:
+    return [f"{remark.line}: {remark.text}" for remark in plan.remarks]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (
+            "### Work Items\n- [ ] a\n\n  **Rule:**\n  - why\n\n- [ ] b\n\n   **Note:**\n   text\n- [ ] c\n",
+            "W1 a, W2 b, W3 c",
+        ),
+        ("### Work Items\n- a\n\n  **Rule:**\n  text\n- b\n", "W1 a, W2 b"),
+        ("### Acceptance Criteria\n- [ ] a\n\n**By hand:**\n\n- [ ] b\n", "C1 a, C2 b"),
+        ("### Work Items\n- [ ] a\n#### Docs\n- [ ] b\n", "W1 a, W2 b"),
+        ("### Tasks\n- a\n### Design\n**Step C algorithm**:\n1. read\n2. split\n", "W1 a"),
+        ("### Step-by-step guide\n1. read\n", "P A"),
+        ("**Steps:**\n1. a\n", "W1 a"),
+        ("### Task list\n- a\n", "W1 a"),
+        ("- [ ] a\n- [ ] ~~gone~~\n- [ ] ~~gone~~ (see #4)\n- [ ] ~~old~~ new\n", "W1 a, W2 ~~old~~ new"),
+    ],
+)
+def test_items_are_what_the_author_lists(body: str, expected: str) -> None:
+    assert ", ".join(items(body)) == expected
+
+
+def test_struck_boxes_are_no_work_and_are_named() -> None:
+    plan = read("## Phase 1: A\n- [x] a\n- [ ] ~~b~~\n## Phase 2: B\n- [ ] c\n- [x] ~~d~~\n")
+    assert [phase.status for phase in plan.phases] == [Status.DONE, Status.TODO]
+    assert remarks(plan) == ["3: struck-through boxes of phase 1 are no work items and stay open (1)"]
+
+
+# --- statuses ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "status", "warnings"),
+    [
+        ("COMPLETED", Status.DONE, 0),
+        ("done", Status.DONE, 0),
+        ("NOT STARTED", Status.TODO, 0),
+        ("BLOCKED", Status.BLOCKED, 0),
+        ("IN PROGRESS", Status.IN_PROGRESS, 1),
+        ("PARTIAL", Status.IN_PROGRESS, 1),
+        ("DEFERRED", Status.TODO, 1),
+    ],
+)
+def test_brackets_after_a_heading_are_its_status(word: str, status: Status, warnings: int) -> None:
+    text = f"## Phase 1: A [{word}]\n\ntext\n\n## Phase 2: B [NOT STARTED]\n\n- [ ] b\n"
+    plan = read(text)
+    assert (plan.phases[0].title, plan.phases[0].status, len(plan.remarks)) == ("A", status, warnings)
+
+
+def test_brackets_are_where_the_status_is_written() -> None:
+    text = b"### Phase 1: A [NOT STARTED]\n\n- [ ] a\n\n### Phase 2: B `[IN PROGRESS]`\n"
+    done = set_status(text, path="p.md", phase="1", status=Status.DONE, commit="abc1234")
+    assert done == text.replace(b"NOT STARTED", b"COMPLETED").replace(b"[ ]", b"[x]")
+    assert set_status(done, path="p.md", phase="1", status=Status.TODO) == text
+    assert b"B `[COMPLETED]`" in set_status(text, path="p.md", phase="2", status=Status.DONE, commit="abc1234")
+
+
+def test_other_brackets_after_a_heading_are_part_of_its_title() -> None:
+    plan = read("## Phase 1: A [US1]\n- [ ] a\n## Phase 2: B [MVP]\n- [ ] b\n")
+    assert [phase.title for phase in plan.phases] == ["A [US1]", "B [MVP]"]
+
+
+VERIFIED = "#### Automated Verification:\n- [{}] tests pass\n#### Manual Verification:\n- [{}] it looks right\n"
+
+
+@pytest.mark.parametrize(
+    ("automated", "manual", "status"),
+    [("x", "x", Status.DONE), ("x", " ", Status.BLOCKED), (" ", "x", Status.TODO), (" ", " ", Status.TODO)],
+)
+def test_a_phase_whose_manual_part_alone_is_open_waits_for_a_person(
+    automated: str, manual: str, status: Status
+) -> None:
+    plan = read(f"## Phase 1: A\n{VERIFIED.format(automated, manual)}")
+    assert plan.phases[0].status is status
+    if status is Status.BLOCKED:
+        assert remarks(plan)[0].startswith("3: phase 1 is implemented and waits for a person: open manual criteria: 1;")
+        choice = choose_phase(plan, wanted=None)
+        assert isinstance(choice, NoPhase)
+        assert choice.detail.startswith("phase 1 is implemented and waits for a person")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "## Phase 1: A ✅\n- [x] a\n- [ ] b\n## Phase 2: B\n- [ ] c\n",
+            "3: phase 1 counts as done, but has open boxes (1)",
+        ),
+        ("## Phase 1: A\n**Status:** Done\n- [ ] b\n", "3: phase 1 counts as done, but has open boxes (1)"),
+        ("## Phase 1: A\n**Status:** ✅ Done (abc1234)\n- [ ] b\n", ""),
+        ("- [x] Wash\n  - [ ] rinse\n", "2: phase 1 counts as done, but has open boxes (1)"),
+        (
+            "# T\n**Status:** ✅ Complete\n## Phase 1: A\n- [ ] a\n## Phase 2: B\n- [x] b\n",
+            "2: the plan says here that it is done, but not done: 1",
+        ),
+        ("# T\n**Status:** Draft\n## Phase 1: A\n- [ ] a\n", ""),
+    ],
+)
+def test_statuses_that_disagree_are_named(text: str, expected: str) -> None:
+    assert "; ".join(remarks(read(text))) == expected
+
+
+# --- phases ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "titles", "left_out"),
+    [
+        (
+            "## Setup\n- [ ] a\n## Build\n- [ ] b\n## Success Metrics\n- [ ] 10 ms\n",
+            "Setup, Build",
+            "6: boxes under 'Success Metrics' belong to no phase and are left out (1)",
+        ),
+        (
+            "## Phase 1: A\n- [ ] a\n## Phase 2: B\n- [ ] b\n## Success Metrics\n### Phase 1: A\n10 ms\n",
+            "A, B",
+            "",
+        ),
+        (
+            "## Success Metrics\n### Phase 1: Fast\n10 ms\n## Work\n### Phase 1: A\n- [ ] a\n### Phase 2: B\n- [ ] b\n",
+            "A, B",
+            "1: 'Success Metrics' is no work; its headings are no phases (1)",
+        ),
+        (
+            "## 1. A\n- [ ] a\n## 2. B\n- [ ] b\n## 3. Success Metrics\n10 ms\n",
+            "A, B",
+            "5: '3. Success Metrics' is no work; its headings are no phases (1)",
+        ),
+        ("## v1.0\n- [x] a\n## v1.1\n### Core\n- [ ] b\n### Docs\n- [ ] c\n", "v1.0, v1.1", ""),
+        ("## Server\n### Disk\n- [ ] a\n### Net\n- [ ] b\n", "Disk, Net", ""),
+        (
+            "## Completed\n- [x] old\n## Server\n- [ ] a\n## Client\n- [ ] b\n",
+            "Server, Client",
+            "2: boxes under 'Completed' belong to no phase and are left out (1)",
+        ),
+        (
+            "## Phase 1: A\n- [x] a\n## Phase 2: B\n- [ ] b\n## Completed\n- [x] Phase 1: A\n",
+            "A, B",
+            "6: boxes under 'Completed' belong to no phase and are left out (1)",
+        ),
+    ],
+)
+def test_lists_beside_the_work_are_no_phases(text: str, titles: str, left_out: str) -> None:
+    plan = read(text)
+    assert ", ".join(phase.title for phase in plan.phases) == titles
+    assert left_out in "; ".join(remarks(plan))
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("**Progress:** [here](./PROGRESS.md)", "PROGRESS.md"),
+        ("Tracker: [x](notes/x.md)", "x.md"),
+        ("See [progress](docs/search-progress.md) for status.", "search-progress.md"),
+        ("`p.md` and docs/tracking/NAMES.md", ""),
+        ("**Status:** as in SKILL.md, which is old", ""),
+        ("```\nPROGRESS.md\n```", ""),
+    ],
+)
+def test_a_document_about_progress_is_named_as_not_read(line: str, name: str) -> None:
+    said = remarks(read(f"# T\n\n{line}\n\n## Phase 1: A\n- [ ] write STATUS.md\n"))
+    begins = f"3: the plan names {name} for its progress, which runplan does not read; "
+    assert [text.startswith(begins) for text in said] == [True] * bool(name)
