@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,16 @@ from github import Github, GithubException
 
 from runplan.errors import NotAllowed, NotFound, RefusedEarly
 from runplan.forge import model as m
+from runplan.forge.github_activity import (
+    ACTIVITY,
+    GHOST,
+    GOOD,
+    author_login,
+    list_nodes,
+    next_cursors,
+    to_checks,
+    to_messages,
+)
 from runplan.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, check_answers, describe_error
 from runplan.forge.retry import repeatable
 from runplan.names import HEADS
@@ -26,10 +36,10 @@ if TYPE_CHECKING:
     from github.NamedUser import NamedUser
     from github.Organization import Organization
     from github.PullRequest import PullRequest
+    from github.PullRequestComment import PullRequestComment
 
     from runplan.gitfacts import Oid
 
-GOOD = ("success", "neutral", "skipped")  #: conclusions of a check run that do not block
 MERGE_STATES = {
     "behind": m.MergeState.BEHIND,
     "blocked": m.MergeState.BLOCKED,
@@ -38,6 +48,7 @@ MERGE_STATES = {
 LOG_CHARACTERS = 6000  #: of the logs of failed jobs
 MOST_OPEN = 50  #: open pull requests whose files are read, with one call each
 FAILED_JOBS = 3  #: whose logs are read
+IS_PARTIAL = "isPartial"  #: in an answer that lacks fields which the token may not read
 #: What decides about a merge, in one call. `refUpdateRule` is what classic protection shows to everybody.
 TARGET = """
 query($owner: String!, $name: String!, $branch: String!, $ref: String!, $number: Int!, $isOpen: Boolean!) {
@@ -96,6 +107,7 @@ class GitHub:
         self._auth = auth  #: its token may be renewed at any time
         self._is_gits = is_gits  #: git finds the token by itself
         self._client = Github(auth=auth, base_url=api, **CLIENT)
+        self._pulls: dict[int, PullRequest] = {}  #: as they were read last
         self._writers: dict[str, bool] = {}  #: whether an account may write, by its login
         self._repo = self._client.get_repo(address.full_name)
 
@@ -154,7 +166,7 @@ class GitHub:
         checks = rules.get("required_status_checks", [])
         required = [check["context"] for rule in checks for check in rule.get("required_status_checks", ())]
         reviews = [rule.get("required_approving_review_count", 0) for rule in rules.get("pull_request", ())]
-        opinions = _list_nodes(facts.get("pullRequest"), "latestOpinionatedReviews")
+        opinions = list_nodes(facts.get("pullRequest"), "latestOpinionatedReviews")
         return m.Target(
             methods=tuple(method for method in m.METHODS if method in methods),
             auto_merge=bool(facts.get("autoMergeAllowed")),
@@ -164,7 +176,7 @@ class GitHub:
             reviews=max([*reviews, classic.get("requiredApprovingReviewCount") or 0]),
             queue="merge_queue" in rules,
             objections=tuple(
-                _author_login(opinion["author"]) for opinion in opinions if opinion["state"] == "CHANGES_REQUESTED"
+                author_login(opinion["author"]) for opinion in opinions if opinion["state"] == "CHANGES_REQUESTED"
             ),
         )
 
@@ -180,7 +192,7 @@ class GitHub:
                     raise
                 answer = error.data
             repository: dict[str, Any] = answer["data"]["repository"]
-            return repository
+            return repository | ({IS_PARTIAL: True} if answer.get("errors") else {})
 
         return self.calls.attempt(action, call)
 
@@ -233,7 +245,9 @@ class GitHub:
 
     @repeatable("read pull request {0}")
     def read_pull_request(self, number: int) -> m.PullRequest:
-        return _to_pull_request(self._get_pull_request(number))
+        pull = self._pulls.setdefault(number, self._repo.get_pull(number))
+        pull.update()  # a conditional request: without a change it counts against no rate limit
+        return _to_pull_request(pull)
 
     def _get_pull_request(self, number: int) -> PullRequest:
         pull = self._repo.get_pull(number)
@@ -287,24 +301,37 @@ class GitHub:
         pulls = islice(self._repo.get_pulls(state="open", base=base), MOST_OPEN)
         return {pull.number: tuple(file.filename for file in pull.get_files()) for pull in pulls}
 
-    @repeatable("read the review of pull request {0}")
-    def list_review_comments(self, number: int) -> tuple[m.ReviewComment, ...]:
+    def read_activity(self, number: int, head: Oid) -> m.Activity:
+        cursors = dict.fromkeys(("contexts", "reviews", "reviewThreads", "comments"), "")
+        pages: list[dict[str, Any]] = []
+        following: dict[str, str] | None = cursors
+        while following is not None:
+            wanted = {name: cursor or None for name, cursor in following.items()} | {"number": number, "head": head}
+            pages.append(self._query_repository(f"read the activity of pull request {number}", ACTIVITY, wanted))
+            following = next_cursors(pages[-1], following)
+        # Some tokens may read checks by REST alone.
+        checks = self.list_checks(head) if any(IS_PARTIAL in page for page in pages) else to_checks(pages)
+        return m.Activity(checks=checks, messages=to_messages(pages))
+
+    def answer_message(self, number: int, message: m.Message, *, marker: str, text: str) -> None:
+        if not message.thread:
+            return self.put_comment(number, marker=marker, text=text)
         pull = self._repo.get_pull(number)
-        reviews = [
-            m.ReviewComment(id=f"review {review.id}", author=_user_login(review.user), text=review.body)
-            for review in pull.get_reviews()
-            if review.body
-        ]
-        lines = [  # a line that has changed since has no number
-            m.ReviewComment(
-                id=f"line {comment.id}",
-                author=_user_login(comment.user),
-                text=comment.body,
-                place=f"{comment.path}:{comment.line}" if comment.line else comment.path,
-            )
-            for comment in pull.get_review_comments()
-        ]
-        return (*reviews, *lines)
+        reply = functools.partial(pull.create_review_comment_reply, int(message.thread))
+        return self._put_marked(f"answer {message.id}", marker, text, lambda: list(pull.get_review_comments()), reply)
+
+    def request_review(self, number: int, logins: Sequence[str]) -> None:
+        pull = self._repo.get_pull(number)
+
+        def request(login: str) -> None:
+            try:
+                pull.create_review_request([login])
+            except GithubException as error:
+                if error.status != 422:  # the author of the pull request, or no collaborator any more
+                    raise
+
+        for login in logins:
+            self.calls.attempt(f"ask {login} for a review", functools.partial(request, login))
 
     # --- checks -----------------------------------------------------------------------------------------------
 
@@ -335,6 +362,7 @@ class GitHub:
                 changed=changed.timestamp() if changed else 0.0,
             )
             for name, state, url, summary, changed in facts
+            if name != m.STATUS
         )
 
     def read_failure_log(self, head: Oid) -> str:
@@ -395,14 +423,11 @@ class GitHub:
     @repeatable("assign issue {0}")
     def assign_issue(self, number: int, *, is_assigned: bool) -> None:
         issue = self._repo.get_issue(number)
-        issue.add_to_assignees(self._own_login) if is_assigned else issue.remove_from_assignees(self._own_login)
+        issue.add_to_assignees(self.own_login) if is_assigned else issue.remove_from_assignees(self.own_login)
 
     @repeatable("read the comments of #{0}")
-    def _read_comments(self, number: int) -> list[IssueComment]:
-        return list(self._repo.get_issue(number).get_comments())
-
     def list_comments(self, number: int) -> tuple[m.Comment, ...]:
-        comments = self._read_comments(number)
+        comments = self._repo.get_issue(number).get_comments()
         return tuple(
             m.Comment(author=_user_login(comment.user), text=comment.body or "", changed=comment.updated_at.timestamp())
             for comment in comments
@@ -410,22 +435,34 @@ class GitHub:
 
     def put_comment(self, number: int, *, marker: str, text: str) -> None:
         issue = self._repo.get_issue(number)
-        action = f"comment on #{number}"
+        self._put_marked(
+            f"comment on #{number}", marker, text, lambda: list(issue.get_comments()), issue.create_comment
+        )
+
+    def _put_marked(
+        self,
+        action: str,
+        marker: str,
+        text: str,
+        read: Callable[[], Sequence[IssueComment | PullRequestComment]],
+        create: Callable[[str], IssueComment | PullRequestComment],
+    ) -> None:
+        """Create a comment with a hidden mark, unless there is one of ours; or change its text."""
         mark = f"<!-- {marker} -->"
         body = f"{text}\n\n{mark}"
 
-        def happened() -> IssueComment | None:
-            marked = (comment for comment in self._read_comments(number) if mark in (comment.body or ""))
-            return next((comment for comment in marked if _user_login(comment.user) == self._own_login), None)
+        def happened() -> IssueComment | PullRequestComment | None:
+            marked = (comment for comment in self.calls.attempt(action, read) if mark in (comment.body or ""))
+            return next((comment for comment in marked if _user_login(comment.user) == self.own_login), None)
 
         existing = happened()
         if existing is None:
-            self.calls.attempt(action, lambda: issue.create_comment(body), happened)
+            self.calls.attempt(action, lambda: create(body), happened)
         elif existing.body != body:
             self.calls.attempt(action, lambda: existing.edit(body))
 
-    @cached_property
-    def _own_login(self) -> str:
+    @functools.cached_property
+    def own_login(self) -> str:
         """The account of the token. REST does not name it to an app."""
         requester = self._client.requester
         _, answer = self.calls.attempt(
@@ -437,16 +474,16 @@ class GitHub:
         issue = (
             self._query_repository(f"read who labelled issue {number}", ISSUE, {"number": number}).get("issue") or {}
         )
-        if self.may_write(_author_login(issue.get("author"))):
+        if self.may_write(author_login(issue.get("author"))):
             return True
-        events = _list_nodes(issue, "timelineItems")
+        events = list_nodes(issue, "timelineItems")
         labelled = [event for event in events if event.get("label", {}).get("name", "").lower() == label.lower()]
         if not labelled:
             return False
         edits = [(issue.get("lastEditedAt") or "", issue.get("editor"))]
         edits += [(event["createdAt"], event["actor"]) for event in events if "label" not in event]
         later = [editor for when, editor in edits if when >= labelled[-1]["createdAt"]]
-        return all(self.may_write(_author_login(account)) for account in (labelled[-1]["actor"], *later))
+        return all(self.may_write(author_login(account)) for account in (labelled[-1]["actor"], *later))
 
 
 def _to_pull_request(pull: PullRequest) -> m.PullRequest:
@@ -473,23 +510,11 @@ def _merge_state(facts: Mapping[str, Any]) -> m.MergeState:
     return m.MergeState.UNKNOWN if facts.get("mergeable") is None and not is_final else state
 
 
-def _list_nodes(parent: Mapping[str, Any] | None, field: str) -> list[Any]:
-    """The nodes of a connection of GraphQL, without those that the token may not read."""
-    return [node for node in ((parent or {}).get(field) or {}).get("nodes") or () if node]
-
-
-def _author_login(author: Mapping[str, str] | None) -> str:
-    return author["login"] if author else GHOST
-
-
 def _check_names(facts: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of the checks of the newest merged pull requests."""
-    commits = (node["commit"] for pull in _list_nodes(facts, "pullRequests") for node in _list_nodes(pull, "commits"))
-    checks = (check for commit in commits for check in _list_nodes(commit.get("statusCheckRollup"), "contexts"))
+    commits = (node["commit"] for pull in list_nodes(facts, "pullRequests") for node in list_nodes(pull, "commits"))
+    checks = (check for commit in commits for check in list_nodes(commit.get("statusCheckRollup"), "contexts"))
     return tuple(dict.fromkeys(check.get("name") or check.get("context") or "" for check in checks))
-
-
-GHOST = "ghost"  #: as GitHub shows an account that was deleted
 
 
 def _user_login(user: NamedUser | Organization | None) -> str:

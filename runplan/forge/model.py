@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 METHODS = ("merge", "rebase", "squash")  #: of a merge, in the order of preference: the first two keep the trailers
 
+STATUS = "runplan"  #: context of the commit status that runplan sets
+
 
 class Address(Struct, frozen=True, kw_only=True):
     """A repository on a forge, as the URL of a remote names it."""
@@ -127,11 +129,24 @@ class Comment(Struct, frozen=True, kw_only=True):
     changed: float  #: seconds since the epoch
 
 
-class ReviewComment(Struct, frozen=True, kw_only=True):
-    id: str
+class Message(Struct, frozen=True, kw_only=True):
+    """A review, a comment on a line, or a comment of a pull request."""
+
+    id: str  #: "review 12", "line 13", "comment 14"
     author: str
     text: str
-    place: str = ""  #: path:line; "" for a comment on the whole pull request
+    changed: float  #: when it was written, in seconds since the epoch
+    place: str = ""  #: path:line; "" for the whole pull request
+    thread: str = ""  #: where a comment on a line is answered
+    is_objection: bool = False  #: a review that asks for changes
+    is_approval: bool = False  #: a review that asks for none, maybe without a text
+
+
+class Activity(Struct, frozen=True, kw_only=True):
+    """The state of a pull request that others write: checks of its head, and messages, oldest first."""
+
+    checks: tuple[Check, ...]
+    messages: tuple[Message, ...]
 
 
 class Merge(Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ class Forge(Protocol):
     @property
     def token_source(self) -> str:
         """The variable or program that gave the token, for messages."""
+
+    @property
+    def own_login(self) -> str:
+        """The account of the token."""
 
     def git_settings(self) -> tuple[str, ...]:
         """Settings with which git signs in to this host alone; for its environment, never for its arguments."""
@@ -67,7 +71,14 @@ class Forge(Protocol):
     def list_open_files(self, base: str) -> dict[int, tuple[str, ...]]:
         """The files that each open pull request changes; of the newest ones, where there are very many."""
 
-    def list_review_comments(self, number: int) -> tuple[m.ReviewComment, ...]: ...
+    def read_activity(self, number: int, head: Oid) -> m.Activity:
+        """The checks of the head and the messages of a pull request, by one call; without the status of runplan."""
+
+    def answer_message(self, number: int, message: m.Message, *, marker: str, text: str) -> None:
+        """Answer in the thread of a message, else by a comment; once per marker, as `put_comment`."""
+
+    def request_review(self, number: int, logins: Sequence[str]) -> None:
+        """Ask these accounts for a new review; one that the forge refuses is left out."""
 
     # --- checks -----------------------------------------------------------------------------------------------
 

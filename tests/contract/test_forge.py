@@ -1,9 +1,12 @@
 """What every forge promises: nothing twice, named refusals, states in our own words."""
 
+import functools
+from collections.abc import Iterable
+
 import pytest
 
 from runplan.errors import NotAllowed, NotFound, NotThere
-from runplan.forge.model import CheckState, Merge, MergeState, NotMerged, PullRequest
+from runplan.forge.model import Activity, CheckState, Merge, MergeState, Message, NotMerged, PullRequest
 from runplan.forge.protocol import Forge
 from tests.support.github.hub import Hub
 from tests.support.memory_forge import MemoryForge
@@ -108,9 +111,57 @@ def test_only_an_account_with_write_access_objects(host: Host) -> None:
     host.hub.review(number, "Well …")
     host.hub.review(number, "")
     assert forge.read_target("main", number=number).objections == ("reviewer",)
-    texts = [(comment.author, comment.text) for comment in forge.list_review_comments(number)]
-    assert texts == [("stranger", "No."), ("reviewer", "No."), ("reviewer", "Well …")]
     assert (forge.may_write("reviewer"), forge.may_write("stranger")) == (True, False)
+
+
+def test_the_activity_has_checks_and_messages_with_their_kinds(host: Host) -> None:
+    forge, hub, opened = host.forge, host.hub, host.open()
+    assert forge.read_activity(opened.number, opened.head) == Activity(checks=(), messages=())
+    hub.check(opened.head, "unit", None)
+    hub.check(opened.head, "lint", "failure", "too long")
+    hub.check(opened.head, "build")
+    hub.review(opened.number, "No.", state="CHANGES_REQUESTED")
+    hub.review(opened.number, "Well …")
+    hub.review(opened.number, "", by="bob", state="APPROVED")
+    hub.review(opened.number, "")
+    hub.review(opened.number, "Why?", path="b.txt", line=1)
+    hub.comment(opened.number, "Hello", by="stranger")
+    activity = forge.read_activity(opened.number, opened.head)
+    assert set(activity.checks) == set(forge.list_checks(opened.head))
+    shown = [
+        (message.id.split()[0], message.author, message.text, message.place, bool(message.thread))
+        for message in activity.messages
+    ]
+    assert shown == [
+        ("review", "reviewer", "No.", "", False),
+        ("review", "reviewer", "Well …", "", False),
+        ("review", "bob", "", "", False),
+        ("line", "reviewer", "Why?", "b.txt:1", True),
+        ("comment", "stranger", "Hello", "", False),
+    ]
+    assert [message.is_objection for message in activity.messages] == [True, False, False, False, False]
+    assert [message.is_approval for message in activity.messages] == [False, False, True, False, False]
+
+
+def test_a_message_is_answered_once_where_it_was_written(host: Host) -> None:
+    forge, number = host.forge, host.open().number
+    host.hub.review(number, "Why?", path="b.txt", line=1)
+    host.hub.review(number, "Well …")
+    read = functools.partial(forge.read_activity, number, host.hub.tip("work"))
+    asked = {message.text: message for message in read().messages}
+    for text in ("Because.", "Because.", "Handled."):
+        forge.answer_message(number, asked["Why?"], marker="runplan 1", text=text)
+        forge.answer_message(number, asked["Well …"], marker="runplan 2", text=text)
+    answers = [(one.author, one.thread, one.text) for one in read().messages if one.id not in {*ids(asked.values())}]
+    assert sorted(answers) == [
+        (forge.own_login, "", "Handled.\n\n<!-- runplan 2 -->"),
+        (forge.own_login, asked["Why?"].thread, "Handled.\n\n<!-- runplan 1 -->"),
+    ]
+    forge.request_review(number, ["reviewer", forge.own_login, "stranger"])
+
+
+def ids(messages: Iterable[Message]) -> list[str]:
+    return [message.id for message in messages]
 
 
 def test_a_comment_is_made_once_per_marker_and_one_of_another_account_stays(host: Host) -> None:

@@ -48,15 +48,18 @@ def test_a_pull_request_is_created_found_and_merged(forge: GitHub, hub: Hub) -> 
 @pytest.mark.parametrize("status", [502, 0], ids=["502", "dropped"])
 @pytest.mark.parametrize("kind", ["before", "after"])
 def test_a_lost_answer_makes_nothing_twice(forge: GitHub, stand_in: StandIn, hub: Hub, kind: str, status: int) -> None:
-    calls = ("POST /pulls", "PUT /pulls/1/merge", "POST /issues/1/comments")
+    calls = ("POST /pulls", "PUT /pulls/1/merge", "POST /issues/1/comments", "POST /pulls/1/comments/1/replies")
     stand_in.faults += [Fault(call=call, kind=kind, status=status) for call in calls]
     made = opened(forge)
+    hub.review(made.number, "Why?", path="b.txt", line=1)
+    (line,) = forge.read_activity(made.number, made.head).messages
+    forge.answer_message(made.number, line, marker="runplan answer", text="hello")
     forge.put_comment(made.number, marker="runplan done", text="hello")
     answer = merged(forge, made.number, made.head)
     assert answer == hub.tip("main")
     assert hub.merges == 1
     assert list(hub.pulls) == [1]
-    assert len(hub.pulls[1].comments) == 1
+    assert len(hub.pulls[1].comments) == 3
     assert [fault.call for fault in stand_in.faults if fault.times] == []
 
 
@@ -204,19 +207,63 @@ def test_an_issue_is_trusted_for_its_author_or_the_labeller_of_its_text(
     assert not forge.is_issue_trusted(hub.add_issue("Other", by="stranger").number, "runplan")
 
 
-def test_the_review_is_read(forge: GitHub, hub: Hub) -> None:
+def test_the_conversation_is_read_with_threads_and_without_what_was_withdrawn(forge: GitHub, hub: Hub) -> None:
     opened(forge)
     hub.review(1, "Please rename it.")
-    hub.review(1, "")
-    hub.review(1, "Why?", path="b.txt", line=1)
+    hub.review(1, "No.", state="DISMISSED")
+    hub.review(1, "Soon.", state="PENDING")
+    first = hub.review(1, "Why?", path="b.txt", line=1)
+    hub.review(1, "Yes, why?", thread=first, by="bob")
     hub.review(1, "Old.", path="b.txt")
-    hub.pulls[1].comments[-1] |= {"user": None, "line": None}  # of an account that was deleted, on a line that changed
-    found = [(one.author, one.place, one.text) for one in forge.list_review_comments(1)]
+    hub.pulls[1].comments[-1]["user"] = None  # of an account that was deleted
+    hub.pulls[1].resolved.add(hub.review(1, "Done?", path="b.txt", line=2))
+    found = [(one.author, one.place, one.thread, one.text) for one in forge.read_activity(1, hub.tip("work")).messages]
     assert found == [
-        ("reviewer", "", "Please rename it."),
-        ("reviewer", "b.txt:1", "Why?"),
-        ("ghost", "b.txt", "Old."),
+        ("reviewer", "", "", "Please rename it."),
+        ("reviewer", "b.txt:1", str(first), "Why?"),
+        ("bob", "b.txt:1", str(first), "Yes, why?"),
+        ("ghost", "b.txt", str(first + 2), "Old."),
     ]
+
+
+def test_the_activity_is_one_call_and_further_pages_are_read(forge: GitHub, stand_in: StandIn, hub: Hub) -> None:
+    head = opened(forge).head
+    hub.statuses[head] = [
+        {"context": name, "state": "success", "target_url": None, "description": "ok"} for name in ("build", "runplan")
+    ]
+    before = len(stand_in.requests)
+    assert [check.name for check in forge.read_activity(1, head).checks] == ["build"]
+    assert stand_in.requests[before:] == ["POST /graphql"]
+    for number in range(120):
+        hub.check(head, f"check {number}")
+        hub.comment(1, f"comment {number}")
+    activity = forge.read_activity(1, head)
+    assert (len(activity.checks), len(activity.messages)) == (121, 120)
+    assert stand_in.requests[before + 1 :] == ["POST /graphql"] * 2
+
+
+def test_checks_that_graphql_hides_from_a_token_are_read_by_rest(forge: GitHub, hub: Hub) -> None:
+    head = opened(forge).head
+    hub.check(head, "lint", "failure")
+    hub.review(1, "Why?")
+    hub.hides_checks = True
+    activity = forge.read_activity(1, head)
+    assert [check.state for check in activity.checks] == [FAILED]
+    assert len(activity.messages) == 1
+
+
+def test_an_unchanged_pull_request_costs_no_rate_limit(forge: GitHub, stand_in: StandIn, hub: Hub) -> None:
+    opened(forge)
+    states = [forge.read_pull_request(1) for _ in range(3)]
+    assert (states[1], stand_in.unchanged) == (states[2], 1), "the first one is computed"
+    hub.pulls[1].body = "new"
+    assert (forge.read_pull_request(1).body, stand_in.unchanged) == ("new", 1)
+
+
+def test_a_review_is_asked_for_and_a_refusal_is_left_out(forge: GitHub, hub: Hub) -> None:
+    opened(forge)
+    forge.request_review(1, ["octocat", "stranger", "reviewer"])
+    assert hub.pulls[1].requested == {"reviewer"}
 
 
 def read(forge: GitHub) -> object:
@@ -388,7 +435,10 @@ def every_call(forge: GitHub, hub: Hub) -> None:
     forge.list_open_files("main")
     hub.review(made.number, "Please rename it.")
     hub.review(made.number, "Why?", path="b.txt", line=1)
-    forge.list_review_comments(made.number)
+    for _ in range(2):
+        for message in forge.read_activity(made.number, head).messages:
+            forge.answer_message(made.number, message, marker="runplan", text=f"at {hub.now()} of {message.id}")
+    forge.request_review(made.number, ["reviewer"])
     forge.edit_pull_request(made.number, body="new")
     forge.put_comment(issue.number, marker="m", text="t")
     forge.put_comment(issue.number, marker="m", text="other")

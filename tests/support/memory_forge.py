@@ -3,6 +3,7 @@
 Its other methods and attributes are called as those of the stand-in GitHub (`Hub`), so that a test arranges both alike.
 """
 
+from collections.abc import Sequence
 from itertools import count
 
 from msgspec import Struct
@@ -29,7 +30,8 @@ class MemoryForge:
         self._numbers = count(1)
         self._pulls: dict[int, m.PullRequest] = {}
         self._branches: dict[int, str] = {}
-        self._reviews: dict[int, list[m.ReviewComment]] = {}
+        self._messages: dict[int, list[m.Message]] = {}
+        self.asked: list[tuple[int, str]] = []  #: accounts that were asked for a review
         self._opinions: dict[int, dict[str, str]] = {}
         self._issues: dict[int, Account] = {}
         self._comments: dict[int, list[m.Comment]] = {}
@@ -37,6 +39,7 @@ class MemoryForge:
         self.assigned: set[int] = set()
         self.address = m.Address(host="forge.example", owner="acme", repository="app")
         self.token_source = "$TOKEN"
+        self.own_login = "octocat"
         self.tokens = {"t0ken"}
         self.permissions = {"octocat": "admin", "reporter": "write", "reviewer": "write", "bob": "write"}
         self.methods = {"merge", "squash", "rebase"}
@@ -55,9 +58,21 @@ class MemoryForge:
             if pull.auto_merge and pull.is_open and not self._missing(pull):
                 self._merge(number)
 
-    def review(self, number: int, text: str, *, by: str = "reviewer", state: str = "COMMENTED") -> None:
-        comment = m.ReviewComment(id=f"{next(self._numbers)}", author=by, text=text)
-        self._reviews.setdefault(number, []).append(comment)
+    def review(
+        self, number: int, text: str, *, path: str = "", line: int = 0, by: str = "reviewer", state: str = "COMMENTED"
+    ) -> None:
+        id_ = next(self._numbers)
+        message = m.Message(
+            id=f"{'line' if path else 'review'} {id_}",
+            author=by,
+            text=text,
+            changed=float(id_),
+            place=f"{path}:{line}" if path else "",
+            thread=f"{id_}" if path else "",
+            is_objection=state == "CHANGES_REQUESTED",
+            is_approval=state == "APPROVED",
+        )
+        self._messages.setdefault(number, []).append(message)
         if state != "COMMENTED":
             self._opinions.setdefault(number, {})[by] = state
 
@@ -68,7 +83,8 @@ class MemoryForge:
         return issue
 
     def comment(self, number: int, text: str, *, by: str) -> None:
-        self._comments.setdefault(number, []).append(m.Comment(author=by, text=text, changed=0.0))
+        changed = float(next(self._numbers))
+        self._comments.setdefault(number, []).append(m.Comment(author=by, text=text, changed=changed))
 
     # --- the repository -------------------------------------------------------------------------------------
 
@@ -169,8 +185,28 @@ class MemoryForge:
         pulls = [pull for pull in self._pulls.values() if pull.is_open and pull.base == base]
         return {pull.number: (self._files[self._branches[pull.number]],) for pull in pulls}
 
-    def list_review_comments(self, number: int) -> tuple[m.ReviewComment, ...]:
-        return tuple(comment for comment in self._reviews.get(number, ()) if comment.text)
+    def read_activity(self, number: int, head: str) -> m.Activity:
+        said = [message for message in self._messages.get(number, ()) if message.text or message.is_approval]
+        comments = [
+            m.Message(id=f"comment {place}", author=comment.author, text=comment.text, changed=comment.changed)
+            for place, comment in enumerate(self._comments.get(number, ()))
+        ]
+        messages = sorted([*said, *comments], key=lambda message: message.changed)
+        return m.Activity(checks=self.list_checks(head), messages=tuple(messages))
+
+    def answer_message(self, number: int, message: m.Message, *, marker: str, text: str) -> None:
+        if not message.thread:
+            self.put_comment(number, marker=marker, text=text)
+            return
+        mark = f"<!-- {marker} -->"
+        known = self._messages[number]
+        old = next((one for one in known if mark in one.text and one.author == self.own_login), None)
+        id_ = next(self._numbers) if old is None else 0
+        made = old or replace(message, id=f"line {id_}", author=self.own_login, changed=float(id_))
+        self._messages[number] = [one for one in known if one is not old] + [replace(made, text=f"{text}\n\n{mark}")]
+
+    def request_review(self, number: int, logins: Sequence[str]) -> None:
+        self.asked += [(number, login) for login in logins if self.may_write(login) and login != self.own_login]
 
     # --- checks ---------------------------------------------------------------------------------------------
 
@@ -211,7 +247,7 @@ class MemoryForge:
 
     def put_comment(self, number: int, *, marker: str, text: str) -> None:
         mark = f"<!-- {marker} -->"
-        comment = m.Comment(author="octocat", text=f"{text}\n\n{mark}", changed=0.0)
+        comment = m.Comment(author="octocat", text=f"{text}\n\n{mark}", changed=float(next(self._numbers)))
         comments = self._comments.setdefault(number, [])
         for index, old in enumerate(comments):
             if mark in old.text and old.author == "octocat":

@@ -18,6 +18,7 @@ from runplan.engine.runs import describe_busy, describe_success, state_of
 from runplan.errors import Busy, Exit, NotFound, RefusedEarly
 from runplan.git.objects import Candidates
 from runplan.landing import modes
+from runplan.landing.conversation import find_due, quote_message
 from runplan.plan.model import Plan, parse_plan
 from runplan.run.events import Landed, Rows, RunStarted
 from runplan.run.kinds import Mode, RunStatus
@@ -25,10 +26,9 @@ from runplan.run.requests import RunRequest
 from runplan.settings.options import Options
 from runplan.steps.land import landing_to_undo
 from runplan.supervise.dispatches import start_spawner
-from runplan.text import bounded, command, plain
+from runplan.text import command
 
 if TYPE_CHECKING:
-    from runplan.forge.model import ReviewComment
     from runplan.store.protocol import Store
 
 
@@ -80,20 +80,15 @@ def _new_comments(context: RepositoryContext, last: RunStarted, store: Store) ->
     if pull is None or not pull.is_open:
         raise NotFound(f"{last.plan} has no open pull request; see: {command('runplan', 'status', last.plan)}")
     handled = {id_ for fact in store.list_facts(Landed, plan=last.plan) for id_ in fact.event.review}
-    comments = [comment for comment in forge.list_review_comments(pull.number) if comment.id not in handled]
-    if not comments:
+    messages = forge.read_activity(pull.number, pull.head).messages
+    due = find_due(messages, handled=handled, login=forge.own_login, may_write=forge.may_write)
+    if not due.requests and not due.strangers:
         progress.say(f"no new review comments on pull request #{pull.number}; nothing to do")
-    strangers = {comment.author for comment in comments if not forge.may_write(comment.author)}
-    if strangers:
-        progress.warn(f"comments of accounts without write access are among them: {', '.join(sorted(strangers))}")
-    return tuple((comment.id, _quote_comment(comment, is_stranger=comment.author in strangers)) for comment in comments)
-
-
-def _quote_comment(comment: ReviewComment, *, is_stranger: bool) -> str:
-    lines = plain(bounded(comment.text)).splitlines()
-    author = f"{comment.author} (without write access)" if is_stranger else comment.author
-    where = f" on {comment.place}" if comment.place else ""
-    return "\n".join([f"{author}{where}:", *(f"> {line}" for line in lines)])
+    if due.strangers:
+        names_ = sorted({message.author for message in due.strangers})
+        progress.warn(f"comments of accounts without write access are among them: {', '.join(names_)}")
+    asked = sorted((*due.requests, *due.strangers), key=lambda message: message.changed)
+    return tuple((message.id, quote_message(message, is_stranger=message in due.strangers)) for message in asked)
 
 
 # --- undo -------------------------------------------------------------------------------------------------

@@ -43,6 +43,9 @@ class Pull:
     unknown: int = 0  #: how many reads say `mergeable: null`
     reviews: list[dict[str, Any]] = field(default_factory=list)
     comments: list[dict[str, Any]] = field(default_factory=list)
+    resolved: set[int] = field(default_factory=set)  #: threads, by their first comment
+    requested: set[str] = field(default_factory=set)  #: accounts that were asked for a review
+    review_requests: list[str] = field(default_factory=list)  #: each request, for tests
 
 
 @dataclass
@@ -76,6 +79,7 @@ class Hub:
         self.permissions = {"octocat": "admin", "reporter": "write", "reviewer": "write", "bob": "write"}
         self.app: tuple[str, str] | None = None  #: id and public key of an installed GitHub App
         self.lives_s: list[int] = []  #: of the next tokens of the app; then an hour
+        self.hides_checks = False  #: GraphQL shows no checks to the token; REST does
         self.scopes = ""  #: of a classic token, as its header lists them
         self.can_push = True
         self.methods = {"merge", "squash", "rebase"}
@@ -97,6 +101,7 @@ class Hub:
         self.logs: dict[str, str] = {}  #: of the failed job of a commit
         self.on_push: Any = None  #: called with (branch, sha) after a push; a test adds checks there
         self._numbers, self._tokens, self.comment_numbers = (itertools.count(1) for _ in range(3))
+        self.written: dict[int, str] = {}  #: when reviews and comments were written, by their id
         self.merges = 0
 
     def signed_in(self, authorization: str) -> bool:
@@ -224,15 +229,28 @@ class Hub:
         return pull
 
     def review(
-        self, number: int, text: str, *, path: str = "", line: int = 0, by: str = "reviewer", state: str = "COMMENTED"
-    ) -> None:
-        """A review, or a comment on a line."""
-        made: dict[str, Any] = {"id": next(self.comment_numbers), "body": text}
-        made["user"] = {"id": 8, "login": by, "type": "User"}
-        if path:
-            self.pulls[number].comments.append(made | {"path": path, "line": line})
+        self,
+        number: int,
+        text: str,
+        *,
+        path: str = "",
+        line: int = 0,
+        by: str = "reviewer",
+        state: str = "COMMENTED",
+        thread: int = 0,
+    ) -> int:
+        """A review, or a comment on a line, which begins a thread or replies to the comment that did; its id."""
+        pull, id_ = self.pulls[number], self.new_id()
+        made: dict[str, Any] = {"id": id_, "body": text, "user": {"id": 8, "login": by, "type": "User"}}
+        if thread:
+            root = next(comment for comment in pull.comments if comment["id"] == thread)
+            pull.comments.append(made | {"path": root["path"], "line": root["line"], "in_reply_to_id": thread})
+        elif path:
+            pull.comments.append(made | {"path": path, "line": line})
         else:
-            self.pulls[number].reviews.append(made | {"state": state})
+            pull.reviews.append(made | {"state": state})
+            pull.requested.discard(by)
+        return id_
 
     def approve(self, number: int) -> None:
         self.review(number, "", state="APPROVED")
@@ -364,11 +382,17 @@ class Hub:
         )
         return self.issues[number]
 
-    def comment(self, number: int, text: str, *, by: str = "bob", at: str = "") -> None:
-        """A comment of another person."""
-        user, at = {"id": 9, "login": by, "type": "User"}, at or self.now()
-        made = {"id": next(self.comment_numbers), "body": text, "user": user, "updated_at": at}
-        self.issues[number].comments.append(made)
+    def comment(self, number: int, text: str, *, by: str = "bob", at: str = "") -> int:
+        """A comment of another person on an issue or a pull request; its id."""
+        user, at, id_ = {"id": 9, "login": by, "type": "User"}, at or self.now(), self.new_id()
+        self.comments_of(number).append({"id": id_, "body": text, "user": user, "updated_at": at})
+        return id_
+
+    def new_id(self) -> int:
+        """The id of a review or comment that is written now."""
+        id_ = next(self.comment_numbers)
+        self.written[id_] = self.now()
+        return id_
 
     def now(self, at: datetime | None = None) -> str:
         """The time as GitHub writes it."""

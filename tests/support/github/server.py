@@ -1,6 +1,7 @@
 """Serves a Hub by HTTP: the REST API under /api/v3, GraphQL, and git by `git http-backend`."""
 
 import functools
+import hashlib
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from tests.support.cli import Project
+from tests.support.github.activity import activity
 from tests.support.github.hub import Answer, Hub, Issue, Pull
 
 
@@ -194,6 +196,28 @@ def pull_comments(r: Request) -> tuple[int, Any]:
     return 200, [one for one in r.pull.comments if "path" in one]
 
 
+def reply(r: Request) -> tuple[int, Any]:
+    root = next((one for one in r.pull.comments if one["id"] == int(r.words[1])), None)
+    if root is None or "path" not in root or "in_reply_to_id" in root:  # replies to replies are not supported
+        raise Answer(404, "Not Found")
+    number = r.hub.review(r.number, r.body["body"], by="octocat", thread=root["id"])
+    made = next(one for one in r.pull.comments if one["id"] == number)
+    made["url"] = f"{r.root}/repos/{r.hub.owner}/{r.hub.name}/pulls/comments/{number}"
+    return 201, made
+
+
+def request_reviewers(r: Request) -> tuple[int, Any]:
+    for login in r.body["reviewers"]:
+        if login == "octocat":
+            raise Answer(422, "Review cannot be requested from pull request author.")
+        if login not in r.hub.permissions:
+            why = "Reviews may only be requested from collaborators. One or more of the users or teams is not one."
+            raise Answer(422, why)
+        r.pull.requested.add(login)
+        r.pull.review_requests.append(login)
+    return 201, _pull(r, r.pull, full=False)
+
+
 def check_runs(r: Request) -> tuple[int, Any]:
     runs = [
         {
@@ -284,7 +308,7 @@ def comments(r: Request) -> tuple[int, Any]:
 
 def add_comment(r: Request) -> tuple[int, Any]:
     where = r.hub.comments_of(r.number)
-    number = next(r.hub.comment_numbers)
+    number = r.hub.new_id()
     url = f"{r.root}/repos/{r.hub.owner}/{r.hub.name}/issues/comments/{number}"
     made = {"id": number, "url": url, "body": r.body["body"], "user": _user("octocat"), "updated_at": r.hub.now()}
     where.append(made)
@@ -359,6 +383,8 @@ def _queried(hub: Hub, query: str, values: dict[str, Any]) -> dict[str, Any]:
     """The answer to a query for the facts of a branch, of an issue, or of the token's owner."""
     if "viewer" in query:
         return {"data": {"viewer": {"login": "octocat"}}}
+    if "reviewThreads(" in query:
+        return activity(hub, values)
     if "issue(" in query:
         issue = hub.issues[values["number"]]
         labelled = [
@@ -402,6 +428,9 @@ ROUTES: tuple[tuple[str, str, Callable[[Request], tuple[int, Any]]], ...] = (
     ("PUT", "/pulls/{pull_number}/merge", merge_pull),
     ("GET", "/pulls/{pull_number}/files", pull_files),
     ("GET", "/pulls/{pull_number}/comments", pull_comments),
+    ("POST", "/pulls/{pull_number}/comments/{comment_id}/replies", reply),
+    ("PATCH", "/pulls/comments/{comment_id}", edit_comment),
+    ("POST", "/pulls/{pull_number}/requested_reviewers", request_reviewers),
     ("GET", "/pulls/{pull_number}/reviews", lambda r: (200, r.pull.reviews)),
     ("GET", "/commits/{ref}/check-runs", check_runs),
     ("GET", "/commits/{ref}/status", combined_status),
@@ -472,6 +501,11 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.close()
             return None
         payload = b"" if answer is None else json.dumps(answer).encode()
+        if self.command == "GET" and status == 200:
+            headers["ETag"] = f'W/"{hashlib.sha256(payload).hexdigest()}"'
+            if self.headers.get("If-None-Match") == headers["ETag"]:
+                stand_in.unchanged += 1
+                return self._send(304, b"", {"ETag": headers["ETag"]})
         return self._send(status, payload, {"Content-Type": "application/json; charset=utf-8", **headers})
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle  # noqa: N815
@@ -527,6 +561,7 @@ class StandIn:
         self.hub = hub
         self.requests: list[str] = []
         self.answers: list[tuple[str, str, int, Any]] = []  #: method, path of the description, status, answer
+        self.unchanged = 0  #: answers 304, which count against no rate limit
         self.faults: list[Fault] = []
         self.on_request: Callable[[str], object] = lambda _: None  #: called before each API call
         handler = type("BoundHandler", (Handler,), {"stand_in": self})
