@@ -69,6 +69,11 @@ class Progress(Struct, frozen=True, kw_only=True):
     updates: int
     pushed: tuple[Oid, ...] = ()  #: the tips that runplan made for this plan, the newest last
     pushed_at: float = 0.0  #: of the newest one, in seconds since the epoch
+    reviews: int = 0  #: repairs for messages on the pull request
+    max_reviews: int = 0
+    answers: dict[str, str] = {}  #: to the messages that were handled, by their ids; "" for a command
+    shows_strangers: bool = False  #: to agents, with a request of an account that may write
+    began: float = 0.0  #: the run, in seconds since the epoch
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
@@ -84,6 +89,15 @@ class NeedsRepair(Struct, frozen=True, kw_only=True):
     title: str
     complaint: str
     merge: bool = False  #: the target is to be merged into it
+    review: tuple[str, ...] = ()  #: ids of the messages that it handles
+
+
+class Commanded(Struct, frozen=True, kw_only=True):
+    """A person with write access gave a command in a comment."""
+
+    id: str
+    by: str
+    is_stop: bool  #: else the run is to try again
 
 
 class Failed(Struct, frozen=True):
@@ -93,7 +107,7 @@ class Failed(Struct, frozen=True):
     why: str
 
 
-Conclusion: TypeAlias = Landed | Waiting | NeedsRepair | Failed
+Conclusion: TypeAlias = Landed | Waiting | NeedsRepair | Commanded | Failed
 
 
 #: How far back a landing is looked for when the user has worked on top of it or rewritten the branch.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from runplan.errors import NotAllowed, Unreachable
 from runplan.forge.model import CheckState, Merge, MergeState, open_conflicts
 from runplan.git import remote as push
 from runplan.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, read_trailers
+from runplan.landing.conversation import Due, find_due, handle_requests, missing_answers
 from runplan.landing.direct import RemoteLander
 from runplan.landing.lander import (
     Declined,
@@ -40,7 +42,7 @@ from runplan.run.kinds import Reason, WaitKind
 from runplan.text import command, inert
 
 if TYPE_CHECKING:
-    from runplan.forge.model import Check, PullRequest, Target
+    from runplan.forge.model import Activity, Check, Message, PullRequest, Target
     from runplan.forge.protocol import Forge
     from runplan.git.command import Git
     from runplan.git.remote import Remote
@@ -84,6 +86,8 @@ class PullRequestLander(RemoteLander):
         self._number = 0  #: of the pull request, once this process has seen it
         self._is_first_look = True
         self._merged_tip: Oid = ""  #: of the branch, when the target has all of its changes in other commits
+        #: What was seen when the rules of the target held the merge, and the answer: they are read after a change.
+        self._held: tuple[tuple[PullRequest, Activity, bool], Conclusion] | None = None
         self.closed: Failed | None = None  #: a person closed the pull request or deleted its branch
 
     # --- phases: the branch -------------------------------------------------------------------------------
@@ -172,30 +176,68 @@ class PullRequestLander(RemoteLander):
             return self._finish_merge(pull, pull.merge_commit)
         if self.closed is not None:
             return self.closed
+        activity = forge.read_activity(pull.number, pull.head)
+        due = self._converse(pull, activity.messages, progress) if activity.messages else Due()
+        if due.commands:
+            return due.commands[0]
         if pull.base != self.target.branch:
             why = f"{_name(pull)} leads to {pull.base} instead of {self.target.branch}; change it back: {pull.url}"
             return Waiting(kind=WaitKind.REVIEW, why=why)
         if not self._is_ours(pull.head, progress):
-            if f"{PLAN}: " in pull.merge_message:  # else a person asked for auto-merge
-                forge.cancel_merge(pull.number)
+            self._cancel_own_merge(pull)
             foreign = "has commits that runplan did not push, or lacks some that it did"
             return Waiting(kind=WaitKind.REVIEW, why=f"{_name(pull)} {foreign}; review and merge it: {pull.url}")
-        checks = forge.list_checks(pull.head)
-        step = next_step(pull, checks, progress)
-        if isinstance(step, NeedsRepair) and not step.merge:
+        checks = activity.checks
+        asked = handle_requests(due, progress, plan=self._plan.path, name=_name(pull))
+        if asked is not None and progress.may_merge:
+            self._cancel_own_merge(pull)
+        step = asked if isinstance(asked, NeedsRepair) else next_step(pull, checks, progress)
+        if asked is not None and (step is None or isinstance(step, Waiting)):
+            step = asked
+        if isinstance(step, NeedsRepair) and not step.merge and not step.review:
             step = replace(step, complaint=f"{step.complaint}\n\n{forge.read_failure_log(pull.head)}".strip())
         if step is not None:
             return step
-        target = forge.read_target(pull.base, number=pull.number)
         committed = self._git.commit(pull.head).authored
         quiet_s = now - max(progress.pushed_at, float(committed.split()[0]), *(check.changed for check in checks))
         is_stable = quiet_s >= self._settings.checks_wait_s
+        seen = (pull, activity, is_stable)
+        if self._held is None or self._held[0] != seen:
+            answer = self._try_merge(pull, checks, is_stable=is_stable)
+            is_held = isinstance(answer, Waiting) and (answer.kind is not WaitKind.MERGE or pull.auto_merge)
+            self._held = (seen, answer) if is_held else None
+            return answer
+        return self._held[1]
+
+    def _try_merge(self, pull: PullRequest, checks: Sequence[Check], *, is_stable: bool) -> Conclusion:
+        target = self._forge().read_target(pull.base, number=pull.number)
         waiting = before_merge(pull, checks, target, is_stable=is_stable)
         if waiting is None:
             return self._merge_pull_request(pull, checks, target)
         if target.objections and pull.auto_merge:
-            forge.cancel_merge(pull.number)
+            self._forge().cancel_merge(pull.number)
         return waiting
+
+    def _converse(self, pull: PullRequest, messages: Sequence[Message], progress: Progress) -> Due:
+        """Answer the messages that were handled, and ask their authors for a new review; those that are due.
+
+        The answer comes last: while it is missing, both are repeated, and a repeated request changes nothing.
+        """
+        forge = self._forge()
+        login = forge.own_login
+        answers = missing_answers(messages, progress.answers, login)
+        with suppress(NotAllowed):  # the conversation is locked
+            if answers:
+                forge.request_review(pull.number, sorted({answer.message.author for answer in answers} - {login}))
+            for answer in answers:
+                forge.answer_message(pull.number, answer.message, marker=answer.marker, text=answer.text)
+        return find_due(
+            messages, handled=progress.answers, login=login, may_write=forge.may_write, since=progress.began
+        )
+
+    def _cancel_own_merge(self, pull: PullRequest) -> None:
+        if pull.auto_merge and f"{PLAN}: " in pull.merge_message:  # else a person asked for auto-merge
+            self._forge().cancel_merge(pull.number)
 
     def list_overlaps(self, touches: Sequence[str]) -> tuple[str, ...]:
         """Remarks on other open pull requests that change paths of a phase."""

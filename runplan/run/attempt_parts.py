@@ -66,6 +66,17 @@ def _record_ending(record: DispatchRecord, event: e.DispatchEnded) -> DispatchRe
     return replace(record, ended=event, lost=0, limited=0, busy=0)
 
 
+# --- messages on a pull request -----------------------------------------------------------------------
+
+
+class MessagesHandled(e.Event, frozen=True, kw_only=True):
+    """These messages count no more: an agent answered them without a change, or a command was heeded."""
+
+    review: tuple[str, ...]  #: their ids
+    words: str = ""  #: the agent's, or who gave the command
+    is_answer: bool = False  #: the words are to be told there
+
+
 # --- set-up -------------------------------------------------------------------------------------------
 
 

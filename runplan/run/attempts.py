@@ -140,6 +140,11 @@ class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
     def needs_verdict(self) -> bool:
         return True
 
+    @property
+    def is_answer(self) -> bool:
+        """Whether words are all that an agent has left, in answer to a review."""
+        return False
+
 
 class PhaseAttempt(WorkAttempt, frozen=True, kw_only=True):
     chosen: e.PhaseChosen
@@ -147,6 +152,10 @@ class PhaseAttempt(WorkAttempt, frozen=True, kw_only=True):
 
 class RepairAttempt(WorkAttempt, frozen=True, kw_only=True):
     chosen: e.RepairChosen
+
+    @property
+    def is_answer(self) -> bool:
+        return self.work is not None and self.work.commits == 0 and bool(self.chosen.review)
 
 
 class MergeAttempt(RepairAttempt, frozen=True, kw_only=True):

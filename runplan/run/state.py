@@ -57,6 +57,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     review: e.Rows = ()  #: comments of reviewers that are to be handled
     claimed: bool = False  #: the forge shows that the run works on its issues
     repairs: int = 0  #: fixes of failed checks on the forge
+    reviews: int = 0  #: repairs for messages on the pull request
     updates: int = 0  #: merges of the target into the branch
     revision: e.Planning | None = None  #: of the plan, that a person wants before the next phase
     revisions: int = 0  #: of the plan, in a run of its phases
@@ -372,7 +373,8 @@ def _begin_attempt(state: RunState, chosen: e.Chosen) -> RunState:
             state = replace(state, revision=None, revisions=state.revisions + 1)
             return _change_lanes(state, lambda lane: replace(lane.state, revision=planning))
         case e.RepairChosen(review=review):
-            return replace(state, repairs=state.repairs + (not review), review=())
+            repairs = state.repairs + (not review)
+            return replace(state, repairs=repairs, reviews=state.reviews + bool(review), review=())
         case _:
             return state
 
@@ -397,11 +399,12 @@ def _count_usage(state: RunState, event: e.Event) -> RunState:
 
 
 def _resume_run(state: RunState, event: e.RunResumed) -> RunState:
-    """The new options hold from now on; the settings stay."""
+    """The new options hold from now on; the settings stay, and repairs are counted anew."""
     started = replace(state.options, mode=event.mode, wanted=event.wanted, auto=event.auto)
     if event.daemon:  # a foreground run belongs to the daemon once the daemon was asked to resume it
         started = replace(started, daemon=True, needs=event.needs)
     state = replace(_apply_to_attempt(state, event), pause=None, waits=0, halted="", missing=())
+    state = replace(state, repairs=0, reviews=0)
     handled = state.attempt.chosen.review if isinstance(state.attempt, RepairAttempt) else ()
     known = {id_ for landed in state.landed for id_ in landed.review}.union(handled)
     review = tuple(row for row in event.review if row[0] not in known) or state.review

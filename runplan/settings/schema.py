@@ -244,6 +244,7 @@ class PullRequestSettings(Struct, frozen=True, kw_only=True):
     method: Annotated[str, "merge, rebase or squash, if allowed", one_of("merge", "rebase", "squash")] = "merge"
     poll_s: Annotated[float, "first interval between two looks at checks and reviews; it grows", not_zero] = 15.0
     checks_wait_s: Annotated[float, "how long to wait for further checks after a push, or after the last check"] = 60.0
+    max_reviews: Annotated[int, "how often an auto run has new messages of reviewers handled by itself; 0: never"] = 3
 
 
 class IssuesSettings(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from runplan.gitfacts import AGENT, signing
 from runplan.names import HEADS
 from runplan.plan.body import QUOTED
 from runplan.run import events as e
+from runplan.run.attempt_parts import MessagesHandled
 from runplan.run.attempts import (
     AgentAttempt,
     DelegateAttempt,
@@ -374,6 +375,10 @@ def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e
     attempt = state.current
     if isinstance(attempt, WorkAttempt) and attempt.lease is not None:
         _clean_branch(attempt, attempt.lease, context)
+    if isinstance(attempt, RepairAttempt) and attempt.is_answer:
+        message, answer = reply_of(attempt.written, context)
+        words = answer.summary if isinstance(answer, Return) else context.agents.redacted(message)
+        yield MessagesHandled(review=attempt.chosen.review, words=words, is_answer=True)
     if isinstance(attempt, PlanningAttempt):
         context.proof.remove()
         remove_unused_root(context.workspace.root, context.settings)

@@ -68,8 +68,7 @@ def conclude(a_lander: Callable[[], PullRequestLander], hub: Hub) -> Conclude:
 
     def call(looks: int = 6, *, now: float = LATE, auto: bool = True, pushed_at: float = 0.0) -> Conclusion:
         # A new lander each time, as after a restart.
-        counts = {"repairs": 0, "max_repairs": 2, "updates": 0}
-        progress = Progress(may_merge=auto, pushed=(tip,), pushed_at=pushed_at, **counts)
+        progress = Progress(may_merge=auto, repairs=0, max_repairs=2, updates=0, pushed=(tip,), pushed_at=pushed_at)
         for _ in range(looks):
             found = a_lander().conclude(progress, now=now)
             if not isinstance(found, Waiting):

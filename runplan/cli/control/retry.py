@@ -18,17 +18,18 @@ from runplan.engine.runs import describe_busy, describe_success, state_of
 from runplan.errors import Busy, Exit, NotFound, RefusedEarly
 from runplan.git.objects import Candidates
 from runplan.landing import modes
-from runplan.landing.conversation import find_due, quote_message
+from runplan.landing.conversation import find_due, quote_messages
 from runplan.plan.model import Plan, parse_plan
-from runplan.run.events import Landed, Rows, RunStarted
 from runplan.run.kinds import Mode, RunStatus
 from runplan.run.requests import RunRequest
 from runplan.settings.options import Options
+from runplan.steps.conclude import list_answers
 from runplan.steps.land import landing_to_undo
 from runplan.supervise.dispatches import start_spawner
 from runplan.text import command
 
 if TYPE_CHECKING:
+    from runplan.run.events import Rows, RunStarted
     from runplan.store.protocol import Store
 
 
@@ -79,16 +80,16 @@ def _new_comments(context: RepositoryContext, last: RunStarted, store: Store) ->
     pull = forge.find_pull_request(branch=names.pull_branch(run.branch_prefix, last.slug), base=run.target)
     if pull is None or not pull.is_open:
         raise NotFound(f"{last.plan} has no open pull request; see: {command('runplan', 'status', last.plan)}")
-    handled = {id_ for fact in store.list_facts(Landed, plan=last.plan) for id_ in fact.event.review}
     messages = forge.read_activity(pull.number, pull.head).messages
-    due = find_due(messages, handled=handled, login=forge.own_login, may_write=forge.may_write)
-    if not due.requests and not due.strangers:
-        progress.say(f"no new review comments on pull request #{pull.number}; nothing to do")
+    due = find_due(messages, handled=list_answers(store, last.plan), login=forge.own_login, may_write=forge.may_write)
     if due.strangers:
-        names_ = sorted({message.author for message in due.strangers})
-        progress.warn(f"comments of accounts without write access are among them: {', '.join(names_)}")
-    asked = sorted((*due.requests, *due.strangers), key=lambda message: message.changed)
-    return tuple((message.id, quote_message(message, is_stranger=message in due.strangers)) for message in asked)
+        is_shown = "are shown to the agent" if context.settings.issues.trust == "all" else "are left out (issues.trust)"
+        authors = sorted({message.author for message in due.strangers})
+        progress.warn(f"comments of accounts without write access {is_shown}: {', '.join(authors)}")
+    if not due.requests:
+        progress.say(f"no new review comments on pull request #{pull.number}; nothing to do")
+        return ()
+    return quote_messages(due, with_strangers=context.settings.issues.trust == "all")
 
 
 # --- undo -------------------------------------------------------------------------------------------------

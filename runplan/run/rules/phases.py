@@ -218,6 +218,8 @@ def _take_back(started: RunStarted, phase: WorkAttempt, broken: RulesBroken) -> 
 def _prove_work(started: RunStarted, phase: WorkAttempt, work: WorkTaken) -> Decision:
     if work.commits == 0 and phase.unsolved is not None:
         return fail_phase(Reason.CONFLICT, PhaseStep.FIX, phase.describe_unsolved("it left no change"))
+    if phase.is_answer:
+        return perform_action(a.CLEAN_UP, "the agent answers the review without a change")
     if work.commits == 0:
         return fail_phase(Reason.NO_COMMITS, _written_at(phase), "the agent left no change")
     if phase.delivery.conflict is not None and phase.rebuilt:
