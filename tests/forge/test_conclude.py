@@ -7,20 +7,31 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.forge.protocol import find_forge
 from runplan.git.command import Git
 from runplan.git.repository import Repository
 from runplan.gitfacts import PLAN, RUN, read_trailers
-from runplan.landing.lander import Conclusion, Declined, Failed, Landed, Progress, Refused, Waiting
+from runplan.landing.lander import (
+    Commanded,
+    Conclusion,
+    Declined,
+    Failed,
+    Landed,
+    NeedsRepair,
+    Progress,
+    Refused,
+    Waiting,
+)
 from runplan.landing.modes import open_lander
 from runplan.landing.pull_request import PlanPlace, PullRequestLander
 from runplan.run.kinds import Reason
 from runplan.settings.schema import PullRequestSettings, RunSettings, Settings
 from tests.forge.conftest import BRANCH, git
 from tests.support.github.hub import Hub
-from tests.support.github.server import StandIn, an_app, environment
+from tests.support.github.server import Fault, StandIn, an_app, environment
 
 LATE = 2_000_000_000.0  #: long after the push
 
@@ -229,6 +240,67 @@ def test_without_auto_a_person_merges(conclude: Conclude, stand_in: StandIn, hub
     hub.do_merge(hub.pulls[1], "merge")
     merged(conclude(auto=False), hub)
     assert "PUT /pulls/1/merge" not in stand_in.requests
+
+
+# --- messages ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("auto", [True, False])
+def test_a_look_at_a_pull_request_that_waits_for_review_costs_two_calls(
+    a_lander: Callable[[], PullRequestLander], stand_in: StandIn, hub: Hub, auto: bool
+) -> None:
+    """One of them is conditional, and counts only after a change."""
+    hub.reviews, hub.allow_auto_merge = 1, False
+    hub.check(hub.tip(BRANCH))
+    lander = a_lander()
+    progress = Progress(may_merge=auto, repairs=0, max_repairs=2, updates=0, pushed=(hub.tip(BRANCH),))
+    for _ in range(4):
+        lander.conclude(progress, now=LATE)
+    hub.comment(1, "A word between people")
+    for looks in range(1, 5):
+        stand_in.requests.clear()
+        waits(lander.conclude(progress, now=LATE), "review")
+        if looks > 2:
+            assert stand_in.requests == ["GET /pulls/1", "POST /graphql"]
+    assert stand_in.unchanged >= 4
+
+
+def test_handled_messages_are_answered_and_their_authors_asked_once(
+    a_lander: Callable[[], PullRequestLander], stand_in: StandIn, hub: Hub
+) -> None:
+    hub.reviews, hub.allow_auto_merge = 1, False
+    pull = hub.create(BRANCH, "main", "X", "")
+    thread = hub.review(1, "Why?", path="1.txt", line=1)
+    hub.review(1, "Rename it.", by="bob", state="CHANGES_REQUESTED")
+    answers = {f"line {thread}": "Handled in abc.", f"review {thread + 1}": "No change."}
+    progress = Progress(may_merge=True, repairs=0, max_repairs=2, updates=0, answers=answers, pushed=(pull.sha,))
+    stand_in.faults.append(Fault(call="POST /pulls/1/comments/1/replies", kind="before", status=403))
+    for _ in range(3):  # the first one stops between the answers
+        a_lander().conclude(progress, now=LATE)
+    assert [(comment.get("in_reply_to_id"), comment["body"].split("\n\n<!--")[0]) for comment in pull.comments[1:]] == [
+        (None, "> Rename it.\n\nNo change."),
+        (thread, "Handled in abc."),
+    ]
+    assert sorted(pull.requested) == ["bob", "reviewer"]
+
+
+def test_a_request_comes_before_the_merge_and_a_command_before_both(
+    a_lander: Callable[[], PullRequestLander], hub: Hub
+) -> None:
+    hub.check(hub.tip(BRANCH))
+    hub.create(BRANCH, "main", "X", "").unknown = 0
+    hub.review(1, "Rename it.")
+    progress = Progress(
+        may_merge=True, repairs=0, max_repairs=2, updates=0, max_reviews=1, pushed=(hub.tip(BRANCH),), began=1.0
+    )
+    needed = a_lander().conclude(progress, now=LATE)
+    assert isinstance(needed, NeedsRepair)
+    assert (needed.review, needed.complaint.endswith("reviewer:\n> Rename it.")) == (("review 1",), True)
+    assert "max_reviews = 1" in waits(a_lander().conclude(replace(progress, reviews=1), now=LATE), "review")
+    hub.comment(1, "/runplan retry", by="reviewer")
+    commanded = Commanded(id="comment 2", by="reviewer", is_stop=False)
+    assert a_lander().conclude(progress, now=LATE) == commanded
+    merged(a_lander().conclude(replace(progress, answers={"review 1": "", "comment 2": ""}), now=LATE), hub)
 
 
 # --- people ------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from runplan.landing.lander import Failed, NeedsRepair, Progress, Waiting
 from runplan.landing.pull_request import BEGIN, END, before_merge, body_of, next_step
 from runplan.plan.model import parse_plan
 from runplan.run import events as e
+from runplan.run.attempt_parts import MessagesHandled
 from runplan.run.decide import decide
 from runplan.run.kinds import Mode
 from runplan.run.state import fold
@@ -140,7 +141,23 @@ def test_comments_of_reviewers_are_handled_once() -> None:
     assert steps(HANDLED, *over, review=(COMMENT,)) == ("read-plan",)
     left = fold([started(), HANDLED, RESUMED]).review  # asked for again while an agent handles the first
     assert (left, fold([started(), HANDLED, *over, RESUMED]).review) == ((OTHER,), (OTHER,))
-    assert fold([started(), HANDLED]).repairs == 0
+    state = fold([started(), HANDLED, e.RepairChosen(tip="t")])
+    assert (state.repairs, state.reviews) == (1, 1)
+    again = fold([started(), HANDLED, e.RepairChosen(tip="t"), RESUMED])
+    assert (again.repairs, again.reviews) == (0, 0), "a person wants it tried again"
+
+
+@pytest.mark.parametrize(
+    ("review", "commits", "expected"),
+    [(HANDLED.review, 0, "clean-up"), (HANDLED.review, 1, "build-candidate"), ((), 0, "fail")],
+)
+def test_only_a_repair_for_a_review_may_leave_no_change(review: tuple[str, ...], commits: int, expected: str) -> None:
+    leased = e.Leased(phase="", branch="refs/heads/b", base="t", base_tree="tt", worktree="w", attempt=1)
+    taken = e.WorkTaken(head="h", tree="ht", commits=commits)
+    assert steps(replace(HANDLED, review=review), leased, taken, gates=()) == (expected,)
+    answered = (MessagesHandled(review=review, words="No.", is_answer=True), e.CleanedUp(phase=""))
+    if expected == "clean-up":
+        assert steps(HANDLED, leased, taken, *answered) == ("read-plan",), "the run goes on"
 
 
 def test_issues_are_claimed_before_any_work() -> None:

@@ -1,0 +1,166 @@
+"""Which messages on a pull request start work, and which answers are missing there."""
+
+from typing import Any
+
+import pytest
+
+from runplan.forge.model import Message
+from runplan.landing.conversation import (
+    Answer,
+    Due,
+    describe_no_change,
+    find_due,
+    handle_requests,
+    missing_answers,
+    quote_messages,
+)
+from runplan.landing.lander import Commanded, NeedsRepair, Progress, Waiting
+
+WRITERS = {"ann", "bob", "octocat"}
+LOGIN = "octocat"
+
+
+def message(id: str, text: str = "Please.", author: str = "ann", **more: Any) -> Message:
+    return Message(id=id, author=author, text=text, **{"changed": 10.0} | more)
+
+
+def due(*messages: Message, handled: tuple[str, ...] = (), login: str = LOGIN, since: float = 0.0) -> Due:
+    return find_due(messages, handled=handled, login=login, may_write=WRITERS.__contains__, since=since)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (message("review 1"), True),
+        (message("review 1", "", is_objection=True), True),
+        (message("review 1", "Fine, but rename it.", is_approval=True), False),
+        (message("line 1"), True),
+        (message("line 1", author="octocat"), True),  # a person may use the account of the token
+        (message("line 1", "Handled.\n\n<!-- runplan-answer line 2 -->"), False),
+        (message("comment 1"), False),
+        (message("comment 1", "@octocat rename it"), True),
+        (message("comment 1", "Rename it, @OctoCat!"), True),
+        (message("comment 1", "@octocats, @octocat-2, x@octocat, @octocat/team"), False),
+    ],
+)
+def test_reviews_line_comments_and_mentions_of_writers_are_requests(asked: Message, expected: bool) -> None:
+    assert bool(due(asked).requests) is expected
+    assert due(asked, handled=(asked.id,)) == Due(), "an edited text is not due again"
+
+
+def test_the_account_of_an_app_is_mentioned_without_its_suffix() -> None:
+    assert due(message("comment 1", "@planner rename it"), login="planner[bot]").requests
+
+
+def test_words_of_strangers_start_nothing() -> None:
+    said = (message("line 1", author="eve"), message("comment 2", "/runplan stop", author="eve"))
+    assert due(*said) == Due(strangers=said[:1])
+    assert handle_requests(due(*said), progress(shows_strangers=True), plan="plans/X.md", name="#1") is None
+
+
+def test_an_approval_settles_what_its_author_wrote_before() -> None:
+    said = [message("review 1", is_objection=True), message("line 2", author="bob"), message("line 3")]
+    approval = message("review 4", "", is_approval=True)
+    assert [one.id for one in due(*said, approval, message("line 5")).requests] == ["line 2", "line 5"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/runplan stop", True),
+        ("/runplan retry \nbecause of this", False),
+        ("/runplan retry now", None),
+        ("Please /runplan stop", None),
+        (" /runplan stop", None),
+        ("> /runplan stop", None),
+        ("/runplan approve", None),
+        ("/runplan stop\n\n<!-- runplan x -->", None),
+        ("", None),
+    ],
+)
+def test_the_first_line_of_a_comment_is_a_command(text: str, expected: bool | None) -> None:
+    commands = due(message("comment 1", text)).commands
+    assert commands == (() if expected is None else (Commanded(id="comment 1", by="ann", is_stop=expected),))
+    assert due(message("line 1", text, changed=9.0)).commands == ()
+    assert due(message("comment 1", text), since=11.0).commands == (), "it was for an earlier run"
+    assert due(message("comment 1", text), handled=("comment 1",)).commands == ()
+
+
+def progress(**fields: Any) -> Progress:
+    usual = {"may_merge": True, "repairs": 0, "max_repairs": 2, "updates": 0, "max_reviews": 3}
+    return Progress(**usual | fields)
+
+
+ASKED = due(message("line 1", place="a.py:3"), message("line 2", "Me too.", author="eve", changed=9.0))
+
+
+@pytest.mark.parametrize(
+    ("progress", "expected"),
+    [
+        (progress(), ("line 1",)),
+        (progress(reviews=2, shows_strangers=True), ("line 2", "line 1")),
+        (progress(reviews=3), None),
+        (progress(max_reviews=0), None),
+        (progress(may_merge=False), None),
+    ],
+)
+def test_a_repair_starts_by_itself_a_few_times_and_only_with_auto(
+    progress: Progress, expected: tuple[str, ...] | None
+) -> None:
+    step = handle_requests(ASKED, progress, plan="plans/X.md", name="pull request #1")
+    if expected is None:
+        assert isinstance(step, Waiting)
+        assert "ann asked for changes on pull request #1" in step.why
+        assert step.why.endswith("have an agent make them: runplan retry plans/X.md --review")
+        return
+    assert isinstance(step, NeedsRepair)
+    assert step.review == expected
+
+
+def test_words_are_quoted_with_their_author_and_place() -> None:
+    rows = quote_messages(ASKED, with_strangers=True)
+    assert rows == (
+        ("line 2", "eve (without write access):\n> Me too."),
+        ("line 1", "ann on a.py:3:\n> Please."),
+    )
+
+
+THREAD = (message("line 1", thread="1"), message("line 2", thread="1", author="bob"))
+HANDLED = {"line 1": "Handled in abc.", "line 2": "Handled in def."}
+
+
+def answered(id: str, author: str = LOGIN) -> Message:
+    return message("line 9", f"Handled.\n\n<!-- runplan-answer {id} -->", author, thread="1")
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        (THREAD[:1], "line 1"),
+        (THREAD, "line 2"),
+        ((*THREAD, answered("line 1")), "line 2"),
+        ((*THREAD, answered("line 2")), None),
+        ((*THREAD, answered("line 2", "planner")), "line 2"),  # anybody may write a mark
+        ((message("line 5", thread="5"),), None),
+    ],
+)
+def test_a_thread_is_answered_once_for_its_newest_handled_message(
+    messages: tuple[Message, ...], expected: str | None
+) -> None:
+    missing = missing_answers(messages, HANDLED, LOGIN)
+    assert [answer.message.id for answer in missing] == ([] if expected is None else [expected])
+    assert [answer.text for answer in missing] == ([] if expected is None else [HANDLED[expected]])
+
+
+def test_an_answer_outside_of_a_thread_quotes_the_message() -> None:
+    said = message("comment 1", "@octocat rename it\nnow")
+    (answer,) = missing_answers([said], {"comment 1": "Handled in abc."}, LOGIN)
+    text = "> @\u200boctocat rename it\n\nHandled in abc."
+    assert answer == Answer(message=said, marker="runplan-answer comment 1", text=text)
+
+
+def test_words_of_an_agent_have_no_effect_on_the_forge() -> None:
+    answer = describe_no_change("See #1, @ann.\n<!-- runplan x -->")
+    assert answer == "No change:\n\n> See #\u200b1, @\u200bann.\n> <! -- runplan x -->"
+    assert len(describe_no_change("x" * 9000)) < 2100
+    assert describe_no_change("") == "No change."
