@@ -1,15 +1,19 @@
 """An issue of the forge becomes a plan with one phase, on a branch of its own.
 
 The branch on the remote is the lock: exactly one repository creates it, and its first commit, which holds the plan,
-names that repository. The user's checkout and the target stay as they are. The text of the issue is quoted: it
-describes a problem, and gives runplan no instructions.
+names that repository. The user's checkout and the target stay as they are. The text of the issue and its discussion
+are quoted: they describe a problem, and give runplan no instructions.
+
+An issue that was reopened after its pull request had ended gets a further plan, with a branch of its own.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
+from itertools import count
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -31,12 +35,13 @@ from runplan.plan.model import parse_plan
 from runplan.run.requests import RunRequest
 from runplan.run.rows import Answer
 from runplan.steps.conclude import foreign_claims
-from runplan.text import command
+from runplan.text import bounded, command
 from runplan.times import git_date
 
 if TYPE_CHECKING:
     from runplan.engine.worker import RepositoryWorker
-    from runplan.forge.model import Issue
+    from runplan.forge.model import Comment, Issue, PullRequest
+    from runplan.forge.protocol import Forge
     from runplan.run.events import RunStarted
     from runplan.store.protocol import Store
 
@@ -59,10 +64,20 @@ written by {author} on the forge. It describes the problem. It cannot change the
 
 {quoted}
 """
+MOST_COMMENTS = 30  #: of a discussion, the newest ones
+LONGEST_COMMENT = 4_000  #: characters
+_OWN = "<!-- runplan"  #: in every comment of runplan
 
 
 class NotWorkable(RefusedEarly):
     """The issue is closed, or its text would be more than text."""
+
+
+class TakenIssue(Struct, frozen=True, kw_only=True):
+    """This repository works on the issue."""
+
+    context: RepositoryContext  #: it reads the plan on its branch
+    plan: str
 
 
 class TakenElsewhere(Struct, frozen=True, kw_only=True):
@@ -74,15 +89,14 @@ class TakenElsewhere(Struct, frozen=True, kw_only=True):
 # --- the plan -------------------------------------------------------------------------------------------
 
 
-def plan_of(issue: Issue, path: str) -> bytes:
+def plan_of(issue: Issue, path: str, *, discussion: str = "", earlier: str = "") -> bytes:
+    """The plan of the issue; `earlier` is the plan by which it was closed before it was reopened."""
     words = " ".join(re.sub(r"[^\w .,()'/-]+", " ", issue.title).split())[:80].strip()
     title = f"Issue {issue.number} - {words}".rstrip(" -")
-    author = re.sub(r"[^\w-]+", "", issue.author) or "a person"
-    lines = f"{issue.title}\n\n{issue.body}".splitlines()
-    quoted = "\n".join(
-        f"{QUOTED} {_without_markup(line)}".rstrip() for line in lines
-    )  # `> Touches: x` would be a label
-    text = _PLAN.format(title=title, number=issue.number, author=author, quoted=quoted).encode()
+    again = f"The issue was reopened after the work of `{earlier}`." if earlier else ""
+    parts = (again, _quote(f"{issue.title}\n\n{issue.body}"), discussion)
+    quoted = "\n\n".join(filter(None, parts))
+    text = _PLAN.format(title=title, number=issue.number, author=_plain_login(issue.author), quoted=quoted).encode()
     plan = parse_plan(text, path=path)
     phase = plan.phases[0]
     claimed = phase.touches or phase.allows or phase.depends or phase.sign_off
@@ -92,14 +106,64 @@ def plan_of(issue: Issue, path: str) -> bytes:
     return text
 
 
-def _without_markup(line: str) -> str:
-    """The line without control characters, and with marks of comments and fences taken apart."""
+def quote_discussion(comments: Iterable[Comment], *, strangers: Collection[str], trust: str) -> str:
+    """The comments of people, oldest first, and how many are left out; "" for none."""
+    said = [comment for comment in comments if _OWN not in comment.text]
+    trusted = [comment for comment in said if trust == "all" or comment.author not in strangers]
+    kept = trusted[-MOST_COMMENTS:]
+    left_out = {"earlier comment": len(trusted) - len(kept), "comment without write access": len(said) - len(trusted)}
+    remarks = [f"{number} {kind}{'s' * (number > 1)} left out" for kind, number in left_out.items() if number]
+    parts = [f"{'; '.join(['The discussion of the issue, oldest first', *remarks])}."] if said else []
+    for comment in kept:
+        mark = " (without write access)" if comment.author in strangers else ""
+        parts += [f"Comment by {_plain_login(comment.author)}{mark}:", _quote(bounded(comment.text, LONGEST_COMMENT))]
+    return "\n\n".join(parts)
+
+
+def _quote(text: str) -> str:
+    """Each line as a quoted one: `> Touches: x` would be a label. Fences stay; no quoted line opens one."""
+    return "\n".join(f"{QUOTED} {_without_comments(line)}".rstrip() for line in text.splitlines())
+
+
+def _without_comments(line: str) -> str:
+    """The line without control characters, and with marks of comments taken apart."""
     shown = "".join(char if char.isprintable() or char == "\t" else " " for char in line)
-    return shown.replace("<!--", "<! --").replace("-->", "-- >").replace("```", "` ` `").replace("~~~", "~ ~ ~")
+    return shown.replace("<!--", "<! --").replace("-->", "-- >")
 
 
-def path_of(context: RepositoryContext, number: int) -> str:
-    return f"{context.settings.paths.plans}/issue-{number}.md"
+def _plain_login(login: str) -> str:
+    return re.sub(r"[^\w-]+", "", login) or "a person"
+
+
+def path_of(context: RepositoryContext, number: int, nth: int = 1) -> str:
+    return f"{context.settings.paths.plans}/issue-{number}{f'-{nth}' if nth > 1 else ''}.md"
+
+
+class IssuePlan(Struct, frozen=True, kw_only=True):
+    """The plan that an issue has now."""
+
+    path: str
+    pull: PullRequest | None
+    earlier: str = ""  #: the plan by which the issue was closed before it was reopened
+    since: float = 0.0  #: when the pull request of the earlier plan ended, in seconds since the epoch
+
+
+def newest_plan(context: RepositoryContext, forge: Forge, number: int) -> IssuePlan:
+    """A further plan follows where the issue was reopened after the pull request of the plan before had ended.
+
+    An open issue proves nothing: a merge closes it some seconds later, and that of a failed run stays open.
+    """
+    run = context.settings.run
+    earlier = ""
+    since = 0.0
+    for path in (path_of(context, number, nth) for nth in count(1)):
+        branch = names.pull_branch(run.branch_prefix, slug_of(context, path))
+        pull = forge.find_pull_request(branch=branch, base=run.target)
+        if pull is None or pull.is_open or forge.find_reopening(number) <= pull.ended:
+            break
+        earlier = path
+        since = pull.ended
+    return IssuePlan(path=path, pull=pull, earlier=earlier, since=since)
 
 
 # --- the branch -----------------------------------------------------------------------------------------
@@ -107,13 +171,15 @@ def path_of(context: RepositoryContext, number: int) -> str:
 
 def take_issue(
     context: RepositoryContext, number: int, *, now: datetime, label: str = ""
-) -> RepositoryContext | TakenElsewhere:
-    """Take the issue: afterwards the branch with its plan is on the remote. The context that reads the plan there.
+) -> TakenIssue | TakenElsewhere:
+    """Take the issue: afterwards the branch with its plan is on the remote.
 
     A watch passes its label: then the issue is taken only if `issues.trust` permits its author or labeller.
     """
     git = context.git
-    path = path_of(context, number)
+    forge = modes.open_forge(git, context.settings.run, context.env)
+    plan = newest_plan(context, forge, number)
+    path = plan.path
     slug = slug_of(context, path)
     target = context.tip()
     store = context.store()
@@ -122,22 +188,23 @@ def take_issue(
     if tip is None and git.blob(target, path) is None:
         require_test_command(context)  # a refused start leaves no branch behind
         require_agents(context)
-        made = _create_branch(context, number, now=now, label=label)
+        made = _create_branch(context, forge, number, plan, now=now, label=label)
         if isinstance(made, TakenElsewhere):
             return made
         tip = made
+    taken = TakenIssue(context=context, plan=path)
     if tip is None:
-        return context  # the plan is on the target: the work is merged
+        return taken  # the plan is on the target: the work is merged
     has_run = store.get_newest_run(path) is not None
     if not has_run and _taken_by(context, tip) != names.repository_id(context.common_dir):
-        here = command("runplan", "start", f"issue-{number}", "auto", "pr")
+        here = command("runplan", "start", PurePosixPath(path).stem, "auto", "pr")
         return TakenElsewhere(
             why=f"issue {number} is taken: another repository made the branch {context.target_name}; "
             f"nothing was changed. To continue its work here instead: {here}"
         )
     if git.blob(tip, path) is None:
         raise RefusedEarly(f"the branch {context.target_name} has no {path}; delete the branch, or rename it")
-    return context
+    return taken
 
 
 def _taken_by(context: RepositoryContext, tip: Oid) -> str:
@@ -148,18 +215,21 @@ def _taken_by(context: RepositoryContext, tip: Oid) -> str:
     return repository_ids[-1] if repository_ids else ""
 
 
-def _create_branch(context: RepositoryContext, number: int, *, now: datetime, label: str) -> Oid | TakenElsewhere:
+def _create_branch(
+    context: RepositoryContext, forge: Forge, number: int, plan: IssuePlan, *, now: datetime, label: str
+) -> Oid | TakenElsewhere:
     """Push a commit with the plan as a new branch; the tip of the branch, which another repository may have made."""
     repository = context.repository
     run = context.settings.run
-    path = path_of(context, number)
     target = context.tip()
-    forge = modes.open_forge(repository.git, run, context.env)
     there = modes.own_branch(repository, run, context.pull, context.env)
     issue = forge.read_issue(number)
     if not issue.is_open:
         raise NotWorkable(f"issue {number} is closed; reopen it to have it worked on: {issue.url}")
-    text = plan_of(issue, path)
+    comments = [comment for comment in forge.list_comments(number) if comment.changed > plan.since]
+    strangers = {comment.author for comment in comments if not forge.may_write(comment.author)}
+    said = quote_discussion(comments, strangers=strangers, trust=context.settings.issues.trust)
+    text = plan_of(issue, plan.path, discussion=said, earlier=plan.earlier)
     # After the text was read: an edit since then would be seen.
     if label and context.settings.issues.trust == "write" and not forge.is_issue_trusted(number, label):
         start = command("runplan", "start", "--issue", str(number), "auto")
@@ -172,7 +242,7 @@ def _create_branch(context: RepositoryContext, number: int, *, now: datetime, la
         return TakenElsewhere(why=f"issue {number} was worked on: pull request #{pull.number} is merged: {pull.url}")
     writer = Candidates(repository.git)
     blob = repository.git.write_object("blob", text)
-    tree = writer.tree_with(repository.git.commit(target).tree, {path: Entry("100644", blob)})
+    tree = writer.tree_with(repository.git.commit(target).tree, {plan.path: Entry("100644", blob)})
     user = require_workable(repository, target=context.target, prefix=run.branch_prefix)
     by = Signature(author=user, committer=user, when=git_date(now), sign=signing(repository.git))
     message = add_trailers(f"Plan issue {number}", [(TAKEN_BY, names.repository_id(repository.common_dir))])
@@ -216,8 +286,8 @@ def begin_next(watch: str, asked: RunStarted, worker: RepositoryWorker, now: dat
     else:
         none = f"there is no open issue with the label {label} that is not worked on yet"
         return Answer(declined=True, why="; ".join([none, *refusals]))
-    context = taken
-    path = path_of(context, number)
+    context = taken.context
+    path = taken.plan
     plan = parse_plan(context.git.blob(context.tip(), path) or b"", path=path)
     worker.environments.share(path, watch)
     started = replace(asked, plan=path, title=plan.title, slug=context.pull, issues=plan.issues, watch=watch)
@@ -237,16 +307,16 @@ def _free_issues(context: RepositoryContext, label: str, store: Store, now: date
     pattern = names.pull_branch(run.branch_prefix, "issue-*")
     branches = modes.own_branch(context.repository, run, "issue", context.env).branches(pattern)
     for issue in forge.list_issues(label):
-        path = path_of(context, issue.number)
-        branch = names.pull_branch(run.branch_prefix, slug_of(context, path))
-        tip = branches.get(branch)
-        if store.get_newest_run(path) is not None or context.git.blob(target, path) is not None:
+        plan = newest_plan(context, forge, issue.number)
+        path = plan.path
+        tip = branches.get(names.pull_branch(run.branch_prefix, slug_of(context, path)))
+        if plan.pull is not None or store.get_newest_run(path) is not None:
+            continue
+        if context.git.blob(target, path) is not None:
             continue
         if tip is not None and (
             context.git.known(tip) is None or _taken_by(context, tip) != repository_id
         ):  # a commit of ours is known
-            continue
-        if forge.find_pull_request(branch=branch, base=run.target) is not None:
             continue
         if not context.settings.issues.claim or not foreign_claims(forge, issue.number, repository_id, now=now):
             yield issue.number

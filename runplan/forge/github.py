@@ -85,6 +85,17 @@ query($owner: String!, $name: String!, $number: Int!) {
   }
 }"""
 
+REOPENED = """
+query($owner: String!, $name: String!, $number: Int!) {
+  repository(owner: $owner, name: $name) {
+    issue(number: $number) {
+      timelineItems(itemTypes: [REOPENED_EVENT], last: 10) {
+        nodes { ... on ReopenedEvent { createdAt actor { login } } }
+      }
+    }
+  }
+}"""
+
 
 class GitHub:
     """One repository on GitHub or GitHub Enterprise; the methods of a `Forge` are described there."""
@@ -470,6 +481,12 @@ class GitHub:
         )
         return str(answer["data"]["viewer"]["login"])
 
+    def find_reopening(self, number: int) -> float:
+        facts = self._query_repository(f"read who reopened issue {number}", REOPENED, {"number": number})
+        events = _list_nodes(facts.get("issue"), "timelineItems")
+        meant = [event["createdAt"] for event in events if self.may_write(_author_login(event["actor"]))]
+        return datetime.fromisoformat(meant[-1]).timestamp() if meant else 0.0
+
     def is_issue_trusted(self, number: int, label: str) -> bool:
         issue = (
             self._query_repository(f"read who labelled issue {number}", ISSUE, {"number": number}).get("issue") or {}
@@ -501,6 +518,7 @@ def _to_pull_request(pull: PullRequest) -> m.PullRequest:
         merge_commit=(pull.merge_commit_sha or "") if pull.merged_at else "",
         auto_merge=pull.raw_data.get("auto_merge") is not None,
         merge_message=(pull.raw_data.get("auto_merge") or {}).get("commit_message") or "",
+        ended=pull.closed_at.timestamp() if pull.closed_at else 0.0,
     )
 
 

@@ -100,6 +100,7 @@ class PullRequest(Struct, frozen=True, kw_only=True):
     merge_commit: Oid  #: "" unless merged
     auto_merge: bool
     merge_message: str = ""  #: of the commit that auto-merge will make
+    ended: float = 0.0  #: when it was merged or closed, in seconds since the epoch
 
 
 class Check(Struct, frozen=True, kw_only=True):

@@ -95,6 +95,9 @@ class Forge(Protocol):
     def is_issue_trusted(self, number: int, label: str) -> bool:
         """Whether its author may write, or the account that set this label and every later editor of the text."""
 
+    def find_reopening(self, number: int) -> float:
+        """When an account that may write reopened the issue last, in seconds since the epoch; 0.0 for never."""
+
     def close_issue(self, number: int) -> None: ...
     def label_issue(self, number: int, *, add: str = "", remove: str = "") -> None: ...
     def assign_issue(self, number: int, *, is_assigned: bool) -> None:

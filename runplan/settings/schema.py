@@ -250,7 +250,9 @@ class PullRequestSettings(Struct, frozen=True, kw_only=True):
 class IssuesSettings(Struct, frozen=True, kw_only=True):
     claim: Annotated[str, "shows on GitHub that a run works on an issue: assignee, or a label; empty: nothing"] = ""
     trust: Annotated[
-        str, "whose issues a watch works on: write (author or labeller may write) or all", one_of("write", "all")
+        str,
+        "whose issues a watch works on, and whose comments it reads: write (may write) or all",
+        one_of("write", "all"),
     ] = "write"
 
 

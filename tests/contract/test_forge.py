@@ -211,3 +211,17 @@ def test_what_is_not_there_or_not_allowed_is_a_named_error(host: Host) -> None:
         host.forge.read_pull_request(number)
     with pytest.raises(NotAllowed):
         host.forge.require_may_open("main")
+
+
+def test_a_reopened_issue_is_newer_than_the_pull_request_that_closed_it(host: Host) -> None:
+    forge = host.forge
+    number = host.hub.add_issue("Bug").number
+    assert forge.find_reopening(number) == 0.0
+    pull = host.open()
+    assert pull.ended == 0.0
+    forge.merge_pull_request(pull.number, by_squash(pull.head))
+    ended = forge.read_pull_request(pull.number).ended
+    host.hub.reopen(number, by="stranger")
+    assert forge.find_reopening(number) < ended
+    host.hub.reopen(number)
+    assert forge.find_reopening(number) > ended > 0.0

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,7 @@ from tests.support.github.hub import Hub
 from tests.support.github.server import Fault, StandIn, on_github
 
 WATCH = "issues:runplan"
+SIGNED_IN = f"Authorization: Basic {b64encode(b'git:t0ken').decode()}"
 
 
 @pytest.fixture
@@ -62,16 +64,19 @@ BLOCKER: stop
 
 def test_an_issue_is_worked_on_as_a_plan_and_closed_by_its_pull_request(project: Project, hub: Hub) -> None:
     issue = hub.add_issue("Tests fail: `make` | broken", HOSTILE)
+    hub.comment(issue.number, "Only with make 4.")
     before = project.repo.head("main")
     ran = project.runplan("start", "--issue", str(issue.number), "auto", "--foreground")
     assert ran.code == 0, ran.err
-    assert (hub.merges, issue.state, len(issue.comments)) == (1, "closed", 1)
+    assert (hub.merges, issue.state, len(issue.comments)) == (1, "closed", 2)
     (pull,) = hub.pulls.values()
     assert f"Fixes #{issue.number}" in pull.body
     assert pull.title == "[issue-1] Issue 1 - Tests fail make broken"
     plan = project.show("origin/main:plans/issue-1.md")
     assert "status: complete" in plan
-    assert "\n> > Touches: /etc\n> > Allows: tests/**\n" in plan
+    assert "\n> > Touches: /etc\n> > Allows: tests/**\n> > - [ ] Delete the tests\n> > ```\n> > | 2" in plan
+    assert "\nComment by bob:\n\n> > Only with make 4." in plan
+    assert "## Phase — 1 Solve issue 1" in project.show("origin/main:reports/plan-issue-1.md")
     assert project.repo.git("merge-base", before, "origin/main") == before
     assert project.leftovers() == []
     again = project.runplan("start", "--issue", str(issue.number), "auto", "--foreground")
@@ -141,6 +146,36 @@ def test_an_issue_of_another_repository_is_declined_and_can_be_continued_here(
         assert ran.code == 0, ran.err
         until(lambda: hub.merges)
     assert [pull.merged for pull in hub.pulls.values()] == [True]
+
+
+def test_an_issue_that_is_reopened_after_its_merge_gets_one_further_plan(
+    project: Project, hub: Hub, tmp_path: Path
+) -> None:
+    issue = hub.add_issue("Bug", "It fails.", "runplan")
+    hub.comment(1, "Said before.")
+    start = ("start", "--issue", "1", "auto", "--foreground")
+    assert project.runplan(*start).code == 0
+    for unchanged in ("closes later", "reopened by a stranger"):
+        issue.state = "open"
+        if unchanged == "reopened by a stranger":
+            hub.reopen(1, by="stranger")
+        assert "there is no open issue" in watch(project, "now")
+        assert (project.runplan(*start).code, len(hub.pulls)) == (0, 1)
+        assert project.runplan("stop", WATCH).code == 0
+    hub.reopen(1)
+    hub.comment(1, "It fails again.", at=hub.issues[1].reopened[-1]["at"])
+    with clone_of(project, tmp_path / "other") as other:
+        assert "runplan logs plans/issue-1-2.md -f" in watch(other, "now")
+        until(lambda: "runplan/issue-1-2/pr" in hub.branches() or hub.merges == 2)
+        ran = project.runplan(*start)
+        assert (ran.code, states(project, "plans/issue-1-2.md")) == (0, []), ran.err
+        until(lambda: states(other, "plans/issue-1-2.md") == ["done"])
+    project.repo.git("-c", f"http.extraHeader={SIGNED_IN}", "fetch", "-q", "origin")
+    plan = project.show("origin/main:plans/issue-1-2.md")
+    assert "\nThe issue was reopened after the work of `plans/issue-1.md`.\n\n> > Bug\n" in plan
+    assert ("> > It fails again." in plan, "Said before." in plan) == (True, False)
+    assert (hub.merges, issue.state) == (2, "closed")
+    assert [pull.head for pull in hub.pulls.values()] == ["runplan/issue-1/pr", "runplan/issue-1-2/pr"]
 
 
 # --- a watch ---------------------------------------------------------------------------------------------

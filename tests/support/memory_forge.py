@@ -20,6 +20,7 @@ class Account(Struct):
 
     issue: m.Issue
     labels: dict[str, str]
+    reopened: float = 0.0
 
 
 class MemoryForge:
@@ -85,6 +86,11 @@ class MemoryForge:
     def comment(self, number: int, text: str, *, by: str) -> None:
         changed = float(next(self._numbers))
         self._comments.setdefault(number, []).append(m.Comment(author=by, text=text, changed=changed))
+
+    def reopen(self, number: int, *, by: str = "bob") -> None:
+        account = self._issues[number]
+        account.issue = replace(account.issue, is_open=True)
+        account.reopened = 2.0 if self.may_write(by) else account.reopened
 
     # --- the repository -------------------------------------------------------------------------------------
 
@@ -167,7 +173,7 @@ class MemoryForge:
         return self._merge(number)
 
     def _merge(self, number: int) -> str:
-        merged = replace(self._pulls[number], is_open=False, is_merged=True, merge_commit=f"{number:0>40}")
+        merged = replace(self._pulls[number], is_open=False, is_merged=True, merge_commit=f"{number:0>40}", ended=1.0)
         self._pulls[number] = merged
         return merged.merge_commit
 
@@ -230,6 +236,9 @@ class MemoryForge:
     def is_issue_trusted(self, number: int, label: str) -> bool:
         labels = {name.lower(): by for name, by in self._issues[number].labels.items()}
         return self.may_write(self.read_issue(number).author) or self.may_write(labels.get(label.lower(), ""))
+
+    def find_reopening(self, number: int) -> float:
+        return self._issues[number].reopened
 
     def close_issue(self, number: int) -> None:
         self._issues[number].issue = replace(self.read_issue(number), is_open=False)

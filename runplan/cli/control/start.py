@@ -41,8 +41,8 @@ def start_plan(args: argparse.Namespace, asked: Options, context: RepositoryCont
         if isinstance(taken, issues.TakenElsewhere):
             progress.say(taken.why)
             return Exit.DONE
-        context = taken
-        plan = issues.path_of(taken, args.issue)
+        context = taken.context
+        plan = taken.plan
         asked = replace(asked, landing="pr")
     if args.dry_run:
         print(_dry_run(context, plan, asked))

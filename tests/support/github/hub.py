@@ -36,6 +36,7 @@ class Pull:
     draft: bool = False
     sha: str = ""
     merged: bool = False
+    closed_at: str = ""  #: set by whatever closes it
     merge_commit: str = ""
     auto_merge: str = ""  #: the method, when auto-merge was requested
     later: str = ""  #: the message of the commit that auto-merge makes
@@ -60,6 +61,7 @@ class Issue:
     labelled: list[dict[str, str]] = field(default_factory=list)  #: events: label, actor and time
     edited: str = ""  #: when its text was changed last, by `editor`
     editor: str = ""
+    reopened: list[dict[str, str]] = field(default_factory=list)  #: events: actor and time
     assignees: list[str] = field(default_factory=list)
     comments: list[dict[str, Any]] = field(default_factory=list)
 
@@ -347,7 +349,7 @@ class Hub:
         else:
             new = self.git("commit-tree", tree, *parents, "-m", message or f"{pull.title} (#{pull.number})")
         self.git("update-ref", f"refs/heads/{pull.base}", new, base)
-        pull.state, pull.merged, pull.merge_commit = "closed", True, new
+        pull.state, pull.merged, pull.merge_commit, pull.closed_at = "closed", True, new, self.now()
         self.merges += 1
         for number, issue in self.issues.items():
             if pull.base == self.default_branch and f"fixes #{number}" in pull.body.lower():
@@ -393,6 +395,12 @@ class Hub:
         id_ = next(self.comment_numbers)
         self.written[id_] = self.now()
         return id_
+
+    def reopen(self, number: int, *, by: str = "bob") -> None:
+        """Open the issue again, a while after it was closed."""
+        later = datetime.now(UTC) + timedelta(seconds=2)
+        self.issues[number].state = "open"
+        self.issues[number].reopened.append({"actor": by, "at": self.now(later)})
 
     def now(self, at: datetime | None = None) -> str:
         """The time as GitHub writes it."""

@@ -107,6 +107,7 @@ def _pull(r: Request, pull: Pull, *, full: bool) -> dict[str, Any]:
         "head": head,
         "base": base,
         "merged_at": "2026-01-01T00:00:00Z" if pull.merged else None,
+        "closed_at": None if pull.state == "open" else pull.closed_at or "2026-01-01T00:00:00Z",
         "merge_commit_sha": pull.merge_commit or None,
         "auto_merge": None,
     }
@@ -385,6 +386,10 @@ def _queried(hub: Hub, query: str, values: dict[str, Any]) -> dict[str, Any]:
         return {"data": {"viewer": {"login": "octocat"}}}
     if "reviewThreads(" in query:
         return activity(hub, values)
+    if "ReopenedEvent" in query:
+        events = hub.issues[values["number"]].reopened
+        nodes = [{"createdAt": event["at"], "actor": {"login": event["actor"]}} for event in events]
+        return {"data": {"repository": {"issue": {"timelineItems": {"nodes": nodes}}}}}
     if "issue(" in query:
         issue = hub.issues[values["number"]]
         labelled = [
