@@ -220,10 +220,9 @@ def _record_crash(active: ActiveRun, detail: str, remedy: str = "") -> None:
     """End the run as failed: its agents end, the report names the error, and the claim is free."""
     journal = active.journal
     active.context.dispatches.end(list_running(journal.state), grace_s=GRACE_S)
-    if journal.state.claimed:
-        with suppress(Exception):  # the end of the run is recorded in any case
-            detail = "; ".join((detail, *release_issues(RunOutcome.FAILED, journal.state, active.context)))
     over = e.RunEnded(outcome=RunOutcome.FAILED, reason=Reason.CRASHED, detail=detail, remedy=remedy)
+    with suppress(Exception):  # the end of the run is recorded in any case
+        over = replace(over, detail="; ".join((detail, *release_issues(over, journal.state, active.context))))
     for lane, state in open_states(journal.state):
         attempt = state.attempt
         if attempt is not None and attempt.failure is None and attempt.delivery.landed is None:

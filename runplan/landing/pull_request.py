@@ -397,7 +397,7 @@ class PullRequestLander(RemoteLander):
         forge = self._forge()
         said = f"Done by pull request #{pull.number} (plan `{self._plan.path}`)."
         try:
-            forge.put_comment(issue, marker=f"runplan {self._plan.path} #{pull.number}", text=said)
+            forge.put_comment(issue, marker=result_marker(self._plan.path), text=said)
             forge.close_issue(issue)
         except NotAllowed as error:
             return f"issue #{issue} is not closed: {error}"
@@ -417,6 +417,11 @@ class PullRequestLander(RemoteLander):
             for git in (self._git, tool):
                 if git.tip(self.ref) is not None:
                     git.run("update-ref", "-d", self.ref)
+
+
+def result_marker(plan: str) -> str:
+    """The marker of the comment on an issue that says how the work on the plan ended."""
+    return f"runplan {plan}"
 
 
 def _name(pull: PullRequest) -> str:

@@ -13,13 +13,18 @@ from runplan.errors import RateLimited, RefusedEarly, Unreachable
 from runplan.landing.conversation import describe_commit, describe_no_change, to_repair
 from runplan.landing.lander import Commanded, Failed, Landed, NeedsRepair, Progress, Waiting
 from runplan.landing.modes import open_forge
-from runplan.landing.pull_request import PullRequestLander
+from runplan.landing.pull_request import PullRequestLander, result_marker
 from runplan.names import repository_id
+from runplan.report.sections import describe_kept_work
+from runplan.report.text import indent_block
 from runplan.run import events as e
 from runplan.run.attempt_parts import MessagesHandled
 from runplan.run.attempts import MergeAttempt
-from runplan.run.kinds import WaitKind
+from runplan.run.kinds import Mode, Reason, RunOutcome, WaitKind
+from runplan.run.reasons import next_action
+from runplan.run.state import failure
 from runplan.store.claims import landing_lock
+from runplan.text import bounded, command
 from runplan.times import delay_s, iso, parse_iso
 
 if TYPE_CHECKING:
@@ -137,10 +142,38 @@ def claim_issues(action: Action, state: RunState, context: RunContext) -> Iterat
     yield e.IssuesMarked(notes=_mark_issues(state, context, f"{WORKING} (plan `{context.plan}`).", is_claimed=True))
 
 
-def release_issues(outcome: str, state: RunState, context: RunContext) -> tuple[str, ...]:
-    """Take the claims back; notes where the forge did not answer."""
-    text = f"runplan ended its work on this issue (plan `{context.plan}`): {outcome}."
-    return _mark_issues(state, context, text, is_claimed=False)
+def release_issues(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:
+    """Take the claims back, and tell a failure on the issues; notes where the forge did not answer.
+
+    Without a claim the comment is the one that a merge replaces.
+    """
+    is_failed = over.outcome in (RunOutcome.FAILED, RunOutcome.REFUSED)
+    text = f"runplan ended its work on this issue (plan `{context.plan}`): {over.outcome}."
+    text += _describe_failure(over, state, context) if is_failed else ""
+    if state.claimed:
+        return _mark_issues(state, context, text, is_claimed=False)
+    is_work = state.options.concludes and state.options.mode not in (Mode.PLAN, Mode.UNDO) and not state.is_lane
+    if not is_failed or not is_work:
+        return ()
+    notes = list[str]()
+    for number in state.options.issues:
+        try:
+            forge = open_forge(context.workspace.user, context.settings.run, context.env)
+            forge.put_comment(number, marker=result_marker(context.plan), text=text)
+        except (Unreachable, RefusedEarly) as error:
+            notes.append(f"the failure is not told on issue #{number}: {error}")
+    return tuple(notes)
+
+
+def _describe_failure(over: e.RunEnded, state: RunState, context: RunContext) -> str:
+    """The reason, where the work is, and what to do next."""
+    failed = failure(state)
+    kept = describe_kept_work(failed, over.parked, ".git/runplan") if failed else []
+    detail = indent_block(bounded(context.agents.redacted(over.detail)))
+    next_step = next_action(Reason(over.reason), failed.step if failed else None)
+    to_type = f"Continue it: `{command('runplan', 'retry', context.plan)}`"
+    parts = (f" Reason: `{over.reason}`.", detail, "\n".join(f"- {words}" for words in kept), f"{next_step} {to_type}")
+    return "\n\n".join(filter(None, parts))
 
 
 def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed: bool) -> tuple[str, ...]:

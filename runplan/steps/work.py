@@ -408,6 +408,6 @@ def finish(action: Finish, state: RunState, context: RunContext) -> Iterator[e.E
         else:
             parked = answer.parked or parked
             remove_unused_root(context.workspace.root, context.settings)
-    if state.claimed:
-        detail = "; ".join(filter(None, (detail, *release_issues(action.outcome, state, context))))
-    yield e.RunEnded(outcome=action.outcome, reason=action.reason, detail=detail, parked=parked)
+    over = e.RunEnded(outcome=action.outcome, reason=action.reason, detail=detail, parked=parked)
+    notes = release_issues(over, state, context)
+    yield replace(over, detail="; ".join(filter(None, (detail, *notes))))

@@ -317,6 +317,13 @@ def test_a_failed_issue_is_left_to_a_person_and_the_next_one_is_taken(project: P
     until(lambda: states(project, "plans/issue-2.md") == ["done"])
     assert "no open issue" in project.runplan("now", WATCH).last
     assert states(project, "plans/issue-1.md") == ["failed"]
+    (told,) = (comment["body"] for comment in hub.issues[1].comments)
+    assert "(plan `plans/issue-1.md`): failed. Reason: `agent-failed`.\n\n    sh (implement)" in told
+    assert "Continue it: `runplan retry plans/issue-1.md`" in told
+    (project.home / "agent.sh").write_text("echo solved >solved.txt\n")
+    assert project.runplan("retry", "issue-1", "--foreground").code == 0
+    (told,) = (comment["body"] for comment in hub.issues[1].comments)
+    assert told.startswith("Done by pull request #")
 
 
 def test_a_slot_that_takes_no_issue_says_why_in_status(project: Project, server: StandIn, hub: Hub) -> None:
