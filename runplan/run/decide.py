@@ -42,7 +42,15 @@ if TYPE_CHECKING:
 
 
 def decide(state: RunState) -> Decision:
-    """The actions that are due in this state."""
+    """The actions that are due in this state; a claim that met a rate limit is shown later, next to the work."""
+    decision = _decide_work(state)
+    if not state.claim_at or state.stop or decision.waiting or not decision.actions:
+        return decision
+    wake = min(filter(None, (decision.wake, state.claim_at)))
+    return replace(decision, actions=(a.CLAIM_ISSUES, *decision.actions), wake=wake)
+
+
+def _decide_work(state: RunState) -> Decision:
     started = state.started
     attempt = state.attempt
     running = running_dispatch(attempt)
@@ -244,7 +252,7 @@ def _work_on(started: RunStarted, attempt: AnyAttempt) -> Decision:
 def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> Decision:
     """Each lane by the same rules as a run of its own; and a search for further phases."""
     states = open_states(state)
-    decisions = [decide(open_state) for _, open_state in states]
+    decisions = [_decide_work(open_state) for _, open_state in states]
     more = _search_phases(state, started)
     actions = [
         replace(action, lane=name)

@@ -103,6 +103,7 @@ class IssuesMarked(Event, frozen=True, kw_only=True):
     """The claims were shown on the forge, as far as it answered."""
 
     notes: tuple[str, ...] = ()
+    until: str = ""  #: the end of a rate limit of the forge, after which they are shown again
 
 
 class RunResumed(RunOptions, frozen=True, kw_only=True):

@@ -56,6 +56,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     concluded: e.Concluded | None = None
     review: e.Rows = ()  #: comments of reviewers that are to be handled
     claimed: bool = False  #: the forge shows that the run works on its issues
+    claim_at: str = ""  #: when a claim that met a rate limit is shown
     repairs: int = 0  #: fixes of failed checks on the forge
     reviews: int = 0  #: repairs for messages on the pull request
     updates: int = 0  #: merges of the target into the branch
@@ -348,7 +349,8 @@ def _apply_to_run(state: RunState, event: e.Event) -> RunState:
         case e.IssueShared():
             return replace(state, warnings=(*state.warnings, event.words))
         case e.IssuesMarked():
-            return replace(state, claimed=True, warnings=(*state.warnings, *event.notes))
+            warnings = tuple(dict.fromkeys((*state.warnings, *event.notes)))
+            return replace(state, claimed=True, claim_at=event.until, warnings=warnings)
         case e.RunEnded():
             return replace(state, ended=event)
         case e.Concluded():

@@ -139,7 +139,16 @@ def merge_target(action: Action, state: RunState, context: RunContext) -> Iterat
 
 def claim_issues(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     """Label or assign the issues, with one comment each. It names this repository, so that others see the claim."""
-    yield e.IssuesMarked(notes=_mark_issues(state, context, f"{WORKING} (plan `{context.plan}`).", is_claimed=True))
+    now = context.clock.now()
+    if state.claim_at and now < parse_iso(state.claim_at):
+        return
+    try:
+        notes = _mark_issues(state, context, f"{WORKING} (plan `{context.plan}`).", is_claimed=True)
+    except RateLimited as limit:
+        end = max(datetime.fromtimestamp(limit.until, UTC), now + timedelta(seconds=1))
+        yield e.IssuesMarked(until=iso(end))
+    else:
+        yield e.IssuesMarked(notes=notes)
 
 
 def release_issues(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:
@@ -193,6 +202,8 @@ def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed:
                 forge.label_issue(number, **{"add" if is_claimed else "remove": claim})
             forge.put_comment(number, marker=f"runplan-claim {own} {context.plan}", text=text)
         except (Unreachable, RefusedEarly) as error:
+            if is_claimed and isinstance(error, RateLimited):
+                raise
             notes.append(f"the claim of issue #{number} is not up to date on the forge: {error}")
     return tuple(notes)
 

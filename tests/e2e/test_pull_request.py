@@ -552,6 +552,24 @@ def test_a_claim_that_the_forge_does_not_take_is_a_note(project: Project, hub: H
     assert "the claim of issue #7 is not up to date on the forge: cannot read the comments of #7: 404" in ran.err
 
 
+def test_a_claim_that_meets_a_rate_limit_is_shown_while_the_agent_works(
+    project: Project, server: StandIn, hub: Hub, meanwhile: Meanwhile
+) -> None:
+    issue = hub.add_issue("Bug")
+    plan = project.show("main:plans/X.md").replace("---\n", "---\nissue: 1\n", 1)
+    agent = work(*meanwhile.pause("here"), phase="1")
+    set_up(project, plan=plan, agent=agent, settings='[issues]\nclaim = "busy"\n')
+    hub.mirror(project.path)
+    limit = Fault(call="POST /issues/1/labels", kind="before", status=429, headers=(("Retry-After", "1"),))
+    server.faults.append(limit)
+    with project.running("start", "X", "1", "auto", "--foreground") as running:
+        meanwhile.reached("here")
+        until(lambda: issue.labels == ["busy"])
+        meanwhile.let_on("here")
+        ran = ended(running)
+    assert (ran.code, limit.times, issue.labels) == (0, 0, []), ran.err
+
+
 # --- pull requests of others -----------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from runplan.plan.model import parse_plan
 from runplan.run import events as e
 from runplan.run.attempt_parts import MessagesHandled
 from runplan.run.decide import decide
-from runplan.run.kinds import Mode
+from runplan.run.kinds import Mode, RunOutcome, WaitKind
 from runplan.run.state import fold
 from tests.support.builders import a_plan, started
 
@@ -165,6 +165,28 @@ def test_issues_are_claimed_before_any_work() -> None:
     assert steps(e.IssuesMarked(), issues=(1,), claim="busy") == ("read-plan",)
     assert steps(issues=(1,)) == steps(claim="busy") == ("read-plan",)
     assert steps(e.StopRequested(by="a person"), issues=(1,), claim="busy") == ("finish",)
+
+
+LATER = "2026-01-01T01:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected", "wake"),
+    [
+        ((), ("claim-issues", "read-plan"), LATER),
+        ((e.IssuesMarked(),), ("read-plan",), ""),
+        ((e.IssuesMarked(until="2026-01-01T02:00:00Z"),), ("claim-issues", "read-plan"), "2026-01-01T02:00:00Z"),
+        ((e.StopRequested(by="a person"),), ("finish",), ""),
+        ((e.Paused(kind=WaitKind.MERGE, until="2026-01-01T00:30:00Z", words=""),), ("sleep",), "2026-01-01T00:30:00Z"),
+        ((e.RunEnded(outcome=RunOutcome.DONE),), (), ""),
+    ],
+)
+def test_a_claim_that_meets_a_rate_limit_is_shown_later_next_to_the_work(
+    facts: tuple[e.Event, ...], expected: tuple[str, ...], wake: str
+) -> None:
+    run = replace(started(), issues=(1,), claim="busy")
+    decision = decide(fold([run, e.IssuesMarked(until=LATER), *facts]))
+    assert (tuple(action.step for action in decision.actions), decision.wake) == (expected, wake)
 
 
 def test_a_pull_request_that_was_closed_in_mid_run_ends_the_run() -> None:
