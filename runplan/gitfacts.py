@@ -155,6 +155,14 @@ class Unclear(Struct, frozen=True, kw_only=True):
     commit: Oid
 
 
+def with_originals(
+    on_target: Iterable[tuple[Oid, str]], originals: Sequence[tuple[Oid, str]]
+) -> tuple[tuple[Oid, str], ...]:
+    """The commits (id, message) without copies: those of a squash or rebase have the landings of the originals."""
+    copied = {landing for _, message in originals for landing in _marks(message)[LANDING]}
+    return (*originals, *(marked for marked in on_target if not _marks(marked[1])[LANDING] & copied))
+
+
 def newest_landing(marked: Iterable[tuple[Oid, str]], *, plan: str, phase: str) -> Undoable | Unclear | None:
     """The phase's newest landing among commits (id, message), newest first; None when there is none to undo."""
     read = [(oid, message, _marks(message)) for oid, message in marked]

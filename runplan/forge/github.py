@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -232,12 +232,22 @@ class GitHub:
 
     @repeatable("look for the pull request of {branch}")
     def find_pull_request(self, *, branch: str, base: str) -> m.PullRequest | None:
+        # A person may have changed where it leads. Of several the newest open one for this target counts.
+        pulls = self._list_pull_requests(branch)
+        newest = max(pulls, key=lambda pull: (pull.state == "open", pull.base.ref == base), default=None)
+        return None if newest is None else _to_pull_request(newest)
+
+    @repeatable("look for merged pull requests of {0}")
+    def list_merged(self, branch: str) -> tuple[m.PullRequest, ...]:
+        return tuple(_to_pull_request(pull) for pull in self._list_pull_requests(branch) if pull.merged_at)
+
+    def _list_pull_requests(self, branch: str) -> Iterator[PullRequest]:
         # Without the owner GitHub ignores the filter and lists every pull request.
         head = f"{self._repo.owner.login}:{branch}"  # that of the remote's address may be an earlier one
-        pulls = self._repo.get_pulls(state="all", head=head, sort="created", direction="desc")
-        # A person may have changed where it leads. Of several the newest open one for this target counts.
-        newest = max(islice(pulls, 10), key=lambda pull: (pull.state == "open", pull.base.ref == base), default=None)
-        return None if newest is None else _to_pull_request(newest)
+        return islice(self._repo.get_pulls(state="all", head=head, sort="created", direction="desc"), 10)
+
+    def head_ref(self, number: int) -> str:
+        return f"refs/pull/{number}/head"
 
     def create_pull_request(self, *, branch: str, base: str, title: str, body: str) -> m.PullRequest:
         def happened() -> m.PullRequest | None:

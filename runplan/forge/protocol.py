@@ -54,6 +54,12 @@ class Forge(Protocol):
     def find_pull_request(self, *, branch: str, base: str) -> m.PullRequest | None:
         """The newest pull request of this branch, open or not, wherever it leads."""
 
+    def list_merged(self, branch: str) -> tuple[m.PullRequest, ...]:
+        """The newest merged pull requests of this branch, newest first."""
+
+    def head_ref(self, number: int) -> str:
+        """The ref with the commits of a pull request, which stays when its branch is deleted."""
+
     def create_pull_request(self, *, branch: str, base: str, title: str, body: str) -> m.PullRequest:
         """Open a pull request, or adopt the open one of this branch."""
 

@@ -260,12 +260,12 @@ class Candidates:
         patch = answer.partition(b"\n")[2].removesuffix(_END.encode())  # after the line with the ids
         return patch.decode("utf-8", "surrogateescape")
 
-    def landed_commits(self, tip: Oid) -> tuple[tuple[Oid, str], ...]:
-        """(id, message) of every commit below `tip` with a landing trailer, newest first."""
+    def landed_commits(self, *tips: Oid) -> tuple[tuple[Oid, str], ...]:
+        """(id, message) of every commit below the tips with a landing trailer, newest first."""
         # The user's settings for patterns, signatures, colours and encodings do not apply here.
         alike = ("--basic-regexp", "--regexp-ignore-case", "--no-show-signature", "--no-color", "--encoding=UTF-8")
         asked = ("log", *alike, "--topo-order", "-z", "--format=%H%n%B", f"--grep=^{LANDING}[ \t]*:")
-        records = self._git.run(*asked, tip, "--").out.decode("utf-8", "surrogateescape").split("\0")
+        records = self._git.run(*asked, *tips, "--").out.decode("utf-8", "surrogateescape").split("\0")
         return tuple((oid, message) for oid, _, message in (record.partition("\n") for record in records) if oid)
 
     def _tree(self, commit: Oid) -> Oid:

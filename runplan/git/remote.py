@@ -90,13 +90,14 @@ class Remote:
 
     def fetch(self) -> Oid | None:
         """Fetch the branch; its tip, or None when the remote has no such branch."""
+        return self.git.tip(self.ref) if self.fetch_ref(f"+{HEADS}{self.branch}:{self.ref}") else None
+
+    def fetch_ref(self, refspec: str) -> bool:
+        """Whether the remote has this ref; then its commits are here, without a name if the refspec gives none."""
         options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-prune")
-        refspec = f"+{HEADS}{self.branch}:{self.ref}"
         ran = self._run("fetch", *options, "--no-recurse-submodules", "--refmap=", "--", self.name, refspec)
-        if ran.code == 0:
-            return self.git.tip(self.ref)
-        if _NO_SUCH_BRANCH in ran.err:
-            return None
+        if ran.code == 0 or _NO_SUCH_BRANCH in ran.err:
+            return ran.code == 0
         said = words(ran.err) or f"git ended with code {ran.code}"
         if re.search(_CREDENTIALS, ran.err):
             said += f"; runplan cannot type a password: make {command('git', 'fetch', self.name)} work without one"

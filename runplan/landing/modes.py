@@ -18,6 +18,7 @@ from runplan.settings.schema import RunSettings, Settings, uses_remote
 from runplan.text import command
 
 if TYPE_CHECKING:
+    from runplan.forge.model import PullRequest
     from runplan.forge.protocol import Forge
     from runplan.git.command import Git
     from runplan.git.repository import Repository
@@ -165,6 +166,16 @@ def fetch_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str
     if tip is None and here.git.tip(there.ref) is not None:
         here.git.run("update-ref", "-d", there.ref)
     return tip
+
+
+def fetch_merged(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> tuple[PullRequest, ...]:
+    """The merged pull requests of a plan, newest first, with their commits; () for another way of landing."""
+    if not concludes(run.landing):
+        return ()
+    forge = open_forge(here.git, run, env)
+    there = own_branch(here, run, slug, env)
+    pulls = forge.list_merged(there.branch)
+    return tuple(pull for pull in pulls if here.git.known(pull.head) or there.fetch_ref(forge.head_ref(pull.number)))
 
 
 def concludes(mode: str) -> bool:

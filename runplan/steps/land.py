@@ -12,7 +12,8 @@ from msgspec.structs import asdict, replace
 
 from runplan.errors import RefusedEarly
 from runplan.git.objects import Built, Conflicted, NothingLeft
-from runplan.gitfacts import LANDING, PHASE, PLAN, RUN, UNDOES, Unclear, add_trailers, newest_landing
+from runplan.git.repository import Repository
+from runplan.gitfacts import LANDING, PHASE, PLAN, RUN, UNDOES, Unclear, add_trailers, newest_landing, with_originals
 from runplan.landing import modes
 from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved
 from runplan.names import report_path, slug as plan_slug
@@ -40,8 +41,9 @@ from runplan.text import bounded, command, inert
 from runplan.times import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from runplan.forge.model import PullRequest
     from runplan.git.command import Git
     from runplan.git.objects import Candidates, Replayed, Signature
     from runplan.gitfacts import Commit, Oid
@@ -224,9 +226,25 @@ class Undoable(Struct, frozen=True, kw_only=True):
     bookkeeping: tuple[str, ...]  #: plan, report and index, which are written anew and never reverted
 
 
-def landing_to_undo(tip: Oid, plan: Plan, row: Phase, *, target: str, objects: Git, candidates: Candidates) -> Undoable:
-    """The phase's newest landing on `tip`; refused when it cannot be reverted."""
-    landing = newest_landing(candidates.landed_commits(tip), plan=plan.path, phase=row.id)
+def landing_to_undo(
+    tip: Oid,
+    plan: Plan,
+    row: Phase,
+    *,
+    target: str,
+    objects: Git,
+    candidates: Candidates,
+    merged: Sequence[PullRequest] = (),
+) -> Undoable:
+    """The phase's newest landing on `tip`; refused when it cannot be reverted.
+
+    A squash has no commit of the phase: those of the merged pull request are reverted. Of a plan with one phase it is
+    the squash itself, with the repairs of the pull request.
+    """
+    heads = [pull.head for pull in merged]
+    originals = candidates.landed_commits(*heads) if heads else ()
+    marked = with_originals(candidates.landed_commits(tip), originals)
+    landing = newest_landing(marked, plan=plan.path, phase=row.id)
     if landing is None:
         why = f"no commit on {target} has the trailers of phase {row.id} of {plan.path} (Runplan-Phase)"
         raise _refuse_undo(why, row.commit)
@@ -244,6 +262,13 @@ def landing_to_undo(tip: Oid, plan: Plan, row: Phase, *, target: str, objects: G
     code = tuple(oid for oid, paths in changed.items() if paths - bookkeeping)
     if not code:
         raise _refuse_undo(f"no commit of the landing of phase {row.id} changes code alone", landing.commits[0])
+    if len(plan.phases) == 1 and not any(UNDOES in message for _, message in marked):
+        paths = {path for oid in code for path in changed[oid]}
+        commits = (objects.commit(pull.merge_commit) for pull in merged if objects.known(pull.merge_commit))
+        parents_by_oid = {commit.oid: commit.parents for commit in commits if len(commit.parents) == 1}
+        for oid, (parent,) in parents_by_oid.items():
+            if paths <= {change.path for change in candidates.changes(parent, oid)}:
+                code = (oid,)
     return Undoable(landing=landing.landing, code=code, bookkeeping=tuple(sorted(bookkeeping)))
 
 
@@ -262,7 +287,11 @@ def build_undo(action: Action, state: RunState, context: RunContext) -> Iterator
     if row is None or row.status is not Status.DONE:
         yield _undone_meanwhile(read.phase)
         return
-    undoable = landing_to_undo(onto, plan, row, target=target, objects=context.objects, candidates=context.candidates)
+    here = Repository(root=context.root, common_dir=context.workspace.common_dir, git=context.workspace.user)
+    merged = modes.fetch_merged(here, context.settings.run, context.slug, context.env)
+    undoable = landing_to_undo(
+        onto, plan, row, target=target, objects=context.objects, candidates=context.candidates, merged=merged
+    )
     subjects = [
         f"    {bounded(context.objects.commit(oid).message.partition(chr(10))[0])} ({oid[:12]})"
         for oid in undoable.code

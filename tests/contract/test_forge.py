@@ -52,6 +52,8 @@ def test_a_pull_request_is_created_once_found_edited_and_merged_once(host: Host)
     assert forge.merge_pull_request(opened.number, by_squash(opened.head)) == merged
     found = forge.read_pull_request(opened.number)
     assert (found.is_merged, found.is_open, found.merge_commit) == (True, False, merged)
+    assert [pull.number for pull in forge.list_merged("work")] == [opened.number]
+    assert forge.list_merged("other") == ()
     assert forge.list_open_files("main") == {}
 
 

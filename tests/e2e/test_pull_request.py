@@ -435,6 +435,54 @@ def test_an_undo_after_the_merge_opens_another_pull_request(project: Project, hu
     assert (hub.pulls[2].merged, hub.merges) == (True, 2)
 
 
+@pytest.mark.parametrize("method", ["squash", "rebase", "squash by a person"])
+def test_an_undo_after_a_squash_or_rebase_reverts_the_commits_of_the_phase(
+    project: Project, hub: Hub, tmp_path: Path, method: str
+) -> None:
+    """The commits of the phase come from the pull request, in a clone without them."""
+    hub.commit("main", {"other.txt": "behind"})
+    if method == "squash by a person":
+        assert project.start("finish", "pr").code == 4
+        words = hub.git("log", "--format=* %B", f"main..{BRANCH}")
+        hub.do_merge(hub.pulls[1], "squash", f"Work (#1)\n\n{words}")
+        assert project.runplan("retry", "X").code == 0
+    else:
+        hub.methods = {method}
+        finished(project, hub)
+    assert hub.pulls[1].sha not in hub.git("rev-list", "main").split()
+    fresh = tmp_path / "fresh"
+    project.repo.git("clone", "-q", f"file://{hub.bare}", str(fresh))
+    address = project.repo.git("remote", "get-url", "origin")
+    for key, value in (("user.name", "Uma"), ("user.email", "uma@example.org"), ("remote.origin.url", address)):
+        project.repo.git("-C", str(fresh), "config", key, value)
+    ran = project.runplan_in(fresh, "undo", "X", "1", RUNPLAN_RUN_LANDING="pr")
+    assert ran.code == 0, ran.err
+    assert (hub.pulls[2].state, hub.merges) == ("open", 1)
+    changed = hub.git("diff", "--name-only", "main", BRANCH).split()
+    assert changed == ["1.txt", "plans/X.md", "reports/plan-x.md"]
+    assert "| 1 — Step 1 | ⬚ | | |" in hub.git("show", f"{BRANCH}:plans/X.md")
+
+
+def test_an_undo_of_a_squashed_plan_with_one_phase_reverts_its_repairs_too(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    repair = fix('write = "1.txt"\ntext = "repaired\\n"', 'commit = "Repair"', phase="")
+    set_up(project, agent=work() + repair)
+    with on_github(project, tmp_path) as server:
+        hub = server.hub
+        hub.methods = {"squash"}
+
+        def check(branch: str, sha: str) -> None:
+            if branch == BRANCH:
+                hub.check(sha, "ci", "success" if hub.git("show", f"{sha}:1.txt") == "repaired" else "failure")
+
+        hub.on_push = check
+        finished(project, hub)
+        ran = project.runplan("undo", "X", "1")
+        assert ran.code == 0, ran.err
+        changed = hub.git("diff", "--name-status", "main", BRANCH).splitlines()
+        assert changed == ["D\t1.txt", "M\tplans/X.md", "M\treports/plan-x.md"]
+
+
 def until_it_waits_for_checks(project: Project) -> None:
     until(lambda: project.rows("SELECT 1 FROM runs WHERE waiting_for='checks'"))
 

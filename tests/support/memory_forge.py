@@ -126,6 +126,13 @@ class MemoryForge:
         pulls = [self.read_pull_request(number) for number in sorted(numbers, reverse=True)]
         return max(pulls, key=lambda pull: (pull.is_open, pull.base == base), default=None)
 
+    def list_merged(self, branch: str) -> tuple[m.PullRequest, ...]:
+        numbers = [number for number, name in self._branches.items() if name == branch]
+        return tuple(pull for number in reversed(numbers) if (pull := self._pulls[number]).is_merged)
+
+    def head_ref(self, number: int) -> str:
+        return f"refs/pull/{number}/head"
+
     def create_pull_request(self, *, branch: str, base: str, title: str, body: str) -> m.PullRequest:
         pull = self.find_pull_request(branch=branch, base=base)
         if pull is not None and pull.is_open:

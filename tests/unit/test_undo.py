@@ -12,6 +12,7 @@ from runplan.gitfacts import (
     Undoable,
     add_trailers,
     newest_landing,
+    with_originals,
 )
 
 X = "plans/X.md"
@@ -38,6 +39,14 @@ def test_an_undone_landing_no_longer_counts() -> None:
     assert newest(undo, undo, said("1", "r.1")) is None
     assert newest(undo, said("1", "r.1"), said("1", "q.1")) == Undoable(landing="q.1", commits=("c3",))
     assert newest(said("1", "s.1"), undo, said("1", "r.1")) == Undoable(landing="s.1", commits=("c1",))
+
+
+@pytest.mark.parametrize("copy", [said("1", "r.1"), said("1", "r.1") + "\n" + said("2", "r.2")])
+def test_the_originals_count_instead_of_a_rebased_or_squashed_copy(copy: str) -> None:
+    originals = [("o2", said("2", "r.2")), ("o1", said("1", "r.1"))]
+    marked = with_originals([("u", said("3", "u.1", undoes="r.3")), ("c", copy)], originals)
+    assert [oid for oid, _ in marked] == ["o2", "o1", "u"]
+    assert newest_landing(marked, plan=X, phase="1") == Undoable(landing="r.1", commits=("o1",))
 
 
 def test_other_plans_and_phases_are_not_meant() -> None:

@@ -13,7 +13,7 @@ from runplan.cli.control import runs
 from runplan.cli.control.start import start_run
 from runplan.cli.show import progress
 from runplan.engine import preflight
-from runplan.engine.context import RepositoryContext, newest_run, open_context, plan_path
+from runplan.engine.context import RepositoryContext, newest_run, open_context, plan_path, slug_of
 from runplan.engine.runs import describe_busy, describe_success, state_of
 from runplan.errors import Busy, Exit, NotFound, RefusedEarly
 from runplan.git.objects import Candidates
@@ -134,6 +134,9 @@ def _phase_to_undo(context: RepositoryContext, plan: Plan, wanted: str, *, unfin
         first = command("runplan", "undo", plan.path, upon[0])
         depend = f"phase {upon[0]} depends" if len(upon) == 1 else f"phases {', '.join(upon)} depend"
         raise RefusedEarly(f"{depend} on phase {phase.id}; undo {upon[0]} first: {first}")
-    candidates = Candidates(context.git)
-    landing_to_undo(context.tip(), plan, phase, target=context.target_name, objects=context.git, candidates=candidates)
+    slug = slug_of(context, plan.path)
+    merged = modes.fetch_merged(context.repository, context.settings.run, slug, context.env)
+    git = context.git
+    target = context.target_name
+    landing_to_undo(context.tip(), plan, phase, target=target, objects=git, candidates=Candidates(git), merged=merged)
     return phase.id

@@ -189,6 +189,7 @@ class Hub:
                 pull.state = "closed"
             elif after[pull.head] != pull.sha or before.get(pull.base) != after.get(pull.base):
                 pull.sha, pull.unknown, pull.auto_merge = after[pull.head], self.nulls, pull.auto_merge
+                self.keep(pull)
         for branch, sha in after.items():
             if before.get(branch) != sha and self.on_push is not None:
                 self.on_push(branch, sha)
@@ -228,7 +229,12 @@ class Hub:
         number = next(self._numbers)
         pull = Pull(number=number, head=head, base=base, title=title, body=body, sha=sha, unknown=self.nulls)
         self.pulls[number] = pull
+        self.keep(pull)
         return pull
+
+    def keep(self, pull: Pull) -> None:
+        """Name the head of the pull request; the name stays when its branch is deleted."""
+        self.git("update-ref", f"refs/pull/{pull.number}/head", pull.sha)
 
     def review(
         self,
@@ -344,8 +350,8 @@ class Hub:
         base = self.tip(pull.base)
         tree = self.git("merge-tree", "--write-tree", base, pull.sha).splitlines()[0]
         parents = ["-p", base] if method == "squash" else ["-p", base, "-p", pull.sha]
-        if method == "rebase" and not self.behind(pull):
-            new = pull.sha
+        if method == "rebase":
+            new = self.rebased(pull.sha, base)
         else:
             new = self.git("commit-tree", tree, *parents, "-m", message or f"{pull.title} (#{pull.number})")
         self.git("update-ref", f"refs/heads/{pull.base}", new, base)
@@ -357,6 +363,14 @@ class Hub:
         if self.delete_branch_on_merge:
             self.git("update-ref", "-d", f"refs/heads/{pull.head}")
         return new
+
+    def rebased(self, head: str, onto: str) -> str:
+        """The commits of a branch, made again on another one."""
+        for commit in self.git("rev-list", "--reverse", f"{onto}..{head}").split():
+            ours = self.git("commit-tree", f"{onto}^{{tree}}", "-p", f"{commit}~", "-m", "temporary")
+            tree = self.git("merge-tree", "--write-tree", ours, commit).splitlines()[0]
+            onto = self.git("commit-tree", tree, "-p", onto, "-m", self.git("log", "-1", "--format=%B", commit))
+        return onto
 
     def enqueue(self, pull: Pull) -> None:
         if pull.queued:
