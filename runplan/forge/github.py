@@ -493,8 +493,8 @@ class GitHub:
 
     def find_reopening(self, number: int) -> float:
         facts = self._query_repository(f"read who reopened issue {number}", REOPENED, {"number": number})
-        events = _list_nodes(facts.get("issue"), "timelineItems")
-        meant = [event["createdAt"] for event in events if self.may_write(_author_login(event["actor"]))]
+        events = list_nodes(facts.get("issue"), "timelineItems")
+        meant = [event["createdAt"] for event in events if self.may_write(author_login(event["actor"]))]
         return datetime.fromisoformat(meant[-1]).timestamp() if meant else 0.0
 
     def is_issue_trusted(self, number: int, label: str) -> bool:
