@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import requests
 from github import Github, GithubException
@@ -45,6 +46,8 @@ MERGE_STATES = {
     "blocked": m.MergeState.BLOCKED,
     "dirty": m.MergeState.CONFLICT,
 }
+STATES = {m.CheckState.PASSED: "success", m.CheckState.FAILED: "failure", m.CheckState.PENDING: "pending"}
+LONGEST_STATUS = 140  #: characters of the description of a commit status
 LOG_CHARACTERS = 6000  #: of the logs of failed jobs
 MOST_OPEN = 50  #: open pull requests whose files are read, with one call each
 FAILED_JOBS = 3  #: whose logs are read
@@ -228,6 +231,10 @@ class GitHub:
             self._writers[login] = permission in ("admin", "write")
         return self._writers[login]
 
+    def file_url(self, path: str, ref: str) -> str:
+        web = self.address.web or f"https://{self.address.host}"
+        return f"{web}/{self.address.full_name}/blob/{quote(ref)}/{quote(path)}"
+
     # --- pull requests --------------------------------------------------------------------------------------
 
     @repeatable("look for the pull request of {branch}")
@@ -235,7 +242,7 @@ class GitHub:
         # A person may have changed where it leads. Of several the newest open one for this target counts.
         pulls = self._list_pull_requests(branch)
         newest = max(pulls, key=lambda pull: (pull.state == "open", pull.base.ref == base), default=None)
-        return None if newest is None else _to_pull_request(newest)
+        return None if newest is None else self._note_pull_request(newest)
 
     @repeatable("look for merged pull requests of {0}")
     def list_merged(self, branch: str) -> tuple[m.PullRequest, ...]:
@@ -249,25 +256,71 @@ class GitHub:
     def head_ref(self, number: int) -> str:
         return f"refs/pull/{number}/head"
 
-    def create_pull_request(self, *, branch: str, base: str, title: str, body: str) -> m.PullRequest:
+    def create_pull_request(
+        self, *, branch: str, base: str, title: str, body: str, draft: bool = False
+    ) -> m.PullRequest:
         def happened() -> m.PullRequest | None:
             pull = self.find_pull_request(branch=branch, base=base)
             return pull if pull is not None and pull.is_open else None
 
-        def call() -> m.PullRequest:
+        def call(draft: bool = draft) -> m.PullRequest:
             try:
-                return _to_pull_request(self._repo.create_pull(base=base, head=branch, title=title, body=body))
+                made = self._repo.create_pull(base=base, head=branch, title=title, body=body, draft=draft)
             except GithubException as error:
-                if error.status == 422 and (pull := happened()) is not None:  # another process was faster
+                if error.status != 422:
+                    raise
+                if (pull := happened()) is not None:  # another process was faster
                     return pull
-                raise
+                if not draft:
+                    raise
+                return call(draft=False)
+            return self._note_pull_request(made)
 
         return self.calls.attempt("open a pull request", call, happened)
+
+    @repeatable("mark pull request {0} as ready")
+    def mark_ready(self, number: int) -> None:
+        try:
+            (self._pulls.get(number) or self._get_pull_request(number)).mark_ready_for_review()
+        except GithubException as error:  # an error of GraphQL has status 400
+            if error.status != 400 or self._get_pull_request(number).draft:
+                raise
+
+    def add_people(
+        self, number: int, *, labels: Sequence[str], assignees: Sequence[str], reviewers: Sequence[str]
+    ) -> tuple[str, ...]:
+        issue = self._repo.get_issue(number)
+
+        def assign(names: Sequence[str]) -> list[str]:
+            issue.add_to_assignees(*names)  # GitHub leaves out accounts without access
+            assigned = {user.login.lower() for user in issue.assignees}
+            return [f"{name} cannot be assigned" for name in names if name.lower() not in assigned]
+
+        remarks = self._add_each("label it", labels, lambda names: issue.add_to_labels(*names))
+        remarks += self._add_each("assign it to", assignees, assign)
+        return (*remarks, *self._ask_for_review(number, reviewers))
+
+    def _add_each(
+        self, action: str, names: Sequence[str], call: Callable[[Sequence[str]], list[str] | None]
+    ) -> list[str]:
+        """Add all names in one call, or each in its own where GitHub refuses them together; remarks on refusals."""
+        if not names:
+            return []
+        try:
+            return self.calls.attempt(f"{action} {', '.join(names)}", lambda: call(names) or [])
+        except NotAllowed as error:
+            if len(names) == 1:
+                return [str(error)]
+        return [remark for name in names for remark in self._add_each(action, [name], call)]
 
     @repeatable("read pull request {0}")
     def read_pull_request(self, number: int) -> m.PullRequest:
         pull = self._pulls.setdefault(number, self._repo.get_pull(number))
         pull.update()  # a conditional request: without a change it counts against no rate limit
+        return _to_pull_request(pull)
+
+    def _note_pull_request(self, pull: PullRequest) -> m.PullRequest:
+        self._pulls[pull.number] = pull
         return _to_pull_request(pull)
 
     def _get_pull_request(self, number: int) -> PullRequest:
@@ -342,17 +395,14 @@ class GitHub:
         return self._put_marked(f"answer {message.id}", marker, text, lambda: list(pull.get_review_comments()), reply)
 
     def request_review(self, number: int, logins: Sequence[str]) -> None:
-        pull = self._repo.get_pull(number)
+        self._ask_for_review(number, logins)  # refused are the author of the pull request, and former collaborators
 
-        def request(login: str) -> None:
-            try:
-                pull.create_review_request([login])
-            except GithubException as error:
-                if error.status != 422:  # the author of the pull request, or no collaborator any more
-                    raise
+    def _ask_for_review(self, number: int, names: Sequence[str]) -> list[str]:
+        def ask(names: Sequence[str]) -> None:
+            teams = [name.rpartition("/")[2] for name in names if "/" in name]
+            self._repo.get_pull(number).create_review_request([name for name in names if "/" not in name], teams)
 
-        for login in logins:
-            self.calls.attempt(f"ask {login} for a review", functools.partial(request, login))
+        return self._add_each("ask for a review of", names, ask)
 
     # --- checks -----------------------------------------------------------------------------------------------
 
@@ -385,6 +435,11 @@ class GitHub:
             for name, state, url, summary, changed in facts
             if name != m.STATUS
         )
+
+    @repeatable("set the status of the commit")
+    def set_status(self, head: Oid, *, state: m.CheckState, text: str, url: str) -> None:
+        status = {"state": STATES[state], "description": text[:LONGEST_STATUS], "target_url": url, "context": m.STATUS}
+        self._repo.requester.requestJsonAndCheck("POST", f"{self._repo.url}/statuses/{head}", input=status)
 
     def read_failure_log(self, head: Oid) -> str:
         try:

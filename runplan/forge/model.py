@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Oid
 
 METHODS = ("merge", "rebase", "squash")  #: of a merge, in the order of preference: the first two keep the trailers
+STATUS = "runplan"  #: context of the commit status that runplan sets
 
 STATUS = "runplan"  #: context of the commit status that runplan sets
 

@@ -49,6 +49,9 @@ class Forge(Protocol):
     def may_write(self, login: str) -> bool:
         """Whether this account may push to the repository."""
 
+    def file_url(self, path: str, ref: str) -> str:
+        """The web address of a file on a branch or at a commit; asks nobody."""
+
     # --- pull requests --------------------------------------------------------------------------------------
 
     def find_pull_request(self, *, branch: str, base: str) -> m.PullRequest | None:
@@ -60,8 +63,18 @@ class Forge(Protocol):
     def head_ref(self, number: int) -> str:
         """The ref with the commits of a pull request, which stays when its branch is deleted."""
 
-    def create_pull_request(self, *, branch: str, base: str, title: str, body: str) -> m.PullRequest:
-        """Open a pull request, or adopt the open one of this branch."""
+    def create_pull_request(
+        self, *, branch: str, base: str, title: str, body: str, draft: bool = False
+    ) -> m.PullRequest:
+        """Open a pull request, or adopt the open one of this branch; a draft only where the forge allows drafts."""
+
+    def mark_ready(self, number: int) -> None:
+        """End the draft state; nothing happens to a pull request that is no draft."""
+
+    def add_people(
+        self, number: int, *, labels: Sequence[str], assignees: Sequence[str], reviewers: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Label and assign a pull request and ask for reviews, also of `org/team`; remarks on what was refused."""
 
     def read_pull_request(self, number: int) -> m.PullRequest: ...
     def edit_pull_request(self, number: int, *, body: str) -> None: ...
@@ -88,7 +101,12 @@ class Forge(Protocol):
 
     # --- checks -----------------------------------------------------------------------------------------------
 
-    def list_checks(self, head: Oid) -> tuple[m.Check, ...]: ...
+    def list_checks(self, head: Oid) -> tuple[m.Check, ...]:
+        """The checks of a commit, without the status that runplan sets."""
+
+    def set_status(self, head: Oid, *, state: m.CheckState, text: str, url: str) -> None:
+        """Set runplan's own commit status; the forge shows the first 140 characters of the text."""
+
     def read_failure_log(self, head: Oid) -> str:
         """The end of the logs of failed checks, bounded."""
 

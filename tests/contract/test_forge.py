@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from runplan.errors import NotAllowed, NotFound, NotThere
-from runplan.forge.model import Activity, CheckState, Merge, MergeState, Message, NotMerged, PullRequest
+from runplan.forge.model import STATUS, Activity, CheckState, Merge, MergeState, Message, NotMerged, PullRequest
 from runplan.forge.protocol import Forge
 from tests.support.github.hub import Hub
 from tests.support.memory_forge import MemoryForge
@@ -103,6 +103,47 @@ def test_checks_have_states_and_failed_ones_a_log(host: Host) -> None:
         "build": PASSED,
     }
     assert forge.read_failure_log(head) == "lint: too long"
+
+
+def test_a_draft_is_marked_ready_once(host: Host) -> None:
+    forge = host.forge
+    made = forge.create_pull_request(branch="work", base="main", title="Work", body="", draft=True)
+    assert made.draft
+    assert isinstance(forge.merge_pull_request(made.number, by_squash(made.head)), NotMerged)
+    for _ in range(2):
+        forge.mark_ready(made.number)
+        assert not forge.read_pull_request(made.number).draft
+    assert isinstance(forge.merge_pull_request(made.number, by_squash(made.head)), str)
+
+
+def test_a_plain_pull_request_is_opened_where_drafts_are_not_allowed(host: Host) -> None:
+    host.hub.drafts_allowed = False
+    made = host.forge.create_pull_request(branch="work", base="main", title="Work", body="", draft=True)
+    assert (made.draft, made.is_open) == (False, True)
+
+
+def test_labels_and_people_are_added_and_the_refused_ones_are_named(host: Host) -> None:
+    number = host.open().number
+    remarks = host.forge.add_people(
+        number, labels=["plan", "x" * 51], assignees=["bob", "nobody"], reviewers=["acme/core", "stranger", "octocat"]
+    )
+    assert len(remarks) == 4
+    assert [name for name in ("x" * 51, "nobody", "stranger", "octocat") if name not in " ".join(remarks)] == []
+    assert host.forge.add_people(number, labels=["plan"], assignees=["bob"], reviewers=["bob"]) == ()
+
+
+def test_the_status_of_a_commit_is_set_again_and_is_no_check(host: Host) -> None:
+    forge, head = host.forge, host.hub.tip("work")
+    url = forge.file_url("reports/plan-x.md", "runplan/x/pr")
+    assert url.endswith("/acme/app/blob/runplan/x/pr/reports/plan-x.md")
+    forge.set_status(head, state=PENDING, text="1 of 2", url=url)
+    forge.set_status(head, state=FAILED, text="x" * 141, url=url)
+    (status,) = host.hub.statuses[head]
+    assert [status[name] for name in ("context", "state", "target_url")] == [STATUS, "failure", url]
+    assert (len(status["description"]), forge.list_checks(head)) == (140, ())
+    host.hub.statuses_allowed = False
+    with pytest.raises(NotAllowed):
+        forge.set_status(head, state=PASSED, text="2 of 2", url=url)
 
 
 def test_only_an_account_with_write_access_objects(host: Host) -> None:

@@ -430,6 +430,8 @@ def every_call(forge: GitHub, hub: Hub) -> None:
     forge.read_pull_request(made.number)
     forge.merge_later(made.number, by_squash(head), queue=False)
     forge.read_pull_request(made.number)
+    forge.add_people(made.number, labels=["a"], assignees=["bob"], reviewers=["bob", "acme/core"])
+    forge.set_status(head, state=PENDING, text="1 of 2", url="https://github.test/report")
     forge.list_checks(head)
     forge.read_failure_log(head)
     forge.list_open_files("main")

@@ -46,6 +46,11 @@ class MemoryForge:
         self.methods = {"merge", "squash", "rebase"}
         self.required: list[str] = []
         self.reviews = 0
+        self.drafts_allowed = True
+        self.statuses_allowed = True
+        self.teams = {"core"}
+        self.statuses: dict[str, list[dict[str, str]]] = {}
+        self.own_login = "octocat"
 
     # --- arranged by tests ----------------------------------------------------------------------------------
 
@@ -116,6 +121,9 @@ class MemoryForge:
             methods=methods, checks=tuple(self.required), reviews=self.reviews, objections=tuple(objections)
         )
 
+    def file_url(self, path: str, ref: str) -> str:
+        return f"https://forge.example/acme/app/blob/{ref}/{path}"
+
     def may_write(self, login: str) -> bool:
         return self.permissions.get(login) in ("admin", "write")
 
@@ -133,7 +141,9 @@ class MemoryForge:
     def head_ref(self, number: int) -> str:
         return f"refs/pull/{number}/head"
 
-    def create_pull_request(self, *, branch: str, base: str, title: str, body: str) -> m.PullRequest:
+    def create_pull_request(
+        self, *, branch: str, base: str, title: str, body: str, draft: bool = False
+    ) -> m.PullRequest:
         pull = self.find_pull_request(branch=branch, base=base)
         if pull is not None and pull.is_open:
             return pull
@@ -148,12 +158,24 @@ class MemoryForge:
             base=base,
             title=title,
             body=body,
-            draft=False,
+            draft=draft and self.drafts_allowed,
             state=m.MergeState.UNKNOWN,
             merge_commit="",
             auto_merge=False,
         )
         return self._pulls[number]
+
+    def mark_ready(self, number: int) -> None:
+        self._pulls[number] = replace(self.read_pull_request(number), draft=False)
+
+    def add_people(
+        self, number: int, *, labels: Sequence[str], assignees: Sequence[str], reviewers: Sequence[str]
+    ) -> tuple[str, ...]:
+        self.read_pull_request(number)
+        strangers = [name for name in assignees if name not in self.permissions]
+        known = (self.permissions.keys() | {f"acme/{team}" for team in self.teams}) - {self.own_login}
+        refused = [*(label for label in labels if len(label) > 50), *strangers, *(set(reviewers) - known)]
+        return tuple(f"{name} was refused" for name in refused)
 
     def read_pull_request(self, number: int) -> m.PullRequest:
         self._require_token()
@@ -175,7 +197,7 @@ class MemoryForge:
         pull = self.read_pull_request(number)
         if pull.is_merged:
             return pull.merge_commit
-        if pull.head != how.head or self._missing(pull):
+        if pull.draft or pull.head != how.head or self._missing(pull):
             return m.NotMerged(said=f"the rules of {pull.base} are not met")
         return self._merge(number)
 
@@ -225,6 +247,13 @@ class MemoryForge:
 
     def list_checks(self, head: str) -> tuple[m.Check, ...]:
         return tuple(self._checks.get(head, ()))
+
+    def set_status(self, head: str, *, state: m.CheckState, text: str, url: str) -> None:
+        if not self.statuses_allowed:
+            raise NotAllowed("the token may not set statuses")
+        words = {m.CheckState.PASSED: "success", m.CheckState.FAILED: "failure", m.CheckState.PENDING: "pending"}
+        status = {"context": m.STATUS, "state": words[state], "description": text[:140], "target_url": url}
+        self.statuses[head] = [status]
 
     def read_failure_log(self, head: str) -> str:
         failed = (check for check in self.list_checks(head) if check.state is m.CheckState.FAILED)

@@ -12,6 +12,8 @@ from typing import Any
 
 import jwt
 
+LONGEST_BODY = 65536  #: characters of the text of an issue or pull request
+
 
 class Answer(Exception):
     """An HTTP answer that is no success."""
@@ -41,11 +43,15 @@ class Pull:
     auto_merge: str = ""  #: the method, when auto-merge was requested
     later: str = ""  #: the message of the commit that auto-merge makes
     queued: bool = False
+    author: str = "octocat"
+    labels: list[str] = field(default_factory=list)
+    assignees: list[str] = field(default_factory=list)
+    is_pull: bool = True
     unknown: int = 0  #: how many reads say `mergeable: null`
     reviews: list[dict[str, Any]] = field(default_factory=list)
     comments: list[dict[str, Any]] = field(default_factory=list)
     resolved: set[int] = field(default_factory=set)  #: threads, by their first comment
-    requested: set[str] = field(default_factory=set)  #: accounts that were asked for a review
+    requested: set[str] = field(default_factory=set)  #: accounts and teams that were asked for a review
     review_requests: list[str] = field(default_factory=list)  #: each request, for tests
 
 
@@ -88,6 +94,9 @@ class Hub:
         self.linear = False  #: the target requires a linear history
         self.rulesets: list[dict[str, Any]] = []  #: further rules of the target
         self.allow_auto_merge = True
+        self.drafts_allowed = True
+        self.statuses_allowed = True  #: for the token
+        self.teams = {"core"}  #: with access to the repository
         self.delete_branch_on_merge = False
         self.required: list[str] = []  #: names of required checks
         self.strict = False
@@ -210,6 +219,25 @@ class Hub:
         self.runs[sha] = [*runs, made]
         self.auto_merge_all()
 
+    def set_status(self, sha: str, status: dict[str, Any]) -> dict[str, Any]:
+        """Add a commit status; the newest one of a context counts."""
+        if not self.statuses_allowed:
+            raise Answer(403, "Resource not accessible by personal access token")
+        if self.git("cat-file", "-t", sha, ok=(0, 128)) != "commit":
+            raise Answer(422, f"No commit found for SHA: {sha}")
+        if status["state"] not in ("error", "failure", "pending", "success"):
+            raise Answer(422, "Validation Failed", errors=["state is not included in the list"])
+        if len(status.get("description") or "") > 140:
+            raise Answer(422, "Validation Failed", errors=["description is too long (maximum is 140 characters)"])
+        if not (status.get("target_url") or "https://").startswith(("http://", "https://")):
+            raise Answer(422, "Validation Failed", errors=["target_url must use http(s) scheme"])
+        others = [old for old in self.statuses.get(sha, []) if old["context"] != status["context"]]
+        at = self.now()
+        made = {"target_url": None, "description": None, "created_at": at, "updated_at": at, **status}
+        self.statuses[sha] = [*others, made]
+        self.auto_merge_all()
+        return made
+
     def auto_merge_all(self) -> None:
         """Merge every pull request that waits for its rules, and everything in the merge queue."""
         for pull in self.pulls.values():
@@ -218,7 +246,7 @@ class Hub:
 
     # --- pull requests ---------------------------------------------------------------------------------------
 
-    def create(self, head: str, base: str, title: str, body: str) -> Pull:
+    def create(self, head: str, base: str, title: str, body: str, *, draft: bool = False) -> Pull:
         head = head.rpartition(":")[2]
         if any(one.state == "open" and (one.head, one.base) == (head, base) for one in self.pulls.values()):
             raise Answer(422, "Validation Failed", errors=[f"A pull request already exists for {self.owner}:{head}."])
@@ -226,8 +254,14 @@ class Hub:
             raise Answer(422, "Validation Failed", errors=["head is invalid"])
         if not self.git("rev-list", "--max-count=1", f"refs/heads/{base}..{sha}"):
             raise Answer(422, "Validation Failed", errors=[f"No commits between {base} and {head}"])
+        if draft and not self.drafts_allowed:
+            raise Answer(422, "Draft pull requests are not supported in this repository.")
+        if len(body) > LONGEST_BODY:
+            raise Answer(422, "Validation Failed", errors=[f"body is too long (maximum is {LONGEST_BODY} characters)"])
         number = next(self._numbers)
-        pull = Pull(number=number, head=head, base=base, title=title, body=body, sha=sha, unknown=self.nulls)
+        pull = Pull(
+            number=number, head=head, base=base, title=title, body=body, draft=draft, sha=sha, unknown=self.nulls
+        )
         self.pulls[number] = pull
         self.keep(pull)
         return pull
@@ -273,6 +307,21 @@ class Hub:
         """The newest opinion of each reviewer with write access."""
         said = ((review["user"]["login"], review["state"]) for review in pull.reviews)
         return {login: state for login, state in said if state != "COMMENTED" and self.may_write(login)}
+
+    def request_reviews(self, pull: Pull, users: list[str], teams: list[str]) -> None:
+        if any(user == pull.author for user in users):
+            raise Answer(422, "Review cannot be requested from pull request author.")
+        if set(users) - self.permissions.keys() or set(teams) - self.teams:
+            named = "One or more of the users or teams you specified is not a collaborator of the"
+            said = f"Reviews may only be requested from collaborators. {named} {self.owner}/{self.name} repository."
+            raise Answer(422, said)
+        pull.requested.update(users, teams)
+        pull.review_requests += [*users, *teams]
+
+    def mark_ready(self, pull: Pull) -> None:
+        if not pull.draft:
+            raise Answer(422, "Pull request is not a draft")
+        pull.draft = False
 
     def set_draft(self, *, is_draft: bool) -> None:
         for pull in self.pulls.values():

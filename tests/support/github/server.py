@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from tests.support.cli import Project
 from tests.support.github.activity import activity
-from tests.support.github.hub import Answer, Hub, Issue, Pull
+from tests.support.github.hub import LONGEST_BODY, Answer, Hub, Issue, Pull
 
 
 @dataclass
@@ -63,6 +63,10 @@ class Request:
         if (found := self.hub.issues.get(self.number)) is None:
             raise Answer(404, "Not Found")
         return found
+
+    @property
+    def issue_or_pull(self) -> Issue | Pull:
+        return self.hub.issues.get(self.number) or self.pull
 
 
 # --- answers as GitHub writes them -----------------------------------------------------------------------
@@ -125,7 +129,7 @@ def _user(login: str) -> dict[str, Any]:
     return {"id": 7, "login": login, "type": "User"}
 
 
-def _issue(r: Request, issue: Issue) -> dict[str, Any]:
+def _issue(r: Request, issue: Issue | Pull) -> dict[str, Any]:
     url = f"{r.root}/repos/{r.hub.owner}/{r.hub.name}/issues/{issue.number}"
     return {
         "id": issue.number,
@@ -156,8 +160,8 @@ def list_pulls(r: Request) -> tuple[int, Any]:
 
 
 def create_pull(r: Request) -> tuple[int, Any]:
-    made = r.hub.create(r.body["head"], r.body["base"], r.body["title"], r.body.get("body", ""))
-    made.draft = bool(r.body.get("draft"))
+    text, is_draft = r.body.get("body", ""), bool(r.body.get("draft"))
+    made = r.hub.create(r.body["head"], r.body["base"], r.body["title"], text, draft=is_draft)
     shown = _pull(r, made, full=True)
     made.unknown = r.hub.nulls
     return 201, shown
@@ -165,6 +169,8 @@ def create_pull(r: Request) -> tuple[int, Any]:
 
 def edit_pull(r: Request) -> tuple[int, Any]:
     pull = r.pull
+    if len(r.body.get("body", "")) > LONGEST_BODY:
+        raise Answer(422, "Validation Failed", errors=[f"body is too long (maximum is {LONGEST_BODY} characters)"])
     for name in ("title", "body", "state"):
         if name in r.body:
             setattr(pull, name, r.body[name])
@@ -205,18 +211,6 @@ def reply(r: Request) -> tuple[int, Any]:
     made = next(one for one in r.pull.comments if one["id"] == number)
     made["url"] = f"{r.root}/repos/{r.hub.owner}/{r.hub.name}/pulls/comments/{number}"
     return 201, made
-
-
-def request_reviewers(r: Request) -> tuple[int, Any]:
-    for login in r.body["reviewers"]:
-        if login == "octocat":
-            raise Answer(422, "Review cannot be requested from pull request author.")
-        if login not in r.hub.permissions:
-            why = "Reviews may only be requested from collaborators. One or more of the users or teams is not one."
-            raise Answer(422, why)
-        r.pull.requested.add(login)
-        r.pull.review_requests.append(login)
-    return 201, _pull(r, r.pull, full=False)
 
 
 def check_runs(r: Request) -> tuple[int, Any]:
@@ -326,8 +320,22 @@ def edit_comment(r: Request) -> tuple[int, Any]:
 
 
 def assign(r: Request) -> tuple[int, Any]:
-    r.issue.assignees += [name for name in r.body["assignees"] if name not in r.issue.assignees]
-    return 201, _issue(r, r.issue)
+    """Accounts without access to the repository are left out, without a word."""
+    issue = r.issue_or_pull
+    wanted = [name for name in r.body["assignees"] if name in r.hub.permissions]
+    issue.assignees += [name for name in wanted if name not in issue.assignees]
+    return 201, _issue(r, issue)
+
+
+def request_reviewers(r: Request) -> tuple[int, Any]:
+    r.hub.request_reviews(r.pull, r.body.get("reviewers", []), r.body.get("team_reviewers", []))
+    return 201, _pull(r, r.pull, full=False)
+
+
+def create_status(r: Request) -> tuple[int, Any]:
+    made = r.hub.set_status(r.words[0], {"context": "default", **r.body})
+    url = f"{r.root}/repos/{r.hub.owner}/{r.hub.name}/statuses/{r.words[0]}"
+    return 201, {"id": 1, "node_id": "SC_1", "url": url, "creator": _user("octocat"), **made}
 
 
 def unassign(r: Request) -> tuple[int, Any]:
@@ -346,8 +354,11 @@ def access_token(r: Request) -> tuple[int, Any]:
 
 def add_labels(r: Request) -> tuple[int, Any]:
     labels = r.body["labels"] if isinstance(r.body, dict) else r.body
-    r.issue.labels += [label for label in labels if label not in r.issue.labels]
-    return 200, _issue(r, r.issue)["labels"]
+    if any(len(label) > 50 for label in labels):
+        raise Answer(422, "Validation Failed", errors=["name is too long (maximum is 50 characters)"])
+    issue = r.issue_or_pull
+    issue.labels += [label for label in labels if label not in issue.labels]
+    return 200, _issue(r, issue)["labels"]
 
 
 def remove_label(r: Request) -> tuple[int, Any]:
@@ -368,6 +379,9 @@ def graphql(r: Request) -> tuple[int, Any]:
         if "disablePullRequestAutoMerge" in r.body["query"]:
             pull.auto_merge = ""
             return 200, {"data": {"disablePullRequestAutoMerge": {"actor": {"login": "octocat"}}}}
+        if "markPullRequestReadyForReview" in r.body["query"]:
+            r.hub.mark_ready(pull)
+            return 200, {"data": {"markPullRequestReadyForReview": {"pullRequest": {"isDraft": pull.draft}}}}
         if "enqueuePullRequest" in r.body["query"]:
             r.hub.enqueue(pull)
             return 200, {"data": {"enqueuePullRequest": {"mergeQueueEntry": {"position": 1}}}}
@@ -435,8 +449,9 @@ ROUTES: tuple[tuple[str, str, Callable[[Request], tuple[int, Any]]], ...] = (
     ("GET", "/pulls/{pull_number}/comments", pull_comments),
     ("POST", "/pulls/{pull_number}/comments/{comment_id}/replies", reply),
     ("PATCH", "/pulls/comments/{comment_id}", edit_comment),
-    ("POST", "/pulls/{pull_number}/requested_reviewers", request_reviewers),
     ("GET", "/pulls/{pull_number}/reviews", lambda r: (200, r.pull.reviews)),
+    ("POST", "/pulls/{pull_number}/requested_reviewers", request_reviewers),
+    ("POST", "/statuses/{sha}", create_status),
     ("GET", "/commits/{ref}/check-runs", check_runs),
     ("GET", "/commits/{ref}/status", combined_status),
     ("GET", "/actions/runs", workflow_runs),
