@@ -18,7 +18,6 @@ from runplan.errors import NotAllowed, NotFound, RefusedEarly
 from runplan.forge import model as m
 from runplan.forge.github_activity import (
     ACTIVITY,
-    GHOST,
     GOOD,
     author_login,
     list_nodes,
@@ -27,77 +26,24 @@ from runplan.forge.github_activity import (
     to_messages,
 )
 from runplan.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, check_answers, describe_error
+from runplan.forge.github_facts import ISSUE, REOPENED, TARGET, check_names, to_issue, to_pull_request, user_login
 from runplan.forge.retry import repeatable
 from runplan.names import HEADS
 
 if TYPE_CHECKING:
     from github import Auth
-    from github.Issue import Issue
     from github.IssueComment import IssueComment
-    from github.NamedUser import NamedUser
-    from github.Organization import Organization
     from github.PullRequest import PullRequest
     from github.PullRequestComment import PullRequestComment
 
     from runplan.gitfacts import Oid
 
-MERGE_STATES = {
-    "behind": m.MergeState.BEHIND,
-    "blocked": m.MergeState.BLOCKED,
-    "dirty": m.MergeState.CONFLICT,
-}
 STATES = {m.CheckState.PASSED: "success", m.CheckState.FAILED: "failure", m.CheckState.PENDING: "pending"}
 LONGEST_STATUS = 140  #: characters of the description of a commit status
 LOG_CHARACTERS = 6000  #: of the logs of failed jobs
 MOST_OPEN = 50  #: open pull requests whose files are read, with one call each
 FAILED_JOBS = 3  #: whose logs are read
 IS_PARTIAL = "isPartial"  #: in an answer that lacks fields which the token may not read
-#: What decides about a merge, in one call. `refUpdateRule` is what classic protection shows to everybody.
-TARGET = """
-query($owner: String!, $name: String!, $branch: String!, $ref: String!, $number: Int!, $isOpen: Boolean!) {
-  repository(owner: $owner, name: $name) {
-    mergeCommitAllowed squashMergeAllowed rebaseMergeAllowed autoMergeAllowed
-    ref(qualifiedName: $ref) {
-      refUpdateRule { requiresLinearHistory requiredStatusCheckContexts requiredApprovingReviewCount }
-    }
-    pullRequests(states: MERGED, baseRefName: $branch, first: 5, orderBy: {field: UPDATED_AT, direction: DESC}) {
-      nodes { commits(last: 1) { nodes { commit { statusCheckRollup { contexts(first: 100) {
-        nodes { ... on CheckRun { name } ... on StatusContext { context } }
-      } } } } } }
-    }
-    pullRequest(number: $number) @include(if: $isOpen) {
-      latestOpinionatedReviews(first: 100, writersOnly: true) { nodes { state author { login } } }
-    }
-  }
-}"""
-#: Who wrote and who labelled an issue, and when its text was changed last.
-ISSUE = """
-query($owner: String!, $name: String!, $number: Int!) {
-  repository(owner: $owner, name: $name) {
-    issue(number: $number) {
-      author { login }
-      editor { login }
-      lastEditedAt
-      timelineItems(itemTypes: [LABELED_EVENT, RENAMED_TITLE_EVENT], last: 100) {
-        nodes {
-          ... on LabeledEvent { createdAt actor { login } label { name } }
-          ... on RenamedTitleEvent { createdAt actor { login } }
-        }
-      }
-    }
-  }
-}"""
-
-REOPENED = """
-query($owner: String!, $name: String!, $number: Int!) {
-  repository(owner: $owner, name: $name) {
-    issue(number: $number) {
-      timelineItems(itemTypes: [REOPENED_EVENT], last: 10) {
-        nodes { ... on ReopenedEvent { createdAt actor { login } } }
-      }
-    }
-  }
-}"""
 
 
 class GitHub:
@@ -185,7 +131,7 @@ class GitHub:
             methods=tuple(method for method in m.METHODS if method in methods),
             auto_merge=bool(facts.get("autoMergeAllowed")),
             checks=tuple(dict.fromkeys([*required, *(classic.get("requiredStatusCheckContexts") or ())])),
-            usual_checks=_check_names(facts),
+            usual_checks=check_names(facts),
             strict=any(rule.get("strict_required_status_checks_policy") for rule in checks),
             reviews=max([*reviews, classic.get("requiredApprovingReviewCount") or 0]),
             queue="merge_queue" in rules,
@@ -246,7 +192,7 @@ class GitHub:
 
     @repeatable("look for merged pull requests of {0}")
     def list_merged(self, branch: str) -> tuple[m.PullRequest, ...]:
-        return tuple(_to_pull_request(pull) for pull in self._list_pull_requests(branch) if pull.merged_at)
+        return tuple(to_pull_request(pull) for pull in self._list_pull_requests(branch) if pull.merged_at)
 
     def _list_pull_requests(self, branch: str) -> Iterator[PullRequest]:
         # Without the owner GitHub ignores the filter and lists every pull request.
@@ -317,11 +263,11 @@ class GitHub:
     def read_pull_request(self, number: int) -> m.PullRequest:
         pull = self._pulls.setdefault(number, self._repo.get_pull(number))
         pull.update()  # a conditional request: without a change it counts against no rate limit
-        return _to_pull_request(pull)
+        return to_pull_request(pull)
 
     def _note_pull_request(self, pull: PullRequest) -> m.PullRequest:
         self._pulls[pull.number] = pull
-        return _to_pull_request(pull)
+        return to_pull_request(pull)
 
     def _get_pull_request(self, number: int) -> PullRequest:
         pull = self._repo.get_pull(number)
@@ -473,12 +419,12 @@ class GitHub:
             raise NotFound(f"{self.address.full_name} has no issue {number}, or the token may not read it") from None
         if issue.pull_request is not None:
             raise RefusedEarly(f"#{number} is a pull request, no issue: {issue.html_url}")
-        return _to_issue(issue)
+        return to_issue(issue)
 
     @repeatable("list the issues with the label {0}")
     def list_issues(self, label: str) -> tuple[m.Issue, ...]:
         issues = self._repo.get_issues(state="open", labels=[label], sort="created", direction="asc")
-        return tuple(_to_issue(issue) for issue in issues if issue.pull_request is None)
+        return tuple(to_issue(issue) for issue in issues if issue.pull_request is None)
 
     @repeatable("close issue {0}")
     def close_issue(self, number: int) -> None:
@@ -505,7 +451,7 @@ class GitHub:
     def list_comments(self, number: int) -> tuple[m.Comment, ...]:
         comments = self._repo.get_issue(number).get_comments()
         return tuple(
-            m.Comment(author=_user_login(comment.user), text=comment.body or "", changed=comment.updated_at.timestamp())
+            m.Comment(author=user_login(comment.user), text=comment.body or "", changed=comment.updated_at.timestamp())
             for comment in comments
         )
 
@@ -529,7 +475,7 @@ class GitHub:
 
         def happened() -> IssueComment | PullRequestComment | None:
             marked = (comment for comment in self.calls.attempt(action, read) if mark in (comment.body or ""))
-            return next((comment for comment in marked if _user_login(comment.user) == self.own_login), None)
+            return next((comment for comment in marked if user_login(comment.user) == self.own_login), None)
 
         existing = happened()
         if existing is None:
@@ -566,50 +512,3 @@ class GitHub:
         edits += [(event["createdAt"], event["actor"]) for event in events if "label" not in event]
         later = [editor for when, editor in edits if when >= labelled[-1]["createdAt"]]
         return all(self.may_write(author_login(account)) for account in (labelled[-1]["actor"], *later))
-
-
-def _to_pull_request(pull: PullRequest) -> m.PullRequest:
-    return m.PullRequest(
-        number=pull.number,
-        url=pull.html_url,
-        is_open=pull.state == "open",
-        is_merged=pull.merged if "merged" in pull.raw_data else pull.merged_at is not None,
-        head=pull.head.sha,
-        base=pull.base.ref,
-        title=pull.title,
-        body=pull.body or "",
-        draft=pull.draft,
-        state=_merge_state(pull.raw_data),
-        merge_commit=(pull.merge_commit_sha or "") if pull.merged_at else "",
-        auto_merge=pull.raw_data.get("auto_merge") is not None,
-        merge_message=(pull.raw_data.get("auto_merge") or {}).get("commit_message") or "",
-        ended=pull.closed_at.timestamp() if pull.closed_at else 0.0,
-    )
-
-
-def _merge_state(facts: Mapping[str, Any]) -> m.MergeState:
-    state = MERGE_STATES.get(facts.get("mergeable_state") or "", m.MergeState.READY)
-    is_final = state in (m.MergeState.BEHIND, m.MergeState.CONFLICT)
-    return m.MergeState.UNKNOWN if facts.get("mergeable") is None and not is_final else state
-
-
-def _check_names(facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the checks of the newest merged pull requests."""
-    commits = (node["commit"] for pull in list_nodes(facts, "pullRequests") for node in list_nodes(pull, "commits"))
-    checks = (check for commit in commits for check in list_nodes(commit.get("statusCheckRollup"), "contexts"))
-    return tuple(dict.fromkeys(check.get("name") or check.get("context") or "" for check in checks))
-
-
-def _user_login(user: NamedUser | Organization | None) -> str:
-    return user.login if user else GHOST
-
-
-def _to_issue(issue: Issue) -> m.Issue:
-    return m.Issue(
-        number=issue.number,
-        title=issue.title,
-        body=issue.body or "",
-        is_open=issue.state == "open",
-        url=issue.html_url,
-        author=_user_login(issue.user),
-    )
