@@ -104,6 +104,9 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
     for place in reading.places:
         phase_id = place.id
         body = bodies[place.id]
+        if place.text:
+            depends[phase_id] = Depends()
+            continue
         line = next((body.labels[label] for label in ("depends", "depends on") if label in body.labels), None)
         paragraphs = [line] if line is not None else list(_list_paragraphs(body))
         left -= sum(len(text) for _, text in paragraphs) + sum(map(len, place.prose))

@@ -10,13 +10,14 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.errors import NotAPlan, PlanUnreadable
-from runplan.plan.body import Execution, Item, body_of, read_execution, read_items, read_paths
+from runplan.plan.body import WHOLE_PHASE, Execution, Item, body_of, read_execution, read_items, read_paths
 from runplan.plan.dependencies import read_depends
-from runplan.plan.formats import sections, speckit, table
+from runplan.plan.formats import front_matter, sections, speckit, table, tasks_json, tracks
 from runplan.plan.marks import STATUS_LINE, ExecutionKind, PlanStatus, Status, id_key, read_mark, read_plan_status
-from runplan.plan.reading import Reading, Remark, is_measure, refuse_duplicates
+from runplan.plan.reading import OWN_FRONT, Reading, Remark, is_measure, refuse_duplicates
 from runplan.plan.scan import Lines, marks_within, scan_lines
 from runplan.text import command
 
@@ -32,9 +33,14 @@ MAX_PHASES = 1000
 MANY_BOXES = 40  #: phases from boxes alone; more are probably steps of fewer phases
 #: The recognisers of the formats, most telling first.
 RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
+    "json": tasks_json.read_tasks,
+    "backlog": front_matter.read_backlog,
+    "cursor": front_matter.read_todos,
+    "gsd": tracks.read_gsd,
     "tracker": table.read_tracker,
     "spec-kit": speckit.read_speckit,
     "humanlayer": sections.read_humanlayer,
+    "conductor": tracks.read_conductor,
     "sections": sections.read_phases,
     "kiro": sections.read_kiro,
     "openspec": sections.read_openspec,
@@ -123,13 +129,13 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
         *_about_boxes(lines, reading),
         *_about_rest(lines, reading),
     ]
-    bodies = {place.id: body_of(lines, place.first, place.end) for place in reading.places}
+    bodies = {place.id: _body_of_place(lines, place) for place in reading.places}
     waits = read_depends(bodies, reading)
     for place in reading.places:
         remarks += _about_depends(place, waits[place.id], bodies, lines)
     phases = tuple(_build_phase(place, bodies[place.id], waits[place.id]) for place in reading.places)
     _refuse_cycle(phases, lines)
-    status = _plan_status(lines)
+    status = PlanStatus.ACTIVE if reading.format in OWN_FRONT else _plan_status(lines)
     left = [phase for phase in phases if phase.status is not Status.DONE]
     for phase in (phase for phase in left if phase.unsupported):
         remarks.append(Remark(phase.execution.line, f"phase {phase.id} {phase.unsupported}", is_error=True))
@@ -143,7 +149,10 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
     title = re.sub(r"\A(?:plan|tasks)[ \t]*[:—–-][ \t]*", "", title, flags=re.IGNORECASE)
     return Plan(
         path=path,
-        title=" ".join(lines.front_value("title").split()) or title or path.rpartition("/")[2].removesuffix(".md"),
+        title=reading.title
+        or " ".join(lines.front_value("title").split())
+        or title
+        or path.rpartition("/")[2].removesuffix(".md"),
         status=status,
         complete=status is PlanStatus.COMPLETE or not left,
         issues=tuple(dict.fromkeys(int(number) for number in numbers if re.fullmatch(r"[1-9][0-9]{0,17}", number))),
@@ -169,18 +178,29 @@ def require_settable(lines: Lines, key: str) -> None:
         raise lines.error_at(field.at, message)
 
 
+def _body_of_place(lines: Lines, place: Place) -> Body:
+    if not place.text:
+        return body_of(lines, place.first, place.end)
+    own = scan_lines(place.text.encode("utf-8", "surrogatepass"), path=lines.path)
+    return body_of(own, 0, len(own.texts))
+
+
 def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
     items, sign_off = read_items(body, title=place.title)
-    if place.entries:
-        named = tuple(Item(f"W{n}", entry.text, entry.at + 1) for n, entry in enumerate(place.entries, 1))
-        items = (*named, *(item for item in items if item.id.startswith("C")))
+    for letter, entries in (("W", place.entries), ("C", place.criteria)):
+        if entries:
+            named = [Item(f"{letter}{n}", entry.text, entry.at + 1) for n, entry in enumerate(entries, 1)]
+            items = (*named, *(item for item in items if item.id[0] not in (letter, WHOLE_PHASE)))
+    items = tuple(sorted(items, key=lambda item: item.id[0], reverse=True))
+    if place.text:
+        items = tuple(replace(item, line=place.at + 1) for item in items)
     execution = read_execution(body)
     return Phase(
         id=place.id,
         title=place.title,
         status=place.mark.status,
         commit=place.commit,
-        text=body.lines.text_between(place.first, place.end),
+        text=(place.text or body.lines.text_between(place.first, place.end)) + place.context,
         line=place.at + 1,
         heading_line=place.first + 1,
         depends=tuple(dict.fromkeys((*waits.hard, *place.depends, *waits.elsewhere))),
@@ -190,7 +210,7 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
         allows=read_paths(body, "allows"),
         execution=execution,
         items=items,
-        sign_off=sign_off,
+        sign_off=(*sign_off, *place.sign_off),
         blocked_by=place.mark.reason,
     )
 

@@ -30,11 +30,26 @@ if TYPE_CHECKING:
 
 #: The way a plan is written: its name in the front matter and in JSON.
 Format: TypeAlias = Literal[
-    "tracker", "spec-kit", "humanlayer", "sections", "kiro", "openspec", "headings", "todo", "checklist"
+    "json",
+    "backlog",
+    "cursor",
+    "gsd",
+    "tracker",
+    "spec-kit",
+    "humanlayer",
+    "conductor",
+    "sections",
+    "kiro",
+    "openspec",
+    "headings",
+    "todo",
+    "checklist",
 ]
+#: Formats whose front matter is that of their tasks; runplan writes no status of the plan into it.
+OWN_FRONT = ("backlog", "cursor")
 #: How a status is written: a table cell, the cell of the commit, the value of a status line, the brackets of a heading,
-#: the sign in a box.
-Slot: TypeAlias = Literal["cell", "commit", "line", "brackets", "box"]
+#: the sign in a box, a word.
+Slot: TypeAlias = Literal["cell", "commit", "line", "brackets", "box", "word"]
 _MEASURE = r"(?i)[\W\d_]*(?:(?:success|key|performance) )?(?:metrics|kpis?|timeline|(?:success|acceptance) criteria)\W*"
 
 
@@ -43,6 +58,7 @@ class Spot(Struct, frozen=True):
     at: int  #: line
     begin: int  #: columns
     end: int
+    words: tuple[str, str] = ("", "")  #: for done and for todo, as they are written into a word
 
 
 class Remark(Struct, frozen=True, omit_defaults=True):
@@ -68,6 +84,10 @@ class Place(Struct, frozen=True, kw_only=True):
     depends: tuple[str, ...] = ()  #: phases that the format has it wait for, in addition to those that its text names
     prose: tuple[str, ...] = ()  #: sentences elsewhere that may name phases that it waits for
     touches: tuple[str, ...] = ()
+    criteria: tuple[Entry, ...] = ()  #: likewise
+    sign_off: tuple[str, ...] = ()  #: criteria for a person
+    text: str = ""  #: a readable form of its text, where the lines are none; it names no phases that it waits for
+    context: str = ""  #: text of the document that belongs to all phases
 
     @property
     def at(self) -> int:
@@ -88,6 +108,7 @@ class Reading(Struct, frozen=True):
     unit: str = "phase"  #: the word for a phase in its prose
     remarks: tuple[Remark, ...] = ()
     aliases: dict[str, str] = {}  #: other names of phases in its prose, in lower case: `us1`, `t012`
+    title: str = ""  #: of the plan, where the format has a place for it
 
     @property
     def lacks_statuses(self) -> bool:
@@ -143,9 +164,12 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
 
 
 def _mark_of_section(lines: Lines, section: Heading, boxes: Sequence[Entry]) -> Mark:
-    """Done when all boxes are ticked, and blocked when all but those that a person verifies are."""
     parts = [part for part in marks_within(lines.parts, section.at, section.end) if re.match(MANUAL, part.text)]
-    manual = {box.at for part in parts for box in marks_within(lines.boxes, part.at, part.end)}
+    return mark_of_work(boxes, {box.at for part in parts for box in marks_within(lines.boxes, part.at, part.end)})
+
+
+def mark_of_work(boxes: Sequence[Entry], manual: set[int]) -> Mark:
+    """Done when all boxes are ticked, and blocked when all but those are that a person verifies, by their lines."""
     left = [box for box in boxes if not box.ticked]
     if not left or len(manual) >= len(boxes) or not manual.issuperset(box.at for box in left):
         return mark_of(boxes)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from runplan.plan.marks import WRITTEN, WRITTEN_IN_BRACKETS, NoWorkKind, PlanStatus, Status, id_key, read_plan_status
 from runplan.plan.model import lay_out, require_settable
+from runplan.plan.reading import OWN_FRONT
 from runplan.plan.scan import scan_lines
 from runplan.text import command
 
@@ -29,7 +30,7 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
         raise lines.error_at(0, f"there is no phase {phase}; the phases are {ids}")
     slots = {spot.slot for spot in place.spots}
     is_same = place.mark.known and place.mark.status is status
-    if is_same and (commit in ("", place.commit) or (slots and slots <= {"box", "brackets"})):
+    if is_same and (commit in ("", place.commit) or (slots and slots <= {"box", "brackets", "word"})):
         return text
     words = WRITTEN[status]
     if commit and "commit" not in slots:
@@ -55,6 +56,8 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
                 new = WRITTEN_IN_BRACKETS[status].encode()
             case "box":
                 new = b"x" if status is Status.DONE else b" "
+            case "word":
+                new = spot.words[status is not Status.DONE].encode()
         text = above + new + text[end:]
     return text
 
@@ -74,13 +77,15 @@ def mark_complete(text: bytes, *, path: str, completed: str) -> bytes:
     lines = scan_lines(text, path=path)
     if not lines.front or (_says_complete(lines) and lines.front_value("completed")):
         return text
+    if lay_out(text, path)[1].format in OWN_FRONT:
+        return text
     text = put_key(text, path=path, key="status", value="complete")
     return put_key(text, path=path, key="completed", value=completed, after="status")
 
 
 def mark_active(text: bytes, *, path: str) -> bytes:
     """The plan with `status: active` and without `completed:`, if its front matter says that it is complete."""
-    if not _says_complete(scan_lines(text, path=path)):
+    if not _says_complete(scan_lines(text, path=path)) or lay_out(text, path)[1].format in OWN_FRONT:
         return text
     text = put_key(text, path=path, key="status", value="active")
     return put_key(text, path=path, key="completed", value=None)

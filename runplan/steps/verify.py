@@ -259,7 +259,8 @@ def correct_plan(text: bytes, phase: WorkAttempt, context: RunContext) -> tuple[
         correction = drift.Drift(of, bullet, "", stated, actual)
         row = parse_plan(text, path=context.plan).phase(of)
         is_other = context.settings.run.parallel > 1 and context.lane and of != phase.chosen.phase
-        if row is None or is_other:  # another lane may be working on that phase
+        # Another lane may be working on that phase; and in JSON the criteria are written in another way.
+        if row is None or is_other or row.text.encode("utf-8", "surrogateescape") not in text:
             lines.append(f"phase {of}, criterion {bullet}: states {stated}, measured are {actual}; not corrected")
             continue
         section, why = drift.correct_section(row.text, correction, date=context.iso()[:10])

@@ -28,7 +28,7 @@ _NUMBER = ("#", "id", "no", "no.", "nr")
 
 def read_tracker(lines: Lines) -> Iterator[Reading]:
     sections = find_sections(lines, "phase") or find_sections(lines, *UNITS)
-    if (tracker := _find_table(lines, sections)) is None:
+    if (tracker := find_table(lines, sections)) is None:
         return
     header, table = tracker
     rows = [(line, name, spots) for line, name, spots in table if name is not None]
@@ -54,7 +54,7 @@ def read_tracker(lines: Lines) -> Iterator[Reading]:
     yield Reading("tracker", "tracker table", tuple(places), header, remarks=tuple(remarks))
 
 
-def _find_table(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row]] | None:
+def find_table(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row]] | None:
     """The header and the rows of the table under a tracker's heading, else of one outside of the sections."""
     ids = {id_key(section.name.id) for section in sections}
     others = []

@@ -1,0 +1,159 @@
+"""Tasks in front matter: Cursor's `todos:`, and the task files of Backlog.md, one file for each.
+
+A folder of task files is one text: before each file is a line with its path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from runplan.plan.formats.task_lists import choose_words, list_unworked, read_word, resolve_waits
+from runplan.plan.marks import Status
+from runplan.plan.reading import Place, Reading, Remark, Spot, box_spots
+from runplan.plan.scan import Field, scan_lines
+
+if TYPE_CHECKING:
+    from runplan.plan.scan import Lines
+
+_BORDER = rb"(?:\A|\n)<!-- runplan:file ([^\n]+) -->\n"
+_PAIR = re.compile(r"([ \t]*)(-[ \t]+)?([A-Za-z_]+)[ \t]*:(?=[ \t]|\Z)[ \t]*")
+_TASK_KEYS = ("id", "title", "status", "labels", "dependencies")  #: that Backlog.md writes into each file
+
+
+def read_todos(lines: Lines) -> Iterator[Reading]:
+    """The `todos:` of a Cursor plan; the document is the context of each."""
+    field = lines.find_field("todos")
+    todos = [todo for todo in _list_maps(lines, field) if "id" in todo and "content" in todo] if field else []
+    if field is None or not todos:
+        return
+    ids = [todo["id"].value for todo in todos]
+    words = choose_words((todo["status"].value for todo in todos if "status" in todo), done="completed", todo="pending")
+    places = []
+    remarks = []
+    for number, todo in enumerate(todos):
+        line = todo["id"].at
+        if "status" not in todo:
+            raise lines.error_at(line, f"todo {ids[number]} has no status; add status: pending")
+        waits = todo.get("dependencies")
+        depends, unknown = resolve_waits(_list_values(lines, waits) if waits else None, ids, number)
+        if unknown:
+            raise lines.error_at(line, f"todo {ids[number]} depends on {', '.join(unknown)}, which is no todo")
+        place = Place(
+            id=ids[number],
+            title=todo["content"].value,
+            mark=read_word(todo["status"].value),
+            first=line,
+            end=max(value.below for value in todo.values()),
+            spots=(_word_spot(lines, todo["status"], 0, words),),
+            depends=depends,
+            text=f"## Todo {ids[number]}\n\n{todo['content'].value}\n",
+            context="\n" + lines.text_between(lines.front + 1, len(lines.texts)),
+        )
+        places.append(place)
+        remarks += list_unworked(place.id, todo["status"].value, place.at)
+    title = lines.front_value("title") or lines.front_value("name")
+    yield Reading("cursor", "Cursor todos", tuple(places), field.at, "todo", tuple(remarks), title=title)
+
+
+def _list_maps(lines: Lines, field: Field) -> list[dict[str, Field]]:
+    """The entries of a list of maps in the front matter, each with its fields."""
+    maps: list[dict[str, Field]] = []
+    depth = (0, 0)  # the columns of the dash and of the keys
+    key = ""
+    for i in range(field.at + 1, field.below):
+        text = lines.texts[i]
+        pair = _PAIR.match(text)
+        columns = (len(pair[1]), len(pair[1] + (pair[2] or ""))) if pair else (-1, -1)
+        if pair and pair[2] and (not maps or columns[0] == depth[0]):
+            maps.append({})
+            depth = columns
+        elif key and (pair is None or columns[1] != depth[1]):
+            last = maps[-1][key]
+            maps[-1][key] = replace(last, value=f"{last.value} {text.strip()}".strip(), below=i + 1)
+            continue
+        if pair and maps:
+            key = pair[3]
+            maps[-1][key] = Field(key, text[pair.end() :].strip(), i, pair.end(), len(text.rstrip()), i + 1)
+    return [{name: replace(value, value=_unquote(value.value)) for name, value in fields.items()} for fields in maps]
+
+
+def _unquote(text: str) -> str:
+    is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
+    return " ".join((text[1:-1] if is_quoted else text).split())
+
+
+def _list_values(lines: Lines, field: Field) -> list[str]:
+    """The values of `key: [a, b]` and of the entries `- a` below a key."""
+    text = " ".join((lines.texts[field.at][field.begin :], *lines.texts[field.at + 1 : field.below]))
+    return [word for word in re.split(r"[\s,\[\]\"']+", text) if word.strip("-")]
+
+
+def _word_spot(lines: Lines, status: Field, offset: int, words: tuple[str, str]) -> Spot:
+    """The status without its quotes."""
+    quoted = lines.texts[status.at][status.begin : status.begin + 1] in ("'", '"')
+    return Spot("word", status.at + offset, status.begin + quoted, status.end - quoted, words)
+
+
+# --- Backlog.md --------------------------------------------------------------------------------------------
+
+
+def join_files(files: Mapping[str, bytes]) -> bytes:
+    """The one text of the files of a folder, in the order of the numbers of their tasks."""
+    paths = sorted(files, key=lambda path: [int(number) for number in re.findall("[0-9]+", _task_name(path))])
+    return b"\n".join(f"<!-- runplan:file {path} -->\n".encode() + files[path] for path in paths)
+
+
+def _task_name(path: str) -> str:
+    return path.rpartition("/")[2].partition(" ")[0]
+
+
+def split_files(text: bytes) -> dict[str, bytes]:
+    """The files of a joined text; none for the text of a single file."""
+    parts = re.split(_BORDER, text)
+    return {path.decode(): content for path, content in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def read_backlog(lines: Lines) -> Iterator[Reading]:
+    """A task file, or a folder of them; a file that depends on another waits for it."""
+    files = split_files(lines.raw)
+    offset = 0
+    parts = []
+    remarks = []
+    for path, content in (files or {lines.path: lines.raw}).items():
+        part = scan_lines(content, path=path)
+        offset += bool(files)
+        if all(part.find_field(key) for key in _TASK_KEYS):
+            parts.append((offset, part))
+        elif files:
+            remarks.append(Remark(offset, f"{path} is no task of Backlog.md and is left out"))
+        offset += content.count(b"\n") + 1
+    if not parts:
+        return
+    ids = [part.front_value("id") for _, part in parts]
+    words = choose_words((part.front_value("status") for _, part in parts), done="Done", todo="To Do")
+    places = []
+    for number, (offset, part) in enumerate(parts):
+        status, waits = (part.find_field(key) for key in ("status", "dependencies"))
+        depends, unknown = resolve_waits(_list_values(part, waits) if waits else [], ids, number)
+        boxes = (replace(spot, at=spot.at + offset) for spot in box_spots(b for b in part.boxes if not b.optional))
+        place = Place(
+            id=ids[number],
+            title=part.front_value("title"),
+            mark=read_word(part.front_value("status")),
+            first=offset,
+            end=offset + len(part.texts),
+            spots=((_word_spot(part, status, offset, words),) if status else ()) + tuple(boxes),
+            depends=depends,
+            text=f"# {ids[number]}: {part.front_value('title')}\n{part.text_between(part.front + 1, len(part.texts))}",
+        )
+        places.append(place)
+        remarks += list_unworked(place.id, part.front_value("status"), place.at)
+        if unknown and place.mark.status is not Status.DONE:
+            message = f"task {place.id} depends on {', '.join(unknown)}, which is not here; that counts as done"
+            remarks.append(Remark(place.at + 1, message))
+    title = "Backlog" if files else places[0].title
+    yield Reading("backlog", "Backlog.md tasks", tuple(places), parts[0][0], "task", tuple(remarks), title=title)

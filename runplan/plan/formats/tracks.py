@@ -1,0 +1,130 @@
+"""Conductor tracks, and the roadmaps and plans of GSD."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from runplan.plan.formats.sections import named_boxes
+from runplan.plan.formats.table import find_table
+from runplan.plan.formats.task_lists import choose_words
+from runplan.plan.marks import Mark, Named, Status, id_key, read_commit
+from runplan.plan.reading import Place, Reading, Spot, box_spots, find_sections, mark_of, mark_of_work, section_places
+from runplan.plan.scan import Entry, Heading, marks_within
+
+if TYPE_CHECKING:
+    from runplan.plan.scan import Lines
+
+_TASK = r"(?i)\**task:\**[ \t]*"
+_VERIFICATION = r"(?i)(?:\**task:\**[ \t]*)?conductor[ \t]*[-–—:][ \t]*user manual verification"
+_CHECKPOINT = r"[ \t]*\[checkpoint:[^\]]*\]"
+_TASK_OPENED = r"(?m)^[ \t]*<task\b([^>\n]*)>"
+_CRITERIA = r"\*\*Success Criteria\b"
+
+
+def read_conductor(lines: Lines) -> Iterator[Reading]:
+    """Phase sections with boxes `Task: …`. The task of the manual verification is for a person."""
+    sections = find_sections(lines, "phase")
+    if not any(re.match(_TASK, box.text) for s in sections for box in marks_within(lines.boxes, s.at, s.end)):
+        return
+    places = []
+    for place in section_places(lines, sections):
+        boxes = [box for box in marks_within(lines.boxes, place.first, place.end) if not box.optional]
+        manual = [box for box in boxes if re.match(_VERIFICATION, box.text)]
+        tasks = [box for box in boxes if box not in manual and box.indent < boxes[0].indent + 2]
+        is_boxes = {spot.slot for spot in place.spots} == {"box"}
+        mark = mark_of_work(boxes, {box.at for box in manual}) if is_boxes else place.mark
+        has_begun = mark.status is Status.TODO and any(box.sign in "~-" for box in boxes)
+        checkpoint = re.search(_CHECKPOINT, place.title)
+        place = replace(
+            place,
+            title=re.sub(_CHECKPOINT, "", place.title),
+            mark=Mark(Status.IN_PROGRESS) if has_begun else mark,
+            commit=place.commit or read_commit(checkpoint[0] if checkpoint else ""),
+            entries=tuple(replace(box, text=re.sub(_TASK, "", box.text, count=1)) for box in tasks),
+            sign_off=tuple(re.sub(_TASK, "", box.text, count=1) for box in manual),
+        )
+        places.append(place)
+    yield Reading("conductor", "Conductor track", tuple(places), sections[0].at)
+
+
+def read_gsd(lines: Lines) -> Iterator[Reading]:
+    """A plan of GSD with `<task>` blocks, or a roadmap."""
+    text = "\n".join("" if inert else text for text, inert in zip(lines.texts, lines.inert, strict=True))
+    blocks = []
+    begin = 0
+    for block in text.split("</task>")[:-1]:
+        if opened := re.search(_TASK_OPENED, block):
+            blocks.append((text.count("\n", 0, begin + opened.start()), opened[1], block[opened.end() :]))
+        begin += len(block) + len("</task>")
+    if blocks:
+        yield _read_plan(lines, text, blocks)
+    elif any(_find_line(lines, section, _CRITERIA) for section in find_sections(lines, "phase")):
+        sections = find_sections(lines, "phase")
+        if listed := {_key(name.id): (name.id, box) for box, name in named_boxes(lines, outside=sections)}:
+            places = _read_roadmap(lines, sections, listed)
+            yield Reading("gsd", "GSD roadmap", places, sections[0].at)
+
+
+def _read_plan(lines: Lines, text: str, blocks: Sequence[tuple[int, str, str]]) -> Reading:
+    """One phase, as GSD works a plan as a whole. Its tasks are the items, its checkpoints are for a person."""
+    tasks = []
+    criteria = []
+    sign_off = []
+    for line, attributes, block in blocks:
+        name = re.sub(r"\ATask [0-9.]+:[ ]*", "", _inner(block, "name") or _inner(block, "what-built"))
+        if "checkpoint:" in attributes:
+            sign_off.append(": ".join(filter(None, (name, _inner(block, "how-to-verify")))))
+        else:
+            tasks.append(Entry(line, 0, 0, "", optional=False, text=name))
+            criteria += [Entry(line, 0, 0, "", optional=False, text=done)] if (done := _inner(block, "done")) else []
+    title = _inner(text, "objective").split(". ")[0][:100]
+    named = Named(lines.front_value("plan") or "1", title, strong=True, unit="")
+    place = section_places(lines, [Heading(lines.front, 2, title, named, len(lines.texts))])[0]
+    place = replace(place, entries=tuple(tasks), criteria=tuple(criteria), sign_off=tuple(sign_off))
+    return Reading("gsd", "GSD plan", (place,), blocks[0][0])
+
+
+def _inner(text: str, tag: str) -> str:
+    """The text of the first element of that name, on one line."""
+    element = re.search(rf"(?s)<{tag}>(.*?)</{tag}>", text)
+    return " ".join(element[1].split()) if element else ""
+
+
+def _read_roadmap(lines: Lines, sections: list[Heading], listed: Mapping[str, tuple[str, Entry]]) -> tuple[Place, ...]:
+    """The phases of a roadmap: the list of phases and the table Progress have the statuses."""
+    table = find_table(lines, sections)
+    rows = {_key(name.id): spots[0] for _, name, spots in table[1] if name is not None and spots} if table else {}
+    cells = {key: lines.texts[spot.at][spot.begin : spot.end] for key, spot in rows.items()}
+    words = choose_words((cell.strip() for cell in cells.values()), done="Complete", todo="Not started")
+    places = []
+    for section in section_places(lines, sections):
+        key = _key(section.id)
+        first = _find_line(lines, section, _CRITERIA) or section.end
+        ends = (i for i in range(first + 1, section.end) if re.match(r"[^\s\d*+-]|\*\*", lines.texts[i]))
+        criteria = marks_within(lines.entries, first + 1, next(ends, section.end))
+        plans = [box for box in marks_within(lines.boxes, section.first, section.end) if box not in criteria]
+        place = replace(section, criteria=tuple(criteria), entries=tuple(plans))
+        if key in listed:
+            id_, box = listed[key]
+            place = replace(place, id=id_, mark=mark_of([box]), spots=box_spots([box, *plans]))
+        if key in listed and cells.get(key, "").strip():
+            begin = rows[key].begin + len(cells[key]) - len(cells[key].lstrip())
+            cell = Spot("word", rows[key].at, begin, begin + len(cells[key].strip()), words)
+            place = replace(place, spots=(*place.spots, cell))
+        places.append(place)
+    return tuple(places)
+
+
+def _key(id_: str) -> str:
+    """The id without zeros before its numbers: GSD writes 03.1 and 3.1."""
+    return re.sub(r"\b0+(?=[0-9])", "", id_key(id_))
+
+
+def _find_line(lines: Lines, part: Heading | Place, pattern: str) -> int:
+    """The first line of a part that begins so; 0 for none."""
+    first = part.at if isinstance(part, Heading) else part.first
+    return next((i for i in range(first, part.end) if not lines.inert[i] and re.match(pattern, lines.texts[i])), 0)
