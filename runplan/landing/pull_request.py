@@ -235,6 +235,12 @@ class PullRequestLander(RemoteLander):
             messages, handled=progress.answers, login=login, may_write=forge.may_write, since=progress.began
         )
 
+    def comment(self, text: str) -> None:
+        """Comment on the open pull request, once; a later text replaces it."""
+        pull = self._find_landing()
+        if pull is not None and pull.is_open:
+            self._forge().put_comment(pull.number, marker=result_marker(self._plan.path), text=text)
+
     def _cancel_own_merge(self, pull: PullRequest) -> None:
         if pull.auto_merge and f"{PLAN}: " in pull.merge_message:  # else a person asked for auto-merge
             self._forge().cancel_merge(pull.number)

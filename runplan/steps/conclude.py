@@ -174,6 +174,20 @@ def release_issues(over: e.RunEnded, state: RunState, context: RunContext) -> tu
     return tuple(notes)
 
 
+def tell_reviewers(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:
+    """Tell the failure of an `auto` run on its open pull request; a note where the forge did not answer."""
+    options = state.options
+    is_work = options.auto and options.concludes and options.mode not in (Mode.PLAN, Mode.UNDO)
+    if over.outcome is not RunOutcome.FAILED or not is_work:
+        return ()
+    text = f"runplan ended its work on this pull request (plan `{context.plan}`): {over.outcome}."
+    try:
+        _pull_request_lander(context).comment(f"{text}{_describe_failure(over, state, context)}")
+    except (Unreachable, RefusedEarly) as error:
+        return (f"the failure is not told on the pull request: {error}",)
+    return ()
+
+
 def _describe_failure(over: e.RunEnded, state: RunState, context: RunContext) -> str:
     """The reason, where the work is, and what to do next."""
     failed = failure(state)

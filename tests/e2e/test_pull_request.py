@@ -95,7 +95,7 @@ def test_failed_checks_are_fixed_by_an_agent(project: Project, hub: Hub) -> None
     assert any("fixed.txt is missing" in prompt for prompt in prompts)
 
 
-def test_checks_that_stay_red_fail_the_run(project: Project, hub: Hub) -> None:
+def test_checks_that_stay_red_fail_the_run_and_one_comment_says_so(project: Project, hub: Hub) -> None:
     set_up(project, settings="[run]\nmax_fix_cycles = 0\n")
     hub.mirror(project.path)
     hub.on_push = lambda _, sha: hub.check(sha, "ci", "failure")
@@ -103,6 +103,10 @@ def test_checks_that_stay_red_fail_the_run(project: Project, hub: Hub) -> None:
     assert (ran.code, hub.merges) == (1, 0)
     assert "runplan: failed: ci-failed" in ran.last
     assert hub.pulls[1].state == "open"
+    assert project.runplan("retry", "X").code == 1
+    (comment,) = hub.pulls[1].comments
+    assert "(plan `plans/X.md`): failed. Reason: `ci-failed`." in comment["body"]
+    assert "`runplan retry plans/X.md`" in comment["body"]
 
 
 # --- the target moves -----------------------------------------------------------------------------------
@@ -353,8 +357,7 @@ CALLS = (
     "POST /pulls",
     "GET /pulls/1",
     "PATCH /pulls/1",
-    "GET /commits/.*/check-runs",
-    "GET /commits/.*/status",
+    "POST /graphql",
     "PUT /pulls/1/merge",
 )
 
@@ -362,14 +365,15 @@ CALLS = (
 def test_a_lost_answer_at_every_call_changes_nothing(project: Project, server: StandIn, hub: Hub) -> None:
     server.faults += [Fault(call=call, kind="after", status=0) for call in CALLS]
     limit, after = "secondary rate limit", (("retry-after", "1"),)  # it is waited out
-    server.faults.append(Fault(call="GET /commits/.*/status", kind="before", status=403, message=limit, headers=after))
+    limited = Fault(call="POST /graphql", kind="before", status=403, nth=3, message=limit, headers=after)
+    server.faults.append(limited)
     finished(project, hub)
     assert [fault.call for fault in server.faults if fault.times] == []
 
 
 def test_a_token_that_expires_is_named_and_the_run_continues_later(project: Project, server: StandIn, hub: Hub) -> None:
     def expire(call: str) -> None:
-        if "check-runs" in call:
+        if "/rules/" in call and hub.pulls:  # right before the merge
             hub.tokens = set()
 
     server.on_request = expire
