@@ -27,6 +27,7 @@ class Depends(Struct):
     soft: list[str] = []
     elsewhere: list[str] = []  #: hard, too, by the title of the phase and sentences outside of it
     unknown: list[Remark] = []  #: ids of phases the plan does not have
+    landed: list[Remark] = []  #: those of them that have landed, as the text says
     unread: list[Remark] = []  #: sentences that name no phase of this plan
 
 
@@ -38,6 +39,7 @@ class Phases(Struct, frozen=True):
     meant: dict[str, list[str]]  #: key to the id; in a plan with 1a and 1b, 1 means both
     unit: str
     aliases: Mapping[str, str]  #: see Reading
+    has_dots: bool  #: some ids are like 3.5; without them, 2.5 in prose is a number
 
 
 _ID = r"[A-Za-z0-9]{1,6}(?:[.-][A-Za-z0-9]{1,4}){0,4}(?![A-Za-z0-9])"
@@ -47,10 +49,22 @@ _RANGE = frozenset({"–", "-", "to", "through", ".."})
 _ONE = _ID
 _TOKEN = rf"\bthrough\b|{_ID}|–|-|\.\."
 _DIGIT = "[0-9]"
+_DECIMAL = r"v?[0-9]+(?:\.[0-9]+)+"
 _NONE = r"(?i)[*_ ]*(?:none|n/a|nothing|no|no dependenc(?:y|ies)|no phases?|(?=[-–—]))[*_ ]*(?:[.,;:(–—-]|\Z)"
 _CODE = r"`([^`]*)`"
 _LINKED = r"\[([^\[\]]{0,80})\]\([^()]{0,300}\)"
 _ASIDE = r" ?\([^()]*\)"
+#: An aside about a whole clause: "Phases 1 and 3 write the markers (no hard dependency)".
+_NOT_HARD = r"(?i:\b(?:(?:no|not an?) hard|soft) dependenc)"
+_SOFTENED = rf"(?<=[a-z]{{4}}) ?\([^()]*{_NOT_HARD}[^()]*\)"
+#: What is said right behind ids: `2 [soft]`, `Phase 1 (landed in March)`, `Phase 3 -- soft dependency`.
+_BEHIND = (
+    rf"((?<=[Pp]hases ){_LIST}|{_ID})"
+    r"(?: ?[(\[]([^()\[\]]*)|(?: --| —)? (soft\b|(?i:(?:(?:has|have|is|are) )?(?:already|landed|merged|shipped))\b))"
+)
+_TOLERATED = rf"{_NOT_HARD}|(?i:\A(?:soft|optional|recommended|preferred)\Z)"
+_LANDED = r"(?i:\A\W*(?:(?:has|have|is|are) )?(?:already|landed|merged|shipped|done|completed?)\b)"
+_BRACKETS = r" ?\[([^\[\]]*)\]"
 _NO_PHASE = "\x02"  #: stands for a phrase that means no phase
 _OTHER_PLAN = r"(?:[A-Z0-9]+_[A-Z0-9_]+|[^` ]+\.md)(?:'s)? ?\Z"
 _OF_PLAN = r"(?:'s)? (?:of|in|from) (?!this\b|the plan\b)(?:[A-Z]|another|[^ ]+\.md)"
@@ -61,7 +75,8 @@ _PHRASES = (
     rf"(?i)\b(?:{_EACH} {_EARLIER}(?: phases?| ones?)?|(?:the )?{_EARLIER} phases|everything above)\b",
     rf"(?i)\b(?:the )?{_EARLIER} (?:phase|one)\b",
     rf"(?i)\b(?:{_EACH} |the )?(?:later|subsequent|remaining) phases?\b",
-    rf"(?i)\b{_EACH} (?:other )?phases?\b(?! (?:before\b|[0-9]|[A-Za-z](?:[0-9]|\b)))",
+    rf"(?i)\b{_EACH} (?:other )?(?:phases\b(?! (?:before\b|[0-9]|[A-Za-z](?:[0-9]|\b)))"
+    r"|phase(?=\Z|[.,;:)]| (?:must|is|has|should|needs|in|of|above|listed)\b))",
 )
 _MENTION = rf"\b(?:[Pp]hases?|PHASES?|[Aa]ll of|[Bb]oth(?: of)?|[Dd]epends on):? #?(?![Pp]hases? )({_LIST})"
 #: "1, 2a", "requires 1 and 2": a clause may begin with ids without the word Phase.
@@ -73,14 +88,17 @@ _CLAUSE = (
     r"(?i)[.!?](?= |\Z)|;|,? but (?!is |are |was |were |not )|,? while "
     r"|, (?=phases? [^ ]{1,20} (?:is|are|should|may|can) )"
     r"|(?:, and |, | and )(?=phases? [^ ]{1,20}(?: (?:—|--|–) |: ))"
+    r"|, (?=(?:can |may |and )*(?:be |run )?(?:in parallel|paralleli[sz]|independent|alongside))"
 )
 _EXPLAINED = r" ?— ?| -- |: | [–-] (?![Pp]hase|[0-9])"
 _APART = (
-    r"(?i)\b(?:independent(?:ly)?|in parallel|parallel (?:to|with)|alongside|in any order|regardless of|unrelated)\b"
+    r"(?i)\b(?:independent(?:ly)?|in parallel|parallel (?:to|with)|alongside|in any order|regardless of|unrelated"
+    r"|paralleli[sz](?:e|es|ed|ing|able))\b|並列|並行"
     r"|(?:\bnot|n't|\bnever|\bno(?! dependenc\w+ (?:other|except|but|apart))) .{0,60}?"
     r"\b(?:depend|requir|need|block|gate|prerequisite|wait)"
 )
 _SOFT = r"(?i)\b(?:should|recommended|soft|ideally|prefer|preferably|preferred|optional|optionally|nice to have)\b"
+_MAY = r"(?i)\bmay (?!(?:only |not )?(?:be )?(?:start|begin|run|proceed|land))"
 #: The phases after these words wait for this one, unless it must not begin before them.
 _ONWARD = (
     r"(?i)(?<!not start )(?<!not begin )\b(?:before|feeds?|feeding|enables?|unblocks?|blocks|blocking|precedes?"
@@ -88,6 +106,7 @@ _ONWARD = (
 )
 #: "Phase 6 reads this file": the other phase is the one that waits.
 _WAITING = r"(?i) (?:will|reads?|uses?|consumes?|needs?|requires?|relies|depends?|builds|extends?) "
+_LEAD = r"(?i)(?:(?:soft|optional|ideally|requires?|needs?|after|on|both|all of):? )?(?:the )?(?:phases?:? )?#?"
 _IN_TITLE = r"(?i)\(((?:depends on|after|requires|needs) [^()]{1,80})\)"
 
 
@@ -98,7 +117,8 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
         if number := re.match("[0-9]+(?=[A-Za-z])", id_):
             meant.setdefault(number[0], []).append(id_)
     meant |= {id_key(id_): [id_] for id_ in bodies}
-    phases = Phases([*bodies], {id_: n for n, id_ in enumerate(bodies)}, meant, reading.unit, reading.aliases)
+    order = {id_: n for n, id_ in enumerate(bodies)}
+    phases = Phases([*bodies], order, meant, reading.unit, reading.aliases, any("." in id_ for id_ in bodies))
     left = MOST
     depends = {}
     for place in reading.places:
@@ -133,25 +153,47 @@ def _read_paragraphs(paragraphs: list[tuple[int, str]], phase_id: str, phases: P
                 break
         elif not _read_prose(text, index, phase_id, phases, depends):
             depends.unread.append(Remark(index + 1, text[:200].rstrip(".")))
-    depends.hard = [id_ for id_ in dict.fromkeys(depends.hard) if id_ != phase_id]
-    depends.soft = [id_ for id_ in dict.fromkeys(depends.soft) if id_ not in (phase_id, *depends.hard)]
+    depends.hard = [id_ for id_ in depends.hard if id_ != phase_id]
+    depends.soft = [id_ for id_ in depends.soft if id_ != phase_id]
+    return _heed_brackets(depends, " ".join(text for _, text in paragraphs), phases)
+
+
+def _heed_brackets(depends: Depends, text: str, phases: Phases) -> Depends:
+    """The dependencies with regard to what the text says right behind an id: that it is soft, or has landed."""
+    plain = text.replace("*", "").replace("`", "")
+    tolerated = set[str]()
+    landed = set[str]()
+    for said in (*re.finditer(_BEHIND, plain), *re.finditer(_BEHIND, re.sub(_ASIDE, "", plain))):
+        ids, strangers = _resolve_ids(said[1], phases)
+        tolerated.update(ids if re.search(_TOLERATED, said[2] or said[3] or "") else ())
+        landed.update(strangers if re.search(_LANDED, said[2] or said[3] or "") else ())
+    soft = [*depends.soft, *(id_ for id_ in depends.hard if id_ in tolerated)]
+    depends.hard = [id_ for id_ in dict.fromkeys(depends.hard) if id_ not in tolerated]
+    depends.soft = [id_ for id_ in dict.fromkeys(soft) if id_ not in depends.hard]
+    depends.landed = [quote for quote in depends.unknown if quote.text in landed]
+    depends.unknown = [quote for quote in depends.unknown if quote.text not in landed]
     return depends
 
 
 def _read_line(index: int, value: str, phase_id: str, phases: Phases) -> Depends:
-    """A `Depends:` line: a list of ids and ranges."""
+    """A `Depends:` line: a list of ids and ranges; an entry that begins with none of them is not read."""
     depends = Depends()
-    value = " ".join(value.replace("`", "").replace("*", "").split()).rstrip(".")
-    if re.match(_NONE, value) or not value:
+    plain = _plain_text(value, phases).rstrip(".")
+    if re.match(_NONE, plain or value.strip("()[]*` ")) or not value:
         return depends
-    spelled = _spelled_out("all phases" if value.lower() == "all" else value, phase_id, phases)
-    for entry in dict.fromkeys(re.split(r"[,;]| and | & ", spelled)):
-        words = re.sub(r"(?i:phases? )", "", entry.partition("(")[0].strip(), count=1)
-        ids, strangers = _resolve_ids(words, phases)
-        depends.hard += ids
-        if words.strip(_NO_PHASE) and (strangers or not ids):
-            depends.unknown.append(Remark(index + 1, words[:80]))
-    return depends
+    if re.search(_APART, plain) or not plain:
+        return _read_paragraphs([(index, value)], phase_id, phases)
+    spelled = _spelled_out("all phases" if plain.lower() == "all" else plain, phase_id, phases)
+    for entry in dict.fromkeys(map(str.strip, re.split(r"[,;]|\.(?= )| and | & ", spelled))):
+        words = re.sub(_LEAD, "", entry, count=1)
+        listed = re.match(_LIST, words)
+        ids, strangers = _resolve_ids(listed[0], phases) if listed else ([], [])
+        (depends.soft if re.search(_SOFT, entry) else depends.hard).extend(ids)
+        if strangers or (not ids and len(words) in (1, 2) and words.isalnum()):
+            depends.unknown += [Remark(index + 1, id_) for id_ in strangers or [words]]
+        elif not ids and words.strip(_NO_PHASE):
+            depends.unread.append(Remark(index + 1, entry[:200]))
+    return _heed_brackets(depends, value, phases)
 
 
 def _spelled_out(text: str, phase_id: str, phases: Phases) -> str:
@@ -215,11 +257,16 @@ def _read_prose(text: str, index: int, phase_id: str, phases: Phases, depends: D
         head, tail, mentions = _split_explanation(clause, phases)
         if not mentions:
             continue
-        is_soft = (re.search(_SOFT, head) or re.match(_SOFT, tail)) is not None and "must" not in clause.lower()
+        is_soft = "must" not in clause.lower() and bool(
+            re.search(_SOFT, head) or re.search(_MAY, head) or re.match(_SOFT, tail)
+        )
         is_apart = not is_soft and (re.search(_APART, head) or re.match(_APART, tail) or tail.lower().startswith("not"))
         onward = re.search(_ONWARD, head)
         for mention in mentions:
             ids, strangers = _resolve_ids(mention[1], phases)
+            if not phases.has_dots:
+                first = mention[1] if mention[0].lower().startswith("phase") else ""
+                strangers = [id_ for id_ in strangers if first.startswith(id_) or not re.fullmatch(_DECIMAL, id_)]
             is_read = is_read or bool(ids or strangers)
             is_waiting = ids != [phase_id] and re.match(_WAITING, head[mention.end() :]) is not None
             if is_apart or is_waiting or (onward and onward.start() < mention.start(1)):
@@ -259,7 +306,11 @@ def _plain_text(text: str, phases: Phases) -> str:
         text,
     )
     text = text.replace("*", "")
+    text = re.sub(
+        _BRACKETS, lambda inner: "" if re.search(rf"{_TOLERATED}|{_LANDED}|\A.?\Z", inner[1]) else f" {inner[1]}", text
+    )
     for _ in range(2):  # asides may be nested
+        text = re.sub(_SOFTENED, " — soft.", text)
         text = re.sub(_ASIDE, "", text)
     return " ".join(text.partition("(")[0].split())
 
@@ -268,7 +319,8 @@ def _list_paragraphs(body: Body) -> Iterator[tuple[int, str]]:
     """The paragraphs and list entries of the Dependencies, with the line each begins on."""
     texts = body.lines.texts
     index, value = body.labels.get("dependencies", (len(texts), ""))
-    ends = (i for i in range(index + 1, body.whole.stop) if re.match(r"\s*\Z|#|(?:[-*+] )?\*\*", texts[i]))
+    end = r"\s*\Z|#|(?:[-*+] )?\*\*" + (r"|\s*[-*+] \[.\] " if value else "")  # boxes below a value are work items
+    ends = (i for i in range(index + 1, body.whole.stop) if re.match(end, texts[i]))
     labelled = range(index, next(ends, body.whole.stop))
     part = next((part for title in ("dependenc", "depends") for part in body.find_parts(title)), labelled)
     entries = {entry.at: entry.text for entry in marks_within(body.lines.entries, part.start, part.stop)}

@@ -315,6 +315,9 @@ def _about_depends(place: Place, waits: Depends, ids: Iterable[str], lines: Line
             remedy = "correct it, or name the phases in a line 'Depends: …'"
             raise lines.error_at(quote.line - 1, f"{message} is not among {', '.join(ids)}; {remedy}")
         yield Remark(quote.line, f"{message} the plan does not have")
+    for quote in dict.fromkeys(waits.landed):
+        message = f"phase {place.id} does not wait for phase {quote.text}, which the plan does not have"
+        yield Remark(quote.line, f"{message}; its text says that it has landed")
     for quote in waits.unread:
         message = f"phase {place.id} does not wait for this, it names no phase: {quote.text}"
         yield Remark(quote.line, f"{message}; if it should, name the phases in a line 'Depends: …'")

@@ -4,6 +4,7 @@ import pytest
 
 from runplan.plan.model import Plan, Status, parse_plan
 from runplan.plan.tracker import NoPhase, choose_phase, set_status
+from tests.support.builders import a_plan, waiting
 
 
 def read(text: str) -> Plan:
@@ -180,3 +181,80 @@ def test_a_document_about_progress_is_named_as_not_read(line: str, name: str) ->
     said = remarks(read(f"# T\n\n{line}\n\n## Phase 1: A\n- [ ] write STATUS.md\n"))
     begins = f"3: the plan names {name} for its progress, which runplan does not read; "
     assert [text.startswith(begins) for text in said] == [True] * bool(name)
+
+
+# --- dependencies ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prose", "hard", "soft"),
+    [
+        pytest.param("Phase 1. Each Phase-2 batch adds an entry.", "1", "", id="adjective"),
+        pytest.param("Each phase file is read. Phase 1.", "1", "", id="each-with-a-noun"),
+        pytest.param("Each phase must be complete.", "1 2 3 4", "", id="each-phase"),
+        pytest.param("Phase 1, 2.5 hours of review.", "1", "", id="decimal"),
+        pytest.param("Phase 2 with Python 3.11 and v1.2 of the API.", "2", "", id="version"),
+        pytest.param("No hard dependency on Phase 4. Soft: Phase 3.", "", "3", id="no-hard"),
+        pytest.param(
+            "Phases 1 and 3 write the markers (tolerated absent — no hard dependency).", "", "1 3", id="clause"
+        ),
+        pytest.param("Phase 1 (schema), Phase 2 (optional), Phase 3", "1 3", "2", id="behind-an-id"),
+        pytest.param("Phases 1 and 2 [soft]; Phase 3", "3", "1 2", id="behind-ids"),
+        pytest.param("Phase 2 (polling) -- **soft dependency**. The CI part depends on 2.", "", "2", id="soft-stays"),
+        pytest.param("Phase 1; each step is independently testable", "1", "", id="independently"),
+        pytest.param("Parallelize with Phase 3; Phase 2 first", "2", "", id="parallelize"),
+        pytest.param("Phase 1, parallelizable with Phases 2 and 3", "1", "", id="parallelizable"),
+        pytest.param("Phase 1 と並列", "", "", id="Japanese"),
+        pytest.param("Starts after Phase 1 - may integrate with Phase 2 but is testable", "1", "", id="may-explained"),
+        pytest.param("Starts after the base (Phase 1) - May integrate with Phase 2", "", "2", id="may"),
+        pytest.param("May start after Phase 1.", "1", "", id="may-start"),
+    ],
+)
+def test_prose_waits_only_for_what_it_demands(prose: str, hard: str, soft: str) -> None:
+    phase = parse_plan(waiting(prose, others="1 2 3 4"), path="p.md").phases[-1]
+    assert (" ".join(phase.depends), " ".join(phase.soft)) == (hard, soft)
+
+
+@pytest.mark.parametrize(
+    ("line", "hard", "soft", "unread"),
+    [
+        ("1, 2 [soft]", "1", "2", ""),
+        ("1 (schema, 3 tables), 2", "1 2", "", ""),
+        ("[Phase 1, Phase 2]", "1 2", "", ""),
+        ("Phase 1 [done]", "1", "", ""),
+        ("(none)", "", "", ""),
+        ("[none]", "", "", ""),
+        ("soft: 4", "", "4", ""),
+        ("`src/x.py`", "", "", "`src/x.py`"),
+        ("1; can run in parallel with Phases 2 and 3", "1", "", ""),
+        ("1. See Phase 3 for the reason", "1", "", "See Phase 3 for the reason"),
+        ("1 and the API key", "1", "", "the API key"),
+    ],
+)
+def test_a_line_of_dependencies_may_say_more_than_ids(line: str, hard: str, soft: str, unread: str) -> None:
+    text = a_plan(dict.fromkeys("12349", "⬚"), {"9": f"Depends on: {line}"})
+    plan = parse_plan(text, path="p.md")
+    phase = plan.phases[-1]
+    assert (" ".join(phase.depends), " ".join(phase.soft)) == (hard, soft)
+    begins = f"phase 9 does not wait for this, it names no phase: {unread};"
+    assert [remark.text.startswith(begins) for remark in plan.remarks] == [True] * bool(unread)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "Depends on: 0 (done), 1",
+        "### Dependencies\n\nPhase 1. Phase 0 (LANDED in March). No part of Phase 0 blocks it.\n",
+        "### Dependencies\n\nPhase 0 has already landed, and Phase 1.\n",
+    ],
+)
+def test_an_unknown_phase_that_has_landed_is_a_remark(body: str) -> None:
+    plan = parse_plan(a_plan({"1": "⬚", "2": "⬚"}, {"2": body}), path="p.md")
+    assert plan.phases[1].depends == ("1",)
+    (remark,) = plan.remarks
+    assert remark.text.startswith("phase 2 does not wait for phase 0, which the plan does not have; its text says")
+
+
+def test_boxes_below_a_label_with_a_value_are_no_dependencies() -> None:
+    plan = read("## Phase 1: A\n- [ ] a\n## Phase 2: B\n**Dependencies:** Phase 1\n- [ ] b\n")
+    assert (plan.phases[1].depends, remarks(plan)) == (("1",), [])
