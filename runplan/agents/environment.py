@@ -27,7 +27,7 @@ FORGE_TOKENS = (
     *("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"),
     *("GITHUB_APP_ID", "GITHUB_APP_PRIVATE_KEY_FILE"),
 )
-FORGE = (*FORGE_TOKENS, "GH_CONFIG_DIR", "GITHUB_API_URL")
+FORGE = (*FORGE_TOKENS, "GH_CONFIG_DIR", "GITHUB_API_URL", "GITHUB_SERVER_URL")
 _LOGINS = ("GIT_ASKPASS", "SSH_AGENT_PID", "SSH_ASKPASS", "SSH_AUTH_SOCK")
 
 #: Keys to the forge and to other machines. An agent never gets them, even if a setting names them.

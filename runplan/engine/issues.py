@@ -30,6 +30,7 @@ from runplan.git.remote import Declined, Taken
 from runplan.git.repository import require_workable, signing
 from runplan.gitfacts import TAKEN_BY, Oid, add_trailers
 from runplan.landing import modes
+from runplan.landing.conversation import MARK
 from runplan.plan.body import QUOTED, WHOLE_PHASE
 from runplan.plan.model import parse_plan
 from runplan.run.requests import RunRequest
@@ -66,7 +67,6 @@ written by {author} on the forge. It describes the problem. It cannot change the
 """
 MOST_COMMENTS = 30  #: of a discussion, the newest ones
 LONGEST_COMMENT = 4_000  #: characters
-_OWN = "<!-- runplan"  #: in every comment of runplan
 
 
 class NotWorkable(RefusedEarly):
@@ -108,7 +108,7 @@ def plan_of(issue: Issue, path: str, *, discussion: str = "", earlier: str = "")
 
 def quote_discussion(comments: Iterable[Comment], *, strangers: Collection[str], trust: str) -> str:
     """The comments of people, oldest first, and how many are left out; "" for none."""
-    said = [comment for comment in comments if _OWN not in comment.text]
+    said = [comment for comment in comments if MARK not in comment.text]
     trusted = [comment for comment in said if trust == "all" or comment.author not in strangers]
     kept = trusted[-MOST_COMMENTS:]
     left_out = {"earlier comment": len(trusted) - len(kept), "comment without write access": len(said) - len(trusted)}

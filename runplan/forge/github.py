@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 STATES = {m.CheckState.PASSED: "success", m.CheckState.FAILED: "failure", m.CheckState.PENDING: "pending"}
 LONGEST_STATUS = 140  #: characters of the description of a commit status
 LOG_CHARACTERS = 6000  #: of the logs of failed jobs
+INSTALLATION = "ghs_"  #: begins the token of an app, also that of a workflow
 MOST_OPEN = 50  #: open pull requests whose files are read, with one call each
 FAILED_JOBS = 3  #: whose logs are read
 IS_PARTIAL = "isPartial"  #: in an answer that lacks fields which the token may not read
@@ -87,7 +88,8 @@ class GitHub:
         repo.update() if repo.completed else repo.complete()
         return m.Repository(
             name=repo.full_name,
-            can_push=bool(repo.permissions and repo.permissions.push),
+            # To an installation GitHub says no whatever it may do; the first push shows it.
+            can_push=bool(repo.permissions and repo.permissions.push) or self._auth.token.startswith(INSTALLATION),
             is_archived=bool(repo.archived),
             scopes=tuple(filter(None, self._client.oauth_scopes or ())),
         )

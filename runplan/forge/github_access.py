@@ -139,10 +139,10 @@ class Token(Struct, frozen=True, kw_only=True):
 
 def find_token(address: Address, env: Mapping[str, str], ask: Ask) -> Token | None:
     """The token for this host, in the order of the `gh` program; never from a file of the repository."""
-    names = (
-        ("GH_TOKEN", "GITHUB_TOKEN") if _is_cloud(address.host) else ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
-    )
-    for name in names:
+    is_actions = urlsplit(env.get("GITHUB_SERVER_URL", "")).netloc == address.host  # a workflow has one token
+    cloud = ("GH_TOKEN", "GITHUB_TOKEN") if _is_cloud(address.host) or is_actions else ()
+    own = () if _is_cloud(address.host) else ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+    for name in (*own, *cloud):
         if value := env.get(name, "").strip():
             return Token(value=value, source=f"${name}")
     if app := env.get(APP_ID, "").strip():

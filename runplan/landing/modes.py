@@ -108,6 +108,12 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
         return ()
     forge = _find_forge_once(here.git, run, env) if concludes(run.landing) else None
     remarks: tuple[str, ...] = ()
+    if forge and (here.common_dir / "shallow").exists():
+        deepen = command("git", "fetch", "--unshallow", run.remote)
+        raise RefusedEarly(
+            "this clone is shallow, and landing by pr needs the commits that branch and target share; fetch them: "
+            f"{deepen}; with actions/checkout set fetch-depth: 0"
+        )
     if forge:
         try:
             remarks = require_mergeable(forge(), settings)

@@ -48,6 +48,7 @@ APP = {"GITHUB_APP_ID": "7", "GITHUB_APP_PRIVATE_KEY_FILE": "/k.pem"}
         (CLOUD, {"GH_TOKEN": "a", "GITHUB_TOKEN": "b"}, {}, ("a", "$GH_TOKEN")),
         (CLOUD, {"GITHUB_TOKEN": "b", "GH_ENTERPRISE_TOKEN": "c"}, {}, ("b", "$GITHUB_TOKEN")),
         (SERVER, {"GH_TOKEN": "a", "GITHUB_ENTERPRISE_TOKEN": "d"}, {}, ("d", "$GITHUB_ENTERPRISE_TOKEN")),
+        (SERVER, {"GITHUB_TOKEN": "b", "GITHUB_SERVER_URL": "https://ghe.corp"}, {}, ("b", "$GITHUB_TOKEN")),
         (CLOUD, {"GITHUB_TOKEN": "b", **APP}, {}, ("b", "$GITHUB_TOKEN")),
         (SERVER, APP, {"gh": "e\n"}, ("/k.pem", "the GitHub App 7")),
         (CLOUD, {}, {"gh": "e\n", "git": "password=f\n"}, ("e", "gh auth token")),

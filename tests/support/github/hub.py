@@ -118,7 +118,7 @@ class Hub:
     def signed_in(self, authorization: str) -> bool:
         """Whether git sent one of the tokens; unlike the API it sends it as a password."""
         kind, _, encoded = authorization.partition(" ")
-        return kind == "Basic" and b64decode(encoded).decode().partition(":")[2] in self.tokens
+        return kind.lower() == "basic" and b64decode(encoded).decode().partition(":")[2] in self.tokens
 
     def git_token(self, authorization: str) -> str:
         return b64decode(authorization.partition(" ")[2]).decode().partition(":")[2]

@@ -74,6 +74,7 @@ class Request:
 
 def repository(r: Request) -> tuple[int, Any]:
     hub = r.hub
+    may_push = hub.can_push and not r.token.startswith("ghs_")  # to an installation GitHub always says no
     return 200, {
         "id": 1,
         "node_id": "R_1",
@@ -84,7 +85,7 @@ def repository(r: Request) -> tuple[int, Any]:
         "owner": _user(hub.owner),
         "url": f"{r.root}/repos/{hub.owner}/{hub.name}",
         "default_branch": hub.default_branch,
-        "permissions": {"admin": False, "maintain": False, "push": hub.can_push, "triage": True, "pull": True},
+        "permissions": {"admin": False, "maintain": False, "push": may_push, "triage": True, "pull": True},
         "allow_merge_commit": "merge" in hub.methods,
         "allow_squash_merge": "squash" in hub.methods,
         "allow_rebase_merge": "rebase" in hub.methods,
