@@ -173,7 +173,7 @@ def read_plan_status(text: str) -> PlanStatus | None:
 
 
 def _strip_marks(text: str) -> str:
-    return text.strip(" \t\r*_`.").lower()
+    return text.strip(" \t\r*_`.[]").lower()
 
 
 def read_commit(text: str) -> str:

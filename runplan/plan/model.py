@@ -243,14 +243,14 @@ def _refuse_cycle(phases: Sequence[Phase], lines: Lines) -> None:
 def recognise_format(lines: Lines, *, wanted: str) -> Reading:
     """The reading of the first format that the plan shows, or of the one that its front matter names.
 
-    One phase section may be a chapter of a plan of another format.
+    One phase section may be a chapter of a plan of another format, unless it states how it is verified.
     """
     format_ = "headings" if wanted.endswith(" headings") else wanted
     if format_ and format_ not in RECOGNISERS:
         raise lines.error_at(0, f"unknown format {wanted!r}; the formats are {', '.join(RECOGNISERS)}")
     readings = (reading for name, read in RECOGNISERS.items() if format_ in ("", name) for reading in read(lines))
     chosen = next((reading for reading in readings if wanted in ("", reading.format, reading.name.lower())), None)
-    if chosen is not None and not wanted and chosen.format in RIVALS[0] and len(chosen.places) == 1:
+    if chosen is not None and not wanted and chosen.format in RIVALS[0][1:] and len(chosen.places) == 1:
         rivals = (reading for read in (sections.read_kiro, sections.read_headings) for reading in read(lines))
         chosen = next((reading for reading in rivals if len(reading.places) > 1), chosen)
     if chosen is None and wanted:
@@ -341,7 +341,7 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
             where = f"under {heading.text[:60]!r}" if heading else "above the first heading"
             lines_by_remark.setdefault(f"boxes {where} belong to no phase and are left out", []).append(box.at)
         elif box.optional:
-            kind = "struck-through" if box.text.startswith("~~") else "optional"
+            kind = "struck-through" if box.text.startswith("~") else "optional"
             message = f"{kind} boxes of phase {place.id} are no work items and stay open"
             lines_by_remark.setdefault(message, []).append(box.at)
         elif place.mark.status is Status.DONE and not box.ticked and place.id in claimed and reading.format != "kiro":
@@ -355,7 +355,8 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
     inside = {i for place in reading.places for i in (place.at, *range(place.first, place.end))}
     measures = (heading for heading in lines.headings if is_measure(heading.name.title or heading.text))
     for heading in (heading for heading in measures if heading.level > 1 and heading.at not in inside):
-        if named := [other for other in marks_within(lines.headings, heading.at, heading.end) if other.name.id]:
+        headings = marks_within(lines.headings, heading.at, heading.end)
+        if named := [other for other in headings if other.name.id and other.at not in inside]:
             yield Remark(heading.at + 1, f"{heading.text[:60]!r} is no work; its headings are no phases ({len(named)})")
     left = ", ".join(place.id for place in reading.places if place.mark.status is not Status.DONE)
     documents = {lines.path.rpartition("/")[2].lower()}

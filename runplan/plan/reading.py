@@ -120,14 +120,15 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
     """The headings like `Phase <id> — <title>` of the first level that has some; the unit "" is for bare ids.
 
     A heading like `## Phase 2 Findings` counts only when no other heading names that phase more clearly. One heading of
-    level 1 is the title of the plan. Headings below one like Success Metrics count only when there are no others.
+    level 1 is the title of the plan. A heading below Success Metrics that repeats another one is none.
     """
     named = [heading for heading in lines.headings if heading.name.id and heading.name.unit in units]
     measures = [heading for heading in lines.headings if heading.level > 1 and is_measure(heading.text)]
     inside = {heading.at for measure in measures for heading in marks_within(named, measure.at, measure.end)}
     headings: dict[int, list[Heading]] = {level: [] for level in levels}
+    outside = {id_key(heading.name.id) for heading in named if heading.at not in inside}
     for heading in named:
-        if heading.level in headings and (heading.at not in inside or len(inside) == len(named)):
+        if heading.level in headings and (heading.at not in inside or id_key(heading.name.id) not in outside):
             headings[heading.level].append(heading)
     sections: list[Heading] = next(filter(None, headings.values()), [])
     clear = {id_key(section.name.id) for section in sections if section.name.strong}

@@ -31,7 +31,7 @@ _ENTRY = re.compile(
     r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])(?:[ \t]+|\Z)(?:\[([^\]\w]|[xX])\](\*?)(?=[ \t]|\Z)[ \t]*)?", re.DOTALL
 )
 #: A text that is struck through, and perhaps the reason; "~~old~~ new" is work.
-_STRUCK = re.compile(r"~~(?:(?!~~).)+~~[ \t]*(?:\Z|[(\[—–:.-])")
+_STRUCK = re.compile(r"(~~?)(?:(?!\1).)+\1[ \t]*(?:\Z|[(\[<—–:.-])")
 _LABEL = re.compile(
     r"\*\*([^*`]{1,60}?):?\*\*:?[ \t]*\Z"
     r"|((?:acceptance|success|exit) criteria|(?:automated |manual )?verification|deliverables|tasks|steps):[ \t]*\Z",

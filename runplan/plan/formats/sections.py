@@ -89,7 +89,9 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
         if sections and (unit not in _WEAK or sections[0].level < 3 or _are_work(lines, sections)):
             yield _numbered_reading("headings", f"{unit.title()} headings", lines, sections, unit)
     for level in (2, 3, 4):
-        sections = [s for s in find_sections(lines, "", levels=(level,)) if not is_measure(s.name.title)]
+        headed = [s for s in find_sections(lines, "", levels=(level,)) if not is_measure(s.name.title)]
+        # "Q1 2026" among "1. Title", "2. Title" is of another list.
+        sections = [s for s in headed if s.name.strong or s.name.id.isdigit()]
         numbers = [number for section in sections if (number := re.fullmatch(_NUMBER, section.name.id))]
         counts = len(numbers) > 1 and all(a[1] == b[1] and int(a[2]) < int(b[2]) for a, b in pairwise(numbers))
         is_clear = len(numbers) == len(sections) and all(s.name.strong and s.name.title for s in sections)

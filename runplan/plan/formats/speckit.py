@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from runplan.plan.marks import Mark, Status
 from runplan.plan.reading import Place, Reading, find_sections, section_places
 from runplan.plan.scan import marks_within
 
@@ -54,6 +55,9 @@ def _in_order(lines: Lines, places: Sequence[Place], phases: Mapping[str, str]) 
     ordered = []
     for number, place in enumerate(places):
         boxes = [box for box in marks_within(lines.boxes, place.first, place.end) if not box.optional]
+        tasks = [box for box in boxes if re.match(_TASK, box.text)]
+        if tasks and all(box.ticked for box in tasks) and {spot.slot for spot in place.spots} == {"box"}:
+            place = replace(place, mark=Mark(Status.DONE))  # other boxes, as of test cases, decide nothing
         after = [words[0] for box in boxes for words in re.finditer(_AFTER, box.text)]
         paths = [re.findall(_PATH, box.text) for box in boxes]
         touches = [

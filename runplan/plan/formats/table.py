@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _HEADINGS = frozenset({"tracker", "progress", "phase tracker", "status tracker", "phases", "status"})
 _STATUS = ("status", "state", "progress")
 _COMMIT = ("commit", "commits", "hash", "sha")
+_DEPENDS = ("depends", "dependenc", "blocked by")
 _NUMBER = ("#", "id", "no", "no.", "nr")
 
 
@@ -42,6 +43,8 @@ def read_tracker(lines: Lines) -> Iterator[Reading]:
         if section not in listed_sections:
             message = f"the tracker does not list phase {section.name.id}; this heading is ignored"
             remarks.append(Remark(section.at + 1, message))
+    names = _column_names(lines.texts[header])
+    depends = next((number for number, name in enumerate(names) if name.startswith(_DEPENDS)), len(names))
     places = []
     paired_with = pair_sections(lines, "tracker", [(name.id, line) for line, name, _ in rows], listed_sections)
     for (line, name, spots), section in zip(rows, paired_with, strict=True):
@@ -50,7 +53,10 @@ def read_tracker(lines: Lines) -> Iterator[Reading]:
             raise lines.error_at(line, f"the row of phase {name.id} has no Status cell; add one")
         commit = read_commit(texts.get("commit", "")) or read_commit(texts["cell"])
         place = Place(id=name.id, title=section.name.title or name.title, first=section.at, end=section.end)
-        places.append(replace(place, mark=read_mark(texts["cell"]), commit=commit, spots=spots))
+        prose = tuple(
+            lines.texts[line][slice(*cell)].strip() for cell in _cell_columns(lines.texts[line])[depends:][:1]
+        )
+        places.append(replace(place, mark=read_mark(texts["cell"]), commit=commit, spots=spots, prose=prose))
     yield Reading("tracker", "tracker table", tuple(places), header, remarks=tuple(remarks))
 
 
@@ -61,7 +67,7 @@ def find_table(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row
     for i, text in enumerate(lines.texts):
         if "|" not in text or lines.inert[i] or not any(name in text.lower() for name in _STATUS):
             continue
-        names = [text[slice(*cell)].strip().strip("*_`").lower() for cell in _cell_columns(text)]
+        names = _column_names(text)
         if not any(name in _STATUS for name in names):
             continue
         heading = lines.heading_above(i)
@@ -92,6 +98,10 @@ def _read_rows(lines: Lines, header: int, names: list[str]) -> Iterator[Row]:
         if text.strip("|-: \t\r"):
             slots: tuple[tuple[Slot, int], ...] = (("cell", status), ("commit", commit))
             yield i, name, tuple(Spot(slot, i, *cells[number]) for slot, number in slots if number in cells)
+
+
+def _column_names(text: str) -> list[str]:
+    return [text[slice(*cell)].strip().strip("*_`").lower() for cell in _cell_columns(text)]
 
 
 def _cell_columns(text: str) -> list[tuple[int, int]]:
