@@ -17,13 +17,20 @@ REQUIRES = "refs/runplan/requires/"  #: while one exists, its plan is not comple
 WATCH = "issues:"  #: before a label: the name of the schedule that takes its issues
 BASES = "refs/runplan/base/"  #: protects the base of a run from the user's `git gc`
 
+SUFFIXES = (".md", ".json")  #: of plan files
 PLAN_FILE = "tasks.md"  #: the plan in a spec folder of spec-kit, Kiro or OpenSpec
 #: The directories whose folders are specs, and a file that holds for all of them.
 SPEC_FOLDERS = {
     "specs": ".specify/memory/constitution.md",
     ".kiro/specs": ".kiro/steering/product.md",
     "openspec/changes": "openspec/project.md",
+    "conductor/tracks": "conductor/workflow.md",
 }
+#: Other places where tools keep a plan.
+PLAN_PLACES = (
+    *(".taskmaster/tasks/tasks.json", "prd.json", ".planning/ROADMAP.md", "backlog/tasks"),
+    *("conductor/tracks/*/plan.md", ".cursor/plans/*.plan.md"),
+)
 _SPEC_FILES = (
     *("requirements.md", "bugfix.md", "proposal.md", "spec.md", "design.md", "plan.md"),
     *("research.md", "data-model.md", "quickstart.md", "constitution.md"),
@@ -41,8 +48,7 @@ def slug(path: str) -> str:
 
     The plan of a spec folder, `specs/001-login/tasks.md`, has the name of the folder.
     """
-    parts = PurePosixPath(path).parts
-    name = parts[-2] if len(parts) > 1 and parts[-1] == PLAN_FILE else PurePosixPath(path).name
+    name = _folder_name(PurePosixPath(path)) or PurePosixPath(path).name
     stem = name[:-3] if name.lower().endswith(".md") else name
     made = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")
     if made and len(made) <= _LONGEST_SLUG:
@@ -51,10 +57,21 @@ def slug(path: str) -> str:
     return f"{made[:_LONGEST_SLUG].rstrip('-') or 'plan'}-{_hash(stem)}"
 
 
+def _folder_name(path: PurePosixPath) -> str:
+    """The name of the folder that gives a plan its name; "" where the file does."""
+    is_track = path.name == "plan.md" and path.parent.parent.as_posix() == "conductor/tracks"
+    return path.parent.name if is_track or path.name in (PLAN_FILE, "tasks") else ""
+
+
+def is_within(paths: Iterable[str], path: str) -> bool:
+    """Whether the path is one of these files or in one of these folders."""
+    return any(path == own or path.startswith(f"{own}/") for own in paths)
+
+
 def context_files(plan: str) -> tuple[str, ...]:
     """The files that may say more about the plan of a spec folder; some do not exist."""
     path = PurePosixPath(plan)
-    if path.name != PLAN_FILE:
+    if not _folder_name(path):
         return ()
     shared = SPEC_FOLDERS.get(path.parent.parent.as_posix())
     return tuple(str(path.with_name(name)) for name in _SPEC_FILES) + ((shared,) if shared else ())
@@ -119,7 +136,7 @@ def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str
 def is_named(word: str, plan: str) -> bool:
     """Whether the word is the name of the file, with or without `.md`, or of a spec folder."""
     path = PurePosixPath(plan)
-    folder = path.parent.name if path.name == PLAN_FILE else path.stem
+    folder = _folder_name(path) or path.stem
     return word.lower() in (path.name.lower(), path.name.removesuffix(".md").lower(), folder.lower())
 
 

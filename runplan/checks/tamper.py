@@ -18,6 +18,7 @@ from runplan.checks.guarded import find_changes, is_ci
 from runplan.checks.secrets import named_like_secret, redact_text, secrets_in
 from runplan.errors import PlanUnreadable
 from runplan.globs import covers, literal, matches
+from runplan.names import is_within
 from runplan.plan.marks import ExecutionKind
 from runplan.plan.model import parse_plan
 from runplan.run.kinds import Reason
@@ -169,7 +170,7 @@ def describe_remedy(findings: Sequence[Tampering]) -> str:
 
 def _list_commands(path: str, text: str | None) -> set[str]:
     """The commands of `Execution: delegate` lines, where the text is a plan."""
-    if not text or ExecutionKind.DELEGATE not in text.lower():
+    if not text or (ExecutionKind.DELEGATE not in text.lower() and not path.endswith(".json")):  # it may be escaped
         return set()
     try:
         phases = parse_plan(text.encode("utf-8", "replace"), path=path).phases
@@ -186,7 +187,7 @@ def _check_added(file: FileChange) -> Iterator[Tampering]:
 
 
 def _check_scope(path: str, permit: Permit, *, is_gone: bool = False) -> Iterator[Tampering]:
-    if path in permit.bookkeeping:
+    if is_within(permit.bookkeeping, path):
         yield Tampering(TamperKind.BOOKKEEPING, path, "belongs to runplan; an agent may not change it")
     elif not permit.covers(path):
         yield Tampering(TamperKind.OUT_OF_SCOPE, path, f"outside Touches: {', '.join(permit.touches)}")

@@ -21,6 +21,7 @@ from runplan.engine.runs import ActiveRun, state_of
 from runplan.engine.worker import RepositoryWorker
 from runplan.errors import CallEnded, Crashed, Fenced, PlanUnreadable, RunplanError, Unreachable, refused_by_system
 from runplan.git.command import CALLS
+from runplan.git.objects import read_plan
 from runplan.plan.model import parse_plan
 from runplan.report.notices import Notice, of_ending, of_lost_keys, of_stopped_owner, of_waiting
 from runplan.run.attempts import open_questions
@@ -510,7 +511,7 @@ class DaemonWorker(RepositoryWorker):
 def _is_complete(context: RepositoryContext, plan: str) -> bool:
     """Whether the plan on its target has no work left."""
     context = context.for_plan(plan)
-    text = context.git.blob(context.tip(), plan)
+    text = read_plan(context.git, f"{context.tip()}:{plan}", plan)
     try:
         return text is not None and parse_plan(text, path=plan).complete
     except PlanUnreadable:

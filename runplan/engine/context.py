@@ -16,7 +16,8 @@ from runplan import names
 from runplan.errors import NotFound, RefusedEarly, SettingsError, Unreachable, UsageError
 from runplan.git import objects as trees
 from runplan.git.repository import Repository, open_repository, require_target
-from runplan.names import PLAN_FILE, SPEC_FOLDERS
+from runplan.names import PLAN_FILE, PLAN_PLACES, SPEC_FOLDERS, SUFFIXES
+from runplan.plan.folders import join_files
 from runplan.processes import agent_above
 from runplan.settings.load import (
     LoadedSettings,
@@ -233,7 +234,8 @@ def plan_path(context: RepositoryContext, word: str) -> str:
     named = Path(os.path.normpath(context.cwd / word))
     if os.path.isfile(named / PLAN_FILE):  # noqa: PTH113 - False for a name that is too long
         named /= PLAN_FILE
-    if os.path.isfile(named):  # noqa: PTH113 - False for a name that is too long
+    named = task_folder(named) or named
+    if os.path.isfile(named) or task_folder(named):  # noqa: PTH113 - False for a name that is too long
         checkout = next((top for top in (context.cwd, *context.cwd.parents) if (top / ".git").exists()), root)
         for top in (root, checkout):
             if named.is_relative_to(top):
@@ -255,6 +257,20 @@ def plan_path(context: RepositoryContext, word: str) -> str:
     if (path := _on_own_branch(context, word)) and path not in (*plans, *gone):
         return path
     return names.find_plan(names.shown(word), plans, place=context.settings.paths.plans, gone=gone)
+
+
+def task_folder(path: Path) -> Path | None:
+    """The folder with the task files of Backlog.md, for itself or the folder above it; None for another path."""
+    folder = path if path.name == "tasks" else path / "tasks"
+    return folder if os.path.isfile(folder.parent / "config.yml") and os.path.isdir(folder) else None  # noqa: PTH112, PTH113
+
+
+def read_checkout(root: Path, path: str) -> bytes:
+    """The text of the plan in the checkout."""
+    file = root / path
+    if not file.is_dir():
+        return file.read_bytes()
+    return join_files({f"{path}/{task.name}": task.read_bytes() for task in file.glob("*.md")})
 
 
 def describe_link(file: Path, path: str, verb: str) -> str:
@@ -289,19 +305,21 @@ def plan_or_watch(context: RepositoryContext, word: str) -> str:
 
 
 def known_plans(context: RepositoryContext, active: Iterable[str]) -> list[str]:
-    """The Markdown files of the plans directory in the checkout and on the target, and plans with a run or schedule.
+    """The files of the plans directory in the checkout and on the target, and plans with a run or schedule.
 
     The file of a plan may be deleted during its run, which must still be found to be stopped.
     """
     directory = context.root / context.settings.paths.plans
-    paths = {path.relative_to(context.root).as_posix() for path in directory.rglob("*.md") if path.is_file()}
+    files = (path for ending in SUFFIXES for path in directory.rglob(f"*{ending}") if path.is_file())
+    paths = {path.relative_to(context.root).as_posix() for path in files}
     paths = paths.union(plans_on_target(context), active)
     return sorted(path for path in paths if names.is_plain(path) and not path.startswith(names.WATCH))
 
 
 def spec_plans(root: Path) -> list[str]:
-    """The plans in spec folders of the checkout."""
-    files = (file for folder in SPEC_FOLDERS for file in sorted(root.glob(f"{folder}/*/{PLAN_FILE}")))
+    """The plans in spec folders and the places of other tools, in the checkout."""
+    places = (*(f"{folder}/*/{PLAN_FILE}" for folder in SPEC_FOLDERS), *PLAN_PLACES)
+    files = (file for place in places for file in sorted(root.glob(place)) if file.is_file() or task_folder(file))
     return [file.relative_to(root).as_posix() for file in files]
 
 
@@ -314,12 +332,12 @@ def uses_forge(context: RepositoryContext, plan: str) -> bool:
 
 
 def plans_on_target(context: RepositoryContext) -> dict[str, str]:
-    """The Markdown files of the plans directory on the target, with their blob ids."""
+    """The Markdown and JSON files of the plans directory on the target, with their blob ids."""
     top = context.git.object(f"{context.target}:{context.settings.paths.plans}")
     if top is None or top.kind != "tree":
         return {}
     files = trees.list_files(context.git, top.oid, f"{context.settings.paths.plans}/")
-    return {path: entry.oid for path, entry in files.items() if path.endswith(".md")}
+    return {path: entry.oid for path, entry in files.items() if path.endswith(SUFFIXES)}
 
 
 def slug_of(context: RepositoryContext, plan: str) -> str:

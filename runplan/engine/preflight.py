@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from runplan import names
 from runplan.agents import invocation
 from runplan.agents.prompts import PLACEHOLDERS, Template
-from runplan.engine.context import RepositoryContext, stored_as
+from runplan.engine.context import RepositoryContext, read_checkout, stored_as, task_folder
 from runplan.errors import NotFound, RefusedEarly, UsageError
 from runplan.git import objects as trees
 from runplan.git.repository import pull_command
 from runplan.landing import modes
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.swap import BOX
+from runplan.plan.folders import split_files
 from runplan.plan.marks import ExecutionKind, NoWorkKind, Status
 from runplan.plan.model import Phase, Plan, parse_plan
 from runplan.plan.tracker import NoPhase, choose_phase, list_workable
@@ -71,9 +72,9 @@ def committed_plan(context: RepositoryContext, path: str, *, is_compared: bool) 
     """The plan's bytes on the target; a plan that is edited in the checkout is refused if `is_compared`."""
     tip = context.tip()
     file = context.root / path
-    if file.is_dir():
+    if file.is_dir() and not task_folder(file):
         raise UsageError(f"{path} is a directory; name the plan file in it")
-    blob = context.git.blob(tip, path)
+    blob = trees.read_plan(context.git, f"{tip}:{path}", path)
     is_there = file.exists()
     if blob is None and not is_there:
         raise NotFound(f"{path}: no such plan on {context.target_name} ({tip[:12]})")
@@ -102,19 +103,22 @@ def _refuse_link(context: RepositoryContext, tip: str, path: str) -> None:
 
 def require_active(context: RepositoryContext, path: str) -> None:
     """Refuse a plan on the target whose front matter says that it is not to be worked."""
-    blob = context.git.blob(context.tip(), path)
+    blob = trees.read_plan(context.git, f"{context.tip()}:{path}", path)
     choice = choose_phase(parse_plan(blob, path=path), wanted=None) if blob is not None else None
     if isinstance(choice, NoPhase) and choice.kind is NoWorkKind.INACTIVE:
         raise RefusedEarly(f"{path}: {choice.detail}")
 
 
 def _is_edited(context: RepositoryContext, path: str, blob: bytes) -> bool:
-    content = (context.root / path).read_bytes()
+    content = read_checkout(context.root, path)
     if content == blob:
         return False
-    # The checkout may be behind the remote, or on another branch.
-    stored = [context.git.object(f"{ref}:{path}") for ref in (context.target, context.local_target, "HEAD")]
-    return stored_as(context, path, content) not in [blob_there.oid for blob_there in stored if blob_there is not None]
+    for file, text in (split_files(content) or {path: content}).items():
+        # The checkout may be behind the remote, or on another branch.
+        stored = [context.git.object(f"{ref}:{file}") for ref in (context.target, context.local_target, "HEAD")]
+        if stored_as(context, file, text) not in [blob_there.oid for blob_there in stored if blob_there is not None]:
+            return True
+    return False
 
 
 def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resuming: bool) -> list[str] | str:

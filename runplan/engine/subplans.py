@@ -12,6 +12,7 @@ from runplan.engine import preflight
 from runplan.engine.context import slug_of
 from runplan.engine.runs import state_of
 from runplan.errors import PlanUnreadable, RefusedEarly
+from runplan.git.objects import read_plan
 from runplan.landing.pull_request import PullRequestLander
 from runplan.plan.marks import ExecutionKind, PlanStatus, Status
 from runplan.plan.model import parse_plan
@@ -44,7 +45,7 @@ def require_subplans(context: RepositoryContext, plan: Plan) -> None:
     def read(path: str) -> Plan:
         if path == plan.path:
             return plan
-        text = context.git.blob(tip, path)
+        text = read_plan(context.git, f"{tip}:{path}", path)
         if text is None:
             raise RefusedEarly(f"{path}: no such plan on {context.target_name}")
         subplan = parse_plan(text, path=path)

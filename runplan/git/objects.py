@@ -12,6 +12,7 @@ from msgspec import Struct
 from runplan.errors import GitFailed, HandOverRefused, RefusedEarly
 from runplan.gitfacts import LANDING, Change, Commit, Identity, Oid, is_agent_of
 from runplan.names import digest_of
+from runplan.plan.folders import join_files
 
 if TYPE_CHECKING:
     from runplan.git.command import Git
@@ -92,6 +93,15 @@ def list_files(git: Git, tree: Oid, prefix: str) -> dict[str, Entry]:
             else:
                 files[f"{place}{name}"] = entry
     return files
+
+
+def read_plan(git: Git, name: str, path: str) -> bytes | None:
+    """The text of the plan in the object of that name: of a file, or of the task files of a folder in one."""
+    stored = git.known(name)
+    if stored is None or stored.kind != "tree":
+        return stored.content if stored is not None and stored.kind == "blob" else None
+    tasks = {file: git.known(entry.oid) for file, entry in entries(git, stored.oid).items() if file.endswith(".md")}
+    return join_files({f"{path}/{file}": task.content for file, task in tasks.items() if task and task.kind == "blob"})
 
 
 def changes(git: Git, old: Oid, new: Oid, *, most: int = MOST_CHANGED) -> tuple[Change, ...]:

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from runplan.errors import NotAllowed, Unreachable
 from runplan.forge.model import CheckState, Merge, MergeState, open_conflicts
 from runplan.git import remote as push
+from runplan.git.objects import read_plan
 from runplan.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, read_trailers
 from runplan.landing.conversation import Due, find_due, handle_requests, missing_answers
 from runplan.landing.direct import RemoteLander
@@ -269,13 +270,15 @@ class PullRequestLander(RemoteLander):
         return self._fail_for_deleted(progress.pushed[-1])
 
     def _is_complete(self, tip: Oid) -> bool:
-        plan = parse_plan(self._git.blob(tip, self._plan.path) or b"", path=self._plan.path)
+        path = self._plan.path
+        plan = parse_plan(read_plan(self._git, f"{tip}:{path}", path) or b"", path=path)
         return all(phase.status is Status.DONE for phase in plan.phases)
 
     def _publish_pull_request(self, tip: Oid, *, is_new: bool = False) -> PullRequest:
         """Open the pull request, or bring its description up to date; a new branch has no open one."""
         forge = self._forge()
-        plan = parse_plan(self._git.blob(tip, self._plan.path) or b"", path=self._plan.path)
+        path = self._plan.path
+        plan = parse_plan(read_plan(self._git, f"{tip}:{path}", path) or b"", path=path)
         pull = None if is_new else self._find_landing()
         if pull is not None and self._is_over(pull, tip):
             pull = None

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from runplan import names
 from runplan.errors import PlanUnreadable, Unreachable
 from runplan.git.handover import AgentZone
-from runplan.git.objects import Signature
+from runplan.git.objects import Signature, read_plan
 from runplan.git.zones import ProofWorktree
 from runplan.plan.model import parse_plan
 from runplan.run.attempts import PhaseAttempt
@@ -139,7 +139,7 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
 
     def plan_at(self, commit: str) -> tuple[Plan, bytes]:
         """The plan in this commit. Raises PlanUnreadable, also when it is not there."""
-        text = self.objects.blob(commit, self.plan) if commit else None
+        text = read_plan(self.objects, f"{commit}:{self.plan}", self.plan) if commit else None
         if text is None:
             raise PlanUnreadable(f"{self.plan} is no longer on {self.settings.run.target}")
         return parse_plan(text, path=self.plan), text

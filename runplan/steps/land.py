@@ -16,9 +16,10 @@ from runplan.git.repository import Repository
 from runplan.gitfacts import LANDING, PHASE, PLAN, RUN, UNDOES, Unclear, add_trailers, newest_landing, with_originals
 from runplan.landing import modes
 from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved
-from runplan.names import report_path, slug as plan_slug
+from runplan.names import is_within, report_path, slug as plan_slug
 from runplan.plan import tracker
-from runplan.plan.model import Status, parse_plan
+from runplan.plan.folders import split_files
+from runplan.plan.model import Status
 from runplan.report import text as report
 from runplan.report.sections import SHORT, failure_sections, phase_section, subplan_section, undo_section
 from runplan.run import events as e
@@ -196,9 +197,10 @@ def _write_files(
     context: RunContext, onto: str, title: str, text: bytes, sections: list[str], *, is_done: bool
 ) -> Files:
     blobs = (context.objects.blob(onto, path) for path in (context.report, context.index))
+    plan = split_files(text) or {context.plan: text}
     old, listed = (None if blob is None else blob.decode("utf-8", "surrogateescape") for blob in blobs)
     if old is None and not sections:
-        return {context.plan: text}
+        return plan
     landed = report.PlanRow(plan=context.plan, title=title, report=PurePosixPath(context.report).name, is_done=is_done)
     waiting = [row for row in context.store.list_sign_offs() if row[0] != context.plan]
     new = {
@@ -208,7 +210,7 @@ def _write_files(
     if modes.concludes(context.settings.run.landing):
         del new[context.index]  # the branches of two pull requests would conflict in it
     written = {path: after for path, (before, after) in new.items() if after != before}
-    return {**{path: after.encode("utf-8", "surrogateescape") for path, after in written.items()}, context.plan: text}
+    return {**{path: after.encode("utf-8", "surrogateescape") for path, after in written.items()}, **plan}
 
 
 def _undone_meanwhile(phase: str) -> e.WorkRefused:
@@ -258,7 +260,8 @@ def landing_to_undo(
             raise _refuse_undo(f"the commit {oid[:12]} is a merge, or its parent is not in this clone", oid)
         changed[oid] = {change.path for change in candidates.changes(parents[0], oid)}
     # No agent may change the plan, so a commit that does is runplan's own.
-    bookkeeping = {path for paths in changed.values() if plan.path in paths for path in paths}
+    own = [paths for paths in changed.values() if any(is_within((plan.path,), path) for path in paths)]
+    bookkeeping = {path for paths in own for path in paths}
     code = tuple(oid for oid, paths in changed.items() if paths - bookkeeping)
     if not code:
         raise _refuse_undo(f"no commit of the landing of phase {row.id} changes code alone", landing.commits[0])
@@ -380,7 +383,7 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
     by = context.signature()
     new = context.candidates.bookkeep(code=code, files=files, message=message, by=by, merged=merged)
     landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)
-    complete = parse_plan(files[context.plan], path=context.plan).complete
+    complete = context.plan_at(new)[0].complete
     return e.LandingStarted(**asdict(landing), code=code, complete=complete)
 
 

@@ -212,7 +212,7 @@ def launch_agent(
     prompt = directory / "prompt.md"
     context.dispatches.write(started.id, prompt.name, text)
     context.dispatches.write(started.id, d.RETURN, returns.IN_PROGRESS)  # what an interrupted agent returns
-    guarded = [name for name in (context.plan, *FILES) if context.objects.blob(base, name) is not None]
+    guarded = [name for name in (context.plan, *FILES) if context.objects.known(f"{base}:{name}") is not None]
     argv, env, reader = context.agents.launch(
         started, attempt=attempt, directory=directory, cwd=path, writable=writable, guarded=guarded
     )

@@ -14,7 +14,7 @@ from runplan.agents.clis import agent_of
 from runplan.checks import drift, returns, verdict
 from runplan.checks.evidence import Facts
 from runplan.git.objects import SUBMODULE, TREE, find
-from runplan.names import as_utf8, requires_ref
+from runplan.names import as_utf8, is_within, requires_ref
 from runplan.plan.model import Status, parse_plan
 from runplan.run.attempts import PhaseAttempt, UndoAttempt
 from runplan.run.dispatch import EVERY_PHASE, RETURN, Outcome, ToolUsed
@@ -225,7 +225,7 @@ def final_brief(brief: Brief, phase: WorkAttempt, context: RunContext) -> tuple[
     changes = context.candidates.changes(plan_base(phase, context), phase.built.commits[-1])
     chosen = replace(brief.chosen, phase=EVERY_PHASE, text=whole, items=items, touches=())
     return replace(brief, chosen=chosen), tuple(
-        change.path for change in changes if change.path not in context.bookkeeping
+        change.path for change in changes if not is_within(context.bookkeeping, change.path)
     )
 
 

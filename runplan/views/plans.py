@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from runplan import __version__
 from runplan.daemon.state import read_holder
-from runplan.engine.context import RepositoryContext, describe_link, known_plans, plans_on_target
+from runplan.engine.context import RepositoryContext, describe_link, known_plans, plans_on_target, read_checkout
 from runplan.errors import NotAPlan, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
+from runplan.git.objects import read_plan
 from runplan.names import WATCH
 from runplan.plan.marks import PlanStatus
 from runplan.report.views import PlanOutline, status_view
@@ -109,7 +110,7 @@ class PlanReader:
         if facts.run is not None and facts.run.mode is Mode.PLAN:
             return self._read_proposal(path, facts.run)
         try:
-            return _parse_outline((context.root / path).read_bytes(), path)
+            return _parse_outline(read_checkout(context.root, path), path)
         except FileNotFoundError:
             return PlanOutline(
                 error=f"{path}: the plan is gone, from {self._context.target_name} and from the checkout"
@@ -137,7 +138,7 @@ class PlanReader:
         if blob := self._blobs[context.target].get(path):
             return blob
         stored = context.git.object(f"{context.target}:{path}")  # outside the directory of plans
-        return stored.oid if stored is not None and stored.kind == "blob" else ""
+        return stored.oid if stored is not None and stored.kind in ("blob", "tree") else ""
 
     def _stored_outline(self, blob: str, path: str, facts: PlanFacts) -> PlanOutline:
         """The outline that was stored for this blob, or a new one."""
@@ -146,10 +147,10 @@ class PlanReader:
         if known == stamp:
             with suppress(msgspec.DecodeError):  # text that is not valid Unicode
                 return msgspec.json.decode(outline, type=PlanOutline)
-        stored = self._context.git.known(blob)
-        if stored is None:
+        text = read_plan(self._context.git, blob, path)
+        if text is None:
             raise Unreachable(f"{path} cannot be read; see: git fsck")
-        plan = _parse_outline(stored.content, path)
+        plan = _parse_outline(text, path)
         # Not msgspec.json: a text need not be valid Unicode, and json escapes it.
         self._new.append((path, stamp, json.dumps(msgspec.to_builtins(plan))))
         return plan

@@ -22,6 +22,7 @@ WORKED = {
     "ralphex/06-indented-boxes": ("docs/plans/release.md", "docs/plans/release.md"),
     "claude-code/09-depends-on-step": ("plans/replica.md", "replica"),
     "todo/05-done-section": ("TODO.md", "TODO.md"),
+    "cursor/02-in-order": (".cursor/plans/labels.plan.md", "labels"),
 }
 
 
@@ -41,6 +42,68 @@ def test_a_plan_of_every_format_is_worked_to_its_end(name: str, tmp_path: Path) 
     assert landed.complete
     assert {phase.status for phase in landed.phases} == {Status.DONE}
     assert (landed.read_as, landed.title) == (parse_plan(text, path=path).read_as, parse_plan(text, path=path).title)
+
+
+TASKS = """{"master": {"tasks": [
+  {"id": 1, "title": "Schema", "status": "pending", "dependencies": [], "subtasks": [{"id": 1, "title": "Tables", "status": "pending"}]},
+  {"id": 2, "title": "Search", "testStrategy": "A title is found", "status": "pending", "dependencies": [1]}
+]}}"""  # noqa: E501
+
+
+def test_the_statuses_are_all_that_changes_in_a_task_list(tmp_path: Path) -> None:
+    project = a_project(tmp_path)
+    path = ".taskmaster/tasks/tasks.json"
+    agent = steps('write = "1.txt"', phase="1") + steps('write = "2.txt"', phase="2")
+    project.repo.commit("Set up", **{"agent.toml": agent, path: TASKS})
+    assert "read as: JSON task list" in project.runplan("check", path).out
+    ran = project.runplan("start", path, "finish", "auto", "--foreground")
+    assert ran.code == 0, ran.err
+    assert project.landed() == ["1", "2"]
+    assert project.show(f"HEAD:{path}") == TASKS.replace("pending", "done")
+
+
+TASK = """---
+id: TASK-{number}
+title: Part {number}
+status: To Do
+assignee: []
+labels: []
+dependencies: [{waits}]
+---
+
+## Acceptance Criteria
+
+- [ ] #1 {number}.txt exists
+"""
+
+
+def test_a_folder_of_task_files_is_a_plan(tmp_path: Path) -> None:
+    project = a_project(tmp_path)
+    files = {
+        "backlog/config.yml": "project_name: X\n",
+        "backlog/tasks/task-2 - Part-2.md": TASK.format(number=2, waits="task-1"),
+        "backlog/tasks/task-1 - Part-1.md": TASK.format(number=1, waits=""),
+    }
+    agent = steps('write = "1.txt"', phase="TASK-1") + steps('write = "2.txt"', phase="TASK-2")
+    project.repo.commit("Set up", **{"agent.toml": agent, **files})
+    shown = project.runplan("check", "backlog/tasks", "--json").json
+    assert [phase["id"] for phase in shown["phases"]] == ["TASK-1", "TASK-2"]
+    edited = project.path / "backlog/tasks/task-2 - Part-2.md"
+    edited.write_text("edited")
+    refused = project.runplan("start", "backlog", "--foreground")
+    assert "backlog/tasks in the checkout differs from" in refused.err
+    edited.write_text(files["backlog/tasks/task-2 - Part-2.md"])
+    ran = project.runplan("start", "backlog", "finish", "auto", "--foreground")
+    assert ran.code == 0, ran.err
+    assert project.landed() == ["TASK-1", "TASK-2"]
+    for path in ("backlog/tasks/task-1 - Part-1.md", "backlog/tasks/task-2 - Part-2.md"):
+        expected = files[path].replace("To Do", "Done").replace("- [ ]", "- [x]")
+        assert project.show(f"HEAD:{path}") + "\n" == expected
+    shown = project.runplan("status", "backlog", "--json").json
+    assert (shown["title"], shown["status"]) == ("Backlog", "complete")
+    undone = project.runplan("undo", "backlog", "TASK-2")
+    assert undone.code == 0, undone.err
+    assert "status: To Do" in project.show("HEAD:backlog/tasks/task-2 - Part-2.md")
 
 
 SPEC = "# Tasks: Login\n\n## Phase 1: Setup\n\n- [ ] T001 Create the form\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.formats.front_matter import join_files, split_files
+from runplan.plan.folders import join_files, split_files
 from runplan.plan.formats.tasks_json import locate_values
 from runplan.plan.model import Plan, Status, parse_plan
 from runplan.plan.tracker import mark_complete, set_status

@@ -37,7 +37,7 @@ def kinds(*changes: FileChange, permit: Permit | None = None) -> list[str]:
     return [finding.kind.value for finding in examine_changes(changes, permit or a_permit())]
 
 
-@pytest.mark.parametrize("path", ["plans/x.md", "reports/plan-x.md", "runplan.toml"])
+@pytest.mark.parametrize("path", ["plans/x.md", "plans/x.md/task-1.md", "reports/plan-x.md", "runplan.toml"])
 def test_plan_report_and_settings_are_never_permitted(path: str) -> None:
     permit = a_permit(f"Change {path}.", "**", path)
     (finding,) = examine_changes([changed(path)], permit)
@@ -51,6 +51,8 @@ def test_only_a_person_writes_a_command_into_a_plan() -> None:
     assert kinds(added("plans/y.md", plan), permit=permit) == ["command"]
     assert kinds(changed("plans/y.md", plan, other), permit=permit) == ["command"]
     assert kinds(changed("plans/y.md", plan, plan.replace("⬚", "✅ Done")), permit=permit) == []
+    listed = '[{"title": "a", "status": "todo", "details": "Execution: \\u0064elegate make release"}]'
+    assert kinds(added("plans/y.json", listed), permit=permit) == ["command"]
     assert (
         kinds(changed("plans/y.md", plan, "# Only prose about `Execution: delegate make ship`\n"), permit=permit) == []
     )

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 from runplan.cli.main import COMPLETE, parser_of, require_verb, usage
 from runplan.cli.verbs import VERBS
-from runplan.engine.context import known_plans, open_context, plan_path, spec_plans
+from runplan.engine.context import known_plans, open_context, plan_path, read_checkout, spec_plans
+from runplan.git.objects import read_plan
 from runplan.names import PLAN_FILE
 from runplan.plan.model import parse_plan
 from runplan.settings.schema import LANDINGS
@@ -106,7 +107,7 @@ def _list_phases(word: str, *, is_open: bool = False) -> Iterator[tuple[str, str
     """The phases of the plan that the word means, or only those that are not done."""
     with open_context(warn=lambda _text: None) as context:
         path = plan_path(context, word)
-        file = context.root / path
-        text = file.read_bytes() if file.is_file() else context.git.blob(context.tip(), path)
+        is_here = (context.root / path).exists()
+        text = read_checkout(context.root, path) if is_here else read_plan(context.git, f"{context.tip()}:{path}", path)
     plan = parse_plan(text or b"", path=path)
     return ((phase.id, phase.title) for phase in plan.phases if not is_open or phase.status != "done")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan import names
-from runplan.engine.context import describe_link, open_context, plan_path
+from runplan.engine.context import describe_link, open_context, plan_path, read_checkout, task_folder
 from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.names import PLAN_FILE
 from runplan.plan.body import WHOLE_PHASE
@@ -32,7 +32,7 @@ def run_check(args: argparse.Namespace) -> Exit:
     file, name = _find_file(args.plan)
     if link := describe_link(file, name, "check"):
         raise (RefusedEarly if file.is_file() else NotFound)(link)
-    text = file.read_bytes()
+    text = read_checkout(Path(), str(file))
     if args.fix:
         fixed = add_tracker(text, path=name)
         note = "the plan has statuses already; nothing was added"
@@ -55,7 +55,8 @@ def _find_file(word: str) -> tuple[Path, str]:
     file = Path(word)
     if os.path.isfile(file / PLAN_FILE):  # noqa: PTH113 - False for a name that is too long
         file /= PLAN_FILE
-    if os.path.isfile(file) or os.path.islink(file):  # noqa: PTH113, PTH114 - likewise
+    file = task_folder(file) or file
+    if os.path.isfile(file) or os.path.islink(file) or task_folder(file):  # noqa: PTH113, PTH114 - likewise
         names.require_plain(file.name if file.is_absolute() else str(file))
         return file, str(file)
     if word.endswith(".md"):

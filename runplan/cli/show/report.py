@@ -13,6 +13,7 @@ from runplan import names
 from runplan.cli.terminal import Style, warn
 from runplan.engine.context import newest_run, open_context, plan_path, slug_of
 from runplan.errors import NotFound, PlanUnreadable, UsageError
+from runplan.git.objects import read_plan
 from runplan.plan.model import parse_plan
 from runplan.report import html, summary, text as report
 from runplan.report.inbox import InboxEntry, read_inbox
@@ -54,7 +55,7 @@ def _one_plan(args: argparse.Namespace) -> str:
         if landed is None and not failures and not planned:
             raise NotFound(f"nothing to report of {path} yet; start it: {command('runplan', 'start', path)}")
         plan = None
-        text = context.git.blob(tip, path)
+        text = read_plan(context.git, f"{tip}:{path}", path)
         with suppress(PlanUnreadable):
             plan = parse_plan(text, path=path) if text is not None else None
         attempts = summary.summarise_attempts(summary.list_summary_facts(store, path))

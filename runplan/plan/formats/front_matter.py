@@ -1,16 +1,15 @@
-"""Tasks in front matter: Cursor's `todos:`, and the task files of Backlog.md, one file for each.
-
-A folder of task files is one text: before each file is a line with its path.
-"""
+"""Tasks in front matter: Cursor's `todos:`, and the task files of Backlog.md, one file for each."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from runplan.errors import NotAPlan
+from runplan.plan.folders import split_files
 from runplan.plan.formats.task_lists import choose_words, list_unworked, read_word, resolve_waits
 from runplan.plan.marks import Status
 from runplan.plan.reading import Place, Reading, Remark, Spot, box_spots
@@ -19,7 +18,6 @@ from runplan.plan.scan import Field, scan_lines
 if TYPE_CHECKING:
     from runplan.plan.scan import Lines
 
-_BORDER = rb"(?:\A|\n)<!-- runplan:file ([^\n]+) -->\n"
 _PAIR = re.compile(r"([ \t]*)(-[ \t]+)?([A-Za-z_]+)[ \t]*:(?=[ \t]|\Z)[ \t]*")
 _TASK_KEYS = ("id", "title", "status", "labels", "dependencies")  #: that Backlog.md writes into each file
 
@@ -101,22 +99,6 @@ def _word_spot(lines: Lines, status: Field, offset: int, words: tuple[str, str])
 # --- Backlog.md --------------------------------------------------------------------------------------------
 
 
-def join_files(files: Mapping[str, bytes]) -> bytes:
-    """The one text of the files of a folder, in the order of the numbers of their tasks."""
-    paths = sorted(files, key=lambda path: [int(number) for number in re.findall("[0-9]+", _task_name(path))])
-    return b"\n".join(f"<!-- runplan:file {path} -->\n".encode() + files[path] for path in paths)
-
-
-def _task_name(path: str) -> str:
-    return path.rpartition("/")[2].partition(" ")[0]
-
-
-def split_files(text: bytes) -> dict[str, bytes]:
-    """The files of a joined text; none for the text of a single file."""
-    parts = re.split(_BORDER, text)
-    return {path.decode(): content for path, content in zip(parts[1::2], parts[2::2], strict=True)}
-
-
 def read_backlog(lines: Lines) -> Iterator[Reading]:
     """A task file, or a folder of them; a file that depends on another waits for it."""
     files = split_files(lines.raw)
@@ -131,6 +113,8 @@ def read_backlog(lines: Lines) -> Iterator[Reading]:
         elif files:
             remarks.append(Remark(offset, f"{path} is no task of Backlog.md and is left out"))
         offset += content.count(b"\n") + 1
+    if files and not parts:
+        raise lines.error_at(0, "the folder has no task of Backlog.md; name the plan file in it", NotAPlan)
     if not parts:
         return
     ids = [part.front_value("id") for _, part in parts]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from runplan.errors import NotAPlan
 from runplan.plan.formats.task_lists import choose_words, list_unworked, read_word, resolve_waits
 from runplan.plan.marks import Mark, Status, id_key
 from runplan.plan.reading import Place, Reading, Remark, Spot
@@ -150,7 +151,8 @@ def _find_tasks(data: Any, root: Node, lines: Lines) -> tuple[list[Task], list[s
     tasks = _list_tasks(data, root)
     if not tasks or not all(task.title for task in tasks):
         lists = ", ".join(_LISTS)
-        raise lines.error_at(0, f"no tasks with titles: the file is neither a list nor an object with one of {lists}")
+        message = f"no tasks with titles: the file is neither a list nor an object with one of {lists}"
+        raise lines.error_at(0, message, NotAPlan)
     are_numbers = all(type(task.get("priority")) in (int, float) for task in tasks)
     return sorted(tasks, key=lambda task: float(task.fields["priority"])) if are_numbers else tasks, tags[1:]
 
