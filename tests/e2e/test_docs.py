@@ -152,6 +152,13 @@ def landed(place: Path, home: Path | None) -> Project:
 def with_origin(place: Path, home: Path | None) -> Project:
     project = at_home(home, place, *PHASES)
     project.commit_file("specs/001-login/tasks.md", "# Tasks: Login\n\n## Phase 1: Form\n\n- [ ] T001 Draw it\n")
+    for path in (".taskmaster/tasks/tasks.json", "prd.json"):
+        project.commit_file(path, '[{"title": "Draw it", "status": "pending"}]\n')
+    project.commit_file("backlog/config.yml", "project_name: X\n")
+    project.commit_file(
+        "backlog/tasks/task-1 - Draw.md",
+        "---\nid: T-1\ntitle: Draw\nstatus: To Do\nlabels: []\ndependencies: []\n---\n",
+    )
     with_remote(project, place / "origin.git")
     return project
 
