@@ -26,7 +26,7 @@ from runplan.forge.github_activity import (
     to_messages,
 )
 from runplan.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, check_answers, describe_error
-from runplan.forge.github_facts import ISSUE, REOPENED, TARGET, check_names, to_issue, to_pull_request, user_login
+from runplan.forge.github_facts import ISSUE, TARGET, check_names, to_issue, to_pull_request, user_login
 from runplan.forge.retry import repeatable
 from runplan.names import HEADS
 
@@ -494,16 +494,17 @@ class GitHub:
         )
         return str(answer["data"]["viewer"]["login"])
 
+    def _query_issue(self, number: int) -> dict[str, Any]:
+        facts = self._query_repository(f"read the history of issue {number}", ISSUE, {"number": number})
+        return facts.get("issue") or {}
+
     def find_reopening(self, number: int) -> float:
-        facts = self._query_repository(f"read who reopened issue {number}", REOPENED, {"number": number})
-        events = list_nodes(facts.get("issue"), "timelineItems")
+        events = list_nodes(self._query_issue(number), "reopened")
         meant = [event["createdAt"] for event in events if self.may_write(author_login(event["actor"]))]
         return datetime.fromisoformat(meant[-1]).timestamp() if meant else 0.0
 
     def is_issue_trusted(self, number: int, label: str) -> bool:
-        issue = (
-            self._query_repository(f"read who labelled issue {number}", ISSUE, {"number": number}).get("issue") or {}
-        )
+        issue = self._query_issue(number)
         if self.may_write(author_login(issue.get("author"))):
             return True
         events = list_nodes(issue, "timelineItems")

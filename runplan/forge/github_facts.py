@@ -37,7 +37,7 @@ query($owner: String!, $name: String!, $branch: String!, $ref: String!, $number:
     }
   }
 }"""
-#: Who wrote and who labelled an issue, and when its text was changed last.
+#: Who wrote, labelled and reopened an issue, and when its text was changed last.
 ISSUE = """
 query($owner: String!, $name: String!, $number: Int!) {
   repository(owner: $owner, name: $name) {
@@ -51,15 +51,7 @@ query($owner: String!, $name: String!, $number: Int!) {
           ... on RenamedTitleEvent { createdAt actor { login } }
         }
       }
-    }
-  }
-}"""
-
-REOPENED = """
-query($owner: String!, $name: String!, $number: Int!) {
-  repository(owner: $owner, name: $name) {
-    issue(number: $number) {
-      timelineItems(itemTypes: [REOPENED_EVENT], last: 10) {
+      reopened: timelineItems(itemTypes: [REOPENED_EVENT], last: 10) {
         nodes { ... on ReopenedEvent { createdAt actor { login } } }
       }
     }

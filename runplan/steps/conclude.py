@@ -159,19 +159,10 @@ def release_issues(over: e.RunEnded, state: RunState, context: RunContext) -> tu
     is_failed = over.outcome in (RunOutcome.FAILED, RunOutcome.REFUSED)
     text = f"runplan ended its work on this issue (plan `{context.plan}`): {over.outcome}."
     text += _describe_failure(over, state, context) if is_failed else ""
-    if state.claimed:
-        return _mark_issues(state, context, text, is_claimed=False)
     is_work = state.options.concludes and state.options.mode not in (Mode.PLAN, Mode.UNDO) and not state.is_lane
-    if not is_failed or not is_work:
+    if not state.claimed and not (is_failed and is_work):
         return ()
-    notes = list[str]()
-    for number in state.options.issues:
-        try:
-            forge = open_forge(context.workspace.user, context.settings.run, context.env)
-            forge.put_comment(number, marker=result_marker(context.plan), text=text)
-        except (Unreachable, RefusedEarly) as error:
-            notes.append(f"the failure is not told on issue #{number}: {error}")
-    return tuple(notes)
+    return _mark_issues(state, context, text, is_claimed=False)
 
 
 def tell_reviewers(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:
@@ -200,8 +191,9 @@ def _describe_failure(over: e.RunEnded, state: RunState, context: RunContext) ->
 
 
 def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed: bool) -> tuple[str, ...]:
-    claim = state.options.claim
+    claim = state.options.claim if is_claimed or state.claimed else ""
     own = repository_id(context.workspace.common_dir)
+    marker = f"runplan-claim {own} {context.plan}" if claim else result_marker(context.plan)
     notes = list[str]()
     for number in state.options.issues:
         try:
@@ -212,13 +204,14 @@ def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed:
                 notes += [say(number, plan) for plan in others]
             if claim == "assignee":
                 forge.assign_issue(number, is_assigned=is_claimed)
-            else:
+            elif claim:
                 forge.label_issue(number, **{"add" if is_claimed else "remove": claim})
-            forge.put_comment(number, marker=f"runplan-claim {own} {context.plan}", text=text)
+            forge.put_comment(number, marker=marker, text=text)
         except (Unreachable, RefusedEarly) as error:
             if is_claimed and isinstance(error, RateLimited):
                 raise
-            notes.append(f"the claim of issue #{number} is not up to date on the forge: {error}")
+            what = "claim" if claim else "comment"
+            notes.append(f"the {what} of issue #{number} is not up to date on the forge: {error}")
     return tuple(notes)
 
 

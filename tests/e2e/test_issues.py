@@ -83,12 +83,18 @@ def test_an_issue_is_worked_on_as_a_plan_and_closed_by_its_pull_request(project:
     assert (again.code, len(hub.pulls)) == (0, 1)
 
 
-def test_the_text_of_an_issue_does_not_permit_a_change_by_naming_a_file(project: Project, hub: Hub) -> None:
+def test_the_text_of_an_issue_does_not_permit_a_change_by_naming_a_file(
+    project: Project, server: StandIn, hub: Hub
+) -> None:
+    """The failure is told on the issue where the forge takes it; else a note says so."""
+    server.faults.append(Fault(call="POST /issues/1/comments", kind="before", status=403))
     (project.home / "agent.sh").write_text("mkdir -p .github/workflows\necho on: push >.github/workflows/ci.yml\n")
     hub.add_issue("CI", "Change .github/workflows/ci.yml")
     ran = project.runplan("start", "--issue", "1", "auto", "--foreground")
     assert (ran.code, hub.merges) == (1, 0), ran.err
     assert ran.last == "runplan: failed: tampered"
+    (over,) = (fields for kind, fields in project.events("plans/issue-1.md") if kind == "RunEnded")
+    assert "the comment of issue #1 is not up to date on the forge: cannot comment on #1: 403" in over["detail"]
 
 
 def test_a_start_from_an_issue_leaves_the_checkout_alone_and_is_resumed(project: Project, hub: Hub) -> None:

@@ -401,10 +401,6 @@ def _queried(hub: Hub, query: str, values: dict[str, Any]) -> dict[str, Any]:
         return {"data": {"viewer": {"login": "octocat"}}}
     if "reviewThreads(" in query:
         return activity(hub, values)
-    if "ReopenedEvent" in query:
-        events = hub.issues[values["number"]].reopened
-        nodes = [{"createdAt": event["at"], "actor": {"login": event["actor"]}} for event in events]
-        return {"data": {"repository": {"issue": {"timelineItems": {"nodes": nodes}}}}}
     if "issue(" in query:
         issue = hub.issues[values["number"]]
         labelled = [
@@ -413,6 +409,8 @@ def _queried(hub: Hub, query: str, values: dict[str, Any]) -> dict[str, Any]:
         ]
         found: dict[str, Any] = {"author": {"login": issue.author}, "lastEditedAt": issue.edited or None}
         found["editor"] = {"login": issue.editor} if issue.edited else None
+        reopened = [{"createdAt": event["at"], "actor": {"login": event["actor"]}} for event in issue.reopened]
+        found["reopened"] = {"nodes": reopened}
         return {"data": {"repository": {"issue": found | {"timelineItems": {"nodes": labelled}}}}}
     merged = [pull for pull in hub.pulls.values() if pull.merged and pull.base == values["branch"]]
     rule = {"requiresLinearHistory": hub.linear, "requiredStatusCheckContexts": [], "requiredApprovingReviewCount": 0}
