@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.plan.marks import MANUAL, STATUS_LINE, ExecutionKind
-from runplan.plan.scan import marks_within
+from runplan.plan.scan import LABEL, marks_within
 
 if TYPE_CHECKING:
     from runplan.plan.scan import Entry, Heading, Lines
@@ -133,6 +133,18 @@ def _list_entries(body: Body, parts: list[Heading], *, without: set[int]) -> dic
                 or _list_paragraphs(body, inside, without)
             )
     return entries
+
+
+def list_passed_over(body: Body, items: Iterable[Item]) -> Iterator[tuple[Heading, int]]:
+    """The labels below Work Items or criteria that end their list, and how many bullets below each are no items."""
+    listed = {item.line - 1 for item in items}
+    parts = [part for part in body.parts if re.match(_WORK, part.text) or re.match(_CRITERIA, part.text)]
+    for part in (part for part in parts if not listed.isdisjoint(body.direct_lines(part))):
+        for label in marks_within(body.lines.parts, part.at + 1, body.lines_inside(part).stop):
+            entries = marks_within(body.lines.entries, label.at, body.lines_inside(label).stop)
+            bullets = {entry.at for entry in entries if not entry.indent}
+            if label.level == LABEL > part.level and bullets and bullets.isdisjoint(listed):
+                yield label, len(bullets)
 
 
 def _list_boxes(body: Body, part: range, without: set[int], *, bullets: bool = True) -> dict[int, str]:

@@ -91,13 +91,15 @@ _CLAUSE = (
     r"|, (?=(?:can |may |and )*(?:be |run )?(?:in parallel|paralleli[sz]|independent|alongside))"
 )
 _EXPLAINED = r" ?— ?| -- |: | [–-] (?![Pp]hase|[0-9])"
+_TOGETHER = r"(?:\b(?:in parallel|parallel (?:to|with)|alongside|paralleli[sz](?:e|es|ed|ing|able))\b|並列|並行)"
 _APART = (
-    r"(?i)\b(?:independent(?:ly)?|in parallel|parallel (?:to|with)|alongside|in any order|regardless of|unrelated"
-    r"|paralleli[sz](?:e|es|ed|ing|able))\b|並列|並行"
+    rf"(?i){_TOGETHER}|\b(?:independent(?:ly)?|in any order|regardless of|unrelated)\b"
     r"|(?:\bnot|n't|\bnever|\bno(?! dependenc\w+ (?:other|except|but|apart))) .{0,60}?"
     r"\b(?:depend|requir|need|block|gate|prerequisite|wait)"
 )
-_SOFT = r"(?i)\b(?:should|recommended|soft|ideally|prefer|preferably|preferred|optional|optionally|nice to have)\b"
+_SOFT = (
+    r"(?i)\b(?:should|recommended|soft|ideally|prefer|preferably|preferred|optional|optionally|nice[ -]to[ -]have)\b"
+)
 _MAY = r"(?i)\bmay (?!(?:only |not )?(?:be )?(?:start|begin|run|proceed|land))"
 #: The phases after these words wait for this one, unless it must not begin before them.
 _ONWARD = (
@@ -184,11 +186,13 @@ def _read_line(index: int, value: str, phase_id: str, phases: Phases) -> Depends
     if re.search(_APART, plain) or not plain:
         return _read_paragraphs([(index, value)], phase_id, phases)
     spelled = _spelled_out("all phases" if plain.lower() == "all" else plain, phase_id, phases)
-    for entry in dict.fromkeys(map(str.strip, re.split(r"[,;]|\.(?= )| and | & ", spelled))):
+    for entry in dict.fromkeys(map(str.strip, re.split(r"[,;→]|\.(?= )| and | & ", spelled))):
         words = re.sub(_LEAD, "", entry, count=1)
         listed = re.match(_LIST, words)
         ids, strangers = _resolve_ids(listed[0], phases) if listed else ([], [])
         (depends.soft if re.search(_SOFT, entry) else depends.hard).extend(ids)
+        if ids and listed:
+            _read_prose(words[listed.end() :], index, phase_id, phases, depends)
         if strangers or (not ids and len(words) in (1, 2) and words.isalnum()):
             depends.unknown += [Remark(index + 1, id_) for id_ in strangers or [words]]
         elif not ids and words.strip(_NO_PHASE):
@@ -250,6 +254,7 @@ def _read_prose(text: str, index: int, phase_id: str, phases: Phases, depends: D
     spelled = _spelled_out(_plain_text(text, phases), phase_id, phases)
     is_read = _NO_PHASE in spelled
     of_own = rf"(?i)\b(?:after|depends? on|needs?|requires?) (?:[a-z]+ )?{re.escape(phase_id)}(?![\w-]|\.\w)"
+    spelled = re.sub(rf"(?i)({_TOGETHER}.{{0,60}}?) (?=(?:after|once) phases? )", r"\1; ", spelled)
     for clause in dict.fromkeys(map(str.strip, re.split(_CLAUSE, spelled))):
         if re.search(of_own, clause):
             is_read = True  # another phase waits for this one

@@ -133,6 +133,7 @@ WRITTEN_IN_BRACKETS = {Status.DONE: "COMPLETED", Status.TODO: "NOT STARTED"}
 @lru_cache(maxsize=1024)
 def read_mark(text: str) -> Mark:
     """The status in a cell or a status line; the first glyph decides, else the first word."""
+    text = text.replace("_", " ")
     glyph = re.search(_GLYPH, text)
     word = re.search(_WORD, text)
     if glyph is not None and (status := _GLYPHS.get(glyph.group().lower())) is not None:
@@ -184,11 +185,16 @@ def read_commit(text: str) -> str:
 
 #: A status line up to its value.
 STATUS_LINE = re.compile(r"[ \t]*(?:[-*>+][ \t]+)?(\*\*)?Status(?:\*\*:|:\*\*|:)[ \t]*", re.IGNORECASE)
-#: A status after a heading: `## Phase 2: Parser [IN PROGRESS]`.
+#: A status at the end or the beginning of a heading: `## Phase 2: Parser [IN PROGRESS]`, `… (blocked)`, `… — BLOCKED`.
+_OPEN = (
+    r"blocked|in[ _-]progress|wip|partial|not[ _-]started|pending|planned|to[ -]?do|deferred|skipped|on hold|dropped"
+)
+_MORE = r"(?:[ \t]*[:,—–-][^\[\]]{1,40}|[ \t]+[0-9][^\[\]]{0,40})?"
+_BRACKETS = rf"\[[^\w\[\]]*((?i:{_OPEN}|completed?|done){_MORE})[^\w\[\]]*\]"
 BRACKETS = re.compile(
-    r"(?<=[ \t])`?\[(blocked|in[ -]progress|wip|partial|not[ -]started|pending|planned|to[ -]?do|completed?|done"
-    r"|deferred|skipped|on hold|cancell?ed|dropped)\]`?[ \t#]*\Z",
-    re.IGNORECASE,
+    rf"(?<=[ \t])[*`_]*(?:{_BRACKETS}|\(((?i:{_OPEN}))\)"
+    r"|(?:—|–|-)[ \t]+(BLOCKED|IN PROGRESS|NOT STARTED|PARTIAL|COMPLETED))[*`_ \t#]*\Z"
+    rf"|(?<=[#][ \t]){_BRACKETS}(?=[ \t])"
 )
 #: The part of a phase that a person verifies.
 MANUAL = r"(?i)manual (?:verif|test)"

@@ -13,7 +13,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.errors import NotAPlan, PlanUnreadable
-from runplan.plan.body import WHOLE_PHASE, Execution, Item, body_of, read_execution, read_items, read_paths
+from runplan.plan.body import (
+    WHOLE_PHASE,
+    Execution,
+    Item,
+    body_of,
+    list_passed_over,
+    read_execution,
+    read_items,
+    read_paths,
+)
 from runplan.plan.dependencies import read_depends
 from runplan.plan.formats import front_matter, sections, speckit, table, tasks_json, tracks
 from runplan.plan.marks import STATUS_LINE, ExecutionKind, PlanStatus, Status, id_key, read_mark, read_plan_status
@@ -134,6 +143,10 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
     for place in reading.places:
         remarks += _about_depends(place, waits[place.id], bodies, lines)
     phases = tuple(_build_phase(place, bodies[place.id], waits[place.id]) for place in reading.places)
+    for phase in phases:
+        for label, count in list_passed_over(bodies[phase.id], phase.items):
+            message = f"the list under {label.text[:60]!r} is no item of phase {phase.id} ({count}); boxes would be"
+            remarks.append(Remark(label.at + 1, message))
     _refuse_cycle(phases, lines)
     status = PlanStatus.ACTIVE if reading.format in OWN_FRONT else _plan_status(lines)
     left = [phase for phase in phases if phase.status is not Status.DONE]
@@ -302,7 +315,8 @@ def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
             message = f"phase {place.id} is marked in progress; unless a live run owns it, it is todo"
             yield Remark(place.at + 1, message)
         elif place.mark.reason:
-            yield Remark(place.at + 1, f"phase {place.id} {place.mark.reason}")
+            again = command("runplan", "start", lines.path, place.id)
+            yield Remark(place.at + 1, f"phase {place.id} {place.mark.reason}; to have it worked again: {again}")
         elif not place.mark.known:
             yield Remark(place.at + 1, f"the status of phase {place.id} is unknown; it counts as todo")
 

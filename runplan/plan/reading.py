@@ -154,9 +154,10 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
             value = lines.texts[spot.at][spot.begin : spot.end].strip()
             place = replace(place, mark=read_mark(value), commit=read_commit(value), spots=(spot,))
         elif brackets:
-            spots = (Spot("brackets", section.at, *brackets.span(1)), *box_spots(boxes))
-            place = replace(place, mark=read_mark(brackets[1]), spots=spots)
-        elif re.search(DONE_TITLE, place.title):
+            group = brackets.lastindex or 0
+            spots = (Spot("brackets", section.at, *brackets.span(group)), *box_spots(boxes))
+            place = replace(place, mark=read_mark(brackets[group]), commit=read_commit(brackets[group]), spots=spots)
+        elif re.search(DONE_TITLE, section.text):
             place = replace(place, mark=Mark(Status.DONE))
         elif boxes:
             place = replace(place, mark=_mark_of_section(lines, section, boxes), spots=box_spots(boxes))
@@ -174,7 +175,7 @@ def mark_of_work(boxes: Sequence[Entry], manual: set[int]) -> Mark:
     left = [box for box in boxes if not box.ticked]
     if not left or len(manual) >= len(boxes) or not manual.issuperset(box.at for box in left):
         return mark_of(boxes)
-    todo = "tick them when they hold, or untick its other boxes to have it worked again, and commit the plan"
+    todo = "tick them when they hold, and commit the plan"
     reason = f"is implemented and waits for a person: open manual criteria: {len(left)}; {todo}"
     return Mark(Status.BLOCKED, reason=reason)
 

@@ -32,6 +32,7 @@ _ENTRY = re.compile(
 )
 #: A text that is struck through, and perhaps the reason; "~~old~~ new" is work.
 _STRUCK = re.compile(r"(~~?)(?:(?!\1).)+\1[ \t]*(?:\Z|[(\[<—–:.-])")
+_STATUS = re.compile(r"(?:\[[^\[\]]{1,20}\]|[^\w\s(\[`*~]{1,3})[ \t]+")
 _LABEL = re.compile(
     r"\*\*([^*`]{1,60}?):?\*\*:?[ \t]*\Z"
     r"|((?:acceptance|success|exit) criteria|(?:automated |manual )?verification|deliverables|tasks|steps):[ \t]*\Z",
@@ -222,6 +223,15 @@ def _inert_lines(texts: list[str], front: int) -> tuple[list[bool], int]:
     return inert, fences[0][0] if fences else -1
 
 
+def _name_of(title: str) -> Named:
+    """The id and title of a heading; a status may stand before them, as in `## ✅ Phase 1: Parser`."""
+    name = read_name(title)
+    if name is None and (status := _STATUS.match(title)):
+        name = read_name(title[status.end() :])
+        name = name if name is not None and name.unit else None
+    return name or UNNAMED
+
+
 def _find_structure(texts: list[str], inert: list[bool]) -> tuple[list[Heading], list[Entry]]:
     """The headings and labels, and the entries of lists."""
     parts: list[Heading] = []
@@ -234,7 +244,7 @@ def _find_structure(texts: list[str], inert: list[bool]) -> tuple[list[Heading],
             continue
         if 0 < level < LABEL and text[level : level + 1] in (" ", "\t"):
             title = re.sub(r"(?<=\S)[ \t]+#+\Z", "", text[level:].strip())  # `## Title ##`
-            parts.append(Heading(i, level, title, read_name(title) or UNNAMED, border[level]))
+            parts.append(Heading(i, level, title, _name_of(title), border[level]))
             border[level : 2 if level == 1 else None] = [i] * (1 if level == 1 else LABEL + 1 - level)
         elif len(text) < 80 and (label := _LABEL.match(text)):
             parts.append(Heading(i, LABEL, label[1] or label[2], UNNAMED, border[LABEL]))

@@ -43,6 +43,12 @@ def test_items_are_what_the_author_lists(body: str, expected: str) -> None:
     assert ", ".join(items(body)) == expected
 
 
+def test_bullets_behind_a_sub_label_are_named() -> None:
+    plan = read("## Phase 1: A\n**Status:** ⬚\n### Work Items\n- a\n\n**Files:**\n\n- b\n- c\n")
+    assert [item.text for item in plan.phases[0].items] == ["a"]
+    assert remarks(plan) == ["6: the list under 'Files' is no item of phase 1 (2); boxes would be"]
+
+
 def test_struck_boxes_are_no_work_and_are_named() -> None:
     plan = read("## Phase 1: A\n- [x] a\n- [ ] ~~b~~\n## Phase 2: B\n- [ ] c\n- [x] ~~d~~\n")
     assert [phase.status for phase in plan.phases] == [Status.DONE, Status.TODO]
@@ -58,6 +64,9 @@ def test_struck_boxes_are_no_work_and_are_named() -> None:
         ("COMPLETED", Status.DONE, 0),
         ("done", Status.DONE, 0),
         ("NOT STARTED", Status.TODO, 0),
+        ("NOT_STARTED", Status.TODO, 0),
+        ("✅ Completed 2026-01-02", Status.DONE, 0),
+        ("In Progress - 60%", Status.IN_PROGRESS, 1),
         ("BLOCKED", Status.BLOCKED, 0),
         ("IN PROGRESS", Status.IN_PROGRESS, 1),
         ("PARTIAL", Status.IN_PROGRESS, 1),
@@ -68,6 +77,25 @@ def test_brackets_after_a_heading_are_its_status(word: str, status: Status, warn
     text = f"## Phase 1: A [{word}]\n\ntext\n\n## Phase 2: B [NOT STARTED]\n\n- [ ] b\n"
     plan = read(text)
     assert (plan.phases[0].title, plan.phases[0].status, len(plan.remarks)) == ("A", status, warnings)
+
+
+@pytest.mark.parametrize(
+    ("heading", "status", "written"),
+    [
+        ("Phase 1: A **[BLOCKED]**", Status.BLOCKED, "Phase 1: A **[COMPLETED]**"),
+        ("[BLOCKED] Phase 1: A", Status.BLOCKED, "[COMPLETED] Phase 1: A"),
+        ("Phase 1: A (blocked)", Status.BLOCKED, "Phase 1: A (COMPLETED)"),
+        ("Phase 1: A — BLOCKED", Status.BLOCKED, "Phase 1: A — COMPLETED"),
+        ("✅ Phase 1: A", Status.DONE, "✅ Phase 1: A"),
+    ],
+)
+def test_a_status_may_stand_before_or_behind_a_heading(heading: str, status: Status, written: str) -> None:
+    text = f"## {heading}\n\ntext\n\n## Phase 2: B\n\n- [ ] b\n"
+    phase = read(text).phases[0]
+    assert (phase.id, phase.title, phase.status) == ("1", "A", status)
+    done = set_status(text.encode(), path="p.md", phase="1", status=Status.DONE)
+    assert done.decode().splitlines()[0] == f"## {written}"
+    assert read(done.decode()).phases[0].status is Status.DONE
 
 
 def test_brackets_are_where_the_status_is_written() -> None:
@@ -100,6 +128,8 @@ def test_a_phase_whose_manual_part_alone_is_open_waits_for_a_person(
     assert plan.phases[0].status is status
     if status is Status.BLOCKED:
         assert remarks(plan)[0].startswith("4: phase 1 is implemented and waits for a person: open manual criteria: 1;")
+        assert remarks(plan)[0].endswith("; to have it worked again: runplan start plans/p.md 1")
+        assert choose_phase(plan, wanted="1") == plan.phases[0]
         choice = choose_phase(plan, wanted=None)
         assert isinstance(choice, NoPhase)
         assert choice.detail.startswith("phase 1 is implemented and waits for a person")
@@ -223,6 +253,7 @@ def test_a_document_about_progress_is_named_as_not_read(line: str, name: str) ->
         pytest.param("Phase 1; each step is independently testable", "1", "", id="independently"),
         pytest.param("Parallelize with Phase 3; Phase 2 first", "2", "", id="parallelize"),
         pytest.param("Phase 1, parallelizable with Phases 2 and 3", "1", "", id="parallelizable"),
+        pytest.param("Can run in parallel with Phase 2 after Phase 1", "1", "", id="parallel-after"),
         pytest.param("Phase 1 と並列", "", "", id="Japanese"),
         pytest.param("Starts after Phase 1 - may integrate with Phase 2 but is testable", "1", "", id="may-explained"),
         pytest.param("Starts after the base (Phase 1) - May integrate with Phase 2", "", "2", id="may"),
@@ -244,6 +275,8 @@ def test_prose_waits_only_for_what_it_demands(prose: str, hard: str, soft: str) 
         ("(none)", "", "", ""),
         ("[none]", "", "", ""),
         ("soft: 4", "", "4", ""),
+        ("Phase 1 → Phase 2", "1 2", "", ""),
+        ("Phase 1 with the parser of Phase 2", "1 2", "", ""),
         ("`src/x.py`", "", "", "`src/x.py`"),
         ("1; can run in parallel with Phases 2 and 3", "1", "", ""),
         ("1. See Phase 3 for the reason", "1", "", "See Phase 3 for the reason"),
