@@ -22,7 +22,7 @@ query(
       contexts(first: 100, after: $contexts) {
         pageInfo { hasNextPage endCursor }
         nodes {
-          ... on CheckRun { name status conclusion url summary startedAt completedAt }
+          ... on CheckRun { name status conclusion url summary startedAt completedAt checkSuite { id } }
           ... on StatusContext { context state targetUrl description createdAt }
         }
       }
@@ -69,9 +69,12 @@ def next_cursors(page: Mapping[str, Any], cursors: Mapping[str, str]) -> dict[st
 
 
 def to_checks(pages: Sequence[Mapping[str, Any]]) -> tuple[m.Check, ...]:
+    """The checks; of one that ran again the newest run, as REST shows it."""
     rollups = ((page.get("object") or {}).get("statusCheckRollup") for page in pages)
-    checks = (_to_check(node) for rollup in rollups for node in list_nodes(rollup, "contexts"))
-    return tuple(check for check in checks if check.name != m.STATUS)
+    nodes = [node for rollup in rollups for node in list_nodes(rollup, "contexts")]
+    ordered = sorted(nodes, key=lambda node: node.get("startedAt") or "~")  # one that waits has not begun
+    newest = {(node.get("name"), str(node.get("checkSuite")), node.get("context")): node for node in ordered}
+    return tuple(check for check in map(_to_check, newest.values()) if check.name != m.STATUS)
 
 
 def _to_check(node: Mapping[str, Any]) -> m.Check:

@@ -242,6 +242,17 @@ def test_the_activity_is_one_call_and_further_pages_are_read(forge: GitHub, stan
     assert stand_in.requests[before + 1 :] == ["POST /graphql"] * 2
 
 
+def test_the_newest_run_of_a_check_counts_in_each_suite(forge: GitHub, hub: Hub) -> None:
+    head = opened(forge).head
+    hub.check(head, "ci")
+    (newest,) = hub.runs[head]
+    earlier = newest | {"conclusion": "failure", "at": "2020-01-01T00:00:00Z"}
+    hub.runs[head] = [newest, earlier]
+    assert [check.state for check in forge.read_activity(1, head).checks] == [PASSED]
+    hub.runs[head].append(earlier | {"suite": "CS_2"})
+    assert [check.state for check in forge.read_activity(1, head).checks] == [PASSED, FAILED]
+
+
 def test_checks_that_graphql_hides_from_a_token_are_read_by_rest(forge: GitHub, hub: Hub) -> None:
     head = opened(forge).head
     hub.check(head, "lint", "failure")

@@ -70,6 +70,7 @@ def _check_run(number: int, run: dict[str, Any]) -> dict[str, Any]:
         "summary": run["summary"],
         "startedAt": run["at"],
         "completedAt": run["at"] if run["conclusion"] else None,
+        "checkSuite": {"id": run.get("suite", "CS_1")},
     }
 
 
