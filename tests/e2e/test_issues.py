@@ -292,6 +292,11 @@ def test_issues_that_were_worked_on_are_passed_over(project: Project, hub: Hub) 
     hub.git("branch", "-q", "-D", "runplan/issue-2/pr")
     assert "runplan logs plans/issue-3.md -f" in watch(project, "now")
     assert [implemented(project, number) for number in (1, 2)] == [0, 0]
+    until(lambda: states(project, "plans/issue-3.md") == ["done"])
+    hub.reopen(1)  # no pull request says when its plan was worked on
+    hub.reopen(2)
+    assert project.runplan("now", WATCH).code == 0
+    until(lambda: states(project, "plans/issue-2-2.md") == ["done"])
 
 
 def test_a_watch_is_a_schedule_like_that_of_a_plan(project: Project, hub: Hub) -> None:
