@@ -107,9 +107,9 @@ class Mark(Struct, frozen=True):
     reason: str = ""  #: why a person must act first, where the plan does not say it by a word
 
 
-_GLYPH = "✅|🟡|⏳|⚙|🔴|[⬚⬜]|\\[[xX ]?\\]"
+_GLYPH = "✅|✔|☑|🟡|⏳|⚙|🔴|[⬚⬜]|\\[[xX ]?\\]"
 _GLYPHS = {
-    **dict.fromkeys(("✅", "[x]"), Status.DONE),
+    **dict.fromkeys(("✅", "✔", "☑", "[x]"), Status.DONE),
     **dict.fromkeys(("🟡", "⏳", "⚙"), Status.IN_PROGRESS),
     "🔴": Status.BLOCKED,
 }
@@ -202,6 +202,6 @@ MANUAL = r"(?i)manual (?:verif|test)"
 NEXT_FIELD = re.compile(r"\*\*[A-Za-z ]{1,30}(?::\*\*|\*\*:)")
 #: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`; not `… (complete rewrite)`.
 DONE_TITLE = (
-    r"(?i)✅|\[[xX]\]|(?:[(\[]|[—–-][ \t]+)(?:done|complete|completed|finished|shipped|merged)"
+    r"(?i)[✅✔☑]|\[[xX]\]|(?:[(\[]|[—–-][ \t]+)(?:done|complete|completed|finished|shipped|merged)"
     r"(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?[`#v]?[0-9a-f][\w.:#-]{0,40}`?)?[)\]]?[ \t]*\Z"
 )

@@ -87,6 +87,7 @@ def test_brackets_after_a_heading_are_its_status(word: str, status: Status, warn
         ("Phase 1: A (blocked)", Status.BLOCKED, "Phase 1: A (COMPLETED)"),
         ("Phase 1: A — BLOCKED", Status.BLOCKED, "Phase 1: A — COMPLETED"),
         ("✅ Phase 1: A", Status.DONE, "✅ Phase 1: A"),
+        ("✔️ Phase 1: A", Status.DONE, "✔️ Phase 1: A"),
     ],
 )
 def test_a_status_may_stand_before_or_behind_a_heading(heading: str, status: Status, written: str) -> None:
