@@ -21,6 +21,8 @@ from runplan.git.workspace import Workspace
 from runplan.git.zones import Bounds, Zones
 from runplan.landing import modes
 from runplan.landing.pull_request import PlanPlace
+from runplan.report.progress import describe_plan
+from runplan.report.summary import list_summary_facts
 from runplan.settings.places import remove_unused_root, worktree_root
 from runplan.steps.context import OpenRepository, RunContext
 from runplan.store.claims import Claims
@@ -75,7 +77,13 @@ def make_run_context(
     """The context of a run, with the settings and the landing that it began with."""
     context = context.for_run(started)
     report = names.report_path(context.settings.paths.reports, started.slug)
-    plan = PlanPlace(path=started.plan, slug=started.slug, report=report, issues=started.issues)
+    plan = PlanPlace(
+        path=started.plan,
+        slug=started.slug,
+        report=report,
+        issues=started.issues,
+        describe=lambda plan, text: describe_plan(plan, text, list_summary_facts(opened.store, plan.path)),
+    )
     workspace = opened.workspace
     agents = Agents(
         context.settings.agents,

@@ -19,7 +19,7 @@ from runplan.run.dispatch import GRACE_S
 from runplan.run.kinds import FOR_ANSWER, Mode, Reason, RunOutcome
 from runplan.run.planning_events import ProposalMade, RevisionRequested
 from runplan.run.state import RunState, apply, failed_lane, fold, list_running, open_lanes, open_states
-from runplan.steps.conclude import release_issues
+from runplan.steps.conclude import release_issues, show_failure
 from runplan.store.journal import Journal, list_records
 from runplan.store.protocol import Store, open_store
 from runplan.supervise.dispatches import Dispatches
@@ -222,6 +222,7 @@ def _record_crash(active: ActiveRun, detail: str, remedy: str = "") -> None:
     active.context.dispatches.end(list_running(journal.state), grace_s=GRACE_S)
     over = e.RunEnded(outcome=RunOutcome.FAILED, reason=Reason.CRASHED, detail=detail, remedy=remedy)
     with suppress(Exception):  # the end of the run is recorded in any case
+        show_failure(over, journal.state, active.context)
         over = replace(over, detail="; ".join((detail, *release_issues(over, journal.state, active.context))))
     for lane, state in open_states(journal.state):
         attempt = state.attempt

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 class RemoteLander(ABC):
     """Moves a branch of a remote by a push."""
 
+    pull = ""  #: number and address of the pull request, once it is known
+
     def __init__(self, git: Git, remote: Remote, *, tool: Path) -> None:
         self._git = git
         self._remote = remote
@@ -55,7 +57,8 @@ class RemoteLander(ABC):
         deliver()
         if self._git.tip(self.ref) in (None, old):  # else the user has just fetched
             self._git.update_refs(f"update {self.ref} {landing.new}")
-        return Landed(tip=landing.new, note=self._finish_landing(landing, is_new=not old))
+        note = self._finish_landing(landing, is_new=not old)
+        return Landed(tip=landing.new, note=note, pull=self.pull)
 
     def _not_taken(self, landing: Landing, answer: push.Declined | push.Uncertain) -> LandingAnswer:
         seen = self._look_for_landing(landing)

@@ -30,6 +30,7 @@ class Landed(Struct, frozen=True, kw_only=True):
 
     tip: Oid  #: where the target stood when this was seen
     note: str = ""  #: for the user: why a branch did not follow, or which file was kept
+    pull: str = ""  #: number and address of the pull request
 
 
 class Pending(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,6 @@ read from the forge each time, so a restart changes nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,11 +18,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.errors import NotAllowed, Unreachable
-from runplan.forge.model import CheckState, Merge, MergeState, open_conflicts
+from runplan.forge.model import STATUS, CheckState, Merge, MergeState, open_conflicts
 from runplan.git import remote as push
 from runplan.git.objects import read_plan
-from runplan.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, read_trailers
+from runplan.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, UNDOES, read_trailers
 from runplan.landing.conversation import Due, find_due, handle_requests, missing_answers
+from runplan.landing.description import DRAFT, TEMPLATE_FOLDER, body_of, choose_template, status_of, title_of
 from runplan.landing.direct import RemoteLander
 from runplan.landing.lander import (
     Declined,
@@ -40,7 +40,7 @@ from runplan.names import parked_under
 from runplan.plan.marks import Status
 from runplan.plan.model import parse_plan
 from runplan.run.kinds import Reason, WaitKind
-from runplan.text import command, inert
+from runplan.text import command
 
 if TYPE_CHECKING:
     from runplan.forge.model import Activity, Check, Message, PullRequest, Target
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from runplan.git.command import Git
     from runplan.git.remote import Remote
     from runplan.gitfacts import Oid
+    from runplan.landing.description import PlanProgress
     from runplan.landing.direct import Direct
     from runplan.landing.lander import Conclusion, Progress
     from runplan.plan.model import Plan
@@ -63,6 +64,7 @@ class PlanPlace(Struct, frozen=True, kw_only=True):
     slug: str
     report: str
     issues: tuple[int, ...]
+    describe: Callable[[Plan, bytes], PlanProgress]
 
 
 class PullRequestLander(RemoteLander):
@@ -85,6 +87,9 @@ class PullRequestLander(RemoteLander):
         self._settings = settings
         self._forge = forge
         self._number = 0  #: of the pull request, once this process has seen it
+        self._status: tuple[Oid, str] | None = ("", "")  #: the newest commit status; None when the token may set none
+        self._remarks: list[str] = []  #: for the next note
+        self._red: frozenset[str] = frozenset()  #: failed checks of the target that this pull request waits for
         self._is_first_look = True
         self._merged_tip: Oid = ""  #: of the branch, when the target has all of its changes in other commits
         #: What was seen when the rules of the target held the merge, and the answer: they are read after a change.
@@ -160,9 +165,10 @@ class PullRequestLander(RemoteLander):
         """Open the pull request, or show the new phase in it; where it is, or that the forge does not answer."""
         try:
             pull = self._publish_pull_request(landing.new, is_new=is_new)
+            self._set_status(landing.new, *status_of(self._read_plan(landing.new)))
         except Unreachable as error:
             return f"the pull request does not show this phase yet: {error}"
-        return f"{_name(pull)}: {pull.url}"
+        return "; ".join([f"{_name(pull)}: {pull.url}", *self._take_remarks()])
 
     # --- the pull request ---------------------------------------------------------------------------------
 
@@ -188,11 +194,13 @@ class PullRequestLander(RemoteLander):
             self._cancel_own_merge(pull)
             foreign = "has commits that runplan did not push, or lacks some that it did"
             return Waiting(kind=WaitKind.REVIEW, why=f"{_name(pull)} {foreign}; review and merge it: {pull.url}")
+        self._set_status(pull.head, *status_of(self._read_plan(pull.head)))
         checks = activity.checks
         asked = handle_requests(due, progress, plan=self._plan.path, name=_name(pull))
         if asked is not None and progress.may_merge:
             self._cancel_own_merge(pull)
-        step = asked if isinstance(asked, NeedsRepair) else next_step(pull, checks, progress)
+        red = self._look_at_target(pull, checks)
+        step = asked if isinstance(asked, NeedsRepair) else next_step(pull, checks, progress, red)
         if asked is not None and (step is None or isinstance(step, Waiting)):
             step = asked
         if isinstance(step, NeedsRepair) and not step.merge and not step.review:
@@ -270,27 +278,65 @@ class PullRequestLander(RemoteLander):
         return self._fail_for_deleted(progress.pushed[-1])
 
     def _is_complete(self, tip: Oid) -> bool:
-        path = self._plan.path
-        plan = parse_plan(read_plan(self._git, f"{tip}:{path}", path) or b"", path=path)
-        return all(phase.status is Status.DONE for phase in plan.phases)
+        return all(phase.status is Status.DONE for phase in self._read_plan(tip).phases)
+
+    def _read_plan(self, tip: Oid) -> Plan:
+        return parse_plan(self._read_text(tip), path=self._plan.path)
+
+    def _read_text(self, tip: Oid) -> bytes:
+        return read_plan(self._git, f"{tip}:{self._plan.path}", self._plan.path) or b""
+
+    def _look_at_target(self, pull: PullRequest, checks: Sequence[Check]) -> RedTarget:
+        """The failed checks of the target's tip, which are read only when checks of the pull request have failed."""
+        failed = {check.name for check in checks if check.state is CheckState.FAILED}
+        there = self._forge().read_activity(pull.number, self.target_tip()).checks if failed else ()
+        names = frozenset(check.name for check in there if check.state is CheckState.FAILED)
+        mended, self._red = (self._red & failed) - names, names & failed
+        return RedTarget(names=names, mended=mended, is_ignored=self._settings.ignore_red_on_target)
+
+    def show_failure(self, why: str) -> None:
+        """Set a failed commit status on the tip of the branch, if there is one."""
+        tip = self._git.tip(self.ref)
+        if tip is not None and self.closed is None:
+            self._set_status(tip, CheckState.FAILED, why)
+
+    def _set_status(self, head: Oid, state: CheckState, text: str) -> None:
+        """Set the commit status, unless it says so already; a remark where the token may not."""
+        if self._status is None or self._status == (head, text):
+            return
+        forge = self._forge()
+        try:
+            forge.set_status(head, state=state, text=text, url=forge.file_url(self._plan.report, head))
+            self._status = (head, text)
+        except NotAllowed as error:
+            self._status = None
+            self._remarks.append(f"the commit status {STATUS} is not shown: {error}")
+
+    def _take_remarks(self) -> list[str]:
+        taken, self._remarks = self._remarks, []
+        return taken
 
     def _publish_pull_request(self, tip: Oid, *, is_new: bool = False) -> PullRequest:
         """Open the pull request, or bring its description up to date; a new branch has no open one."""
         forge = self._forge()
-        path = self._plan.path
-        plan = parse_plan(read_plan(self._git, f"{tip}:{path}", path) or b"", path=path)
+        plan = self._plan.describe(self._read_plan(tip), self._read_text(tip))
         pull = None if is_new else self._find_landing()
         if pull is not None and self._is_over(pull, tip):
             pull = None
-        before = pull.body if pull else ""
-        body = body_of(before, plan, report=self._plan.report, fixes=self._plan.issues)
+        is_draft = pull.draft and DRAFT in pull.body if pull else self._settings.draft and not self._is_undo(tip)
+        if pull and pull.is_open and is_draft and plan.is_complete:
+            forge.mark_ready(pull.number)
+            pull = replace(pull, draft=False)
+        is_draft = is_draft and not plan.is_complete
+        before = pull.body if pull else self._read_template()
+        report = forge.file_url(self._plan.report, self.branch)
+        body = body_of(before, plan, report=report, fixes=self._plan.issues, is_draft=is_draft)
         if pull is None:
+            title = title_of(self._plan.slug, plan)
             pull = forge.create_pull_request(
-                branch=self.branch,
-                base=self.target.branch,
-                title=f"[{self._plan.slug}] {inert(plan.title)}"[:LONGEST_TITLE],
-                body=body,
+                branch=self.branch, base=self.target.branch, title=title, body=body, draft=is_draft
             )
+            self._add_people(pull)
         elif pull.is_open and body != before:
             forge.edit_pull_request(pull.number, body=body)
         elif not pull.is_open and not pull.is_merged:
@@ -298,7 +344,27 @@ class PullRequestLander(RemoteLander):
             kept = f"its commits are kept at {self._park_tip(tip)}"
             self.closed = Failed(Reason.PR_CLOSED, f"{_name(pull)} was closed; {kept}; to start the plan over: {drop}")
         self._number = pull.number
+        self.pull = f"#{pull.number} {pull.url}"
         return pull
+
+    def _is_undo(self, tip: Oid) -> bool:
+        """Whether the branch ends with the revert of a phase, which a person may merge as it is."""
+        return any(UNDOES in self._read_trailers(oid) for oid in self._git.commit(tip).parents)
+
+    def _read_template(self) -> str:
+        tip = self.target_tip()
+        folders = (".github/", TEMPLATE_FOLDER, TEMPLATE_FOLDER.upper().replace("GITHUB", "github"), "docs/")
+        listed = self._git.text("ls-tree", "-z", "--name-only", tip, "--", *folders).split("\0")
+        path = choose_template([*self._git.text("ls-tree", "-z", "--name-only", tip).split("\0"), *listed])
+        return (self._git.blob(tip, path) or b"").decode("utf-8", "replace") if path else ""
+
+    def _add_people(self, pull: PullRequest) -> None:
+        wanted = {name: getattr(self._settings, name) for name in ("labels", "assignees", "reviewers")}
+        if any(wanted.values()):
+            try:
+                self._remarks += self._forge().add_people(pull.number, **wanted)
+            except Unreachable as error:
+                self._remarks.append(f"labels, assignees or reviewers are missing: {error}")
 
     def _find_landing(self) -> PullRequest | None:
         if self._number:
@@ -356,13 +422,16 @@ class PullRequestLander(RemoteLander):
         message = "\n".join(f"{key}: {trailers[key]}" for key in (PLAN, RUN) if key in trailers)
         how = Merge(head=pull.head, method=method, title=f"{pull.title} (#{pull.number})", message=message)
         missing = missing_checks(checks, target.checks)
+        red = [check.name for check in checks if check.state is CheckState.FAILED]
         # An administrator's merge would bypass the rules.
-        is_blocked = pull.state is MergeState.BLOCKED or bool(missing)
+        is_blocked = pull.state is MergeState.BLOCKED or bool(missing) or any(name in target.checks for name in red)
         answer = None if is_blocked or target.queue else forge.merge_pull_request(pull.number, how)
         if isinstance(answer, str):
             notes = [f"it was merged by {method}: {pull.base} does not allow {wanted}"] if method != wanted else []
             if unseen := missing_checks(checks, target.usual_checks):
                 notes.append(f"no result of {', '.join(unseen)}, which ran on earlier pull requests, was waited for")
+            if red:
+                notes.append(f"{', '.join(red)} failed, on {pull.base} too")
             return self._finish_merge(pull, answer, notes)
         # The queue of a classic rule shows only in a refused merge.
         later = forge.merge_later(pull.number, how, queue=target.queue or answer is not None)
@@ -378,7 +447,7 @@ class PullRequestLander(RemoteLander):
 
         The branch goes last: without it a restart finds nothing left to do.
         """
-        notes = [f"{_name(pull)} is merged: {pull.url}", *remarks, self.target.catch_up()]
+        notes = [f"{_name(pull)} is merged: {pull.url}", *remarks, *self._take_remarks(), self.target.catch_up()]
         notes += [self._close_issue(issue, pull) for issue in self._plan.issues]
         notes.append(self._delete_branch(pull.head))
         self._git.run("update-ref", "-d", self._parked_ref(pull.head))
@@ -437,21 +506,35 @@ def _name(pull: PullRequest) -> str:
     return f"pull request #{pull.number}"
 
 
-def next_step(pull: PullRequest, checks: Sequence[Check], progress: Progress) -> Conclusion | None:
+class RedTarget(Struct, frozen=True, kw_only=True):
+    """The checks that have failed on the target's tip too."""
+
+    names: frozenset[str] = frozenset()
+    mended: frozenset[str] = frozenset()  #: checks of the pull request that failed there too, and do so no more
+    is_ignored: bool = False  #: they do not hinder the merge
+
+
+def next_step(pull: PullRequest, checks: Sequence[Check], progress: Progress, target: RedTarget) -> Conclusion | None:
     """What hinders the merge of an open pull request by itself; None when nothing does."""
     name = _name(pull)
-    if pull.state in (MergeState.CONFLICT, MergeState.BEHIND):
+    if pull.state in (MergeState.CONFLICT, MergeState.BEHIND) or target.mended:
         if progress.updates < MAX_UPDATES:
             title = f"Merge {pull.base} into {name}"
             return NeedsRepair(title=title, complaint=f"{name} is behind {pull.base}", merge=True)
         why = f"{name} was brought up to date {progress.updates} times and is behind {pull.base} again"
         return Failed(Reason.CONFLICT if pull.state is MergeState.CONFLICT else Reason.TARGET_MOVING, why)
     failed = [check.name for check in checks if check.state is CheckState.FAILED]
-    if failed:
-        why = f"checks of {name} failed: {', '.join(failed)}"
+    shared = [check for check in failed if check in target.names]
+    elsewhere = f"{', '.join(shared)} failed on {pull.base} too" if shared else ""
+    if own := [check for check in failed if check not in target.names]:
+        why = f"checks of {name} failed: {', '.join(own)}"
+        why += f"; {elsewhere}, and is not to be fixed here" if shared else ""
         if progress.repairs < progress.max_repairs:
             return NeedsRepair(title=f"Fix {name}", complaint=why)
         return Failed(Reason.CI_FAILED, why)
+    if shared and not target.is_ignored:
+        fix = "fix it there, or set pull_request.ignore_red_on_target"
+        return Waiting(kind=WaitKind.CHECKS, why=f"{name}: {elsewhere}; {fix}")
     if pending := [check.name for check in checks if check.state is CheckState.PENDING]:
         return Waiting(kind=WaitKind.CHECKS, why=f"checks of {name} are not finished: {', '.join(pending)}")
     if pull.draft:
@@ -473,7 +556,7 @@ def before_merge(pull: PullRequest, checks: Sequence[Check], target: Target, *, 
         who = ", ".join(target.objections)
         why = f"{who} asked for changes on {name}; a new review or its dismissal frees the merge: {pull.url}"
         return Waiting(kind=WaitKind.REVIEW, why=why)
-    usual = (*target.checks, *target.usual_checks)
+    usual = [check for check in (*target.checks, *target.usual_checks) if check != STATUS]
     missing = missing_checks(checks, usual)
     if not is_stable and (missing or not usual):
         awaited = f"{', '.join(missing)}, which ran on earlier pull requests" if missing else "further checks"
@@ -484,27 +567,5 @@ def before_merge(pull: PullRequest, checks: Sequence[Check], target: Target, *, 
 
 
 def missing_checks(checks: Sequence[Check], names: Iterable[str]) -> list[str]:
-    seen = {check.name for check in checks}
+    seen = {STATUS, *(check.name for check in checks)}  # runplan sets its own status before it merges
     return [name for name in dict.fromkeys(names) if name not in seen]
-
-
-# --- title and description --------------------------------------------------------------------------------
-
-BEGIN = "<!-- runplan:progress -->"
-END = "<!-- /runplan:progress -->"
-_BLOCK = f"(?s){BEGIN}.*?{END}"
-LONGEST_TITLE = 120
-
-
-def body_of(before: str, plan: Plan, *, report: str, fixes: Sequence[int]) -> str:
-    """The description with the progress of the plan; text outside of the marked block stays as it is."""
-    rows = (
-        f"- [{'x' if phase.status is Status.DONE else ' '}] {phase.id} {inert(phase.title)}" for phase in plan.phases
-    )
-    done = sum(phase.status is Status.DONE for phase in plan.phases)
-    head = f"**{done} of {len(plan.phases)} phases** of `{plan.path}` · report: `{report}`"
-    block = "\n".join([BEGIN, head, "", *rows, END])
-    if re.search(_BLOCK, before):
-        return re.sub(_BLOCK, lambda _: block, before, count=1)
-    closing = "".join(f"\n\nFixes #{number}" for number in fixes)
-    return f"{before.rstrip()}\n\n{block}{closing}".lstrip()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.report.text import code_span, escape_first_line, escape_inline, indent_block, table_row
-from runplan.run.events import TESTS, BaselineKnown, GateJudged, IssueShared, PhaseFailed, RunEnded
+from runplan.run.events import TESTS, BaselineKnown, GateJudged, IssueShared, Landed, PhaseFailed, RunEnded
 from runplan.run.kinds import GateAnswer, PhaseStep
 from runplan.run.reasons import describe_proof, next_action
 from runplan.text import bounded, command, counted
@@ -100,6 +100,12 @@ def failure_sections(store: Store, plan: str) -> list[str]:
             failure_section(failure, plan=plan, parked=parked.get((failure.run, failure.event.lane), ""), notes=notes)
         )
     return sections
+
+
+def newest_pull_request(store: Store, plan: str) -> str:
+    """The number and address of the plan's newest pull request; "" for none that the journal knows."""
+    pulls = [landed.event.pull for landed in store.list_facts(Landed, plan=plan)]
+    return next((pull for pull in reversed(pulls) if pull), "")
 
 
 def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = "", notes: Iterable[str] = ()) -> str:

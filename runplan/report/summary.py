@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from runplan.plan.model import Phase, Plan
     from runplan.run.recorded import Recorded
 
-KINDS = (e.Leased, e.BaselineKnown, e.DispatchEnded, e.GateJudged, e.PhaseFailed, e.Landed)
+KINDS = (e.Leased, e.BaselineKnown, e.DispatchEnded, e.GateJudged, e.VerdictGiven, e.PhaseFailed, e.Landed)
 REPAIR = "pull request"  #: stands for the id of a phase in a repair, which is in no plan
 
 
@@ -91,6 +91,7 @@ class PhaseSummary(Struct, frozen=True, kw_only=True):
     at: str = ""  #: time of the landing or failure
     before: str = ""  #: tests on the base
     after: str = ""  #: tests on the result
+    evidence: tuple[tuple[str, bool, str], ...] = ()  #: of the newest verdict: item, passed, evidence
     attempts: int = 0
     spent: Spent = Spent()
     why: str = ""  #: why it is not done
@@ -151,13 +152,16 @@ def _apply_fact(phase: PhaseSummary, fact: Recorded[Any], worked: str, since: st
         case e.Leased():
             attempts = phase.attempts + 1
             state = PhaseState.RUNNING
-            return replace(phase, state=state, run=fact.run, attempts=attempts, before="", after="", why="")
+            reset = {"before": "", "after": "", "evidence": (), "why": ""}
+            return replace(phase, state=state, run=fact.run, attempts=attempts, **reset)
         case e.DispatchEnded() as ended if fact.at >= since:
             return replace(phase, spent=total_spent(phase.spent, _spent_by(ended)))
         case e.BaselineKnown(name=e.TESTS):
             return replace(phase, before=describe_counts(fact.event.results))
         case e.GateJudged(name=e.TESTS):
             return replace(phase, after="skipped" if fact.event.answer is GateAnswer.SKIPPED else fact.event.line)
+        case e.VerdictGiven(scope="", items=items):
+            return replace(phase, evidence=items)
         case e.PhaseFailed(reason=reason, step=step, title=title, detail=detail):
             is_stop = reason == Reason.STOPPED
             state, why = (PhaseState.STOPPED, detail) if is_stop else (PhaseState.FAILED, f"{reason} at {step}")

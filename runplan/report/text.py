@@ -98,6 +98,12 @@ def insert_section(text: str, section: str) -> str:
     return before + gap_after(before) + section + after
 
 
+def name_pull_request(text: str, pull: str) -> str:
+    """The report with the line of the pull request above its sections, once; "" changes nothing."""
+    line = f"Pull request: {pull}\n"
+    return text if not pull or line in text else insert_section(text, line)
+
+
 def gap_after(text: str) -> str:
     """The line ends that are missing before a new block."""
     return "" if text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"

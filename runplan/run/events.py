@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from msgspec import Struct
 
 from runplan.plan.marks import NoWorkKind  # noqa: TC001 - msgspec reads the annotations
@@ -11,7 +9,7 @@ from runplan.run.dispatch import Ending
 from runplan.run.kinds import Beginning, GateAnswer, Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
 
 TESTS = "tests"  #: the check that runs tests.command
-Rows: TypeAlias = tuple[tuple[str, str], ...]  #: (id, text) pairs
+Rows = tuple[tuple[str, str], ...]  #: (id, text) pairs
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -589,6 +587,7 @@ class Landed(Event, frozen=True, kw_only=True):
     tip: str
     code: str
     note: str = ""  #: why the local branch did not follow
+    pull: str = ""  #: number and address of the pull request
     complete: bool = False
     review: tuple[str, ...] = ()  #: ids of the review comments that were handled
 

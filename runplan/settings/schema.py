@@ -244,6 +244,11 @@ class PullRequestSettings(Struct, frozen=True, kw_only=True):
     method: Annotated[str, "merge, rebase or squash, if allowed", one_of("merge", "rebase", "squash")] = "merge"
     poll_s: Annotated[float, "first interval between two looks at checks and reviews; it grows", not_zero] = 15.0
     checks_wait_s: Annotated[float, "how long to wait for further checks after a push, or after the last check"] = 60.0
+    draft: Annotated[bool, "open a draft, and mark it ready when the last phase has landed"] = True
+    labels: Annotated[Texts, "labels of new pull requests"] = ()
+    assignees: Annotated[Texts, "accounts that are assigned to new pull requests"] = ()
+    reviewers: Annotated[Texts, "accounts and teams (org/team) asked to review new pull requests"] = ()
+    ignore_red_on_target: Annotated[bool, "merge although checks fail that fail on the target too"] = False
     max_reviews: Annotated[int, "how often an auto run has new messages of reviewers handled by itself; 0: never"] = 3
 
 

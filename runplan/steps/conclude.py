@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, assert_never
 
@@ -24,7 +25,7 @@ from runplan.run.kinds import Mode, Reason, RunOutcome, WaitKind
 from runplan.run.reasons import next_action
 from runplan.run.state import failure
 from runplan.store.claims import landing_lock
-from runplan.text import bounded, command
+from runplan.text import bounded, command, inert
 from runplan.times import delay_s, iso, parse_iso
 
 if TYPE_CHECKING:
@@ -163,6 +164,17 @@ def release_issues(over: e.RunEnded, state: RunState, context: RunContext) -> tu
     if not state.claimed and not (is_failed and is_work):
         return ()
     return _mark_issues(state, context, text, is_claimed=False)
+
+
+def show_failure(over: e.RunEnded, state: RunState, context: RunContext) -> None:
+    """Set a failed commit status on the branch of the pull request, with the reason."""
+    lander = context.lander
+    is_work = state.options.mode not in (Mode.PLAN, Mode.UNDO)
+    if over.outcome is RunOutcome.FAILED and is_work and isinstance(lander, PullRequestLander):
+        phase = f"phase {failed.phase}: " if (failed := failure(state)) and failed.phase else ""
+        detail = context.agents.redacted(over.detail).partition("\n")[0]
+        with suppress(Unreachable, RefusedEarly):
+            lander.show_failure(inert(f"{phase}{over.reason}: {detail}".rstrip(": ")))
 
 
 def tell_reviewers(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:

@@ -21,7 +21,14 @@ from runplan.plan import tracker
 from runplan.plan.folders import split_files
 from runplan.plan.model import Status
 from runplan.report import text as report
-from runplan.report.sections import SHORT, failure_sections, phase_section, subplan_section, undo_section
+from runplan.report.sections import (
+    SHORT,
+    failure_sections,
+    newest_pull_request,
+    phase_section,
+    subplan_section,
+    undo_section,
+)
 from runplan.run import events as e
 from runplan.run.attempts import (
     CompletionAttempt,
@@ -203,8 +210,10 @@ def _write_files(
         return plan
     landed = report.PlanRow(plan=context.plan, title=title, report=PurePosixPath(context.report).name, is_done=is_done)
     waiting = [row for row in context.store.list_sign_offs() if row[0] != context.plan]
+    written_report = report.prepend_sections(old, plan_title=title, sections=sections)
+    written_report = report.name_pull_request(written_report, newest_pull_request(context.store, context.plan))
     new = {
-        context.report: (old, report.prepend_sections(old, plan_title=title, sections=sections)),
+        context.report: (old, written_report),
         context.index: (listed, report.update_index(listed, landed, today=context.clock.now().date(), waiting=waiting)),
     }
     if modes.concludes(context.settings.run.landing):
@@ -414,6 +423,7 @@ def _record_landing(attempt: AnyAttempt, started: e.LandingStarted, seen: Landed
         tip=seen.tip,
         code=started.code,
         note=seen.note,
+        pull=seen.pull,
         complete=started.complete,
         review=attempt.chosen.review if isinstance(attempt, RepairAttempt) else (),
     )

@@ -66,7 +66,9 @@ def finished(project: Project, hub: Hub) -> Ran:
 
 def test_a_plan_ends_with_a_merged_pull_request(project: Project, server: StandIn, hub: Hub) -> None:
     ran = finished(project, hub)
-    assert len(server.requests) <= 9 + 2 * 2, server.requests  # 29 for ten phases
+    statuses = [call for call in server.requests if call.startswith("POST /statuses/")]
+    assert len(statuses) == 2
+    assert len(server.requests) - len(statuses) <= 9 + 2 * 2, server.requests  # 29 for ten phases
     assert read_trailers(hub.git("log", "-1", "--format=%B", "main")).keys() == {PLAN, RUN}
     assert "pull request #1 is merged: https://github.test/acme/app/pull/1" in ran.err
     body = hub.pulls[1].body

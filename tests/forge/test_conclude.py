@@ -1,5 +1,6 @@
 """From the landed phases to the merged pull request, against a stand-in of GitHub, without a run."""
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -27,6 +28,7 @@ from runplan.landing.lander import (
 )
 from runplan.landing.modes import open_lander
 from runplan.landing.pull_request import PlanPlace, PullRequestLander
+from runplan.report.progress import describe_plan
 from runplan.run.kinds import Reason
 from runplan.settings.schema import PullRequestSettings, RunSettings, Settings
 from tests.forge.conftest import BRANCH, git
@@ -65,7 +67,13 @@ def a_lander(clone: Path, stand_in: StandIn, issues: list[int]) -> Iterator[Call
         here = Repository(root=clone, common_dir=clone / ".git", git=user)
 
         def make() -> PullRequestLander:
-            plan = PlanPlace(path="plans/X.md", slug="x", report="reports/plan-x.md", issues=tuple(issues))
+            plan = PlanPlace(
+                path="plans/X.md",
+                slug="x",
+                report="reports/plan-x.md",
+                issues=tuple(issues),
+                describe=functools.partial(describe_plan, records=()),
+            )
             lander = open_lander(here, settings, env, tool=clone / ".git", plan=plan)
             assert isinstance(lander, PullRequestLander)
             return lander

@@ -1,20 +1,19 @@
-"""What hinders the merge of a pull request, and its description."""
+"""What hinders the merge of a pull request."""
 
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from runplan.forge.model import Check, CheckState, MergeState, PullRequest, Target
+from runplan.forge.model import STATUS, Check, CheckState, MergeState, PullRequest, Target
 from runplan.landing.lander import Failed, NeedsRepair, Progress, Waiting
-from runplan.landing.pull_request import BEGIN, END, before_merge, body_of, next_step
-from runplan.plan.model import parse_plan
+from runplan.landing.pull_request import RedTarget, before_merge, next_step
 from runplan.run import events as e
 from runplan.run.attempt_parts import MessagesHandled
 from runplan.run.decide import decide
 from runplan.run.kinds import Mode, RunOutcome, WaitKind
 from runplan.run.state import fold
-from tests.support.builders import a_plan, started
+from tests.support.builders import started
 
 STATES = (CheckState.PASSED, CheckState.PENDING, CheckState.FAILED)
 PASSED, PENDING, RED = (Check(name="ci", state=state) for state in STATES)
@@ -64,7 +63,7 @@ def progress(**fields: Any) -> Progress:
 def test_what_hinders_a_merge(
     pull: PullRequest, checks: tuple[Check, ...], progress: Progress, expected: str | None
 ) -> None:
-    match next_step(pull, checks, progress):
+    match next_step(pull, checks, progress, RedTarget()):
         case None:
             found = None
         case NeedsRepair(merge=merge):
@@ -74,6 +73,44 @@ def test_what_hinders_a_merge(
         case Waiting(kind=kind):
             found = "wait" if kind == "merge" else kind
     assert found == expected
+
+
+LINT = Check(name="lint", state=CheckState.FAILED)
+WAITS = "pull request #1: lint failed on main too; fix it there, or set pull_request.ignore_red_on_target"
+
+
+@pytest.mark.parametrize(
+    ("checks", "red", "mended", "is_ignored", "expected"),
+    [
+        ((LINT,), {"lint"}, set(), False, WAITS),
+        ((LINT, PENDING), {"lint"}, set(), False, WAITS),
+        ((LINT,), {"lint"}, set(), True, None),
+        ((LINT, PENDING), {"lint"}, set(), True, "checks of pull request #1 are not finished: ci"),
+        ((LINT,), {"other"}, set(), True, "repair: checks of pull request #1 failed: lint"),
+        (
+            (LINT, RED),
+            {"lint"},
+            set(),
+            True,
+            "repair: checks of pull request #1 failed: ci; lint failed on main too, and is not to be fixed here",
+        ),
+        ((LINT,), set(), {"lint"}, False, "repair: pull request #1 is behind main"),
+        ((PASSED,), {"lint"}, set(), False, None),
+    ],
+    ids=["waited for", "with others", "passed by", "pending", "not there", "both", "mended there", "only there"],
+)
+def test_a_check_that_fails_on_the_target_too_is_not_repaired(
+    checks: tuple[Check, ...], red: set[str], mended: set[str], is_ignored: bool, expected: str | None
+) -> None:
+    target = RedTarget(names=frozenset(red), mended=frozenset(mended), is_ignored=is_ignored)
+    step = next_step(pull(), checks, progress(), target)
+    match step:
+        case NeedsRepair(complaint=complaint):
+            assert f"repair: {complaint}" == expected
+        case Waiting(why=why):
+            assert why == expected
+        case _:
+            assert (step, expected) == (None, None)
 
 
 TARGET = Target()
@@ -89,6 +126,8 @@ KNOWN = Target(usual_checks=("ci", "lint"))
         (pull(), (PASSED,), Target(usual_checks=("ci",)), False, None),
         (pull(), (PASSED,), KNOWN, False, "checks: pull request #1 waits for lint, which ran on earlier pull requests"),
         (pull(), (PASSED,), KNOWN, True, None),
+        (pull(), (PASSED,), Target(usual_checks=("ci", STATUS)), False, None),
+        (pull(), (PASSED,), Target(checks=(STATUS,)), False, "checks: pull request #1 waits for further checks"),
         (pull(), (PASSED,), Target(checks=("slow",)), True, None),  # the forge is asked to merge it when it is met
         (pull(), (PASSED,), Target(objections=("ann",)), True, "review: ann asked for changes on pull request #1"),
         (pull(auto_merge=True), (PASSED,), Target(objections=("ann",)), True, "review: ann asked for changes"),
@@ -102,25 +141,6 @@ def test_what_a_pull_request_with_passed_checks_waits_for(
     assert (waiting is None) == (expected is None)
     if waiting is not None and expected is not None:
         assert f"{waiting.kind}: {waiting.why}".startswith(expected)
-
-
-PLAN = parse_plan(a_plan({"1": "✅ Done", "2": "⬚"}), path="plans/X.md")
-
-
-def test_the_description_lists_the_phases_and_closes_the_issues() -> None:
-    text = body_of("", PLAN, report="reports/plan-x.md", fixes=(7,))
-    assert "- [x] 1" in text
-    assert "- [ ] 2" in text
-    assert text.endswith("Fixes #7")
-
-
-def test_only_the_marked_block_is_replaced() -> None:
-    before = f"Above\n{BEGIN}\nold\n{END}\nBelow"
-    text = body_of(before, PLAN, report="reports/plan-x.md", fixes=(7,))
-    assert text.startswith("Above\n")
-    assert text.endswith("\nBelow")
-    assert "old" not in text
-    assert body_of(text, PLAN, report="reports/plan-x.md", fixes=(7,)) == text
 
 
 # --- review and claims -------------------------------------------------------------------------------------

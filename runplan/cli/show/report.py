@@ -18,7 +18,7 @@ from runplan.plan.model import parse_plan
 from runplan.report import html, summary, text as report
 from runplan.report.inbox import InboxEntry, read_inbox
 from runplan.report.planning import planning_report
-from runplan.report.sections import failure_sections
+from runplan.report.sections import failure_sections, newest_pull_request
 from runplan.report.views import as_json
 from runplan.settings.schema import parse_duration
 from runplan.text import command, in_words, plain
@@ -63,6 +63,7 @@ def _one_plan(args: argparse.Namespace) -> str:
         facts = summary.summary_of(path, plan, store.get_newest_run(path), attempts, owned=owned)
         old = None if landed is None else landed.decode("utf-8", "surrogateescape")
         whole = report.prepend_sections(old, plan_title=facts.title, sections=failures)
+        whole = report.name_pull_request(whole, newest_pull_request(store, path))
         whole = report.insert_section(whole, summary.summary_section(facts))
         whole = f"{whole}\n{planned}\n" if planned else whole
         if args.html:

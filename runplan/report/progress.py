@@ -1,0 +1,83 @@
+"""The goal and the phases of a plan, with their proofs, as its pull request shows them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from runplan.landing.description import PhaseProgress, PlanProgress
+from runplan.plan.marks import Status
+from runplan.plan.scan import scan_lines
+from runplan.report.sections import LONGEST
+from runplan.report.summary import PhaseSummary, summarise_attempts
+from runplan.report.text import escape_inline
+from runplan.text import bounded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from runplan.plan.model import Phase, Plan
+    from runplan.plan.scan import Lines
+    from runplan.run.recorded import Recorded
+
+GOALS = ("goal", "goals", "objective", "overview", "summary")  #: headings above the paragraph with the goal
+LABEL = "**goal:**"
+LONGEST_GOAL = 1000
+
+
+def describe_plan(plan: Plan, text: bytes, records: Iterable[Recorded[Any]]) -> PlanProgress:
+    """The progress from the plan's text and the journal; a phase that another clone worked on has no proof here."""
+    attempts = summarise_attempts(records)
+    return PlanProgress(
+        path=plan.path,
+        title=plan.title,
+        goal=escape_inline(bounded(find_goal(text, plan), LONGEST_GOAL)),
+        phases=tuple(_describe_phase(phase, attempts.get(phase.id)) for phase in plan.phases),
+    )
+
+
+def _describe_phase(phase: Phase, attempt: PhaseSummary | None) -> PhaseProgress:
+    is_done = phase.status is Status.DONE
+    seen = attempt if attempt and is_done else PhaseSummary(id=phase.id)
+    facts = [
+        f"tests: {seen.tests}" if seen.tests else "",
+        f"cost: {seen.spent.cost}" if seen.spent.tokens or seen.spent.usd else "",
+    ]
+    proofs = {item: evidence for item, passed, evidence in seen.evidence if passed}
+    return PhaseProgress(
+        line=" · ".join(filter(None, [_shorten(f"{phase.id} {phase.title}"), *facts])),
+        items=tuple(
+            _shorten(item.text) + (f" — {_shorten(proofs[item.id])}" if item.id in proofs else "")
+            for item in phase.items
+        ),
+        is_done=is_done,
+    )
+
+
+def _shorten(text: str) -> str:
+    return escape_inline(bounded(text, LONGEST))
+
+
+def find_goal(text: bytes, plan: Plan) -> str:
+    """The first paragraph below a heading such as Goal, else below the title; "" for none."""
+    lines = scan_lines(text, path=plan.path)
+    titles = [heading for heading in lines.headings[:1] if heading.level == 1 and heading.text.endswith(plan.title)]
+    named = [heading for heading in lines.headings if heading.text.lower().strip(" :") in GOALS]
+    for heading in (*named[:1], *titles):
+        below = next((other.at for other in lines.headings if other.at > heading.at), len(lines.texts))
+        for paragraph in _list_paragraphs(lines, heading.at + 1, below):
+            is_label = paragraph.lower().startswith(LABEL)
+            if is_label or paragraph[0].isalnum():
+                return paragraph[len(LABEL) :].strip() if is_label else paragraph
+    return ""
+
+
+def _list_paragraphs(lines: Lines, first: int, end: int) -> Iterator[str]:
+    """The blocks between blank lines and fences, each on one line."""
+    block = list[str]()
+    for index in range(first, end + 1):
+        line = "" if index == end or lines.inert[index] else lines.texts[index].strip()
+        if line:
+            block.append(line)
+        elif block:
+            yield " ".join(block)
+            block = []

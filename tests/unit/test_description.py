@@ -1,0 +1,112 @@
+"""The description of a pull request, and the commit status."""
+
+import pytest
+from msgspec.structs import replace
+
+from runplan.forge.model import CheckState
+from runplan.landing.description import (
+    BEGIN,
+    DRAFT,
+    END,
+    LONGEST_BODY,
+    PhaseProgress,
+    PlanProgress,
+    body_of,
+    choose_template,
+    status_of,
+)
+from runplan.plan.model import parse_plan
+from runplan.report.progress import describe_plan, find_goal
+from runplan.run import events as e
+from tests.support.builders import a_plan
+from tests.unit.test_summary import BASE, GATE, LEASED, ROBOT, records
+
+URL = "https://github.test/acme/app/blob/runplan/x/pr/reports/plan-x.md"
+TEXT = a_plan({"1": "✅ Done", "2": "⬚"})
+PLAN = parse_plan(TEXT, path="plans/X.md")
+SHOWN = describe_plan(PLAN, TEXT, ())
+
+
+def body(before: str = "", plan: PlanProgress = SHOWN, *, is_draft: bool = False) -> str:
+    return body_of(before, plan, report=URL, fixes=(7,), is_draft=is_draft)
+
+
+def test_the_description_links_the_report_lists_the_phases_and_closes_the_issues() -> None:
+    text = body("Template\r\n")
+    assert text.startswith(f"Template\n\n{BEGIN}\n**1 of 2 phases** of `plans/X.md` · [report]({URL})\n")
+    assert "- [x] 1" in text
+    assert "- [ ] 2" in text
+    assert text.endswith("Fixes #7")
+
+
+def test_only_the_marked_block_is_replaced() -> None:
+    text = body(f"Above\n{BEGIN}{DRAFT}\nold\n{END}\nBelow")
+    assert text.startswith("Above\n")
+    assert text.endswith("\nBelow")
+    assert "old" not in text
+    assert body(text) == text
+    assert DRAFT not in text
+    assert DRAFT in body(text, is_draft=True)
+
+
+def test_the_text_of_a_plan_has_no_effect_and_does_not_end_the_block() -> None:
+    evil = PhaseProgress(line=f"1 `{END}` @bob", items=("fixes #9",), is_done=True)
+    plan = replace(SHOWN, goal=f"{DRAFT} Closes #8", phases=(evil,))
+    text = body(plan=plan)
+    assert (text.count(END), text.count(DRAFT), body(text, plan)) == (1, 0, text)
+    assert [word for word in ("@bob", "#9", "#8") if word in text] == []
+
+
+def test_a_long_description_loses_the_items_of_the_first_phases_and_never_the_template() -> None:
+    phases = tuple(PhaseProgress(line=f"{n} p", items=("x" * 300,) * 50, is_done=n < 4) for n in range(6))
+    text = body("T" * 20_000, replace(SHOWN, phases=phases))
+    assert len(text) <= LONGEST_BODY
+    assert text.startswith("T" * 20_000)
+    assert "- [x] 0 p (50 items: see the report)" in text
+    assert text.count("x" * 300) == 50 * 2
+    many = replace(SHOWN, phases=tuple(PhaseProgress(line="y" * 300, items=(), is_done=False) for _ in range(999)))
+    cut = body("T" * 20_000, many)
+    assert (len(cut) <= LONGEST_BODY, "- …\n" in cut, cut.endswith("Fixes #7")) == (True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        (("README.md", "docs"), ""),
+        (("docs/Pull_Request_Template.md", "PULL_REQUEST_TEMPLATE.md"), "PULL_REQUEST_TEMPLATE.md"),
+        (("pull_request_template.md", ".github/PULL_REQUEST_TEMPLATE.md"), ".github/PULL_REQUEST_TEMPLATE.md"),
+        ((".github/PULL_REQUEST_TEMPLATE/only.md",), ".github/PULL_REQUEST_TEMPLATE/only.md"),
+        ((".github/PULL_REQUEST_TEMPLATE/a.md", ".github/PULL_REQUEST_TEMPLATE/b.md"), ""),
+    ],
+)
+def test_the_template_is_the_one_that_github_uses(paths: tuple[str, ...], expected: str) -> None:
+    assert choose_template(paths) == expected
+
+
+def test_the_status_counts_the_items_of_done_phases() -> None:
+    done = parse_plan(a_plan({"1": "✅ Done", "2": "✅ Done"}), path="plans/X.md")
+    assert status_of(PLAN) == (CheckState.PENDING, "1 of 2 items proven")
+    assert status_of(done) == (CheckState.PASSED, "2 of 2 items proven")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# X\n\n**Status:** open\n\nMake it\nfast.\n\nMore.\n\n## Phase 1\n", "Make it fast."),
+        ("# X\n\nText.\n\n## Goal\n\n```\ncode\n```\n\n- list\n\nBe quick.\n", "Be quick."),
+        ("# X\n\n**Goal:** Be quick.\n", "Be quick."),
+        ("# X\n\n| a |\n|---|\n\n## Phase 1\n\nDo it.\n", ""),
+        ("- [ ] a\n", ""),
+        ("# Y\n\nA phase.\n", ""),
+    ],
+)
+def test_the_goal_is_the_paragraph_below_its_heading_or_the_title(text: str, expected: str) -> None:
+    assert find_goal(text.encode(), replace(PLAN, title="X")) == expected
+
+
+def test_a_phase_is_shown_with_evidence_tests_and_cost_before_its_landing_is_recorded() -> None:
+    verdict = e.VerdictGiven(tree="t", patch="p", passed=True, items=(("P", True, "test_a"),), agent="robot")
+    shown = describe_plan(PLAN, TEXT, records(LEASED, BASE, ROBOT, GATE, verdict))
+    assert shown.phases[0].line == "1 Title 1 · tests: 10 passed, 0 failed → 12 passed, 0 failed · cost: $0.50"
+    assert shown.phases[0].items[0].endswith(" — test_a")
+    assert shown.phases[1].line == "2 Title 2"
