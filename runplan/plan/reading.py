@@ -29,21 +29,9 @@ if TYPE_CHECKING:
 
 
 #: The way a plan is written: its name in the front matter and in JSON.
+TaskFormat: TypeAlias = Literal["json", "backlog", "cursor", "gsd", "conductor"]
 Format: TypeAlias = Literal[
-    "json",
-    "backlog",
-    "cursor",
-    "gsd",
-    "tracker",
-    "spec-kit",
-    "humanlayer",
-    "conductor",
-    "sections",
-    "kiro",
-    "openspec",
-    "headings",
-    "todo",
-    "checklist",
+    TaskFormat, "tracker", "spec-kit", "humanlayer", "sections", "kiro", "openspec", "headings", "todo", "checklist"
 ]
 #: Formats whose front matter is that of their tasks; runplan writes no status of the plan into it.
 OWN_FRONT = ("backlog", "cursor")

@@ -3,7 +3,10 @@
 A status is written in the tool's own word, and no other byte changes.
 """
 
+import contextlib
 import json
+import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -179,7 +182,10 @@ def test_a_list_is_complete_when_every_task_is_done() -> None:
         (b'{"a": 1}', "x.json:1: no tasks with titles"),
         (b'{"tasks": []}', "x.json:1: no tasks with titles"),
         (b"[" * 100_000, "x.json:1: the values are nested too deeply"),
-        (b'[\n{"title": "a"}]', 'x.json:2: task 1 has no status; add "status": "pending"'),
+        (b'[{"title": "a", "id": ' + b"1" * 5000 + b"}]", "x.json:1: the values are nested too deeply, or a number"),
+        (b'[{"title": "a", "id": "b\\nc", "passes": true}]', "x.json:1: the id of a task has at most 80 printable"),
+        (b'[{"title": "a\\ud800", "passes": true}]', "x.json:1: this is no UTF-8 text"),
+        (b'[\n{"title": "a"}]', "x.json:2: task 1 has no status; add one: pending"),
         (
             b'[{"id": 1, "title": "a", "passes": true},\n{"id": "1", "title": "b", "passes": true}]',
             "x.json:2: two tasks",
@@ -195,6 +201,20 @@ def test_a_list_that_cannot_be_used_is_refused_with_its_line(raw: bytes, said: s
     with pytest.raises(PlanUnreadable) as refused:
         parse_plan(raw, path="x.json")
     assert str(refused.value).startswith(said)
+
+
+def test_a_damaged_list_raises_nothing_but_the_readers_own_error() -> None:
+    pieces = [b'"', b"}", b"[", b"null", b"7", b'"status"', b'"subtasks"', b"{}", b"\\", b"\xff", b"\n", b"-1e9", b'""']
+    for seed in range(400):
+        chance = random.Random(seed)
+        raw = bytearray(file(chance.choice(["tasks.json", "prd.json"])))
+        for _ in range(chance.randrange(4)):
+            begin = chance.choice([match.start() for match in re.finditer(rb'"|\b', raw)])
+            end = begin + chance.choice([0, 1, len(re.match(rb'"[^"]*"|\w*|', raw[begin:])[0])])  # type: ignore[index]
+            raw[begin:end] = chance.choice(pieces)
+        with contextlib.suppress(PlanUnreadable):
+            for phase in parse_plan(bytes(raw), path="x.json").phases:
+                json.loads(set_to(bytes(raw), "x.json", phase.id, Status.DONE))
 
 
 def test_other_tags_are_named() -> None:
@@ -281,10 +301,10 @@ def test_a_todo_has_the_document_as_its_context_and_is_set_in_its_line() -> None
 @pytest.mark.parametrize(
     ("todo", "said"),
     [
-        (b"- id: a\n  content: x\n", "x.md:3: todo a has no status; add status: pending"),
+        (b"- id: a\n  content: x\n", "x.md:3: task a has no status; add one: pending"),
         (
             b"- id: a\n  content: x\n  status: pending\n  dependencies: [q]\n",
-            "x.md:3: todo a depends on q, which",
+            "x.md:3: task a depends on q, which",
         ),
     ],
 )

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from runplan.errors import NotAPlan
 from runplan.plan.folders import split_files
-from runplan.plan.formats.task_lists import choose_words, list_unworked, read_word, resolve_waits
-from runplan.plan.marks import Status
+from runplan.plan.formats.task_lists import Task, read_list
 from runplan.plan.reading import Place, Reading, Remark, Spot, box_spots
 from runplan.plan.scan import Field, scan_lines
 
@@ -28,33 +27,22 @@ def read_todos(lines: Lines) -> Iterator[Reading]:
     todos = [todo for todo in _list_maps(lines, field) if "id" in todo and "content" in todo] if field else []
     if field is None or not todos:
         return
-    ids = [todo["id"].value for todo in todos]
-    words = choose_words((todo["status"].value for todo in todos if "status" in todo), done="completed", todo="pending")
-    places = []
-    remarks = []
-    for number, todo in enumerate(todos):
-        line = todo["id"].at
-        if "status" not in todo:
-            raise lines.error_at(line, f"todo {ids[number]} has no status; add status: pending")
+    tasks = []
+    for todo in todos:
+        status = todo.get("status")
         waits = todo.get("dependencies")
-        depends, unknown = resolve_waits(_list_values(lines, waits) if waits else None, ids, number)
-        if unknown:
-            raise lines.error_at(line, f"todo {ids[number]} depends on {', '.join(unknown)}, which is no todo")
         place = Place(
-            id=ids[number],
+            id=todo["id"].value,
             title=todo["content"].value,
-            mark=read_word(todo["status"].value),
-            first=line,
+            first=todo["id"].at,
             end=max(value.below for value in todo.values()),
-            spots=(_word_spot(lines, todo["status"], 0, words),),
-            depends=depends,
-            text=f"## Todo {ids[number]}\n\n{todo['content'].value}\n",
+            spots=(_word_spot(lines, status, 0),) if status else (),
+            text=f"## Todo {todo['id'].value}\n\n{todo['content'].value}\n",
             context="\n" + lines.text_between(lines.front + 1, len(lines.texts)),
         )
-        places.append(place)
-        remarks += list_unworked(place.id, todo["status"].value, place.at)
-    title = lines.front_value("title") or lines.front_value("name")
-    yield Reading("cursor", "Cursor todos", tuple(places), field.at, "todo", tuple(remarks), title=title)
+        tasks.append(Task(place, status.value if status else "", _list_values(lines, waits) if waits else None))
+    reading = read_list(tasks, lines, ("cursor", "Cursor todos"), ("completed", "pending"))
+    yield replace(reading, title=lines.front_value("title") or lines.front_value("name"))
 
 
 def _list_maps(lines: Lines, field: Field) -> list[dict[str, Field]]:
@@ -90,54 +78,42 @@ def _list_values(lines: Lines, field: Field) -> list[str]:
     return [word for word in re.split(r"[\s,\[\]\"']+", text) if word.strip("-")]
 
 
-def _word_spot(lines: Lines, status: Field, offset: int, words: tuple[str, str]) -> Spot:
+def _word_spot(lines: Lines, status: Field, offset: int) -> Spot:
     """The status without its quotes."""
     quoted = lines.texts[status.at][status.begin : status.begin + 1] in ("'", '"')
-    return Spot("word", status.at + offset, status.begin + quoted, status.end - quoted, words)
+    return Spot("word", status.at + offset, status.begin + quoted, status.end - quoted)
 
 
 # --- Backlog.md --------------------------------------------------------------------------------------------
 
 
 def read_backlog(lines: Lines) -> Iterator[Reading]:
-    """A task file, or a folder of them; a file that depends on another waits for it."""
+    """A task file, or a folder of them."""
     files = split_files(lines.raw)
     offset = 0
-    parts = []
+    tasks = []
     remarks = []
     for path, content in (files or {lines.path: lines.raw}).items():
         part = scan_lines(content, path=path)
         offset += bool(files)
-        if all(part.find_field(key) for key in _TASK_KEYS):
-            parts.append((offset, part))
+        id_, title, status, _, waits = fields = [part.find_field(key) for key in _TASK_KEYS]
+        if id_ and title and status and waits and all(fields):
+            boxes = [replace(spot, at=spot.at + offset) for spot in box_spots(b for b in part.boxes if not b.optional)]
+            place = Place(
+                id=id_.value,
+                title=title.value,
+                first=offset,
+                end=offset + len(part.texts),
+                spots=(_word_spot(part, status, offset), *boxes),
+                text=f"# {id_.value}: {title.value}\n{part.text_between(part.front + 1, len(part.texts))}",
+            )
+            tasks.append(Task(place, status.value, _list_values(part, waits)))
         elif files:
             remarks.append(Remark(offset, f"{path} is no task of Backlog.md and is left out"))
         offset += content.count(b"\n") + 1
-    if files and not parts:
+    if files and not tasks:
         raise lines.error_at(0, "the folder has no task of Backlog.md; name the plan file in it", NotAPlan)
-    if not parts:
-        return
-    ids = [part.front_value("id") for _, part in parts]
-    words = choose_words((part.front_value("status") for _, part in parts), done="Done", todo="To Do")
-    places = []
-    for number, (offset, part) in enumerate(parts):
-        status, waits = (part.find_field(key) for key in ("status", "dependencies"))
-        depends, unknown = resolve_waits(_list_values(part, waits) if waits else [], ids, number)
-        boxes = (replace(spot, at=spot.at + offset) for spot in box_spots(b for b in part.boxes if not b.optional))
-        place = Place(
-            id=ids[number],
-            title=part.front_value("title"),
-            mark=read_word(part.front_value("status")),
-            first=offset,
-            end=offset + len(part.texts),
-            spots=((_word_spot(part, status, offset, words),) if status else ()) + tuple(boxes),
-            depends=depends,
-            text=f"# {ids[number]}: {part.front_value('title')}\n{part.text_between(part.front + 1, len(part.texts))}",
-        )
-        places.append(place)
-        remarks += list_unworked(place.id, part.front_value("status"), place.at)
-        if unknown and place.mark.status is not Status.DONE:
-            message = f"task {place.id} depends on {', '.join(unknown)}, which is not here; that counts as done"
-            remarks.append(Remark(place.at + 1, message))
-    title = "Backlog" if files else places[0].title
-    yield Reading("backlog", "Backlog.md tasks", tuple(places), parts[0][0], "task", tuple(remarks), title=title)
+    if tasks:
+        reading = read_list(tasks, lines, ("backlog", "Backlog.md tasks"), ("Done", "To Do"))
+        title_of_plan = "Backlog" if files else tasks[0].place.title
+        yield replace(reading, remarks=(*remarks, *reading.remarks), title=title_of_plan)

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.errors import NotAPlan
-from runplan.plan.formats.task_lists import choose_words, list_unworked, read_word, resolve_waits
-from runplan.plan.marks import Mark, Status, id_key
+from runplan.plan.formats.task_lists import Task, read_list, read_word
+from runplan.plan.marks import Status
 from runplan.plan.reading import Place, Reading, Remark, Spot
 from runplan.plan.scan import Entry
 
@@ -40,7 +41,9 @@ class Node(Struct, frozen=True):
     inner: dict[str, Node] = {}  #: the values of an object by key, those of a list by number
 
 
-class Task(Struct, frozen=True):
+class Object(Struct, frozen=True):
+    """A task or a subtask."""
+
     fields: dict[str, Any]
     node: Node
 
@@ -50,7 +53,7 @@ class Task(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        return str(self.get(*_TITLES) or "").split("\n")[0]
+        return " ".join(str(self.get(*_TITLES) or "").strip().split("\n")[0].split())
 
     @property
     def statuses(self) -> list[str]:
@@ -59,12 +62,13 @@ class Task(Struct, frozen=True):
         return [*names, "status"] if isinstance(self.fields.get("status"), str) else names
 
     @property
-    def mark(self) -> Mark:
-        value = self.fields[self.statuses[0]] if self.statuses else False
-        return read_word(value) if isinstance(value, str) else Mark(Status.DONE if value else Status.TODO)
+    def status(self) -> str:
+        """Its status as a word; "" for none."""
+        value = self.fields[self.statuses[0]] if self.statuses else ""
+        return value if isinstance(value, str) else "done" if value else "todo"
 
     @property
-    def subtasks(self) -> list[Task]:
+    def subtasks(self) -> list[Object]:
         return _list_tasks(self.fields.get("subtasks"), self.node.inner.get("subtasks"))
 
 
@@ -96,45 +100,34 @@ def read_tasks(lines: Lines) -> Iterator[Reading]:
         data = json.loads(text)
     except json.JSONDecodeError as error:
         raise lines.error_at(error.lineno - 1, f"this is no JSON: {error.msg} in column {error.colno}") from None
-    except RecursionError:
-        raise lines.error_at(0, "the values are nested too deeply for a task list") from None
-    tasks, others = _find_tasks(data, locate_values(text), lines)
+    except (RecursionError, ValueError):
+        raise lines.error_at(0, "the values are nested too deeply, or a number is too long") from None
+    entries, others = _find_tasks(data, locate_values(text), lines)
     starts = [0, *(end.end() for end in re.finditer("\n", text))]
-    ids = [str(task.get("id") or number) for number, task in enumerate(tasks, 1)]
-    used = [task.fields["status"] for task in tasks if "status" in task.statuses]
-    words = choose_words(used, done="done", todo="pending")
-    places = []
-    remarks = [Remark(1, f"the tags {', '.join(others)} are left out; only master is worked")] if others else []
-    for number, (id_, task) in enumerate(zip(ids, tasks, strict=True)):
-        line = bisect(starts, task.node.begin) - 1
-        waits, unknown = resolve_waits(task.get(*_WAITS), ids, number)
-        message = f"task {id_} depends on {', '.join(unknown)}, which is not among {', '.join(ids)}"
-        if unknown and task.mark.status is not Status.DONE:
-            raise lines.error_at(line, message)
-        if not task.statuses:
-            raise lines.error_at(line, f'task {id_} has no status; add "status": "pending"')
-        if id_key(id_) in map(id_key, ids[:number]):
-            raise lines.error_at(line, f"two tasks have the id {id_!r}; rename one")
-        remarks += [Remark(line + 1, message)] if unknown else []
+    tasks = []
+    for number, entry in enumerate(entries, 1):
+        id_ = str(entry.get("id") or number)
+        line = bisect(starts, entry.node.begin) - 1
         place = Place(
             id=id_,
-            title=task.title,
-            mark=task.mark,
+            title=entry.title,
             first=line,
-            end=bisect(starts, task.node.end),
-            spots=tuple(spot for work in (task, *task.subtasks) for spot in _list_spots(work, starts, words)),
-            entries=tuple(Entry(line, 0, 0, " ", optional=False, text=_name(subtask)) for subtask in task.subtasks),
-            depends=waits,
-            text=_write_text(task, id_),
+            end=bisect(starts, entry.node.end),
+            spots=tuple(spot for work in (entry, *entry.subtasks) for spot in _list_spots(work, starts)),
+            entries=tuple(Entry(line, 0, 0, " ", optional=False, text=_name(subtask)) for subtask in entry.subtasks),
+            text=_write_text(entry, id_),
         )
-        places.append(place)
-        remarks += list_unworked(id_, task.get("status"), place.at)
-    name = "JSON user stories" if "passes" in tasks[0].fields else "JSON task list"
-    title = str(Task(data, Node(0, 0)).get("project", "name", "title") or "") if isinstance(data, dict) else ""
-    yield Reading("json", name, tuple(places), 0, "task", tuple(remarks), title=title)
+        waits = entry.get(*_WAITS)
+        tasks.append(Task(place, entry.status, [str(id_) for id_ in waits] if isinstance(waits, list) else None))
+    name = "JSON user stories" if "passes" in entries[0].fields else "JSON task list"
+    reading = read_list(tasks, lines, ("json", name), ("done", "pending"))
+    left_out = [Remark(1, f"the tags {', '.join(others)} are left out; only master is worked")] if others else []
+    titles = [data[key] for key in ("project", "name", "title") if key in data] if isinstance(data, dict) else []
+    title = next((title for title in titles if isinstance(title, str)), "")
+    yield replace(reading, remarks=(*left_out, *reading.remarks), title=title)
 
 
-def _find_tasks(data: Any, root: Node, lines: Lines) -> tuple[list[Task], list[str]]:
+def _find_tasks(data: Any, root: Node, lines: Lines) -> tuple[list[Object], list[str]]:
     """The tasks in the order of work, and the tags that are left out.
 
     They are those of the only list, or of the tag `master`; user stories are in the order of their priorities.
@@ -154,31 +147,32 @@ def _find_tasks(data: Any, root: Node, lines: Lines) -> tuple[list[Task], list[s
         message = f"no tasks with titles: the file is neither a list nor an object with one of {lists}"
         raise lines.error_at(0, message, NotAPlan)
     are_numbers = all(type(task.get("priority")) in (int, float) for task in tasks)
-    return sorted(tasks, key=lambda task: float(task.fields["priority"])) if are_numbers else tasks, tags[1:]
+    return sorted(tasks, key=lambda task: task.fields["priority"]) if are_numbers else tasks, tags[1:]
 
 
-def _list_tasks(values: object, node: Node | None) -> list[Task]:
+def _list_tasks(values: object, node: Node | None) -> list[Object]:
     """The objects of a list with their places."""
     pairs = zip(values, node.inner.values(), strict=True) if isinstance(values, list) and node else ()
-    return [Task(fields, place) for fields, place in pairs if isinstance(fields, dict)]
+    return [Object(fields, place) for fields, place in pairs if isinstance(fields, dict)]
 
 
-def _list_spots(task: Task, starts: Sequence[int], words: tuple[str, str]) -> Iterator[Spot]:
+def _list_spots(task: Object, starts: Sequence[int]) -> Iterator[Spot]:
     for name in task.statuses:
+        is_text = name == "status"  # the quotes stay
         node = task.node.inner[name]
         line = bisect(starts, node.begin) - 1
-        written = (json.dumps(words[0]), json.dumps(words[1])) if name == "status" else ("true", "false")
-        yield Spot("word", line, node.begin - starts[line], node.end - starts[line], written)
+        columns = (node.begin + is_text - starts[line], node.end - is_text - starts[line])
+        yield Spot("word", line, *columns, ("", "") if is_text else ("true", "false"))
 
 
 # --- the text of a phase ----------------------------------------------------------------------------------
 
 
-def _write_text(task: Task, id_: str) -> str:
+def _write_text(task: Object, id_: str) -> str:
     """The task as a section of Markdown, with every field but its status."""
     parts = [f"## Task {id_}: {task.title}"]
     for subtask in task.subtasks:
-        box = "x" if subtask.mark.status is Status.DONE else " "
+        box = "x" if read_word(subtask.status).status is Status.DONE else " "
         details = (line for name in ("description", "details") for line in _as_text(subtask.get(name)).splitlines())
         parts.append("\n  ".join((f"- [{box}] {_name(subtask)}", *details)))
     values = [task.fields[name] for name in _CRITERIA if task.get(name) is not None]
@@ -192,7 +186,7 @@ def _write_text(task: Task, id_: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _name(subtask: Task) -> str:
+def _name(subtask: Object) -> str:
     return f"{_as_text(subtask.get('id'))} {subtask.title}".strip()
 
 

@@ -99,7 +99,7 @@ def _read_roadmap(lines: Lines, sections: list[Heading], listed: Mapping[str, tu
     table = find_table(lines, sections)
     rows = {_key(name.id): spots[0] for _, name, spots in table[1] if name is not None and spots} if table else {}
     cells = {key: lines.texts[spot.at][spot.begin : spot.end] for key, spot in rows.items()}
-    words = choose_words((cell.strip() for cell in cells.values()), done="Complete", todo="Not started")
+    words = choose_words((cell.strip() for cell in cells.values()), ("Complete", "Not started"))
     places = []
     for section in section_places(lines, sections):
         key = _key(section.id)
