@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
@@ -16,6 +15,7 @@ from github import Github, GithubException
 
 from runplan.errors import NotAllowed, NotFound, RefusedEarly
 from runplan.forge import model as m
+from runplan.forge.access import header_settings
 from runplan.forge.github_activity import (
     ACTIVITY,
     GOOD,
@@ -76,9 +76,7 @@ class GitHub:
         if self._is_gits or not self.address.web:
             return ()
         token = self.calls.attempt("renew the token", lambda: self._auth.token)
-        basic = b64encode(f"x-access-token:{token}".encode()).decode()
-        key = f"http.{self.address.web}/.extraHeader"
-        return f"{key}=", f"{key}=Authorization: Basic {basic}"  # the first drops headers of the user's configuration
+        return header_settings(self.address, "x-access-token", token)
 
     # --- the repository -----------------------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ class Target(Struct, frozen=True, kw_only=True):
     strict: bool = False  #: the branch must be up to date before it is merged
     reviews: int = 0
     queue: bool = False
+    rules: tuple[str, ...] = ()  #: further ones, in words
     objections: tuple[str, ...] = ()  #: accounts with write access whose newest review asks for changes
 
     @property
@@ -64,7 +65,7 @@ class Target(Struct, frozen=True, kw_only=True):
             "an up-to-date branch": self.strict,
             "the merge queue": self.queue,
         }
-        return ", ".join(words for words, is_rule in rules.items() if is_rule)
+        return ", ".join([*(words for words, is_rule in rules.items() if is_rule), *self.rules])
 
     def choose_method(self, wanted: str) -> str:
         """The wanted method where it is allowed, else another one; "" when there is none."""
@@ -102,6 +103,17 @@ class PullRequest(Struct, frozen=True, kw_only=True):
     auto_merge: bool
     merge_message: str = ""  #: of the commit that auto-merge will make
     ended: float = 0.0  #: when it was merged or closed, in seconds since the epoch
+    noun: str = "pull request"
+    sign: str = "#"  #: before the number
+
+    @property
+    def reference(self) -> str:
+        return f"{self.sign}{self.number}"
+
+    @property
+    def name(self) -> str:
+        """As the forge and its users call it: `pull request #7`, `merge request !7`."""
+        return f"{self.noun} {self.reference}"
 
 
 class Check(Struct, frozen=True, kw_only=True):

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
+
+from runplan.errors import RefusedEarly
+from runplan.forge.access import read_address
+from runplan.text import command
 
 if TYPE_CHECKING:
     from runplan.forge import model as m
@@ -11,11 +17,31 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Oid
 
 
+#: Variables that name a host on which GitLab runs; CI of GitLab sets the last two.
+GITLAB_HOSTS = ("GITLAB_HOST", "GITLAB_API_URL", "CI_SERVER_FQDN", "CI_SERVER_HOST")
+
+
 def find_forge(git: Git, *, remote: str, env: Mapping[str, str]) -> Forge:
     """The forge that a remote names, with the token of this environment; refused when there is none."""
-    from runplan.forge.github_access import find_github  # PyGithub takes 0.3 s to import
+    address = read_address(git, remote=remote, env=env)
+    kind = forge_kind(address.host, env)
+    try:
+        module = import_module(f"runplan.forge.{kind}_access")  # its library takes 0.3 s to import
+    except ModuleNotFoundError as error:
+        if error.name != kind:
+            raise
+        install = command("pip", "install", f"runplan[{kind}]")
+        raise RefusedEarly(f"{address.host} needs the library python-{kind}; run: {install}") from None
+    forge: Forge = module.open_forge(git, address, env)
+    return forge
 
-    return find_github(git, remote=remote, env=env)
+
+def forge_kind(host: str, env: Mapping[str, str]) -> str:
+    """`gitlab` for gitlab.com, hosts that are called so, and those that the environment names; else `github`."""
+    values = [env.get(name, "").strip() for name in GITLAB_HOSTS]
+    named = [urlsplit(value if "//" in value else f"//{value}").netloc for value in values]
+    is_gitlab = host == "gitlab.com" or host.startswith("gitlab.") or host in named
+    return "gitlab" if is_gitlab else "github"
 
 
 class Forge(Protocol):

@@ -17,18 +17,22 @@ PASSED, FAILED, PENDING = CheckState.PASSED, CheckState.FAILED, CheckState.PENDI
 class Host:
     """A forge, and the means to change what it shows."""
 
-    def __init__(self, forge: Forge, hub: Hub | MemoryForge) -> None:
+    def __init__(self, forge: Forge, hub: Hub | MemoryForge, *, rule: str = "checks ci") -> None:
         self.forge = forge
         self.hub = hub
+        self.rule = rule  #: as which it shows that `ci` has to pass
 
     def open(self) -> PullRequest:
         return self.forge.create_pull_request(branch="work", base="main", title="Work", body="text")
 
 
-@pytest.fixture(params=["github", "memory"])
+@pytest.fixture(params=["github", "gitlab", "memory"])
 def host(request: pytest.FixtureRequest) -> Host:
     if request.param == "github":
         return Host(request.getfixturevalue("github"), request.getfixturevalue("hub"))
+    if request.param == "gitlab":
+        hub = request.getfixturevalue("gitlab_hub")
+        return Host(request.getfixturevalue("gitlab"), hub, rule="a successful pipeline")
     memory = MemoryForge(work="b.txt")
     return Host(memory, memory)
 
@@ -62,7 +66,7 @@ def test_a_merge_is_refused_until_the_rules_are_met_and_can_be_asked_for_before(
     clean = forge.merge_later(opened.number, by_squash(opened.head), queue=False)
     assert isinstance(clean, NotMerged), "it could be merged at once"
     host.hub.required = ["ci"]
-    assert (forge.read_target("main").checks, forge.read_target("main").requirements) == (("ci",), "checks ci")
+    assert forge.read_target("main").requirements == host.rule
     assert isinstance(forge.merge_pull_request(opened.number, by_squash(opened.head)), NotMerged)
     states = [forge.read_pull_request(opened.number).state for _ in range(2)]
     assert states[-1] is MergeState.BLOCKED

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from github import Auth
 
+from runplan.forge.access import parse_remote
 from runplan.forge.github import GitHub
-from runplan.forge.github_access import parse_remote
 from runplan.gitfacts import PLAN, RUN, read_trailers
 from runplan.names import repository_id
 from tests.support.cli import (

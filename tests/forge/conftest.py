@@ -11,12 +11,16 @@ from pathlib import Path
 import pytest
 from github import Auth
 
+from runplan.forge.access import parse_remote
 from runplan.forge.github import GitHub
-from runplan.forge.github_access import parse_remote
 from runplan.forge.github_calls import GitHubCalls
+from runplan.forge.gitlab import GitLab
+from runplan.forge.gitlab_calls import GitLabCalls
 from tests.support.builders import a_plan
 from tests.support.github.hub import Hub
 from tests.support.github.server import StandIn
+from tests.support.gitlab.hub import GitLabHub
+from tests.support.gitlab.server import GitLabStandIn
 
 #: The branch of a plan whose phases have landed.
 BRANCH = "runplan/x/pr"
@@ -80,3 +84,22 @@ def forge(stand_in: StandIn, slept: list[float]) -> GitHub:
     assert address is not None
     calls = GitHubCalls(sleep=slept.append, now=lambda: 1000.0)
     return GitHub(address, Auth.Token("t0ken"), api=stand_in.api, calls=calls)
+
+
+@pytest.fixture
+def gitlab_hub(place: Path) -> GitLabHub:
+    return GitLabHub(place / "app.git")
+
+
+@pytest.fixture
+def gitlab_server(gitlab_hub: GitLabHub) -> Iterator[GitLabStandIn]:
+    with GitLabStandIn(gitlab_hub) as running:
+        yield running
+
+
+@pytest.fixture
+def gitlab(gitlab_server: GitLabStandIn, slept: list[float]) -> GitLab:
+    address = parse_remote(gitlab_server.remote)
+    assert address is not None
+    calls = GitLabCalls(sleep=slept.append, now=lambda: 1000.0)
+    return GitLab(address, "t0ken", url=gitlab_server.address, calls=calls)

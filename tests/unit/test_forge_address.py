@@ -2,7 +2,8 @@
 
 import pytest
 
-from runplan.forge.github_access import api_address, find_token, parse_remote
+from runplan.forge.access import parse_remote
+from runplan.forge.github_access import api_address, find_token
 from runplan.forge.model import Address, open_conflicts
 
 REMOTES = {

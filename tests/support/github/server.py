@@ -519,7 +519,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.close()
             return None
-        payload = b"" if answer is None else json.dumps(answer).encode()
+        payload = answer if isinstance(answer, bytes) else b"" if answer is None else json.dumps(answer).encode()
         if self.command == "GET" and status == 200:
             headers["ETag"] = f'W/"{hashlib.sha256(payload).hexdigest()}"'
             if self.headers.get("If-None-Match") == headers["ETag"]:

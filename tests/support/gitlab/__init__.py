@@ -1,0 +1,1 @@
+"""A stand-in GitLab: its state and rules, and the server for them."""
