@@ -45,12 +45,16 @@ def _harmless(text: str) -> bool:
 def inert(text: str) -> str:
     """The message of an agent without effect on terminals and forges: it mentions no account, and closes no issue.
 
-    A zero-width space follows each `@` of a mention, and each mark of a reference: `#1`, `GH-1`, `…/issues/1`. Lines
-    with `Signed-off-by:` go: only a person signs off.
+    A zero-width space follows each `@` of a mention, each mark of a reference (`#1`, `!1`, `&1`, `%1`, `~label`,
+    `GH-1`, `[issue:1]`, `…/issues/1`), and the `/` of a quick action of GitLab. Lines with `Signed-off-by:` go: only a
+    person signs off.
     """
-    mark = r"(?<!\w)@(?=\w)|#(?=\d)|\bGH-(?=\d)|/(?=(?:issues|pull|discussions)/\d)"
+    mark = (
+        r"(?<!\w)[@%~](?=[\w\"])|[#!](?=\d)|(?<!\w)&(?=\d)|\bG[HL]-(?=\d)|^[ \t]*/(?=[a-z])|\[(?=[a-z_]+:[\w/])"
+        r"|/(?=(?:issues|pull|discussions|merge_requests|work_items|epics)/\d)"
+    )
     signed = re.sub(r"^[ \t]*Signed-off-by[ \t]*:.*\n?", "", plain(text), flags=re.IGNORECASE | re.MULTILINE)
-    return re.sub(mark, lambda match: f"{match[0]}\u200b", signed, flags=re.IGNORECASE)
+    return re.sub(mark, lambda match: f"{match[0]}\u200b", signed, flags=re.IGNORECASE | re.MULTILINE)
 
 
 def command(*words: str) -> str:

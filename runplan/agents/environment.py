@@ -22,19 +22,22 @@ if TYPE_CHECKING:
 ALLOWED = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR"))
 ALLOWED_PREFIXES = ("LC_", "XDG_")
 
-#: Tokens of GitHub, and where its programs find more; sent with runs that land by pull request.
+#: Tokens of GitHub and GitLab, and where their programs find more; sent with runs that land by pull request.
 FORGE_TOKENS = (
     *("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"),
-    *("GITHUB_APP_ID", "GITHUB_APP_PRIVATE_KEY_FILE"),
+    *("GITHUB_APP_ID", "GITHUB_APP_PRIVATE_KEY_FILE", "GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN"),
 )
-FORGE = (*FORGE_TOKENS, "GH_CONFIG_DIR", "GITHUB_API_URL", "GITHUB_SERVER_URL")
+FORGE = (
+    *(*FORGE_TOKENS, "GH_CONFIG_DIR", "GLAB_CONFIG_DIR", "GITHUB_API_URL", "GITHUB_SERVER_URL", "GITLAB_API_URL"),
+    *("GITLAB_HOST", "CI_SERVER_FQDN", "CI_SERVER_HOST"),
+)
 _LOGINS = ("GIT_ASKPASS", "SSH_AGENT_PID", "SSH_ASKPASS", "SSH_AUTH_SOCK")
 
 #: Keys to the forge and to other machines. An agent never gets them, even if a setting names them.
 NEVER = frozenset(
     (
         *(*FORGE_TOKENS, *_LOGINS),
-        *("BITBUCKET_TOKEN", "CI_JOB_TOKEN", "FORGEJO_TOKEN", "GITEA_TOKEN", "GITLAB_TOKEN", "GL_TOKEN"),
+        *("BITBUCKET_TOKEN", "CI_JOB_TOKEN", "FORGEJO_TOKEN", "GITEA_TOKEN", "GL_TOKEN", "OAUTH_TOKEN"),
     )
 )
 

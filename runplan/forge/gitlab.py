@@ -5,27 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from gitlab import Gitlab
 from gitlab.exceptions import GitlabError
 
 from runplan.errors import NotFound
-from runplan.forge import model as m
+from runplan.forge import gitlab_facts as f, model as m
 from runplan.forge.access import header_settings
 from runplan.forge.gitlab_calls import TIMEOUT_S, CheckedSession, GitLabCalls, describe_error
-from runplan.forge.gitlab_facts import (
-    GHOST,
-    applies_to,
-    is_open,
-    to_check,
-    to_issue,
-    to_merge_state,
-    to_message,
-    to_seconds,
-    user_name,
-)
 from runplan.forge.retry import repeatable
 from runplan.gitfacts import PLAN
 
@@ -33,13 +22,13 @@ if TYPE_CHECKING:
     from runplan.forge.gitlab_facts import Facts
     from runplan.gitfacts import Oid
 
+T = TypeVar("T")
+
 DEVELOPER = 30  #: the lowest access level that may push
 DRAFT = "Draft: "
 LOG_CHARACTERS = 6000  #: of the logs of failed jobs
 MOST_OPEN = 50  #: open merge requests whose files are read, with one call each
 FAILED_JOBS = 3  #: whose logs are read
-OBJECTION = "requested_changes"  #: state of a reviewer
-APPROVED = "approved"
 STATUSES = {m.CheckState.PASSED: "success", m.CheckState.FAILED: "failed", m.CheckState.PENDING: "pending"}
 #: Who changed title or description of an issue last; REST does not say it.
 EDITED = """
@@ -87,28 +76,32 @@ class GitLab:
     @cached_property
     def _root(self) -> str:
         """The path of the project by its number, which a rename does not change."""
-        return f"/projects/{self._read_project()['id']}"
+        return f"/projects/{self.calls.attempt('read the project', self._read_project)['id']}"
 
     def _read_project(self) -> Facts:
         return self._get(f"/projects/{quote(self.address.full_name, safe='')}")
 
-    def _get(self, path: str, **query: object) -> Facts:
-        facts: Any = self._client.http_get(path, query_data=query)
-        return facts if isinstance(facts, Mapping) else {}
+    def _get(self, path: str) -> Facts:
+        facts: Any = self._client.http_get(path)
+        return dict(facts)
 
-    def _list(self, path: str, **query: object) -> Iterator[dict[str, Any]]:
+    def _list(self, path: str, **query: object) -> Iterator[Facts]:
         """The entries of all pages, each read when it is needed."""
-        entries: Any = self._client.http_list(path, query_data=query, iterator=True)
-        return iter(entries)
+        return iter(self._client.http_list(path, query_data=query, iterator=True))
 
-    def _find(self, read: Callable[[], Facts]) -> Facts | None:
-        """What is read; None where it does not exist, or the plan of this GitLab lacks it."""
+    def _write(self, method: str, path: str, **wanted: object) -> Facts:
+        send = self._client.http_post if method == "post" else self._client.http_put
+        answer: Any = send(path, post_data=wanted)
+        return dict(answer) if isinstance(answer, Mapping) else {}
+
+    def _find(self, read: Callable[[], T], default: T, *, missing: Sequence[int] = (403, 404)) -> T:
+        """What is read; the default where it does not exist, or this GitLab or token lacks the feature."""
         try:
             return read()
         except GitlabError as error:
-            if error.response_code not in (403, 404):
+            if error.response_code not in missing:
                 raise
-            return None
+            return default
 
     # --- the repository ---------------------------------------------------------------------------------------
 
@@ -116,21 +109,15 @@ class GitLab:
     def read_repository(self) -> m.Repository:
         project = self._read_project()
         access = (project.get("permissions") or {}).values()
-        own = self._find_token_facts()
+        # A token of OAuth is no access token; with a dead one the project could not be read.
+        own = "/personal_access_tokens/self"
+        token = self._find(lambda: self._get(own), {}, missing=(400, 401, 403, 404))
         return m.Repository(
             name=project["path_with_namespace"],
             can_push=max((level["access_level"] for level in access if level), default=0) >= DEVELOPER,
             is_archived=bool(project.get("archived")),
-            scopes=tuple(own.get("scopes") or ()),
+            scopes=tuple(token.get("scopes") or ()),
         )
-
-    def _find_token_facts(self) -> Facts:
-        try:
-            return self._get("/personal_access_tokens/self")
-        except GitlabError as error:
-            if error.response_code not in (400, 401, 403, 404):  # a token of OAuth; the project was read with it
-                raise
-            return {}
 
     def require_may_open(self, base: str) -> None:
         """Raise NotAllowed for a token that may not open merge requests.
@@ -140,11 +127,8 @@ class GitLab:
 
         def call() -> None:
             wanted = {"source_branch": base, "target_branch": base, "title": "runplan"}
-            try:
-                self._client.http_post(f"{self._root}/merge_requests", post_data=wanted)
-            except GitlabError as error:
-                if error.response_code not in (400, 409, 422):
-                    raise
+            path = f"{self._root}/merge_requests"
+            self._find(lambda: self._write("post", path, **wanted), {}, missing=(400, 409, 422))
 
         self.calls.attempt("open merge requests with this token", call)
 
@@ -163,7 +147,7 @@ class GitLab:
         return m.Target(
             methods=(*plain, *(() if squash == "never" else ("squash",))),
             auto_merge=True,
-            usual_checks=tuple(check.name for check in self._list_statuses(newest["sha"])) if newest else (),
+            usual_checks=tuple(check.name for check in self.list_checks(newest["sha"])) if newest else (),
             strict=method != "merge",  # a fast-forward, or a merge that could be one
             reviews=self._count_approvals(branch, number),
             queue=bool(project.get("merge_trains_enabled")),
@@ -174,28 +158,22 @@ class GitLab:
     def _count_approvals(self, branch: str, number: int) -> int:
         """How many approvals are required; none on a GitLab without that feature."""
         if number:
-            approvals = self._find(lambda: self._get(f"{self._root}/merge_requests/{number}/approvals")) or {}
-            return int(approvals.get("approvals_required") or 0)
-        try:
-            rules = list(self._list(f"{self._root}/approval_rules"))
-        except GitlabError as error:
-            if error.response_code not in (403, 404):
-                raise
-            return 0
-        applied = (rule for rule in rules if applies_to(rule, branch))
-        return max((rule.get("approvals_required") or 0 for rule in applied), default=0)
+            path = f"{self._root}/merge_requests/{number}/approvals"
+            return int(self._find(lambda: self._get(path), {}).get("approvals_required") or 0)
+        rules = self._find(lambda: list(self._list(f"{self._root}/approval_rules")), [])
+        return max((rule["approvals_required"] for rule in rules if f.applies_to(rule, branch)), default=0)
 
     def _list_objectors(self, number: int) -> list[str]:
         """The accounts with write access whose review asks for changes."""
         states = self._list(f"{self._root}/merge_requests/{number}/reviewers")
-        names = [user_name(state.get("user")) for state in states if state.get("state") == OBJECTION]
+        names = [f.user_name(state.get("user")) for state in states if state.get("state") == f.OBJECTION]
         return [name for name in names if self.may_write(name)]
 
     @repeatable("read the permission of {0}")
     def may_write(self, login: str) -> bool:
         if login not in self._writers:
             members = self._list(f"{self._root}/members/all", query=login)
-            levels = [member["access_level"] for member in members if user_name(member).lower() == login.lower()]
+            levels = [member["access_level"] for member in members if f.user_name(member).lower() == login.lower()]
             self._writers[login] = max(levels, default=0) >= DEVELOPER
         return self._writers[login]
 
@@ -204,7 +182,7 @@ class GitLab:
 
     @property
     def own_login(self) -> str:
-        return user_name(self._own_user)
+        return f.user_name(self._own_user)
 
     @cached_property
     def _own_user(self) -> Facts:
@@ -217,7 +195,7 @@ class GitLab:
         asked = self._list(f"{self._root}/merge_requests", source_branch=branch, order_by="created_at", sort="desc")
         # A fork may have a branch of this name. Of several the newest open one for this target counts.
         own = (facts for facts in islice(asked, 10) if facts["source_project_id"] == facts["target_project_id"])
-        newest = max(own, key=lambda facts: (is_open(facts), facts["target_branch"] == base), default=None)
+        newest = max(own, key=lambda facts: (f.is_open(facts), facts["target_branch"] == base), default=None)
         return None if newest is None else self._to_pull_request(newest)
 
     def create_pull_request(
@@ -232,12 +210,11 @@ class GitLab:
 
         def call() -> m.PullRequest:
             try:
-                made: Any = self._client.http_post(f"{self._root}/merge_requests", post_data=wanted)
+                return self._to_pull_request(self._write("post", f"{self._root}/merge_requests", **wanted))
             except GitlabError as error:
                 if error.response_code == 409 and (pull := happened()) is not None:  # another process was faster
                     return pull
                 raise
-            return self._to_pull_request(made)
 
         return self.calls.attempt("open a merge request", call, happened)
 
@@ -256,28 +233,23 @@ class GitLab:
             self._edit(number, title=pull.title)
 
     def _edit(self, number: int, **wanted: object) -> Facts:
-        edited: Any = self._client.http_put(f"{self._root}/merge_requests/{number}", post_data=wanted)
-        return dict(edited)
+        return self._write("put", f"{self._root}/merge_requests/{number}", **wanted)
 
     @repeatable("add labels and people to merge request {0}")
     def add_people(
         self, number: int, *, labels: Sequence[str], assignees: Sequence[str], reviewers: Sequence[str]
     ) -> tuple[str, ...]:
         before = self._get(f"{self._root}/merge_requests/{number}")
-        wanted: dict[str, object] = {"add_labels": ",".join(labels)} if labels else {}
-        for field, names in (("assignee", assignees), ("reviewer", reviewers)):
-            if names:
-                wanted[f"{field}_ids"] = self._user_ids(names, before.get(f"{field}s") or ())
-        if not wanted:
-            return ()
-        after = self._edit(number, **wanted)
         people = {"assignee": assignees, "reviewer": reviewers}
-        there = {field: {user_name(user).lower() for user in after.get(f"{field}s") or ()} for field in people}
+        wanted: dict[str, object] = {
+            f"{role}_ids": self._user_ids(names, before[f"{role}s"]) for role, names in people.items() if names
+        }
+        after = self._edit(number, add_labels=",".join(labels), **wanted)
         return tuple(
-            f"GitLab did not take {name} as {field}: no such account, or its plan allows one {field}"
-            for field, names in people.items()
+            f"GitLab did not take {name} as {role}: no such account, or its plan allows one {role}"
+            for role, names in people.items()
             for name in names
-            if name.lower() not in there[field]
+            if name.lower() not in {f.user_name(user).lower() for user in after[f"{role}s"]}
         )
 
     def _user_ids(self, names: Iterable[str], present: Iterable[Facts]) -> list[int]:
@@ -291,9 +263,7 @@ class GitLab:
         self.add_people(number, labels=(), assignees=(), reviewers=logins)
         if logins:
             words = " ".join(f"@{login}" for login in logins)
-            self._client.http_post(
-                f"{self._root}/merge_requests/{number}/notes", post_data={"body": f"/request_review {words}"}
-            )
+            self._write("post", f"{self._root}/merge_requests/{number}/notes", body=f"/request_review {words}")
 
     def merge_pull_request(self, number: int, how: m.Merge) -> Oid | m.NotMerged:
         def happened() -> Oid | None:
@@ -316,22 +286,20 @@ class GitLab:
         message = f"{how.title}\n\n{how.message}"
         texts = {"merge_commit_message": message, "squash_commit_message": message}
         wanted = {"sha": how.head, "squash": how.method == "squash", **texts, **more}
-        merged: Any = self._client.http_put(f"{self._root}/merge_requests/{number}/merge", post_data=wanted)
-        return dict(merged)
+        return self._write("put", f"{self._root}/merge_requests/{number}/merge", **wanted)
 
     @repeatable("ask for a later merge of merge request {0}")
     def merge_later(self, number: int, how: m.Merge, *, queue: bool) -> m.NotMerged | None:
         project = self._read_project() if queue else {}
         train = f"{self._root}/merge_trains/merge_requests/{number}" if project.get("merge_trains_enabled") else ""
         now = self.read_pull_request(number)
-        if now.is_merged or now.auto_merge or (train and self._find(lambda: self._get(train))):
+        if now.is_merged or now.auto_merge or (train and self._find(lambda: self._get(train), {})):
             return None
         if now.state in (m.MergeState.READY, m.MergeState.UNKNOWN) and not now.draft and not train:
             return m.NotMerged(said="it can be merged at once, or GitLab still computes whether")  # it might do so
         try:
             if train:
-                wanted = {"sha": how.head, "squash": how.method == "squash", "auto_merge": True}
-                self._client.http_post(train, post_data=wanted)
+                self._write("post", train, sha=how.head, squash=how.method == "squash", auto_merge=True)
             else:  # the second name is that of GitLab before 17.11
                 self._accept(number, how, auto_merge=True, merge_when_pipeline_succeeds=True)
                 self._messages[number] = how.message
@@ -344,11 +312,7 @@ class GitLab:
     @repeatable("cancel the merge of merge request {0}")
     def cancel_merge(self, number: int) -> None:
         path = f"{self._root}/merge_requests/{number}/cancel_merge_when_pipeline_succeeds"
-        try:
-            self._client.http_post(path)
-        except GitlabError as error:
-            if error.response_code not in (405, 406):  # nobody has asked for it
-                raise
+        self._find(lambda: self._write("post", path), {}, missing=(405, 406))  # nothing was asked for
 
     @repeatable("read the open merge requests")
     def list_open_files(self, base: str) -> dict[int, tuple[str, ...]]:
@@ -368,29 +332,14 @@ class GitLab:
             for discussion in self._list(f"{self._root}/merge_requests/{number}/discussions")
             for note in discussion["notes"]
         ]
-        reviews = self._list_reviews(number, head, notes) if self._seen[number].get("reviewers") else []
-        comments = [to_message(note, thread=thread) for note, thread in notes if not note["system"]]
-        messages = sorted([*comments, *reviews], key=lambda message: message.changed)
+        messages = [f.to_message(note, thread=thread) for note, thread in notes if not note["system"]]
+        if self._seen[number].get("reviewers"):
+            states = self._list(f"{self._root}/merge_requests/{number}/reviewers")
+            # An opinion has no time; GitLab notes each change by itself.
+            changed = {f.user_name(note["author"]): note["created_at"] for note, _ in notes if note["system"]}
+            messages = f.with_opinions(messages, states, changed, head=head)
+        messages.sort(key=lambda message: message.changed)
         return m.Activity(checks=self.list_checks(head), messages=tuple(messages))
-
-    def _list_reviews(self, number: int, head: Oid, notes: Sequence[tuple[Facts, str]]) -> list[m.Message]:
-        """The opinions of reviewers. They have neither text nor time; GitLab notes each change of them by itself."""
-        changed = {user_name(note["author"]): to_seconds(note["created_at"]) for note, _ in notes if note["system"]}
-        states = self._list(f"{self._root}/merge_requests/{number}/reviewers")
-        opinions = [
-            (user_name(facts["user"]), facts["state"]) for facts in states if facts["state"] in (APPROVED, OBJECTION)
-        ]
-        return [
-            m.Message(
-                id=f"review {name} {state} {head:.12}",
-                author=name,
-                text="",
-                changed=changed.get(name, 0.0),
-                is_objection=state == OBJECTION,
-                is_approval=state == APPROVED,
-            )
-            for name, state in opinions
-        ]
 
     def answer_message(self, number: int, message: m.Message, *, marker: str, text: str) -> None:
         notes = f"{self._root}/merge_requests/{number}/notes"
@@ -402,56 +351,43 @@ class GitLab:
     @repeatable("read the checks")
     def list_checks(self, head: Oid) -> tuple[m.Check, ...]:
         """Jobs and external statuses of the commit; and those of a pipeline for the result of the merge."""
-        return tuple(to_check(status) for status in self._list_statuses_and_jobs(head))
+        return tuple(f.to_check(status) for status in self._list_jobs(head))
 
-    def _list_statuses_and_jobs(self, head: Oid) -> list[Facts]:
+    def _list_jobs(self, head: Oid) -> list[Facts]:
         pipelines = [facts.get("head_pipeline") or {} for facts in self._seen.values() if facts.get("sha") == head]
         results = [pipeline["id"] for pipeline in pipelines if pipeline.get("sha") not in (None, head)]
         jobs = [job for number in results for job in self._list(f"{self._root}/pipelines/{number}/jobs")]
         statuses = self._list(f"{self._root}/repository/commits/{head}/statuses")
         return [facts for facts in (*statuses, *jobs) if facts["name"] != m.STATUS]
 
-    def _list_statuses(self, head: Oid) -> list[m.Check]:
-        return [to_check(status) for status in self._list_statuses_and_jobs(head)]
-
     def set_status(self, head: Oid, *, state: m.CheckState, text: str, url: str) -> None:
         wanted = {"state": STATUSES[state], "name": m.STATUS, "description": text[:140], "target_url": url}
 
         def call() -> None:
             try:
-                self._client.http_post(f"{self._root}/statuses/{head}", post_data=wanted)
-            except GitlabError as error:
-                if error.response_code != 400 or not self._has_status(head, STATUSES[state]):
-                    raise  # 400 is also the answer to a state that it has
+                self._write("post", f"{self._root}/statuses/{head}", **wanted)
+            except GitlabError as error:  # 400 is also the answer to a state that it has
+                statuses = self._list(f"{self._root}/repository/commits/{head}/statuses", name=m.STATUS)
+                if error.response_code != 400 or STATUSES[state] not in [status["status"] for status in statuses]:
+                    raise
 
         self.calls.attempt("set the commit status", call)
 
-    def _has_status(self, head: Oid, state: str) -> bool:
-        statuses = self._list(f"{self._root}/repository/commits/{head}/statuses", name=m.STATUS)
-        return any(status["status"] == state for status in statuses)
-
+    @repeatable("read the logs of failed jobs")
     def read_failure_log(self, head: Oid) -> str:
-        failed = self._list_failed(head)
+        failed = [job for job in self._list_jobs(head) if f.to_check(job).state is m.CheckState.FAILED]
         logs = [self._read_log(job) for job in failed[:FAILED_JOBS]]
-        texts = [to_check(job) for job in failed]
-        return "\n".join(filter(None, logs)) or "\n".join(
-            f"{check.name}: {check.summary or check.url}" for check in texts
-        )
+        checks = [f.to_check(job) for job in failed]
+        return "\n".join(filter(None, logs)) or "\n".join(f"{c.name}: {c.summary or c.url}" for c in checks)
 
-    @repeatable("read the failed checks")
-    def _list_failed(self, head: Oid) -> list[Facts]:
-        return [job for job in self._list_statuses_and_jobs(head) if to_check(job).state is m.CheckState.FAILED]
-
-    @repeatable("read the log of a failed job")
     def _read_log(self, job: Facts) -> str:
         """The end of the log; "" for an external status, or where the token may not read it."""
-        try:
+
+        def read() -> str:
             answer: Any = self._client.http_get(f"{self._root}/jobs/{job['id']}/trace", raw=True)
-        except GitlabError as error:
-            if error.response_code not in (403, 404):
-                raise
-            return ""
-        text = answer.content.decode(errors="replace")
+            return str(answer.content.decode(errors="replace"))
+
+        text = self._find(read, "")
         return f"## {job['name']}\n{text[-LOG_CHARACTERS // FAILED_JOBS :]}" if text else ""
 
     # --- issues -----------------------------------------------------------------------------------------------
@@ -459,7 +395,7 @@ class GitLab:
     @repeatable("read issue {0}")
     def read_issue(self, number: int) -> m.Issue:
         try:
-            return to_issue(self._get(f"{self._root}/issues/{number}"))
+            return f.to_issue(self._get(f"{self._root}/issues/{number}"))
         except GitlabError as error:
             if error.response_code != 404:
                 raise
@@ -468,7 +404,7 @@ class GitLab:
     @repeatable("list the issues with the label {0}")
     def list_issues(self, label: str) -> tuple[m.Issue, ...]:
         wanted = {"state": "opened", "labels": label, "order_by": "created_at", "sort": "asc"}
-        return tuple(to_issue(facts) for facts in self._list(f"{self._root}/issues", **wanted))
+        return tuple(f.to_issue(facts) for facts in self._list(f"{self._root}/issues", **wanted))
 
     @repeatable("close issue {0}")
     def close_issue(self, number: int) -> None:
@@ -489,15 +425,11 @@ class GitLab:
 
     def _edit_issue(self, number: int, **wanted: object) -> None:
         sent = {field: value for field, value in wanted.items() if value != ""}
-        self._client.http_put(f"{self._root}/issues/{number}", post_data=sent)
+        self._write("put", f"{self._root}/issues/{number}", **sent)
 
     @repeatable("read the comments of #{0}")
     def list_comments(self, number: int) -> tuple[m.Comment, ...]:
-        notes = self._list_notes(f"{self._root}/issues/{number}/notes")
-        return tuple(
-            m.Comment(author=user_name(note["author"]), text=note["body"] or "", changed=to_seconds(note["updated_at"]))
-            for note in notes
-        )
+        return tuple(f.to_comment(note) for note in self._list_notes(f"{self._root}/issues/{number}/notes"))
 
     def _list_notes(self, path: str) -> list[Facts]:
         return [note for note in self._list(path, sort="asc", order_by="created_at") if not note["system"]]
@@ -508,59 +440,51 @@ class GitLab:
 
     def _put_note(self, notes: str, *, marker: str, text: str, target: str) -> None:
         """Write a note to the target, once per marker among the notes; a later text replaces it."""
-        action = "comment"
         mark = f"<!-- {marker} -->"
-        wanted = {"body": f"{text}\n\n{mark}"}
+        body = f"{text}\n\n{mark}"
 
         def happened() -> Facts | None:
-            marked = (note for note in self._list_notes(notes) if mark in (note["body"] or ""))
-            return next((note for note in marked if user_name(note["author"]) == self.own_login), None)
+            marked = (note for note in self.calls.attempt("comment", read) if mark in (note["body"] or ""))
+            return next((note for note in marked if f.user_name(note["author"]) == self.own_login), None)
 
-        def create() -> Facts:
-            made: Any = self._client.http_post(target, post_data=wanted)
-            return dict(made)
+        def read() -> list[Facts]:
+            return self._list_notes(notes)
 
-        def read() -> Facts | None:
-            return self.calls.attempt(action, lambda: (happened(),))[0]
-
-        existing = read()
+        existing = happened()
         if existing is None:
-            self.calls.attempt(action, create, read)
-        elif existing["body"] != wanted["body"]:
-            edited = f"{notes}/{existing['id']}"
-            self.calls.attempt(action, lambda: self._client.http_put(edited, post_data=wanted))
+            self.calls.attempt("comment", lambda: self._write("post", target, body=body), happened)
+        elif existing["body"] != body:
+            self.calls.attempt("comment", lambda: self._write("put", f"{notes}/{existing['id']}", body=body))
 
     @repeatable("read who labelled issue {0}")
     def is_issue_trusted(self, number: int, label: str) -> bool:
         issue = self._get(f"{self._root}/issues/{number}")
-        if self.may_write(user_name(issue.get("author"))):
+        if self.may_write(f.user_name(issue.get("author"))):
             return True
         events = list(self._list(f"{self._root}/issues/{number}/resource_label_events"))
         labelled = [event for event in events if ((event["label"] or {}).get("name") or "").lower() == label.lower()]
         if not labelled or labelled[-1]["action"] != "add":
             return False
         when, editor = self._read_last_edit(number)
-        accounts = [user_name(labelled[-1]["user"])]
-        if when >= to_seconds(labelled[-1]["created_at"]):
+        accounts = [f.user_name(labelled[-1]["user"])]
+        if when >= f.to_seconds(labelled[-1]["created_at"]):
             accounts.append(editor)
         return all(self.may_write(account) for account in accounts)
 
     def _read_last_edit(self, number: int) -> tuple[float, str]:
         """When the text was changed last, and by whom; an answer without it counts as a change by a stranger."""
         values = {"path": self.address.full_name, "number": str(number)}
-        address = f"{self._url}/api/graphql"
-        answer: Any = self._client.http_post(address, post_data={"query": EDITED, "variables": values})
+        answer = self._write("post", f"{self._url}/api/graphql", query=EDITED, variables=values)
         project = (answer.get("data") or {}).get("project") or {}
         nodes = (project.get("workItems") or {}).get("nodes") or ()
-        widgets = [widget for node in nodes for widget in node["widgets"] if "lastEditedAt" in widget]
-        if not widgets:
-            return float("inf"), GHOST
-        edited = widgets[0]
-        return to_seconds(edited["lastEditedAt"]), user_name(edited["lastEditedBy"])
+        edits = [widget for node in nodes for widget in node["widgets"] if "lastEditedAt" in widget]
+        if not edits:
+            return float("inf"), f.GHOST
+        return f.to_seconds(edits[0]["lastEditedAt"]), f.user_name(edits[0]["lastEditedBy"])
 
     def _merge_message(self, facts: Facts) -> str:
         """The message of the later merge. GitLab shows only who asked: the account of the token did so for runplan."""
-        if user_name(facts.get("merge_user")) != self.own_login:
+        if f.user_name(facts.get("merge_user")) != self.own_login:
             return ""
         return self._messages.get(facts["iid"]) or f"{PLAN}: "
 
@@ -569,18 +493,17 @@ class GitLab:
         is_merged = facts["state"] == "merged"
         asked = bool(facts.get("merge_when_pipeline_succeeds")) and not is_merged
         commit = facts.get("merge_commit_sha") or facts.get("squash_commit_sha") or facts["sha"]
-        title = str(facts["title"])
         return m.PullRequest(
             number=facts["iid"],
             url=facts["web_url"],
-            is_open=is_open(facts),
+            is_open=f.is_open(facts),
             is_merged=is_merged,
             head=facts["sha"] or "",
             base=facts["target_branch"],
-            title=title.removeprefix(DRAFT),
+            title=facts["title"].removeprefix(DRAFT),
             body=facts.get("description") or "",
             draft=bool(facts.get("draft")),
-            state=to_merge_state(facts),
+            state=f.to_merge_state(facts),
             merge_commit=commit if is_merged else "",
             auto_merge=asked,
             merge_message=self._merge_message(facts) if asked else "",

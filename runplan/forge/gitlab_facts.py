@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from runplan.forge import model as m
+
+if TYPE_CHECKING:
+    from runplan.gitfacts import Oid
 
 Facts = Mapping[str, Any]  #: an object of an answer
 
@@ -18,6 +23,8 @@ MERGE_STATES = {
     **dict.fromkeys(("conflict", "broken_status"), _S.CONFLICT),
     "need_rebase": _S.BEHIND,
 }
+OBJECTION = "requested_changes"  #: state of a reviewer
+APPROVED = "approved"
 #: States of a job or commit status. `manual` waits for a person; a job that may fail blocks nothing.
 CHECK_STATES = {
     **dict.fromkeys(("success", "skipped"), m.CheckState.PASSED),
@@ -76,6 +83,39 @@ def to_message(note: Facts, *, thread: str) -> m.Message:
         place=f"{path}:{line}" if line else path,
         thread=thread if path else "",
     )
+
+
+def to_comment(note: Facts) -> m.Comment:
+    return m.Comment(author=user_name(note["author"]), text=note["body"] or "", changed=to_seconds(note["updated_at"]))
+
+
+def with_opinions(
+    messages: Sequence[m.Message], states: Iterable[Facts], changed: Mapping[str, str], *, head: Oid
+) -> list[m.Message]:
+    """The messages, with the opinions of reviewers, which have no text: an objection takes its author's newest one."""
+    shown = list(messages)
+    for facts in states:
+        name, state = user_name(facts["user"]), facts["state"]
+        if state not in (APPROVED, OBJECTION):
+            continue
+        opinion = m.Message(
+            id=f"review {name} {state} {head:.12}",
+            author=name,
+            text="",
+            changed=to_seconds(changed.get(name)),
+            is_objection=state == OBJECTION,
+            is_approval=state == APPROVED,
+        )
+        own = [place for place, message in enumerate(shown) if message.author == name and _is_remark(message)]
+        if own and state == OBJECTION:
+            remark = shown.pop(own[-1])
+            opinion = replace(opinion, id=f"review {remark.id}", text=remark.text, changed=remark.changed)
+        shown.append(opinion)
+    return shown
+
+
+def _is_remark(message: m.Message) -> bool:
+    return not message.place and not message.text.startswith("/")  # that would be a command
 
 
 def to_issue(facts: Facts) -> m.Issue:

@@ -107,13 +107,9 @@ class PullRequest(Struct, frozen=True, kw_only=True):
     sign: str = "#"  #: before the number
 
     @property
-    def reference(self) -> str:
-        return f"{self.sign}{self.number}"
-
-    @property
     def name(self) -> str:
         """As the forge and its users call it: `pull request #7`, `merge request !7`."""
-        return f"{self.noun} {self.reference}"
+        return f"{self.noun} {self.sign}{self.number}"
 
 
 class Check(Struct, frozen=True, kw_only=True):

@@ -37,6 +37,15 @@ def host(request: pytest.FixtureRequest) -> Host:
     return Host(memory, memory)
 
 
+@pytest.fixture(params=["github", "memory"])
+def reviewed_host(request: pytest.FixtureRequest) -> Host:
+    """A forge on which a review has a text; GitLab's own kind is in tests/forge/test_gitlab.py."""
+    if request.param == "github":
+        return Host(request.getfixturevalue("github"), request.getfixturevalue("hub"))
+    memory = MemoryForge(work="b.txt")
+    return Host(memory, memory)
+
+
 def by_squash(head: str) -> Merge:
     return Merge(head=head, method="squash", title="Work (#1)", message="Runplan-Plan: plans/X.md")
 
@@ -161,8 +170,8 @@ def test_only_an_account_with_write_access_objects(host: Host) -> None:
     assert (forge.may_write("reviewer"), forge.may_write("stranger")) == (True, False)
 
 
-def test_the_activity_has_checks_and_messages_with_their_kinds(host: Host) -> None:
-    forge, hub, opened = host.forge, host.hub, host.open()
+def test_the_activity_has_checks_and_messages_with_their_kinds(reviewed_host: Host) -> None:
+    forge, hub, opened = reviewed_host.forge, reviewed_host.hub, reviewed_host.open()
     assert forge.read_activity(opened.number, opened.head) == Activity(checks=(), messages=())
     hub.check(opened.head, "unit", None)
     hub.check(opened.head, "lint", "failure", "too long")

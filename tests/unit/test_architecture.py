@@ -120,9 +120,9 @@ def test_pure_modules_have_no_effects() -> None:
 
 
 def test_libraries_stay_behind_their_protocol() -> None:
-    """SQLite is known to the store alone, PyGithub to the modules of GitHub, and GitPython to commands for people."""
+    """SQLite is known to the store alone, a library of a forge to its modules, GitPython to commands for people."""
     homes = {"sqlite3": "runplan.store.", "github": "runplan.forge.github", "runplan.store.sqlite": "runplan.store."}
-    homes["git"] = "runplan.views.inspection"
+    homes |= {"git": "runplan.views.inspection", "gitlab": "runplan.forge.gitlab"}
     assert {
         f"{module} imports {library}"
         for module, path in MODULES.items()

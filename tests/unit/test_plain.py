@@ -88,6 +88,11 @@ def test_file_names_stay_unchanged() -> None:
         ("Work\n\nSigned-off-by: Ann <ann@example.com>\nCloses nothing\n", "Work\n\nCloses nothing\n"),
         ("\x1b[31mred\x07 title", "red title"),
         ("use C# and # 1", "use C# and # 1"),
+        ("Closes acme/app!7, GL-8, &9, [issue:10]", "Closes acme/app!|7, GL-|8, &|9, [|issue:10]"),
+        ("see https://gitlab.com/a/b/-/merge_requests/1", "see https://gitlab.com/a/b/-/|merge_requests/1"),
+        ('on %1 or %"next week" as ~bug', 'on %|1 or %|"next week" as ~|bug'),
+        ("Done.\n/close\n  /label ~x\nin /tmp", "Done.\n/|close\n  /|label ~|x\nin /tmp"),
+        ("HEAD~1, ~/x, 5%2, a && b, x != 1, [a]: b", "HEAD~1, ~/x, 5%2, a && b, x != 1, [a]: b"),
     ],
 )
 def test_a_text_without_effect_on_a_forge_looks_the_same(text: str, expected: str) -> None:

@@ -30,7 +30,8 @@ from runplan.engine.rehearsal import rehearse_phase
 from runplan.engine.repository import open_repository
 from runplan.engine.worker import Interruption
 from runplan.errors import Exit, NotAllowed, RefusedEarly, RunplanError
-from runplan.forge.protocol import find_forge
+from runplan.forge.access import read_address
+from runplan.forge.protocol import find_forge, forge_kind
 from runplan.git.products import records_reads
 from runplan.git.removal import Kept, Removed
 from runplan.git.repository import NO_IDENTITY, require_git, require_target, require_workable
@@ -294,20 +295,22 @@ def _check_forge(context: RepositoryContext) -> list[Check]:
     """The token, and the settings of the repository that decide how a pull request is merged."""
     run = context.settings.run
     method = context.settings.pull_request.method
+    kind = "forge"
     try:
+        kind = forge_kind(read_address(context.git, remote=run.remote, env=context.env).host, context.env)
         forge = find_forge(context.git, remote=run.remote, env=context.env)
         there = forge.read_repository()
         target = forge.read_target(run.target)
         remarks = modes.require_mergeable(forge, context.settings)
     except NotAllowed as error:
-        return [Check("github", State.FAIL, str(error), f"check the token from {forge.token_source}")]
+        return [Check(kind, State.FAIL, str(error), f"check the token from {forge.token_source}")]
     except RunplanError as error:
-        return [_failed_check("github", error)]
+        return [_failed_check(kind, error)]
     scopes = f" (scopes {', '.join(there.scopes)})" if there.scopes else ""
     auto = "auto-merge is allowed" if target.auto_merge else "auto-merge is off"
     needs = target.requirements
     return [
-        Check("github", State.OK, f"{there.name}; token from {forge.token_source}{scopes} may push"),
+        Check(kind, State.OK, f"{there.name}; token from {forge.token_source}{scopes} may push"),
         Check("merge", State.OK, "; ".join([target.choose_method(method) or "by the merge queue", auto, *remarks])),
         Check("rules", State.OK, f"{run.target} requires {needs}" if needs else f"none for {run.target}"),
     ]

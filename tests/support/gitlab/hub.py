@@ -104,9 +104,18 @@ class GitLabHub(Hub):
         return made
 
     def review(
-        self, number: int, text: str, *, path: str = "", line: int = 0, by: str = "reviewer", state: str = "COMMENTED"
-    ) -> None:
+        self,
+        number: int,
+        text: str,
+        *,
+        path: str = "",
+        line: int = 0,
+        by: str = "reviewer",
+        state: str = "COMMENTED",
+        thread: int = 0,
+    ) -> int:
         """A note, on a line or not; and the state of a reviewer."""
+        assert not thread
         if path:
             position = {"new_path": path, "old_path": path, "new_line": line, "old_line": None}
             more = {"type": "DiffNote", "position": position, "resolvable": True}
@@ -119,6 +128,7 @@ class GitLabHub(Hub):
             said = "requested changes" if state == "CHANGES_REQUESTED" else "approved this merge request"
             self.add_note("merge_requests", number, said, by=by, system=True)
             self.auto_merge_all()
+        return next(self._ids)
 
     def dismiss(self, number: int) -> None:
         states = self.reviewers.get(number, {})
@@ -128,9 +138,9 @@ class GitLabHub(Hub):
         for note in self.notes[("merge_requests", number)]:
             note["resolved"] = note["resolvable"]
 
-    def comment(self, number: int, text: str, *, by: str = "bob", at: str = "") -> None:
+    def comment(self, number: int, text: str, *, by: str = "bob", at: str = "") -> int:
         """A comment of another person on an issue."""
-        self.add_note("issues", number, text, by=by, **({"updated_at": at} if at else {}))
+        return int(self.add_note("issues", number, text, by=by, **({"updated_at": at} if at else {}))["id"])
 
     # --- rules ----------------------------------------------------------------------------------------------------
 
