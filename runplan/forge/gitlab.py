@@ -94,14 +94,14 @@ class GitLab:
         answer: Any = send(path, post_data=wanted)
         return dict(answer) if isinstance(answer, Mapping) else {}
 
-    def _find(self, read: Callable[[], T], default: T, *, missing: Sequence[int] = (403, 404)) -> T:
-        """What is read; the default where it does not exist, or this GitLab or token lacks the feature."""
+    def _find(self, read: Callable[[], T], *, missing: Sequence[int] = (403, 404)) -> T | None:
+        """What is read; None where it does not exist, or this GitLab or token lacks the feature."""
         try:
             return read()
         except GitlabError as error:
             if error.response_code not in missing:
                 raise
-            return default
+            return None
 
     # --- the repository ---------------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class GitLab:
         access = (project.get("permissions") or {}).values()
         # A token of OAuth is no access token; with a dead one the project could not be read.
         own = "/personal_access_tokens/self"
-        token = self._find(lambda: self._get(own), {}, missing=(400, 401, 403, 404))
+        token = self._find(lambda: self._get(own), missing=(400, 401, 403, 404)) or {}
         return m.Repository(
             name=project["path_with_namespace"],
             can_push=max((level["access_level"] for level in access if level), default=0) >= DEVELOPER,
@@ -128,7 +128,7 @@ class GitLab:
         def call() -> None:
             wanted = {"source_branch": base, "target_branch": base, "title": "runplan"}
             path = f"{self._root}/merge_requests"
-            self._find(lambda: self._write("post", path, **wanted), {}, missing=(400, 409, 422))
+            self._find(lambda: self._write("post", path, **wanted), missing=(400, 409, 422))
 
         self.calls.attempt("open merge requests with this token", call)
 
@@ -159,8 +159,8 @@ class GitLab:
         """How many approvals are required; none on a GitLab without that feature."""
         if number:
             path = f"{self._root}/merge_requests/{number}/approvals"
-            return int(self._find(lambda: self._get(path), {}).get("approvals_required") or 0)
-        rules = self._find(lambda: list(self._list(f"{self._root}/approval_rules")), [])
+            return int((self._find(lambda: self._get(path)) or {}).get("approvals_required") or 0)
+        rules = self._find(lambda: list(self._list(f"{self._root}/approval_rules"))) or []
         return max((rule["approvals_required"] for rule in rules if f.applies_to(rule, branch)), default=0)
 
     def _list_objectors(self, number: int) -> list[str]:
@@ -192,11 +192,23 @@ class GitLab:
 
     @repeatable("look for the merge request of {branch}")
     def find_pull_request(self, *, branch: str, base: str) -> m.PullRequest | None:
-        asked = self._list(f"{self._root}/merge_requests", source_branch=branch, order_by="created_at", sort="desc")
-        # A fork may have a branch of this name. Of several the newest open one for this target counts.
-        own = (facts for facts in islice(asked, 10) if facts["source_project_id"] == facts["target_project_id"])
-        newest = max(own, key=lambda facts: (f.is_open(facts), facts["target_branch"] == base), default=None)
+        # Of several the newest open one for this target counts.
+        listed = self._list_pull_requests(branch)
+        newest = max(listed, key=lambda facts: (f.is_open(facts), facts["target_branch"] == base), default=None)
         return None if newest is None else self._to_pull_request(newest)
+
+    @repeatable("list the merge requests of {0}")
+    def list_merged(self, branch: str) -> tuple[m.PullRequest, ...]:
+        return tuple(self._to_pull_request(facts) for facts in self._list_pull_requests(branch, state="merged"))
+
+    def _list_pull_requests(self, branch: str, **query: object) -> list[Facts]:
+        """The newest merge requests of a branch; a fork may have a branch of this name."""
+        wanted = {"source_branch": branch, "order_by": "created_at", "sort": "desc", **query}
+        listed = islice(self._list(f"{self._root}/merge_requests", **wanted), 10)
+        return [facts for facts in listed if facts["source_project_id"] == facts["target_project_id"]]
+
+    def head_ref(self, number: int) -> str:
+        return f"refs/merge-requests/{number}/head"
 
     def create_pull_request(
         self, *, branch: str, base: str, title: str, body: str, draft: bool = False
@@ -285,20 +297,20 @@ class GitLab:
     def _accept(self, number: int, how: m.Merge, **more: object) -> Facts:
         message = f"{how.title}\n\n{how.message}"
         texts = {"merge_commit_message": message, "squash_commit_message": message}
-        wanted = {"sha": how.head, "squash": how.method == "squash", **texts, **more}
+        wanted: dict[str, object] = {"sha": how.head, "squash": how.method == "squash", **texts, **more}
         return self._write("put", f"{self._root}/merge_requests/{number}/merge", **wanted)
 
     @repeatable("ask for a later merge of merge request {0}")
     def merge_later(self, number: int, how: m.Merge, *, queue: bool) -> m.NotMerged | None:
-        project = self._read_project() if queue else {}
-        train = f"{self._root}/merge_trains/merge_requests/{number}" if project.get("merge_trains_enabled") else ""
+        has_trains = queue and self._read_project().get("merge_trains_enabled")
+        train = f"{self._root}/merge_trains/merge_requests/{number}"
         now = self.read_pull_request(number)
-        if now.is_merged or now.auto_merge or (train and self._find(lambda: self._get(train), {})):
+        if now.is_merged or now.auto_merge or (has_trains and self._find(lambda: self._get(train)) is not None):
             return None
-        if now.state in (m.MergeState.READY, m.MergeState.UNKNOWN) and not now.draft and not train:
+        if now.state in (m.MergeState.READY, m.MergeState.UNKNOWN) and not now.draft and not has_trains:
             return m.NotMerged(said="it can be merged at once, or GitLab still computes whether")  # it might do so
         try:
-            if train:
+            if has_trains:
                 self._write("post", train, sha=how.head, squash=how.method == "squash", auto_merge=True)
             else:  # the second name is that of GitLab before 17.11
                 self._accept(number, how, auto_merge=True, merge_when_pipeline_succeeds=True)
@@ -312,7 +324,7 @@ class GitLab:
     @repeatable("cancel the merge of merge request {0}")
     def cancel_merge(self, number: int) -> None:
         path = f"{self._root}/merge_requests/{number}/cancel_merge_when_pipeline_succeeds"
-        self._find(lambda: self._write("post", path), {}, missing=(405, 406))  # nothing was asked for
+        self._find(lambda: self._write("post", path), missing=(405, 406))  # nothing was asked for
 
     @repeatable("read the open merge requests")
     def list_open_files(self, base: str) -> dict[int, tuple[str, ...]]:
@@ -387,7 +399,7 @@ class GitLab:
             answer: Any = self._client.http_get(f"{self._root}/jobs/{job['id']}/trace", raw=True)
             return str(answer.content.decode(errors="replace"))
 
-        text = self._find(read, "")
+        text = self._find(read) or ""
         return f"## {job['name']}\n{text[-LOG_CHARACTERS // FAILED_JOBS :]}" if text else ""
 
     # --- issues -----------------------------------------------------------------------------------------------
@@ -471,6 +483,13 @@ class GitLab:
             accounts.append(editor)
         return all(self.may_write(account) for account in accounts)
 
+    @repeatable("read who reopened issue {0}")
+    def find_reopening(self, number: int) -> float:
+        events = self._list(f"{self._root}/issues/{number}/resource_state_events")
+        reopened = [event for event in events if event["state"] == "reopened"]
+        meant = [event["created_at"] for event in reopened if self.may_write(f.user_name(event["user"]))]
+        return f.to_seconds(meant[-1]) if meant else 0.0
+
     def _read_last_edit(self, number: int) -> tuple[float, str]:
         """When the text was changed last, and by whom; an answer without it counts as a change by a stranger."""
         values = {"path": self.address.full_name, "number": str(number)}
@@ -507,6 +526,7 @@ class GitLab:
             merge_commit=commit if is_merged else "",
             auto_merge=asked,
             merge_message=self._merge_message(facts) if asked else "",
+            ended=f.to_seconds(facts.get("merged_at") or facts.get("closed_at")),
             noun="merge request",
             sign="!",
         )

@@ -63,9 +63,20 @@ class GitLabHub(Hub):
         self.merge_method = "ff" if "rebase" in wanted and "merge" not in wanted else "merge"
         self.squash_option = "never" if "squash" not in wanted else "default_off" if len(wanted) > 1 else "always"
 
+    @property
+    def statuses(self) -> dict[str, list[dict[str, Any]]]:
+        def translated(made: dict[str, Any]) -> dict[str, Any]:
+            return made | {"context": made["name"], "state": made["status"].replace("failed", "failure")}
+
+        return {sha: [translated(made) for made in listed] for sha, listed in self.external.items()}
+
+    @statuses.setter
+    def statuses(self, wanted: dict[str, list[dict[str, Any]]]) -> None:
+        assert not wanted
+
     # --- merge requests -----------------------------------------------------------------------------------------
 
-    def create(self, head: str, base: str, title: str, body: str, *more: Any) -> Pull:
+    def create(self, head: str, base: str, title: str, body: str, *, draft: bool = False) -> Pull:
         if head == base:
             raise Refused(422, ["You can't use same project/branch for source and target"])
         for pull in self.pulls.values():
@@ -78,9 +89,13 @@ class GitLabHub(Hub):
         number = next(self._iids)
         made = Pull(number=number, head=head, base=base, title=title, body=body, sha=sha, unknown=self.nulls)
         self.pulls[number] = made
-        self.set_title(made, title)
+        self.set_title(made, f"Draft: {title}" if draft else title)
+        self.keep(made)
         made.body = self.act(body)
         return made
+
+    def keep(self, pull: Pull) -> None:
+        self.git("update-ref", f"refs/merge-requests/{pull.number}/head", pull.sha)
 
     def set_title(self, pull: Pull, title: str) -> None:
         pull.title = title
@@ -238,7 +253,7 @@ class GitLabHub(Hub):
             new = self.git("commit-tree", tree, "-p", base, "-p", source, "-m", message or f"Merge branch {pull.head}")
             pull.merge_commit = new
         self.git("update-ref", f"refs/heads/{pull.base}", new, base)
-        pull.state, pull.merged, pull.auto_merge = "closed", True, ""
+        pull.state, pull.merged, pull.auto_merge, pull.closed_at = "closed", True, "", self.now()
         self.merge_users[pull.number] = "octocat"
         self.merges += 1
         for number, issue in self.issues.items():
@@ -261,6 +276,8 @@ class GitLabHub(Hub):
 
     def set_status(self, sha: str, wanted: dict[str, Any]) -> dict[str, Any]:
         """A status is changed while it is open, and made anew after its end; to change it to itself is an error."""
+        if not self.statuses_allowed:
+            raise Refused(403, "403 Forbidden")
         if self.git("cat-file", "-t", sha, ok=(0, 128)) != "commit":
             raise Refused(404, "404 Commit Not Found")
         name, state = wanted.get("name") or wanted.get("context") or "default", wanted["state"]

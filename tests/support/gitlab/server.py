@@ -79,6 +79,8 @@ def _pull(r: Request, pull: Pull, *, is_single: bool) -> dict[str, Any]:
         "target_branch": pull.base,
         "draft": pull.draft,
         "sha": pull.sha,
+        "merged_at": pull.closed_at if pull.merged else None,
+        "closed_at": None if pull.merged or pull.state == "open" else pull.closed_at or "2026-01-01T00:00:00.000Z",
         "merge_commit_sha": pull.merge_commit or None,
         "squash_commit_sha": hub.squashed.get(pull.number),
         "merge_when_pipeline_succeeds": bool(pull.auto_merge),
@@ -292,6 +294,11 @@ def label_events(r: Request) -> tuple[int, Any]:
     ]
 
 
+def state_events(r: Request) -> tuple[int, Any]:
+    events = [{"user": user(e["actor"]), "created_at": e["at"], "state": "reopened"} for e in r.issue.reopened]
+    return 200, [{"user": user("bob"), "created_at": r.hub.now(), "state": "closed"}, *events]
+
+
 def train(r: Request) -> tuple[int, Any]:
     if r.number not in r.hub.train:
         raise Refused(404, "404 Not Found")
@@ -360,6 +367,7 @@ ROUTES: tuple[tuple[str, str, Callable[[Request], tuple[int, Any]]], ...] = (
     ("POST", "/issues/(\\d+)/notes", _add_note("issues")),
     ("PUT", "/issues/(\\d+)/notes/(\\d+)", _edit_note("issues")),
     ("GET", "/issues/(\\d+)/resource_label_events", label_events),
+    ("GET", "/issues/(\\d+)/resource_state_events", state_events),
 )
 OUTSIDE = ("/user", "/users", "/personal_access_tokens/self", "/graphql")  #: of the project
 
