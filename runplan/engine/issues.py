@@ -239,7 +239,7 @@ def _create_branch(
         )
     pull = forge.find_pull_request(branch=there.branch, base=run.target)
     if pull is not None and pull.is_merged:
-        return TakenElsewhere(why=f"issue {number} was worked on: pull request #{pull.number} is merged: {pull.url}")
+        return TakenElsewhere(why=f"issue {number} was worked on: {pull.name} is merged: {pull.url}")
     writer = Candidates(repository.git)
     blob = repository.git.write_object("blob", text)
     tree = writer.tree_with(repository.git.commit(target).tree, {plan.path: Entry("100644", blob)})

@@ -455,7 +455,7 @@ class GitHub:
             for comment in comments
         )
 
-    def put_comment(self, number: int, *, marker: str, text: str) -> None:
+    def put_comment(self, number: int, *, marker: str, text: str, is_pull: bool = False) -> None:  # noqa: ARG002
         issue = self._repo.get_issue(number)
         self._put_marked(
             f"comment on #{number}", marker, text, lambda: list(issue.get_comments()), issue.create_comment

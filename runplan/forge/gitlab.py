@@ -446,8 +446,8 @@ class GitLab:
     def _list_notes(self, path: str) -> list[Facts]:
         return [note for note in self._list(path, sort="asc", order_by="created_at") if not note["system"]]
 
-    def put_comment(self, number: int, *, marker: str, text: str) -> None:
-        notes = f"{self._root}/issues/{number}/notes"
+    def put_comment(self, number: int, *, marker: str, text: str, is_pull: bool = False) -> None:
+        notes = f"{self._root}/{'merge_requests' if is_pull else 'issues'}/{number}/notes"
         self._put_note(notes, marker=marker, text=text, target=notes)
 
     def _put_note(self, notes: str, *, marker: str, text: str, target: str) -> None:

@@ -154,8 +154,8 @@ class Forge(Protocol):
         """Assign the issue to the owner of the token, or take it back."""
 
     def list_comments(self, number: int) -> tuple[m.Comment, ...]: ...
-    def put_comment(self, number: int, *, marker: str, text: str) -> None:
-        """Comment on a pull request or issue, once per marker; a later text replaces it.
+    def put_comment(self, number: int, *, marker: str, text: str, is_pull: bool = False) -> None:
+        """Comment on an issue or pull request, once per marker; a later text replaces it.
 
-        A comment of another account with this marker is not ours, and stays.
+        GitLab counts the two apart. A comment of another account with this marker is not ours, and stays.
         """

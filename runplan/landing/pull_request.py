@@ -248,7 +248,7 @@ class PullRequestLander(RemoteLander):
         """Comment on the open pull request, once; a later text replaces it."""
         pull = self._find_landing()
         if pull is not None and pull.is_open:
-            self._forge().put_comment(pull.number, marker=result_marker(self._plan.path), text=text)
+            self._forge().put_comment(pull.number, marker=result_marker(self._plan.path), text=text, is_pull=True)
 
     def _cancel_own_merge(self, pull: PullRequest) -> None:
         if pull.auto_merge and f"{PLAN}: " in pull.merge_message:  # else a person asked for auto-merge
@@ -420,7 +420,7 @@ class PullRequestLander(RemoteLander):
             )
         # No phase: `undo` would take the merge for the landing of one.
         message = "\n".join(f"{key}: {trailers[key]}" for key in (PLAN, RUN) if key in trailers)
-        how = Merge(head=pull.head, method=method, title=f"{pull.title} (#{pull.number})", message=message)
+        how = Merge(head=pull.head, method=method, title=f"{pull.title} ({pull.sign}{pull.number})", message=message)
         missing = missing_checks(checks, target.checks)
         red = [check.name for check in checks if check.state is CheckState.FAILED]
         # An administrator's merge would bypass the rules.
@@ -473,7 +473,7 @@ class PullRequestLander(RemoteLander):
     def _close_issue(self, issue: int, pull: PullRequest) -> str:
         """Close the issue with one comment; a note when it is not there, or the token may not."""
         forge = self._forge()
-        said = f"Done by pull request #{pull.number} (plan `{self._plan.path}`)."
+        said = f"Done by {pull.name} (plan `{self._plan.path}`)."
         try:
             forge.put_comment(issue, marker=result_marker(self._plan.path), text=said)
             forge.close_issue(issue)
@@ -503,7 +503,7 @@ def result_marker(plan: str) -> str:
 
 
 def _name(pull: PullRequest) -> str:
-    return f"pull request #{pull.number}"
+    return pull.name
 
 
 class RedTarget(Struct, frozen=True, kw_only=True):

@@ -308,6 +308,9 @@ def test_merge_requests_and_issues_are_counted_apart(gitlab: GitLab, gitlab_hub:
     assert issue.number == pull.number
     gitlab.put_comment(issue.number, marker="one", text="Done.")
     assert gitlab.read_activity(pull.number, pull.head).messages == ()
+    gitlab.put_comment(pull.number, marker="one", text="Failed.", is_pull=True)
+    (message,) = gitlab.read_activity(pull.number, pull.head).messages
+    assert (message.text, len(gitlab.list_comments(issue.number))) == ("Failed.\n\n<!-- one -->", 1)
 
 
 def test_lists_are_read_to_their_end(gitlab: GitLab, gitlab_hub: GitLabHub) -> None:

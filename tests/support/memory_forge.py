@@ -290,7 +290,7 @@ class MemoryForge:
     def list_comments(self, number: int) -> tuple[m.Comment, ...]:
         return tuple(self._comments.get(number, ()))
 
-    def put_comment(self, number: int, *, marker: str, text: str) -> None:
+    def put_comment(self, number: int, *, marker: str, text: str, is_pull: bool = False) -> None:
         mark = f"<!-- {marker} -->"
         comment = m.Comment(author="octocat", text=f"{text}\n\n{mark}", changed=float(next(self._numbers)))
         comments = self._comments.setdefault(number, [])

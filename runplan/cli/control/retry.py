@@ -87,7 +87,7 @@ def _new_comments(context: RepositoryContext, last: RunStarted, store: Store) ->
         authors = sorted({message.author for message in due.strangers})
         progress.warn(f"comments of accounts without write access {is_shown}: {', '.join(authors)}")
     if not due.requests:
-        progress.say(f"no new review comments on pull request #{pull.number}; nothing to do")
+        progress.say(f"no new review comments on {pull.name}; nothing to do")
         return ()
     return quote_messages(due, with_strangers=context.settings.issues.trust == "all")
 

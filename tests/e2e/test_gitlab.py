@@ -1,0 +1,51 @@
+"""Landing by a merge request on GitLab."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runplan.gitfacts import PLAN, RUN, read_trailers
+from tests.support.cli import Project, a_project, end_processes_of, fix, set_up, work
+from tests.support.gitlab.server import on_gitlab
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    project = a_project(tmp_path, "1", "2")
+    yield project
+    end_processes_of(project.home)
+
+
+def test_a_plan_lands_by_a_merge_request_whose_pipeline_is_repaired(project: Project, tmp_path: Path) -> None:
+    plan = project.show("main:plans/X.md").replace("---\n", "---\nissue: 1\n", 1)
+    repair = fix('write = "fixed.txt"', 'commit = "Fix"', phase="")
+    set_up(project, plan=plan, agent=work() + work(phase="2") + repair)
+    with on_gitlab(project, tmp_path) as server:
+        hub = server.hub
+        issue = hub.add_issue("Bug")
+        hub.required, hub.squash_option = ["unit"], "never"
+
+        def start_pipeline(branch: str, sha: str) -> None:
+            is_good = "fixed.txt" in hub.git("ls-tree", "--name-only", sha)
+            hub.check(sha, "unit", "success" if is_good else "failure")
+            if not is_good:
+                hub.logs[sha] = "fixed.txt is missing"
+
+        hub.on_push = start_pipeline
+        checked = project.runplan("doctor", RUNPLAN_RUN_LANDING="pr")
+        assert "acme/tools/app; token from $GITLAB_TOKEN (scopes api, write_repository) may push" in checked.out
+        assert "main requires a successful pipeline" in checked.out
+        ran = project.start("finish", "auto", "pr")
+        assert ran.code == 0, ran.err
+        assert (hub.merges, issue.state, list(hub.branches())) == (1, "closed", ["main"])
+        assert "merge request !1 is merged: https://gitlab.test/acme/tools/app/-/merge_requests/1" in ran.err
+        assert [note["body"].split("\n")[0] for note in hub.notes[("issues", 1)]] != []
+        prompts = [path.read_text() for path in (project.path / ".git/runplan/dispatch").glob("*/prompt.md")]
+        assert any("## unit\nfixed.txt is missing" in prompt for prompt in prompts)
+        message = hub.git("log", "-1", "--format=%B", "main")
+        assert (read_trailers(message).keys(), message.splitlines()[0].endswith("(!1)")) == ({PLAN, RUN}, True)
+        assert (hub.ran, hub.pulls[1].draft) == ([], False)
+        assert "status: complete" in project.show("origin/main:plans/X.md")
+        assert project.repo.head("main") == hub.tip("main")
+        assert project.leftovers() == []
