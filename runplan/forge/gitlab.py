@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -71,9 +71,7 @@ class GitLab:
             return ()
         return header_settings(self.address, "oauth2", self._token)
 
-    # --- calls ------------------------------------------------------------------------------------------------
-
-    @cached_property
+    @functools.cached_property
     def _root(self) -> str:
         """The path of the project by its number, which a rename does not change."""
         return f"/projects/{self.calls.attempt('read the project', self._read_project)['id']}"
@@ -125,12 +123,10 @@ class GitLab:
         A merge request from a branch to itself is refused with 422, for a token that may ask; else with 403.
         """
 
-        def call() -> None:
-            wanted = {"source_branch": base, "target_branch": base, "title": "runplan"}
-            path = f"{self._root}/merge_requests"
-            self._find(lambda: self._write("post", path, **wanted), missing=(400, 409, 422))
-
-        self.calls.attempt("open merge requests with this token", call)
+        wanted = {"source_branch": base, "target_branch": base, "title": "runplan"}
+        path = f"{self._root}/merge_requests"
+        ask = functools.partial(self._find, lambda: self._write("post", path, **wanted), missing=(400, 409, 422))
+        self.calls.attempt("open merge requests with this token", ask)
 
     @repeatable("read the settings of {0}")
     def read_target(self, branch: str, *, number: int = 0) -> m.Target:
@@ -184,7 +180,7 @@ class GitLab:
     def own_login(self) -> str:
         return f.user_name(self._own_user)
 
-    @cached_property
+    @functools.cached_property
     def _own_user(self) -> Facts:
         return self.calls.attempt("read the account", lambda: self._get("/user"))
 
@@ -271,11 +267,9 @@ class GitLab:
 
     @repeatable("ask for a review of merge request {0}")
     def request_review(self, number: int, logins: Sequence[str]) -> None:
-        """Make the accounts reviewers. Of those who are, only a quick action asks again."""
-        self.add_people(number, labels=(), assignees=(), reviewers=logins)
-        if logins:
-            words = " ".join(f"@{login}" for login in logins)
-            self._write("post", f"{self._root}/merge_requests/{number}/notes", body=f"/request_review {words}")
+        """Only a quick action asks those again who are reviewers."""
+        words = " ".join(f"@{login}" for login in logins)
+        self._write("post", f"{self._root}/merge_requests/{number}/notes", body=f"/request_review {words}")
 
     def merge_pull_request(self, number: int, how: m.Merge) -> Oid | m.NotMerged:
         def happened() -> Oid | None:
@@ -328,12 +322,11 @@ class GitLab:
 
     @repeatable("read the open merge requests")
     def list_open_files(self, base: str) -> dict[int, tuple[str, ...]]:
-        pulls = islice(self._list(f"{self._root}/merge_requests", state="opened", target_branch=base), MOST_OPEN)
-        numbers = [facts["iid"] for facts in pulls]
-        changes = {number: self._list(f"{self._root}/merge_requests/{number}/diffs") for number in numbers}
-        return {number: tuple(change["new_path"] for change in listed) for number, listed in changes.items()}
-
-    # --- conversation -----------------------------------------------------------------------------------------
+        root = f"{self._root}/merge_requests"
+        numbers = [facts["iid"] for facts in islice(self._list(root, state="opened", target_branch=base), MOST_OPEN)]
+        return {
+            number: tuple(change["new_path"] for change in self._list(f"{root}/{number}/diffs")) for number in numbers
+        }
 
     @repeatable("read the activity of merge request {0}")
     def read_activity(self, number: int, head: Oid) -> m.Activity:
@@ -394,12 +387,9 @@ class GitLab:
 
     def _read_log(self, job: Facts) -> str:
         """The end of the log; "" for an external status, or where the token may not read it."""
-
-        def read() -> str:
-            answer: Any = self._client.http_get(f"{self._root}/jobs/{job['id']}/trace", raw=True)
-            return str(answer.content.decode(errors="replace"))
-
-        text = self._find(read) or ""
+        path = f"{self._root}/jobs/{job['id']}/trace"
+        answer: Any = self._find(lambda: self._client.http_get(path, raw=True))
+        text = answer.content.decode(errors="replace") if answer is not None else ""
         return f"## {job['name']}\n{text[-LOG_CHARACTERS // FAILED_JOBS :]}" if text else ""
 
     # --- issues -----------------------------------------------------------------------------------------------
@@ -420,24 +410,19 @@ class GitLab:
 
     @repeatable("close issue {0}")
     def close_issue(self, number: int) -> None:
-        self._edit_issue(number, state_event="close")
+        self._write("put", f"{self._root}/issues/{number}", state_event="close")
 
     @repeatable("label issue {0}")
     def label_issue(self, number: int, *, add: str = "", remove: str = "") -> None:
-        self._edit_issue(number, add_labels=add, remove_labels=remove)
+        self._write("put", f"{self._root}/issues/{number}", add_labels=add, remove_labels=remove)
 
     @repeatable("assign issue {0}")
     def assign_issue(self, number: int, *, is_assigned: bool) -> None:
-        before = [user["id"] for user in self._get(f"{self._root}/issues/{number}").get("assignees") or ()]
-        own = self._own_user["id"]
-        others = [user for user in before if user != own]
-        wanted = [own, *others] if is_assigned else others
-        if sorted(wanted) != sorted(before):
-            self._edit_issue(number, assignee_ids=wanted or [0])  # 0 takes away the last one
-
-    def _edit_issue(self, number: int, **wanted: object) -> None:
-        sent = {field: value for field, value in wanted.items() if value != ""}
-        self._write("put", f"{self._root}/issues/{number}", **sent)
+        path = f"{self._root}/issues/{number}"
+        before = {user["id"] for user in self._get(path)["assignees"]}
+        wanted = before | {self._own_user["id"]} if is_assigned else before - {self._own_user["id"]}
+        if wanted != before:
+            self._write("put", path, assignee_ids=sorted(wanted) or [0])  # 0 takes away the last one
 
     @repeatable("read the comments of #{0}")
     def list_comments(self, number: int) -> tuple[m.Comment, ...]:
@@ -456,11 +441,9 @@ class GitLab:
         body = f"{text}\n\n{mark}"
 
         def happened() -> Facts | None:
-            marked = (note for note in self.calls.attempt("comment", read) if mark in (note["body"] or ""))
-            return next((note for note in marked if f.user_name(note["author"]) == self.own_login), None)
-
-        def read() -> list[Facts]:
-            return self._list_notes(notes)
+            listed = self.calls.attempt("comment", lambda: self._list_notes(notes))
+            own = (note for note in listed if f.user_name(note["author"]) == self.own_login)
+            return next((note for note in own if mark in (note["body"] or "")), None)
 
         existing = happened()
         if existing is None:
@@ -478,10 +461,8 @@ class GitLab:
         if not labelled or labelled[-1]["action"] != "add":
             return False
         when, editor = self._read_last_edit(number)
-        accounts = [f.user_name(labelled[-1]["user"])]
-        if when >= f.to_seconds(labelled[-1]["created_at"]):
-            accounts.append(editor)
-        return all(self.may_write(account) for account in accounts)
+        is_edited = when >= f.to_seconds(labelled[-1]["created_at"])
+        return self.may_write(f.user_name(labelled[-1]["user"])) and (not is_edited or self.may_write(editor))
 
     @repeatable("read who reopened issue {0}")
     def find_reopening(self, number: int) -> float:
@@ -494,8 +475,8 @@ class GitLab:
         """When the text was changed last, and by whom; an answer without it counts as a change by a stranger."""
         values = {"path": self.address.full_name, "number": str(number)}
         answer = self._write("post", f"{self._url}/api/graphql", query=EDITED, variables=values)
-        project = (answer.get("data") or {}).get("project") or {}
-        nodes = (project.get("workItems") or {}).get("nodes") or ()
+        items = ((answer.get("data") or {}).get("project") or {}).get("workItems") or {}
+        nodes = items.get("nodes") or ()
         edits = [widget for node in nodes for widget in node["widgets"] if "lastEditedAt" in widget]
         if not edits:
             return float("inf"), f.GHOST

@@ -21,13 +21,11 @@ JOB_TOKEN = "CI_JOB_TOKEN"  # noqa: S105  the name of a variable
 def open_forge(git: Git, address: Address, env: Mapping[str, str]) -> GitLab:
     token = find_token(address, env, ask_with(git, env))
     if token is None:
-        why = f"there is no token for {address.host}"
-        if env.get(JOB_TOKEN):
-            why += f": {JOB_TOKEN} may neither open merge requests nor read members"
-        raise RefusedEarly(f"{why}; set {TOKENS[0]} to one with the scopes api and write_repository")
-    return GitLab(
-        address, token.value, url=server_address(address, env), token_source=token.source, is_gits=token.is_gits
-    )
+        job = f": {JOB_TOKEN} may neither open merge requests nor read members" if env.get(JOB_TOKEN) else ""
+        needed = f"set {TOKENS[0]} to one with the scopes api and write_repository"
+        raise RefusedEarly(f"there is no token for {address.host}{job}; {needed}")
+    url = server_address(address, env)
+    return GitLab(address, token.value, url=url, token_source=token.source, is_gits=token.is_gits)
 
 
 def server_address(address: Address, env: Mapping[str, str]) -> str:

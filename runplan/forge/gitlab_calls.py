@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
@@ -21,11 +21,7 @@ _PLAIN = ("/trace", "/raw")  #: ends of the paths whose answers are no JSON
 
 
 class TooManyRequests(Exception):
-    """An answer 429; its headers say how long the limit lasts."""
-
-    def __init__(self, headers: Mapping[str, str]) -> None:
-        super().__init__("429")
-        self.headers = headers
+    """An answer 429, with its headers."""
 
 
 class CheckedSession(Session):
@@ -71,13 +67,10 @@ class GitLabCalls(Calls):
             self._raise_known(action, error)
 
     def _raise_limit(self, action: str, error: TooManyRequests) -> NoReturn:
-        after = error.headers.get("retry-after", "")
-        reset = error.headers.get("ratelimit-reset", "")
-        wait_s = LIMITED_S
-        if after.isdigit():
-            wait_s = float(after)
-        elif reset.isdigit():
-            wait_s = max(1.0, float(reset) - self._now())
+        (headers,) = error.args
+        after, reset = headers.get("retry-after", ""), headers.get("ratelimit-reset", "")
+        wait_s = max(1.0, float(reset) - self._now()) if reset.isdigit() else LIMITED_S
+        wait_s = float(after) if after.isdigit() else wait_s
         text = f"cannot {action}: rate limit of the forge for {in_words(wait_s)}"
         raise RateLimited(text, until=self._now() + wait_s) from error
 

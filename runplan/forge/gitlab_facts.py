@@ -96,8 +96,6 @@ def with_opinions(
     shown = list(messages)
     for facts in states:
         name, state = user_name(facts["user"]), facts["state"]
-        if state not in (APPROVED, OBJECTION):
-            continue
         opinion = m.Message(
             id=f"review {name} {state} {head:.12}",
             author=name,
@@ -106,11 +104,12 @@ def with_opinions(
             is_objection=state == OBJECTION,
             is_approval=state == APPROVED,
         )
-        own = [place for place, message in enumerate(shown) if message.author == name and _is_remark(message)]
-        if own and state == OBJECTION:
-            remark = shown.pop(own[-1])
-            opinion = replace(opinion, id=f"review {remark.id}", text=remark.text, changed=remark.changed)
-        shown.append(opinion)
+        remarks = [message for message in shown if message.author == name and _is_remark(message)]
+        if remarks and state == OBJECTION:
+            shown.remove(remarks[-1])
+            opinion = replace(remarks[-1], id=f"review {remarks[-1].id}", is_objection=True)
+        if state in (APPROVED, OBJECTION):
+            shown.append(opinion)
     return shown
 
 

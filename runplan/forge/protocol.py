@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
+from runplan.agents.environment import GITLAB_HOSTS
 from runplan.errors import RefusedEarly
 from runplan.forge.access import read_address
 from runplan.text import command
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
     from runplan.forge import model as m
     from runplan.git.command import Git
     from runplan.gitfacts import Oid
-
-
-#: Variables that name a host on which GitLab runs; CI of GitLab sets the last two.
-GITLAB_HOSTS = ("GITLAB_HOST", "GITLAB_API_URL", "CI_SERVER_FQDN", "CI_SERVER_HOST")
 
 
 def find_forge(git: Git, *, remote: str, env: Mapping[str, str]) -> Forge:
@@ -40,8 +37,7 @@ def forge_kind(host: str, env: Mapping[str, str]) -> str:
     """`gitlab` for gitlab.com, hosts that are called so, and those that the environment names; else `github`."""
     values = [env.get(name, "").strip() for name in GITLAB_HOSTS]
     named = [urlsplit(value if "//" in value else f"//{value}").netloc for value in values]
-    is_gitlab = host == "gitlab.com" or host.startswith("gitlab.") or host in named
-    return "gitlab" if is_gitlab else "github"
+    return "gitlab" if host.startswith("gitlab.") or host in named else "github"
 
 
 class Forge(Protocol):

@@ -44,7 +44,7 @@ def test_a_plan_lands_by_a_merge_request_whose_pipeline_is_repaired(project: Pro
         prompts = [path.read_text() for path in (project.path / ".git/runplan/dispatch").glob("*/prompt.md")]
         assert any("## unit\nfixed.txt is missing" in prompt for prompt in prompts)
         message = hub.git("log", "-1", "--format=%B", "main")
-        assert (read_trailers(message).keys(), message.splitlines()[0].endswith("(!1)")) == ({PLAN, RUN}, True)
+        assert (set(read_trailers(message)), message.splitlines()[0].endswith("(!1)")) == ({PLAN, RUN}, True)
         assert (hub.ran, hub.pulls[1].draft) == ([], False)
         assert "status: complete" in project.show("origin/main:plans/X.md")
         assert project.repo.head("main") == hub.tip("main")
