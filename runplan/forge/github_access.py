@@ -27,7 +27,7 @@ APP_KEY = "GITHUB_APP_PRIVATE_KEY_FILE"
 def open_forge(git: Git, address: Address, env: Mapping[str, str]) -> GitHub:
     if "/" in address.owner:
         raise RefusedEarly(
-            f"{address.full_name} is no repository on GitHub; if {address.host} is a GitLab, set GITLAB_HOST"
+            f"{address.full_name} is no repository on GitHub; on a GitLab, set GITLAB_HOST={address.host}"
         )
     token = find_token(address, env, ask_with(git, env))
     if token is None:

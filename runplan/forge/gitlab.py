@@ -11,18 +11,22 @@ from urllib.parse import quote
 from gitlab import Gitlab
 from gitlab.exceptions import GitlabError
 
-from runplan.errors import NotFound
+from runplan.errors import NotFound, RefusedEarly
 from runplan.forge import gitlab_facts as f, model as m
-from runplan.forge.access import header_settings
+from runplan.forge.access import Token, ask_with, find_stored_token, header_settings
 from runplan.forge.gitlab_calls import TIMEOUT_S, CheckedSession, GitLabCalls, describe_error
 from runplan.forge.retry import repeatable
 from runplan.gitfacts import PLAN
 
 if TYPE_CHECKING:
+    from runplan.forge.access import Ask
     from runplan.forge.gitlab_facts import Facts
+    from runplan.git.command import Git
     from runplan.gitfacts import Oid
 
 T = TypeVar("T")
+
+TOKENS = ("GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN")  #: variables, in the order of the `glab` program
 
 DEVELOPER = 30  #: the lowest access level that may push
 DRAFT = "Draft: "
@@ -37,6 +41,32 @@ query($path: ID!, $number: String!) {
     ... on WorkItemWidgetDescription { lastEditedAt lastEditedBy { username } }
   } } } }
 }"""
+
+
+def open_forge(git: Git, address: m.Address, env: Mapping[str, str]) -> GitLab:
+    token = find_token(address, env, ask_with(git, env))
+    if token is None:
+        job = ": CI_JOB_TOKEN may neither open merge requests nor read members" if env.get("CI_JOB_TOKEN") else ""
+        needed = f"set {TOKENS[0]} to one with the scopes api and write_repository"
+        raise RefusedEarly(f"there is no token for {address.host}{job}; {needed}")
+    url = server_address(address, env)
+    return GitLab(address, token.value, url=url, token_source=token.source, is_gits=token.is_gits)
+
+
+def server_address(address: m.Address, env: Mapping[str, str]) -> str:
+    """The address of the server; that of its API may be given instead, as CI of GitLab does."""
+    given = env.get("GITLAB_API_URL", "").strip().rstrip("/")
+    return given.removesuffix("/api/v4") or address.web or f"https://{address.host}"
+
+
+def find_token(address: m.Address, env: Mapping[str, str], ask: Ask) -> Token | None:
+    """The token for this host; never from a file of the repository."""
+    for name in TOKENS:
+        if value := env.get(name, "").strip():
+            return Token(value=value, source=f"${name}")
+    if value := ask(("glab", "config", "get", "token", "--host", address.host), "").strip():
+        return Token(value=value, source="glab config")
+    return find_stored_token(address, ask)
 
 
 class GitLab:
@@ -476,8 +506,7 @@ class GitLab:
         values = {"path": self.address.full_name, "number": str(number)}
         answer = self._write("post", f"{self._url}/api/graphql", query=EDITED, variables=values)
         items = ((answer.get("data") or {}).get("project") or {}).get("workItems") or {}
-        nodes = items.get("nodes") or ()
-        edits = [widget for node in nodes for widget in node["widgets"] if "lastEditedAt" in widget]
+        edits = [widget for node in items.get("nodes") or () for widget in node["widgets"] if "lastEditedAt" in widget]
         if not edits:
             return float("inf"), f.GHOST
         return f.to_seconds(edits[0]["lastEditedAt"]), f.user_name(edits[0]["lastEditedBy"])

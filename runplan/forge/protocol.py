@@ -18,19 +18,22 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Oid
 
 
+MODULES = {"github": "runplan.forge.github_access", "gitlab": "runplan.forge.gitlab"}
+
+
 def find_forge(git: Git, *, remote: str, env: Mapping[str, str]) -> Forge:
     """The forge that a remote names, with the token of this environment; refused when there is none."""
     address = read_address(git, remote=remote, env=env)
     kind = forge_kind(address.host, env)
     try:
-        module = import_module(f"runplan.forge.{kind}_access")  # its library takes 0.3 s to import
+        module = import_module(MODULES[kind])  # its library takes 0.3 s to import
     except ModuleNotFoundError as error:
         if error.name != kind:
             raise
         install = command("pip", "install", f"runplan[{kind}]")
         raise RefusedEarly(f"{address.host} needs the library python-{kind}; run: {install}") from None
-    forge: Forge = module.open_forge(git, address, env)
-    return forge
+    opened: Forge = module.open_forge(git, address, env)
+    return opened
 
 
 def forge_kind(host: str, env: Mapping[str, str]) -> str:

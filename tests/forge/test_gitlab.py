@@ -8,8 +8,7 @@ import pytest
 
 from runplan.errors import NotAllowed, RateLimited, RefusedEarly, Unreachable
 from runplan.forge.access import parse_remote
-from runplan.forge.gitlab import GitLab
-from runplan.forge.gitlab_access import find_token, server_address
+from runplan.forge.gitlab import GitLab, find_token, server_address
 from runplan.forge.gitlab_calls import GitLabCalls
 from runplan.forge.model import Address, CheckState, Merge, MergeState, NotMerged, PullRequest
 from runplan.forge.protocol import find_forge, forge_kind
