@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TOKENS = ("GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN")  #: variables, in the order of the `glab` program
-
 DEVELOPER = 30  #: the lowest access level that may push
 DRAFT = "Draft: "
 LOG_CHARACTERS = 6000  #: of the logs of failed jobs

@@ -104,17 +104,14 @@ def with_opinions(
             is_objection=state == OBJECTION,
             is_approval=state == APPROVED,
         )
-        remarks = [message for message in shown if message.author == name and _is_remark(message)]
+        remarks = [message for message in shown if message.author == name and message.text[:1] not in ("", "/")]
+        remarks = [message for message in remarks if not message.place]  # neither on a line nor a command
         if remarks and state == OBJECTION:
             shown.remove(remarks[-1])
             opinion = replace(remarks[-1], id=f"review {remarks[-1].id}", is_objection=True)
         if state in (APPROVED, OBJECTION):
             shown.append(opinion)
     return shown
-
-
-def _is_remark(message: m.Message) -> bool:
-    return not message.place and not message.text.startswith("/")  # that would be a command
 
 
 def to_issue(facts: Facts) -> m.Issue:
