@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from github import Auth, GithubIntegration
 from jwt import PyJWTError
@@ -26,9 +27,7 @@ APP_KEY = "GITHUB_APP_PRIVATE_KEY_FILE"
 
 def open_forge(git: Git, address: Address, env: Mapping[str, str]) -> GitHub:
     if "/" in address.owner:
-        raise RefusedEarly(
-            f"{address.full_name} is no repository on GitHub; on a GitLab, set GITLAB_HOST={address.host}"
-        )
+        raise RefusedEarly(f"{address.full_name} is no repository on GitHub; for GitLab set GITLAB_HOST={address.host}")
     token = find_token(address, env, ask_with(git, env))
     if token is None:
         name = "GH_TOKEN" if _is_cloud(address.host) else "GH_ENTERPRISE_TOKEN"

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Oid
 
 T = TypeVar("T")
-
 TOKENS = ("GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN")  #: variables, in the order of the `glab` program
 DEVELOPER = 30  #: the lowest access level that may push
 DRAFT = "Draft: "
@@ -366,7 +365,9 @@ class GitLab:
             for discussion in self._list(f"{self._root}/merge_requests/{number}/discussions")
             for note in discussion["notes"]
         ]
-        messages = [f.to_message(note, thread=thread) for note, thread in notes if not note["system"]]
+        messages = [
+            f.to_message(note, thread=thread) for note, thread in notes if not (note["system"] or note.get("resolved"))
+        ]
         if self._seen[number].get("reviewers"):
             states = self._list(f"{self._root}/merge_requests/{number}/reviewers")
             # An opinion has no time; GitLab notes each change by itself.
