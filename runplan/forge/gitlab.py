@@ -365,9 +365,8 @@ class GitLab:
             for discussion in self._list(f"{self._root}/merge_requests/{number}/discussions")
             for note in discussion["notes"]
         ]
-        messages = [
-            f.to_message(note, thread=thread) for note, thread in notes if not (note["system"] or note.get("resolved"))
-        ]
+        said = [(note, thread) for note, thread in notes if not (note["system"] or note.get("resolved"))]
+        messages = [f.to_message(note, thread=thread) for note, thread in said]
         if self._seen[number].get("reviewers"):
             states = self._list(f"{self._root}/merge_requests/{number}/reviewers")
             # An opinion has no time; GitLab notes each change by itself.

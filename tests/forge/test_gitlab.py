@@ -1,6 +1,7 @@
 """What is GitLab's own: pipelines, approvals, states of a merge, drafts, limits, and answers that are not its own."""
 
 import os
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -109,6 +110,21 @@ def test_a_remote_on_gitlab_is_opened_or_refused_with_what_is_missing(
         forge = find_forge(here, remote="origin", env={**env, "GITLAB_TOKEN": "t0ken"})
         assert (forge.read_repository().name, forge.token_source) == ("acme/tools/app", "$GITLAB_TOKEN")
         assert forge.git_settings()[0] == f"http.{gitlab_server.address}/.extraHeader="
+
+
+def test_without_the_library_the_command_that_installs_it_is_shown(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git("remote", "add", "origin", "https://gitlab.com/acme/app", cwd=place / "clone")
+    for name in ("runplan.forge.gitlab", "runplan.forge.gitlab_calls"):
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "gitlab", None)
+    with (
+        Git(place / "clone", env=dict(os.environ)) as here,
+        pytest.raises(RefusedEarly, match="run: pip install") as raised,
+    ):
+        find_forge(here, remote="origin", env={"GITLAB_TOKEN": "t"})
+    assert str(raised.value).endswith("pip install 'runplan[gitlab]'")
 
 
 # --- merges ------------------------------------------------------------------------------------------------
@@ -312,6 +328,12 @@ def test_merge_requests_and_issues_are_counted_apart(gitlab: GitLab, gitlab_hub:
     gitlab.put_comment(pull.number, marker="one", text="Failed.", is_pull=True)
     (message,) = gitlab.read_activity(pull.number, pull.head).messages
     assert (message.text, len(gitlab.list_comments(issue.number))) == ("Failed.\n\n<!-- one -->", 1)
+
+
+def test_a_branch_of_a_fork_with_the_same_name_is_not_ours(gitlab: GitLab, gitlab_hub: GitLabHub) -> None:
+    pull = opened(gitlab)
+    gitlab_hub.forked.add(pull.number)
+    assert gitlab.find_pull_request(branch="work", base="main") is None
 
 
 def test_lists_are_read_to_their_end(gitlab: GitLab, gitlab_hub: GitLabHub) -> None:

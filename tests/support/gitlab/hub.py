@@ -35,6 +35,7 @@ class GitLabHub(Hub):
         self.must_resolve = False
         self.merge_trains = False
         self.train: list[int] = []
+        self.forked = set[int]()  #: merge requests from a fork
         self.can_merge = True  #: whether the owner of the token may merge into the protected target
         self.people_limit = 100  #: assignees or reviewers of a merge request; 1 without a subscription
         self.token_scopes: list[str] | None = ["api", "write_repository"]  #: None for a token of OAuth

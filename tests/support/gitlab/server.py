@@ -70,7 +70,7 @@ def _pull(r: Request, pull: Pull, *, is_single: bool) -> dict[str, Any]:
         "id": 7000 + pull.number,
         "iid": pull.number,
         "project_id": 42,
-        "source_project_id": 42,
+        "source_project_id": 43 if pull.number in hub.forked else 42,
         "target_project_id": 42,
         "title": pull.title,
         "description": pull.body,
