@@ -512,9 +512,8 @@ class GitLab:
 
     def _merge_message(self, facts: Facts) -> str:
         """The message of the later merge. GitLab shows only who asked: the account of the token did so for runplan."""
-        if f.user_name(facts.get("merge_user")) != self.own_login:
-            return ""
-        return self._messages.get(facts["iid"]) or f"{PLAN}: "
+        is_own = f.user_name(facts.get("merge_user")) == self.own_login
+        return (self._messages.get(facts["iid"]) or f"{PLAN}: ") if is_own else ""
 
     def _to_pull_request(self, facts: Facts) -> m.PullRequest:
         self._seen[facts["iid"]] = facts
