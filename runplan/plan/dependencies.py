@@ -49,7 +49,9 @@ _RANGE = frozenset({"–", "-", "to", "through", ".."})
 _ONE = _ID
 _TOKEN = rf"\bthrough\b|{_ID}|–|-|\.\."
 _DIGIT = "[0-9]"
+#: A number like 2.5 in prose is no phase where no id has a dot, unless it is all that the word Phase stands for.
 _DECIMAL = r"v?[0-9]+(?:\.[0-9]+)+"
+_LONE_DECIMAL = rf"(?i)phases?:? #?{_DECIMAL}(?=\Z|[,;:.]| (?:and|or|must|has|have|is|are|should)\b)"
 _NONE = r"(?i)[*_ ]*(?:none|n/a|nothing|no|no dependenc(?:y|ies)|no phases?|(?=[-–—]))[*_ ]*(?:[.,;:(–—-]|\Z)"
 _CODE = r"`([^`]*)`"
 _LINKED = r"\[([^\[\]]{0,80})\]\([^()]{0,300}\)"
@@ -253,6 +255,7 @@ def _read_prose(text: str, index: int, phase_id: str, phases: Phases, depends: D
     """Whether the text names phases of the plan, also to deny a dependency."""
     spelled = _spelled_out(_plain_text(text, phases), phase_id, phases)
     is_read = _NO_PHASE in spelled
+    numbers: list[str] = []
     of_own = rf"(?i)\b(?:after|depends? on|needs?|requires?) (?:[a-z]+ )?{re.escape(phase_id)}(?![\w-]|\.\w)"
     spelled = re.sub(rf"(?i)({_TOGETHER}.{{0,60}}?) (?=(?:after|once) phases? )", r"\1; ", spelled)
     for clause in dict.fromkeys(map(str.strip, re.split(_CLAUSE, spelled))):
@@ -269,15 +272,16 @@ def _read_prose(text: str, index: int, phase_id: str, phases: Phases, depends: D
         onward = re.search(_ONWARD, head)
         for mention in mentions:
             ids, strangers = _resolve_ids(mention[1], phases)
-            if not phases.has_dots:
-                first = mention[1] if mention[0].lower().startswith("phase") else ""
-                strangers = [id_ for id_ in strangers if first.startswith(id_) or not re.fullmatch(_DECIMAL, id_)]
+            if not phases.has_dots and not re.match(_LONE_DECIMAL, head[mention.start() :]):
+                numbers += [id_ for id_ in strangers if re.fullmatch(_DECIMAL, id_)]
+                strangers = [id_ for id_ in strangers if not re.fullmatch(_DECIMAL, id_)]
             is_read = is_read or bool(ids or strangers)
             is_waiting = ids != [phase_id] and re.match(_WAITING, head[mention.end() :]) is not None
             if is_apart or is_waiting or (onward and onward.start() < mention.start(1)):
                 continue
             (depends.soft if is_soft else depends.hard).extend(ids)
             depends.unknown += [] if is_soft else [Remark(index + 1, id_) for id_ in strangers]
+    depends.unread += [Remark(index + 1, number) for number in dict.fromkeys(numbers) if is_read]
     return is_read
 
 

@@ -308,6 +308,17 @@ def test_an_unknown_phase_that_has_landed_is_a_remark(body: str) -> None:
     assert remark.text.startswith("phase 2 does not wait for phase 0, which the plan does not have; its text says")
 
 
+@pytest.mark.parametrize(
+    ("prose", "number"),
+    [("Phase 1, 2.5 hours of review.", "2.5"), ("Phase 1. The Phase 3.5 script must exist.", "3.5")],
+)
+def test_a_number_in_prose_is_no_phase_and_is_named(prose: str, number: str) -> None:
+    plan = parse_plan(waiting(prose, others="1 2"), path="p.md")
+    assert plan.phases[-1].depends == ("1",)
+    (remark,) = plan.remarks
+    assert remark.text.startswith(f"phase 9 does not wait for this, it names no phase: {number};")
+
+
 def test_boxes_below_a_label_with_a_value_are_no_dependencies() -> None:
     plan = read("## Phase 1: A\n- [ ] a\n## Phase 2: B\n**Dependencies:** Phase 1\n- [ ] b\n")
     assert (plan.phases[1].depends, remarks(plan)) == (("1",), [])
