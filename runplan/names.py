@@ -57,6 +57,12 @@ def slug(path: str) -> str:
     return f"{made[:_LONGEST_SLUG].rstrip('-') or 'plan'}-{_hash(stem)}"
 
 
+def word_of(plan: str) -> str:
+    """The word that names the plan: its folder or its file, without the ending `.md`."""
+    path = PurePosixPath(plan)
+    return _folder_name(path) or path.name.removesuffix(".md")
+
+
 def _folder_name(path: PurePosixPath) -> str:
     """The name of the folder that gives a plan its name; "" where the file does."""
     is_track = path.name == "plan.md" and path.parent.parent.as_posix() == "conductor/tracks"

@@ -22,6 +22,7 @@ WORKED = {
     "ralphex/06-indented-boxes": ("docs/plans/release.md", "docs/plans/release.md"),
     "claude-code/09-depends-on-step": ("plans/replica.md", "replica"),
     "todo/05-done-section": ("TODO.md", "TODO.md"),
+    "gsd/02-auto": (".planning/phases/01-01-PLAN.md", ".planning/phases/01-01-PLAN.md"),
     "cursor/02-in-order": (".cursor/plans/labels.plan.md", "labels"),
 }
 

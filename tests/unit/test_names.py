@@ -33,6 +33,10 @@ from runplan.names import (
         pytest.param("plans/X.md", "x", id="B14d"),
         pytest.param("plans/my plan (2).MD", "my-plan-2", id="blanks"),
         pytest.param("plans/notes", "notes", id="no-suffix"),
+        pytest.param("plans/plan.md", "plan", id="file-plan"),
+        pytest.param("conductor/tracks/search_20260101/plan.md", "search-20260101", id="track"),
+        pytest.param("backlog/tasks", "backlog", id="task-folder"),
+        pytest.param(".taskmaster/tasks/tasks.json", "tasks-json", id="json"),
     ],
 )
 def test_a_slug_is_made_from_the_file_name(path: str, expected: str) -> None:

@@ -10,7 +10,7 @@ from runplan.cli.main import COMPLETE, parser_of, require_verb, usage
 from runplan.cli.verbs import VERBS
 from runplan.engine.context import known_plans, open_context, plan_path, read_checkout, spec_plans
 from runplan.git.objects import read_plan
-from runplan.names import PLAN_FILE
+from runplan.names import word_of
 from runplan.plan.model import parse_plan
 from runplan.settings.schema import LANDINGS
 
@@ -95,7 +95,7 @@ def _list_plans(*, with_paths: bool) -> Iterator[tuple[str, str]]:
     """The names of the plans, and their paths."""
     with open_context(warn=lambda _text: None) as context:
         paths = [*known_plans(context, ()), *spec_plans(context.root)]
-    names = [path.removesuffix(f"/{PLAN_FILE}").removesuffix(".md").rpartition("/")[2] for path in paths]
+    names = [word_of(path) for path in paths]
     for name, path in zip(names, paths, strict=True):
         if names.count(name) == 1:
             yield name, path

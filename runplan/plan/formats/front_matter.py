@@ -68,6 +68,7 @@ def _list_maps(lines: Lines, field: Field) -> list[dict[str, Field]]:
 
 
 def _unquote(text: str) -> str:
+    text = re.sub(r"\A[>|][+-]?[ ]", "", text)  # a block
     is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
     return " ".join((text[1:-1] if is_quoted else text).split())
 

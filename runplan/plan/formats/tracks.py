@@ -81,7 +81,7 @@ def _read_plan(lines: Lines, text: str, blocks: Sequence[tuple[int, str, str]]) 
         else:
             tasks.append(Entry(line, 0, 0, "", optional=False, text=name))
             criteria += [Entry(line, 0, 0, "", optional=False, text=done)] if (done := _inner(block, "done")) else []
-    title = _inner(text, "objective").split(". ")[0][:100]
+    title = _inner(text, "objective").split(". ")[0][:100].rstrip(".")
     named = Named(lines.front_value("plan") or "1", title, strong=True, unit="")
     place = section_places(lines, [Heading(lines.front, 2, title, named, len(lines.texts))])[0]
     place = replace(place, entries=tuple(tasks), criteria=tuple(criteria), sign_off=tuple(sign_off))
