@@ -65,7 +65,16 @@ def finished(project: Project, hub: Hub) -> Ran:
 
 
 def test_a_plan_ends_with_a_merged_pull_request(project: Project, server: StandIn, hub: Hub) -> None:
+    drafts: list[bool] = []
+    server.on_request = lambda call: drafts.append(hub.pulls[1].draft) if "/statuses/" in call else None
     ran = finished(project, hub)
+    assert drafts == [True, False]
+    shown = [hub.statuses[sha][0] for sha in hub.git("rev-list", "--reverse", "main").split() if sha in hub.statuses]
+    counts = [(status["state"], status["description"]) for status in shown]
+    assert counts == [("pending", "1 of 2 items proven"), ("success", "2 of 2 items proven")]
+    named = "\nPull request: #1 https://github.test/acme/app/pull/1\n"
+    assert named in project.show("origin/main:reports/plan-x.md")
+    assert project.runplan("report", "X").out.count(named) == 1
     statuses = [call for call in server.requests if call.startswith("POST /statuses/")]
     assert len(statuses) == 2
     assert len(server.requests) - len(statuses) <= 9 + 2 * 2, server.requests  # 29 for ten phases
@@ -74,6 +83,7 @@ def test_a_plan_ends_with_a_merged_pull_request(project: Project, server: StandI
     body = hub.pulls[1].body
     assert "- [x] 1" in body
     assert "- [x] 2" in body
+    assert "  - [x] Write 2.txt — 2.txt" in body
     assert project.landed() == ["1", "2"]
     assert hub.git("ls-tree", "--name-only", "main:reports") == "plan-x.md"
     assert project.repo.head("main") == hub.tip("main")
@@ -105,6 +115,9 @@ def test_checks_that_stay_red_fail_the_run_and_one_comment_says_so(project: Proj
     assert (ran.code, hub.merges) == (1, 0)
     assert "runplan: failed: ci-failed" in ran.last
     assert hub.pulls[1].state == "open"
+    (status,) = hub.statuses[hub.tip(BRANCH)]
+    failed = ("failure", "ci-failed: checks of pull request #\u200b1 failed: ci")
+    assert (status["state"], status["description"]) == failed
     assert project.runplan("retry", "X").code == 1
     (comment,) = hub.pulls[1].comments
     assert "(plan `plans/X.md`): failed. Reason: `ci-failed`." in comment["body"]

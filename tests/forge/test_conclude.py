@@ -11,10 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.errors import RefusedEarly, Unreachable
+from runplan.forge.model import STATUS
 from runplan.forge.protocol import find_forge
 from runplan.git.command import Git
 from runplan.git.repository import Repository
 from runplan.gitfacts import PLAN, RUN, read_trailers
+from runplan.landing.description import BEGIN, DRAFT, END
 from runplan.landing.lander import (
     Commanded,
     Conclusion,
@@ -59,14 +61,21 @@ def issues() -> list[int]:
 
 
 @pytest.fixture
-def a_lander(clone: Path, stand_in: StandIn, issues: list[int]) -> Iterator[Callable[[], PullRequestLander]]:
-    pull_request = PullRequestSettings(checks_wait_s=60.0)
+def options() -> dict[str, Any]:
+    """Settings of pull requests; a test changes them before it concludes."""
+    return {"checks_wait_s": 60.0}
+
+
+@pytest.fixture
+def a_lander(
+    clone: Path, stand_in: StandIn, issues: list[int], options: dict[str, Any]
+) -> Iterator[Callable[[], PullRequestLander]]:
     env = dict(os.environ) | environment(stand_in)
-    settings = Settings(run=RunSettings(landing="pr"), pull_request=pull_request)
     with Git(clone, env=dict(os.environ)) as user:
         here = Repository(root=clone, common_dir=clone / ".git", git=user)
 
         def make() -> PullRequestLander:
+            settings = Settings(run=RunSettings(landing="pr"), pull_request=PullRequestSettings(**options))
             plan = PlanPlace(
                 path="plans/X.md",
                 slug="x",
@@ -188,6 +197,84 @@ def test_a_draft_is_not_merged(conclude: Conclude, hub: Hub) -> None:
     assert "mark it as ready" in waits(conclude(2), "review")
     hub.set_draft(is_draft=False)
     merged(conclude(), hub)
+
+
+def test_a_draft_of_runplans_own_is_marked_ready_when_the_plan_is_complete(conclude: Conclude, hub: Hub) -> None:
+    pull = hub.create(BRANCH, "main", "Mine", f"Above\n\n{BEGIN}{DRAFT}\n{END}\nBelow", draft=True)
+    waits(conclude(1), "merge")
+    assert (pull.draft, DRAFT in pull.body) == (False, False)
+    hub.set_draft(is_draft=True)  # a person sets it back
+    assert "mark it as ready" in waits(conclude(), "review")
+    hub.set_draft(is_draft=False)
+    merged(conclude(), hub)
+    assert (pull.body.startswith("Above\n\n"), pull.body.endswith("\nBelow")) == (True, True)
+
+
+@pytest.mark.parametrize("path", [".github/PULL_REQUEST_TEMPLATE.md", ".github/PULL_REQUEST_TEMPLATE/only.md"])
+def test_a_new_pull_request_begins_with_the_template_of_the_target(conclude: Conclude, hub: Hub, path: str) -> None:
+    hub.commit("main", {path: "## Why\n"})
+    conclude(1, auto=False)
+    assert hub.pulls[1].body.startswith(f"## Why\n\n{BEGIN}")
+
+
+def test_people_are_added_to_a_new_pull_request_and_the_refused_ones_are_named(
+    a_lander: Callable[[], PullRequestLander], stand_in: StandIn, hub: Hub, options: dict[str, Any]
+) -> None:
+    options |= {"labels": ("plan",), "assignees": ("bob",), "reviewers": ("acme/core", "stranger", "reviewer")}
+    lander, progress = a_lander(), Progress(may_merge=True, repairs=0, max_repairs=0, updates=0)
+    found = [lander.conclude(progress, now=LATE) for _ in range(3)][-1]
+    assert "cannot ask for a review of stranger: 422" in merged(found, hub)
+    pull = hub.pulls[1]
+    assert (pull.labels, pull.assignees, pull.requested) == (["plan"], ["bob"], {"core", "reviewer"})
+    assert stand_in.requests.count("POST /issues/1/labels") == 1
+
+
+def test_a_status_of_runplans_own_can_be_required(conclude: Conclude, hub: Hub) -> None:
+    hub.required = [STATUS]
+    head = hub.tip(BRANCH)
+    merged(conclude(), hub)
+    (status,) = hub.statuses[head]
+    assert (status["state"], status["description"]) == ("success", "1 of 1 items proven")
+    assert status["target_url"].endswith(f"/acme/app/blob/{head}/reports/plan-x.md")
+
+
+def test_a_token_that_may_set_no_status_is_named_and_merges(
+    a_lander: Callable[[], PullRequestLander], stand_in: StandIn, hub: Hub
+) -> None:
+    hub.statuses_allowed, hub.nulls = False, 2
+    lander, progress = a_lander(), Progress(may_merge=True, repairs=0, max_repairs=0, updates=0)
+    found = [lander.conclude(progress, now=LATE) for _ in range(4)][-1]
+    assert merged(found, hub).count("the commit status runplan is not shown: cannot set the status of the commit") == 1
+    assert len([call for call in stand_in.requests if "/statuses/" in call]) == 1
+
+
+def test_a_check_that_fails_on_the_target_too_is_waited_for_and_then_the_target_is_merged(
+    a_lander: Callable[[], PullRequestLander], stand_in: StandIn, hub: Hub
+) -> None:
+    lander, progress = a_lander(), Progress(may_merge=True, repairs=0, max_repairs=2, updates=0)
+    hub.nulls = 0
+    hub.check(hub.tip(BRANCH), "lint", "failure")
+    hub.check(hub.tip("main"), "lint", "failure")
+    assert "lint failed on main too; fix it there" in waits(lander.conclude(progress, now=LATE), "checks")
+    hub.check(hub.commit("main", {"lint.toml": "fixed\n"}), "lint")
+    found = lander.conclude(progress, now=LATE)
+    assert isinstance(found, NeedsRepair)
+    assert found.merge
+    assert "GET /actions/runs" not in stand_in.requests  # no agent is to fix it
+
+
+@pytest.mark.parametrize("is_required", [False, True])
+def test_a_check_that_fails_on_the_target_too_is_passed_by_if_so_set(
+    conclude: Conclude, hub: Hub, options: dict[str, Any], is_required: bool
+) -> None:
+    options["ignore_red_on_target"] = True
+    hub.required, hub.allow_auto_merge = ["lint"] if is_required else [], False
+    for branch in (BRANCH, "main"):
+        hub.check(hub.tip(branch), "lint", "failure")
+    if is_required:
+        assert "main requires checks lint" in waits(conclude(), "review")
+    else:
+        assert "lint failed, on main too" in merged(conclude(), hub)
 
 
 def test_auto_merge_is_asked_for_where_a_rule_is_not_met_yet(conclude: Conclude, stand_in: StandIn, hub: Hub) -> None:
