@@ -46,7 +46,6 @@ _ID = r"[A-Za-z0-9]{1,6}(?:[.-][A-Za-z0-9]{1,4}){0,4}(?![A-Za-z0-9])"
 _LINK = r" ?(?:, ?(?:and\b|or\b)?|and\b|or\b|&|\+|/|–|-|to\b|through\b|\.\.) ?"
 _LIST = rf"{_ID}(?:{_LINK}(?:[Pp]hases? )?{_ID})*+"
 _RANGE = frozenset({"–", "-", "to", "through", ".."})
-_ONE = _ID
 _TOKEN = rf"\bthrough\b|{_ID}|–|-|\.\."
 _DIGIT = "[0-9]"
 #: A number like 2.5 in prose is no phase where no id has a dot, unless it is all that the word Phase stands for.
@@ -224,7 +223,7 @@ def _resolve_ids(listed: str, phases: Phases) -> tuple[list[str], list[str]]:
     ids = list[str]()
     unknown = list[str]()
     is_range = False
-    apart = re.sub(_ONE, lambda id_: id_[0] if id_key(id_[0]) in phases.meant else id_[0].replace("-", " - "), listed)
+    apart = re.sub(_ID, lambda id_: id_[0] if id_key(id_[0]) in phases.meant else id_[0].replace("-", " - "), listed)
     for token in re.findall(_TOKEN, apart):
         if token in _RANGE:
             is_range = bool(ids)
@@ -295,7 +294,7 @@ def _split_explanation(clause: str, phases: Phases) -> tuple[str, str, list[re.M
 
 def _find_mentions(clause: str, phases: Phases) -> list[re.Match[str]]:
     if bare := re.match(_BARE, clause):
-        words = [word for word in re.findall(_ONE, bare[1]) if word.lower() not in ("and", "or", *_RANGE)]
+        words = [word for word in re.findall(_ID, bare[1]) if word.lower() not in ("and", "or", *_RANGE)]
         is_strange = any(word.isalpha() and word not in phases.order for word in words)
         if not is_strange and _resolve_ids(bare[1], phases)[0]:
             return [bare]

@@ -190,8 +190,8 @@ _OPEN = (
     r"blocked|in[ _-]progress|wip|partial|not[ _-]started|pending|planned|to[ -]?do|deferred|skipped|on hold|dropped"
 )
 _MORE = r"(?:[ \t]*[:,—–-][^\[\]]{1,40}|[ \t]+[0-9][^\[\]]{0,40})?"
-_BRACKETS = rf"\[[^\w\[\]]*((?i:{_OPEN}|completed?|done){_MORE})[^\w\[\]]*\]"
-BRACKETS = re.compile(
+_BRACKETS = rf"\[([^\w\[\]]*(?i:{_OPEN}|completed?|done){_MORE}[^\w\[\]]*)\]"
+BRACKETS = (
     rf"(?<=[ \t])[*`_]*(?:{_BRACKETS}|\(((?i:{_OPEN}))\)"
     r"|(?:—|–|-)[ \t]+(BLOCKED|IN PROGRESS|NOT STARTED|PARTIAL|COMPLETED))[*`_ \t#]*\Z"
     rf"|(?<=[#][ \t]){_BRACKETS}(?=[ \t])"

@@ -135,9 +135,9 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
     for section in sections:
         place = Place(id=section.name.id, title=section.name.title, first=section.at, end=section.end)
         boxes = [box for box in marks_within(lines.boxes, section.at, section.end) if not box.optional]
-        brackets = BRACKETS.search(lines.texts[section.at])
+        brackets = re.search(BRACKETS, lines.texts[section.at])
         if brackets:
-            place = replace(place, title=BRACKETS.sub("", place.title).rstrip())
+            place = replace(place, title=re.sub(BRACKETS, "", place.title).rstrip())
         if (spot := _status_line(lines, section.at, section.end)) is not None:
             value = lines.texts[spot.at][spot.begin : spot.end].strip()
             place = replace(place, mark=read_mark(value), commit=read_commit(value), spots=(spot,))

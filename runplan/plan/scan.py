@@ -31,8 +31,8 @@ _ENTRY = re.compile(
     r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])(?:[ \t]+|\Z)(?:\[([^\]\w]|[xX])\](\*?)(?=[ \t]|\Z)[ \t]*)?", re.DOTALL
 )
 #: A text that is struck through, and perhaps the reason; "~~old~~ new" is work.
-_STRUCK = re.compile(r"(~~?)(?:(?!\1).)+\1[ \t]*(?:\Z|[(\[<—–:.-])")
-_STATUS = re.compile(r"(?:\[[^\[\]]{1,20}\]|[^\w\s(\[`*~]{1,3})[ \t]+")
+_STRUCK = r"(~~?)(?:(?!\1).)+\1[ \t]*(?:\Z|[(\[<—–:.-])"
+_STATUS = r"(?:\[[^\[\]]{1,20}\]|[^\w\s(\[`*~]{1,3})[ \t]+"
 _LABEL = re.compile(
     r"\*\*([^*`]{1,60}?):?\*\*:?[ \t]*\Z"
     r"|((?:acceptance|success|exit) criteria|(?:automated |manual )?verification|deliverables|tasks|steps):[ \t]*\Z",
@@ -226,7 +226,7 @@ def _inert_lines(texts: list[str], front: int) -> tuple[list[bool], int]:
 def _name_of(title: str) -> Named:
     """The id and title of a heading; a status may stand before them, as in `## ✅ Phase 1: Parser`."""
     name = read_name(title)
-    if name is None and (status := _STATUS.match(title)):
+    if name is None and (status := re.match(_STATUS, title)):
         name = read_name(title[status.end() :])
         name = name if name is not None and name.unit else None
     return name or UNNAMED
@@ -253,6 +253,6 @@ def _find_structure(texts: list[str], inert: list[bool]) -> tuple[list[Heading],
             indent = len(entry[1].expandtabs(4))
             sign = entry[2] or ""
             content = text[entry.end() :].strip()
-            is_optional = entry[3] == "*" or (sign == " " and _STRUCK.match(content) is not None)
+            is_optional = entry[3] == "*" or (sign == " " and re.match(_STRUCK, content) is not None)
             entries.append(Entry(i, indent, entry.start(2), sign, is_optional, content))
     return parts[::-1], entries[::-1]

@@ -104,6 +104,9 @@ def test_brackets_are_where_the_status_is_written() -> None:
     done = set_status(text, path="p.md", phase="1", status=Status.DONE, commit="abc1234")
     assert done == text.replace(b"NOT STARTED", b"COMPLETED").replace(b"[ ]", b"[x]")
     assert set_status(done, path="p.md", phase="1", status=Status.TODO) == text
+    marked = b"## Phase 1: A [\xe2\x9c\x85 DONE 2026-01-02]\n- [x] a\n## Phase 2: B [DONE]\n"
+    undone = set_status(marked, path="p.md", phase="1", status=Status.TODO)
+    assert undone == b"## Phase 1: A [NOT STARTED]\n- [ ] a\n## Phase 2: B [DONE]\n"
     assert b"B `[COMPLETED]`" in set_status(text, path="p.md", phase="2", status=Status.DONE, commit="abc1234")
 
 
