@@ -57,15 +57,11 @@ def find_due(
     These are reviews, line comments, and comments that mention the token's account. An approval settles what its author
     wrote before. Messages with the mark are runplan's own.
     """
-    approvals = {message.author: place for place, message in enumerate(messages) if message.is_approval}
-    new = [
-        (place, message)
-        for place, message in enumerate(messages)
-        if message.id not in handled and MARK not in message.text
-    ]
-    commands = [message for _, message in new if _is_command(message) and message.changed >= since]
-    open_ = [message for place, message in new if place > approvals.get(message.author, -1)]
-    asked = [message for message in open_ if not _is_command(message) and _is_request(message, login)]
+    new = [message for message in messages if message.id not in handled and MARK not in message.text]
+    commands = [message for message in new if _is_command(message) and message.changed >= since]
+    approvals = {message.author: place for place, message in enumerate(new) if message.is_approval}
+    unsettled = [message for place, message in enumerate(new) if place > approvals.get(message.author, -1)]
+    asked = [message for message in unsettled if not _is_command(message) and _is_request(message, login)]
     return Due(
         commands=tuple(
             Commanded(id=message.id, by=message.author, is_stop=COMMANDS[_first_line(message)])
@@ -115,8 +111,7 @@ def handle_requests(due: Due, progress: Progress, *, plan: str, name: str) -> Ne
     if not due.requests:
         return None
     if progress.may_merge and progress.reviews < progress.max_reviews:
-        rows = quote_messages(due, with_strangers=progress.shows_strangers)
-        return to_repair(rows)
+        return to_repair(quote_messages(due, with_strangers=progress.shows_strangers))
     who = ", ".join(dict.fromkeys(message.author for message in due.requests))
     most = f" (pull_request.max_reviews = {progress.max_reviews})" if progress.may_merge else ""
     retry = command("runplan", "retry", plan, "--review")

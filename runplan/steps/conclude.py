@@ -177,7 +177,7 @@ def show_failure(over: e.RunEnded, state: RunState, context: RunContext) -> None
             lander.show_failure(inert(f"{phase}{over.reason}: {detail}".rstrip(": ")))
 
 
-def tell_reviewers(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:
+def comment_failure(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:
     """Tell the failure of an `auto` run on its open pull request; a note where the forge did not answer."""
     options = state.options
     is_work = options.auto and options.concludes and options.mode not in (Mode.PLAN, Mode.UNDO)

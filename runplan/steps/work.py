@@ -33,7 +33,7 @@ from runplan.run.reasons import describe_ending
 from runplan.run.state import list_places
 from runplan.settings.places import remove_unused_root
 from runplan.settings.schema import FILES
-from runplan.steps.conclude import release_issues, show_failure, tell_reviewers
+from runplan.steps.conclude import comment_failure, release_issues, show_failure
 from runplan.steps.gates import describe_lacking, log_files, read_content
 from runplan.steps.verify import reply_of
 from runplan.text import plain
@@ -410,5 +410,5 @@ def finish(action: Finish, state: RunState, context: RunContext) -> Iterator[e.E
             remove_unused_root(context.workspace.root, context.settings)
     over = e.RunEnded(outcome=action.outcome, reason=action.reason, detail=detail, parked=parked)
     show_failure(over, state, context)
-    notes = (*release_issues(over, state, context), *tell_reviewers(over, state, context))
+    notes = (*release_issues(over, state, context), *comment_failure(over, state, context))
     yield replace(over, detail="; ".join(filter(None, (detail, *notes))))
