@@ -253,16 +253,19 @@ def test_a_review_that_needs_no_change_is_answered_with_the_words_of_the_agent(p
     assert (project.dispatched().count("fix"), len(hub.pulls[1].comments)) == (1, 1)
 
 
-def test_a_command_in_a_comment_stops_the_run(project: Project, hub: Hub) -> None:
+def test_commands_in_comments_retry_and_stop_the_run_once(project: Project, hub: Hub) -> None:
     set_up(project, agent=work() + work(phase="2"))
     hub.mirror(project.path)
     hub.reviews, hub.allow_auto_merge = 1, False
     assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
     until(lambda: project.rows("SELECT 1 FROM runs WHERE waiting_for='review'"))
     hub.comment(1, "/runplan stop", by="stranger")
+    hub.comment(1, "/runplan retry", by="bob")
+    until(lambda: project.rows("SELECT 1 FROM events WHERE type='MessagesHandled'"))
     hub.comment(1, "/runplan stop\nNot yet.", by="reviewer")
     until(lambda: project.rows("SELECT 1 FROM runs WHERE state='stopped'"))
     assert "requested by the pull request's comment of reviewer" in project.runplan("logs", "X").out
+    assert project.rows("SELECT count(*) FROM events WHERE type='RunResumed'") == [(1,)]
     assert project.start("finish", "auto", "pr").code == 4, "it counts once"
 
 
