@@ -89,6 +89,8 @@ def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e
             by = f"the pull request's comment of {by}"
             yield e.StopRequested(by=by) if is_stop else replace(again, review=())
             yield MessagesHandled(review=(id_,), words=by)
+            if not is_stop:  # the next look follows a wait, however short
+                yield e.Paused(kind=WaitKind.REVIEW, until=iso(now), words=f"tried again for {by}")
         case Failed(reason=reason, why=why):
             yield e.Concluded(reason=reason, note=why)
         case unreachable:
