@@ -295,7 +295,7 @@ def _check_forge(context: RepositoryContext) -> list[Check]:
     """The token, and the settings of the repository that decide how a pull request is merged."""
     run = context.settings.run
     method = context.settings.pull_request.method
-    kind = "forge"
+    kind = "github"
     try:
         kind = forge_kind(read_address(context.git, remote=run.remote, env=context.env).host, context.env)
         forge = find_forge(context.git, remote=run.remote, env=context.env)
