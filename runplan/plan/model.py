@@ -85,7 +85,7 @@ class Phase(Struct, frozen=True):
     execution: Execution
     items: tuple[Item, ...]
     sign_off: tuple[str, ...] = ()  #: criteria that a person must check before it lands
-    blocked_by: str = ""  #: why it is blocked, where the plan does not say it by a word
+    blocker: str = ""  #: why it is blocked, where the plan does not say it by a word
 
     @property
     def unsupported(self) -> str:
@@ -224,7 +224,7 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
         execution=execution,
         items=items,
         sign_off=(*sign_off, *place.sign_off),
-        blocked_by=place.mark.reason,
+        blocker=place.mark.reason,
     )
 
 

@@ -151,7 +151,7 @@ def describe_hindrance(plan: Plan, phase: Phase) -> str:
     if waits := missing_dependencies(plan, phase):
         return f"waits for {', '.join(waits)}"
     if phase.status is Status.BLOCKED:
-        return phase.blocked_by or "is marked blocked; clear its status in the plan to allow work on it"
+        return phase.blocker or "is marked blocked; clear its status in the plan to allow work on it"
     return phase.unsupported
 
 

@@ -71,7 +71,7 @@ def marked(raw: bytes, before: Plan, phase: Phase, status: Status) -> bytes:
     assert own.status is status
     others = [without_place(p) for p in before.phases if p.id != phase.id]
     assert others == [without_place(p) for p in after.phases if p.id != phase.id]
-    restored = replace(own, status=phase.status, commit=phase.commit, text=phase.text, blocked_by=phase.blocked_by)
+    restored = replace(own, status=phase.status, commit=phase.commit, text=phase.text, blocker=phase.blocker)
     assert without_place(restored) == without_place(phase)
     marks = {phase.line, *range(phase.heading_line, phase.heading_line + phase.text.count("\n") + 1)}
     assert set(changed_lines(raw, text)) <= marks
