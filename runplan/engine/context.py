@@ -265,9 +265,8 @@ def task_folder(path: Path) -> Path | None:
     return folder if os.path.isfile(folder.parent / "config.yml") and os.path.isdir(folder) else None  # noqa: PTH112, PTH113
 
 
-def read_checkout(root: Path, path: str) -> bytes:
-    """The text of the plan in the checkout."""
-    file = root / path
+def read_checkout(file: Path, path: str) -> bytes:
+    """The text of the plan of that path in the checkout."""
     if not file.is_dir():
         return file.read_bytes()
     return join_files({f"{path}/{task.name}": task.read_bytes() for task in file.glob("*.md")})

@@ -110,10 +110,10 @@ def require_active(context: RepositoryContext, path: str) -> None:
 
 
 def _is_edited(context: RepositoryContext, path: str, blob: bytes) -> bool:
-    content = read_checkout(context.root, path)
+    content = read_checkout(context.root / path, path)
     if content == blob:
         return False
-    for file, text in (split_files(content) or {path: content}).items():
+    for file, text in (split_files(content, path) or {path: content}).items():
         # The checkout may be behind the remote, or on another branch.
         stored = [context.git.object(f"{ref}:{file}") for ref in (context.target, context.local_target, "HEAD")]
         if stored_as(context, file, text) not in [blob_there.oid for blob_there in stored if blob_there is not None]:

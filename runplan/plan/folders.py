@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_BORDER = rb"(?:\A|\n)<!-- runplan:file ([^\n]+) -->\n"
-
 
 def join_files(files: Mapping[str, bytes]) -> bytes:
     """The one text of these files, in the order of the numbers in their names."""
@@ -19,7 +17,8 @@ def _number(path: str) -> list[int]:
     return [int(number) for number in re.findall("[0-9]+", path.rpartition("/")[2].partition(" ")[0])]
 
 
-def split_files(text: bytes) -> dict[str, bytes]:
-    """The files of a joined text; none for the text of a single file."""
-    parts = re.split(_BORDER, text)
+def split_files(text: bytes, folder: str) -> dict[str, bytes]:
+    """The files of the joined text of a folder; none for the text of a single file."""
+    border = rb"(?:\A|\n)<!-- runplan:file (" + re.escape(folder.encode()) + rb"/[^/\n]+) -->\n"
+    parts = re.split(border, text)
     return {path.decode(): content for path, content in zip(parts[1::2], parts[2::2], strict=True)}

@@ -204,7 +204,7 @@ def _write_files(
     context: RunContext, onto: str, title: str, text: bytes, sections: list[str], *, is_done: bool
 ) -> Files:
     blobs = (context.objects.blob(onto, path) for path in (context.report, context.index))
-    plan = split_files(text) or {context.plan: text}
+    plan = split_files(text, context.plan) or {context.plan: text}
     old, listed = (None if blob is None else blob.decode("utf-8", "surrogateescape") for blob in blobs)
     if old is None and not sections:
         return plan

@@ -110,7 +110,7 @@ class PlanReader:
         if facts.run is not None and facts.run.mode is Mode.PLAN:
             return self._read_proposal(path, facts.run)
         try:
-            return _parse_outline(read_checkout(context.root, path), path)
+            return _parse_outline(read_checkout(context.root / path, path), path)
         except FileNotFoundError:
             return PlanOutline(
                 error=f"{path}: the plan is gone, from {self._context.target_name} and from the checkout"

@@ -89,6 +89,8 @@ def test_a_folder_of_task_files_is_a_plan(tmp_path: Path) -> None:
     project.repo.commit("Set up", **{"agent.toml": agent, **files})
     shown = project.runplan("check", "backlog/tasks", "--json").json
     assert [phase["id"] for phase in shown["phases"]] == ["TASK-1", "TASK-2"]
+    elsewhere = project.path / "plans"
+    assert project.runplan_in(elsewhere, "check", "backlog", "--json").json["phases"] == shown["phases"]
     edited = project.path / "backlog/tasks/task-2 - Part-2.md"
     edited.write_text("edited")
     refused = project.runplan("start", "backlog", "--foreground")

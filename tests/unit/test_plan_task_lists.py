@@ -237,8 +237,9 @@ def test_each_value_knows_its_place() -> None:
 
 def test_a_folder_is_one_text_and_becomes_its_files_again() -> None:
     raw = join_files(FOLDER)
-    assert split_files(raw) == FOLDER
-    assert split_files(TASK_1) == {}
+    assert split_files(raw, "backlog/tasks") == FOLDER
+    assert split_files(TASK_1, "backlog/tasks") == {}
+    assert split_files(raw, "backlog") == {}, "a line in another plan is text"
 
 
 def test_the_tasks_of_a_folder_are_its_phases() -> None:
@@ -261,12 +262,12 @@ def test_the_tasks_of_a_folder_are_its_phases() -> None:
 
 def test_a_task_is_set_in_its_own_file() -> None:
     raw = join_files(FOLDER)
-    done = split_files(set_to(raw, "backlog/tasks", "TASK-1", Status.DONE))
+    done = split_files(set_to(raw, "backlog/tasks", "TASK-1", Status.DONE), "backlog/tasks")
     own = TASK_1.replace(b"To Do", b"Done").replace(b"- [ ]", b"- [x]")
     assert done == {**FOLDER, "backlog/tasks/task-1 - Shelves.md": own}
-    quoted = split_files(set_to(raw, "backlog/tasks", "TASK-10", Status.DONE))
+    quoted = split_files(set_to(raw, "backlog/tasks", "TASK-10", Status.DONE), "backlog/tasks")
     assert quoted == {**FOLDER, "backlog/tasks/task-10 - Search.md": TASK_10.replace(b"In Progress", b"Done")}
-    back = split_files(set_to(raw, "backlog/tasks", "task-2", Status.TODO))
+    back = split_files(set_to(raw, "backlog/tasks", "task-2", Status.TODO), "backlog/tasks")
     assert back == {**FOLDER, "backlog/tasks/task-2 - Fax.md": TASK_2.replace(b"Done", b"To Do")}
 
 

@@ -107,7 +107,8 @@ def _list_phases(word: str, *, is_open: bool = False) -> Iterator[tuple[str, str
     """The phases of the plan that the word means, or only those that are not done."""
     with open_context(warn=lambda _text: None) as context:
         path = plan_path(context, word)
-        is_here = (context.root / path).exists()
-        text = read_checkout(context.root, path) if is_here else read_plan(context.git, f"{context.tip()}:{path}", path)
+        file = context.root / path
+        name = f"{context.tip()}:{path}"
+        text = read_checkout(file, path) if file.exists() else read_plan(context.git, name, path)
     plan = parse_plan(text or b"", path=path)
     return ((phase.id, phase.title) for phase in plan.phases if not is_open or phase.status != "done")

@@ -32,7 +32,7 @@ def run_check(args: argparse.Namespace) -> Exit:
     file, name = _find_file(args.plan)
     if link := describe_link(file, name, "check"):
         raise (RefusedEarly if file.is_file() else NotFound)(link)
-    text = read_checkout(Path(), str(file))
+    text = read_checkout(file, name)
     if args.fix:
         fixed = add_tracker(text, path=name)
         note = "the plan has statuses already; nothing was added"

@@ -90,7 +90,7 @@ def _word_spot(lines: Lines, status: Field, offset: int) -> Spot:
 
 def read_backlog(lines: Lines) -> Iterator[Reading]:
     """A task file, or a folder of them."""
-    files = split_files(lines.raw)
+    files = split_files(lines.raw, lines.path)
     offset = 0
     tasks = []
     remarks = []
