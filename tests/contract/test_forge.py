@@ -6,6 +6,8 @@ from collections.abc import Iterable
 import pytest
 
 from runplan.errors import NotAllowed, NotFound, NotThere
+from runplan.forge.github import GitHub
+from runplan.forge.gitlab import GitLab
 from runplan.forge.model import STATUS, Activity, CheckState, Merge, MergeState, Message, NotMerged, PullRequest
 from runplan.forge.protocol import Forge
 from tests.support.github.hub import Hub
@@ -29,10 +31,11 @@ class Host:
 @pytest.fixture(params=["github", "gitlab", "memory"])
 def host(request: pytest.FixtureRequest) -> Host:
     if request.param == "github":
-        return Host(request.getfixturevalue("github"), request.getfixturevalue("hub"))
+        github: GitHub = request.getfixturevalue("github")  # the annotation has mypy compare it with the protocol
+        return Host(github, request.getfixturevalue("hub"))
     if request.param == "gitlab":
-        hub = request.getfixturevalue("gitlab_hub")
-        return Host(request.getfixturevalue("gitlab"), hub, rule="a successful pipeline")
+        gitlab: GitLab = request.getfixturevalue("gitlab")
+        return Host(gitlab, request.getfixturevalue("gitlab_hub"), rule="a successful pipeline")
     memory = MemoryForge(work="b.txt")
     return Host(memory, memory)
 
