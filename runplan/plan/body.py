@@ -65,8 +65,9 @@ class Body(Struct, frozen=True):
     labels: dict[str, tuple[int, str]]  #: lower-case label to line and value, the first of each
 
     def find_parts(self, title: str) -> Iterator[range]:
-        """The lines right below each heading that begins with the title."""
-        return (self.direct_lines(part) for part in self.parts if part.text.lower().startswith(title))
+        """The lines right below each heading that begins with the title; one of level 1 may be a comment of a script."""
+        parts = (part for part in self.parts if part.level > 1 and part.text.lower().startswith(title))
+        return (self.direct_lines(part) for part in parts)
 
     def direct_lines(self, part: Heading) -> range:
         """The lines of a part up to its first sub-heading."""

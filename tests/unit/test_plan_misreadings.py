@@ -332,3 +332,8 @@ def test_the_column_of_dependencies_of_a_tracker_is_read() -> None:
     table = f"| Phase | Name | Depends On | Status |\n|---|---|---|---|\n{rows}"
     plan = read(table + "".join(f"## Phase {id_}: T\n" for id_ in ("0", "1", "2A", "3")))
     assert [phase.depends for phase in plan.phases] == [(), ("0",), ("1",), ("0", "2A")]
+
+
+def test_a_comment_of_a_script_is_no_heading_of_dependencies() -> None:
+    plan = read("## Phase 1: A\n- [ ] a\n## Phase 2: B\n- [ ] b\n\n# Dependencies of the shell\n\nsee Phase 1\n")
+    assert (plan.phases[1].depends, remarks(plan)) == ((), [])
