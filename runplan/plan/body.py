@@ -65,7 +65,7 @@ class Body(Struct, frozen=True):
     labels: dict[str, tuple[int, str]]  #: lower-case label to line and value, the first of each
 
     def find_parts(self, title: str) -> Iterator[range]:
-        """The lines right below each heading that begins with the title; one of level 1 may be a comment of a script."""
+        """The lines right below each heading that begins with the title; level 1 may be a comment of a script."""
         parts = (part for part in self.parts if part.level > 1 and part.text.lower().startswith(title))
         return (self.direct_lines(part) for part in parts)
 
