@@ -217,6 +217,11 @@ def test_a_damaged_list_raises_nothing_but_the_readers_own_error() -> None:
                 json.loads(set_to(bytes(raw), "x.json", phase.id, Status.DONE))
 
 
+def test_each_line_of_a_list_in_a_text_is_a_criterion() -> None:
+    raw = b'[{"title": "a", "passes": false, "testStrategy": "1. b\\n   c\\n2. d\\n- e", "steps": ["f\\ng"]}]'
+    assert items(parse_plan(raw, path="x.json"), "1") == ["C1 b c", "C2 d", "C3 e", "C4 f g"]
+
+
 def test_other_tags_are_named() -> None:
     task = b'{"tasks": [{"title": "a", "status": "todo"}]}'
     plan = parse_plan(b'{"x": ' + task + b', "master": ' + task + b"}", path="x.json")

@@ -177,9 +177,12 @@ def _write_text(task: Object, id_: str) -> str:
         parts.append("\n  ".join((f"- [{box}] {_name(subtask)}", *details)))
     values = [task.fields[name] for name in _CRITERIA if task.get(name) is not None]
     criteria = [_as_text(entry) for value in values for entry in (value if isinstance(value, list) else [value])]
-    if criteria:
-        rows = ("- " + "\n  ".join(filter(None, map(str.strip, text.splitlines()))) for text in criteria)
-        parts += ["### Acceptance Criteria", "\n".join(rows)]
+    rows = []
+    for text in criteria:
+        for number, line in enumerate(filter(None, map(str.strip, text.splitlines()))):
+            entry = re.sub(r"\A(?:[-*]|[0-9]{1,3}[.)])[ \t]+", "", line)
+            rows.append(f"- {entry}" if number == 0 or entry != line else f"  {line}")
+    parts += ["### Acceptance Criteria", "\n".join(rows)] if rows else []
     for name, value in task.fields.items():
         if name not in _NOT_TEXT and value not in (None, "", [], {}):
             parts += [f"### {name.title()}", _as_text(value)]

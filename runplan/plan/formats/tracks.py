@@ -75,7 +75,8 @@ def _read_plan(lines: Lines, text: str, blocks: Sequence[tuple[int, str, str]]) 
     criteria = []
     sign_off = []
     for line, attributes, block in blocks:
-        name = re.sub(r"\ATask [0-9.]+:[ ]*", "", _inner(block, "name") or _inner(block, "what-built"))
+        name = next(filter(None, (_inner(block, tag) for tag in ("name", "what-built", "action"))), "the task")
+        name = re.sub(r"\ATask [0-9.]+:[ ]*", "", name)
         if "checkpoint:" in attributes:
             sign_off.append(": ".join(filter(None, (name, _inner(block, "how-to-verify")))))
         else:
