@@ -228,7 +228,7 @@ def nothing_is_left(evidence: Evidence) -> Iterator[str]:
             yield f"{left} is left"
     if evidence.target.path != evidence.project.path:
         for ref in evidence.target.git("for-each-ref", "--format=%(refname)").split():
-            if ref != MAIN:
+            if ref != MAIN and not ref.startswith("refs/pull/"):  # GitHub keeps the head of each pull request
                 yield f"{ref} is left at the remote"
     state = evidence.project.path / ".git/runplan"
     with contextlib.closing(sqlite3.connect(state / "journal.db")) as journal:
