@@ -452,6 +452,7 @@ def test_an_undo_after_the_merge_opens_another_pull_request(project: Project, hu
     assert ran.code == 0, ran.err
     assert "pull request #2: https://github.test/acme/app/pull/2" in ran.err
     assert (hub.pulls[2].state, hub.git("show", "main:2.txt")) == ("open", "2")
+    assert not hub.pulls[2].draft  # you may merge the revert as it is
     assert phases(project) == ["done", "todo"]
     assert project.start("finish", "auto", "pr").code == 0
     assert (hub.pulls[2].merged, hub.merges) == (True, 2)
