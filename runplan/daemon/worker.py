@@ -17,6 +17,7 @@ from runplan.daemon.protocol import Closed
 from runplan.daemon.state import Known
 from runplan.engine.commands import BEGINNING, Executor, fire_schedule, request_of
 from runplan.engine.repository import Environments
+from runplan.engine.retries import awaits_retry, look_for_retry
 from runplan.engine.runs import ActiveRun, state_of
 from runplan.engine.worker import RepositoryWorker
 from runplan.errors import CallEnded, Crashed, Fenced, PlanUnreadable, RunplanError, Unreachable, refused_by_system
@@ -236,7 +237,8 @@ class DaemonWorker(RepositoryWorker):
             self.open(context, repository, self.environments)
             self._executor = Executor(self)
             plans = [row.plan for row in repository.store.list_unfinished_runs()]
-            for plan in dict.fromkeys([*plans, *(row.plan for row in repository.store.list_waits())]):
+            held = [row.plan for row in repository.store.list_waits() if row.kind == WaitKind.CLAIM]
+            for plan in dict.fromkeys([*plans, *held]):
                 self._adopt_run(plan)
             return self._find_earliest(self.work())
 
@@ -265,6 +267,24 @@ class DaemonWorker(RepositoryWorker):
             notice = of_stopped_owner(declined.owner, **self._locate(plan, row.id))
             self._notify_once(notice, declined.owner)
 
+    def _look_for_retry(self, row: WaitRow) -> None:
+        """Look at the pull request of a failed run for a person who wants a retry, with growing delays."""
+        store = self.repository.store
+        now = self._now()
+        try:
+            answer = look_for_retry(row, self, now) if self.may_begin() else True
+        except RunplanError as error:  # the forge, the remote or the settings; tried again at the next look
+            self._log.info("retry-not-looked-for", plan=row.plan, error=str(error))
+            answer = True
+        if answer is True:
+            wait_s = delay_s(row.times, first_s=self.context.settings.pull_request.poll_s, longest_s=600, factor=1.5)
+            store.put_wait(replace(row, wake=iso(now + timedelta(seconds=wait_s)), times=row.times + 1))
+            return
+        store.drop_wait(row.plan)
+        if answer:
+            self._log.info("retried-by-comment", plan=row.plan, answer=answer.run or answer.why)
+            self._executor.halt_without_keys(self.newest(row.plan).options)
+
     def _now(self) -> datetime:
         return self._daemon.clock.now()
 
@@ -275,7 +295,7 @@ class DaemonWorker(RepositoryWorker):
             self.end_agents()
         for row in self.repository.store.list_waits():
             if parse_iso(row.wake or row.since) <= self._now():
-                self._adopt_run(row.plan)
+                self._look_for_retry(row) if row.kind == WaitKind.REVIEW else self._adopt_run(row.plan)
         for command, answer in self._executor.execute_queued(begins=self.may_begin()):
             self._log_answer(command, answer)
         if self.may_begin():  # else slots stay due
@@ -464,6 +484,9 @@ class DaemonWorker(RepositoryWorker):
         elif row is not None and _is_complete(self.context, plan) and store.drop_schedule(plan):
             row = None
             self._log.info("schedule-ended", plan=plan)
+        if awaits_retry(state):
+            about = "a comment /runplan retry on its pull request"
+            store.put_wait(WaitRow(kind=WaitKind.REVIEW, plan=plan, about=about, since=iso(self._now())))
         fires = row.next if row is not None else None
         outcome = state.ended.outcome if state.ended else ""
         self._log.info("ended", plan=plan, run=run, outcome=outcome, **({"next": fires} if fires else {}))

@@ -187,7 +187,8 @@ def comment_failure(over: e.RunEnded, state: RunState, context: RunContext) -> t
         return ()
     text = f"runplan ended its work on this pull request (plan `{context.plan}`): {over.outcome}."
     try:
-        _pull_request_lander(context).comment(f"{text}{_describe_failure(over, state, context)}")
+        by_comment = ", or comment `/runplan retry` here" if options.daemon else ""
+        _pull_request_lander(context).comment(f"{text}{_describe_failure(over, state, context)}{by_comment}.")
     except (Unreachable, RefusedEarly) as error:
         return (f"the failure is not told on the pull request: {error}",)
     return ()

@@ -124,6 +124,25 @@ def test_checks_that_stay_red_fail_the_run_and_one_comment_says_so(project: Proj
     assert "`runplan retry plans/X.md`" in comment["body"]
 
 
+def test_a_comment_has_the_daemon_retry_a_failed_run(project: Project, hub: Hub) -> None:
+    set_up(project, settings="[run]\nmax_fix_cycles = 0\n")
+    hub.mirror(project.path)
+    hub.on_push = lambda _, sha: hub.check(sha, "ci", "failure")
+    assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
+    until(lambda: project.rows("SELECT 1 FROM waits WHERE times>1"))
+    assert "or comment `/runplan retry` here" in hub.pulls[1].comments[0]["body"]
+    hub.check(hub.tip(BRANCH))
+    hub.comment(1, "/runplan retry", by="stranger")
+    (before,) = project.rows("SELECT times FROM waits")
+    until(lambda: project.rows("SELECT 1 FROM waits WHERE times>?", before[0]))
+    assert (project.rows("SELECT count(*) FROM runs"), hub.merges) == ([(1,)], 0)
+    hub.comment(1, "/runplan retry", by="reviewer")
+    until(lambda: hub.merges)
+    until(lambda: project.rows("SELECT 1 FROM runs WHERE state='done'"))
+    assert project.rows("SELECT count(*) FROM runs") == [(2,)]
+    assert project.rows("SELECT 1 FROM waits") == []
+
+
 # --- the target moves -----------------------------------------------------------------------------------
 
 
