@@ -55,9 +55,10 @@ def find_due(
     """The commands since this time, and the messages that ask for work.
 
     These are reviews, line comments, and comments that mention the token's account. An approval settles what its author
-    wrote before. Messages with the mark are runplan's own.
+    wrote before. Messages with the mark are runplan's own. What another clone has answered is not due.
     """
-    new = [message for message in messages if message.id not in handled and MARK not in message.text]
+    known = find_answered(messages, login).union(handled)
+    new = [message for message in messages if message.id not in known and MARK not in message.text]
     commands = [message for message in new if _is_command(message) and message.changed >= since]
     approvals = {message.author: place for place, message in enumerate(new) if message.is_approval}
     unsettled = [message for place, message in enumerate(new) if place > approvals.get(message.author, -1)]
@@ -138,14 +139,29 @@ def describe_no_change(summary: str) -> str:
     return "\n".join(["No change:", "", *(f"> {line}" for line in words)]) if words else "No change."
 
 
+def find_answered(messages: Sequence[Message], login: str) -> set[str]:
+    """The ids of the messages that this account has answered on the forge, and of earlier ones in the same thread."""
+    own = [message.text for message in messages if _account(message.author) == _account(login)]
+    answered = {
+        message.thread or message.id: place
+        for place, message in enumerate(messages)
+        if any(f"<!-- {_marker(message)} -->" in text for text in own)
+    }
+    rows = enumerate(messages)
+    return {message.id for place, message in rows if place <= answered.get(message.thread or message.id, -1)}
+
+
+def _marker(message: Message) -> str:
+    return f"runplan-answer {message.id}"
+
+
 def missing_answers(messages: Sequence[Message], answers: Mapping[str, str], login: str) -> list[Answer]:
     """The answers to handled messages that are not on the forge, one for each thread: to its newest such message."""
     newest = {message.thread or message.id: message for message in messages if answers.get(message.id)}
-    own = [message.text for message in messages if _account(message.author) == _account(login)]
+    answered = find_answered(messages, login)
     missing = []
     for message in newest.values():
-        marker = f"runplan-answer {message.id}"
-        if not any(f"<!-- {marker} -->" in text for text in own):
+        if message.id not in answered:
             quote = "" if message.thread else f"> {inert(_first_line(message))[:LONGEST_QUOTE]}\n\n"
-            missing.append(Answer(message=message, marker=marker, text=f"{quote}{answers[message.id]}"))
+            missing.append(Answer(message=message, marker=_marker(message), text=f"{quote}{answers[message.id]}"))
     return missing

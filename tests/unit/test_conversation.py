@@ -152,6 +152,15 @@ def test_a_thread_is_answered_once_for_its_newest_handled_message(
     assert [answer.text for answer in missing] == ([] if expected is None else [HANDLED[expected]])
 
 
+def test_what_another_clone_has_answered_is_not_due() -> None:
+    later = message("line 4", thread="1")
+    answers = (answered("line 2"), message("comment 8", "No change.\n\n<!-- runplan-answer review 3 -->", LOGIN))
+    said = (*THREAD, message("review 3"), *answers, later)
+    assert due(*said).requests == (later,)
+    forged = [message(one.id, one.text, "eve") for one in answers]
+    assert due(*THREAD, *forged).requests == THREAD
+
+
 def test_an_answer_outside_of_a_thread_quotes_the_message() -> None:
     said = message("comment 1", "@octocat rename it\nnow")
     (answer,) = missing_answers([said], {"comment 1": "Handled in abc."}, LOGIN)
