@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 METHODS = ("merge", "rebase", "squash")  #: of a merge, in the order of preference: the first two keep the trailers
 STATUS = "runplan"  #: context of the commit status that runplan sets
 
-STATUS = "runplan"  #: context of the commit status that runplan sets
-
 
 class Address(Struct, frozen=True, kw_only=True):
     """A repository on a forge, as the URL of a remote names it."""

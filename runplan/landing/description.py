@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BEGIN = "<!-- runplan:progress -->"
 END = "<!-- /runplan:progress -->"
 DRAFT = "<!-- runplan:draft -->"  #: in the block while the draft is runplan's own
-_BLOCK = f"(?s){BEGIN}.*?{END}"
+_BLOCK = f"(?s){BEGIN}(?:(?!{BEGIN}).)*?{END}"  #: a mark whose end a person deleted begins no block
 LONGEST_TITLE = 120
 LONGEST_BODY = 65_000  #: characters of a description; GitHub takes 65,536
 #: Names of a template in lower case, in the order in which GitHub looks for it.
@@ -68,12 +68,21 @@ def choose_template(paths: Iterable[str]) -> str:
 
 
 def body_of(before: str, plan: PlanProgress, *, report: str, fixes: Sequence[int], is_draft: bool) -> str:
-    """The description with the progress of the plan; text outside of the marked block stays as it is."""
+    """The description with the progress of the plan; text outside of the marked block stays as it is.
+
+    Where that text leaves no room for the block, the description stays as it was.
+    """
     closing = "".join(f"\n\nFixes #{number}" for number in fixes)
     around = before if re.search(_BLOCK, before) else f"{before.rstrip()}\n\n{BEGIN}{END}{closing}".lstrip()
     room = LONGEST_BODY - len(re.sub(_BLOCK, "", around, count=1))
     block = _fit_block(plan, report=report, is_draft=is_draft, room=room)
-    return re.sub(_BLOCK, lambda _: block, around, count=1)
+    body = re.sub(_BLOCK, lambda _: block, around, count=1)
+    return body if len(body) <= LONGEST_BODY else before
+
+
+def is_own_draft(body: str) -> bool:
+    """Whether the marked block says that runplan made the draft; a template may contain the mark elsewhere."""
+    return f"{BEGIN}{DRAFT}" in body
 
 
 def _fit_block(plan: PlanProgress, *, report: str, is_draft: bool, room: int) -> str:

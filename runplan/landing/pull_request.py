@@ -23,7 +23,14 @@ from runplan.git import remote as push
 from runplan.git.objects import read_plan
 from runplan.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, UNDOES, read_trailers
 from runplan.landing.conversation import Due, find_due, handle_requests, missing_answers
-from runplan.landing.description import DRAFT, TEMPLATE_FOLDER, body_of, choose_template, status_of, title_of
+from runplan.landing.description import (
+    TEMPLATE_FOLDER,
+    body_of,
+    choose_template,
+    is_own_draft,
+    status_of,
+    title_of,
+)
 from runplan.landing.direct import RemoteLander
 from runplan.landing.lander import (
     Declined,
@@ -221,6 +228,10 @@ class PullRequestLander(RemoteLander):
     def _try_merge(self, pull: PullRequest, checks: Sequence[Check], *, is_stable: bool) -> Conclusion:
         target = self._forge().read_target(pull.base, number=pull.number)
         waiting = before_merge(pull, checks, target, is_stable=is_stable)
+        if self._status is None and STATUS in target.checks and pull.state is MergeState.BLOCKED:
+            self._status = ("", "")  # the next look tries again
+            why = f"{pull.base} requires the commit status {STATUS}, which the token may not set; allow it to, or merge"
+            return Waiting(kind=WaitKind.MERGE, why=f"{why} {_name(pull)} yourself: {pull.url}")
         if waiting is None:
             return self._merge_pull_request(pull, checks, target)
         if target.objections and pull.auto_merge:
@@ -310,7 +321,11 @@ class PullRequestLander(RemoteLander):
             self._status = (head, text)
         except NotAllowed as error:
             self._status = None
-            self._remarks.append(f"the commit status {STATUS} is not shown: {error}")
+            self._add_remark(f"the commit status {STATUS} is not shown: {error}")
+
+    def _add_remark(self, remark: str) -> None:
+        if remark not in self._remarks:
+            self._remarks.append(remark)
 
     def _take_remarks(self) -> list[str]:
         taken, self._remarks = self._remarks, []
@@ -323,10 +338,9 @@ class PullRequestLander(RemoteLander):
         pull = None if is_new else self._find_landing()
         if pull is not None and self._is_over(pull, tip):
             pull = None
-        is_draft = pull.draft and DRAFT in pull.body if pull else self._settings.draft and not self._is_undo(tip)
+        is_draft = pull.draft and is_own_draft(pull.body) if pull else self._settings.draft and not self._is_undo(tip)
         if pull and pull.is_open and is_draft and plan.is_complete:
-            forge.mark_ready(pull.number)
-            pull = replace(pull, draft=False)
+            pull = self._end_draft(pull)
         is_draft = is_draft and not plan.is_complete
         before = pull.body if pull else self._read_template()
         report = forge.file_url(self._plan.report, self.branch)
@@ -346,6 +360,15 @@ class PullRequestLander(RemoteLander):
         self._number = pull.number
         self.pull = f"#{pull.number} {pull.url}"
         return pull
+
+    def _end_draft(self, pull: PullRequest) -> PullRequest:
+        """Mark the pull request as ready; where the token may not, it counts as the draft of a person."""
+        try:
+            self._forge().mark_ready(pull.number)
+        except NotAllowed as error:
+            self._add_remark(f"{_name(pull)} stays a draft: {error}")
+            return pull
+        return replace(pull, draft=False)
 
     def _is_undo(self, tip: Oid) -> bool:
         """Whether the branch ends with the revert of a phase, which a person may merge as it is."""

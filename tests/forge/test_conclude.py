@@ -34,7 +34,7 @@ from runplan.report.progress import describe_plan
 from runplan.run.kinds import Reason
 from runplan.settings.schema import PullRequestSettings, RunSettings, Settings
 from tests.forge.conftest import BRANCH, git
-from tests.support.github.hub import Hub
+from tests.support.github.hub import Answer, Hub
 from tests.support.github.server import Fault, StandIn, an_app, environment
 
 LATE = 2_000_000_000.0  #: long after the push
@@ -210,6 +210,21 @@ def test_a_draft_of_runplans_own_is_marked_ready_when_the_plan_is_complete(concl
     assert (pull.body.startswith("Above\n\n"), pull.body.endswith("\nBelow")) == (True, True)
 
 
+def test_a_draft_that_the_token_may_not_end_is_left_to_a_person(
+    conclude: Conclude, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise Answer(403, "Resource not accessible by integration")
+
+    monkeypatch.setattr(hub, "mark_ready", refuse)
+    hub.create(BRANCH, "main", "Mine", f"{DRAFT}{BEGIN}{DRAFT}\n{END}", draft=True)
+    assert "mark it as ready" in waits(conclude(2), "review")
+    monkeypatch.undo()
+    assert "mark it as ready" in waits(conclude(2), "review"), "a mark outside of the block says nothing"
+    hub.set_draft(is_draft=False)
+    merged(conclude(), hub)
+
+
 @pytest.mark.parametrize("path", [".github/PULL_REQUEST_TEMPLATE.md", ".github/PULL_REQUEST_TEMPLATE/only.md"])
 def test_a_new_pull_request_begins_with_the_template_of_the_target(conclude: Conclude, hub: Hub, path: str) -> None:
     hub.commit("main", {path: "## Why\n"})
@@ -246,6 +261,17 @@ def test_a_token_that_may_set_no_status_is_named_and_merges(
     found = [lander.conclude(progress, now=LATE) for _ in range(4)][-1]
     assert merged(found, hub).count("the commit status runplan is not shown: cannot set the status of the commit") == 1
     assert len([call for call in stand_in.requests if "/statuses/" in call]) == 1
+
+
+def test_a_required_status_that_the_token_may_not_set_is_named_until_it_may(
+    a_lander: Callable[[], PullRequestLander], hub: Hub
+) -> None:
+    hub.statuses_allowed, hub.required = False, [STATUS]
+    lander, progress = a_lander(), Progress(may_merge=True, repairs=0, max_repairs=0, updates=0)
+    found = [lander.conclude(progress, now=LATE) for _ in range(4)][-1]
+    assert "main requires the commit status runplan, which the token may not set" in waits(found, "merge")
+    hub.statuses_allowed = True
+    merged([lander.conclude(progress, now=LATE) for _ in range(2)][-1], hub)
 
 
 def test_a_check_that_fails_on_the_target_too_is_waited_for_and_then_the_target_is_merged(

@@ -49,6 +49,12 @@ def test_only_the_marked_block_is_replaced() -> None:
     assert DRAFT in body(text, is_draft=True)
 
 
+def test_a_block_whose_end_a_person_deleted_takes_no_other_text_along() -> None:
+    text = body(f"Above\n{BEGIN}\nold\n\nNotes")
+    assert body(text) == text
+    assert text.startswith(f"Above\n{BEGIN}\nold\n\nNotes\n\n{BEGIN}\n")
+
+
 def test_the_text_of_a_plan_has_no_effect_and_does_not_end_the_block() -> None:
     evil = PhaseProgress(line=f"1 `{END}` @bob", items=("fixes #9",), is_done=True)
     plan = replace(SHOWN, goal=f"{DRAFT} Closes #8", phases=(evil,))
@@ -66,6 +72,7 @@ def test_a_long_description_loses_the_items_of_the_first_phases_and_never_the_te
     assert text.count("x" * 300) == 50 * 2
     many = replace(SHOWN, phases=tuple(PhaseProgress(line="y" * 300, items=(), is_done=False) for _ in range(999)))
     cut = body("T" * 20_000, many)
+    assert body("T" * LONGEST_BODY) == "T" * LONGEST_BODY, "no room for the block"
     assert (len(cut) <= LONGEST_BODY, "- …\n" in cut, cut.endswith("Fixes #7")) == (True, True, True)
 
 
