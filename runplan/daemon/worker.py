@@ -277,7 +277,8 @@ class DaemonWorker(RepositoryWorker):
             self._log.info("retry-not-looked-for", plan=row.plan, error=str(error))
             answer = True
         if answer is True:
-            wait_s = delay_s(row.times, first_s=self.context.settings.pull_request.poll_s, longest_s=600, factor=1.5)
+            first_s = self.context.for_run(self.newest(row.plan).options).settings.pull_request.poll_s
+            wait_s = delay_s(row.times, first_s=first_s, longest_s=600, factor=1.5)
             store.put_wait(replace(row, wake=iso(now + timedelta(seconds=wait_s)), times=row.times + 1))
             return
         store.drop_wait(row.plan)
