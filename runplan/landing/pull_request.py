@@ -301,7 +301,8 @@ class PullRequestLander(RemoteLander):
         """The failed checks of the target's tip, which are read only when checks of the pull request have failed."""
         failed = {check.name for check in checks if check.state is CheckState.FAILED}
         there = self._forge().read_activity(pull.number, self.target_tip()).checks if failed else ()
-        names = frozenset(check.name for check in there if check.state is CheckState.FAILED)
+        still = {CheckState.PENDING: self._red, CheckState.FAILED: failed}  # one that runs again is not yet mended
+        names = frozenset(check.name for check in there if check.name in still.get(check.state, ()))
         mended, self._red = (self._red & failed) - names, names & failed
         return RedTarget(names=names, mended=mended, is_ignored=self._settings.ignore_red_on_target)
 
