@@ -297,7 +297,8 @@ class GitLab:
     def request_review(self, number: int, logins: Sequence[str]) -> None:
         """Only a quick action asks those again who are reviewers."""
         words = " ".join(f"@{login}" for login in logins)
-        self._write("post", f"{self._root}/merge_requests/{number}/notes", body=f"/request_review {words}")
+        path = f"{self._root}/merge_requests/{number}/notes"
+        self._find(lambda: self._write("post", path, body=f"/request_review {words}"), missing=(400, 403, 404, 422))
 
     def merge_pull_request(self, number: int, how: m.Merge) -> Oid | m.NotMerged:
         def happened() -> Oid | None:
@@ -368,9 +369,12 @@ class GitLab:
         said = [(note, thread) for note, thread in notes if not (note["system"] or note.get("resolved"))]
         messages = [f.to_message(note, thread=thread) for note, thread in said]
         if self._seen[number].get("reviewers"):
-            states = self._list(f"{self._root}/merge_requests/{number}/reviewers")
-            # An opinion has no time; GitLab notes each change by itself.
+            states = list(self._list(f"{self._root}/merge_requests/{number}/reviewers"))
+            # An opinion has no time; GitLab notes each change by itself. Newer versions say when one approved.
             changed = {f.user_name(note["author"]): note["created_at"] for note, _ in notes if note["system"]}
+            if any(state["state"] == f.APPROVED for state in states):
+                approvals = self._find(lambda: self._get(f"{self._root}/merge_requests/{number}/approvals")) or {}
+                changed |= f.approval_times(approvals)
             messages = f.with_opinions(messages, states, changed, head=head)
         messages.sort(key=lambda message: message.changed)
         return m.Activity(checks=self.list_checks(head), messages=tuple(messages))

@@ -114,6 +114,15 @@ def with_opinions(
     return shown
 
 
+def approval_times(approvals: Facts) -> dict[str, str]:
+    """When each account approved a merge request, where GitLab says it."""
+    given = (
+        (user_name(approval.get("user")), approval.get("approved_at"))
+        for approval in approvals.get("approved_by") or ()
+    )
+    return {name: when for name, when in given if when}
+
+
 def to_issue(facts: Facts) -> m.Issue:
     return m.Issue(
         number=facts["iid"],

@@ -302,6 +302,26 @@ def test_an_objection_has_its_authors_newest_words_and_an_approval_none(gitlab: 
     assert "Why?" not in [message.text for message in gitlab.read_activity(pull.number, pull.head).messages]
 
 
+def test_an_approval_is_not_later_than_the_words_after_it(gitlab: GitLab, gitlab_hub: GitLabHub) -> None:
+    pull = opened(gitlab)
+    gitlab_hub.review(pull.number, "", state="APPROVED")
+    gitlab_hub.review(pull.number, "Wait, rename it.", path="b.txt", line=1)
+    gitlab_hub.add_note("merge_requests", pull.number, "changed the milestone", by="reviewer", system=True)
+    gitlab.read_pull_request(pull.number)
+    messages = gitlab.read_activity(pull.number, pull.head).messages
+    assert [message.is_approval for message in messages] == [True, False]
+
+
+def test_a_request_for_a_review_that_gitlab_refuses_is_left_out(
+    gitlab: GitLab, gitlab_server: GitLabStandIn, gitlab_hub: GitLabHub
+) -> None:
+    pull = opened(gitlab)
+    gitlab_server.faults.append(Fault(call="POST /merge_requests/1/notes", kind="before", status=422))
+    gitlab.request_review(pull.number, ["stranger"])
+    gitlab.request_review(pull.number, ["reviewer"])
+    assert gitlab_hub.reviewers[pull.number] == {"reviewer": "unreviewed"}
+
+
 def test_texts_of_agents_run_no_quick_action(gitlab: GitLab, gitlab_hub: GitLabHub) -> None:
     hostile = "Done.\n/close\n /merge\n/label ~x"
     body = inert(hostile)

@@ -180,7 +180,10 @@ def diffs(r: Request) -> tuple[int, Any]:
 
 def approvals(r: Request) -> tuple[int, Any]:
     states = r.hub.reviewers.get(r.pull.number, {})
-    given = [{"user": user(name)} for name, state in states.items() if state == "approved"]
+    notes = r.hub.notes.get(("merge_requests", r.pull.number), [])
+    times = {note["author"]["username"]: note["created_at"] for note in notes if note["body"].startswith("approved")}
+    names = [name for name, state in states.items() if state == "approved"]
+    given = [{"user": user(name), "approved_at": times[name]} for name in names]
     required = {"approvals_required": r.hub.reviews} if r.hub.is_premium else {}
     return 200, {"approved_by": given, **required}
 
