@@ -470,12 +470,12 @@ class GitHub:
         create: Callable[[str], IssueComment | PullRequestComment],
     ) -> None:
         """Create a comment with a hidden mark, unless there is one of ours; or change its text."""
-        mark = f"<!-- {marker} -->"
-        body = f"{text}\n\n{mark}"
+        body = m.with_marker(text, marker)
 
         def happened() -> IssueComment | PullRequestComment | None:
-            marked = (comment for comment in self.calls.attempt(action, read) if mark in (comment.body or ""))
-            return next((comment for comment in marked if user_login(comment.user) == self.own_login), None)
+            listed = self.calls.attempt(action, read)
+            own = (comment for comment in listed if user_login(comment.user) == self.own_login)
+            return next((comment for comment in own if m.has_marker(comment.body or "", marker)), None)
 
         existing = happened()
         if existing is None:

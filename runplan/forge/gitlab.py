@@ -470,13 +470,12 @@ class GitLab:
 
     def _put_note(self, notes: str, *, marker: str, text: str, target: str) -> None:
         """Write a note to the target, once per marker among the notes; a later text replaces it."""
-        mark = f"<!-- {marker} -->"
-        body = f"{text}\n\n{mark}"
+        body = m.with_marker(text, marker)
 
         def happened() -> Facts | None:
             listed = self.calls.attempt("comment", lambda: self._list_notes(notes))
             own = (note for note in listed if f.user_name(note["author"]) == self.own_login)
-            return next((note for note in own if mark in (note["body"] or "")), None)
+            return next((note for note in own if m.has_marker(note["body"] or "", marker)), None)
 
         existing = happened()
         if existing is None:

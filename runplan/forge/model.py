@@ -157,6 +157,16 @@ class Activity(Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
 
 
+def with_marker(text: str, marker: str) -> str:
+    """The text of a comment that is written once per marker."""
+    return f"{text}\n\n<!-- {marker} -->"
+
+
+def has_marker(text: str, marker: str) -> bool:
+    """Whether this is the comment of the marker; words of others within it may contain any mark."""
+    return text.rstrip().endswith(f"<!-- {marker} -->")
+
+
 class Merge(Struct, frozen=True, kw_only=True):
     """How a pull request is to be merged."""
 

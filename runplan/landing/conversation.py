@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from runplan.forge.model import has_marker
 from runplan.landing.lander import Commanded, NeedsRepair, Waiting
 from runplan.run.kinds import WaitKind
 from runplan.text import bounded, command, inert, plain
@@ -145,7 +146,7 @@ def find_answered(messages: Sequence[Message], login: str) -> set[str]:
     answered = {
         message.thread or message.id: place
         for place, message in enumerate(messages)
-        if any(f"<!-- {_marker(message)} -->" in text for text in own)
+        if any(has_marker(text, _marker(message)) for text in own)
     }
     rows = enumerate(messages)
     return {message.id for place, message in rows if place <= answered.get(message.thread or message.id, -1)}

@@ -226,13 +226,14 @@ def ids(messages: Iterable[Message]) -> list[str]:
 def test_a_comment_is_made_once_per_marker_and_one_of_another_account_stays(host: Host) -> None:
     forge, number = host.forge, host.hub.add_issue("Bug").number
     host.hub.comment(number, "mine\n\n<!-- one -->", by="stranger")
-    for marker, text in (("one", "hello"), ("one", "hello"), ("two", "hello"), ("one", "bye")):
+    quoting = "it said <!-- one -->"
+    for marker, text in (("two", quoting), ("one", "hello"), ("one", "hello"), ("one", "bye")):
         forge.put_comment(number, marker=marker, text=text)
     comments = [(comment.author, comment.text) for comment in forge.list_comments(number)]
     assert comments == [
         ("stranger", "mine\n\n<!-- one -->"),
+        ("octocat", f"{quoting}\n\n<!-- two -->"),
         ("octocat", "bye\n\n<!-- one -->"),
-        ("octocat", "hello\n\n<!-- two -->"),
     ]
 
 

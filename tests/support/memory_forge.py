@@ -233,12 +233,13 @@ class MemoryForge:
         if not message.thread:
             self.put_comment(number, marker=marker, text=text)
             return
-        mark = f"<!-- {marker} -->"
         known = self._messages[number]
-        old = next((one for one in known if mark in one.text and one.author == self.own_login), None)
+        old = next((one for one in known if m.has_marker(one.text, marker) and one.author == self.own_login), None)
         id_ = next(self._numbers) if old is None else 0
         made = old or replace(message, id=f"line {id_}", author=self.own_login, changed=float(id_))
-        self._messages[number] = [one for one in known if one is not old] + [replace(made, text=f"{text}\n\n{mark}")]
+        self._messages[number] = [one for one in known if one is not old] + [
+            replace(made, text=m.with_marker(text, marker))
+        ]
 
     def request_review(self, number: int, logins: Sequence[str]) -> None:
         self.asked += [(number, login) for login in logins if self.may_write(login) and login != self.own_login]
@@ -291,11 +292,10 @@ class MemoryForge:
         return tuple(self._comments.get(number, ()))
 
     def put_comment(self, number: int, *, marker: str, text: str, is_pull: bool = False) -> None:
-        mark = f"<!-- {marker} -->"
-        comment = m.Comment(author="octocat", text=f"{text}\n\n{mark}", changed=float(next(self._numbers)))
+        comment = m.Comment(author="octocat", text=m.with_marker(text, marker), changed=float(next(self._numbers)))
         comments = self._comments.setdefault(number, [])
         for index, old in enumerate(comments):
-            if mark in old.text and old.author == "octocat":
+            if m.has_marker(old.text, marker) and old.author == "octocat":
                 comments[index] = comment
                 return
         comments.append(comment)

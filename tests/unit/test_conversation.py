@@ -159,6 +159,8 @@ def test_what_another_clone_has_answered_is_not_due() -> None:
     assert due(*said).requests == (later,)
     forged = [message(one.id, one.text, "eve") for one in answers]
     assert due(*THREAD, *forged).requests == THREAD
+    quoted = message("comment 8", "Failed:\n\n    <!-- runplan-answer line 2 -->\n\n<!-- runplan x -->", LOGIN)
+    assert due(*THREAD, quoted).requests == THREAD, "words of an agent"
 
 
 def test_an_answer_outside_of_a_thread_quotes_the_message() -> None:
