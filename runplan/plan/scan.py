@@ -40,6 +40,10 @@ _LABEL = re.compile(
 )
 
 
+#: A line like `**Plans:** 5 plans` ends the part below the label above it.
+_FIELD = re.compile(r"\*\*[^*`]{1,60}(?::\*\*|\*\*:)[ \t]*\S")
+
+
 class Heading(Struct, frozen=True):
     """A heading, or a line like `**Tasks:**`, outside of fences and front matter."""
 
@@ -248,6 +252,8 @@ def _find_structure(texts: list[str], inert: list[bool]) -> tuple[list[Heading],
             border[level : 2 if level == 1 else None] = [i] * (1 if level == 1 else LABEL + 1 - level)
         elif len(text) < 80 and (label := _LABEL.match(text)):
             parts.append(Heading(i, LABEL, label[1] or label[2], UNNAMED, border[LABEL]))
+            border[LABEL] = i
+        elif text.startswith("**") and _FIELD.match(text):
             border[LABEL] = i
         elif entry := _ENTRY.match(text):
             indent = len(entry[1].expandtabs(4))

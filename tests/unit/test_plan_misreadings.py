@@ -34,6 +34,10 @@ def remarks(plan: Plan) -> list[str]:
         ("**Steps:**\n1. a\n", "W1 a"),
         ("### Task list\n- a\n", "W1 a"),
         (
+            "**Success Criteria:**\n1. fast\n2. safe\n\n**Plans:** 2 plans\nPlans:\n- [ ] 01-01\n- [ ] 01-02\n",
+            "W1 01-01, W2 01-02, C1 fast, C2 safe",
+        ),
+        (
             "- [ ] a\n- [ ] ~gone~ <!-- no -->\n- [ ] ~~gone~~\n- [ ] ~~gone~~ (see #4)\n- [ ] ~~old~~ new\n",
             "W1 a, W2 ~~old~~ new",
         ),

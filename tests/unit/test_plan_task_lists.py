@@ -341,6 +341,12 @@ def test_a_roadmap_has_its_statuses_in_the_list_of_phases_and_in_the_table() -> 
     assert set_to(done, "ROADMAP.md", "2.1", Status.TODO) == raw
 
 
+def test_a_phase_that_only_the_table_of_a_roadmap_calls_complete_is_done_with_a_warning() -> None:
+    plan = parse_plan(file("ROADMAP.txt").replace(b"| 0/? | Not started |", b"| 2/2 | Complete |"), path="ROADMAP.md")
+    assert [phase.status for phase in plan.phases] == [Status.DONE, Status.DONE, Status.TODO]
+    assert "the table says that phase 2 is done, the list does not; it counts as done" in plan.remarks[0].text
+
+
 def test_a_task_block_in_a_fence_is_no_plan() -> None:
     raw = b"# X\n\n- [ ] a\n\n```xml\n<task type='auto'>\n</task>\n```\n"
     assert parse_plan(raw, path="x.md").format == "checklist"

@@ -11,8 +11,18 @@ from msgspec.structs import replace
 from runplan.plan.formats.sections import named_boxes
 from runplan.plan.formats.table import find_table
 from runplan.plan.formats.task_lists import choose_words
-from runplan.plan.marks import Mark, Named, Status, id_key, read_commit
-from runplan.plan.reading import Place, Reading, Spot, box_spots, find_sections, mark_of, mark_of_work, section_places
+from runplan.plan.marks import Mark, Named, Status, id_key, read_commit, read_mark
+from runplan.plan.reading import (
+    Place,
+    Reading,
+    Remark,
+    Spot,
+    box_spots,
+    find_sections,
+    mark_of,
+    mark_of_work,
+    section_places,
+)
 from runplan.plan.scan import Entry, Heading, marks_within
 
 if TYPE_CHECKING:
@@ -65,8 +75,8 @@ def read_gsd(lines: Lines) -> Iterator[Reading]:
     elif any(_find_line(lines, section, _CRITERIA) for section in find_sections(lines, "phase")):
         sections = find_sections(lines, "phase")
         if listed := {_key(name.id): (name.id, box) for box, name in named_boxes(lines, outside=sections)}:
-            places = _read_roadmap(lines, sections, listed)
-            yield Reading("gsd", "GSD roadmap", places, sections[0].at)
+            places, remarks = _read_roadmap(lines, sections, listed)
+            yield Reading("gsd", "GSD roadmap", places, sections[0].at, remarks=remarks)
 
 
 def _read_plan(lines: Lines, text: str, blocks: Sequence[tuple[int, str, str]]) -> Reading:
@@ -82,11 +92,19 @@ def _read_plan(lines: Lines, text: str, blocks: Sequence[tuple[int, str, str]]) 
         else:
             tasks.append(Entry(line, 0, 0, "", optional=False, text=name))
             criteria += [Entry(line, 0, 0, "", optional=False, text=done)] if (done := _inner(block, "done")) else []
+    for line in _lines_inside(text, "success_criteria"):
+        criteria += marks_within(lines.entries, line, line + 1)
     title = _inner(text, "objective").split(". ")[0][:100].rstrip(".")
     named = Named(lines.front_value("plan") or "1", title, strong=True, unit="")
     place = section_places(lines, [Heading(lines.front, 2, title, named, len(lines.texts))])[0]
     place = replace(place, entries=tuple(tasks), criteria=tuple(criteria), sign_off=tuple(sign_off))
     return Reading("gsd", "GSD plan", (place,), blocks[0][0])
+
+
+def _lines_inside(text: str, tag: str) -> range:
+    """The lines of the first element of that name."""
+    element = re.search(rf"(?s)<{tag}>.*?</{tag}>", text)
+    return range(*(text.count("\n", 0, end) for end in element.span())) if element else range(0)
 
 
 def _inner(text: str, tag: str) -> str:
@@ -95,13 +113,16 @@ def _inner(text: str, tag: str) -> str:
     return " ".join(element[1].split()) if element else ""
 
 
-def _read_roadmap(lines: Lines, sections: list[Heading], listed: Mapping[str, tuple[str, Entry]]) -> tuple[Place, ...]:
+def _read_roadmap(
+    lines: Lines, sections: list[Heading], listed: Mapping[str, tuple[str, Entry]]
+) -> tuple[tuple[Place, ...], tuple[Remark, ...]]:
     """The phases of a roadmap: the list of phases and the table Progress have the statuses."""
     table = find_table(lines, sections)
     rows = {_key(name.id): spots[0] for _, name, spots in table[1] if name is not None and spots} if table else {}
     cells = {key: lines.texts[spot.at][spot.begin : spot.end] for key, spot in rows.items()}
     words = choose_words((cell.strip() for cell in cells.values()), ("Complete", "Not started"))
     places = []
+    remarks = []
     for section in section_places(lines, sections):
         key = _key(section.id)
         first = _find_line(lines, section, _CRITERIA) or section.end
@@ -116,8 +137,12 @@ def _read_roadmap(lines: Lines, sections: list[Heading], listed: Mapping[str, tu
             begin = rows[key].begin + len(cells[key]) - len(cells[key].lstrip())
             cell = Spot("word", rows[key].at, begin, begin + len(cells[key].strip()), words)
             place = replace(place, spots=(*place.spots, cell))
+            if read_mark(cells[key]) != place.mark and read_mark(cells[key]).status is Status.DONE:
+                message = f"the table says that phase {place.id} is done, the list does not; it counts as done"
+                remarks.append(Remark(cell.at + 1, message))
+                place = replace(place, mark=Mark(Status.DONE))
         places.append(place)
-    return tuple(places)
+    return tuple(places), tuple(remarks)
 
 
 def _key(id_: str) -> str:
