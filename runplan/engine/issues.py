@@ -122,13 +122,11 @@ def quote_discussion(comments: Iterable[Comment], *, strangers: Collection[str],
 
 def _quote(text: str) -> str:
     """Each line as a quoted one: `> Touches: x` would be a label. Fences stay; no quoted line opens one."""
-    return "\n".join(f"{QUOTED} {_without_comments(line)}".rstrip() for line in text.splitlines())
-
-
-def _without_comments(line: str) -> str:
-    """The line without control characters, and with marks of comments taken apart."""
-    shown = "".join(char if char.isprintable() or char == "\t" else " " for char in line)
-    return shown.replace("<!--", "<! --").replace("-->", "-- >")
+    shown = (
+        re.sub(r"[^\t]", lambda char: char[0] if char[0].isprintable() else " ", line) for line in text.splitlines()
+    )
+    quoted = "\n".join(f"{QUOTED} {line}".rstrip() for line in shown)
+    return quoted.replace("<!--", "<! --").replace("-->", "-- >")
 
 
 def _plain_login(login: str) -> str:

@@ -60,15 +60,14 @@ def find_due(
     """
     known = find_answered(messages, login).union(handled)
     new = [message for message in messages if message.id not in known and MARK not in message.text]
-    commands = [message for message in new if _is_command(message) and message.changed >= since]
     approvals = {message.author: place for place, message in enumerate(new) if message.is_approval}
     unsettled = [message for place, message in enumerate(new) if place > approvals.get(message.author, -1)]
     asked = [message for message in unsettled if not _is_command(message) and _is_request(message, login)]
     return Due(
         commands=tuple(
             Commanded(id=message.id, by=message.author, is_stop=COMMANDS[_first_line(message)])
-            for message in commands
-            if may_write(message.author)
+            for message in new
+            if _is_command(message) and message.changed >= since and may_write(message.author)
         ),
         requests=tuple(message for message in asked if may_write(message.author)),
         strangers=tuple(message for message in asked if not may_write(message.author)),

@@ -23,14 +23,7 @@ from runplan.git import remote as push
 from runplan.git.objects import read_plan
 from runplan.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, UNDOES, read_trailers
 from runplan.landing.conversation import Due, find_due, handle_requests, missing_answers
-from runplan.landing.description import (
-    TEMPLATE_FOLDER,
-    body_of,
-    choose_template,
-    is_own_draft,
-    status_of,
-    title_of,
-)
+from runplan.landing.description import TEMPLATE_FOLDER, body_of, choose_template, is_own_draft, status_of, title_of
 from runplan.landing.direct import RemoteLander
 from runplan.landing.lander import (
     Declined,
@@ -175,7 +168,7 @@ class PullRequestLander(RemoteLander):
             self._set_status(landing.new, *status_of(self._read_plan(landing.new)))
         except Unreachable as error:
             return f"the pull request does not show this phase yet: {error}"
-        return "; ".join([f"{_name(pull)}: {pull.url}", *self._take_remarks()])
+        return "; ".join([f"{pull.name}: {pull.url}", *self._take_remarks()])
 
     # --- the pull request ---------------------------------------------------------------------------------
 
@@ -195,15 +188,15 @@ class PullRequestLander(RemoteLander):
         if due.commands:
             return due.commands[0]
         if pull.base != self.target.branch:
-            why = f"{_name(pull)} leads to {pull.base} instead of {self.target.branch}; change it back: {pull.url}"
+            why = f"{pull.name} leads to {pull.base} instead of {self.target.branch}; change it back: {pull.url}"
             return Waiting(kind=WaitKind.REVIEW, why=why)
         if not self._is_ours(pull.head, progress):
             self._cancel_own_merge(pull)
             foreign = "has commits that runplan did not push, or lacks some that it did"
-            return Waiting(kind=WaitKind.REVIEW, why=f"{_name(pull)} {foreign}; review and merge it: {pull.url}")
+            return Waiting(kind=WaitKind.REVIEW, why=f"{pull.name} {foreign}; review and merge it: {pull.url}")
         self._set_status(pull.head, *status_of(self._read_plan(pull.head)))
         checks = activity.checks
-        asked = handle_requests(due, progress, plan=self._plan.path, name=_name(pull))
+        asked = handle_requests(due, progress, plan=self._plan.path, name=pull.name)
         if asked is not None and progress.may_merge:
             self._cancel_own_merge(pull)
         red = self._look_at_target(pull, checks)
@@ -231,7 +224,7 @@ class PullRequestLander(RemoteLander):
         if self._status is None and STATUS in target.checks and pull.state is MergeState.BLOCKED:
             self._status = ("", "")  # the next look tries again
             why = f"{pull.base} requires the commit status {STATUS}, which the token may not set; allow it to, or merge"
-            return Waiting(kind=WaitKind.MERGE, why=f"{why} {_name(pull)} yourself: {pull.url}")
+            return Waiting(kind=WaitKind.MERGE, why=f"{why} {pull.name} yourself: {pull.url}")
         if waiting is None:
             return self._merge_pull_request(pull, checks, target)
         if target.objections and pull.auto_merge:
@@ -322,15 +315,11 @@ class PullRequestLander(RemoteLander):
             self._status = (head, text)
         except NotAllowed as error:
             self._status = None
-            self._add_remark(f"the commit status {STATUS} is not shown: {error}")
-
-    def _add_remark(self, remark: str) -> None:
-        if remark not in self._remarks:
-            self._remarks.append(remark)
+            self._remarks.append(f"the commit status {STATUS} is not shown: {error}")
 
     def _take_remarks(self) -> list[str]:
         taken, self._remarks = self._remarks, []
-        return taken
+        return list(dict.fromkeys(taken))
 
     def _publish_pull_request(self, tip: Oid, *, is_new: bool = False) -> PullRequest:
         """Open the pull request, or bring its description up to date; a new branch has no open one."""
@@ -357,7 +346,7 @@ class PullRequestLander(RemoteLander):
         elif not pull.is_open and not pull.is_merged:
             drop = command("git", "push", self._remote.name, "--delete", self.branch)
             kept = f"its commits are kept at {self._park_tip(tip)}"
-            self.closed = Failed(Reason.PR_CLOSED, f"{_name(pull)} was closed; {kept}; to start the plan over: {drop}")
+            self.closed = Failed(Reason.PR_CLOSED, f"{pull.name} was closed; {kept}; to start the plan over: {drop}")
         self._number = pull.number
         self.pull = f"#{pull.number} {pull.url}"
         return pull
@@ -367,7 +356,7 @@ class PullRequestLander(RemoteLander):
         try:
             self._forge().mark_ready(pull.number)
         except NotAllowed as error:
-            self._add_remark(f"{_name(pull)} stays a draft: {error}")
+            self._remarks.append(f"{pull.name} stays a draft: {error}")
             return pull
         return replace(pull, draft=False)
 
@@ -460,18 +449,18 @@ class PullRequestLander(RemoteLander):
         # The queue of a classic rule shows only in a refused merge.
         later = forge.merge_later(pull.number, how, queue=target.queue or answer is not None)
         if later is None:
-            return Waiting(kind=WaitKind.MERGE, why=f"{_name(pull)} is merged when the rules of {pull.base} are met")
+            return Waiting(kind=WaitKind.MERGE, why=f"{pull.name} is merged when the rules of {pull.base} are met")
         if answer is not None:
-            return Waiting(kind=WaitKind.MERGE, why=f"{_name(pull)} was not merged: {answer.said}")
+            return Waiting(kind=WaitKind.MERGE, why=f"{pull.name} was not merged: {answer.said}")
         rules = f"{pull.base} requires {target.requirements or 'more than its rules show'}"
-        return Waiting(kind=WaitKind.CHECKS if missing else WaitKind.REVIEW, why=f"{_name(pull)}: {rules}: {pull.url}")
+        return Waiting(kind=WaitKind.CHECKS if missing else WaitKind.REVIEW, why=f"{pull.name}: {rules}: {pull.url}")
 
     def _finish_merge(self, pull: PullRequest, merged: Oid, remarks: Sequence[str] = ()) -> Landed:
         """After the merge: the local target follows, the issues are closed, the branch is deleted.
 
         The branch goes last: without it a restart finds nothing left to do.
         """
-        notes = [f"{_name(pull)} is merged: {pull.url}", *remarks, *self._take_remarks(), self.target.catch_up()]
+        notes = [f"{pull.name} is merged: {pull.url}", *remarks, *self._take_remarks(), self.target.catch_up()]
         notes += [self._close_issue(issue, pull) for issue in self._plan.issues]
         notes.append(self._delete_branch(pull.head))
         self._git.run("update-ref", "-d", self._parked_ref(pull.head))
@@ -526,10 +515,6 @@ def result_marker(plan: str) -> str:
     return f"runplan {plan}"
 
 
-def _name(pull: PullRequest) -> str:
-    return pull.name
-
-
 class RedTarget(Struct, frozen=True, kw_only=True):
     """The checks that have failed on the target's tip too."""
 
@@ -540,7 +525,7 @@ class RedTarget(Struct, frozen=True, kw_only=True):
 
 def next_step(pull: PullRequest, checks: Sequence[Check], progress: Progress, target: RedTarget) -> Conclusion | None:
     """What hinders the merge of an open pull request by itself; None when nothing does."""
-    name = _name(pull)
+    name = pull.name
     if pull.state in (MergeState.CONFLICT, MergeState.BEHIND) or target.mended:
         if progress.updates < MAX_UPDATES:
             title = f"Merge {pull.base} into {name}"
@@ -575,7 +560,7 @@ def before_merge(pull: PullRequest, checks: Sequence[Check], target: Target, *, 
 
     A check registers seconds after the push, or when another one ends. `is_stable` says that none did for a while.
     """
-    name = _name(pull)
+    name = pull.name
     if target.objections:
         who = ", ".join(target.objections)
         why = f"{who} asked for changes on {name}; a new review or its dismissal frees the merge: {pull.url}"

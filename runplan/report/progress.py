@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from runplan.landing.description import PhaseProgress, PlanProgress
@@ -13,10 +14,9 @@ from runplan.report.text import escape_inline
 from runplan.text import bounded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from runplan.plan.model import Phase, Plan
-    from runplan.plan.scan import Lines
     from runplan.run.recorded import Recorded
 
 GOALS = ("goal", "goals", "objective", "overview", "summary")  #: headings above the paragraph with the goal
@@ -64,20 +64,9 @@ def find_goal(text: bytes, plan: Plan) -> str:
     named = [heading for heading in lines.headings if heading.text.lower().strip(" :") in GOALS]
     for heading in (*named[:1], *titles):
         below = next((other.at for other in lines.headings if other.at > heading.at), len(lines.texts))
-        for paragraph in _list_paragraphs(lines, heading.at + 1, below):
+        texts = ("" if lines.inert[i] else lines.texts[i].strip() for i in range(heading.at + 1, below))
+        for paragraph in (" ".join(block) for has_text, block in groupby(texts, bool) if has_text):
             is_label = paragraph.lower().startswith(LABEL)
             if is_label or paragraph[0].isalnum():
                 return paragraph[len(LABEL) :].strip() if is_label else paragraph
     return ""
-
-
-def _list_paragraphs(lines: Lines, first: int, end: int) -> Iterator[str]:
-    """The blocks between blank lines and fences, each on one line."""
-    block = list[str]()
-    for index in range(first, end + 1):
-        line = "" if index == end or lines.inert[index] else lines.texts[index].strip()
-        if line:
-            block.append(line)
-        elif block:
-            yield " ".join(block)
-            block = []

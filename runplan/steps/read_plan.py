@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from runplan.checks.drift import find_contradictions, stale_phrase
 from runplan.errors import PlanUnreadable, Unreachable
-from runplan.git.objects import read_plan as read_plan_at
 from runplan.landing.direct import DirectPhase
 from runplan.landing.pull_request import PullRequestLander
 from runplan.plan import model as plans, tracker
@@ -146,9 +145,7 @@ def _is_revised(plan: Plan, phase: Phase, context: RunContext) -> bool:
     commits = [row.commit for name in phase.depends if (row := plan.phase(name)) is not None and row.commit]
     for commit in commits:
         with suppress(PlanUnreadable):
-            row = plans.parse_plan(
-                read_plan_at(context.objects, f"{commit}:{plan.path}", plan.path) or b"", path=plan.path
-            ).phase(phase.id)
+            row = context.plan_at(commit)[0].phase(phase.id)
             if row is not None and row.text == phase.text:
                 return False
     return bool(commits)
