@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from runplan.daemon.protocol import Closed
 from runplan.daemon.state import Known
-from runplan.engine.commands import BEGINNING, Executor, fire_schedule, request_of
+from runplan.engine.commands import BEGINNING, Executor, awaits_retry, fire_schedule, look_for_retry, request_of
 from runplan.engine.repository import Environments
-from runplan.engine.retries import awaits_retry, look_for_retry
 from runplan.engine.runs import ActiveRun, state_of
 from runplan.engine.worker import RepositoryWorker
 from runplan.errors import CallEnded, Crashed, Fenced, PlanUnreadable, RunplanError, Unreachable, refused_by_system

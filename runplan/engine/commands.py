@@ -14,19 +14,24 @@ from runplan.agents.environment import describe_missing
 from runplan.engine import issues
 from runplan.engine.worker import RepositoryWorker
 from runplan.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable
-from runplan.names import WATCH
+from runplan.landing import modes
+from runplan.landing.conversation import find_due
+from runplan.names import WATCH, pull_branch
 from runplan.run import events as e
 from runplan.run.decide import describe_rejection, pending_answer, rejected_phase
+from runplan.run.kinds import Mode, RunOutcome
 from runplan.run.recorded import to_json
 from runplan.run.requests import RunRequest, Timing, refused, unexpected
-from runplan.run.rows import Answer, Command, FiringRow, ScheduleRow
+from runplan.run.rows import Answer, Command, FiringRow, ScheduleRow, WaitRow
 from runplan.run.state import RunState
 from runplan.settings.schedule import Slot, parse_schedule, what_is_due
-from runplan.times import iso
+from runplan.steps.conclude import list_answers
+from runplan.times import iso, parse_iso
 
 if TYPE_CHECKING:
     from runplan.store.protocol import Store
 
+RETRY_S = 7 * 24 * 3600.0  #: after which a failed run is not retried by a comment
 LOCK_S = 5.0  #: for another process that executes commands
 #: Verbs that begin something; a later stop of the plan refuses them while they wait.
 BEGINNING = ("start", "now", "resume")
@@ -351,3 +356,35 @@ def request_of(row: ScheduleRow) -> RunRequest:
 
 def _slot_key(slot: Slot) -> str:
     return json.dumps([iso(slot.at), slot.key])
+
+
+# --- retries: a comment `/runplan retry` on the open pull request of a failed run --------------------------------
+
+
+def awaits_retry(state: RunState) -> bool:
+    """Whether a comment on the pull request may have the daemon retry the run, which has ended."""
+    options = state.options
+    is_work = options.daemon and options.auto and options.concludes and options.mode not in (Mode.PLAN, Mode.UNDO)
+    return is_work and state.ended is not None and state.ended.outcome is RunOutcome.FAILED
+
+
+def look_for_retry(row: WaitRow, worker: RepositoryWorker, now: datetime) -> Answer | bool:
+    """The answer to a command that asks for a retry; else whether there may be one later."""
+    state = worker.newest(row.plan)
+    since = parse_iso(row.since).timestamp()
+    if not awaits_retry(state) or now.timestamp() - since > RETRY_S:
+        return False
+    started = state.options
+    context = worker.context_for(started).for_run(started)
+    run = context.settings.run
+    forge = modes.open_forge(context.git, run, context.env)
+    pull = forge.find_pull_request(branch=pull_branch(run.branch_prefix, started.slug), base=run.target)
+    if pull is None or not pull.is_open:
+        return False
+    messages = forge.read_activity(pull.number, pull.head).messages
+    handled = list_answers(worker.repository.store, row.plan)
+    due = find_due(messages, handled=handled, login=forge.own_login, may_write=forge.may_write, since=since)
+    if not due.commands or due.commands[-1].is_stop:
+        return not due.commands
+    again = replace(started, command=0, settings="", review=(), remarks=())  # the settings of now
+    return worker.begin(RunRequest(started=again, again=True)) or True

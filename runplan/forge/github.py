@@ -16,15 +16,7 @@ from github import Github, GithubException
 from runplan.errors import NotAllowed, NotFound, RefusedEarly
 from runplan.forge import model as m
 from runplan.forge.access import header_settings
-from runplan.forge.github_activity import (
-    ACTIVITY,
-    GOOD,
-    author_login,
-    list_nodes,
-    next_cursors,
-    to_checks,
-    to_messages,
-)
+from runplan.forge.github_activity import ACTIVITY, GOOD, author_login, list_nodes, next_cursors, to_checks, to_messages
 from runplan.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, check_answers, describe_error
 from runplan.forge.github_facts import ISSUE, TARGET, check_names, to_issue, to_pull_request, user_login
 from runplan.forge.retry import repeatable

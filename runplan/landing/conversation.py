@@ -129,10 +129,6 @@ def to_repair(rows: Sequence[tuple[str, str]]) -> NeedsRepair:
 # --- answers ------------------------------------------------------------------------------------------------
 
 
-def describe_commit(code: str) -> str:
-    return f"Handled in {code[:7]}."
-
-
 def describe_no_change(summary: str) -> str:
     """An answer with the agent's own words, which have no effect on the forge."""
     words = inert(bounded(summary.replace("<!--", "<! --"), LONGEST_ANSWER)).splitlines()

@@ -353,14 +353,15 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
         if place is None:
             heading = lines.heading_above(box.at)
             where = f"under {heading.text[:60]!r}" if heading else "above the first heading"
-            lines_by_remark.setdefault(f"boxes {where} belong to no phase and are left out", []).append(box.at)
+            message = f"boxes {where} belong to no phase and are left out"
         elif box.optional:
             kind = "struck-through" if box.text.startswith("~") else "optional"
             message = f"{kind} boxes of phase {place.id} are no work items and stay open"
-            lines_by_remark.setdefault(message, []).append(box.at)
         elif place.mark.status is Status.DONE and not box.ticked and place.id in claimed and reading.format != "kiro":
             message = f"phase {place.id} counts as done, but has open boxes"
-            lines_by_remark.setdefault(message, []).append(box.at)
+        else:
+            continue
+        lines_by_remark.setdefault(message, []).append(box.at)
     yield from (Remark(lines_[0] + 1, f"{message} ({len(lines_)})") for message, lines_ in lines_by_remark.items())
 
 

@@ -11,7 +11,7 @@ from msgspec import convert
 from msgspec.structs import asdict, replace
 
 from runplan.errors import RateLimited, RefusedEarly, Unreachable
-from runplan.landing.conversation import describe_commit, describe_no_change, to_repair
+from runplan.landing.conversation import describe_no_change, to_repair
 from runplan.landing.lander import Commanded, Failed, Landed, NeedsRepair, Progress, Waiting
 from runplan.landing.modes import open_forge
 from runplan.landing.pull_request import PullRequestLander, result_marker
@@ -104,10 +104,11 @@ def review(action: Action, state: RunState, context: RunContext) -> Iterator[e.E
 
 def list_answers(store: Store, plan: str) -> dict[str, str]:
     """The answers to the messages on the plan's pull request that were handled, by their ids; "" for a command."""
-    landed = [(fact.event.review, describe_commit(fact.event.code)) for fact in store.list_facts(e.Landed, plan=plan)]
-    facts = [fact.event for fact in store.list_facts(MessagesHandled, plan=plan)]
-    unchanged = [(event.review, describe_no_change(event.words) if event.is_answer else "") for event in facts]
-    return {id_: answer for ids, answer in (*landed, *unchanged) for id_ in ids}
+    landed = store.list_facts(e.Landed, plan=plan)
+    commits = [(fact.event.review, f"Handled in {fact.event.code[:7]}.") for fact in landed]
+    handled = [fact.event for fact in store.list_facts(MessagesHandled, plan=plan)]
+    words = [(event.review, describe_no_change(event.words) if event.is_answer else "") for event in handled]
+    return {id_: answer for ids, answer in (*commits, *words) for id_ in ids}
 
 
 def _choose_repair(needed: NeedsRepair, context: RunContext) -> e.RepairChosen:

@@ -122,7 +122,7 @@ def read_tasks(lines: Lines) -> Iterator[Reading]:
     name = "JSON user stories" if "passes" in entries[0].fields else "JSON task list"
     reading = read_list(tasks, lines, ("json", name), ("done", "pending"))
     left_out = [Remark(1, f"the tags {', '.join(others)} are left out; only master is worked")] if others else []
-    titles = [data[key] for key in ("project", "name", "title") if key in data] if isinstance(data, dict) else []
+    titles = [data.get(key) for key in ("project", "name", "title")] if isinstance(data, dict) else []
     title = next((title for title in titles if isinstance(title, str)), "")
     yield replace(reading, remarks=(*left_out, *reading.remarks), title=title)
 

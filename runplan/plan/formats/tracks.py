@@ -72,11 +72,12 @@ def read_gsd(lines: Lines) -> Iterator[Reading]:
         begin += len(block) + len("</task>")
     if blocks:
         yield _read_plan(lines, text, blocks)
-    elif any(_find_line(lines, section, _CRITERIA) for section in find_sections(lines, "phase")):
-        sections = find_sections(lines, "phase")
-        if listed := {_key(name.id): (name.id, box) for box, name in named_boxes(lines, outside=sections)}:
-            places, remarks = _read_roadmap(lines, sections, listed)
-            yield Reading("gsd", "GSD roadmap", places, sections[0].at, remarks=remarks)
+        return
+    sections = find_sections(lines, "phase")
+    listed = {_key(name.id): (name.id, box) for box, name in named_boxes(lines, outside=sections)}
+    if listed and any(_find_criteria(lines, section.at, section.end) for section in sections):
+        places, remarks = _read_roadmap(lines, sections, listed)
+        yield Reading("gsd", "GSD roadmap", places, sections[0].at, remarks=remarks)
 
 
 def _read_plan(lines: Lines, text: str, blocks: Sequence[tuple[int, str, str]]) -> Reading:
@@ -125,7 +126,7 @@ def _read_roadmap(
     remarks = []
     for section in section_places(lines, sections):
         key = _key(section.id)
-        first = _find_line(lines, section, _CRITERIA) or section.end
+        first = _find_criteria(lines, section.first, section.end) or section.end
         ends = (i for i in range(first + 1, section.end) if re.match(r"[^\s\d*+-]|\*\*", lines.texts[i]))
         criteria = marks_within(lines.entries, first + 1, next(ends, section.end))
         plans = [box for box in marks_within(lines.boxes, section.first, section.end) if box not in criteria]
@@ -150,7 +151,6 @@ def _key(id_: str) -> str:
     return re.sub(r"\b0+(?=[0-9])", "", id_key(id_))
 
 
-def _find_line(lines: Lines, part: Heading | Place, pattern: str) -> int:
-    """The first line of a part that begins so; 0 for none."""
-    first = part.at if isinstance(part, Heading) else part.first
-    return next((i for i in range(first, part.end) if not lines.inert[i] and re.match(pattern, lines.texts[i])), 0)
+def _find_criteria(lines: Lines, first: int, end: int) -> int:
+    """The line of the success criteria; 0 for none."""
+    return next((i for i in range(first, end) if not lines.inert[i] and re.match(_CRITERIA, lines.texts[i])), 0)
