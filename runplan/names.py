@@ -142,8 +142,7 @@ def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str
 def is_named(word: str, plan: str) -> bool:
     """Whether the word is the name of the file, with or without `.md`, or of a spec folder."""
     path = PurePosixPath(plan)
-    folder = _folder_name(path) or path.stem
-    return word.lower() in (path.name.lower(), path.name.removesuffix(".md").lower(), folder.lower())
+    return word.lower() in (path.name.lower(), path.stem.lower(), word_of(plan).lower())
 
 
 def branch(prefix: str, slug: str, phase: str) -> str:

@@ -19,13 +19,7 @@ from runplan.git.repository import Repository, open_repository, require_target
 from runplan.names import PLAN_FILE, PLAN_PLACES, SPEC_FOLDERS, SUFFIXES
 from runplan.plan.folders import join_files
 from runplan.processes import agent_above
-from runplan.settings.load import (
-    LoadedSettings,
-    environment,
-    load_settings,
-    settings_from_json,
-    settings_to_json,
-)
+from runplan.settings.load import LoadedSettings, environment, load_settings, settings_from_json, settings_to_json
 from runplan.settings.places import repository_file
 from runplan.settings.schema import FILES, Settings
 from runplan.store.protocol import Store, open_store

@@ -14,11 +14,7 @@ if TYPE_CHECKING:
     from github.Organization import Organization
     from github.PullRequest import PullRequest
 
-MERGE_STATES = {
-    "behind": m.MergeState.BEHIND,
-    "blocked": m.MergeState.BLOCKED,
-    "dirty": m.MergeState.CONFLICT,
-}
+MERGE_STATES = {"behind": m.MergeState.BEHIND, "blocked": m.MergeState.BLOCKED, "dirty": m.MergeState.CONFLICT}
 #: What decides about a merge, in one call. `refUpdateRule` is what classic protection shows to everybody.
 TARGET = """
 query($owner: String!, $name: String!, $branch: String!, $ref: String!, $number: Int!, $isOpen: Boolean!) {

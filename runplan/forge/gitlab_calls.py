@@ -28,7 +28,7 @@ class CheckedSession(Session):
     """Refuses answers that are not the forge's, and raises a rate limit with its headers.
 
     python-gitlab sleeps through a limit and drops its headers. It takes a web page for a success, and requests would
-    send a token in a header of GitLab's own to whatever host a redirect names.
+    send a token in a header of GitLab's own to any host that a redirect names.
     """
 
     def send(self, request: Any, **named: Any) -> Response:

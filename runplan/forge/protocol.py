@@ -75,7 +75,7 @@ class Forge(Protocol):
         """Whether this account may push to the repository."""
 
     def file_url(self, path: str, ref: str) -> str:
-        """The web address of a file on a branch or at a commit; asks nobody."""
+        """The web address of a file on a branch or at a commit; sends no request."""
 
     # --- pull requests --------------------------------------------------------------------------------------
 

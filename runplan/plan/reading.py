@@ -148,14 +148,11 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
         elif re.search(DONE_TITLE, section.text):
             place = replace(place, mark=Mark(Status.DONE))
         elif boxes:
-            place = replace(place, mark=_mark_of_section(lines, section, boxes), spots=box_spots(boxes))
+            parts = (part for part in marks_within(lines.parts, section.at, section.end) if re.match(MANUAL, part.text))
+            manual = {box.at for part in parts for box in marks_within(lines.boxes, part.at, part.end)}
+            place = replace(place, mark=mark_of_work(boxes, manual), spots=box_spots(boxes))
         places.append(place)
     return tuple(places)
-
-
-def _mark_of_section(lines: Lines, section: Heading, boxes: Sequence[Entry]) -> Mark:
-    parts = [part for part in marks_within(lines.parts, section.at, section.end) if re.match(MANUAL, part.text)]
-    return mark_of_work(boxes, {box.at for part in parts for box in marks_within(lines.boxes, part.at, part.end)})
 
 
 def mark_of_work(boxes: Sequence[Entry], manual: set[int]) -> Mark:

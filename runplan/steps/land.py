@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from runplan.errors import RefusedEarly
-from runplan.git.objects import Built, Conflicted, NothingLeft
+from runplan.git.objects import Built, Candidates, Conflicted, NothingLeft
 from runplan.git.repository import Repository
 from runplan.gitfacts import LANDING, PHASE, PLAN, RUN, UNDOES, Unclear, add_trailers, newest_landing, with_originals
 from runplan.landing import modes
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from runplan.forge.model import PullRequest
     from runplan.git.command import Git
-    from runplan.git.objects import Candidates, Replayed, Signature
+    from runplan.git.objects import Replayed, Signature
     from runplan.gitfacts import Commit, Oid
     from runplan.plan.model import Phase, Plan
     from runplan.run.actions import Action
@@ -238,20 +238,14 @@ class Undoable(Struct, frozen=True, kw_only=True):
 
 
 def landing_to_undo(
-    tip: Oid,
-    plan: Plan,
-    row: Phase,
-    *,
-    target: str,
-    objects: Git,
-    candidates: Candidates,
-    merged: Sequence[PullRequest] = (),
+    tip: Oid, plan: Plan, row: Phase, *, target: str, objects: Git, merged: Sequence[PullRequest]
 ) -> Undoable:
     """The phase's newest landing on `tip`; refused when it cannot be reverted.
 
     A squash has no commit of the phase: those of the merged pull request are reverted. Of a plan with one phase it is
     the squash itself, with the repairs of the pull request.
     """
+    candidates = Candidates(objects)
     heads = [pull.head for pull in merged]
     originals = candidates.landed_commits(*heads) if heads else ()
     marked = with_originals(candidates.landed_commits(tip), originals)
@@ -301,9 +295,7 @@ def build_undo(action: Action, state: RunState, context: RunContext) -> Iterator
         return
     here = Repository(root=context.root, common_dir=context.workspace.common_dir, git=context.workspace.user)
     merged = modes.fetch_merged(here, context.settings.run, context.slug, context.env)
-    undoable = landing_to_undo(
-        onto, plan, row, target=target, objects=context.objects, candidates=context.candidates, merged=merged
-    )
+    undoable = landing_to_undo(onto, plan, row, target=target, objects=context.objects, merged=merged)
     subjects = [
         f"    {bounded(context.objects.commit(oid).message.partition(chr(10))[0])} ({oid[:12]})"
         for oid in undoable.code

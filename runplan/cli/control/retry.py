@@ -16,7 +16,6 @@ from runplan.engine import preflight
 from runplan.engine.context import RepositoryContext, newest_run, open_context, plan_path, slug_of
 from runplan.engine.runs import describe_busy, describe_success, state_of
 from runplan.errors import Busy, Exit, NotFound, RefusedEarly
-from runplan.git.objects import Candidates
 from runplan.landing import modes
 from runplan.landing.conversation import find_due, quote_messages
 from runplan.plan.model import Plan, parse_plan
@@ -136,7 +135,5 @@ def _phase_to_undo(context: RepositoryContext, plan: Plan, wanted: str, *, unfin
         raise RefusedEarly(f"{depend} on phase {phase.id}; undo {upon[0]} first: {first}")
     slug = slug_of(context, plan.path)
     merged = modes.fetch_merged(context.repository, context.settings.run, slug, context.env)
-    git = context.git
-    target = context.target_name
-    landing_to_undo(context.tip(), plan, phase, target=target, objects=git, candidates=Candidates(git), merged=merged)
+    landing_to_undo(context.tip(), plan, phase, target=context.target_name, objects=context.git, merged=merged)
     return phase.id

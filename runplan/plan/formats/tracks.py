@@ -93,8 +93,8 @@ def _read_plan(lines: Lines, text: str, blocks: Sequence[tuple[int, str, str]]) 
         else:
             tasks.append(Entry(line, 0, 0, "", optional=False, text=name))
             criteria += [Entry(line, 0, 0, "", optional=False, text=done)] if (done := _inner(block, "done")) else []
-    for line in _lines_inside(text, "success_criteria"):
-        criteria += marks_within(lines.entries, line, line + 1)
+    if element := _element(text, "success_criteria"):
+        criteria += marks_within(lines.entries, *(text.count("\n", 0, end) for end in element.span()))
     title = _inner(text, "objective").split(". ")[0][:100].rstrip(".")
     named = Named(lines.front_value("plan") or "1", title, strong=True, unit="")
     place = section_places(lines, [Heading(lines.front, 2, title, named, len(lines.texts))])[0]
@@ -102,15 +102,13 @@ def _read_plan(lines: Lines, text: str, blocks: Sequence[tuple[int, str, str]]) 
     return Reading("gsd", "GSD plan", (place,), blocks[0][0])
 
 
-def _lines_inside(text: str, tag: str) -> range:
-    """The lines of the first element of that name."""
-    element = re.search(rf"(?s)<{tag}>.*?</{tag}>", text)
-    return range(*(text.count("\n", 0, end) for end in element.span())) if element else range(0)
+def _element(text: str, tag: str) -> re.Match[str] | None:
+    return re.search(rf"(?s)<{tag}>(.*?)</{tag}>", text)
 
 
 def _inner(text: str, tag: str) -> str:
     """The text of the first element of that name, on one line."""
-    element = re.search(rf"(?s)<{tag}>(.*?)</{tag}>", text)
+    element = _element(text, tag)
     return " ".join(element[1].split()) if element else ""
 
 
