@@ -14,11 +14,9 @@ import requests
 from github import Github, GithubException
 
 from runplan.errors import NotAllowed, NotFound, RefusedEarly
-from runplan.forge import model as m
+from runplan.forge import github_facts as f, model as m
 from runplan.forge.access import header_settings
-from runplan.forge.github_activity import ACTIVITY, GOOD, author_login, list_nodes, next_cursors, to_checks, to_messages
 from runplan.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, check_answers, describe_error
-from runplan.forge.github_facts import ISSUE, TARGET, check_names, to_issue, to_pull_request, user_login
 from runplan.forge.retry import repeatable
 from runplan.names import HEADS
 
@@ -102,7 +100,7 @@ class GitHub:
 
     def read_target(self, branch: str, *, number: int = 0) -> m.Target:
         wanted = {"branch": branch, "ref": f"{HEADS}{branch}", "number": number, "isOpen": number > 0}
-        facts = self._query_repository(f"read the settings of {branch}", TARGET, wanted)
+        facts = self._query_repository(f"read the settings of {branch}", f.TARGET, wanted)
         try:
             rules = self._read_rules(branch)
         except NotAllowed:  # private repositories of a free plan have none
@@ -118,17 +116,17 @@ class GitHub:
         checks = rules.get("required_status_checks", [])
         required = [check["context"] for rule in checks for check in rule.get("required_status_checks", ())]
         reviews = [rule.get("required_approving_review_count", 0) for rule in rules.get("pull_request", ())]
-        opinions = list_nodes(facts.get("pullRequest"), "latestOpinionatedReviews")
+        opinions = f.list_nodes(facts.get("pullRequest"), "latestOpinionatedReviews")
         return m.Target(
             methods=tuple(method for method in m.METHODS if method in methods),
             auto_merge=bool(facts.get("autoMergeAllowed")),
             checks=tuple(dict.fromkeys([*required, *(classic.get("requiredStatusCheckContexts") or ())])),
-            usual_checks=check_names(facts),
+            usual_checks=f.check_names(facts),
             strict=any(rule.get("strict_required_status_checks_policy") for rule in checks),
             reviews=max([*reviews, classic.get("requiredApprovingReviewCount") or 0]),
             queue="merge_queue" in rules,
             objections=tuple(
-                author_login(opinion["author"]) for opinion in opinions if opinion["state"] == "CHANGES_REQUESTED"
+                f.author_login(opinion["author"]) for opinion in opinions if opinion["state"] == "CHANGES_REQUESTED"
             ),
         )
 
@@ -184,7 +182,7 @@ class GitHub:
 
     @repeatable("look for merged pull requests of {0}")
     def list_merged(self, branch: str) -> tuple[m.PullRequest, ...]:
-        return tuple(to_pull_request(pull) for pull in self._list_pull_requests(branch) if pull.merged_at)
+        return tuple(f.to_pull_request(pull) for pull in self._list_pull_requests(branch) if pull.merged_at)
 
     def _list_pull_requests(self, branch: str) -> Iterator[PullRequest]:
         # Without the owner GitHub ignores the filter and lists every pull request.
@@ -255,11 +253,11 @@ class GitHub:
     def read_pull_request(self, number: int) -> m.PullRequest:
         pull = self._pulls.setdefault(number, self._repo.get_pull(number))
         pull.update()  # a conditional request: without a change it counts against no rate limit
-        return to_pull_request(pull)
+        return f.to_pull_request(pull)
 
     def _note_pull_request(self, pull: PullRequest) -> m.PullRequest:
         self._pulls[pull.number] = pull
-        return to_pull_request(pull)
+        return f.to_pull_request(pull)
 
     def _get_pull_request(self, number: int) -> PullRequest:
         pull = self._repo.get_pull(number)
@@ -319,11 +317,11 @@ class GitHub:
         following: dict[str, str] | None = cursors
         while following is not None:
             wanted = {name: cursor or None for name, cursor in following.items()} | {"number": number, "head": head}
-            pages.append(self._query_repository(f"read the activity of pull request {number}", ACTIVITY, wanted))
-            following = next_cursors(pages[-1], following)
+            pages.append(self._query_repository(f"read the activity of pull request {number}", f.ACTIVITY, wanted))
+            following = f.next_cursors(pages[-1], following)
         # Some tokens may read checks by REST alone.
-        checks = self.list_checks(head) if any(IS_PARTIAL in page for page in pages) else to_checks(pages)
-        return m.Activity(checks=checks, messages=to_messages(pages))
+        checks = self.list_checks(head) if any(IS_PARTIAL in page for page in pages) else f.to_checks(pages)
+        return m.Activity(checks=checks, messages=f.to_messages(pages))
 
     def answer_message(self, number: int, message: m.Message, *, marker: str, text: str) -> None:
         if not message.thread:
@@ -350,7 +348,7 @@ class GitHub:
         commit = self._repo.get_commit(head)
         facts: list[tuple[str, str, str, str, datetime | None]] = []
         for run in commit.get_check_runs():
-            conclusion = "success" if run.conclusion in GOOD else "failure"
+            conclusion = "success" if run.conclusion in f.GOOD else "failure"
             state = conclusion if run.status == "completed" else "pending"
             changed = run.completed_at or run.started_at
             facts.append((run.name, state, run.html_url, run.output.summary, changed))
@@ -390,9 +388,9 @@ class GitHub:
     @repeatable("read the logs of failed jobs")
     def _job_logs(self, head: Oid) -> str:
         runs = self._repo.get_workflow_runs(head_sha=head)
-        jobs = (job for run in runs if run.conclusion not in (*GOOD, None) for job in run.jobs())
+        jobs = (job for run in runs if run.conclusion not in (*f.GOOD, None) for job in run.jobs())
         parts = []
-        for job in islice((job for job in jobs if job.conclusion not in (*GOOD, None)), FAILED_JOBS):
+        for job in islice((job for job in jobs if job.conclusion not in (*f.GOOD, None)), FAILED_JOBS):
             answer = requests.get(job.logs_url(), timeout=TIMEOUT_S)  # a signed address, without the token
             if answer.ok:
                 parts.append(f"## {job.name}\n{answer.text[-LOG_CHARACTERS // FAILED_JOBS :]}")
@@ -411,12 +409,12 @@ class GitHub:
             raise NotFound(f"{self.address.full_name} has no issue {number}, or the token may not read it") from None
         if issue.pull_request is not None:
             raise RefusedEarly(f"#{number} is a pull request, no issue: {issue.html_url}")
-        return to_issue(issue)
+        return f.to_issue(issue)
 
     @repeatable("list the issues with the label {0}")
     def list_issues(self, label: str) -> tuple[m.Issue, ...]:
         issues = self._repo.get_issues(state="open", labels=[label], sort="created", direction="asc")
-        return tuple(to_issue(issue) for issue in issues if issue.pull_request is None)
+        return tuple(f.to_issue(issue) for issue in issues if issue.pull_request is None)
 
     @repeatable("close issue {0}")
     def close_issue(self, number: int) -> None:
@@ -443,7 +441,9 @@ class GitHub:
     def list_comments(self, number: int) -> tuple[m.Comment, ...]:
         comments = self._repo.get_issue(number).get_comments()
         return tuple(
-            m.Comment(author=user_login(comment.user), text=comment.body or "", changed=comment.updated_at.timestamp())
+            m.Comment(
+                author=f.user_login(comment.user), text=comment.body or "", changed=comment.updated_at.timestamp()
+            )
             for comment in comments
         )
 
@@ -466,7 +466,7 @@ class GitHub:
 
         def happened() -> IssueComment | PullRequestComment | None:
             listed = self.calls.attempt(action, read)
-            own = (comment for comment in listed if user_login(comment.user) == self.own_login)
+            own = (comment for comment in listed if f.user_login(comment.user) == self.own_login)
             return next((comment for comment in own if m.has_marker(comment.body or "", marker)), None)
 
         existing = happened()
@@ -485,23 +485,23 @@ class GitHub:
         return str(answer["data"]["viewer"]["login"])
 
     def _query_issue(self, number: int) -> dict[str, Any]:
-        facts = self._query_repository(f"read the history of issue {number}", ISSUE, {"number": number})
+        facts = self._query_repository(f"read the history of issue {number}", f.ISSUE, {"number": number})
         return facts.get("issue") or {}
 
     def find_reopening(self, number: int) -> float:
-        events = list_nodes(self._query_issue(number), "reopened")
-        meant = [event["createdAt"] for event in events if self.may_write(author_login(event["actor"]))]
+        events = f.list_nodes(self._query_issue(number), "reopened")
+        meant = [event["createdAt"] for event in events if self.may_write(f.author_login(event["actor"]))]
         return datetime.fromisoformat(meant[-1]).timestamp() if meant else 0.0
 
     def is_issue_trusted(self, number: int, label: str) -> bool:
         issue = self._query_issue(number)
-        if self.may_write(author_login(issue.get("author"))):
+        if self.may_write(f.author_login(issue.get("author"))):
             return True
-        events = list_nodes(issue, "timelineItems")
+        events = f.list_nodes(issue, "timelineItems")
         labelled = [event for event in events if event.get("label", {}).get("name", "").lower() == label.lower()]
         if not labelled:
             return False
         edits = [(issue.get("lastEditedAt") or "", issue.get("editor"))]
         edits += [(event["createdAt"], event["actor"]) for event in events if "label" not in event]
         later = [editor for when, editor in edits if when >= labelled[-1]["createdAt"]]
-        return all(self.may_write(author_login(account)) for account in (labelled[-1]["actor"], *later))
+        return all(self.may_write(f.author_login(account)) for account in (labelled[-1]["actor"], *later))
