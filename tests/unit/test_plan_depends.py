@@ -159,6 +159,7 @@ def test_a_title_may_say_what_its_phase_depends_on(title: str, depends: tuple[st
         ("- **US2**: Depends on T002 (the list)", ("1", "2")),
         ("- **US2**: Independent of US1; should follow US1", ("1",)),
         ("- **US2**: does not depend on US1", ("1",)),
+        ("- Or in the order of priority (US2 → US1)", ("1",)),
     ],
 )
 def test_spec_kit_lists_the_dependencies_of_stories_in_a_section(line: str, depends: tuple[str, ...]) -> None:

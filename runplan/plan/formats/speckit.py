@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _TASK = r"\**(T[0-9]{3,4}[a-z]?)\**(?=[ \t:]|\Z)"
 _STORY = r"(?i)(?:user story|US)[ \t-]*([0-9]{1,3})"
 _AFTER = r"(?i:depends on|after|requires|needs|blocked by)(?:[ ,&–-]|and|T[0-9]{3,4}[a-z]?)+"
-_SENTENCE = r"(?:\*\*)?:|→| - "  #: follows the name of a phase or story in the section Dependencies
+#: Follows the name of a phase or story in the section Dependencies; `US1 → US2` is an order, which demands nothing.
+_SENTENCE = r"(?:\*\*)?:|→(?![ \t]*(?:US|T|User Story|Phase)[ \t-]*[0-9])| - "
 #: A path ends with a slash or an extension; "cause/effect" is none, and "Node.js" is one in back-ticks only.
 _PATH = (
     r"(?<![\w/:.-])((?:[\w.@-]{1,60}/){1,12}(?:[\w@-]{1,60}(?:\.\w{1,12}){1,3}|(?![\w.@-]))"
