@@ -147,7 +147,7 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
         for label, count in list_passed_over(bodies[phase.id], phase.items):
             message = f"the list under {label.text[:60]!r} is no item of phase {phase.id} ({count}); boxes would be"
             remarks.append(Remark(label.at + 1, message))
-    _refuse_cycle(phases, lines)
+    _refuse_cycle(phases, lines, reading.format)
     status = PlanStatus.ACTIVE if reading.format in OWN_FRONT else _plan_status(lines)
     left = [phase for phase in phases if phase.status is not Status.DONE]
     for phase in (phase for phase in left if phase.unsupported):
@@ -237,7 +237,7 @@ def _plan_status(lines: Lines) -> PlanStatus:
     return status or PlanStatus.ACTIVE
 
 
-def _refuse_cycle(phases: Sequence[Phase], lines: Lines) -> None:
+def _refuse_cycle(phases: Sequence[Phase], lines: Lines, format_: Format) -> None:
     """Refuse phases that wait for each other; a phase that is done blocks nothing."""
     open_ = {phase.id: phase for phase in phases if phase.status is not Status.DONE}
     graph = {id_: [other for other in phase.depends if other in open_] for id_, phase in open_.items()}
@@ -245,8 +245,8 @@ def _refuse_cycle(phases: Sequence[Phase], lines: Lines) -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         cycle = error.args[1][::-1]
-        remedy = "break the cycle; a line 'Depends: …' in a phase overrides its prose"
-        message = f"the phases wait for each other: {' → '.join(cycle)}; {remedy}"
+        prose = "" if format_ in ("json", *OWN_FRONT) else "; a line 'Depends: …' in a phase overrides its prose"
+        message = f"the phases wait for each other: {' → '.join(cycle)}; break the cycle{prose}"
         raise lines.error_at(open_[cycle[0]].heading_line - 1, message) from None
 
 
@@ -271,7 +271,7 @@ def recognise_format(lines: Lines, *, wanted: str) -> Reading:
     if chosen is None:
         fence = f" (the fence opened on line {lines.open_fence + 1} is never closed)" if lines.open_fence >= 0 else ""
         forms = "a Progress Tracker table nor '## Phase 1 — Title' or '### Task 1: Title' headings nor '- [ ]' items"
-        remedy = f"add phase sections, then run runplan check {lines.path} --fix"
+        remedy = f"add phase sections, then run {command('runplan', 'check', lines.path, '--fix')}"
         raise lines.error_at(0, f"no phases found{fence}: neither {forms}; {remedy}", NotAPlan)
     if len(chosen.places) > MAX_PHASES:
         message = f"{len(chosen.places):,} phases as {chosen.name}, and a plan has at most {MAX_PHASES:,}"

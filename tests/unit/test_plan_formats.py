@@ -212,6 +212,8 @@ def test_a_narrative_is_refused_with_what_is_missing() -> None:
     assert said.startswith("plans/narrative.md:1: no phases found")
     assert "Progress Tracker" in said
     assert "runplan check plans/narrative.md --fix" in said
+    with pytest.raises(PlanUnreadable, match=r"runplan check 'plans/a b\.md' --fix"):
+        parse_plan(b"Text", path="plans/a b.md")
 
 
 @pytest.mark.parametrize(

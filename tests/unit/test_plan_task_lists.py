@@ -180,7 +180,8 @@ def test_a_list_is_complete_when_every_task_is_done() -> None:
     [
         (b'{"tasks": [\n1,]}', "x.json:2: this is no JSON"),
         (b'{"a": 1}', "x.json:1: no tasks with titles"),
-        (b'{"tasks": []}', "x.json:1: no tasks with titles"),
+        (b'{"tasks": []}', "x.json:1: no tasks with titles; runplan reads a list of tasks, or one under tasks,"),
+        (b'[{"title": "a", "passes": "no"}]', "x.json:1: the field passes of task 1 is neither true nor false"),
         (b"[" * 100_000, "x.json:1: the values are nested too deeply"),
         (b'[{"title": "a", "id": ' + b"1" * 5000 + b"}]", "x.json:1: the values are nested too deeply, or a number"),
         (b'[{"title": "a", "id": "b\\nc", "passes": true}]', "x.json:1: the id of a task has at most 80 printable"),
@@ -201,6 +202,12 @@ def test_a_list_that_cannot_be_used_is_refused_with_its_line(raw: bytes, said: s
     with pytest.raises(PlanUnreadable) as refused:
         parse_plan(raw, path="x.json")
     assert str(refused.value).startswith(said)
+
+
+def test_tasks_that_wait_for_each_other_have_no_prose_to_correct() -> None:
+    tasks = b'[{"id": 1, "title": "a", "passes": false, "dependencies": [2]}, {"id": 2, "title": "b", "passes": false}]'
+    with pytest.raises(PlanUnreadable, match=r"the phases wait for each other: 1 → 2 → 1; break the cycle$"):
+        parse_plan(tasks, path="x.json")
 
 
 def test_a_damaged_list_raises_nothing_but_the_readers_own_error() -> None:
@@ -225,7 +232,7 @@ def test_each_line_of_a_list_in_a_text_is_a_criterion() -> None:
 def test_other_tags_are_named() -> None:
     task = b'{"tasks": [{"title": "a", "status": "todo"}]}'
     plan = parse_plan(b'{"x": ' + task + b', "master": ' + task + b"}", path="x.json")
-    assert [remark.text for remark in plan.remarks] == ["the tags x are left out; only master is worked"]
+    assert [remark.text for remark in plan.remarks] == ["left out: the tasks of x; only master is worked"]
 
 
 def test_each_value_knows_its_place() -> None:

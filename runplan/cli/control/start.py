@@ -16,11 +16,12 @@ from runplan.engine import issues, preflight
 from runplan.engine.context import RepositoryContext, open_context
 from runplan.errors import Exit, RefusedEarly, UsageError
 from runplan.plan.marks import ExecutionKind, Status
-from runplan.plan.tracker import describe_hindrance
+from runplan.plan.tracker import assume_done, describe_hindrance
 from runplan.run.kinds import Role
 from runplan.run.requests import RunRequest
 from runplan.settings.options import Options, in_plan, parse_words
 from runplan.steps.read_plan import choose_phase
+from runplan.text import counted
 
 if TYPE_CHECKING:
     from runplan.plan.model import Phase
@@ -104,17 +105,20 @@ def _dry_run(context: RepositoryContext, word: str, asked: Options) -> str:
         return start.why
     started = start.request.started
     agents = context.settings.agents
+    after = assume_done(start.plan, *start.phases)
     others = [phase for phase in start.plan.phases if phase.status is not Status.DONE and phase.id not in start.phases]
+    signed = [phase.id for phase in start.plan.phases if phase.id in start.phases and phase.sign_off]
+    pauses = f"before the landing of {', '.join(signed)}" if signed else "none"
     lines = [
         f"plan        {started.plan} ({started.title})",
         f"target      {started.target}, landing by {started.landing}",
-        f"pauses      {'none' if started.auto else 'before each landing'}",
+        f"pauses      {pauses if started.auto else 'before each landing'}",
         f"agents      {agents.implementer} implements, verified by {' and '.join(agents.judges)}",
         f"tests       {context.settings.tests.command or 'none'}",
         "",
         *(_describe_phase(context, started, phase) for phase in start.plan.phases if phase.id in start.phases),
         *(
-            f"phase {phase.id:<6}is not worked: it {describe_hindrance(start.plan, phase)}"
+            f"phase {phase.id:<5} is not worked: it {describe_hindrance(after, phase)}"
             for phase in others
             if asked.finish
         ),
@@ -125,7 +129,7 @@ def _dry_run(context: RepositoryContext, word: str, asked: Options) -> str:
 
 
 def _describe_phase(context: RepositoryContext, started: RunStarted, phase: Phase) -> str:
-    head = f"phase {phase.id:<6}{phase.title}"
+    head = f"phase {phase.id:<5} {phase.title}"
     if phase.execution.kind in (ExecutionKind.PLAN, ExecutionKind.DELEGATE):
         return f"{head}\n  {phase.execution.text}"
     branch = names.branch(context.settings.run.branch_prefix, started.slug, phase.id)
@@ -134,7 +138,7 @@ def _describe_phase(context: RepositoryContext, started: RunStarted, phase: Phas
         plan=started.plan, chosen=read, worktree="", branch=branch, test_command=context.settings.tests.command
     )
     size = len(prompts.implement_prompt(preflight.require_prompts(context)[Role.IMPLEMENT].text, brief).encode())
-    return f"{head}\n  branch {branch}; prompt of {size} bytes with {len(phase.items)} items"
+    return f"{head}\n  branch {branch}; prompt of {size} bytes with {counted(len(phase.items), 'item')}"
 
 
 def run_watch_issues(args: argparse.Namespace) -> Exit:

@@ -108,6 +108,8 @@ def read_tasks(lines: Lines) -> Iterator[Reading]:
     for number, entry in enumerate(entries, 1):
         id_ = str(entry.get("id") or number)
         line = bisect(starts, entry.node.begin) - 1
+        if not entry.status and (name := next((name for name in _PASSES if name in entry.fields), "")):
+            raise lines.error_at(line, f"the field {name} of task {id_} is neither true nor false")
         place = Place(
             id=id_,
             title=entry.title,
@@ -121,7 +123,7 @@ def read_tasks(lines: Lines) -> Iterator[Reading]:
         tasks.append(Task(place, entry.status, [str(id_) for id_ in waits] if isinstance(waits, list) else None))
     name = "JSON user stories" if "passes" in entries[0].fields else "JSON task list"
     reading = read_list(tasks, lines, ("json", name), ("done", "pending"))
-    left_out = [Remark(1, f"the tags {', '.join(others)} are left out; only master is worked")] if others else []
+    left_out = [Remark(1, f"left out: the tasks of {', '.join(others)}; only master is worked")] if others else []
     titles = [data.get(key) for key in ("project", "name", "title")] if isinstance(data, dict) else []
     title = next((title for title in titles if isinstance(title, str)), "")
     yield replace(reading, remarks=(*left_out, *reading.remarks), title=title)
@@ -144,7 +146,7 @@ def _find_tasks(data: Any, root: Node, lines: Lines) -> tuple[list[Object], list
     tasks = _list_tasks(data, root)
     if not tasks or not all(task.title for task in tasks):
         lists = ", ".join(_LISTS)
-        message = f"no tasks with titles: the file is neither a list nor an object with one of {lists}"
+        message = f"no tasks with titles; runplan reads a list of tasks, or one under {lists}"
         raise lines.error_at(0, message, NotAPlan)
     are_numbers = all(type(task.get("priority")) in (int, float) for task in tasks)
     return sorted(tasks, key=lambda task: task.fields["priority"]) if are_numbers else tasks, tags[1:]
