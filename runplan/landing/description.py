@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from runplan.forge.model import CheckState
 from runplan.plan.marks import Status
-from runplan.text import inert
+from runplan.text import counted, inert
 
 if TYPE_CHECKING:
     from runplan.plan.model import Plan
@@ -52,11 +52,11 @@ def status_of(plan: Plan) -> tuple[CheckState, str]:
     counts = [(max(1, len(phase.items)), phase.status is Status.DONE) for phase in plan.phases]
     proven = sum(count for count, is_done in counts if is_done)
     state = CheckState.PASSED if all(is_done for _, is_done in counts) else CheckState.PENDING
-    return state, f"{proven} of {sum(count for count, _ in counts)} items proven"
+    return state, f"{proven} of {counted(sum(count for count, _ in counts), 'item')} proven"
 
 
-def title_of(slug: str, plan: PlanProgress) -> str:
-    return f"[{slug}] {inert(plan.title)}"[:LONGEST_TITLE]
+def title_of(slug: str, title: str) -> str:
+    return f"[{slug}] {inert(title)}"[:LONGEST_TITLE]
 
 
 def choose_template(paths: Iterable[str]) -> str:
@@ -88,7 +88,7 @@ def is_own_draft(body: str) -> bool:
 def _fit_block(plan: PlanProgress, *, report: str, is_draft: bool, room: int) -> str:
     """The marked block. Where it is too long, the items of the first phases go before those of the last ones."""
     done = sum(phase.is_done for phase in plan.phases)
-    head = f"**{done} of {len(plan.phases)} phases** of `{plan.path}` · [report]({report})"
+    head = f"**{done} of {counted(len(plan.phases), 'phase')}** of `{plan.path}` · [report]({report})"
     goal = [_quiet(plan.goal), ""] if plan.goal else []
     phases = [
         [_quiet(_box(phase.line, phase)), *(f"  {_quiet(_box(item, phase))}" for item in phase.items)]

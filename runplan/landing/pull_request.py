@@ -328,7 +328,7 @@ class PullRequestLander(RemoteLander):
         pull = None if is_new else self._find_landing()
         if pull is not None and self._is_over(pull, tip):
             pull = None
-        is_draft = pull.draft and is_own_draft(pull.body) if pull else self._settings.draft and not self._is_undo(tip)
+        is_draft = pull.draft and is_own_draft(pull.body) if pull else self._settings.draft and not self._undo_of(tip)
         if pull and pull.is_open and is_draft and plan.is_complete:
             pull = self._end_draft(pull)
         is_draft = is_draft and not plan.is_complete
@@ -336,7 +336,7 @@ class PullRequestLander(RemoteLander):
         report = forge.file_url(self._plan.report, self.branch)
         body = body_of(before, plan, report=report, fixes=self._plan.issues, is_draft=is_draft)
         if pull is None:
-            title = title_of(self._plan.slug, plan)
+            title = title_of(self._plan.slug, self._undo_of(tip) or plan.title)
             pull = forge.create_pull_request(
                 branch=self.branch, base=self.target.branch, title=title, body=body, draft=is_draft
             )
@@ -360,9 +360,10 @@ class PullRequestLander(RemoteLander):
             return pull
         return replace(pull, draft=False)
 
-    def _is_undo(self, tip: Oid) -> bool:
-        """Whether the branch ends with the revert of a phase, which a person may merge as it is."""
-        return any(UNDOES in self._read_trailers(oid) for oid in self._git.commit(tip).parents)
+    def _undo_of(self, tip: Oid) -> str:
+        """The subject of the revert with which the branch ends, if a person may merge it as it is; "" for none."""
+        messages = [self._git.commit(oid).message for oid in self._git.commit(tip).parents]
+        return next((text.partition("\n")[0] for text in messages if UNDOES in read_trailers(text)), "")
 
     def _read_template(self) -> str:
         tip = self.target_tip()

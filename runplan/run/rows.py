@@ -93,13 +93,16 @@ class Wait(Struct, frozen=True):
 
 _ANSWERED = Wait((("See it", "diff"), ("land it", "approve"), ("reject it", "reject")), is_notified=True)
 _FOR_TIME = Wait(is_for_person=False)
+_FOR_FORGE = Wait(is_for_person=False, until="looks again")
 #: The waits that differ from a wait for a time.
 WAITS = {
     WaitKind.APPROVAL: _ANSWERED,
     WaitKind.SIGN_OFF: _ANSWERED,
     WaitKind.QUESTION: Wait((("Answer it", "answer"),), is_notified=True),
     WaitKind.CHECKOUT: Wait((("See why", "explain"), ("continue it", "retry")), is_notified=True, until="tries again"),
-    WaitKind.REVIEW: Wait((("See it", "status"), ("continue it", "retry")), is_notified=True),
+    WaitKind.CHECKS: _FOR_FORGE,
+    WaitKind.MERGE: _FOR_FORGE,
+    WaitKind.REVIEW: Wait((("See it", "status"), ("look again now", "retry")), is_notified=True, until="looks again"),
     WaitKind.PAUSED: Wait((("Resume it", "resume"),), is_asked=True),
     WaitKind.KEY: Wait((("From a shell that has it", "resume"),)),
     WaitKind.SUBPLAN: Wait((("See it", "status"), ("continue it", "retry")), is_for_person=False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from runplan.run import events as e
 from runplan.run.attempt_parts import SetupDoubted, SetupReused
 from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
+from runplan.run.kinds import REPEATED_WAITS
 from runplan.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
 from runplan.run.reasons import describe_pause, describe_proof
 from runplan.run.state import RunState, apply
@@ -96,6 +97,15 @@ def list_steps(facts: list[Recorded[e.Event]]) -> list[dict[str, str]]:
     return steps
 
 
+def list_repeats(events: Sequence[e.Event]) -> set[int]:
+    """The places of waits that say the same as the one before, and of the wake-ups between them."""
+    repeats = set[int]()
+    for place, (before, woke, wait) in enumerate(zip(events, events[1:], events[2:], strict=False)):
+        if isinstance(before, e.Paused) and isinstance(woke, e.Woke) and isinstance(wait, e.Paused):
+            repeats |= {place + 1, place + 2} if (before.kind, before.words) == (wait.kind, wait.words) else set()
+    return repeats
+
+
 def describe_duration(ended: e.DispatchEnded, seconds: float) -> str:
     took = elapsed(seconds)
     return f"  {ended.role:<10} {f'{ended.agent}, {took}' if ended.agent else f'took {took}'}"
@@ -129,6 +139,8 @@ def describe_event(event: e.Event) -> str:
             return f"  baseline   {why}; it runs again after a fresh set-up"
         case e.DispatchEnded(ending=Ending.LOST, role=role):
             return f"  {role:<10} is gone and left no result"
+        case e.Paused(kind=kind) if kind in REPEATED_WAITS:
+            return f"  waiting    {describe_pause(event)}"
         case e.Paused(until=until):
             moment = clock(datetime.fromisoformat(until), None, now=datetime.now(UTC))
             return f"  waiting    until {moment} ({describe_pause(event)})"

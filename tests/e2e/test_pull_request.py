@@ -220,7 +220,7 @@ def test_a_review_is_handled_once_when_the_owner_asks_for_it(project: Project, h
     assert project.runplan("retry", "X", "--review").code == 4  # the run before it has ended
     assert (project.dispatched().count("fix"), hub.git("show", f"{BRANCH}:1.txt")) == (2, "1\nrenamed\nrenamed")
     hub.approve(1)
-    finished(project, hub)
+    assert finished(project, hub).last.startswith("runplan: Done: pull request #1 is merged: ")
     assert "has no open pull request" in project.runplan("retry", "X", "--review").err
 
 
@@ -243,7 +243,7 @@ def test_a_reviewer_of_an_auto_run_is_answered_by_a_commit_and_asked_again(proje
     hub.mirror(project.path)
     hub.reviews, hub.allow_auto_merge = 1, False
     assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
-    until(lambda: project.rows("SELECT 1 FROM runs WHERE waiting_for='review'"))
+    until(lambda: ", looks again " in project.runplan("status", "X").out)
     thread = hub.review(1, "Please rename it.", path="1.txt", line=1)
     pull = hub.pulls[1]
     until(lambda: len(pull.comments) == 2)
@@ -255,6 +255,8 @@ def test_a_reviewer_of_an_auto_run_is_answered_by_a_commit_and_asked_again(proje
     until(lambda: pull.merged)
     until(lambda: project.rows("SELECT 1 FROM runs WHERE state='done'"))
     assert (project.dispatched().count("fix"), len(pull.comments), pull.review_requests) == (1, 2, ["reviewer"])
+    waited = "main requires 1 approving review"  # before the review and after it, however often runplan looked
+    assert [project.runplan(verb, "X").out.count(waited) for verb in ("logs", "explain")] == [2, 2]
 
 
 def test_a_review_that_needs_no_change_is_answered_with_the_words_of_the_agent(project: Project, hub: Hub) -> None:
@@ -472,6 +474,8 @@ def test_an_undo_after_the_merge_opens_another_pull_request(project: Project, hu
     assert "pull request #2: https://github.test/acme/app/pull/2" in ran.err
     assert (hub.pulls[2].state, hub.git("show", "main:2.txt")) == ("open", "2")
     assert not hub.pulls[2].draft  # you may merge the revert as it is
+    assert hub.pulls[2].title == "[x] Undo phase 2: Step 2"
+    assert ran.last.startswith("runplan: Done: phase 2 was reverted on the branch of its pull request. ")
     assert phases(project) == ["done", "todo"]
     assert project.start("finish", "auto", "pr").code == 0
     assert (hub.pulls[2].merged, hub.merges) == (True, 2)

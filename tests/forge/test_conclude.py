@@ -249,7 +249,7 @@ def test_a_status_of_runplans_own_can_be_required(conclude: Conclude, hub: Hub) 
     head = hub.tip(BRANCH)
     merged(conclude(), hub)
     (status,) = hub.statuses[head]
-    assert (status["state"], status["description"]) == ("success", "1 of 1 items proven")
+    assert (status["state"], status["description"]) == ("success", "1 of 1 item proven")
     assert status["target_url"].endswith(f"/acme/app/blob/{head}/reports/plan-x.md")
 
 

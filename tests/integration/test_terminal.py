@@ -120,6 +120,21 @@ def test_an_error_is_wrapped_and_needs_no_library(tmp_path: Path) -> None:
     assert all(line.startswith(" " * 9) and len(line) <= 40 for line in rest)
 
 
+WAITS = """
+from runplan.cli.show import progress
+from runplan.run import events as e
+from runplan.run.kinds import WaitKind
+for words in ("a", "a", "b", "a"):
+    progress.show_event(e.Paused(kind=WaitKind.REVIEW, until="2999-01-01T00:00:00Z", words=words))
+    progress.show_event(e.Woke(kind=WaitKind.REVIEW))
+"""
+
+
+def test_a_wait_that_goes_on_is_shown_once() -> None:
+    shown = subprocess.run([sys.executable, "-c", WAITS], capture_output=True, text=True, check=True).stderr
+    assert shown.split() == ["waiting", "a", "waiting", "b", "waiting", "a"]
+
+
 def test_progress_is_wrapped_below_its_words(tmp_path: Path) -> None:
     held = (
         "from runplan.cli.show import progress as p; from runplan.run import events as e; p.show_event(e.LandingHeld("

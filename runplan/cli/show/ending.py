@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.cli.show.progress import lane_of, paint_line, write_line
+from runplan.cli.show.progress import NewestLines, lane_of, paint_line, write_line
 from runplan.cli.terminal import Style
 from runplan.engine.runs import find_awaited, state_of
 from runplan.errors import Exit
@@ -40,6 +40,7 @@ class RunLog:
         self._state = RunState()
         self._moment = datetime.now()  #: of the newest event
         self._day = ""
+        self._newest = NewestLines()
 
     def add(self, row: EventRow) -> None:
         event = from_json(row.type, row.body)
@@ -53,7 +54,8 @@ class RunLog:
             text = (
                 describe_duration(event, event.seconds) if is_exit else f"  {event.role:<10} {describe_ending(event)}"
             )
-        self._print_lines(text.split("\n") if text else [], lane_of(event))
+        if text and self._newest.is_new(lane_of(event), text):
+            self._print_lines(text.split("\n"), lane_of(event))
 
     def look(self, *, is_last: bool) -> None:
         if is_last and (self._state.ended or decide(self._state).waiting):
@@ -110,7 +112,7 @@ def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, l
         return Exit.UNREACHABLE, [f"{ended.detail}. {ended.remedy}"]
     landed = _describe_landings(state)
     match ended.outcome.exit:
-        case Exit.DONE if ended.outcome is RunOutcome.NOTHING_TO_DO and not state.landed:
+        case Exit.DONE if ended.outcome is RunOutcome.NOTHING_TO_DO and not (state.landed or _merge_note(state)):
             return Exit.DONE, [f"Nothing to do: {ended.detail}"]
         case Exit.DONE:
             return Exit.DONE, [f"Done: {landed}. {report}"]
@@ -129,12 +131,18 @@ def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, l
             return code, [*lines, f"{'refused' if code is Exit.USAGE else 'failed'}: {reason}"]
 
 
+def _merge_note(state: RunState) -> str:
+    """The sentence about the merge of the pull request; "" where there was none."""
+    return state.concluded.note if state.concluded is not None and not state.concluded.reason else ""
+
+
 def _describe_landings(state: RunState) -> str:
     phases = [landing.phase for landing in state.landed if landing.phase]
     if state.started is not None and state.started.mode is Mode.UNDO:
-        return f"phase {phases[0]} was reverted" if phases else "nothing was changed"
+        where = " on the branch of its pull request" if state.started.concludes else ""
+        return f"phase {phases[0]} was reverted{where}" if phases else "nothing was changed"
     if state.started is not None and state.started.mode is Mode.PLAN and state.landed:
         return f"{state.started.plan} landed; work on it: {command('runplan', 'start', state.started.plan, 'finish')}"
     if not phases:
-        return "the plan is marked complete" if state.landed else "nothing landed"
+        return _merge_note(state) or ("the plan is marked complete" if state.landed else "nothing landed")
     return f"{counted(len(phases), 'phase')} landed ({', '.join(phases)})"

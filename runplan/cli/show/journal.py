@@ -22,7 +22,7 @@ from runplan.run.recorded import from_json
 from runplan.settings.load import environment
 from runplan.store.journal import list_records
 from runplan.text import clock, escaped, localized, plain
-from runplan.views.journal import event_words, follow_events, list_steps
+from runplan.views.journal import event_words, follow_events, list_repeats, list_steps
 from runplan.views.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -113,7 +113,8 @@ class Transcripts:
 def run_explain(args: argparse.Namespace) -> None:
     with open_context(warn=warn) as context:
         store, newest = newest_run(context, args.plan)
-        every = list_steps(list_records(store, newest.id))
+        records = list_records(store, newest.id)
+        every = list_steps(records)
     steps = [step for step in every if args.phase in (None, step["phase"])]
     if args.phase and not steps:
         raise NotFound(f"the run {newest.id} has not reached a phase {args.phase}")
@@ -125,7 +126,10 @@ def run_explain(args: argparse.Namespace) -> None:
     now = datetime.now(UTC)
     head = style.paint(f"{newest.plan}, run {newest.id}", "bold")
     print(head, style.wrap(plain(f"now: {localized(why, now=now)}"), "     "), "", sep="\n\n", end="")
-    for step in steps:
+    repeats = list_repeats([record.event for record in records])
+    for place, step in enumerate(every):
+        if place in repeats or args.phase not in (None, step["phase"]):
+            continue
         moment = clock(datetime.fromisoformat(step["at"]), None, now=now)
         by = f"by {step['by']}; " if "by" in step else ""
         text = plain(f"{moment:<13}  {event_words(step['event']):<18}  {by}then: {localized(step['why'], now=now)}")

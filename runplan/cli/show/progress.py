@@ -22,8 +22,23 @@ def show_event(event: e.Event) -> None:
     lane = lane_of(event)
     text = _LIVE.note(lane, event) or describe_event(event)
     is_live = isinstance(event, e.DispatchStarted) and sys.stderr.isatty() and not event.again
-    if text and not is_live:
+    if text and not is_live and _NEWEST.is_new(lane, text):
         write_line(text, lane)
+
+
+class NewestLines:
+    """The newest line of each lane: a wait that goes on is shown once."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def is_new(self, lane: str, text: str) -> bool:
+        is_new = self._texts.get(lane) != text
+        self._texts[lane] = text
+        return is_new
+
+
+_NEWEST = NewestLines()
 
 
 def lane_of(event: e.Event) -> str:
