@@ -308,13 +308,10 @@ def _free_issues(context: RepositoryContext, label: str, store: Store, now: date
         plan = newest_plan(context, forge, issue.number)
         path = plan.path
         tip = branches.get(names.pull_branch(run.branch_prefix, slug_of(context, path)))
-        if plan.pull is not None or store.get_newest_run(path) is not None:
+        is_worked = plan.pull is not None or store.get_newest_run(path) is not None
+        if is_worked or context.git.blob(target, path) is not None:
             continue
-        if context.git.blob(target, path) is not None:
-            continue
-        if tip is not None and (
-            context.git.known(tip) is None or _taken_by(context, tip) != repository_id
-        ):  # a commit of ours is known
-            continue
+        if tip is not None and (context.git.known(tip) is None or _taken_by(context, tip) != repository_id):
+            continue  # a commit of ours is known
         if not context.settings.issues.claim or not foreign_claims(forge, issue.number, repository_id, now=now):
             yield issue.number

@@ -123,28 +123,24 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
     order = {id_: n for n, id_ in enumerate(bodies)}
     phases = Phases([*bodies], order, meant, reading.unit, reading.aliases, any("." in id_ for id_ in bodies))
     left = MOST
-    depends = {}
-    for place in reading.places:
+    depends = {id_: Depends() for id_ in bodies}
+    for place in (place for place in reading.places if not place.text):
         phase_id = place.id
-        body = bodies[place.id]
-        if place.text:
-            depends[phase_id] = Depends()
-            continue
+        body = bodies[phase_id]
         line = next((body.labels[label] for label in ("depends", "depends on") if label in body.labels), None)
         paragraphs = [line] if line is not None else list(_list_paragraphs(body))
         left -= sum(len(text) for _, text in paragraphs) + sum(map(len, place.prose))
         if left < 0:
             message = f"the dependencies of the phases have over {MOST:,} characters; use short lines 'Depends: …'"
             raise body.lines.error_at(place.first, message)
-        depends[phase_id] = (
-            _read_line(*line, phase_id, phases) if line else _read_paragraphs(paragraphs, phase_id, phases)
-        )
+        read = _read_line(*line, phase_id, phases) if line else _read_paragraphs(paragraphs, phase_id, phases)
         title = None if line else re.search(_IN_TITLE, body.lines.texts[place.first])
         others = Depends()
         for sentence in (*place.prose, *(title.groups() if title else ())):
             _read_prose(sentence, place.first, phase_id, phases, others)
-        depends[phase_id].elsewhere = [id_ for id_ in others.hard if id_ != phase_id]
-        depends[phase_id].unread += others.unknown
+        read.elsewhere = [id_ for id_ in others.hard if id_ != phase_id]
+        read.unread += others.unknown
+        depends[phase_id] = read
     return depends
 
 

@@ -150,8 +150,8 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
     _refuse_cycle(phases, lines, reading.format)
     status = PlanStatus.ACTIVE if reading.format in OWN_FRONT else _plan_status(lines)
     left = [phase for phase in phases if phase.status is not Status.DONE]
-    for phase in (phase for phase in left if phase.unsupported):
-        remarks.append(Remark(phase.execution.line, f"phase {phase.id} {phase.unsupported}", is_error=True))
+    unsupported = [phase for phase in left if phase.unsupported]
+    remarks += [Remark(row.execution.line, f"phase {row.id} {row.unsupported}", is_error=True) for row in unsupported]
     numbers = (field.value.strip("# \t") for field in lines.fields if field.key == "issue")
     if left and status is PlanStatus.COMPLETE:
         ids = ", ".join(phase.id for phase in left)
