@@ -70,12 +70,12 @@ def choose_template(paths: Iterable[str]) -> str:
 def body_of(before: str, plan: PlanProgress, *, report: str, fixes: Sequence[int], is_draft: bool) -> str:
     """The description with the progress of the plan; text outside of the marked block stays as it is.
 
-    Where that text leaves no room for the block, the description stays as it was.
+    Where that text leaves no space for the block, the description stays as it was.
     """
     closing = "".join(f"\n\nFixes #{number}" for number in fixes)
     around = before if re.search(_BLOCK, before) else f"{before.rstrip()}\n\n{BEGIN}{END}{closing}".lstrip()
-    room = LONGEST_BODY - len(re.sub(_BLOCK, "", around, count=1))
-    block = _fit_block(plan, report=report, is_draft=is_draft, room=room)
+    space = LONGEST_BODY - len(re.sub(_BLOCK, "", around, count=1))
+    block = _fit_block(plan, report=report, is_draft=is_draft, space=space)
     body = re.sub(_BLOCK, lambda _: block, around, count=1)
     return body if len(body) <= LONGEST_BODY else before
 
@@ -85,7 +85,7 @@ def is_own_draft(body: str) -> bool:
     return f"{BEGIN}{DRAFT}" in body
 
 
-def _fit_block(plan: PlanProgress, *, report: str, is_draft: bool, room: int) -> str:
+def _fit_block(plan: PlanProgress, *, report: str, is_draft: bool, space: int) -> str:
     """The marked block. Where it is too long, the items of the first phases go before those of the last ones."""
     done = sum(phase.is_done for phase in plan.phases)
     head = f"**{done} of {counted(len(plan.phases), 'phase')}** of `{plan.path}` · [report]({report})"
@@ -95,7 +95,7 @@ def _fit_block(plan: PlanProgress, *, report: str, is_draft: bool, room: int) ->
         for phase in plan.phases
     ]
     top = [f"{BEGIN}{DRAFT if is_draft else ''}", head, "", *goal]
-    left = room - sum(len(line) + 1 for line in (*top, END))
+    left = space - sum(len(line) + 1 for line in (*top, END))
     for number, lines in enumerate(phases):
         if sum(len(line) + 1 for rows in phases for line in rows) <= left:
             break

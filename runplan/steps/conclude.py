@@ -156,7 +156,7 @@ def claim_issues(action: Action, state: RunState, context: RunContext) -> Iterat
 
 
 def release_issues(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:
-    """Take the claims back, and tell a failure on the issues; notes where the forge did not answer.
+    """Take the claims back, and report a failure on the issues; notes where the forge did not answer.
 
     Without a claim the comment is the one that a merge replaces.
     """
@@ -181,7 +181,7 @@ def show_failure(over: e.RunEnded, state: RunState, context: RunContext) -> None
 
 
 def comment_failure(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:
-    """Tell the failure of an `auto` run on its open pull request; a note where the forge did not answer."""
+    """Report the failure of an `auto` run on its open pull request; a note where the forge did not answer."""
     options = state.options
     is_work = options.auto and options.concludes and options.mode not in (Mode.PLAN, Mode.UNDO)
     if over.outcome is not RunOutcome.FAILED or not is_work:
