@@ -88,7 +88,7 @@ class PullRequestLander(RemoteLander):
         self._forge = forge
         self._number = 0  #: of the pull request, once this process has seen it
         self._status: tuple[Oid, str] | None = ("", "")  #: the newest commit status; None when the token may set none
-        self._remarks: list[str] = []  #: for the next note
+        self._remarks: dict[str, None] = {}  #: for the next note, each once
         self._red: frozenset[str] = frozenset()  #: failed checks of the target that this pull request waits for
         self._is_first_look = True
         self._merged_tip: Oid = ""  #: of the branch, when the target has all of its changes in other commits
@@ -315,11 +315,11 @@ class PullRequestLander(RemoteLander):
             self._status = (head, text)
         except NotAllowed as error:
             self._status = None
-            self._remarks.append(f"the commit status {STATUS} is not shown: {error}")
+            self._remarks[f"the commit status {STATUS} is not shown: {error}"] = None
 
     def _take_remarks(self) -> list[str]:
-        taken, self._remarks = self._remarks, []
-        return list(dict.fromkeys(taken))
+        taken, self._remarks = list(self._remarks), {}
+        return taken
 
     def _publish_pull_request(self, tip: Oid, *, is_new: bool = False) -> PullRequest:
         """Open the pull request, or bring its description up to date; a new branch has no open one."""
@@ -356,7 +356,7 @@ class PullRequestLander(RemoteLander):
         try:
             self._forge().mark_ready(pull.number)
         except NotAllowed as error:
-            self._remarks.append(f"{pull.name} stays a draft: {error}")
+            self._remarks[f"{pull.name} stays a draft: {error}"] = None
             return pull
         return replace(pull, draft=False)
 
@@ -376,9 +376,9 @@ class PullRequestLander(RemoteLander):
         wanted = {name: getattr(self._settings, name) for name in ("labels", "assignees", "reviewers")}
         if any(wanted.values()):
             try:
-                self._remarks += self._forge().add_people(pull.number, **wanted)
+                self._remarks |= dict.fromkeys(self._forge().add_people(pull.number, **wanted))
             except Unreachable as error:
-                self._remarks.append(f"labels, assignees or reviewers are missing: {error}")
+                self._remarks[f"labels, assignees or reviewers are missing: {error}"] = None
 
     def _find_landing(self) -> PullRequest | None:
         if self._number:
