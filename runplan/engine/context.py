@@ -225,10 +225,7 @@ def newest_run(context: RepositoryContext, word: str | None) -> tuple[Store, Run
 def plan_path(context: RepositoryContext, word: str) -> str:
     """The repository-relative path of the plan that `word` means."""
     root = context.root
-    named = Path(os.path.normpath(context.cwd / word))
-    if os.path.isfile(named / PLAN_FILE):  # noqa: PTH113 - False for a name that is too long
-        named /= PLAN_FILE
-    named = task_folder(named) or named
+    named = plan_in(Path(os.path.normpath(context.cwd / word)))
     if os.path.isfile(named) or task_folder(named):  # noqa: PTH113 - False for a name that is too long
         checkout = next((top for top in (context.cwd, *context.cwd.parents) if (top / ".git").exists()), root)
         for top in (root, checkout):
@@ -251,6 +248,12 @@ def plan_path(context: RepositoryContext, word: str) -> str:
     if (path := _on_own_branch(context, word)) and path not in (*plans, *gone):
         return path
     return names.find_plan(names.shown(word), plans, place=context.settings.paths.plans, gone=gone)
+
+
+def plan_in(path: Path) -> Path:
+    """The plan of a spec folder or of Backlog.md; any other path as it is."""
+    is_spec = os.path.isfile(path / PLAN_FILE)  # noqa: PTH113 - False for a name that is too long
+    return path / PLAN_FILE if is_spec else task_folder(path) or path
 
 
 def task_folder(path: Path) -> Path | None:

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan import names
-from runplan.engine.context import describe_link, open_context, plan_path, read_checkout, task_folder
+from runplan.engine.context import describe_link, open_context, plan_in, plan_path, read_checkout, task_folder
 from runplan.errors import Exit, NotFound, RefusedEarly
-from runplan.names import PLAN_FILE
 from runplan.plan.body import WHOLE_PHASE
 from runplan.plan.marks import ExecutionKind, NoWorkKind
 from runplan.plan.model import Phase, Plan, other_way, parse_plan
@@ -52,11 +51,8 @@ def run_check(args: argparse.Namespace) -> Exit:
 
 def _find_file(word: str) -> tuple[Path, str]:
     """The file as given, else the plan of this repository by that name."""
-    file = Path(word)
-    if os.path.isfile(file / PLAN_FILE):  # noqa: PTH113 - False for a name that is too long
-        file /= PLAN_FILE
-    file = task_folder(file) or file
-    if os.path.isfile(file) or os.path.islink(file) or task_folder(file):  # noqa: PTH113, PTH114 - likewise
+    file = plan_in(Path(word))
+    if os.path.isfile(file) or os.path.islink(file) or task_folder(file):  # noqa: PTH113, PTH114 - a name may be long
         names.require_plain(file.name if file.is_absolute() else str(file))
         return file, str(file)
     if word.endswith(".md"):
