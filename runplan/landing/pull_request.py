@@ -291,12 +291,19 @@ class PullRequestLander(RemoteLander):
         return read_plan(self._git, f"{tip}:{self._plan.path}", self._plan.path) or b""
 
     def _look_at_target(self, pull: PullRequest, checks: Sequence[Check]) -> RedTarget:
-        """The failed checks of the target's tip, which are read only when checks of the pull request have failed."""
-        failed = {check.name for check in checks if check.state is CheckState.FAILED}
-        there = self._forge().read_activity(pull.number, self.target_tip()).checks if failed else ()
-        still = {CheckState.PENDING: self._red, CheckState.FAILED: failed}  # one that runs again is not yet mended
+        """The failed checks of the target's tip, which are read only when checks of the pull request have failed.
+
+        One that failed on the commit of the target that the branch has, or at the last look, and passes now, is mended.
+        """
+        failed = _failed_checks(checks)
+        tip = self.target_tip()
+        base = self._git.run("merge-base", pull.head, tip, ok=(0, 1)).text if failed else tip
+        there = self._forge().read_activity(pull.number, tip).checks if failed else ()
+        before = self._forge().read_activity(pull.number, base).checks if base not in ("", tip) else ()
+        red = self._red | _failed_checks(before)
+        still = {CheckState.PENDING: red, CheckState.FAILED: failed}  # one that runs again is not yet mended
         names = frozenset(check.name for check in there if check.name in still.get(check.state, ()))
-        mended, self._red = (self._red & failed) - names, names & failed
+        mended, self._red = (red & failed) - names, names & failed
         return RedTarget(names=names, mended=mended, is_ignored=self._settings.ignore_red_on_target)
 
     def show_failure(self, why: str) -> None:
@@ -514,6 +521,10 @@ class PullRequestLander(RemoteLander):
 def result_marker(plan: str) -> str:
     """The marker of the comment on an issue that says how the work on the plan ended."""
     return f"runplan {plan}"
+
+
+def _failed_checks(checks: Iterable[Check]) -> frozenset[str]:
+    return frozenset(check.name for check in checks if check.state is CheckState.FAILED)
 
 
 class RedTarget(Struct, frozen=True, kw_only=True):
