@@ -97,7 +97,7 @@ class Brief(Struct, frozen=True, kw_only=True):
         text = one_line(self.chosen.text)
         return {
             "plan": self.plan,
-            "phase": self.chosen.phase,
+            "phase": self.chosen.phase or f"({self.chosen.title})",  # a repair has no id
             "context": _list_context(self.context),
             "phase_text": quote_text(self.chosen.text, "phase"),
             "plan_text": quote_text(self.chosen.text, "plan"),

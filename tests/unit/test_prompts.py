@@ -21,7 +21,7 @@ from runplan.agents.prompts import (
 from runplan.checks.results import Results
 from runplan.checks.returns import Unusable, find_blockers, parse_return
 from runplan.errors import SettingsError
-from runplan.run.events import GateJudged, PhaseChosen
+from runplan.run.events import GateJudged, PhaseChosen, RepairChosen
 from runplan.run.kinds import GateAnswer
 
 PROMPTS = Path(__file__).parents[2] / "config" / "prompts"
@@ -145,6 +145,13 @@ def test_an_item_is_in_the_prompt_once_and_its_id_stands_beside_its_first_words(
     brief = a_brief(text=text)
     prompt = implement_prompt(template("implement"), replace(brief, chosen=replace(brief.chosen, items=items)))
     assert f"- W1: Read the rows of the table, and refuse a row …\n- T1: {LONG}: another text\n" in prompt
+
+
+def test_a_repair_is_named_by_its_title() -> None:
+    brief = a_brief()
+    repair = RepairChosen(tip="c", title="Handle the review", text="Rename it.")
+    prompt = implement_prompt(template("implement"), replace(brief, chosen=repair))
+    assert f"\n## Phase (Handle the review) on branch {brief.branch}\n" in prompt
 
 
 def test_the_paths_that_may_change_are_named_once() -> None:
