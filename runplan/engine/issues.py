@@ -3,8 +3,6 @@
 The branch on the remote is the lock: exactly one repository creates it, and its first commit, which holds the plan,
 names that repository. The user's checkout and the target stay as they are. The text of the issue and its discussion
 are quoted: they describe a problem, and give runplan no instructions.
-
-An issue that was reopened after its pull request had ended gets a further plan, with a branch of its own.
 """
 
 from __future__ import annotations
@@ -147,7 +145,7 @@ class IssuePlan(Struct, frozen=True, kw_only=True):
 
 
 def newest_plan(context: RepositoryContext, forge: Forge, number: int) -> IssuePlan:
-    """A further plan follows where the issue was reopened after the pull request of the plan before had ended.
+    """A further plan, with its own branch, follows where the issue was reopened after the last pull request had ended.
 
     An open issue proves nothing: a merge closes it some seconds later, and that of a failed run stays open.
     """

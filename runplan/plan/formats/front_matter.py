@@ -25,7 +25,7 @@ def read_todos(lines: Lines) -> Iterator[Reading]:
     """The `todos:` of a Cursor plan; the document is the context of each."""
     field = lines.find_field("todos")
     todos = [todo for todo in _list_maps(lines, field) if "id" in todo and "content" in todo] if field else []
-    if field is None or not todos:
+    if not todos:
         return
     tasks = []
     for todo in todos:
