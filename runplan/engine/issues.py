@@ -223,7 +223,7 @@ def _create_branch(
     if not issue.is_open:
         raise NotWorkable(f"issue {number} is closed; reopen it to have it worked on: {issue.url}")
     comments = [comment for comment in forge.list_comments(number) if comment.changed > plan.since]
-    strangers = {comment.author for comment in comments if not forge.may_write(comment.author)}
+    strangers = {author for author in {comment.author for comment in comments} if not forge.may_write(author)}
     said = quote_discussion(comments, strangers=strangers, trust=context.settings.issues.trust)
     text = plan_of(issue, plan.path, discussion=said, earlier=plan.earlier)
     # After the text was read: an edit since then would be seen.

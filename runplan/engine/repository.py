@@ -20,6 +20,7 @@ from runplan.git.repository import Checkouts, Fingerprints
 from runplan.git.workspace import Workspace
 from runplan.git.zones import Bounds, Zones
 from runplan.landing import modes
+from runplan.landing.lander import Sighting
 from runplan.landing.pull_request import PlanPlace
 from runplan.report.progress import describe_plan
 from runplan.report.summary import list_summary_facts
@@ -46,6 +47,7 @@ class Environments:
         self._own = environment  #: of this process, for runs whose caller sent none
         self._plans: dict[str, Mapping[str, str]] = {}
         self._sent: dict[str, Mapping[str, str]] = {}  #: by the name in the command
+        self._seen: dict[str, tuple[str, Mapping[str, str], Sighting]] = {}  #: by plan: of its newest run
 
     def receive(self, name: str, sent: Mapping[str, str]) -> None:
         """Keep an environment until its command, which is stored afterwards, is executed."""
@@ -66,13 +68,26 @@ class Environments:
         """Use the environment of a watch for the run that it begins."""
         self._plans[plan] = self.of(watch)
 
+    def sighting(self, plan: str, run: str) -> Sighting:
+        """What this process has seen of the run's pull request, with the token of the environment."""
+        env = self.of(plan)
+        known = self._seen.get(plan)
+        if known is None or known[:2] != (run, env):
+            known = self._seen[plan] = (run, env, Sighting())
+        return known[2]
+
     def missing(self, started: RunStarted) -> tuple[str, ...]:
         """The variables that the run needs and that a restart has lost."""
         return missing_variables(started.needs, at_hand=self.of(started.plan))
 
 
 def make_run_context(
-    context: RepositoryContext, opened: OpenRepository, *, run: str, started: RunStarted
+    context: RepositoryContext,
+    opened: OpenRepository,
+    *,
+    run: str,
+    started: RunStarted,
+    seen: Sighting | None = None,
 ) -> RunContext:
     """The context of a run, with the settings and the landing that it began with."""
     context = context.for_run(started)
@@ -83,6 +98,7 @@ def make_run_context(
         report=report,
         issues=started.issues,
         describe=lambda plan, text: describe_plan(plan, text, list_summary_facts(opened.store, plan.path)),
+        seen=seen or Sighting(),
     )
     workspace = opened.workspace
     agents = Agents(

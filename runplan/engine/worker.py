@@ -80,7 +80,8 @@ class RepositoryWorker:
 
     def run_context(self, run: str, started: e.RunStarted) -> RunContext:
         context = replace(self.context, env=self.environments.of(started.plan))
-        return make_run_context(context, self.repository, run=run, started=started)
+        seen = self.environments.sighting(started.plan, run)
+        return make_run_context(context, self.repository, run=run, started=started, seen=seen)
 
     # --- the loop, and what its workers vary --------------------------------------------------------------
 

@@ -59,7 +59,6 @@ class GitHub:
         self._is_gits = is_gits  #: git finds the token by itself
         self._client = Github(auth=auth, base_url=api, **CLIENT)
         self._pulls: dict[int, PullRequest] = {}  #: as they were read last
-        self._writers: dict[str, bool] = {}  #: whether an account may write, by its login
         self._repo = self._client.get_repo(address.full_name)
 
     def git_settings(self) -> tuple[str, ...]:
@@ -157,15 +156,12 @@ class GitHub:
 
     @repeatable("read the permission of {0}")
     def may_write(self, login: str) -> bool:
-        if login not in self._writers:
-            try:
-                permission = self._repo.get_collaborator_permission(login)
-            except GithubException as error:
-                if error.status != 404:
-                    raise
-                permission = "none"  # the account was deleted, or is that of an app
-            self._writers[login] = permission in ("admin", "write")
-        return self._writers[login]
+        try:
+            return self._repo.get_collaborator_permission(login) in ("admin", "write")
+        except GithubException as error:
+            if error.status != 404:
+                raise
+            return False  # the account was deleted, or is that of an app
 
     def file_url(self, path: str, ref: str) -> str:
         web = self.address.web or f"https://{self.address.host}"

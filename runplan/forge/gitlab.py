@@ -90,7 +90,6 @@ class GitLab:
         self._client = Gitlab(
             url, oauth_token=token, timeout=TIMEOUT_S, per_page=100, session=CheckedSession(), keep_base_url=True
         )
-        self._writers: dict[str, bool] = {}  #: whether an account may write, by its name
         self._seen: dict[int, Facts] = {}  #: merge requests as they were read last
         self._messages: dict[int, str] = {}  #: of later merges that this process asked for
 
@@ -195,11 +194,9 @@ class GitLab:
 
     @repeatable("read the permission of {0}")
     def may_write(self, login: str) -> bool:
-        if login not in self._writers:
-            members = self._list(f"{self._root}/members/all", query=login)
-            levels = [member["access_level"] for member in members if f.user_name(member).lower() == login.lower()]
-            self._writers[login] = max(levels, default=0) >= DEVELOPER
-        return self._writers[login]
+        members = self._list(f"{self._root}/members/all", query=login)
+        levels = [member["access_level"] for member in members if f.user_name(member).lower() == login.lower()]
+        return max(levels, default=0) >= DEVELOPER
 
     def file_url(self, path: str, ref: str) -> str:
         return f"{self._url}/{self.address.full_name}/-/blob/{quote(ref)}/{quote(path)}"

@@ -5,6 +5,7 @@ Nothing here permits anything: words of the forge are quoted, and only accounts 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.forge.model import has_marker
-from runplan.landing.lander import Commanded, NeedsRepair, Waiting
+from runplan.landing.lander import Commanded, Due, NeedsRepair, Waiting
 from runplan.run.kinds import WaitKind
 from runplan.text import bounded, command, inert, plain
 
@@ -29,14 +30,6 @@ REVIEW = (
 )
 LONGEST_ANSWER = 2000  #: characters of an agent's words
 LONGEST_QUOTE = 100  #: characters of a message that is answered outside of a thread
-
-
-class Due(Struct, frozen=True, kw_only=True):
-    """The messages that no run has handled."""
-
-    commands: tuple[Commanded, ...] = ()  #: oldest first
-    requests: tuple[Message, ...] = ()  #: of accounts with write access
-    strangers: tuple[Message, ...] = ()  #: like requests, of other accounts
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -58,6 +51,7 @@ def find_due(
     These are reviews, line comments, and comments that mention the token's account. An approval settles what its author
     wrote before. Messages with the mark are runplan's own. What another clone has answered is not due.
     """
+    may_write = functools.cache(may_write)
     known = find_answered(messages, login).union(handled)
     new = [message for message in messages if message.id not in known and MARK not in message.text]
     approvals = {message.author: place for place, message in enumerate(new) if message.is_approval}

@@ -11,6 +11,8 @@ from runplan.gitfacts import LANDING, Commit, Oid, read_trailers
 from runplan.run.kinds import Reason
 
 if TYPE_CHECKING:
+    from runplan.forge.model import Activity, Message, PullRequest
+    from runplan.forge.protocol import Forge
     from runplan.git.command import Git
     from runplan.run.kinds import WaitKind
 
@@ -109,6 +111,29 @@ class Failed(Struct, frozen=True):
 
 
 Conclusion: TypeAlias = Landed | Waiting | NeedsRepair | Commanded | Failed
+
+
+class Due(Struct, frozen=True, kw_only=True):
+    """The messages that no run has handled."""
+
+    commands: tuple[Commanded, ...] = ()  #: oldest first
+    requests: tuple[Message, ...] = ()  #: of accounts with write access
+    strangers: tuple[Message, ...] = ()  #: like requests, of other accounts
+
+
+class Sighting:
+    """What a process has seen of a pull request, for its next look; the daemon makes a lander for each look."""
+
+    def __init__(self) -> None:
+        self.forge: Forge | None = None
+        self.number = 0  #: of the pull request
+        self.status: tuple[Oid, str] | None = ("", "")  #: the newest commit status; None when the token may set none
+        self.remarks: dict[str, None] = {}  #: for the next note, each once
+        self.red: frozenset[str] = frozenset()  #: failed checks of the target that this pull request waits for
+        #: What was seen when the rules of the target held the merge, and the answer: they are read after a change.
+        self.held: tuple[tuple[PullRequest, Activity, bool], Conclusion] | None = None
+        #: The messages, those of them that were handled, and those that are due: permissions are read after a change.
+        self.due: tuple[tuple[object, ...], Due] | None = None
 
 
 #: How far back a landing is looked for when the user has worked on top of it or rewritten the branch.

@@ -43,7 +43,13 @@ def open_lander(
     run = settings.run
     if not uses_remote(run.landing):
         return CherryPick(here.git, ref=f"refs/heads/{run.target}", common_dir=here.common_dir, zones=zones)
-    forge = _find_forge_once(here.git, run, env) if concludes(run.landing) else None
+
+    def find_once() -> Forge:
+        if plan.seen.forge is None:
+            plan.seen.forge = find_forge(here.git, remote=run.remote, env=env)
+        return plan.seen.forge
+
+    forge = find_once if concludes(run.landing) else None
     target = Direct(here.git, _open_remote(here, run, run.target, env, forge), tool=tool)
     if forge is None:
         return target

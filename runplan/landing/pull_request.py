@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from runplan.errors import NotAllowed, Unreachable
@@ -22,16 +22,18 @@ from runplan.forge.model import STATUS, CheckState, Merge, MergeState, open_conf
 from runplan.git import remote as push
 from runplan.git.objects import read_plan
 from runplan.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, UNDOES, read_trailers
-from runplan.landing.conversation import Due, find_due, handle_requests, missing_answers
+from runplan.landing.conversation import find_due, handle_requests, missing_answers
 from runplan.landing.description import TEMPLATE_FOLDER, body_of, choose_template, is_own_draft, status_of, title_of
 from runplan.landing.direct import RemoteLander
 from runplan.landing.lander import (
     Declined,
+    Due,
     Failed,
     Landed,
     Landing,
     NeedsRepair,
     Refused,
+    Sighting,
     TargetMoved,
     Waiting,
     find_landing,
@@ -43,7 +45,7 @@ from runplan.run.kinds import Reason, WaitKind
 from runplan.text import command
 
 if TYPE_CHECKING:
-    from runplan.forge.model import Activity, Check, Message, PullRequest, Target
+    from runplan.forge.model import Check, Message, PullRequest, Target
     from runplan.forge.protocol import Forge
     from runplan.git.command import Git
     from runplan.git.remote import Remote
@@ -65,6 +67,7 @@ class PlanPlace(Struct, frozen=True, kw_only=True):
     report: str
     issues: tuple[int, ...]
     describe: Callable[[Plan, bytes], PlanProgress]
+    seen: Sighting = field(default_factory=Sighting)
 
 
 class PullRequestLander(RemoteLander):
@@ -86,14 +89,9 @@ class PullRequestLander(RemoteLander):
         self._plan = plan
         self._settings = settings
         self._forge = forge
-        self._number = 0  #: of the pull request, once this process has seen it
-        self._status: tuple[Oid, str] | None = ("", "")  #: the newest commit status; None when the token may set none
-        self._remarks: dict[str, None] = {}  #: for the next note, each once
-        self._red: frozenset[str] = frozenset()  #: failed checks of the target that this pull request waits for
+        self._seen = plan.seen
         self._is_first_look = True
         self._merged_tip: Oid = ""  #: of the branch, when the target has all of its changes in other commits
-        #: What was seen when the rules of the target held the merge, and the answer: they are read after a change.
-        self._held: tuple[tuple[PullRequest, Activity, bool], Conclusion] | None = None
         self.closed: Failed | None = None  #: a person closed the pull request or deleted its branch
 
     # --- phases: the branch -------------------------------------------------------------------------------
@@ -211,18 +209,18 @@ class PullRequestLander(RemoteLander):
         quiet_s = now - max(progress.pushed_at, float(committed.split()[0]), *(check.changed for check in checks))
         is_stable = quiet_s >= self._settings.checks_wait_s
         seen = (pull, activity, is_stable)
-        if self._held is None or self._held[0] != seen:
+        if self._seen.held is None or self._seen.held[0] != seen:
             answer = self._try_merge(pull, checks, is_stable=is_stable)
             is_held = isinstance(answer, Waiting) and (answer.kind is not WaitKind.MERGE or pull.auto_merge)
-            self._held = (seen, answer) if is_held else None
+            self._seen.held = (seen, answer) if is_held else None
             return answer
-        return self._held[1]
+        return self._seen.held[1]
 
     def _try_merge(self, pull: PullRequest, checks: Sequence[Check], *, is_stable: bool) -> Conclusion:
         target = self._forge().read_target(pull.base, number=pull.number)
         waiting = before_merge(pull, checks, target, is_stable=is_stable)
-        if self._status is None and STATUS in target.checks and pull.state is MergeState.BLOCKED:
-            self._status = ("", "")  # the next look tries again
+        if self._seen.status is None and STATUS in target.checks and pull.state is MergeState.BLOCKED:
+            self._seen.status = ("", "")  # the next look tries again
             why = f"{pull.base} requires the commit status {STATUS}, which the token may not set; allow it to, or merge"
             return Waiting(kind=WaitKind.MERGE, why=f"{why} {pull.name} yourself: {pull.url}")
         if waiting is None:
@@ -244,9 +242,17 @@ class PullRequestLander(RemoteLander):
                 forge.request_review(pull.number, sorted({answer.message.author for answer in answers} - {login}))
             for answer in answers:
                 forge.answer_message(pull.number, answer.message, marker=answer.marker, text=answer.text)
-        return find_due(
-            messages, handled=progress.answers, login=login, may_write=forge.may_write, since=progress.began
-        )
+        asked = (messages, progress.answers, progress.began)
+        if self._seen.due is None or self._seen.due[0] != asked:
+            due = find_due(
+                messages, handled=progress.answers, login=login, may_write=forge.may_write, since=progress.began
+            )
+            self._seen.due = (asked, due)
+        return self._seen.due[1]
+
+    def forget(self) -> None:
+        """Look for another token next time."""
+        self._seen.forge = None
 
     def comment(self, text: str) -> None:
         """Comment on the open pull request, once; a later text replaces it."""
@@ -300,10 +306,10 @@ class PullRequestLander(RemoteLander):
         base = self._git.run("merge-base", pull.head, tip, ok=(0, 1)).text if failed else tip
         there = self._forge().read_activity(pull.number, tip).checks if failed else ()
         before = self._forge().read_activity(pull.number, base).checks if base not in ("", tip) else ()
-        red = self._red | _failed_checks(before)
+        red = self._seen.red | _failed_checks(before)
         still = {CheckState.PENDING: red, CheckState.FAILED: failed}  # one that runs again is not yet mended
         names = frozenset(check.name for check in there if check.name in still.get(check.state, ()))
-        mended, self._red = (red & failed) - names, names & failed
+        mended, self._seen.red = (red & failed) - names, names & failed
         return RedTarget(names=names, mended=mended, is_ignored=self._settings.ignore_red_on_target)
 
     def show_failure(self, why: str) -> None:
@@ -314,18 +320,18 @@ class PullRequestLander(RemoteLander):
 
     def _set_status(self, head: Oid, state: CheckState, text: str) -> None:
         """Set the commit status, unless it says so already; a remark where the token may not."""
-        if self._status is None or self._status == (head, text):
+        if self._seen.status is None or self._seen.status == (head, text):
             return
         forge = self._forge()
         try:
             forge.set_status(head, state=state, text=text, url=forge.file_url(self._plan.report, head))
-            self._status = (head, text)
+            self._seen.status = (head, text)
         except NotAllowed as error:
-            self._status = None
-            self._remarks[f"the commit status {STATUS} is not shown: {error}"] = None
+            self._seen.status = None
+            self._seen.remarks[f"the commit status {STATUS} is not shown: {error}"] = None
 
     def _take_remarks(self) -> list[str]:
-        taken, self._remarks = list(self._remarks), {}
+        taken, self._seen.remarks = list(self._seen.remarks), {}
         return taken
 
     def _publish_pull_request(self, tip: Oid, *, is_new: bool = False) -> PullRequest:
@@ -354,7 +360,7 @@ class PullRequestLander(RemoteLander):
             drop = command("git", "push", self._remote.name, "--delete", self.branch)
             kept = f"its commits are kept at {self._park_tip(tip)}"
             self.closed = Failed(Reason.PR_CLOSED, f"{pull.name} was closed; {kept}; to start the plan over: {drop}")
-        self._number = pull.number
+        self._seen.number = pull.number
         self.pull = f"#{pull.number} {pull.url}"
         return pull
 
@@ -363,7 +369,7 @@ class PullRequestLander(RemoteLander):
         try:
             self._forge().mark_ready(pull.number)
         except NotAllowed as error:
-            self._remarks[f"{pull.name} stays a draft: {error}"] = None
+            self._seen.remarks[f"{pull.name} stays a draft: {error}"] = None
             return pull
         return replace(pull, draft=False)
 
@@ -383,13 +389,13 @@ class PullRequestLander(RemoteLander):
         wanted = {name: getattr(self._settings, name) for name in ("labels", "assignees", "reviewers")}
         if any(wanted.values()):
             try:
-                self._remarks |= dict.fromkeys(self._forge().add_people(pull.number, **wanted))
+                self._seen.remarks |= dict.fromkeys(self._forge().add_people(pull.number, **wanted))
             except Unreachable as error:
-                self._remarks[f"labels, assignees or reviewers are missing: {error}"] = None
+                self._seen.remarks[f"labels, assignees or reviewers are missing: {error}"] = None
 
     def _find_landing(self) -> PullRequest | None:
-        if self._number:
-            return self._forge().read_pull_request(self._number)
+        if self._seen.number:
+            return self._forge().read_pull_request(self._seen.number)
         return self._forge().find_pull_request(branch=self.branch, base=self.target.branch)
 
     def _is_over(self, pull: PullRequest, tip: Oid) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 from msgspec import convert
 from msgspec.structs import asdict, replace
 
-from runplan.errors import RateLimited, RefusedEarly, Unreachable
+from runplan.errors import NotAllowed, RateLimited, RefusedEarly, Unreachable
 from runplan.landing.conversation import describe_no_change, to_repair
 from runplan.landing.lander import Commanded, Failed, Landed, NeedsRepair, Progress, Waiting
 from runplan.landing.modes import open_forge
@@ -75,6 +75,9 @@ def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e
     except RateLimited as limit:
         yield e.Paused(kind=WaitKind.MERGE, until=iso(datetime.fromtimestamp(limit.until, UTC)), words=str(limit))
         return
+    except NotAllowed:
+        _pull_request_lander(context).forget()
+        raise
     match answer:
         case Landed(note=note):
             yield e.Concluded(note=note)

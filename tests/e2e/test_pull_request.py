@@ -259,6 +259,18 @@ def test_a_reviewer_of_an_auto_run_is_answered_by_a_commit_and_asked_again(proje
     assert [project.runplan(verb, "X").out.count(waited) for verb in ("logs", "explain")] == [2, 2]
 
 
+def test_a_look_of_the_daemon_at_a_pull_request_that_waits_costs_two_calls(
+    project: Project, server: StandIn, hub: Hub
+) -> None:
+    hub.reviews, hub.allow_auto_merge = 1, False
+    assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
+    until(lambda: project.rows("SELECT 1 FROM runs WHERE waiting_for='review'"))
+    hub.review(1, "Rename it.", by="stranger")
+    until(lambda: "GET /collaborators/stranger/permission" in server.requests)
+    until(lambda: server.requests[-4:] == ["GET /pulls/1", "POST /graphql"] * 2)
+    assert len([call for call in server.requests if "/statuses/" in call]) == 2, "one for each phase"
+
+
 def test_a_review_that_needs_no_change_is_answered_with_the_words_of_the_agent(project: Project, hub: Hub) -> None:
     no_change = fix('return = { status = "done", summary = "It is right, @octocat.", items = [] }', phase="")
     set_up(project, agent=work() + work(phase="2") + no_change)

@@ -7,14 +7,13 @@ import pytest
 from runplan.forge.model import Message
 from runplan.landing.conversation import (
     Answer,
-    Due,
     describe_no_change,
     find_due,
     handle_requests,
     missing_answers,
     quote_messages,
 )
-from runplan.landing.lander import Commanded, NeedsRepair, Progress, Waiting
+from runplan.landing.lander import Commanded, Due, NeedsRepair, Progress, Waiting
 
 WRITERS = {"ann", "bob", "octocat"}
 LOGIN = "octocat"
