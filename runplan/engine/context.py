@@ -251,9 +251,10 @@ def plan_path(context: RepositoryContext, word: str) -> str:
 
 
 def plan_in(path: Path) -> Path:
-    """The plan of a spec folder or of Backlog.md; any other path as it is."""
-    is_spec = os.path.isfile(path / PLAN_FILE)  # noqa: PTH113 - False for a name that is too long
-    return path / PLAN_FILE if is_spec else task_folder(path) or path
+    """The plan of a spec folder, of a track of Conductor or of Backlog.md; any other path as it is."""
+    file = path / ("plan.md" if path.parent.parts[-2:] == ("conductor", "tracks") else PLAN_FILE)
+    is_spec = os.path.isfile(file)  # noqa: PTH113 - False for a name that is too long
+    return file if is_spec else task_folder(path) or path
 
 
 def task_folder(path: Path) -> Path | None:

@@ -138,6 +138,13 @@ def test_a_dry_run_of_a_task_list_shows_each_task_and_why_others_are_left(tmp_pa
     assert "\nphase 3     is not worked: it waits for 2\n" in shown
 
 
+def test_the_folder_of_a_track_is_a_plan(tmp_path: Path) -> None:
+    project = a_project(tmp_path)
+    project.commit_file("conductor/tracks/login/plan.md", "# Login\n\n## Phase 1: Form\n\n- [ ] Task: Draw it\n")
+    ran = project.runplan("check", "conductor/tracks/login")
+    assert "(conductor/tracks/login/plan.md, read as: Conductor track)" in ran.out, ran.err
+
+
 def test_a_spec_folder_is_a_plan_and_its_files_are_context(tmp_path: Path) -> None:
     project = a_project(tmp_path)
     project.commit_file("specs/001-login/tasks.md", SPEC)
