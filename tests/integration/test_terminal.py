@@ -127,12 +127,14 @@ from runplan.run.kinds import WaitKind
 for words in ("a", "a", "b", "a"):
     progress.show_event(e.Paused(kind=WaitKind.REVIEW, until="2999-01-01T00:00:00Z", words=words))
     progress.show_event(e.Woke(kind=WaitKind.REVIEW))
+progress.warn("c")
+progress.warn("c")
 """
 
 
-def test_a_wait_that_goes_on_is_shown_once() -> None:
+def test_a_wait_that_goes_on_and_a_warning_are_shown_once() -> None:
     shown = subprocess.run([sys.executable, "-c", WAITS], capture_output=True, text=True, check=True).stderr
-    assert shown.split() == ["waiting", "a", "waiting", "b", "waiting", "a"]
+    assert shown.split() == [*("waiting", "a", "waiting", "b", "waiting", "a"), "runplan:", "warning:", "c"]
 
 
 def test_progress_is_wrapped_below_its_words(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import threading
 import time
@@ -45,7 +46,9 @@ def lane_of(event: e.Event) -> str:
     return f"[{event.lane}] " if event.lane else ""
 
 
+@functools.cache
 def warn(text: str) -> None:
+    """Print the warning once: a command and the daemon can find the same."""
     say(f"warning: {text}")
 
 
