@@ -274,7 +274,8 @@ class PullRequestLander(RemoteLander):
             conflicts = open_conflicts(files, touches, our_number=pull.number if pull else 0)
         except Unreachable as error:
             return (f"other open pull requests were not compared: {error}",)
-        return tuple(f"pull request #{number} is open and changes {path} too" for number, path in conflicts.items())
+        name = f"{pull.noun} {pull.sign}" if pull else "pull request #"
+        return tuple(f"{name}{number} is open and changes {path} too" for number, path in conflicts.items())
 
     def _conclude_without_branch(self, progress: Progress) -> Conclusion:
         """The branch is gone from the remote: deleted after the merge, or by a person instead of it."""
@@ -361,7 +362,7 @@ class PullRequestLander(RemoteLander):
             kept = f"its commits are kept at {self._park_tip(tip)}"
             self.closed = Failed(Reason.PR_CLOSED, f"{pull.name} was closed; {kept}; to start the plan over: {drop}")
         self._seen.number = pull.number
-        self.pull = f"#{pull.number} {pull.url}"
+        self.pull = f"{pull.sign}{pull.number} {pull.url}"
         return pull
 
     def _end_draft(self, pull: PullRequest) -> PullRequest:

@@ -165,7 +165,7 @@ def release_issues(over: e.RunEnded, state: RunState, context: RunContext) -> tu
     """
     is_failed = over.outcome in (RunOutcome.FAILED, RunOutcome.REFUSED)
     text = f"runplan ended its work on this issue (plan `{context.plan}`): {over.outcome}."
-    text += _describe_failure(over, state, context) if is_failed else ""
+    text += f"{_describe_failure(over, state, context)}." if is_failed else ""
     is_work = state.options.concludes and state.options.mode not in (Mode.PLAN, Mode.UNDO) and not state.is_lane
     if not state.claimed and not (is_failed and is_work):
         return ()

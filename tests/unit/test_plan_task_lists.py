@@ -97,6 +97,11 @@ def test_a_task_list_has_a_phase_for_each_task_and_an_item_for_each_subtask() ->
     assert [(phase.line, phase.allows) for phase in plan.phases[:2]] == [(12, ("Makefile",)), (19, ())]
 
 
+def test_tasks_may_be_numbered_from_zero() -> None:
+    tasks = [{"id": number, "title": "A", "status": "pending"} for number in (0, 1)]
+    assert [phase.id for phase in parse_plan(json.dumps(tasks).encode(), path="t.json").phases] == ["0", "1"]
+
+
 def test_the_text_of_a_task_is_readable_and_does_not_change_with_its_status() -> None:
     raw = file("tasks.json")
     phase = parse_plan(raw, path="tasks.json").phase("1")

@@ -106,7 +106,7 @@ def read_tasks(lines: Lines) -> Iterator[Reading]:
     starts = [0, *(end.end() for end in re.finditer("\n", text))]
     tasks = []
     for number, entry in enumerate(entries, 1):
-        id_ = str(entry.get("id") or number)
+        id_ = str(number if entry.get("id") is None else entry.get("id"))
         line = bisect(starts, entry.node.begin) - 1
         if not entry.status and (name := next((name for name in _PASSES if name in entry.fields), "")):
             raise lines.error_at(line, f"the field {name} of task {id_} is neither true nor false")
