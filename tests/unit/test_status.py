@@ -249,6 +249,7 @@ def test_a_run_that_has_ended_is_one_line() -> None:
     assert (shown["run"]["stuck"], shown["run"]["tokens"], shown["claim"]) == (None, 5, None)
     assert lines(seen)[3:] == [
         "  Last run r1a2b3c4: failed (timeout) 12m ago, 5 tokens, cost -. Report: runplan report plans/x.md"
+        "; continue it: runplan retry plans/x.md"
     ]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from runplan.cli.terminal import Style, warn
 from runplan.engine.context import open_context, plan_or_watch
+from runplan.plan.marks import PlanStatus
 from runplan.report.views import Need, as_json, by_need, describe_schedule, format_usage, schedule_view
 from runplan.run.kinds import UNFINISHED, RunStatus, WaitKind
 from runplan.run.rows import wait_of
@@ -150,6 +151,8 @@ class Page:
         if run["state"] not in UNFINISHED:
             why = f" ({run['reason']})" if run["reason"] not in (None, run["state"]) else ""
             more = f". Report: {command('runplan', 'report', view['plan'])}" if run["state"] != RunStatus.DONE else ""
+            if more and view["status"] == PlanStatus.ACTIVE and not any(phase["failed"] for phase in view["phases"]):
+                more += f"; continue it: {command('runplan', 'retry', view['plan'])}"
             ended = ", ".join(filter(None, [f"{self._age_words(run['since'])} ago", *used]))
             return [f"Last run {run['id']}: {run['state']}{why} {ended}{more}"]
         agent = f"{run['agent']} {run['version'] or ''}".rstrip() if run["agent"] else ""
