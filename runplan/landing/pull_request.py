@@ -163,7 +163,9 @@ class PullRequestLander(RemoteLander):
         """Open the pull request, or show the new phase in it; where it is, or that the forge does not answer."""
         try:
             pull = self._publish_pull_request(landing.new, is_new=is_new)
-            self._set_status(landing.new, *status_of(self._read_plan(landing.new)))
+            undo = self._undo_of(landing.new)
+            done = (CheckState.PASSED, undo) if undo else status_of(self._read_plan(landing.new))
+            self._set_status(landing.new, *done)
         except Unreachable as error:
             return f"the pull request does not show this phase yet: {error}"
         return "; ".join([f"{pull.name}: {pull.url}", *self._take_remarks()])
@@ -298,10 +300,7 @@ class PullRequestLander(RemoteLander):
         return read_plan(self._git, f"{tip}:{self._plan.path}", self._plan.path) or b""
 
     def _look_at_target(self, pull: PullRequest, checks: Sequence[Check]) -> RedTarget:
-        """The failed checks of the target's tip, which are read only when checks of the pull request have failed.
-
-        One that failed on the commit of the target that the branch has, or at the last look, and passes now, is mended.
-        """
+        """The checks that fail on the target too, and those that failed there before: at the last look, or at the base."""
         failed = _failed_checks(checks)
         tip = self.target_tip()
         base = self._git.run("merge-base", pull.head, tip, ok=(0, 1)).text if failed else tip
@@ -375,9 +374,11 @@ class PullRequestLander(RemoteLander):
         return replace(pull, draft=False)
 
     def _undo_of(self, tip: Oid) -> str:
-        """The subject of the revert with which the branch ends, if a person may merge it as it is; "" for none."""
-        messages = [self._git.commit(oid).message for oid in self._git.commit(tip).parents]
-        return next((text.partition("\n")[0] for text in messages if UNDOES in read_trailers(text)), "")
+        """The subject of the revert of a phase, where the branch has nothing else: a person may merge it; else ""."""
+        listed = self._git.text("rev-list", "--first-parent", tip, f"^{self.target_tip()}", "--").split()
+        messages = [self._git.commit(oid).message for oid in listed]
+        is_undo = all(UNDOES in read_trailers(text) for text in messages)
+        return messages[-1].partition("\n")[0] if messages and is_undo else ""
 
     def _read_template(self) -> str:
         tip = self.target_tip()

@@ -471,6 +471,7 @@ def test_one_phase_leaves_the_pull_request_open_and_an_undo_is_pushed_to_it(proj
     assert phases(project) == ["done", "todo"]
     assert project.runplan("undo", "X", "1").code == 0
     assert phases(project) == ["todo", "todo"]
+    assert [status["state"] for status in hub.statuses[hub.tip(BRANCH)]] == ["pending"]
     assert "- [ ] 1" in hub.pulls[1].body
     assert "1.txt" not in hub.git("ls-tree", "--name-only", BRANCH)
     finished(project, hub)
@@ -487,6 +488,8 @@ def test_an_undo_after_the_merge_opens_another_pull_request(project: Project, hu
     assert (hub.pulls[2].state, hub.git("show", "main:2.txt")) == ("open", "2")
     assert not hub.pulls[2].draft  # you may merge the revert as it is
     assert hub.pulls[2].title == "[x] Undo phase 2: Step 2"
+    (status,) = hub.statuses[hub.pulls[2].sha]  # a rule that requires it does not hold the revert
+    assert (status["state"], status["description"]) == ("success", "Undo phase 2: Step 2")
     assert ran.last.startswith("runplan: Done: phase 2 was reverted on the branch of its pull request. ")
     assert phases(project) == ["done", "todo"]
     assert project.start("finish", "auto", "pr").code == 0
