@@ -300,7 +300,7 @@ class PullRequestLander(RemoteLander):
         return read_plan(self._git, f"{tip}:{self._plan.path}", self._plan.path) or b""
 
     def _look_at_target(self, pull: PullRequest, checks: Sequence[Check]) -> RedTarget:
-        """The checks that fail on the target too, and those that failed there before: at the last look, or at the base."""
+        """The checks that fail on the target too, and those that failed there before: at the base or when last seen."""
         failed = _failed_checks(checks)
         tip = self.target_tip()
         base = self._git.run("merge-base", pull.head, tip, ok=(0, 1)).text if failed else tip
