@@ -18,6 +18,7 @@ from runplan.landing import modes
 from runplan.landing.conversation import find_due
 from runplan.names import WATCH, pull_branch
 from runplan.run import events as e
+from runplan.run.attempt_parts import MessagesHandled
 from runplan.run.decide import describe_rejection, pending_answer, rejected_phase
 from runplan.run.kinds import Mode, RunOutcome
 from runplan.run.recorded import to_json
@@ -382,9 +383,13 @@ def look_for_retry(row: WaitRow, worker: RepositoryWorker, now: datetime) -> Ans
     if pull is None or not pull.is_open:
         return False
     messages = forge.read_activity(pull.number, pull.head).messages
-    handled = list_answers(worker.repository.store, row.plan)
-    due = find_due(messages, handled=handled, login=forge.own_login, may_write=forge.may_write, since=since)
+    answers = list_answers(worker.repository.store, row.plan)
+    due = find_due(messages, handled=answers, login=forge.own_login, may_write=forge.may_write, since=since)
     if not due.commands or due.commands[-1].is_stop:
         return not due.commands
     again = replace(started, command=0, settings="", review=(), remarks=())  # the settings of now
-    return worker.begin(RunRequest(started=again, again=True)) or True
+    answer = worker.begin(RunRequest(started=again, again=True))
+    if answer and answer.fresh:  # by the clock of the forge, the commands may be later than the next failure
+        handled = tuple(command.id for command in due.commands)
+        worker.runs[row.plan].journal.append(MessagesHandled(review=handled, words=due.commands[-1].by))
+    return answer or True

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,21 @@ def test_a_comment_has_the_daemon_retry_a_failed_run(project: Project, hub: Hub)
     until(lambda: project.rows("SELECT 1 FROM runs WHERE state='done'"))
     assert project.rows("SELECT count(*) FROM runs") == [(2,)]
     assert project.rows("SELECT 1 FROM waits") == []
+
+
+def test_a_comment_retries_a_failed_phase_once_also_where_the_clock_of_the_forge_is_fast(
+    project: Project, hub: Hub
+) -> None:
+    failed = work('return = { status = "failed", summary = "No.", items = [] }', phase="2")
+    set_up(project, agent=work() + failed, settings="[run]\nmax_fix_cycles = 0\n")
+    hub.mirror(project.path)
+    assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
+    until(lambda: project.rows("SELECT 1 FROM waits"))
+    with hub.lock:
+        hub.written[hub.comment(1, "/runplan retry")] = hub.now(datetime.now(UTC) + timedelta(hours=1))
+    until(lambda: project.rows("SELECT count(*) FROM runs WHERE state='failed'") == [(2,)])
+    until(lambda: project.rows("SELECT 1 FROM waits WHERE times>2"))
+    assert project.rows("SELECT count(*) FROM runs") == [(2,)]
 
 
 # --- the target moves -----------------------------------------------------------------------------------
