@@ -260,7 +260,10 @@ def plan_in(path: Path) -> Path:
 def task_folder(path: Path) -> Path | None:
     """The folder with the task files of Backlog.md, for itself or the folder above it; None for another path."""
     folder = path if path.name == "tasks" else path / "tasks"
-    return folder if os.path.isfile(folder.parent / "config.yml") and os.path.isdir(folder) else None  # noqa: PTH112, PTH113
+    if not os.path.isdir(folder):  # noqa: PTH112 - False for a name that is too long
+        return None
+    is_known = (folder.parent / "config.yml").is_file() or any(folder.glob("*-[0-9]* - *.md"))
+    return folder if is_known else None
 
 
 def read_checkout(file: Path, path: str) -> bytes:

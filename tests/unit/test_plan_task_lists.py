@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from runplan.engine.context import task_folder
 from runplan.errors import PlanUnreadable
 from runplan.plan.folders import join_files, split_files
 from runplan.plan.formats.tasks_json import locate_values
@@ -362,3 +363,22 @@ def test_a_phase_that_only_the_table_of_a_roadmap_calls_complete_is_done_with_a_
 def test_a_task_block_in_a_fence_is_no_plan() -> None:
     raw = b"# X\n\n- [ ] a\n\n```xml\n<task type='auto'>\n</task>\n```\n"
     assert parse_plan(raw, path="x.md").format == "checklist"
+
+
+@pytest.mark.parametrize(
+    ("files", "is_folder"),
+    [
+        (["config.yml"], True),
+        (["tasks/task-1 - Shelves.md"], True),
+        (["tasks/back-12.1 - Shelves.md"], True),
+        (["tasks/notes.md"], False),
+    ],
+)
+def test_a_folder_of_tasks_is_known_by_its_configuration_or_its_files(
+    tmp_path: Path, files: list[str], is_folder: bool
+) -> None:
+    (tmp_path / "backlog/tasks").mkdir(parents=True)
+    for name in files:
+        (tmp_path / "backlog" / name).touch()
+    folder = tmp_path / "backlog/tasks"
+    assert task_folder(tmp_path / "backlog") == task_folder(folder) == (folder if is_folder else None)
