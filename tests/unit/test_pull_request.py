@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from runplan.forge.model import STATUS, Check, CheckState, MergeState, PullRequest, Target
 from runplan.landing.lander import Failed, NeedsRepair, Progress, Waiting
-from runplan.landing.pull_request import RedTarget, before_merge, next_step
+from runplan.landing.merging import RedTarget, before_merge, next_step
 from runplan.run import events as e
 from runplan.run.attempt_parts import MessagesHandled
 from runplan.run.decide import decide
