@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 BEGIN = "<!-- runplan:progress -->"
 END = "<!-- /runplan:progress -->"
 DRAFT = "<!-- runplan:draft -->"  #: in the block while the draft is runplan's own
+PEOPLE = "<!-- runplan:people -->"  #: in the block until labels, assignees and reviewers were added
 _BLOCK = f"(?s){BEGIN}(?:(?!{BEGIN}).)*?{END}"  #: a mark whose end a person deleted begins no block
 LONGEST_TITLE = 120
 LONGEST_BODY = 65_000  #: characters of a description; GitHub takes 65,536
@@ -67,7 +68,7 @@ def choose_template(paths: Iterable[str]) -> str:
     return named or (several[0] if len(several) == 1 else "")
 
 
-def body_of(before: str, plan: PlanProgress, *, report: str, fixes: Sequence[int], is_draft: bool) -> str:
+def body_of(before: str, plan: PlanProgress, *, report: str, fixes: Sequence[int], marks: str = "") -> str:
     """The description with the progress of the plan; text outside of the marked block stays as it is.
 
     Where that text leaves no space for the block, the description stays as it was.
@@ -75,17 +76,18 @@ def body_of(before: str, plan: PlanProgress, *, report: str, fixes: Sequence[int
     closing = "".join(f"\n\nFixes #{number}" for number in fixes)
     around = before if re.search(_BLOCK, before) else f"{before.rstrip()}\n\n{BEGIN}{END}{closing}".lstrip()
     space = LONGEST_BODY - len(re.sub(_BLOCK, "", around, count=1))
-    block = _fit_block(plan, report=report, is_draft=is_draft, space=space)
+    block = _fit_block(plan, report=report, marks=marks, space=space)
     body = re.sub(_BLOCK, lambda _: block, around, count=1)
     return body if len(body) <= LONGEST_BODY else before
 
 
-def is_own_draft(body: str) -> bool:
-    """Whether the marked block says that runplan made the draft; a template may contain the mark elsewhere."""
-    return f"{BEGIN}{DRAFT}" in body
+def marks_of(body: str) -> str:
+    """The marks at the beginning of the marked block; a template may contain them elsewhere."""
+    block = re.search(f"{BEGIN}((?:{DRAFT}|{PEOPLE})*)", body)
+    return block[1] if block else ""
 
 
-def _fit_block(plan: PlanProgress, *, report: str, is_draft: bool, space: int) -> str:
+def _fit_block(plan: PlanProgress, *, report: str, marks: str, space: int) -> str:
     """The marked block. Where it is too long, the items of the first phases go before those of the last ones."""
     done = sum(phase.is_done for phase in plan.phases)
     head = f"**{done} of {counted(len(plan.phases), 'phase')}** of `{plan.path}` · [report]({report})"
@@ -94,7 +96,7 @@ def _fit_block(plan: PlanProgress, *, report: str, is_draft: bool, space: int) -
         [_quiet(_box(phase.line, phase)), *(f"  {_quiet(_box(item, phase))}" for item in phase.items)]
         for phase in plan.phases
     ]
-    top = [f"{BEGIN}{DRAFT if is_draft else ''}", head, "", *goal]
+    top = [f"{BEGIN}{marks}", head, "", *goal]
     left = space - sum(len(line) + 1 for line in (*top, END))
     for number, lines in enumerate(phases):
         if sum(len(line) + 1 for rows in phases for line in rows) <= left:

@@ -127,6 +127,7 @@ class Sighting:
     def __init__(self) -> None:
         self.forge: Forge | None = None
         self.number = 0  #: of the pull request
+        self.people = 0  #: the pull request to which labels, assignees and reviewers were added
         self.status: tuple[Oid, str] | None = ("", "")  #: the newest commit status; None when the token may set none
         self.remarks: dict[str, None] = {}  #: for the next note, each once
         self.red: frozenset[str] = frozenset()  #: failed checks of the target that this pull request waits for

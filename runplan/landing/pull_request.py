@@ -23,7 +23,16 @@ from runplan.git import remote as push
 from runplan.git.objects import read_plan
 from runplan.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, UNDOES, read_trailers
 from runplan.landing.conversation import find_due, handle_requests, missing_answers
-from runplan.landing.description import TEMPLATE_FOLDER, body_of, choose_template, is_own_draft, status_of, title_of
+from runplan.landing.description import (
+    DRAFT,
+    PEOPLE,
+    TEMPLATE_FOLDER,
+    body_of,
+    choose_template,
+    marks_of,
+    status_of,
+    title_of,
+)
 from runplan.landing.direct import RemoteLander
 from runplan.landing.lander import (
     Declined,
@@ -340,13 +349,15 @@ class PullRequestLander(RemoteLander):
         pull = None if is_new else self._find_landing()
         if pull is not None and self._is_over(pull, tip):
             pull = None
-        is_draft = pull.draft and is_own_draft(pull.body) if pull else self._settings.draft and not self._undo_of(tip)
+        marks = marks_of(pull.body) if pull else PEOPLE
+        is_draft = pull.draft and DRAFT in marks if pull else self._settings.draft and not self._undo_of(tip)
         if pull and pull.is_open and is_draft and plan.is_complete:
             pull = self._end_draft(pull)
         is_draft = is_draft and not plan.is_complete
+        marks = (DRAFT if is_draft else "") + (PEOPLE if PEOPLE in marks and not self._add_people(pull) else "")
         before = pull.body if pull else self._read_template()
         report = forge.file_url(self._plan.report, self.branch)
-        body = body_of(before, plan, report=report, fixes=self._plan.issues, is_draft=is_draft)
+        body = body_of(before, plan, report=report, fixes=self._plan.issues, marks=marks)
         if pull is None:
             title = title_of(self._plan.slug, self._undo_of(tip) or plan.title)
             pull = forge.create_pull_request(
@@ -386,13 +397,18 @@ class PullRequestLander(RemoteLander):
         path = choose_template([*self._git.text("ls-tree", "-z", "--name-only", tip).split("\0"), *listed])
         return (self._git.blob(tip, path) or b"").decode("utf-8", "replace") if path else ""
 
-    def _add_people(self, pull: PullRequest) -> None:
+    def _add_people(self, pull: PullRequest | None) -> bool:
+        """Whether the pull request has its labels, assignees and reviewers by now; each is added once."""
         wanted = {name: getattr(self._settings, name) for name in ("labels", "assignees", "reviewers")}
-        if any(wanted.values()):
+        if not any(wanted.values()):
+            return True
+        if pull is not None and pull.is_open and self._seen.people != pull.number:
             try:
                 self._seen.remarks |= dict.fromkeys(self._forge().add_people(pull.number, **wanted))
+                self._seen.people = pull.number
             except Unreachable as error:
                 self._seen.remarks[f"labels, assignees or reviewers are missing: {error}"] = None
+        return pull is not None and self._seen.people == pull.number
 
     def _find_landing(self) -> PullRequest | None:
         if self._seen.number:

@@ -16,7 +16,7 @@ from runplan.forge.protocol import find_forge
 from runplan.git.command import Git
 from runplan.git.repository import Repository
 from runplan.gitfacts import PLAN, RUN, read_trailers
-from runplan.landing.description import BEGIN, DRAFT, END
+from runplan.landing.description import BEGIN, DRAFT, END, PEOPLE
 from runplan.landing.lander import (
     Commanded,
     Conclusion,
@@ -242,6 +242,20 @@ def test_people_are_added_to_a_new_pull_request_and_the_refused_ones_are_named(
     pull = hub.pulls[1]
     assert (pull.labels, pull.assignees, pull.requested) == (["plan"], ["bob"], {"core", "reviewer"})
     assert stand_in.requests.count("POST /issues/1/labels") == 1
+
+
+def test_people_that_a_limit_or_a_crash_kept_away_are_added_later(
+    a_lander: Callable[[], PullRequestLander], stand_in: StandIn, hub: Hub, options: dict[str, Any]
+) -> None:
+    options |= {"labels": ("plan",), "reviewers": ("reviewer",)}
+    hub.reviews, hub.allow_auto_merge = 1, False
+    limit = Fault(call="POST /issues/1/labels", kind="before", status=403, headers=(("Retry-After", "60"),))
+    stand_in.faults.append(limit)
+    progress = Progress(may_merge=True, repairs=0, max_repairs=0, updates=0)
+    for labels, has_mark in (([], True), (["plan"], False), (["plan"], False)):
+        a_lander().conclude(progress, now=LATE)
+        assert (hub.pulls[1].labels, PEOPLE in hub.pulls[1].body) == (labels, has_mark)
+    assert stand_in.requests.count("POST /issues/1/labels") == 2
 
 
 def test_a_status_of_runplans_own_can_be_required(conclude: Conclude, hub: Hub) -> None:

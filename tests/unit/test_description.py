@@ -27,8 +27,8 @@ PLAN = parse_plan(TEXT, path="plans/X.md")
 SHOWN = describe_plan(PLAN, TEXT, ())
 
 
-def body(before: str = "", plan: PlanProgress = SHOWN, *, is_draft: bool = False) -> str:
-    return body_of(before, plan, report=URL, fixes=(7,), is_draft=is_draft)
+def body(before: str = "", plan: PlanProgress = SHOWN, *, marks: str = "") -> str:
+    return body_of(before, plan, report=URL, fixes=(7,), marks=marks)
 
 
 def test_the_description_links_the_report_lists_the_phases_and_closes_the_issues() -> None:
@@ -46,7 +46,7 @@ def test_only_the_marked_block_is_replaced() -> None:
     assert "old" not in text
     assert body(text) == text
     assert DRAFT not in text
-    assert DRAFT in body(text, is_draft=True)
+    assert DRAFT in body(text, marks=DRAFT)
 
 
 def test_a_block_whose_end_a_person_deleted_takes_no_other_text_along() -> None:
