@@ -212,8 +212,9 @@ def summary_of(
     title = path
     phases = list(attempts.values())
     if plan is not None:
-        is_open = REPAIR in attempts and newest is not None and newest.outcome is not RunOutcome.DONE
-        repair = [attempts[REPAIR]] if is_open and attempts[REPAIR].state is not PhaseState.DONE else []
+        is_over = newest is None or newest.outcome is RunOutcome.DONE
+        repair = [attempts[REPAIR]] if REPAIR in attempts else []
+        repair = [replace(work, state=PhaseState.DONE, why="") if is_over else work for work in repair]
         title = plan.title
         phases = [*(_summarise_phase(plan, phase, attempts) for phase in plan.phases), *repair]
     return PlanSummary(
@@ -267,7 +268,7 @@ def _with_run(path: str, phase: PhaseSummary, newest: RunRow | None, *, owned: b
 
 def summary_section(summary: PlanSummary) -> str:
     """The section that `runplan report` puts on top of the landed report."""
-    done = sum(phase.state is PhaseState.DONE for phase in summary.phases)
+    done = sum(phase.state is PhaseState.DONE for phase in summary.phases if phase.id != REPAIR)
     used = total_spent(*(phase.spent for phase in summary.phases))
     names = ("Phase", "State", "Commit", "Tests", "Attempts", "Time", "Agents", "Tokens", "Cost")
     rows = [table_row(*names), f"|{'---|' * len(names)}"]

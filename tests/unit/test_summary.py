@@ -10,7 +10,7 @@ from runplan.plan.model import parse_plan
 from runplan.report.summary import Spent, summarise_attempts, summary_of, summary_section, total_spent
 from runplan.run import events as e
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import GateAnswer, PhaseStep, Reason, Role, WaitKind
+from runplan.run.kinds import GateAnswer, PhaseStep, Reason, Role, RunOutcome, WaitKind
 from runplan.run.recorded import Recorded
 from runplan.run.rows import RunRow, Work
 from tests.support.builders import waiting
@@ -68,6 +68,16 @@ def test_a_repair_of_the_pull_request_is_no_attempt_at_the_last_phase() -> None:
     assert (found["1"].state, found["1"].spent.tokens) == ("done", 0)
     (failed,) = (one for one in summary_of("plans/x.md", PLAN, run("failed"), found).phases if one.state == "failed")
     assert (failed.label, failed.command) == ("pull request Fix the checks", "runplan retry plans/x.md")
+
+
+@pytest.mark.parametrize("last", [LANDED, ROBOT], ids=["landed", "answered without a change"])
+def test_the_cost_of_a_repair_that_is_over_is_shown(last: e.Event) -> None:
+    repair = [replace(LEASED, phase=""), replace(ROBOT, phase=""), replace(last, phase="")]
+    found = summary_of("plans/x.md", PLAN, run("done", outcome=RunOutcome.DONE), summarise_attempts(records(*repair)))
+    text = summary_section(found)
+    assert "**Done:** 0 of 3 phases." in text
+    assert f"{1 + (last is ROBOT)},000 tokens" in text
+    assert "| pull request | done |" in text
 
 
 def test_phases_side_by_side_are_kept_apart() -> None:
