@@ -6,16 +6,20 @@ import re
 import subprocess
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
+from runplan.agents.environment import GITLAB_HOSTS
 from runplan.errors import RefusedEarly
 from runplan.forge.model import Address
 from runplan.git.command import ANY
+from runplan.text import command
 
 if TYPE_CHECKING:
+    from runplan.forge.protocol import Forge
     from runplan.git.command import Git
 
     #: Run a command with this standard input; its output, or "" when it fails.
@@ -27,6 +31,29 @@ _LOOPBACK = ("localhost", "127.0.0.1")  #: a token reaches them without TLS, and
 #: Names under which a forge serves ssh or its pages, and its own.
 _ALIASES = {"ssh.github.com": "github.com", "www.github.com": "github.com", "altssh.gitlab.com": "gitlab.com"}
 PROGRAM_S = 15  #: time limit of a program that is asked for a token
+MODULES = {"github": "runplan.forge.github_access", "gitlab": "runplan.forge.gitlab"}
+
+
+def find_forge(git: Git, *, remote: str, env: Mapping[str, str]) -> Forge:
+    """The forge that a remote names, with the token of this environment; refused when there is none."""
+    address = read_address(git, remote=remote, env=env)
+    kind = forge_kind(address.host, env)
+    try:
+        module = import_module(MODULES[kind])  # its library takes 0.3 s to import
+    except ModuleNotFoundError as error:
+        if error.name != kind:
+            raise
+        install = command("pip", "install", f"runplan[{kind}]")
+        raise RefusedEarly(f"{address.host} needs the library python-{kind}; run: {install}") from None
+    opened: Forge = module.open_forge(git, address, env)
+    return opened
+
+
+def forge_kind(host: str, env: Mapping[str, str]) -> str:
+    """`gitlab` for gitlab.com, hosts that are called so, and those that the environment names; else `github`."""
+    values = [env.get(name, "").strip() for name in GITLAB_HOSTS]
+    named = [urlsplit(value if "//" in value else f"//{value}").netloc for value in values]
+    return "gitlab" if host.startswith("gitlab.") or host in named else "github"
 
 
 class Token(Struct, frozen=True, kw_only=True):

@@ -2,45 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import urlsplit
-
-from runplan.agents.environment import GITLAB_HOSTS
-from runplan.errors import RefusedEarly
-from runplan.forge.access import read_address
-from runplan.text import command
 
 if TYPE_CHECKING:
     from runplan.forge import model as m
-    from runplan.git.command import Git
     from runplan.gitfacts import Oid
-
-
-MODULES = {"github": "runplan.forge.github_access", "gitlab": "runplan.forge.gitlab"}
-
-
-def find_forge(git: Git, *, remote: str, env: Mapping[str, str]) -> Forge:
-    """The forge that a remote names, with the token of this environment; refused when there is none."""
-    address = read_address(git, remote=remote, env=env)
-    kind = forge_kind(address.host, env)
-    try:
-        module = import_module(MODULES[kind])  # its library takes 0.3 s to import
-    except ModuleNotFoundError as error:
-        if error.name != kind:
-            raise
-        install = command("pip", "install", f"runplan[{kind}]")
-        raise RefusedEarly(f"{address.host} needs the library python-{kind}; run: {install}") from None
-    opened: Forge = module.open_forge(git, address, env)
-    return opened
-
-
-def forge_kind(host: str, env: Mapping[str, str]) -> str:
-    """`gitlab` for gitlab.com, hosts that are called so, and those that the environment names; else `github`."""
-    values = [env.get(name, "").strip() for name in GITLAB_HOSTS]
-    named = [urlsplit(value if "//" in value else f"//{value}").netloc for value in values]
-    return "gitlab" if host.startswith("gitlab.") or host in named else "github"
 
 
 class Forge(Protocol):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from runplan import names
 from runplan.errors import NotAllowed, RefusedEarly, Unreachable
-from runplan.forge.protocol import find_forge
 from runplan.git.remote import Remote, require as require_remote
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.direct import Direct, DirectPhase
@@ -46,7 +45,7 @@ def open_lander(
 
     def find_once() -> Forge:
         if plan.seen.forge is None:
-            plan.seen.forge = find_forge(here.git, remote=run.remote, env=env)
+            plan.seen.forge = open_forge(here.git, run, env)
         return plan.seen.forge
 
     forge = find_once if concludes(run.landing) else None
@@ -87,7 +86,7 @@ def require_direct(here: Repository, settings: Settings, env: Mapping[str, str])
 
 def _find_forge_once(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], Forge]:
     """The forge; its token is looked for when it is needed, once."""
-    return functools.cache(functools.partial(find_forge, git, remote=run.remote, env=env))
+    return functools.cache(functools.partial(open_forge, git, run, env))
 
 
 def _open_remote(
@@ -162,6 +161,8 @@ def require_mergeable(forge: Forge, settings: Settings) -> tuple[str, ...]:
 
 
 def open_forge(git: Git, run: RunSettings, env: Mapping[str, str]) -> Forge:
+    from runplan.forge.access import find_forge  # 12 ms, and most runs land without a forge
+
     return find_forge(git, remote=run.remote, env=env)
 
 

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.errors import RefusedEarly, Unreachable
+from runplan.forge.access import find_forge
 from runplan.forge.model import STATUS
-from runplan.forge.protocol import find_forge
 from runplan.git.command import Git
 from runplan.git.repository import Repository
 from runplan.gitfacts import PLAN, RUN, read_trailers

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from runplan.errors import NotAllowed, RateLimited, RefusedEarly, Unreachable
-from runplan.forge.access import parse_remote
+from runplan.forge.access import find_forge, forge_kind, parse_remote
 from runplan.forge.gitlab import GitLab, find_token, server_address
 from runplan.forge.gitlab_calls import GitLabCalls
 from runplan.forge.model import Address, CheckState, Merge, MergeState, NotMerged, PullRequest
-from runplan.forge.protocol import find_forge, forge_kind
 from runplan.git.command import Git
 from runplan.text import inert
 from tests.forge.conftest import git

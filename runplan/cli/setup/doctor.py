@@ -30,8 +30,7 @@ from runplan.engine.rehearsal import rehearse_phase
 from runplan.engine.repository import open_repository
 from runplan.engine.worker import Interruption
 from runplan.errors import Exit, NotAllowed, RefusedEarly, RunplanError
-from runplan.forge.access import read_address
-from runplan.forge.protocol import find_forge, forge_kind
+from runplan.forge.access import find_forge, forge_kind, read_address
 from runplan.git.products import records_reads
 from runplan.git.removal import Kept, Removed
 from runplan.git.repository import NO_IDENTITY, require_git, require_target, require_workable
