@@ -201,7 +201,7 @@ def _to_review(node: Mapping[str, Any]) -> m.Message | None:
     state = node["state"]
     if state in WITHDRAWN or (state == "COMMENTED" and not node["body"]):  # its line comments say it
         return None
-    return _to_message("review", node, is_objection=state == "CHANGES_REQUESTED", is_approval=state == "APPROVED")
+    return _to_message("review", node, is_approval=state == "APPROVED")
 
 
 def _to_lines(thread: Mapping[str, Any]) -> list[m.Message]:

@@ -101,14 +101,13 @@ def with_opinions(
             author=name,
             text="",
             changed=to_seconds(changed.get(name)),
-            is_objection=state == OBJECTION,
             is_approval=state == APPROVED,
         )
         remarks = [message for message in shown if message.author == name and message.text[:1] not in ("", "/")]
         remarks = [message for message in remarks if not message.place]  # neither on a line nor a command
         if remarks and state == OBJECTION:
             shown.remove(remarks[-1])
-            opinion = replace(remarks[-1], id=f"review {remarks[-1].id}", is_objection=True)
+            opinion = replace(remarks[-1], id=f"review {remarks[-1].id}")
         if state in (APPROVED, OBJECTION):
             shown.append(opinion)
     return shown

@@ -146,7 +146,6 @@ class Message(Struct, frozen=True, kw_only=True):
     changed: float  #: when it was written, in seconds since the epoch
     place: str = ""  #: path:line; "" for the whole pull request
     thread: str = ""  #: where a comment on a line is answered
-    is_objection: bool = False  #: a review that asks for changes
     is_approval: bool = False  #: a review that asks for none, maybe without a text
 
 

@@ -198,7 +198,6 @@ def test_the_activity_has_checks_and_messages_with_their_kinds(like_github: Host
         ("line", "reviewer", "Why?", "b.txt:1", True),
         ("comment", "stranger", "Hello", "", False),
     ]
-    assert [message.is_objection for message in activity.messages] == [True, False, False, False, False]
     assert [message.is_approval for message in activity.messages] == [False, False, True, False, False]
 
 

@@ -75,7 +75,6 @@ class MemoryForge:
             changed=float(id_),
             place=f"{path}:{line}" if path else "",
             thread=f"{id_}" if path else "",
-            is_objection=state == "CHANGES_REQUESTED",
             is_approval=state == "APPROVED",
         )
         self._messages.setdefault(number, []).append(message)

@@ -31,7 +31,7 @@ def due(*messages: Message, handled: tuple[str, ...] = (), login: str = LOGIN, s
     ("asked", "expected"),
     [
         (message("review 1"), True),
-        (message("review 1", "", is_objection=True), True),
+        (message("review 1", ""), True),
         (message("review 1", "Fine, but rename it.", is_approval=True), False),
         (message("line 1"), True),
         (message("line 1", author="octocat"), True),  # a person may use the account of the token
@@ -58,7 +58,7 @@ def test_words_of_strangers_start_nothing() -> None:
 
 
 def test_an_approval_settles_what_its_author_wrote_before() -> None:
-    said = [message("review 1", is_objection=True), message("line 2", author="bob"), message("line 3")]
+    said = [message("review 1"), message("line 2", author="bob"), message("line 3")]
     approval = message("review 4", "", is_approval=True)
     assert [one.id for one in due(*said, approval, message("line 5")).requests] == ["line 2", "line 5"]
 
