@@ -1,36 +1,24 @@
-"""The journal: one SQLite file under the repository's common git directory.
-
-Events are only appended. The events of a run, its row (what `status` reads) and the fence of its claim change in one
-transaction, so they agree after a crash.
-"""
+"""The journal: one SQLite file under the repository's common git directory."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, convert, to_builtins
-from msgspec.structs import astuple, replace
-
 from runplan import processes
-from runplan.errors import Fenced, JournalDamaged, RefusedEarly, Unreachable
-from runplan.run import rows as r
-from runplan.run.kinds import Reason
+from runplan.errors import JournalDamaged, RefusedEarly, Unreachable
+from runplan.run.rows import OwnerState
 from runplan.store import tables
 from runplan.store.files import Anchor, file_lock, make_below
+from runplan.store.sql import SqlStore
 from runplan.text import command
 
 if TYPE_CHECKING:
-    from typing import Any, TypeVar
-
-    from runplan.run.recorded import E, Recorded
-
-    R = TypeVar("R", bound=Struct)
+    from runplan.store.sql import Cursor
 
 #: SQLite errors that mean the file is not a valid journal.
 _DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_SCHEMA", "SQLITE_MISMATCH", "SQLITE_CONSTRAINT")
@@ -39,16 +27,6 @@ _REMEDIES = (
     (("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"), "; make its directory writable, then try again"),
 )
 JOURNAL = "journal.db"
-KEPT = 200  #: answered commands that are kept for callers that ask late
-
-
-class _Append(Struct, frozen=True):
-    """Events of a run as (at, type, body), and the run's row after them."""
-
-    events: Sequence[tuple[str, str, str]]
-    row: r.RunRow
-    fence: int
-    pauses: str
 
 
 @functools.cache
@@ -59,13 +37,13 @@ def _absent_journal() -> sqlite3.Connection:
     return db
 
 
-class SqliteStore:
-    """One open connection to the journal; the methods of a `Store` are described there."""
+class SqliteStore(SqlStore):
+    """One open connection to the journal."""
 
     def __init__(self, directory: Path, *, writable: bool = True, missing_ok: bool = False) -> None:
         """Open the journal. With `missing_ok` an absent one reads as empty: no plan was ever run."""
+        super().__init__()
         self.path = directory / JOURNAL
-        self._waiting: list[_Append] = []
         self._is_absent = False
         with self._translated_errors():
             if missing_ok and not self.path.exists():
@@ -113,68 +91,30 @@ class SqliteStore:
     def _move_away(self) -> str:
         return f"move it away and start again: {command('mv', str(self.path), f'{self.path}.damaged')}"
 
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All or nothing; waiting events are written first. Fails when the journal was moved away."""
-        with self._translated_errors():
-            self._db.execute("BEGIN IMMEDIATE")
-            waiting = self._waiting
-            self._waiting = []
-            try:
-                for append in waiting:
-                    self._append(append)
-                yield
-                self.require_there()
-                self._db.execute("COMMIT")
-            except BaseException as error:
-                if self._db.in_transaction:  # on a full disk SQLite has rolled back already
-                    self._db.execute("ROLLBACK")
-                if not isinstance(error, Fenced):  # else another process records the run now
-                    self._waiting = waiting
-                raise
+    def _run(self, sql: str, values: Sequence[object]) -> Cursor:
+        return self._db.execute(sql, values)
 
-    def flush(self) -> None:
-        if self._waiting:
-            with self.transaction():
-                pass
+    def _begin(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
 
-    def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        self.flush()
-        return self._read_now(sql, *values)
+    def _commit(self) -> None:
+        self._db.execute("COMMIT")
 
-    def _read_now(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """The rows on disk; events that wait are not written for it."""
-        with self._translated_errors():
-            return self._db.execute(sql, values).fetchall()
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:  # on a full disk SQLite has rolled back already
+            self._db.execute("ROLLBACK")
 
-    def select_rows(self, kind: type[R], table_and_where: str, *values: object) -> list[R]:
-        """The rows of a table whose columns are the fields of `kind`."""
-        self.flush()
-        return self._select_now(kind, table_and_where, *values)
-
-    def _select_now(self, kind: type[R], table_and_where: str, *values: object) -> list[R]:
-        names = kind.__struct_fields__
-        rows = self._read_now(f"SELECT {', '.join(names)} FROM {table_and_where}", *values)
-        return [kind(**dict(zip(names, row, strict=True))) for row in rows]
-
-    def put_row(self, table: str, row: Struct) -> None:
-        """Insert the row, or replace the one with the same key."""
-        names = row.__struct_fields__
-        marks = ",".join("?" for _ in names)
-        with self.transaction():
-            self.execute(f"INSERT OR REPLACE INTO {table} ({', '.join(names)}) VALUES ({marks})", *astuple(row))
-
-    def execute(self, sql: str, *values: object) -> int:
-        """Execute one statement inside a transaction; the number of changed rows."""
-        return self._db.execute(sql, values).rowcount
+    def _lock_claim(self, kind: str, key: str) -> None:
+        """A transaction that writes is the only one."""
 
     def require_there(self) -> None:
         self._anchor.require()
 
-    def _change(self, query: str, *values: object) -> bool:
-        """Execute one statement; whether it changed a row."""
-        with self.transaction():
-            return self.execute(query, *values) > 0
+    def get_owner_state(self, owner: str) -> OwnerState:
+        process = processes.living(owner)
+        if process is None:
+            return OwnerState.GONE
+        return OwnerState.SUSPENDED if processes.stopped(process.pid) else OwnerState.RUNNING
 
     def close(self) -> None:
         if not self._is_absent:
@@ -184,265 +124,3 @@ class SqliteStore:
         """A connection and its cache of statements refer to each other, so only `close` frees its descriptors."""
         with contextlib.suppress(AttributeError, sqlite3.Error):  # it was never open, or belongs to another thread
             self.close()
-
-    # --- runs and events -------------------------------------------------------------------------------
-
-    def append(
-        self,
-        events: Sequence[tuple[str, str, str]],
-        row: r.RunRow,
-        *,
-        fence: int,
-        pauses: str = "",
-        waits: bool = False,
-    ) -> None:
-        append = _Append(events, row, fence, pauses)
-        if waits:
-            self._waiting.append(append)
-            return
-        with self.transaction():
-            self._append(append)
-
-    def _append(self, append: _Append) -> None:
-        row = append.row
-        held = self._db.execute("SELECT fence FROM claims WHERE kind='plan' AND key=?", (row.plan,)).fetchone()
-        if held is None or held[0] != append.fence:
-            raise Fenced(f"another process has taken over {row.plan}; this one stops")
-        self._db.executemany(
-            "INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)",
-            [(row.id, row.plan, moment, kind, body) for moment, kind, body in append.events],
-        )
-        save = "INSERT INTO runs (id, row) VALUES (?,?) ON CONFLICT (id) DO UPDATE SET row=excluded.row"
-        self._db.execute(save, (row.id, json.dumps(to_builtins(row))))
-        if row.outcome is not None:
-            self._db.execute("DELETE FROM claims WHERE run=?", (row.id,))
-        if append.pauses:
-            self._db.execute("UPDATE schedules SET paused=? WHERE plan=?", (append.pauses, row.plan))
-
-    def list_events(self, run: str, *, after: int = 0) -> list[r.EventRow]:
-        return self.select_rows(r.EventRow, "events WHERE run=? AND seq>? ORDER BY seq", run, after)
-
-    def list_facts(self, kind: type[E], *, plan: str = "", since: str = "") -> list[Recorded[E]]:
-        from runplan.run.recorded import read_row  # 14 ms, and `status` reads no event
-
-        self._flush_kind(kind.__name__)
-        where, value = ("plan=?", plan) if plan else ("at>=?", since)
-        rows = self._select_now(r.EventRow, f"events WHERE type=? AND {where} ORDER BY seq", kind.__name__, value)
-        return [record for row in rows if (record := read_row(row))]  # type: ignore[misc]
-
-    def _flush_kind(self, kind: str) -> None:
-        if any(kind == name for append in self._waiting for _, name, _ in append.events):
-            self.flush()
-
-    def _select_runs(self, where: str, *values: object) -> list[r.RunRow]:
-        rows = self.query(f"SELECT row FROM runs WHERE {where}", *values)
-        return [convert(json.loads(row), r.RunRow) for (row,) in rows]
-
-    def list_runs(self, plan: str | None = None, *, limit: int = 50) -> list[r.RunRow]:
-        where = "plan=?1" if plan is not None else "number > 0"
-        return self._select_runs(f"{where} ORDER BY number DESC LIMIT ?2", plan, limit)
-
-    def get_run(self, run: str) -> r.RunRow | None:
-        return next(iter(self._select_runs("id=?", run)), None)
-
-    def get_newest_run(self, plan: str) -> r.RunRow | None:
-        return next(iter(self.list_runs(plan, limit=1)), None)
-
-    def list_plans(self) -> list[str]:
-        return [plan for (plan,) in self.query("SELECT DISTINCT plan FROM runs ORDER BY plan")]
-
-    def list_active_plans(self, *, queued: bool = False) -> list[str]:
-        query = f"SELECT plan FROM runs WHERE {tables.IS_ACTIVE} UNION SELECT plan FROM schedules"
-        query += " UNION SELECT plan FROM commands WHERE answer IS NULL" if queued else ""
-        return [plan for (plan,) in self.query(query)]
-
-    def get_interrupted_run(self, plan: str) -> r.RunRow | None:
-        row = self.get_newest_run(plan)
-        return row if row is not None and row.is_active else None
-
-    def list_unfinished_runs(self) -> list[r.RunRow]:
-        return self._select_runs(f"{tables.IS_ACTIVE} ORDER BY number")
-
-    def list_sign_offs(self) -> list[tuple[str, str]]:
-        query = "SELECT plan, phase FROM runs WHERE state='waiting' AND waiting_for IN ('approval', 'sign-off')"
-        return [(plan, phase or "") for plan, phase in self._read_now(query)]
-
-    def list_failures(self, plan: str) -> tuple[r.FailureRow, ...]:
-        newest = {phase: why for phase, *why in reversed(self.query(tables.FAILURES, plan))}
-        return tuple(r.FailureRow(phase, *why) for phase, why in newest.items() if phase and why[0] != Reason.STOPPED)
-
-    def count_leases(self, plan: str, branch: str) -> int:
-        self._flush_kind("Leased")
-        query = "SELECT count(*) FROM events WHERE plan=? AND type='Leased' AND json_extract(body, '$.branch')=?"
-        return int(self._read_now(query, plan, branch)[0][0])
-
-    def get_run_of_command(self, command: int) -> str:
-        query = "SELECT run FROM events WHERE type='RunStarted' AND json_extract(body, '$.command')=? LIMIT 1"
-        return next((str(run) for (run,) in self.query(query, command)), "")
-
-    def get_newest_event(self) -> int:
-        return int(self.query("SELECT coalesce(max(seq), 0) FROM events")[0][0])
-
-    def compute_figures(self, now: float) -> r.Figures:
-        figures = {
-            name: {tuple(key): value for *key, value in self.query(sql, *([now] if "?1" in sql else []))}
-            for name, sql in tables.FIGURES.items()
-        }
-        return r.Figures(
-            **figures, dispatches=tuple(r.DispatchTotal(*row) for row in self.query(tables.DISPATCH_TOTALS))
-        )
-
-    def sum_usage(self, since: str) -> list[r.UsageTotal]:
-        rows = self.query(tables.USAGE_TOTALS, since)
-        return [r.UsageTotal(*row[:-2], *map(bool, row[-2:])) for row in rows]
-
-    def read_plan_facts(self, plan: str = "") -> dict[str, r.PlanFacts]:
-        sources: dict[str, Iterable[tuple[str, object]]] = {
-            "run": ((row.plan, row) for row in self._select_runs(f"number IN ({tables.NEWEST})", plan)),
-            "owner": self.list_owners().items(),
-            "schedule": ((row.plan, row) for row in self.list_schedules()),
-            "queued": self.query(tables.QUEUED),
-            "refused": (
-                (plan, (moment, verb, error)) for plan, moment, verb, error in self.query(tables.REFUSED, plan) if error
-            ),
-            "wait": ((row.plan, row) for row in self.list_waits()),
-            "outline": ((plan, (stamp, value)) for plan, stamp, value in self.query(tables.OUTLINES, plan)),
-        }
-        facts_by_plan: dict[str, dict[str, Any]] = {}
-        for name, values in sources.items():
-            for of, value in values:
-                facts_by_plan.setdefault(of, {})[name] = value
-        return {of: r.PlanFacts(**facts) for of, facts in facts_by_plan.items()}
-
-    # --- claims ----------------------------------------------------------------------------------------
-
-    def claim_plan(self, plan: str, *, run: str, owner: str) -> r.ClaimResult:
-        with self.transaction():
-            claim = self.get_claim("plan", plan)
-            if claim is not None and claim.owner == owner:
-                return r.Reentered(fence=claim.fence)
-            if claim is not None and self.get_owner_state(claim.owner) is not r.OwnerState.GONE:
-                return r.HeldByOther(owner=claim.owner)
-            fence = self.set_claim("plan", plan, run=run, owner=owner)
-        return r.Acquired(fence=fence, took_over=claim.owner if claim else "")
-
-    def claim_issue(self, number: int, *, run: str, owner: str) -> r.RunRow | None:
-        with self.transaction():
-            claim = self.get_claim("issue", str(number))
-            if claim is not None and claim.run == run:
-                return None
-            other = self.get_run(claim.run) if claim is not None else None
-            if other is not None and other.is_active:
-                return other
-            self.set_claim("issue", str(number), run=run, owner=owner)
-        return None
-
-    def get_claim(self, kind: str, key: str) -> r.ClaimRow | None:
-        return next(iter(self._select_now(r.ClaimRow, "claims WHERE kind=? AND key=?", kind, key)), None)
-
-    def set_claim(self, kind: str, key: str, *, run: str, owner: str) -> int:
-        """Write the claim with a higher fence than any before; inside a transaction."""
-        self.execute("INSERT INTO fences VALUES (?,?,1) ON CONFLICT (kind, key) DO UPDATE SET fence=fence+1", kind, key)
-        ((fence,),) = self._db.execute("SELECT fence FROM fences WHERE kind=? AND key=?", (kind, key))
-        self.execute("INSERT OR REPLACE INTO claims VALUES (?,?,?,?,?)", kind, key, run, owner, fence)
-        return int(fence)
-
-    def release_plan(self, plan: str, *, run: str, owner: str) -> None:
-        self._change("DELETE FROM claims WHERE kind='plan' AND key=? AND run=? AND owner=?", plan, run, owner)
-
-    def list_owners(self) -> dict[str, str]:
-        return dict(self._read_now("SELECT key, owner FROM claims WHERE kind='plan' ORDER BY key"))
-
-    def get_owner_state(self, owner: str) -> r.OwnerState:
-        process = processes.living(owner)
-        if process is None:
-            return r.OwnerState.GONE
-        return r.OwnerState.SUSPENDED if processes.stopped(process.pid) else r.OwnerState.RUNNING
-
-    def get_living_owner(self, plan: str) -> str:
-        owner = self.list_owners().get(plan, "")
-        return owner if owner and self.get_owner_state(owner) is not r.OwnerState.GONE else ""
-
-    def record_notice(self, run: str, about: str) -> bool:
-        return self._change("INSERT OR IGNORE INTO notices (run, about) VALUES (?,?)", run, about)
-
-    # --- commands --------------------------------------------------------------------------------------
-
-    def add_command(self, command: r.Command) -> int:
-        values = (command.plan, command.verb, json.dumps(command.arguments), command.by, command.at)
-        with self.transaction():
-            self.execute("INSERT INTO commands (plan, verb, arguments, by, at) VALUES (?,?,?,?,?)", *values)
-            ((number,),) = self.query("SELECT last_insert_rowid()")
-            self.execute("DELETE FROM commands WHERE answer IS NOT NULL AND seq <= ?", number - KEPT)
-        return int(number)
-
-    def list_queued_commands(self) -> list[r.Command]:
-        query = "SELECT seq, plan, verb, arguments, by, at FROM commands WHERE answer IS NULL ORDER BY seq"
-        return [
-            r.Command(seq=seq, plan=plan, verb=verb, arguments=json.loads(arguments), by=by, at=moment)
-            for seq, plan, verb, arguments, by, moment in self.query(query)
-        ]
-
-    def answer_command(self, seq: int, answer: r.Answer) -> None:
-        text = json.dumps(to_builtins(answer))
-        self._change("UPDATE commands SET answer=? WHERE seq=? AND answer IS NULL", text, seq)
-
-    def get_answer(self, seq: int) -> r.Answer | None:
-        answers = self.query("SELECT answer FROM commands WHERE seq=? AND answer IS NOT NULL", seq)
-        return convert(json.loads(answers[0][0]), r.Answer) if answers else None
-
-    # --- schedules and waits ---------------------------------------------------------------------------
-
-    def list_schedules(self) -> list[r.ScheduleRow]:
-        return self.select_rows(r.ScheduleRow, "schedules ORDER BY plan")
-
-    def get_schedule(self, plan: str) -> r.ScheduleRow | None:
-        return next(iter(self.select_rows(r.ScheduleRow, "schedules WHERE plan=?", plan)), None)
-
-    def put_schedule(self, row: r.ScheduleRow) -> None:
-        self.put_row("schedules", replace(row, next=None))
-
-    def arm_schedule(self, plan: str, following: str) -> None:
-        self._change("UPDATE schedules SET next=? WHERE plan=?", following, plan)
-
-    def drop_schedule(self, plan: str) -> bool:
-        return self._change("DELETE FROM schedules WHERE plan=?", plan)
-
-    def pause_schedule(self, plan: str, why: str | None) -> bool:
-        return self._change("UPDATE schedules SET paused=? WHERE plan=?", why, plan)
-
-    def answer_slot(self, firing: r.FiringRow) -> bool:
-        with self.transaction():
-            fresh = self.execute(tables.ANSWER_SLOT, *astuple(firing))
-            self.execute("UPDATE schedules SET last=?, next=NULL WHERE plan=?", firing.slot, firing.plan)
-        return fresh > 0
-
-    def is_slot_answered(self, plan: str, slot: str, *, before: str) -> bool:
-        return bool(self.query("SELECT 1 FROM firings WHERE plan=? AND slot=? AND at<=?", plan, slot, before))
-
-    def list_firings(self, plan: str, *, limit: int = 20) -> list[r.FiringRow]:
-        return self.select_rows(r.FiringRow, "firings WHERE plan=? ORDER BY rowid DESC LIMIT ?", plan, limit)
-
-    def list_waits(self) -> list[r.WaitRow]:
-        return self.select_rows(r.WaitRow, "waits ORDER BY plan")
-
-    def put_wait(self, row: r.WaitRow) -> None:
-        self.put_row("waits", row)
-
-    def drop_wait(self, plan: str) -> None:
-        self._change("DELETE FROM waits WHERE plan=?", plan)
-
-    # --- baselines -------------------------------------------------------------------------------------
-
-    def get_baseline(self, key: str) -> str | None:
-        return next(
-            (str(results) for (results,) in self._read_now("SELECT results FROM baselines WHERE key=?", key)), None
-        )
-
-    def put_baseline(self, key: str, results: str) -> None:
-        self._change("INSERT OR REPLACE INTO baselines VALUES (?,?)", key, results)
-
-    def put_outlines(self, outlines: Sequence[tuple[str, str, str]]) -> None:
-        with self.transaction():
-            for outline in outlines:
-                self.execute("INSERT OR REPLACE INTO outlines VALUES (?,?,?)", *outline)

@@ -33,7 +33,7 @@ from runplan.run.rows import (
     WaitRow,
 )
 from runplan.store.protocol import Store, open_store
-from runplan.store.sqlite import KEPT
+from runplan.store.sql import KEPT
 from runplan.times import parse_iso
 from tests.support.memory_store import MemoryStore
 
@@ -50,10 +50,16 @@ LANDED = e.Landed(id="l", phase="1", tip="0", code="0")
 FAILED = e.PhaseFailed(phase="1", reason=Reason.TIMEOUT, step=PhaseStep.IMPLEMENT, detail="too slow", output="…")
 
 
-@pytest.fixture(params=["sqlite", "memory"])
+@pytest.fixture(params=["sqlite", "memory", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    opened: Store = MemoryStore({ALIVE: OwnerState.RUNNING})
-    with closing(open_store(tmp_path) if request.param == "sqlite" else opened) as store:
+    match request.param:
+        case "sqlite":
+            opened: Store = open_store(tmp_path)
+        case "memory":
+            opened = MemoryStore({ALIVE: OwnerState.RUNNING})
+        case _:
+            opened = request.getfixturevalue("postgres")(alive=ALIVE)
+    with closing(opened) as store:
         yield store
 
 

