@@ -69,7 +69,7 @@ class PostgresStore(SqlStore):
     def _run(self, sql: str, values: Sequence[object]) -> Cursor:
         if self._db.closed:
             self._db = self._connect()
-        return self._db.execute(sql.replace("?", "%s"), values)  # type: ignore[arg-type]
+        return self._db.execute(sql.replace("?", "%s"), values)
 
     @contextlib.contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -134,4 +134,4 @@ def initialize(dsn: str, urls: Sequence[str]) -> None:
 def _apply_file(db: psycopg.Connection, schema: str, name: str) -> None:
     text = (files("runplan.store") / "migrations" / name).read_text(encoding="utf-8")
     db.execute(sql.SQL("SET LOCAL search_path TO {}").format(sql.Identifier(schema)))
-    db.execute(text)  # type: ignore[arg-type]
+    db.execute(text)
