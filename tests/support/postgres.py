@@ -63,13 +63,16 @@ class Server:
         with (self.place / "log").open("ab") as log:
             self._process = subprocess.Popen(command, user=self._user, cwd=self.place, stdout=log, stderr=log)
         deadline = time.monotonic() + 30
-        while True:
-            try:
-                psycopg.connect(self.dsn, connect_timeout=2).close()
-                return
-            except psycopg.OperationalError:
-                assert time.monotonic() < deadline, (self.place / "log").read_text()
-                time.sleep(0.02)
+        while not self._answers():
+            assert time.monotonic() < deadline, (self.place / "log").read_text()
+            time.sleep(0.02)
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.dsn, connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
 
     def stop(self) -> None:
         """End the server at once, as a crash does."""

@@ -171,7 +171,7 @@ def test_broad_catches_stand_only_at_named_boundaries() -> None:
         if re.search(r"except (Base)?Exception|except:", path.read_text(encoding="utf-8"))
     }
     undo_and_raise = {
-        "runplan.store.sqlite",
+        "runplan.store.sql",
         "runplan.landing.swap",
     }
     # The edges of a command line, of a run, of a worker's thread, of a request to the daemon, and of a task of its
