@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from msgspec import Struct
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.run.rows import OwnerState
@@ -18,12 +20,16 @@ from runplan.store.sql import SqlStore
 from runplan.text import command
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from runplan.store.sql import Cursor
 
 SCHEMA_VERSION = 1
 FLEET = "runplan"  #: the schema of all repositories
+ROLE = "runplan_worker"  #: the group of roles with the rights of workers and clients
 LEASE_S = 30.0  #: after which a worker that was not seen counts as dead
 INIT = command("runplan", "fleet", "init")
+MIGRATIONS = files("runplan.store") / "migrations"
 
 
 class FleetLocation(Struct, frozen=True):
@@ -31,6 +37,9 @@ class FleetLocation(Struct, frozen=True):
 
     dsn: str  #: a secret
     url: str  #: of the repository's remote
+
+    def __repr__(self) -> str:
+        return f"FleetLocation({self.url!r})"
 
     @property
     def schema(self) -> str:
@@ -47,23 +56,12 @@ class PostgresStore(SqlStore):
             self._db = self._connect()
 
     def _connect(self) -> psycopg.Connection:
-        schema = self.location.schema
-        path = f"-c search_path={schema},{FLEET} -c statement_timeout=30s"
-        db = psycopg.connect(self.location.dsn, autocommit=True, options=path, connect_timeout=10)
-        try:
-            row = db.execute("SELECT version FROM repositories WHERE schema=%s", (schema,)).fetchone()
-        except psycopg.errors.UndefinedTable:
+        db = connect(self.location.dsn, self.location.schema)
+        known = "SELECT FROM repositories WHERE schema=%s"
+        if db.execute(known, (self.location.schema,)).fetchone() is None:
             db.close()
-            raise RefusedEarly(f"the database of the fleet is not set up; run: {INIT}") from None
-        if row is None:
-            db.close()
-            raise RefusedEarly(f"the fleet does not know {self.location.url}; add it: {INIT} --repository URL")
-        if row[0] != SCHEMA_VERSION:
-            db.close()
-            newer = "update runplan here" if row[0] > SCHEMA_VERSION else f"update the database: {INIT}"
-            raise RefusedEarly(
-                f"the fleet's database has version {row[0]}, this runplan needs {SCHEMA_VERSION}; {newer}"
-            )
+            add = command("runplan", "fleet", "init", "--repository", self.location.url)
+            raise RefusedEarly(f"the fleet does not know {self.location.url}; add it: {add}")
         return db
 
     def _run(self, sql: str, values: Sequence[object]) -> Cursor:
@@ -71,13 +69,8 @@ class PostgresStore(SqlStore):
             self._db = self._connect()
         return self._db.execute(sql.replace("?", "%s"), values)
 
-    @contextlib.contextmanager
-    def _translated_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except psycopg.Error as error:
-            said = " ".join(str(error).split())
-            raise Unreachable(f"the fleet's database does not answer: {said}; nothing was recorded") from error
+    def _translated_errors(self) -> contextlib.AbstractContextManager[None]:
+        return translated_errors()
 
     def _begin(self) -> None:
         self._run("BEGIN", ())
@@ -115,23 +108,103 @@ class PostgresStore(SqlStore):
         self._db.close()
 
 
-def initialize(dsn: str, urls: Sequence[str]) -> None:
-    """Bring the database to this version of the schema, and add repositories; may be repeated."""
-    with psycopg.connect(dsn) as db:
-        if db.execute("SELECT to_regclass('runplan.repositories')").fetchone() == (None,):
-            db.execute(f"CREATE SCHEMA IF NOT EXISTS {FLEET}")
-            _apply_file(db, FLEET, "fleet-1.sql")
+def connect(dsn: str, schema: str = FLEET) -> psycopg.Connection:
+    """Connect to the tables of a repository, or of the fleet alone; refuse those of another version."""
+    with contextlib.ExitStack() as on_refusal, translated_errors():
+        db = on_refusal.enter_context(contextlib.closing(_open(dsn, schema)))
+        require_version(_read_version(db) or 0)
+        on_refusal.pop_all()
+    return db
+
+
+def _open(dsn: str, schema: str) -> psycopg.Connection:
+    """Connect with the parameters of the DSN, which no message shows: those of libpq quote a password."""
+    try:
+        parameters = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        parameters = {"host": "@"}
+    if "@" in f"{parameters.get('host')}{parameters.get('dbname')}":
+        raise RefusedEarly(
+            "the DSN of the fleet cannot be read; it is postgresql://USER:PASSWORD@HOST/DATABASE, and special"
+            " characters of the password are written as %XX, e.g. %40 for @"
+        )
+    parameters.setdefault("connect_timeout", 10)
+    parameters["options"] = f"{parameters.get('options', '')} -c search_path={schema},{FLEET} -c statement_timeout=30s"
+    with translated_errors():
+        return psycopg.connect(make_conninfo("", **parameters), autocommit=True)
+
+
+@contextlib.contextmanager
+def translated_errors(helps: str = f"its owner gives you those of workers: GRANT {ROLE} TO ROLE") -> Iterator[None]:
+    """Errors of the database become those of `runplan.errors`; `helps` where the role lacks rights."""
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege as error:
+        said = error.diag.message_primary
+        raise RefusedEarly(f"the role of your DSN lacks rights in the fleet's database ({said}); {helps}") from None
+    except psycopg.Error as error:
+        said = " ".join(str(error).split())
+        raise Unreachable(f"the fleet's database does not answer: {said}; nothing was recorded") from error
+
+
+def _read_version(db: psycopg.Connection) -> int | None:
+    """The version of the tables; None before the first `fleet init`."""
+    if db.execute("SELECT to_regnamespace(%s)", (FLEET,)).fetchone() == (None,):
+        return None
+    row = db.execute(f"SELECT version FROM {FLEET}.version").fetchone()
+    return row[0] if row else None
+
+
+def require_version(version: int, needed: int = SCHEMA_VERSION) -> None:
+    if not version:
+        raise RefusedEarly(f"the database of the fleet is not set up; run: {INIT}")
+    if version != needed:
+        helps = "update runplan on this host" if version > needed else f"update the database: {INIT}"
+        raise RefusedEarly(f"the fleet's database has version {version}, this runplan needs {needed}; {helps}")
+
+
+# --- runplan fleet init -----------------------------------------------------------------------------------
+
+
+def initialize(dsn: str, urls: Sequence[str], *, migrations: Traversable = MIGRATIONS) -> None:
+    """Bring the database to the newest version of the schema, and add repositories: all or nothing, repeatable."""
+    newest = max(int(re.sub(r"\D", "", file.name)) for file in migrations.iterdir())
+    helps = f"use that of the database's owner: RUNPLAN_FLEET_DSN=... {INIT}"
+    with _open(dsn, FLEET) as db, translated_errors(helps), db.transaction():
+        db.execute("SELECT pg_advisory_xact_lock(hashtext('runplan fleet init'))")
+        version = _read_version(db) or 0
+        if version > newest:
+            require_version(version, newest)
+        _create_role(db)
+        _migrate(db, FLEET, migrations, range(version + 1, newest + 1))
+        db.execute("UPDATE runplan.version SET version=%s", (newest,))
+        for (schema,) in db.execute("SELECT schema FROM runplan.repositories").fetchall():
+            _migrate(db, schema, migrations, range(version + 1, newest + 1))
         for url in urls:
             schema = FleetLocation(dsn, url).schema
-            db.execute(f"SET LOCAL search_path TO {FLEET}")
-            known = db.execute("SELECT version FROM repositories WHERE url=%s FOR UPDATE", (url,)).fetchone()
-            if known is None:
-                db.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-                _apply_file(db, schema, "repository-1.sql")
-                db.execute("INSERT INTO runplan.repositories VALUES (%s,%s,%s)", (url, schema, SCHEMA_VERSION))
+            add = "INSERT INTO runplan.repositories (url, schema) VALUES (%s,%s) ON CONFLICT DO NOTHING"
+            if db.execute(add, (url, schema)).rowcount:
+                _migrate(db, schema, migrations, range(1, newest + 1))
 
 
-def _apply_file(db: psycopg.Connection, schema: str, name: str) -> None:
-    text = (files("runplan.store") / "migrations" / name).read_text(encoding="utf-8")
-    db.execute(sql.SQL("SET LOCAL search_path TO {}").format(sql.Identifier(schema)))
-    db.execute(text)
+def _create_role(db: psycopg.Connection) -> None:
+    """Create the group role, which all databases of a server share."""
+    if db.execute("SELECT FROM pg_roles WHERE rolname=%s", (ROLE,)).fetchone() is None:
+        with contextlib.suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation), db.transaction():
+            db.execute(f"CREATE ROLE {ROLE} NOLOGIN")
+
+
+def _migrate(db: psycopg.Connection, schema: str, migrations: Traversable, versions: range) -> None:
+    """Apply the files of these versions to a schema; the group role gets the rights on rows of each new table."""
+    prepare = """
+        CREATE SCHEMA IF NOT EXISTS {schema};
+        SET LOCAL search_path TO {schema};
+        GRANT USAGE ON SCHEMA {schema} TO {role};
+        ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role};
+        ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT USAGE ON SEQUENCES TO {role};
+    """
+    db.execute(sql.SQL(prepare).format(schema=sql.Identifier(schema), role=sql.Identifier(ROLE)))
+    for version in versions:
+        file = migrations / f"{'fleet' if schema == FLEET else 'repository'}-{version}.sql"
+        if file.is_file():
+            db.execute(file.read_bytes())

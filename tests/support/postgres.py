@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psycopg
 
-from runplan.store.postgres import FleetLocation, PostgresStore, initialize
+from runplan.store.postgres import ROLE, FleetLocation, PostgresStore, initialize
 
 _numbers = count(1)
 NOBODY = 65534  #: PostgreSQL does not run as root
@@ -50,7 +50,11 @@ class Server:
 
     @property
     def dsn(self) -> str:
-        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+        """Of the owner of all databases."""
+        return self.dsn_of("postgres")
+
+    def dsn_of(self, role: str, database: str = "postgres") -> str:
+        return f"postgresql://{role}@127.0.0.1:{self.port}/{database}"
 
     def start(self, port: int = 0) -> None:
         """Start the server and wait until it answers."""
@@ -87,10 +91,20 @@ def start_server() -> Server:
     return Server()
 
 
+@cache
+def create_member() -> str:
+    """The DSN of a role with the rights of a worker, and no others."""
+    server = start_server()
+    initialize(server.dsn, [])
+    with psycopg.connect(server.dsn) as db:
+        db.execute(f"CREATE ROLE member LOGIN IN ROLE {ROLE}")
+    return server.dsn_of("member")
+
+
 def a_location() -> FleetLocation:
-    """A repository of its own in the database."""
-    location = FleetLocation(start_server().dsn, f"https://example.com/acme/app-{next(_numbers)}")
-    initialize(location.dsn, [location.url])
+    """A repository of its own in the database, as a worker sees it."""
+    location = FleetLocation(create_member(), f"https://example.com/acme/app-{next(_numbers)}")
+    initialize(start_server().dsn, [location.url])
     return location
 
 

@@ -43,3 +43,6 @@ CREATE TABLE waits (
     times INTEGER NOT NULL
 );
 CREATE TABLE outlines (plan TEXT PRIMARY KEY, stamp TEXT NOT NULL, value TEXT NOT NULL);
+-- Workers and clients only append events, and they keep what shows who worked and what was answered.
+REVOKE UPDATE, DELETE ON events, notices FROM runplan_worker;
+REVOKE DELETE ON runs, fences, baselines, firings, outlines FROM runplan_worker;

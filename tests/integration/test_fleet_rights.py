@@ -1,0 +1,182 @@
+"""The database of a fleet: its versions, and the rights of workers and clients in it."""
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from runplan.errors import RefusedEarly, RunplanError, Unreachable
+from runplan.store.postgres import (
+    MIGRATIONS,
+    SCHEMA_VERSION,
+    FleetLocation,
+    PostgresStore,
+    connect,
+    initialize,
+    require_version,
+)
+from tests.support.postgres import a_location, start_server
+
+URL = "https://example.com/acme/app"
+OTHER = "https://example.com/acme/other"
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The owner's DSN of an empty database."""
+    server = start_server()
+    name = sql.Identifier(request.node.name[:60])
+    with psycopg.connect(server.dsn, autocommit=True) as db:
+        db.execute(sql.SQL("CREATE DATABASE {}").format(name))
+    yield server.dsn_of("postgres", name.as_string().strip('"'))
+    with psycopg.connect(server.dsn, autocommit=True) as db:
+        db.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+
+
+@pytest.fixture
+def next_version(tmp_path: Path) -> Path:
+    """The migrations of a later runplan."""
+    with_next = tmp_path / "migrations"
+    shutil.copytree(str(MIGRATIONS), with_next)
+    following = SCHEMA_VERSION + 1
+    (with_next / f"fleet-{following}.sql").write_text("CREATE TABLE racks (name TEXT);")
+    (with_next / f"repository-{following}.sql").write_text("ALTER TABLE events ADD COLUMN rack TEXT DEFAULT 'r1';")
+    return with_next
+
+
+def run(dsn: str, statement: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(dsn) as db:
+        cursor = db.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE {schema}.events SET body='{{}}'",
+        "DELETE FROM {schema}.events",
+        "TRUNCATE {schema}.events",
+        "DELETE FROM {schema}.runs",
+        "DROP TABLE {schema}.events",
+        "DROP SCHEMA {schema} CASCADE",
+        "ALTER TABLE {schema}.events DISABLE TRIGGER ALL",
+        "CREATE TABLE {schema}.more (x INT)",
+        "CREATE TABLE runplan.more (x INT)",
+        "CREATE SCHEMA more",
+        "CREATE FUNCTION runplan.f() RETURNS INT LANGUAGE sql RETURN 1",
+        "UPDATE runplan.version SET version=9",
+        "INSERT INTO runplan.repositories VALUES ('https://example.com/evil', 'evil')",
+        "SELECT * FROM pg_authid",
+        "SELECT * FROM private.wages",
+        "SELECT pg_read_file('/etc/passwd')",
+        "COPY (SELECT 1) TO PROGRAM 'true'",
+        "CREATE ROLE evil",
+        "SET ROLE postgres",
+    ],
+)
+def test_a_worker_has_no_other_rights_than_those_on_rows(statement: str) -> None:
+    location = a_location()
+    run(start_server().dsn, "CREATE SCHEMA IF NOT EXISTS private; CREATE TABLE IF NOT EXISTS private.wages (x INT)")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        run(location.dsn, statement.format(schema=location.schema))
+
+
+def test_a_role_without_rights_is_told_what_its_owner_runs() -> None:
+    location = a_location()
+    run(start_server().dsn, "DROP ROLE IF EXISTS stranger; CREATE ROLE stranger LOGIN")
+    stranger = start_server().dsn_of("stranger")
+
+    with pytest.raises(RefusedEarly, match=r"lacks rights .*GRANT runplan_worker TO ROLE"):
+        PostgresStore(FleetLocation(stranger, location.url))
+    with pytest.raises(RefusedEarly, match=r"lacks rights .* database's owner: RUNPLAN_FLEET_DSN=\.\.\. runplan fleet"):
+        initialize(location.dsn, [OTHER])
+
+
+def test_an_upgrade_changes_every_repository_or_nothing(database: str, next_version: Path) -> None:
+    initialize(database, [URL])
+    member = database.replace("postgres@", "member@")
+    store = PostgresStore(FleetLocation(database, URL))
+    broken = next_version / f"repository-{SCHEMA_VERSION + 1}.sql"
+    whole = broken.read_text()
+
+    broken.write_text(f"{whole} SELECT 1/0;")
+    with pytest.raises(Unreachable, match="division by zero"):
+        initialize(database, [OTHER], migrations=next_version)
+    with closing(store):
+        assert store.get_newest_event() == 0
+    assert run(database, "SELECT url, version FROM runplan.repositories, runplan.version") == [(URL, SCHEMA_VERSION)]
+    assert run(database, "SELECT to_regclass('runplan.racks')") == [(None,)]
+
+    broken.write_text(whole)
+    for _ in range(2):
+        initialize(database, [OTHER], migrations=next_version)
+    a_location()  # creates the role `member`
+    for url in (URL, OTHER):
+        run(member, f"SELECT rack FROM {FleetLocation(database, url).schema}.events")
+    assert run(member, "INSERT INTO runplan.racks VALUES ('r2') RETURNING name") == [("r2",)]
+
+
+def test_another_version_is_refused_with_the_command_that_helps(database: str, next_version: Path) -> None:
+    location = FleetLocation(database, URL)
+    with pytest.raises(RefusedEarly, match=r"not set up; run: runplan fleet init$"):
+        PostgresStore(location)
+    initialize(database, [])
+    with pytest.raises(RefusedEarly, match=f"does not know {URL}; add it: runplan fleet init --repository {URL}$"):
+        PostgresStore(location)
+
+    initialize(database, [URL], migrations=next_version)
+    for refused in (lambda: PostgresStore(location), lambda: connect(database), lambda: initialize(database, [])):
+        with pytest.raises(RefusedEarly, match=r"has version 2, this runplan needs 1; update runplan on this host$"):
+            refused()
+
+    with pytest.raises(RefusedEarly, match=r"has version 2, this runplan needs 3; update the database: runplan fleet"):
+        require_version(2, needed=3)
+
+
+def test_two_inits_at_once_make_one_database(database: str) -> None:
+    errors: list[BaseException] = []
+    both = threading.Barrier(4)
+
+    def init() -> None:
+        try:
+            both.wait(10)
+            initialize(database, [URL, OTHER])
+        except RunplanError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=init) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert errors == []
+    assert run(database, "SELECT count(*) FROM runplan.repositories") == [(2,)]
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://u:hun@ter2@127.0.0.1:1/db",
+        "postgresql://u:hun/ter2@127.0.0.1:1/db",
+        "postgresql://u:hun%ter2@127.0.0.1:1/db",
+        "postgresql://u:hun ter2@127.0.0.1:1/db",
+        "host=127.0.0.1 port=1 password=hun ter2",
+        "hunter2",
+        "postgresql://u:hunter2@127.0.0.1:1/db",
+    ],
+)
+def test_no_message_shows_a_part_of_the_password(dsn: str) -> None:
+    location = FleetLocation(dsn, URL)
+    assert "ter2" not in repr(location)
+    with pytest.raises(RunplanError) as refused:
+        PostgresStore(location)
+    chain: BaseException | None = refused.value
+    while chain is not None:
+        assert "hun" not in str(chain)
+        assert "ter2" not in str(chain)
+        chain = chain.__cause__
