@@ -21,6 +21,14 @@ SOCKET = "daemon.sock"
 BROWSERS = (".mozilla", ".librewolf", ".var/app", "snap/firefox", "snap/chromium")
 CONFIG_BROWSERS = ("mozilla", "chromium", "google-chrome", "BraveSoftware", "microsoft-edge", "vivaldi", "opera")
 
+#: Files of the user with keys, in the home. PostgreSQL's hold those to the database of a fleet.
+KEY_FILES = (
+    *(".git-credentials", ".git-credential-cache", ".netrc", ".ssh"),
+    *(".pgpass", ".pg_service.conf", ".postgresql"),
+)
+#: Variables that name such a file.
+KEY_VARIABLES = ("GITHUB_APP_PRIVATE_KEY_FILE", "PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY")
+
 #: Output of the daemon before its log is open, and when it crashes.
 OUTPUT = "daemon.out"
 
@@ -39,19 +47,18 @@ def user_file(env: Mapping[str, str]) -> Path:
 def credential_files(env: Mapping[str, str]) -> Iterator[Path]:
     """The files and directories with keys of the user; they need not exist.
 
-    The user's settings are among them, as addresses of notifications are secrets: a channel holds links that approve.
+    The user's settings are among them: they name the database of a fleet, and channels that get links that approve.
     """
     yield from (user_file(env), key_directory(env))
     own_home = home(env)
     config = Path(env.get("XDG_CONFIG_HOME") or own_home / ".config")
     cache = Path(env.get("XDG_CACHE_HOME") or own_home / ".cache")
-    yield from (own_home / name for name in (".git-credentials", ".git-credential-cache", ".netrc", ".ssh"))
+    yield from (own_home / name for name in KEY_FILES)
     yield from (config / "git/credentials", cache / "git/credential")
     yield from (own_home / name for name in BROWSERS)
     yield from (config / name for name in CONFIG_BROWSERS)
     yield Path(env.get("GH_CONFIG_DIR") or config / "gh")
-    if key := env.get("GITHUB_APP_PRIVATE_KEY_FILE"):
-        yield Path(key)
+    yield from (Path(env[name]) for name in KEY_VARIABLES if env.get(name))
 
 
 def repository_file(root: Path) -> Path | None:

@@ -21,6 +21,7 @@ from runplan.store.postgres import (
     require_version,
 )
 from tests.support.postgres import a_location, start_server
+from tests.support.tls import make_certificate, tls_before
 
 URL = "https://example.com/acme/app"
 OTHER = "https://example.com/acme/other"
@@ -156,6 +157,31 @@ def test_two_inits_at_once_make_one_database(database: str) -> None:
         thread.join(30)
     assert errors == []
     assert run(database, "SELECT count(*) FROM runplan.repositories") == [(2,)]
+
+
+def test_the_dsn_alone_decides_about_tls(tmp_path: Path) -> None:
+    location = a_location()
+    certificate = make_certificate(tmp_path)
+    with tls_before(start_server().port, certificate) as port:
+
+        def opened(parameters: str) -> PostgresStore:
+            address = f"postgresql://member@127.0.0.1:{port}/postgres?{parameters}"
+            return PostgresStore(FleetLocation(address, location.url))
+
+        with closing(opened(f"sslmode=verify-full&sslrootcert={certificate[0]}")) as store:
+            assert store.get_newest_event() == 0
+        for refused in ("sslmode=disable", "sslmode=verify-full&sslrootcert=/dev/null"):
+            with pytest.raises(Unreachable, match="does not answer"):
+                opened(refused)
+
+
+def test_options_of_the_dsn_are_kept() -> None:
+    location = a_location()
+    options = "?options=-c%20lock_timeout%3D7s&connect_timeout=3&application_name=mine"
+    with closing(connect(location.dsn + options, location.schema)) as db:
+        show = "SELECT current_setting('lock_timeout'), current_setting('application_name'), current_schema()"
+        assert db.execute(show).fetchone() == ("7s", "mine", location.schema)
+        assert db.info.get_parameters()["connect_timeout"] == "3"
 
 
 @pytest.mark.parametrize(

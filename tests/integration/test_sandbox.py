@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -99,8 +99,8 @@ class Place:
         """The places that a dispatch may write: its worktree, its repository, its folder."""
         return self.trees / "a", self.lanes / "a.git", self.git / "runplan/dispatch/r1.1/own"
 
-    def sandbox(self) -> Sandbox:
-        env = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
+    def sandbox(self, variables: Mapping[str, str] | None = None) -> Sandbox:
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.home), **(variables or {})}
         # As if runplan was started in the linked checkout.
         checkouts = Checkouts(Git(self.linked, env=isolated_env()), self.git)
         return Sandbox(checkouts, worktrees=self.trees, env=env)
@@ -156,6 +156,26 @@ def test_the_key_of_links_and_the_settings_of_the_user_cannot_be_read(place: Pla
         subprocess.run(place.sandbox().wrap(("cat", str(settings)), *place.own[:1], place.own), check=False).returncode
         == 0
     )
+
+
+def test_the_keys_to_the_database_of_a_fleet_cannot_be_read(place: Place) -> None:
+    named = {name: place.home / name.lower() for name in ("PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY")}
+    files = [place.home / ".pgpass", place.home / ".pg_service.conf", place.home / ".postgresql/postgresql.key"]
+    files += [user_file({"HOME": str(place.home)}), *named.values()]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("hunter2")
+    sandbox = place.sandbox({name: str(file) for name, file in named.items()})
+    secret = {**os.environ, "RUNPLAN_FLEET_DSN": "postgresql://u:hunter2@h/db"}
+    worker = subprocess.Popen(["sleep", "60"], env=secret)
+    look = ("sh", "-c", f"cat {' '.join(map(str, files))} /proc/*/environ; ls /proc/{worker.pid}; true")
+    try:
+        read = subprocess.run(sandbox.wrap(look, place.own[0], place.own), capture_output=True, check=True)
+    finally:
+        worker.kill()
+        worker.wait()
+    assert b"hunter2" not in read.stdout
+    assert b"cmdline" not in read.stdout
 
 
 def test_no_parent_of_a_worktree_checkout_or_settings_can_be_renamed(place: Place) -> None:

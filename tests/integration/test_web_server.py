@@ -1,7 +1,6 @@
 """The pages over real connections: who gets in, what is refused, and what the responses say."""
 
 import contextlib
-import ipaddress
 import os
 import re
 import signal
@@ -10,20 +9,15 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from runplan.errors import RefusedEarly, Unreachable, UsageError
 from runplan.web.server import Options, open_server
 from tests.support.cli import until
 from tests.support.repos import Repo, init_repo
+from tests.support.tls import make_certificate
 from tests.support.web import Browser, know, serving, signed_in
 
 
@@ -221,25 +215,6 @@ def test_a_taken_port_is_named(env: dict[str, str]) -> None:
             open_server(Options(port=port), env),
         ):
             pass
-
-
-def make_certificate(directory: Path) -> tuple[str, str]:
-    """The files of a certificate for 127.0.0.1, and of its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder(issuer_name=name, subject_name=name, public_key=key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    files = directory / "cert.pem", directory / "key.pem"
-    files[0].write_bytes(certificate.public_bytes(Encoding.PEM))
-    files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    return str(files[0]), str(files[1])
 
 
 def test_a_certificate_makes_it_https(env: dict[str, str], tmp_path: Path) -> None:
