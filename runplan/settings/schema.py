@@ -29,7 +29,7 @@ TESTS = "tests"
 #: The files of a repository's settings. The first that exists is read.
 FILES = ("runplan.toml", "config/runplan.toml")
 #: The daemon serves all repositories of a user, so a repository's file cannot set these.
-USER_SECTIONS = ("daemon", "notify", "web")
+USER_SECTIONS = ("daemon", "notify", "web", "fleet")
 
 
 # --- rules -------------------------------------------------------------------------------------------------
@@ -73,6 +73,11 @@ known_zone = rule_that(zone, "unknown time zone {value!r} on this machine; use U
 forwardable = rule_that(lambda name: not name.startswith(("GIT_", "RUNPLAN_")), "{value} is set by runplan itself")
 time_of_day = rule_that(lambda time: re.fullmatch(r"|([01]\d|2[0-3]):[0-5]\d", time), "must be a time like 08:00")
 port_number = rule_that(lambda port: port <= 65535, "must be 0 to 65535, not {value}")
+# The message has no {value}: the address may contain a password.
+database = rule_that(
+    lambda dsn: re.fullmatch(r"|postgres(ql)?://\S+|[a-z_]+ *=.+", dsn),
+    "must be an address like postgresql://USER@HOST/DATABASE",
+)
 web_address = rule_that(lambda url: re.fullmatch(r"|https?://[^\s/]\S*", url), "must be an http or https address")
 
 
@@ -338,6 +343,12 @@ class WebSettings(Struct, frozen=True, kw_only=True):
     url: Annotated[str, "address of the page for links in notifications; empty: they name commands", web_address] = ""
 
 
+class FleetSettings(Struct, frozen=True, kw_only=True):
+    dsn: Annotated[str, "address of the fleet's PostgreSQL; empty: plans are worked on here", database] = ""
+    max_parallel: Annotated[int, "runs at the same time over all hosts; 0 for no limit"] = 0
+    output: Annotated[int, "bytes of each output kept in the database; the rest stays on its host"] = 1_000_000
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     run: RunSettings = RunSettings()
     agents: AgentsSettings = AgentsSettings()
@@ -351,6 +362,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     paths: PathSettings = PathSettings()
     notify: NotifySettings = NotifySettings()
     web: WebSettings = WebSettings()
+    fleet: FleetSettings = FleetSettings()
 
     @property
     def checks(self) -> dict[str, GateTable]:

@@ -243,8 +243,10 @@ def test_each_scheduled_run_takes_the_settings_of_its_start(project: Project) ->
 def test_config_shows_no_secret_of_an_address(project: Project) -> None:
     urls = '["tgram://t0ken/chat", {url = "json://me:passw0rd@example.org/x", on = ["failed"]}]'
     webhook = 'webhook = "https://me:passw0rd@hooks.example.org/t0ken"'
-    user_settings(project, f"[notify]\nurls = {urls}\n{webhook}\n")
+    fleet = 'dsn = "postgresql://me:passw0rd@db.example.org/fleet?sslpassword=t0ken"'
+    user_settings(project, f"[notify]\nurls = {urls}\n{webhook}\n[fleet]\n{fleet}\n")
     for words in (("config",), ("config", "--json")):
         shown = project.runplan(*words).out
         assert ("tgram://…" in shown, "https://hooks.example.org/…" in shown) == (True, True), shown
         assert ("t0ken" in shown, "passw0rd" in shown) == (False, False), shown
+        assert '"postgresql://me@db.example.org/fleet"' in shown

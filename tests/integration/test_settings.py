@@ -55,7 +55,13 @@ def test_environment_beats_repository_beats_user_beats_default(root: Path, env: 
     assert seen("clean") == ("ignored", "default")
 
 
-@pytest.mark.parametrize("text", ['[daemon]\ngrace = "1h"\n', '[notify]\nurls = ["ntfy://x"]\n', "[web]\nport = 1\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *('[daemon]\ngrace = "1h"\n', '[notify]\nurls = ["ntfy://x"]\n', "[web]\nport = 1\n"),
+        '[fleet]\ndsn = "postgresql://db/runplan"\n',
+    ],
+)
 def test_user_settings_in_a_repository_are_refused_with_the_users_file(
     root: Path, env: dict[str, str], text: str
 ) -> None:
@@ -109,6 +115,14 @@ def test_an_address_that_cannot_be_used_is_an_error_that_does_not_show_it(env: d
     with pytest.raises(SettingsError, match=r"\[notify\] urls: (must be a list like|each must be an address)") as error:
         load_user(env)
     assert "s3cret" not in str(error.value)
+
+
+@pytest.mark.parametrize("dsn", ["s3cret", "mysql://u:s3cret@db/x", "postgresql://u:s3 cret@db/x"])
+def test_the_address_of_a_fleet_is_checked_and_not_shown(env: dict[str, str], dsn: str) -> None:
+    with pytest.raises(SettingsError, match=r"RUNPLAN_FLEET_DSN: \[fleet\] dsn: must be an address like") as error:
+        load_user(env | {"RUNPLAN_FLEET_DSN": dsn})
+    assert "cret" not in str(error.value).removeprefix("RUNPLAN_FLEET_DSN")
+    assert load_user(env | {"RUNPLAN_FLEET_DSN": "host=db password=x"}).fleet.dsn == "host=db password=x"
 
 
 def test_the_file_at_the_top_hides_the_one_under_config(root: Path, env: dict[str, str]) -> None:

@@ -16,6 +16,7 @@ from runplan.report.views import as_json
 from runplan.settings.load import environment
 from runplan.settings.places import repository_file
 from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Key, Settings
+from runplan.store.location import hide_password
 from runplan.text import command, committing
 from runplan.views.inspection import Facts, inspect_repository, known_agents
 
@@ -45,10 +46,12 @@ def run_config(args: argparse.Namespace) -> None:
 
 
 def _redact_value(key: str, value: object) -> object:
-    """The value as it is shown: addresses of notifications without the parts that may be secret."""
+    """The value as it is shown: addresses without the parts that may be secret."""
     if key == "notify.webhook" and value:
         address = urlsplit(str(value))
         return f"{address.scheme}://{address.hostname}/…"
+    if key == "fleet.dsn":
+        return hide_password(str(value))
     return [_redact_target(entry) for entry in value] if key == "notify.urls" and isinstance(value, list) else value
 
 

@@ -1,0 +1,61 @@
+"""The place of a repository in a fleet: one name for all spellings of its remote, and no password in a message."""
+
+import pytest
+
+from runplan.errors import UsageError
+from runplan.store.location import FleetLocation, hide_password, normalize_url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("https://github.com/acme/app", "https://github.com/acme/app.git", "https://github.com/acme/app/"),
+        *(
+            "https://uma:t0ken@GitHub.com:443/acme/app.git",
+            "http://github.com/acme/app",
+            "git://github.com/acme/app.git",
+        ),
+        *("git@github.com:acme/app.git", "github.com:acme/app", "github.com:/acme/app.git"),
+        *("ssh://git@github.com/acme/app.git", "ssh://git@github.com:22/acme//app"),
+    ],
+)
+def test_all_spellings_of_a_remote_are_one_repository(url: str) -> None:
+    assert normalize_url(url) == "github.com/acme/app"
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("/srv/git/app.git", "/srv/git/app"),
+        ("/srv/git/app/.git", "/srv/git/app"),
+        ("file:///srv/git/my%20app.git", "/srv/git/my app"),
+        ("/srv/x/../git/app", "/srv/git/app"),
+        ("ssh://git@example.com:2222/~uma/app", "example.com:2222/~uma/app"),
+        ("[::1]:acme/app", "::1/acme/app"),
+        ("https://example.com/Acme/App", "example.com/Acme/App"),
+    ],
+)
+def test_other_repositories_have_other_names(url: str, name: str) -> None:
+    assert normalize_url(url) == name
+
+
+@pytest.mark.parametrize("url", ["https://", "https://u:s3cret@example.com", "https://u:s3cret@example.com:x/a/b"])
+def test_an_address_of_no_repository_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(UsageError, match="is not the URL of a repository") as error:
+        normalize_url(url)
+    assert "s3cret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("dsn", "shown"),
+    [
+        ("postgresql://uma:s3cret@db:5432/fleet?password=s3cret", "postgresql://uma@db:5432/fleet"),
+        ("postgresql://uma:s3/c@ret@db/fleet", "postgresql://uma@db/fleet"),
+        ("host=db user=uma password=s3cret dbname=fleet", "host=db user=uma dbname=fleet"),
+        ("host=db sslpassword = 's3 \\' cret'  user=uma", "host=db  user=uma"),
+        ("https://example.com/acme/app", "https://example.com/acme/app"),
+    ],
+)
+def test_an_address_is_shown_without_its_password(dsn: str, shown: str) -> None:
+    assert hide_password(dsn) == shown
+    assert "s3" not in repr(FleetLocation(dsn, "x"))
