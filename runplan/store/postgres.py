@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.run.rows import OwnerState
+from runplan.store.location import FleetLocation, hide_password, normalize_url
 from runplan.store.sql import SqlStore
 from runplan.text import command
 
@@ -30,20 +31,19 @@ ROLE = "runplan_worker"  #: the group of roles with the rights of workers and cl
 LEASE_S = 30.0  #: after which a worker that was not seen counts as dead
 INIT = command("runplan", "fleet", "init")
 MIGRATIONS = files("runplan.store") / "migrations"
+CHANNEL = "runplan_plans"  #: notified with "SCHEMA PLAN" for each command
+NO_REMOTE = (
+    "this repository lacks the remote that run.remote names, and a fleet works on what a remote has; "
+    "add it: git remote add NAME URL, or work on this machine alone: RUNPLAN_FLEET_DSN= runplan VERB"
+)
 
 
-class FleetLocation(Struct, frozen=True):
-    """Where the store of a repository is."""
+class FleetRepository(Struct, frozen=True):
+    """A row of the table of repositories."""
 
-    dsn: str  #: a secret
-    url: str  #: of the repository's remote
-
-    def __repr__(self) -> str:
-        return f"FleetLocation({self.url!r})"
-
-    @property
-    def schema(self) -> str:
-        return f"repository_{hashlib.sha256(self.url.encode()).hexdigest()[:16]}"
+    url: str  #: normalised
+    schema: str
+    remote: str  #: the URL to clone it from
 
 
 class PostgresStore(SqlStore):
@@ -56,12 +56,13 @@ class PostgresStore(SqlStore):
             self._db = self._connect()
 
     def _connect(self) -> psycopg.Connection:
+        if not self.location.url:
+            raise RefusedEarly(NO_REMOTE)
         db = connect(self.location.dsn, self.location.schema)
         known = "SELECT FROM repositories WHERE schema=%s"
         if db.execute(known, (self.location.schema,)).fetchone() is None:
             db.close()
-            add = command("runplan", "fleet", "init", "--repository", self.location.url)
-            raise RefusedEarly(f"the fleet does not know {self.location.url}; add it: {add}")
+            raise RefusedEarly(f"the fleet does not know {self.location.url}; add it from its clone: {INIT}")
         return db
 
     def _run(self, sql: str, values: Sequence[object]) -> Cursor:
@@ -104,8 +105,33 @@ class PostgresStore(SqlStore):
         seen = "SELECT seen > now() - make_interval(secs => ?) FROM workers WHERE owner=?"
         return OwnerState.RUNNING if self._read_now(seen, LEASE_S, owner) == [(True,)] else OwnerState.GONE
 
+    # --- the queue ---------------------------------------------------------------------------------------
+
+    def _announce_command(self, plan: str) -> None:
+        """Queue the plan, and tell the host that works on it."""
+        self._queue(plan, ())
+        self.execute("SELECT pg_notify(?, ?)", CHANNEL, f"{self.location.schema} {plan}")
+
+    def _queue(self, plan: str, labels: Sequence[str]) -> None:
+        queue = "+".join(sorted(labels)) or "any"
+        self.execute("SELECT queue_plan(?, ?, ?)", self.location.schema, plan, queue)
+
+    def queue_plan(self, plan: str, labels: Sequence[str] = ()) -> None:
+        """Have a worker with these labels work on the plan, unless it is queued already."""
+        with self.transaction():
+            self._queue(plan, labels)
+
+    def wake_plan_at(self, plan: str, moment: datetime) -> None:
+        """Queue the plan at that moment."""
+        with self.transaction():
+            self.execute("SELECT wake_plan_at(?, ?, ?)", self.location.schema, plan, moment)
+
     def close(self) -> None:
         self._db.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError):  # it was never open
+            self.close()
 
 
 def connect(dsn: str, schema: str = FLEET) -> psycopg.Connection:
@@ -163,11 +189,29 @@ def require_version(version: int, needed: int = SCHEMA_VERSION) -> None:
         raise RefusedEarly(f"the fleet's database has version {version}, this runplan needs {needed}; {helps}")
 
 
+def list_fleet(dsn: str) -> list[FleetRepository]:
+    """The repositories of the fleet."""
+    with connect(dsn) as db, translated_errors():
+        rows = db.execute("SELECT url, schema, remote FROM repositories ORDER BY url").fetchall()
+    return [FleetRepository(*row) for row in rows]
+
+
+def count_workers(dsn: str) -> int:
+    """The number of living workers that take work."""
+    living = "SELECT count(*) FROM workers WHERE NOT draining AND seen > now() - make_interval(secs => %s)"
+    with connect(dsn) as db, translated_errors():
+        ((count,),) = db.execute(living, (LEASE_S,)).fetchall()
+    return int(count)
+
+
 # --- runplan fleet init -----------------------------------------------------------------------------------
 
 
-def initialize(dsn: str, urls: Sequence[str], *, migrations: Traversable = MIGRATIONS) -> None:
-    """Bring the database to the newest version of the schema, and add repositories: all or nothing, repeatable."""
+def initialize(dsn: str, remotes: Sequence[str], *, migrations: Traversable = MIGRATIONS) -> None:
+    """Bring the database to the newest version of the schema, and add repositories: all or nothing, repeatable.
+
+    A repository is added by the URL of its remote, which is kept without a password.
+    """
     newest = max(int(re.sub(r"\D", "", file.name)) for file in migrations.iterdir())
     helps = f"use that of the database's owner: RUNPLAN_FLEET_DSN=... {INIT}"
     with _open(dsn, FLEET) as db, translated_errors(helps), db.transaction():
@@ -177,13 +221,17 @@ def initialize(dsn: str, urls: Sequence[str], *, migrations: Traversable = MIGRA
             require_version(version, newest)
         _create_role(db)
         _migrate(db, FLEET, migrations, range(version + 1, newest + 1))
+        if not version:
+            db.execute("INSERT INTO runplan.queue VALUES (%s)", (queue_version(),))
+        require_queue(db)
         db.execute("UPDATE runplan.version SET version=%s", (newest,))
         for (schema,) in db.execute("SELECT schema FROM runplan.repositories").fetchall():
             _migrate(db, schema, migrations, range(version + 1, newest + 1))
-        for url in urls:
+        for remote in remotes:
+            url = normalize_url(remote)
             schema = FleetLocation(dsn, url).schema
-            add = "INSERT INTO runplan.repositories (url, schema) VALUES (%s,%s) ON CONFLICT DO NOTHING"
-            if db.execute(add, (url, schema)).rowcount:
+            add = "INSERT INTO runplan.repositories (url, schema, remote) VALUES (%s,%s,%s) ON CONFLICT DO NOTHING"
+            if db.execute(add, (url, schema, hide_password(remote))).rowcount:
                 _migrate(db, schema, migrations, range(1, newest + 1))
 
 
@@ -204,7 +252,26 @@ def _migrate(db: psycopg.Connection, schema: str, migrations: Traversable, versi
         ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT USAGE ON SEQUENCES TO {role};
     """
     db.execute(sql.SQL(prepare).format(schema=sql.Identifier(schema), role=sql.Identifier(ROLE)))
+    if schema == FLEET and 1 in versions:
+        db.execute((files("procrastinate.sql") / "schema.sql").read_bytes())
     for version in versions:
         file = migrations / f"{'fleet' if schema == FLEET else 'repository'}-{version}.sql"
         if file.is_file():
             db.execute(file.read_bytes())
+
+
+def queue_version() -> str:
+    """The version of the tables that the installed Procrastinate needs."""
+    names = [file.name for file in (files("procrastinate.sql") / "migrations").iterdir()]
+    return max(name.partition("_")[0] for name in names if name[0].isdigit())
+
+
+def require_queue(db: psycopg.Connection) -> None:
+    """Refuse a database whose queue was made for another version of Procrastinate."""
+    row = db.execute("SELECT version FROM runplan.queue").fetchone()
+    if row is None or row[0] != queue_version():
+        there = row[0] if row else "none"
+        raise RefusedEarly(
+            f"the queue in the fleet's database has the tables of Procrastinate {there}, the installed one needs those "
+            f"of {queue_version()}; install the Procrastinate of the other hosts here"
+        )

@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from runplan.errors import RefusedEarly
+from runplan.store.location import FleetLocation, Location
 from runplan.store.sqlite import JOURNAL, SqliteStore
+from runplan.text import command
 
 if TYPE_CHECKING:
     from runplan.run import rows
     from runplan.run.recorded import E, Recorded
 
 
-def open_store(location: Path, *, writable: bool = True, missing_ok: bool = False) -> Store:
-    """Open the store; a writer creates an absent one. With `missing_ok` an absent one reads as empty."""
+def open_store(location: Location, *, writable: bool = True, missing_ok: bool = False) -> Store:
+    """Open the store; a writer creates an absent one on this machine. With `missing_ok` it reads as empty."""
+    if isinstance(location, FleetLocation):
+        store: Store = load_postgres().PostgresStore(location)
+        return store
     return SqliteStore(location, writable=writable, missing_ok=missing_ok)
 
 
-def store_exists(location: Path) -> bool:
-    return (location / JOURNAL).exists()
+def load_postgres() -> Any:
+    """The module for the database of a fleet, which needs the extra `fleet`."""
+    try:
+        return import_module("runplan.store.postgres")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("runplan"):
+            raise
+        install = command("pip", "install", "runplan[fleet]")
+        raise RefusedEarly(
+            f"fleet.dsn is set, and a fleet needs the module {error.name}; install it: {install}"
+        ) from None
 
 
-def list_store_files(location: Path) -> list[Path]:
+def store_exists(location: Location) -> bool:
+    """Whether the store is there; the database of a fleet is asked when it is opened."""
+    return isinstance(location, FleetLocation) or (location / JOURNAL).exists()
+
+
+def list_store_files(location: Location) -> list[Path]:
     """The files that change with the store; they need not exist."""
-    return [location / JOURNAL, location / f"{JOURNAL}-wal"]
+    return [] if isinstance(location, FleetLocation) else [location / JOURNAL, location / f"{JOURNAL}-wal"]
 
 
 class Store(Protocol):

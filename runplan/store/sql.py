@@ -74,6 +74,10 @@ class SqlStore(ABC):
         """Let no other transaction change this claim until the end of this one."""
 
     @abstractmethod
+    def _announce_command(self, plan: str) -> None:
+        """Have a process execute the new command of the plan; inside its transaction."""
+
+    @abstractmethod
     def require_there(self) -> None: ...
     @abstractmethod
     def get_owner_state(self, owner: str) -> r.OwnerState: ...
@@ -325,6 +329,7 @@ class SqlStore(ABC):
             insert = "INSERT INTO commands (plan, verb, arguments, by, at) VALUES (?,?,?,?,?) RETURNING seq"
             ((number,),) = self._run(insert, values).fetchall()
             self.execute("DELETE FROM commands WHERE answer IS NOT NULL AND seq <= ?", number - KEPT)
+            self._announce_command(command.plan)
         return int(number)
 
     def list_queued_commands(self) -> list[r.Command]:

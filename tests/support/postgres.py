@@ -15,7 +15,8 @@ from pathlib import Path
 
 import psycopg
 
-from runplan.store.postgres import ROLE, FleetLocation, PostgresStore, initialize
+from runplan.store.location import FleetLocation, normalize_url
+from runplan.store.postgres import ROLE, PostgresStore, initialize
 
 _numbers = count(1)
 NOBODY = 65534  #: PostgreSQL does not run as root
@@ -103,9 +104,9 @@ def create_member() -> str:
 
 def a_location() -> FleetLocation:
     """A repository of its own in the database, as a worker sees it."""
-    location = FleetLocation(create_member(), f"https://example.com/acme/app-{next(_numbers)}")
-    initialize(start_server().dsn, [location.url])
-    return location
+    remote = f"https://example.com/acme/app-{next(_numbers)}"
+    initialize(start_server().dsn, [remote])
+    return FleetLocation(create_member(), normalize_url(remote))
 
 
 def open_postgres(*, alive: str) -> PostgresStore:

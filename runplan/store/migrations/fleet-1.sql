@@ -3,8 +3,9 @@
 
 CREATE TABLE version (version INTEGER NOT NULL);
 INSERT INTO version VALUES (1);
-CREATE TABLE repositories (url TEXT PRIMARY KEY, schema TEXT NOT NULL UNIQUE);
-REVOKE INSERT, UPDATE, DELETE ON version, repositories FROM runplan_worker;
+CREATE TABLE queue (version TEXT NOT NULL);  -- of Procrastinate's tables
+CREATE TABLE repositories (url TEXT PRIMARY KEY, schema TEXT NOT NULL UNIQUE, remote TEXT NOT NULL);
+REVOKE INSERT, UPDATE, DELETE ON version, queue, repositories FROM runplan_worker;
 CREATE TABLE workers (
     owner TEXT PRIMARY KEY, host TEXT NOT NULL, labels TEXT[] NOT NULL, slots INTEGER NOT NULL,
     version TEXT NOT NULL, started TIMESTAMPTZ NOT NULL DEFAULT now(), seen TIMESTAMPTZ NOT NULL DEFAULT now(),
@@ -13,3 +14,22 @@ CREATE TABLE workers (
 -- As SQLite has it; every value is returned as text.
 CREATE FUNCTION json_extract(body TEXT, path TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN body::jsonb #>> string_to_array(substr(path, 3), '.');
+
+-- The tables of Procrastinate are in this schema. Its triggers name them without it. A command for a plan that is
+-- queued for hosts with some labels is executed by any host.
+CREATE FUNCTION queue_plan(schema TEXT, plan TEXT, queue TEXT) RETURNS void
+    LANGUAGE sql SET search_path = runplan, pg_catalog AS $$
+    INSERT INTO procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)
+    VALUES (queue, 'runplan.work', schema || ' ' || plan, schema || ' ' || plan,
+        jsonb_build_object('schema', schema, 'plan', plan))
+    ON CONFLICT (queueing_lock) WHERE status = 'todo'
+        DO UPDATE SET queue_name = excluded.queue_name WHERE excluded.queue_name = 'any'
+$$;
+-- No lock: an earlier job with a lock holds up later ones with the same lock, also before its time.
+CREATE FUNCTION wake_plan_at(schema TEXT, plan TEXT, at TIMESTAMPTZ) RETURNS void
+    LANGUAGE sql SET search_path = runplan, pg_catalog AS $$
+    INSERT INTO procrastinate_jobs (queue_name, task_name, queueing_lock, args, scheduled_at)
+    VALUES ('any', 'runplan.wake', schema || ' ' || plan || ' ' || extract(epoch FROM at),
+        jsonb_build_object('schema', schema, 'plan', plan), at)
+    ON CONFLICT (queueing_lock) WHERE status = 'todo' DO NOTHING
+$$;
