@@ -18,7 +18,7 @@ from runplan.errors import Exit, RefusedEarly, RunplanError, UsageError, refused
 from runplan.text import nearest_word
 
 COMPLETE = "complete-words"  #: the verb that completion scripts call; not for people
-EXTRAS = ("web", "mcp")  #: verbs that need the extra of the same name
+EXTRAS = ("web", "mcp", "fleet")  #: verbs that need the extra of the same name
 
 USAGE = """\
 usage: runplan VERB ...

@@ -151,6 +151,7 @@ class DaemonProcess:
         with context_at(Path(root), self._services.environment, self._read_settings) as context:
             if context.repository.root.resolve() != Path(root).resolve():
                 raise not_there(Path(root))
+            context = replace(context, fleet=None)  # the workers of a fleet do the rest
             with open_repository(context, wakeup=wakeup) as repository:
                 yield context, repository
 

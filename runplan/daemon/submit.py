@@ -21,14 +21,17 @@ from runplan.engine.worker import Interruption
 from runplan.errors import Unreachable
 from runplan.landing import modes
 from runplan.settings.places import state_directory
-from runplan.store.protocol import open_store
+from runplan.store.protocol import load_postgres, open_store
 from runplan.times import iso
 
 if TYPE_CHECKING:
     from runplan.run.rows import Answer, Command
+    from runplan.store.location import FleetLocation
 
 BUSY = "daemon busy (git or network); request queued, you can quit now"
 BUSY_S = 3.0  #: a worker that is not in a long step has executed a command by then
+FLEET_BUSY = "all workers of the fleet are busy; request queued, you can quit now"
+NO_WORKER = "the request is queued, and no worker of the fleet is running; start one on any host: runplan worker"
 
 
 class Queued(Unreachable):
@@ -38,11 +41,13 @@ class Queued(Unreachable):
 def submit_commands(
     context: RepositoryContext, commands: Sequence[Command], *, say: Callable[[str], None], wait: bool = False
 ) -> list[Answer | None]:
-    """Have the daemon execute the commands; it is started for those that begin something.
+    """Have the daemon, or the fleet, execute the commands; the daemon is started for those that begin something.
 
     Without a daemon the others are executed here. An answer is None while the daemon is busy, unless `wait`. `say`
     explains a long wait.
     """
+    if context.fleet is not None:
+        return _submit_to_fleet(context, context.fleet, commands, say if wait else None)
     begins = any(command.verb in BEGINNING for command in commands)
     repository = Known(common=str(context.repository.common_dir), root=str(context.repository.root))
     try:
@@ -77,11 +82,40 @@ def submit_commands(
     return _execute_here(context, stored)
 
 
+def _submit_to_fleet(
+    context: RepositoryContext, fleet: FleetLocation, commands: Sequence[Command], say: Callable[[str], None] | None
+) -> list[Answer | None]:
+    """Queue the commands, each with a job for a worker; the answers, with `say` however long that takes."""
+    stored = _store_commands(context, commands)
+    with closing(open_store(fleet)) as store:
+
+        def answers() -> list[Answer | None]:
+            return [store.get_answer(command.seq) for command in stored]
+
+        def is_answered() -> bool:
+            return None not in answers()
+
+        warned = False
+        while not until(is_answered, within_s=0.0 if not _has_worker(fleet) else BUSY_S, every_s=0.05):
+            if not _has_worker(fleet):
+                raise Queued(NO_WORKER)
+            if say is None:
+                break
+            if not warned:
+                say(FLEET_BUSY)
+            warned = True
+        return answers()
+
+
+def _has_worker(fleet: FleetLocation) -> bool:
+    return bool(load_postgres().count_workers(fleet.dsn))
+
+
 def _await_answers(
     context: RepositoryContext, commands: Sequence[Command], say: Callable[[str], None] | None
 ) -> list[Answer | None]:
     """The answers of the daemon; with `say` however long that takes."""
-    with closing(open_store(context.state, writable=False)) as store:
+    with closing(open_store(context.journal, writable=False)) as store:
 
         def answers() -> list[Answer | None]:
             return [store.get_answer(command.seq) for command in commands]
@@ -118,7 +152,7 @@ def _with_environment(client: Client, context: RepositoryContext, repository: Kn
 
 def _store_commands(context: RepositoryContext, commands: Sequence[Command]) -> list[Command]:
     now = iso(SystemClock().now())
-    with closing(open_store(context.state)) as store:
+    with closing(open_store(context.journal)) as store:
         dated = [replace(command, at=command.at or now) for command in commands]
         return [replace(command, seq=store.add_command(command)) for command in dated]
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from runplan.run.actions import Decision
     from runplan.steps.context import OpenRepository
     from runplan.store.journal import Journal
+    from runplan.store.location import FleetLocation, Location
 
 PIPE_BYTES = 1 << 20  #: more than a pipe holds
 FIRST_RETRY_S = 2.0  #: after a slot could not be answered
@@ -135,9 +136,10 @@ class DaemonServices(Struct, frozen=True, kw_only=True):
 class DaemonWorker(RepositoryWorker):
     """May be called from any thread; the work is done in a thread of its own while there is something to do."""
 
-    def __init__(self, root: str, state: Path, daemon: DaemonServices) -> None:
+    def __init__(self, root: str, state: Path, daemon: DaemonServices, fleet: FleetLocation | None = None) -> None:
         self.root = root
-        self.state = state  #: the directory of the journal
+        self.state = state  #: the directory of runplan's files in the repository
+        self.journal: Location = fleet or state
         self._daemon = daemon
         self._log = daemon.log.bind(repository=root)
         self.environments = Environments(daemon.environment)
@@ -182,7 +184,7 @@ class DaemonWorker(RepositoryWorker):
         """Whether a stop waits; a repository that is gone is not created."""
         with (
             contextlib.suppress(RunplanError, OSError),
-            contextlib.closing(open_store(self.state, writable=False)) as store,
+            contextlib.closing(open_store(self.journal, writable=False)) as store,
         ):
             return any(command.verb == "stop" for command in store.list_queued_commands())
         return False
@@ -343,9 +345,9 @@ class DaemonWorker(RepositoryWorker):
 
     def _refuse_starts(self, trouble: RunplanError) -> None:
         """Refuse the commands that begin something; stop and pause stay queued."""
-        if not store_exists(self.state):  # the repository is gone; do not create it
+        if not store_exists(self.journal):  # the repository is gone; do not create it
             return
-        with contextlib.suppress(RunplanError, OSError), contextlib.closing(open_store(self.state)) as store:
+        with contextlib.suppress(RunplanError, OSError), contextlib.closing(open_store(self.journal)) as store:
             for command in store.list_queued_commands():
                 if command.verb in BEGINNING:
                     store.answer_command(command.seq, refused(trouble))

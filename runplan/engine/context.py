@@ -15,13 +15,22 @@ from msgspec.structs import replace
 from runplan import names
 from runplan.errors import NotFound, RefusedEarly, SettingsError, Unreachable, UsageError
 from runplan.git import objects as trees
+from runplan.git.command import ANY
 from runplan.git.repository import Repository, open_repository, require_target
 from runplan.names import PLAN_FILE, PLAN_PLACES, SPEC_FOLDERS, SUFFIXES
 from runplan.plan.folders import join_files
 from runplan.processes import agent_above
-from runplan.settings.load import LoadedSettings, environment, load_settings, settings_from_json, settings_to_json
+from runplan.settings.load import (
+    LoadedSettings,
+    environment,
+    load_settings,
+    load_user,
+    settings_from_json,
+    settings_to_json,
+)
 from runplan.settings.places import repository_file
 from runplan.settings.schema import FILES, Settings
+from runplan.store.location import FleetLocation, Location, normalize_url
 from runplan.store.protocol import Store, open_store
 from runplan.text import command, committing
 
@@ -39,6 +48,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
     repository: Repository
     settings: Settings
     pull: str = ""  #: slug of the plan whose pull request is meant
+    fleet: FleetLocation | None = None  #: of the journal, if the user belongs to a fleet
 
     @property
     def git(self) -> Git:
@@ -55,8 +65,12 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> Path:
-        """The directory of the journal, in the common git directory, which `git clean` does not touch."""
+        """The directory of runplan's files, in the common git directory, which `git clean` does not touch."""
         return self.repository.common_dir / "runplan"
+
+    @property
+    def journal(self) -> Location:
+        return self.fleet or self.state
 
     @property
     def local_target(self) -> str:
@@ -165,7 +179,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     def store(self) -> Store:
         """The journal for reading; an empty one when no plan was ever run here."""
-        return open_store(self.state, writable=False, missing_ok=True)
+        return open_store(self.journal, writable=False, missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -182,7 +196,9 @@ def open_context(cwd: Path | None = None, *, warn: Callable[[str], None] | None 
             if warn is None:
                 raise
             warn(f"{error}; using the default settings")
-            return Settings()
+        with contextlib.suppress(SettingsError):  # the user's are needed to find the journal
+            return load_user(env)
+        return Settings()
 
     with context_at(cwd or Path.cwd(), environment(), read) as context:
         yield context
@@ -195,9 +211,24 @@ def context_at(
     """The repository around a directory, with the settings of this environment."""
     repository = open_repository(cwd, env=env)
     try:
-        yield RepositoryContext(cwd=cwd, env=env, repository=repository, settings=settings(repository.root, env))
+        read = settings(repository.root, env)
+        fleet = find_fleet(repository, read) if read.fleet.dsn else None
+        yield RepositoryContext(cwd=cwd, env=env, repository=repository, settings=read, fleet=fleet)
     finally:
         repository.git.close()
+
+
+def find_fleet(repository: Repository, settings: Settings) -> FleetLocation:
+    """The place of the repository in the fleet; without the remote it has none, and its store cannot be opened."""
+    url = remote_url(repository, settings)
+    return FleetLocation(settings.fleet.dsn, normalize_url(url) if url else "")
+
+
+def remote_url(repository: Repository, settings: Settings) -> str:
+    """The URL of the remote, as git writes it; "" without the remote. A relative path begins at the checkout."""
+    asked = repository.git.run("remote", "get-url", "--", settings.run.remote, ok=ANY)
+    url = asked.text if asked.code == 0 else ""
+    return str(repository.root / url) if url.startswith(".") else url
 
 
 def refuse_under_agent(verb: str) -> None:

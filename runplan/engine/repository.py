@@ -160,7 +160,7 @@ def open_repository(
         )
         workspace.make_tool()
         dispatches = closing.enter_context(Dispatches(context.state / "dispatch", wakeup=wakeup, spawner=spawner))
-        store = open_store(context.state)
+        store = open_store(context.journal)
         closing.callback(store.close)
         closing.callback(workspace.close)
         for git in (workspace.git, context.git):  # they start while the run is resolved

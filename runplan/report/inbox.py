@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -25,6 +24,7 @@ from runplan.text import command
 if TYPE_CHECKING:
     from runplan.run.rows import RunRow
     from runplan.run.state import RunState
+    from runplan.store.location import Location
     from runplan.store.protocol import Store
 
 
@@ -62,14 +62,14 @@ class Inbox(Struct, frozen=True, kw_only=True):
     unreadable: tuple[Unreadable, ...] = ()
 
 
-def read_inbox(states: Mapping[str, Path]) -> Inbox:
+def read_inbox(journals: Mapping[str, Location]) -> Inbox:
     """The inbox of the repositories with these journals."""
     entries: list[InboxEntry] = []
     unreadable: list[Unreadable] = []
-    for root, state in sorted(states.items()):
+    for root, journal in sorted(journals.items()):
         try:
-            if store_exists(state):
-                with contextlib.closing(open_store(state, writable=False)) as store:
+            if store_exists(journal):
+                with contextlib.closing(open_store(journal, writable=False)) as store:
                     entries += _list_entries(store, root)
         except (RunplanError, OSError) as error:
             unreadable.append(Unreadable(repository=root, error=str(error)))

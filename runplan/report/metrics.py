@@ -7,12 +7,15 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from runplan.errors import RunplanError
 from runplan.store.protocol import Store, open_store, store_exists
+
+if TYPE_CHECKING:
+    from runplan.store.location import Location
 
 #: Metrics of a journal by their figure: name, help and labels.
 _METRICS = {
@@ -53,14 +56,14 @@ def collect_samples(store: Store, *, repository: str, now: datetime) -> Iterator
                 yield Sample("runplan_tokens_total", help_, (*who, ("kind", kind)), value)
 
 
-def metrics_text(states: Mapping[str, Path], *, now: datetime, process: Iterable[Sample] = ()) -> str:
+def metrics_text(journals: Mapping[str, Location], *, now: datetime, process: Iterable[Sample] = ()) -> str:
     """The metrics of the repositories with these journals; an unreadable one is left out."""
     all_samples = list(process)
-    for root, state in states.items():
+    for root, journal in journals.items():
         # One that was moved away, is damaged or of a newer version: `status` there says which.
         with contextlib.suppress(RunplanError, OSError):
-            if store_exists(state):
-                with contextlib.closing(open_store(state, writable=False)) as store:
+            if store_exists(journal):
+                with contextlib.closing(open_store(journal, writable=False)) as store:
                     all_samples += list(collect_samples(store, repository=root, now=now))
     return render_samples(all_samples)
 

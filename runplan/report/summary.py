@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -31,6 +30,7 @@ from runplan.times import parse_iso
 if TYPE_CHECKING:
     from runplan.plan.model import Phase, Plan
     from runplan.run.recorded import Recorded
+    from runplan.store.location import Location
 
 KINDS = (e.Leased, e.BaselineKnown, e.DispatchEnded, e.GateJudged, e.VerdictGiven, e.PhaseFailed, e.Landed)
 REPAIR = "pull request"  #: stands for the id of a phase in a repair, which is in no plan
@@ -314,10 +314,12 @@ class RepositoryNews(Struct, frozen=True, kw_only=True):
     error: str = ""  #: why its journal cannot be read
 
 
-def news_of(states: Mapping[str, Path], *, since: str) -> list[RepositoryNews]:
+def news_of(journals: Mapping[str, Location], *, since: str) -> list[RepositoryNews]:
     """The news of the repositories with these journals, without those that have none."""
     repositories = [
-        _summarise_repository(root, state, since) for root, state in sorted(states.items()) if store_exists(state)
+        _summarise_repository(root, journal, since)
+        for root, journal in sorted(journals.items())
+        if store_exists(journal)
     ]
     return [
         repository
@@ -326,9 +328,9 @@ def news_of(states: Mapping[str, Path], *, since: str) -> list[RepositoryNews]:
     ]
 
 
-def _summarise_repository(root: str, state: Path, since: str) -> RepositoryNews:
+def _summarise_repository(root: str, journal: Location, since: str) -> RepositoryNews:
     try:
-        with contextlib.closing(open_store(state, writable=False)) as store:
+        with contextlib.closing(open_store(journal, writable=False)) as store:
             kinds = (e.Landed, e.PhaseFailed, e.DispatchEnded)
             runs = {record.run for kind in kinds for record in store.list_facts(kind, since=since)}
             rows = [*(row for run in runs if (row := store.get_run(run))), *store.list_unfinished_runs()]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -16,6 +15,7 @@ from runplan.store.protocol import open_store, store_exists
 
 if TYPE_CHECKING:
     from runplan.run.rows import UsageTotal
+    from runplan.store.location import Location
 
 DAYS = 30
 MOST_PLANS = 30  #: with a row of their own; the others are summed
@@ -50,15 +50,15 @@ class Costs(Struct, frozen=True, kw_only=True):
     unreadable: tuple[str, ...] = ()  #: the repositories whose journal cannot be read, each with the reason
 
 
-def read_costs(journals: Mapping[str, Path], *, today: date) -> Costs:
+def read_costs(journals: Mapping[str, Location], *, today: date) -> Costs:
     """The costs of the repositories with these journals, by their roots."""
     since = (today - timedelta(days=DAYS - 1)).isoformat()
     totals: list[tuple[str, UsageTotal]] = []
     unreadable = []
-    for root, state in sorted(journals.items()):
+    for root, journal in sorted(journals.items()):
         try:
-            if store_exists(state):
-                with contextlib.closing(open_store(state, writable=False)) as store:
+            if store_exists(journal):
+                with contextlib.closing(open_store(journal, writable=False)) as store:
                     totals += [(root, total) for total in store.sum_usage(since)]
         except (RunplanError, OSError) as error:
             unreadable.append(f"{root}: {error}")

@@ -58,8 +58,8 @@ class PlanReader:
         watches = [path for path in ([self._plan] if self._plan else scheduled) if path.startswith(WATCH)]
         views = [self._view_plan(path) for path in sorted({*known, *ran}.difference(watches))]
         views += [self._view_watch(path) for path in sorted(watches)]
-        if self._new and store_exists(self._context.state):
-            with suppress(RunplanError, OSError), closing(open_store(self._context.state)) as store:
+        if self._new and store_exists(self._context.journal):
+            with suppress(RunplanError, OSError), closing(open_store(self._context.journal)) as store:
                 store.put_outlines(self._new)
         return views
 

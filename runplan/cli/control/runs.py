@@ -20,7 +20,17 @@ from runplan.engine.repository import open_repository
 from runplan.engine.runs import describe_busy, does_what_is_asked, find_awaited, state_of
 from runplan.engine.subplans import require_subplans
 from runplan.engine.worker import ForegroundWorker, Interruption
-from runplan.errors import Busy, Exit, Fenced, Interrupted, JournalDamaged, SettingsError, Unreachable, error_with
+from runplan.errors import (
+    Busy,
+    Exit,
+    Fenced,
+    Interrupted,
+    JournalDamaged,
+    RefusedEarly,
+    SettingsError,
+    Unreachable,
+    error_with,
+)
 from runplan.landing import modes
 from runplan.names import WATCH
 from runplan.plan.model import Plan, parse_plan
@@ -156,6 +166,11 @@ def describe_owner(plan: str, owner: str) -> str:
 def with_landing(context: RepositoryContext, landing: str) -> RepositoryContext:
     """The context with this landing mode, else that of the settings; it decides the tip that the plan is read from."""
     landing = landing or context.settings.run.landing
+    if context.fleet is not None and not uses_remote(landing):
+        raise RefusedEarly(
+            f"{landing} lands in a checkout of one machine, and a fleet's workers push to the remote; "
+            "add the word direct or pr, or set run.landing"
+        )
     modes.require_allowed(landing, context.settings.run)
     return context.with_landing(landing)
 
@@ -260,7 +275,9 @@ def submit_command(
 
 
 def for_daemon(context: RepositoryContext, started: RunStarted) -> RunStarted:
-    """The run with the names of the variables that the daemon has to have for it."""
+    """The run with the names of the variables that the daemon has to have for it; a fleet's workers have their own."""
+    if context.fleet is not None:
+        return replace(started, daemon=True, given=())
     agents = context.settings.agents
     checks = context.settings.tests.env
     sent = for_a_run(context.env, agents, forge=started.concludes, checks=checks)
@@ -318,7 +335,12 @@ def follow_run(context: RepositoryContext, plan: str, run: str, *, after: int | 
 
 
 def admit_agents(context: RepositoryContext) -> None:
-    """Refuse agents that cannot run; say once per repository and day that they run without a sandbox."""
+    """Refuse agents that cannot run; say once per repository and day that they run without a sandbox.
+
+    The agents of a fleet are on other machines.
+    """
+    if context.fleet is not None:
+        return
     preflight.require_agents(context)
     if require_sandbox(sandbox_modes(context.settings.agents), context.env) is None:
         return

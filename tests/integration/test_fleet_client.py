@@ -1,0 +1,108 @@
+"""A fleet from the side of its users: any clone on any machine shows and queues the same."""
+
+from contextlib import closing
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from runplan.store.location import FleetLocation, normalize_url
+from runplan.store.postgres import PostgresStore
+from tests.support.cli import Project, a_project, with_remote
+from tests.support.postgres import a_location, start_server
+from tests.support.repos import Repo
+
+NO_WORKER = "the request is queued, and no worker of the fleet is running; start one on any host: runplan worker"
+_numbers = count(1)
+
+
+def on_machine(place: Path, origin: Repo) -> Project:
+    """A clone with a home of its own."""
+    home = place / "home"
+    home.mkdir(parents=True)
+    origin.git("clone", "-q", str(origin.path), str(place / "repo"))
+    extra = {"RUNPLAN_FLEET_DSN": start_server().dsn}
+    return Project(repo=Repo(path=place / "repo", env=dict(origin.env)), home=home, extra=extra)
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> tuple[Project, Project]:
+    """Two machines with a clone of one remote, which the fleet knows."""
+    origin = with_remote(a_project(tmp_path, "1", "2"), tmp_path / f"origin-{next(_numbers)}.git")
+    here, there = on_machine(tmp_path / "here", origin), on_machine(tmp_path / "there", origin)
+    ran = here.runplan("fleet", "init")
+    assert ran.code == 0, ran.err
+    assert normalize_url(str(origin.path)) in ran.out
+    return here, there
+
+
+def store_of(project: Project) -> PostgresStore:
+    url = project.repo.git("remote", "get-url", "origin")
+    return PostgresStore(FleetLocation(start_server().dsn, normalize_url(url)))
+
+
+def jobs_of(schema: str) -> list[tuple[str, str, str, str | None]]:
+    query = (
+        "SELECT task_name, args->>'plan', queue_name, lock FROM runplan.procrastinate_jobs"
+        " WHERE args->>'schema'=%s ORDER BY id"
+    )
+    with psycopg.connect(start_server().dsn) as db:
+        return db.execute(query, (schema,)).fetchall()
+
+
+def test_a_command_and_its_job_are_queued_once_and_every_machine_sees_them(machines: tuple[Project, Project]) -> None:
+    here, there = machines
+    for _ in range(2):
+        ran = here.runplan("start", "X", "auto", "direct")
+        assert (ran.code, ran.last) == (5, f"runplan: {NO_WORKER}")
+    with closing(store_of(here)) as store:
+        assert [(command.plan, command.verb) for command in store.list_queued_commands()] == [
+            ("plans/X.md", "start")
+        ] * 2
+        assert "environment" not in store.list_queued_commands()[0].arguments
+        schema = store.location.schema
+    assert jobs_of(schema) == [("runplan.work", "plans/X.md", "any", f"{schema} plans/X.md")]
+    assert "start" in there.runplan("status", "X").out
+    assert not (here.path / ".git/runplan/journal.db").exists()
+    assert not (here.home / ".local/state/runplan/daemon.lock").exists(), "no daemon was started"
+
+
+def test_a_landing_in_the_checkout_is_refused_with_the_words_that_help(machines: tuple[Project, Project]) -> None:
+    ran = machines[0].runplan("start", "X")
+    assert (ran.code, ran.last.partition("; ")[2]) == (2, "add the word direct or pr, or set run.landing"), ran.err
+
+
+def test_a_repository_that_the_fleet_does_not_know_is_refused(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", RUNPLAN_FLEET_DSN=start_server().dsn)
+    assert "work on this machine alone: RUNPLAN_FLEET_DSN=" in project.runplan("status").err
+    with_remote(project, tmp_path / "unknown.git")
+    ran = project.runplan("status")
+    assert (ran.code, ran.last.partition("; ")[2]) == (2, "add it from its clone: runplan fleet init")
+    assert project.runplan("status", RUNPLAN_FLEET_DSN="").code == 0
+
+
+def test_a_wake_up_and_labels_have_queues_and_a_command_goes_to_any_host() -> None:
+    with closing(PostgresStore(a_location())) as store:
+        schema = store.location.schema
+        for _ in range(2):
+            store.wake_plan_at("plans/X.md", datetime(2030, 1, 1, tzinfo=UTC))
+            store.queue_plan("plans/X.md", ("gpu", "docker"))
+        wake = ("runplan.wake", "plans/X.md", "any", None)
+        lock = f"{schema} plans/X.md"
+        assert jobs_of(schema) == [wake, ("runplan.work", "plans/X.md", "docker+gpu", lock)]
+        store.queue_plan("plans/X.md")
+        assert jobs_of(schema) == [wake, ("runplan.work", "plans/X.md", "any", lock)]
+
+
+def test_a_queue_of_another_version_is_refused(tmp_path: Path, machines: tuple[Project, Project]) -> None:
+    with psycopg.connect(start_server().dsn, autocommit=True) as db:
+        ((version,),) = db.execute("SELECT version FROM runplan.queue").fetchall()
+        db.execute("UPDATE runplan.queue SET version='02.00.00'")
+        try:
+            ran = machines[0].runplan("fleet", "init")
+        finally:
+            db.execute("UPDATE runplan.queue SET version=%s", (version,))
+    assert ran.code == 2
+    assert "has the tables of Procrastinate 02.00.00" in ran.last
