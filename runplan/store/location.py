@@ -15,7 +15,7 @@ from runplan.errors import UsageError
 
 _SCP = re.compile(r"(?:[^/@]+@)?([^/:@\[\]]+|\[[^]]+\]):(.+)")
 _PORTS = {"ssh": 22, "git": 9418, "http": 80, "https": 443}
-_PASSWORD = re.compile(r"\s*\b\w*password\s*=\s*('(?:\\.|[^'\\])*'|\S*)")
+_SHOWN = re.compile(r"\b(?:host|hostaddr|port|dbname|user|service)\s*=\s*(?:'(?:\\.|[^'\\])*'|\S+)")
 
 
 class FleetLocation(Struct, frozen=True):
@@ -29,7 +29,7 @@ class FleetLocation(Struct, frozen=True):
         return f"repository_{hashlib.sha256(self.url.encode()).hexdigest()[:16]}"
 
     def __repr__(self) -> str:
-        return f"FleetLocation({hide_password(self.dsn)!r}, {self.url!r})"
+        return f"FleetLocation({self.url!r})"
 
 
 Location: TypeAlias = Path | FleetLocation
@@ -52,10 +52,19 @@ def normalize_url(url: str) -> str:
     return f"{parts.hostname}{port}/{path}"
 
 
+def strip_secrets(url: str) -> str:
+    """The URL of a remote as others can use it: a user counts for ssh only, and may be a token elsewhere."""
+    if "://" not in url:
+        return url
+    parts = urlsplit(url)
+    user = f"{parts.username}@" if parts.scheme == "ssh" and parts.username else ""
+    return f"{parts.scheme}://{user}{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
 def hide_password(address: str) -> str:
-    """A URL or a connection string of PostgreSQL without its password; a URL loses its query as well."""
+    """The place that a URL or a connection string of PostgreSQL names, and the user, without a password."""
     if "://" not in address:
-        return _PASSWORD.sub("", address).strip()
+        return " ".join(_SHOWN.findall(address))
     scheme, _, rest = address.partition("?")[0].partition("://")
     user, at, place = rest.rpartition("@")
     return f"{scheme}://{user.partition(':')[0]}{at}{place}"

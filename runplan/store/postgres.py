@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.run.rows import OwnerState
-from runplan.store.location import FleetLocation, hide_password, normalize_url
+from runplan.store.location import FleetLocation, normalize_url, strip_secrets
 from runplan.store.sql import SqlStore
 from runplan.text import command
 
@@ -231,7 +231,7 @@ def initialize(dsn: str, remotes: Sequence[str], *, migrations: Traversable = MI
             url = normalize_url(remote)
             schema = FleetLocation(dsn, url).schema
             add = "INSERT INTO runplan.repositories (url, schema, remote) VALUES (%s,%s,%s) ON CONFLICT DO NOTHING"
-            if db.execute(add, (url, schema, hide_password(remote))).rowcount:
+            if db.execute(add, (url, schema, strip_secrets(remote))).rowcount:
                 _migrate(db, schema, migrations, range(1, newest + 1))
 
 

@@ -11,10 +11,10 @@ import pytest
 from psycopg import sql
 
 from runplan.errors import RefusedEarly, RunplanError, Unreachable
+from runplan.store.location import FleetLocation
 from runplan.store.postgres import (
     MIGRATIONS,
     SCHEMA_VERSION,
-    FleetLocation,
     PostgresStore,
     connect,
     initialize,
@@ -23,8 +23,8 @@ from runplan.store.postgres import (
 from tests.support.postgres import a_location, start_server
 from tests.support.tls import make_certificate, tls_before
 
-URL = "https://example.com/acme/app"
-OTHER = "https://example.com/acme/other"
+URL = "/srv/git/app"
+OTHER = "/srv/git/other"
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_another_version_is_refused_with_the_command_that_helps(database: str, n
     with pytest.raises(RefusedEarly, match=r"not set up; run: runplan fleet init$"):
         PostgresStore(location)
     initialize(database, [])
-    with pytest.raises(RefusedEarly, match=f"does not know {URL}; add it: runplan fleet init --repository {URL}$"):
+    with pytest.raises(RefusedEarly, match=f"does not know {URL}; add it from its clone: runplan fleet init$"):
         PostgresStore(location)
 
     initialize(database, [URL], migrations=next_version)

@@ -3,7 +3,7 @@
 import pytest
 
 from runplan.errors import UsageError
-from runplan.store.location import FleetLocation, hide_password, normalize_url
+from runplan.store.location import FleetLocation, hide_password, normalize_url, strip_secrets
 
 
 @pytest.mark.parametrize(
@@ -52,10 +52,25 @@ def test_an_address_of_no_repository_is_refused_without_its_password(url: str) -
         ("postgresql://uma:s3cret@db:5432/fleet?password=s3cret", "postgresql://uma@db:5432/fleet"),
         ("postgresql://uma:s3/c@ret@db/fleet", "postgresql://uma@db/fleet"),
         ("host=db user=uma password=s3cret dbname=fleet", "host=db user=uma dbname=fleet"),
-        ("host=db sslpassword = 's3 \\' cret'  user=uma", "host=db  user=uma"),
+        ("host=db sslpassword = 's3 \\' cret'  user=uma", "host=db user=uma"),
+        ("host=db password=hun s3cret", "host=db"),
         ("https://example.com/acme/app", "https://example.com/acme/app"),
     ],
 )
 def test_an_address_is_shown_without_its_password(dsn: str, shown: str) -> None:
     assert hide_password(dsn) == shown
     assert "s3" not in repr(FleetLocation(dsn, "x"))
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        ("https://t0ken@github.com/acme/app.git", "https://github.com/acme/app.git"),
+        ("https://uma:t0ken@example.com:8443/app?t0ken", "https://example.com:8443/app"),
+        ("ssh://git:t0ken@example.com:2222/app", "ssh://git@example.com:2222/app"),
+        ("git@github.com:acme/app.git", "git@github.com:acme/app.git"),
+        ("/srv/a=b?.git", "/srv/a=b?.git"),
+    ],
+)
+def test_a_remote_is_kept_without_tokens(url: str, kept: str) -> None:
+    assert strip_secrets(url) == kept
