@@ -329,6 +329,14 @@ class Outcome(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0  #: from its start to its end
 
 
+class Evidence(Struct, frozen=True, kw_only=True):
+    """The record of a check that ran; argv, environment and duration are in the events of its dispatch."""
+
+    dispatch: str
+    file: str  #: its output, below runplan's directory in the git directory
+    sha256: str  #: of that file
+
+
 class Running(Struct, frozen=True, kw_only=True):
     """The dispatch is alive: its shim holds its lock."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from runplan.plan.marks import NoWorkKind  # noqa: TC001 - msgspec reads the annotations
-from runplan.run.dispatch import Ending
+from runplan.run.dispatch import Ending, Evidence
 from runplan.run.kinds import Beginning, GateAnswer, Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
 
 TESTS = "tests"  #: the check that runs tests.command
@@ -267,14 +267,6 @@ class Leased(Event, frozen=True, kw_only=True):
     attempt: int  #: from 1, over all runs of the plan
     parked: str = ""  #: the ref that keeps the work of an earlier attempt
     kept: KeptWork | None = None
-
-
-class Evidence(Struct, frozen=True, kw_only=True):
-    """The record of a check that ran; argv, environment and duration are in the events of its dispatch."""
-
-    dispatch: str
-    file: str  #: its output, below runplan's directory in the git directory
-    sha256: str  #: of that file
 
 
 class Judgement(Event, frozen=True, kw_only=True):

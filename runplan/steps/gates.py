@@ -18,8 +18,8 @@ from runplan.globs import covers
 from runplan.report.sections import NO_TESTS
 from runplan.run.attempt_parts import SetupDoubted
 from runplan.run.attempts import DelegateAttempt
-from runplan.run.dispatch import LOGS, OWN, Ending
-from runplan.run.events import TESTS, BaselineKnown, Evidence, GateJudged, WorkRefused
+from runplan.run.dispatch import LOGS, OWN, Ending, Evidence
+from runplan.run.events import TESTS, BaselineKnown, GateJudged, WorkRefused
 from runplan.run.kinds import GateAnswer, ProofKind, Reason, Role
 from runplan.settings.places import is_hidden
 from runplan.settings.toolchain import SUBMODULES

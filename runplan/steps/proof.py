@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from runplan.run.actions import Action, Start
     from runplan.run.attempts import WorkAttempt
-    from runplan.run.events import CandidateBuilt, DispatchStarted, Event, Evidence, Promise
+    from runplan.run.dispatch import Evidence
+    from runplan.run.events import CandidateBuilt, DispatchStarted, Event, Promise
     from runplan.run.state import RunState
     from runplan.steps.context import RunContext
 

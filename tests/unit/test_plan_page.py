@@ -13,7 +13,7 @@ from runplan.report.summary import PhaseSummary, Spent
 from runplan.report.views import Need
 from runplan.run import events as e
 from runplan.run.attempts import open_questions
-from runplan.run.dispatch import Ending
+from runplan.run.dispatch import Ending, Evidence
 from runplan.run.kinds import GateAnswer, PhaseStep, Reason, Role
 from runplan.run.recorded import Recorded
 from runplan.views.board import Usage, describe_phase
@@ -164,7 +164,7 @@ FAILED (failures=1)
 def a_gate(state: Path, output: str, **fields: Any) -> e.GateJudged:
     digest = sha256(output.encode()).hexdigest()
     (state / digest).write_text(output)
-    ran = e.Evidence(dispatch="d", file=digest, sha256=digest)
+    ran = Evidence(dispatch="d", file=digest, sha256=digest)
     known = {"tree": "t", "answer": GateAnswer.FAILED, "code": 1, "line": "1 test fails", "time": 1, "ran": ran}
     return e.GateJudged(**{**known, **fields})
 
@@ -190,7 +190,7 @@ def test_a_second_run_counts_for_the_tests_that_it_ran(tmp_path: Path) -> None:
 def test_a_check_whose_output_is_gone_names_what_the_journal_knows(tmp_path: Path) -> None:
     gate = e.GateJudged(
         tree="t", answer=GateAnswer.FAILED, code=1, line="x", time=1, failures=("t::a",),
-        ran=e.Evidence(dispatch="d", file="gone", sha256="0"),
+        ran=Evidence(dispatch="d", file="gone", sha256="0"),
     )  # fmt: skip
     (check,) = read_checks(tmp_path, fold_phases(recorded(CHOSEN, gate))["1"])
     assert [test.name for test in check.tests] == ["t::a"]
