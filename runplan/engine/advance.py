@@ -35,6 +35,7 @@ STEPS = {
     "start-command": "commands.start",
     "await": "outcome.await_end",
     "sleep": "outcome.sleep",
+    "await-host": "outcome.await_host",
     "hand-over": "work.hand_over",
     "ask-question": "work.ask_question",
     "take-work": "work.take_work",

@@ -97,7 +97,7 @@ def plan_of(issue: Issue, path: str, *, discussion: str = "", earlier: str = "")
     text = _PLAN.format(title=title, number=issue.number, author=_plain_login(issue.author), quoted=quoted).encode()
     plan = parse_plan(text, path=path)
     phase = plan.phases[0]
-    claimed = phase.touches or phase.allows or phase.depends or phase.sign_off
+    claimed = phase.touches or phase.allows or phase.depends or phase.sign_off or phase.host
     is_whole = len(plan.phases) == 1 and [item.id for item in phase.items] == [WHOLE_PHASE]
     if claimed or not is_whole or plan.issues != (issue.number,):
         raise NotWorkable(f"the text of issue {issue.number} looks like a plan; write a plan for it yourself")

@@ -403,7 +403,7 @@ class RepositoryWorker:
         if run.is_new or isinstance(claim, Acquired):
             # A process that left its run waiting for a person did not die.
             dead = claim.took_over if isinstance(claim, Acquired) and run.state != RunStatus.WAITING else ""
-            taken = e.ClaimTaken(owner=repository.claims.me, took_over=dead)
+            taken = e.ClaimTaken(owner=repository.claims.me, took_over=dead, labels=repository.labels)
             journal.append(*([run.started] if run.is_new else []), taken)
         self.runs[plan] = active = ActiveRun(context=run.context, journal=journal)
         if not run.is_new:

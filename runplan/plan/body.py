@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 #: The id of the only item of a phase that lists none.
 WHOLE_PHASE = "P"
 
+HOST_LABEL = r"[a-z0-9][a-z0-9_.-]{0,39}"  #: of a host of a fleet
+
 #: Begins a line of a foreign text, such as that of an issue: it is no label, and permits nothing.
 QUOTED = "> >"
 
 _LABEL = (
     r"(?is)[ \t]*(?:[-*>+][ \t]+)?(?:#{3,6}[ \t]+)?[*_]{0,2}"
-    r"(Touches|Allows|Depends(?: on)?|Dependencies|Execution|Sign-off)(?:\*\*:|:\*\*|:)[ \t]*(.*?)_?\Z"
+    r"(Touches|Allows|Host|Depends(?: on)?|Dependencies|Execution|Sign-off)(?:\*\*:|:\*\*|:)[ \t]*(.*?)_?\Z"
 )
 #: An item that is a paragraph: `**WI 3.1** text`, `4.0 **Title** text`.
 _PARAGRAPH = r"(?i)\*\*(?:WI|Work item)[ \t-]?[0-9]|[0-9]{1,3}\.[0-9]{1,3}[ \t]+\*\*"
@@ -220,6 +222,12 @@ def read_paths(body: Body, label: str) -> tuple[str, ...]:
                 break
             listed += [entry.text for entry in marks_within(body.lines.entries, line, line + 1)]
     return _parse_paths(listed)
+
+
+def read_labels(body: Body) -> tuple[str, ...]:
+    """The labels of a line `Host: gpu, docker`; of other words there, none."""
+    words = [word.strip(" \t`*.").lower() for word in body.labels.get("host", (0, ""))[1].split(",")]
+    return tuple(sorted(set(words))) if all(re.fullmatch(HOST_LABEL, word) for word in words) else ()
 
 
 def _parse_paths(entries: Iterable[str]) -> tuple[str, ...]:

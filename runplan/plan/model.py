@@ -21,6 +21,7 @@ from runplan.plan.body import (
     list_passed_over,
     read_execution,
     read_items,
+    read_labels,
     read_paths,
 )
 from runplan.plan.dependencies import read_depends
@@ -86,6 +87,7 @@ class Phase(Struct, frozen=True):
     items: tuple[Item, ...]
     sign_off: tuple[str, ...] = ()  #: criteria that a person must check before it lands
     blocker: str = ""  #: why it is blocked, where the plan does not say it by a word
+    host: tuple[str, ...] = ()  #: labels of the host of a fleet that works on it
 
     @property
     def unsupported(self) -> str:
@@ -147,6 +149,9 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
         for label, count in list_passed_over(bodies[phase.id], phase.items):
             message = f"the list under {label.text[:60]!r} is no item of phase {phase.id} ({count}); boxes would be"
             remarks.append(Remark(label.at + 1, message))
+        if not phase.host and (line := bodies[phase.id].labels.get("host")):
+            message = f"phase {phase.id} names no labels after Host:, which has no effect; labels are like: gpu, docker"
+            remarks.append(Remark(line[0] + 1, message))
     _refuse_cycle(phases, lines, reading.format)
     status = PlanStatus.ACTIVE if reading.format in OWN_FRONT else _plan_status(lines)
     left = [phase for phase in phases if phase.status is not Status.DONE]
@@ -225,6 +230,7 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
         items=items,
         sign_off=(*sign_off, *place.sign_off),
         blocker=place.mark.reason,
+        host=read_labels(body),
     )
 
 

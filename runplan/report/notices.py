@@ -97,6 +97,8 @@ def of_waiting(state: RunState, decision: Decision, *, plan: str, **where: str) 
     reason = decision.waiting
     if reason is None or not wait.is_notified or (reason in REPEATED_WAITS and state.waits > 1):
         return None  # one notice is enough for something that is looked at again and again
+    if reason is WaitKind.HOST and decision.wake:
+        return None  # a host has the labels
     waits = find_awaiting(state)
     phase = waits.chosen.phase if waits and reason is not WaitKind.REVIEW else ""
     subject = f"phase {phase}" if phase else "the plan" if isinstance(waits, PlanningAttempt) else "the pull request"

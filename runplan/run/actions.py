@@ -25,6 +25,7 @@ LEASE = Action(step="lease")  #: switch the run's worktree to the phase's branch
 AWAIT = Action(step="await")  #: record the end of the process, if it has ended
 END = Action(step="end")  #: end the running process on request
 SLEEP = Action(step="sleep")  #: end the pause, if its time has come
+AWAIT_HOST = Action(step="await-host")  #: leave the phase to a host that has its labels
 HAND_OVER = Action(step="hand-over")  #: keep the work of an agent whose context is full, for its successor
 TAKE_WORK = Action(step="take-work")  #: commit the agent's changes and inspect them
 JUDGE_BASELINE = Action(step="judge-baseline")  #: read the results of the checks on the base
@@ -110,7 +111,7 @@ def fail_phase(reason: Reason, step: PhaseStep, detail: str) -> Decision:
 def wait_until(pause: Paused) -> Decision:
     return Decision(
         actions=(SLEEP,),
-        why=f"waiting until {pause.until} ({describe_pause(pause)})",
+        why=f"waiting until {pause.until} ({describe_pause(pause)})" if pause.until else describe_pause(pause),
         waiting=pause.kind,
         about=describe_pause(pause),
         wake=pause.until,

@@ -28,6 +28,7 @@ from runplan.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, W
 from runplan.run.planning_events import PlanningChosen
 from runplan.run.reasons import name_variables
 from runplan.run.rows import wait_of
+from runplan.run.rules.hosts import missing_labels
 from runplan.run.rules.lanes import may_begin_ahead
 from runplan.run.rules.phases import delegate_phase, merge_target, repair_branch, work_on_phase
 from runplan.run.rules.planning import MAX_REVISIONS, describe_misfit, write_plan
@@ -94,7 +95,8 @@ def _decide_work(state: RunState) -> Decision:
         return fail_phase(reason, PhaseStep.LAND if is_landing else attempt.step, detail)
     if waiting := _find_wait(state):
         return waiting
-    decision = _await_answer(state, started, attempt) or _await_phase(state, attempt) or _work_on(started, attempt)
+    decision = _await_answer(state, started, attempt) or _await_phase(state, attempt)
+    decision = decision or _await_host(state, _work_on(started, attempt))
     is_held = decision.waiting is not None and wait_of(decision.waiting).is_for_person
     if state.revision is not None and is_held and isinstance(attempt, PhaseAttempt):
         return fail_phase(Reason.STOPPED, attempt.step, "its text is revised; the work is kept")
@@ -121,6 +123,12 @@ def _await_phase(state: RunState, attempt: AnyAttempt) -> Decision | None:
         return None
     why = f"the work is done, and is proven when phase {state.after} has landed"
     return Decision(why=why, waiting=WaitKind.PHASE, about=f"the landing of phase {state.after}")
+
+
+def _await_host(state: RunState, work: Decision) -> Decision:
+    """The work, if this host has the labels for it."""
+    missing = missing_labels(state) if work.actions else ()
+    return perform_action(a.AWAIT_HOST, f"this host lacks the labels {', '.join(missing)}") if missing else work
 
 
 def _look_ahead(state: RunState, started: RunStarted, decision: Decision) -> Decision:

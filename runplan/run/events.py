@@ -82,6 +82,7 @@ class RunStarted(RunOptions, frozen=True, kw_only=True):
 class ClaimTaken(Event, frozen=True, kw_only=True):
     owner: str
     took_over: str = ""  #: the dead owner, if there was one
+    labels: tuple[str, ...] | None = None  #: of the host; None without a fleet
 
 
 class IssueShared(Event, frozen=True, kw_only=True):
@@ -121,6 +122,7 @@ class Chosen(Event, frozen=True, kw_only=True):
     sign_off: tuple[str, ...] = ()  #: criteria that a person must check before it lands
     remarks: tuple[str, ...] = ()  #: on the text, for the report
     base: str = ""  #: the commit of another phase that it begins on, before that phase has landed; "" for the tip
+    host: tuple[str, ...] = ()  #: labels of the host of a fleet that works on it
 
 
 class PhaseChosen(Chosen, frozen=True, kw_only=True):
@@ -199,7 +201,7 @@ class Paused(Event, frozen=True, kw_only=True):
     """The run waits for a time; no attempt is charged."""
 
     kind: WaitKind
-    until: str  #: UTC ISO-8601
+    until: str  #: UTC ISO-8601; "" for one that only a person or another host ends
     agent: str = ""
     words: str = ""
 

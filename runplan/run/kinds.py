@@ -127,6 +127,7 @@ class WaitKind(StrEnum):
     CHECKS = "checks"
     REVIEW = "review"
     MERGE = "merge"
+    HOST = "host"  #: of a fleet, with labels
     CLAIM = "claim"  #: of the daemon: another process works on the run
 
 

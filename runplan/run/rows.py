@@ -103,6 +103,7 @@ WAITS = {
     WaitKind.CHECKS: _FOR_FORGE,
     WaitKind.MERGE: _FOR_FORGE,
     WaitKind.REVIEW: Wait((("See it", "status"), ("look again now", "retry")), is_notified=True, until="looks again"),
+    WaitKind.HOST: Wait((("See why", "explain"), ("look again now", "retry")), is_notified=True, until="looks again"),
     WaitKind.PAUSED: Wait((("Resume it", "resume"),), is_asked=True),
     WaitKind.KEY: Wait((("From a shell that has it", "resume"),)),
     WaitKind.SUBPLAN: Wait((("See it", "status"), ("continue it", "retry")), is_for_person=False),

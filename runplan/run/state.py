@@ -38,6 +38,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     unpriced: bool = False  #: an agent reported tokens but no cost
     landed: tuple[e.Landed, ...] = ()
     leased: bool = False  #: the run has a worktree
+    labels: tuple[str, ...] | None = None  #: of the host that owns the run; None without a fleet
     pause: e.Paused | None = None
     waited: WaitKind | None = None  #: the kind of the last wait
     waits: int = 0  #: waits for the same thing in a row
@@ -207,7 +208,9 @@ def apply(state: RunState, fact: e.Event) -> RunState:
             )
         case e.StopRequested() | e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.IssueShared():
             return _change_lanes(state, lambda lane: apply(lane.state, fact))
-        case RevisionRequested() | e.QuestionAnswered():  # each lane knows the ids of its own questions
+        case (
+            e.ClaimTaken() | RevisionRequested() | e.QuestionAnswered()
+        ):  # each lane knows the ids of its own questions
             return _change_lanes(state, lambda lane: apply(lane.state, fact))
         case e.Answered():
             return _change_lanes(
@@ -252,7 +255,8 @@ def _begin_lanes(state: RunState, event: e.LanesChosen) -> RunState:
     for name, phase, touches in event.lanes:
         after, base = ahead.get(name, ("", ""))
         started = replace(state.options, mode=Mode.PHASE, wanted=phase)
-        alone = RunState(started=started, warnings=state.warnings, is_lane=True, after=after, base=base)
+        alone = RunState(started=started, warnings=state.warnings, labels=state.labels, is_lane=True)
+        alone = replace(alone, after=after, base=base)
         state, alone = _hand_on_places(state, alone, name) if after else (state, _give_places(state, alone, name))
         state = replace(state, lanes=(*state.lanes, Lane(name=name, phase=phase, touches=touches, state=alone)))
     return state
@@ -386,6 +390,9 @@ def _count_usage(state: RunState, event: e.Event) -> RunState:
     match event:
         case e.Woke():
             return replace(state, pause=None)
+        case e.ClaimTaken(labels=labels):
+            is_over = state.pause is not None and state.pause.kind is WaitKind.HOST  # this host may have the labels
+            return replace(state, labels=labels, pause=None if is_over else state.pause)
         case e.Landed():
             return replace(state, landed=(*state.landed, event), no_work=None, waits=0)
         case e.Leased():

@@ -51,6 +51,7 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
     claims: Claims
     dispatches: Dispatches
     workspace: Workspace
+    labels: tuple[str, ...] | None = None  #: of this host; None without a fleet
 
 
 class RunContext(OpenRepository, frozen=True, kw_only=True):

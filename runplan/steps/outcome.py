@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
@@ -18,6 +18,7 @@ from runplan.gitfacts import signing
 from runplan.run import dispatch as d, events as e
 from runplan.run.dispatch import Ending, EndingKind, NeverStarted, Outcome, ReturnStatus, Running
 from runplan.run.kinds import Reason, Role, WaitKind
+from runplan.run.rules.hosts import describe_wait, list_missing
 from runplan.steps import setup
 from runplan.steps.process import FINGERPRINT, sent_at_first, still_running, without_result
 from runplan.steps.verify import reply_of
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from runplan.run.state import RunState
     from runplan.steps.context import RunContext
 
+HOST_LOOK = timedelta(minutes=10)  #: after which it is checked whether a host with the labels still lives
 LAST_WORDS = 600  #: characters of a failed process's output in the report
 #: Endings after which the end of the output says more than the kind.
 STOPPED = (EndingKind.CRASHED, EndingKind.KILLED, EndingKind.SILENT, EndingKind.TIMED_OUT)
@@ -190,8 +192,16 @@ def _pause_after(
 
 def sleep(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     pause = state.pause
-    if pause is not None and context.clock.now() >= parse_iso(pause.until):
+    if pause is not None and pause.until and context.clock.now() >= parse_iso(pause.until):
         yield e.Woke(kind=pause.kind)
+
+
+def await_host(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    """Wait for a host that has the labels of the phase; where there is one, look again later whether it is alive."""
+    chosen = state.current.chosen
+    is_there = any(not list_missing(chosen.host, labels) for labels in context.store.list_host_labels())
+    until = iso(context.clock.now() + HOST_LOOK) if is_there else ""
+    yield e.Paused(kind=WaitKind.HOST, until=until, words=describe_wait(chosen.phase, chosen.host, is_there=is_there))
 
 
 def longest_run_s(started: e.DispatchStarted, now: datetime) -> float:

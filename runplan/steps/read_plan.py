@@ -117,6 +117,7 @@ def choose_phase(phase: Phase, *, tip: str) -> e.PhaseChosen:
         touches=phase.touches,
         allows=phase.allows,
         sign_off=phase.sign_off,
+        host=phase.host,
         direct=phase.execution.kind is ExecutionKind.DIRECT,
     )
 

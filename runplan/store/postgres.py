@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.run.rows import OwnerState
+from runplan.run.rules.hosts import name_queue
 from runplan.store.location import FleetLocation, normalize_url, strip_secrets
 from runplan.store.sql import SqlStore
 from runplan.text import command
@@ -105,6 +106,10 @@ class PostgresStore(SqlStore):
         seen = "SELECT seen > now() - make_interval(secs => ?) FROM workers WHERE owner=?"
         return OwnerState.RUNNING if self._read_now(seen, LEASE_S, owner) == [(True,)] else OwnerState.GONE
 
+    def list_host_labels(self) -> list[tuple[str, ...]]:
+        living = "SELECT labels FROM workers WHERE seen > now() - make_interval(secs => ?) AND NOT draining"
+        return [tuple(labels) for (labels,) in self._read_now(living, LEASE_S)]
+
     # --- the queue ---------------------------------------------------------------------------------------
 
     def _announce_command(self, plan: str) -> None:
@@ -113,8 +118,7 @@ class PostgresStore(SqlStore):
         self.execute("SELECT pg_notify(?, ?)", CHANNEL, f"{self.location.schema} {plan}")
 
     def _queue(self, plan: str, labels: Sequence[str]) -> None:
-        queue = "+".join(sorted(labels)) or "any"
-        self.execute("SELECT queue_plan(?, ?, ?)", self.location.schema, plan, queue)
+        self.execute("SELECT queue_plan(?, ?, ?)", self.location.schema, plan, name_queue(labels))
 
     def queue_plan(self, plan: str, labels: Sequence[str] = ()) -> None:
         """Have a worker with these labels work on the plan, unless it is queued already."""

@@ -127,6 +127,9 @@ class Store(Protocol):
         """The owner of each claimed plan."""
 
     def get_owner_state(self, owner: str) -> rows.OwnerState: ...
+    def list_host_labels(self) -> list[tuple[str, ...]]:
+        """The labels of each living worker that takes plans; none without a fleet."""
+
     def get_living_owner(self, plan: str) -> str:
         """The owner of the plan, if it lives; "" for none."""
 

@@ -318,6 +318,9 @@ class SqlStore(ABC):
         owner = self.list_owners().get(plan, "")
         return owner if owner and self.get_owner_state(owner) is not r.OwnerState.GONE else ""
 
+    def list_host_labels(self) -> list[tuple[str, ...]]:
+        return []
+
     def record_notice(self, run: str, about: str) -> bool:
         return self._change("INSERT INTO notices (run, about) VALUES (?,?) ON CONFLICT DO NOTHING", run, about)
 

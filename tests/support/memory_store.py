@@ -242,6 +242,9 @@ class MemoryStore:
     def get_owner_state(self, owner: str) -> OwnerState:
         return self._states.get(owner, OwnerState.GONE)
 
+    def list_host_labels(self) -> list[tuple[str, ...]]:
+        return []
+
     def get_living_owner(self, plan: str) -> str:
         owner = self.list_owners().get(plan, "")
         return owner if self.get_owner_state(owner) is not OwnerState.GONE else ""

@@ -77,6 +77,24 @@ def test_touched_paths_are_read(body: str, touches: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "host"),
+    [
+        ("Host: gpu, docker", ("docker", "gpu")),
+        ("- **Host:** `GPU`.", ("gpu",)),
+        ("Host: a big machine", ()),
+        ("Host:", ()),
+        ("```\nHost: x\n```", ()),
+    ],
+)
+def test_labels_of_a_host_are_read(body: str, host: tuple[str, ...]) -> None:
+    assert phase(body).host == host
+    remarks = parse_plan(a_plan({"1": "⬚"}, {"1": body}), path="p.md").remarks
+    assert ["names no labels after Host:" in remark.text for remark in remarks] == [True] * (
+        "Host:" in body[:7] and not host
+    )
+
+
+@pytest.mark.parametrize(
     ("body", "kind", "argument"),
     [
         pytest.param("Text", "worktree", "", id="default"),

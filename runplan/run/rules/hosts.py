@@ -1,0 +1,54 @@
+"""The labels of hosts: which a phase needs, and the queues in which its plan waits for a host that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from runplan.run.kinds import WaitKind
+from runplan.run.state import open_states
+from runplan.text import command
+
+if TYPE_CHECKING:
+    from runplan.run.state import RunState
+
+ANY = "any"  #: the queue of plans that need no label
+MAX_LABELS = 8  #: of one host, which looks into a queue for each combination of them
+
+
+def name_queue(labels: Collection[str]) -> str:
+    """The queue of the plans that need a host with these labels."""
+    return "+".join(sorted(labels)) or ANY
+
+
+def list_queues(labels: Collection[str]) -> list[str]:
+    """The queues from which a host with these labels takes plans."""
+    named = sorted(set(labels))
+    return [name_queue(chosen) for count in range(len(named) + 1) for chosen in combinations(named, count)]
+
+
+def list_missing(needed: Sequence[str], labels: Collection[str]) -> tuple[str, ...]:
+    """The needed labels that a host with these labels lacks."""
+    return tuple(label for label in needed if label not in labels)
+
+
+def missing_labels(state: RunState) -> tuple[str, ...]:
+    """The labels of the current phase that the host which owns the run lacks; without a fleet none."""
+    if state.attempt is None or state.labels is None:
+        return ()
+    return list_missing(state.attempt.chosen.host, state.labels)
+
+
+def awaited_labels(state: RunState) -> tuple[str, ...]:
+    """The labels of the host for which a run waits; of several lanes those of the first one that waits for a host."""
+    waiting = (lane for _, lane in open_states(state) if lane.pause is not None and lane.pause.kind is WaitKind.HOST)
+    return next((lane.attempt.chosen.host for lane in waiting if lane.attempt is not None), ())
+
+
+def describe_wait(phase: str, labels: Sequence[str], *, is_there: bool) -> str:
+    """For which host a phase waits; `is_there`: a living worker has the labels."""
+    needed = f"phase {phase} needs a host with the labels {', '.join(labels)}"
+    if is_there:
+        return f"{needed}; it is queued for one"
+    return f"{needed}, and no worker has them; start one: {command('runplan', 'worker', '--labels', ','.join(labels))}"

@@ -1,0 +1,79 @@
+"""Which host works on a phase, in which queue its plan waits for one, and what a person is told."""
+
+from msgspec.structs import replace
+
+from runplan.report.notices import of_waiting
+from runplan.run import actions as a, events as e
+from runplan.run.decide import decide
+from runplan.run.kinds import RunStatus, WaitKind
+from runplan.run.projection import project_run
+from runplan.run.rules.hosts import MAX_LABELS, awaited_labels, describe_wait, list_queues, name_queue
+from runplan.run.state import RunState, apply, fold
+from tests.support.builders import started
+
+CHOSEN = e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),), host=("docker", "gpu"))
+LATER = "2026-03-01T13:30:00Z"
+
+
+def taken(*labels: str) -> e.ClaimTaken:
+    return e.ClaimTaken(owner="a", labels=labels)
+
+
+def begun(*events: e.Event) -> RunState:
+    return fold([started("next"), *events])
+
+
+def paused(until: str = "") -> e.Paused:
+    return e.Paused(kind=WaitKind.HOST, until=until, words=describe_wait("1", CHOSEN.host, is_there=bool(until)))
+
+
+def test_a_host_takes_plans_from_the_queues_of_all_combinations_of_its_labels() -> None:
+    assert list_queues(()) == ["any"]
+    assert list_queues(["gpu", "docker", "gpu"]) == ["any", "docker", "gpu", "docker+gpu"]
+    assert name_queue(("gpu", "docker")) in list_queues(("docker", "arm", "gpu"))
+    assert name_queue(("gpu", "docker")) not in list_queues(("docker", "arm"))
+    assert len(list_queues([str(number) for number in range(MAX_LABELS)])) == 256
+
+
+def test_a_phase_is_worked_by_a_host_with_all_its_labels_and_without_a_fleet_by_any() -> None:
+    for claim in (e.ClaimTaken(owner="a"), taken("docker", "gpu", "big")):
+        assert decide(begun(claim, CHOSEN)).actions == (a.LEASE,)
+    assert decide(begun(taken("docker"), CHOSEN)).actions == (a.AWAIT_HOST,)
+    assert decide(begun(taken("docker"), CHOSEN)).why == "this host lacks the labels gpu"
+
+
+def test_the_next_host_that_claims_the_run_continues_or_waits_anew() -> None:
+    state = begun(taken(), CHOSEN, paused())
+    assert (decide(state).waiting, awaited_labels(state)) == (WaitKind.HOST, ("docker", "gpu"))
+    assert decide(apply(state, taken("gpu"))).actions == (a.AWAIT_HOST,)
+    state = apply(state, taken("docker", "gpu"))
+    assert (decide(state).actions, awaited_labels(state)) == ((a.LEASE,), ())
+
+
+def test_lanes_wait_for_their_own_hosts() -> None:
+    lanes = e.LanesChosen(tip="c0", lanes=(("1", "1", ("a",)), ("2", "2", ("b",))))
+    plain = e.PhaseChosen(tip="c0", phase="2", items=(("W1", "x"),), lane="2")
+    state = fold([started(), taken(), lanes, replace(CHOSEN, lane="1"), plain])
+    assert [(action.step, action.lane) for action in decide(state).actions] == [("await-host", "1"), ("lease", "2")]
+
+
+def test_a_question_and_an_approval_are_not_hidden_by_the_wait() -> None:
+    leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
+    state = begun(taken("docker", "gpu"), CHOSEN, leased, e.QuestionAsked(id="q", text="which?", phase="1"), taken())
+    assert decide(state).waiting is WaitKind.QUESTION
+    assert decide(apply(state, e.QuestionAnswered(id="q", text="this"))).actions == (a.AWAIT_HOST,)
+
+
+def test_a_person_is_told_where_no_worker_has_the_labels() -> None:
+    there, absent = begun(taken(), CHOSEN, paused(LATER)), begun(taken(), CHOSEN, paused())
+    row = project_run(absent, run="r", plan="p.md", started="", since="")
+    assert (row.state, row.waiting_for, row.needs_person) == (RunStatus.WAITING, WaitKind.HOST, True)
+    assert row.about == (
+        "phase 1 needs a host with the labels docker, gpu, and no worker has them; "
+        "start one: runplan worker --labels docker,gpu"
+    )
+    notice = of_waiting(absent, decide(absent), plan="p.md")
+    assert notice is not None
+    assert (notice.title, notice.reason) == ("p.md: phase 1 waits for you (host)", "host")
+    assert of_waiting(there, decide(there), plan="p.md") is None
+    assert not project_run(there, run="r", plan="p.md", started="", since="").needs_person
