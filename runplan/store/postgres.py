@@ -37,6 +37,10 @@ NO_REMOTE = (
     "this repository lacks the remote that run.remote names, and a fleet works on what a remote has; "
     "add it: git remote add NAME URL, or work on this machine alone: RUNPLAN_FLEET_DSN= runplan VERB"
 )
+#: A machine that is gone answers nothing: this side gives up a call after 10 s, and the server a transaction.
+NETWORK = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
+NETWORK |= {"keepalives_idle": 4, "keepalives_interval": 3, "keepalives_count": 2}
+SESSION = "-c statement_timeout=30s -c idle_in_transaction_session_timeout=10s"
 
 
 class FleetRepository(Struct, frozen=True):
@@ -158,8 +162,8 @@ def _open(dsn: str, schema: str) -> psycopg.Connection:
             "the DSN of the fleet cannot be read; it is postgresql://USER:PASSWORD@HOST/DATABASE, and special"
             " characters of the password are written as %XX, e.g. %40 for @"
         )
-    parameters.setdefault("connect_timeout", 10)
-    parameters["options"] = f"{parameters.get('options', '')} -c search_path={schema},{FLEET} -c statement_timeout=30s"
+    parameters = {**NETWORK, **parameters}
+    parameters["options"] = f"{parameters.get('options', '')} -c search_path={schema},{FLEET} {SESSION}"
     with translated_errors():
         return psycopg.connect(make_conninfo("", **parameters), autocommit=True)
 
