@@ -3,7 +3,8 @@
 set -eu
 
 missing=
-for pair in bwrap:bubblewrap git-lfs:git-lfs zsh:zsh fish:fish cc:gcc cc:libc6-dev systemd-analyze:systemd; do
+for pair in bwrap:bubblewrap git-lfs:git-lfs zsh:zsh fish:fish cc:gcc cc:libc6-dev systemd-analyze:systemd \
+    ip:iproute2 faketime:faketime; do
     command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair#*:}"
 done
 if [ -z "$missing" ]; then

@@ -17,6 +17,7 @@ import psycopg
 
 from runplan.store.location import FleetLocation, normalize_url
 from runplan.store.postgres import ROLE, PostgresStore, initialize
+from tests.support.network import Namespace
 
 _numbers = count(1)
 NOBODY = 65534  #: PostgreSQL does not run as root
@@ -31,15 +32,19 @@ def _program(name: str) -> str:
 
 
 class Server:
-    """A server with its data in a directory of its own; it listens on a port of the loopback address."""
+    """A server with its data in a directory of its own; it listens on a port of one address."""
 
-    def __init__(self) -> None:
+    def __init__(self, namespace: Namespace | None = None, address: str = "127.0.0.1") -> None:
+        self._namespace = namespace or Namespace("")
+        self.address = address
         self.place = Path(tempfile.mkdtemp(prefix="runplan-tests-postgres-"))
         self._user = NOBODY if os.getuid() == 0 else None
         if self._user is not None:
             os.chown(self.place, self._user, self._user)
         self.data = self.place / "data"
         self._call("initdb", "-D", str(self.data), "-U", "postgres", "--auth=trust", "--no-sync", "--locale=C.UTF-8")
+        with (self.data / "pg_hba.conf").open("a", encoding="ascii") as rules:
+            rules.write("host all all 10.0.0.0/8 trust\nhost all all 127.0.0.0/8 trust\n")
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
@@ -55,26 +60,36 @@ class Server:
         return self.dsn_of("postgres")
 
     def dsn_of(self, role: str, database: str = "postgres") -> str:
-        return f"postgresql://{role}@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://{role}@{self.address}:{self.port}/{database}"
 
-    def start(self, port: int = 0) -> None:
-        """Start the server and wait until it answers."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", port))
-            self.port = free.getsockname()[1]
+    @property
+    def local_dsn(self) -> str:
+        """By a socket in the file system, which is there in every network namespace."""
+        return f"postgresql://postgres@/postgres?host={self.place}&port={self.port}"
+
+    def start(self, port: int = 0, address: str = "") -> None:
+        """Start the server, perhaps at another address, and wait until it answers."""
+        self.address = address or self.address
+        self.port = port or self._namespace.call(self._find_port)
         options = [f"--{name}={value}" for name, value in SETTINGS.items()]
-        options += [f"--port={self.port}", "--listen_addresses=127.0.0.1", "--unix_socket_directories="]
+        options += [f"--port={self.port}", f"--listen_addresses={self.address}"]
+        options += [f"--unix_socket_directories={self.place}"]
         command = [_program("postgres"), "-D", str(self.data), *options]
         with (self.place / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, user=self._user, cwd=self.place, stdout=log, stderr=log)
+            self._process = self._namespace.start(command, user=self._user, cwd=self.place, stdout=log, stderr=log)
         deadline = time.monotonic() + 30
         while not self._answers():
             assert time.monotonic() < deadline, (self.place / "log").read_text()
             time.sleep(0.02)
 
+    def _find_port(self) -> int:
+        with socket.socket() as free:
+            free.bind((self.address, 0))
+            return int(free.getsockname()[1])
+
     def _answers(self) -> bool:
         try:
-            psycopg.connect(self.dsn, connect_timeout=2).close()
+            psycopg.connect(self.local_dsn, connect_timeout=2).close()
         except psycopg.OperationalError:
             return False
         return True

@@ -1,0 +1,342 @@
+"""A fleet on one machine: hosts with a network, a home, a state and a clone of their own; servers apart from them.
+
+The agent marks the begin and the end of each dispatch in one log for all hosts. It holds a lock for its phase while it
+works, so that a second live dispatch of a phase is seen, on whatever host it is.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import psycopg
+
+from runplan.store.location import FleetLocation, normalize_url
+from tests.support.cli import NO_SANDBOX, RUNPLAN, Ran, a_plan, end_processes_of, processes_of, until
+from tests.support.network import Namespace, Network, Proxy
+from tests.support.postgres import Server
+from tests.support.repos import MAIN, USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env
+
+SETTINGS = """\
+[agents]
+implementer = "marking"
+verifier = "marking"
+[agents.marking]
+kind = "command"
+argv = ["{python}", "-I", "-S", "{agent}", "{marks}"]
+"""
+#: Waits while a file `hold/PLAN.PHASE.ROLE` or `hold/any` is there, and works as long as `pace` says.
+AGENT = r"""
+import fcntl, json, os, pathlib, re, subprocess, sys, time
+marks, env = pathlib.Path(sys.argv[1]), os.environ
+plan, phase, role = pathlib.Path(env["RUNPLAN_PLAN"]).stem, env["RUNPLAN_PHASE"], env["RUNPLAN_ROLE"]
+host, dispatch = pathlib.Path(env["HOME"]).name, env["RUNPLAN_DISPATCH"]
+def mark(kind, **more):
+    fields = {"kind": kind, "host": host, "plan": plan, "phase": phase, "role": role, "dispatch": dispatch, **more}
+    with open(marks / "log", "a") as log:
+        log.write(json.dumps({**fields, "pid": os.getpid(), "at": time.monotonic()}) + "\n")
+lock = open(marks / f"{plan}.{phase}.lock", "a+")
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    lock.seek(0)
+    mark("overlap", held_by=lock.read())
+else:
+    lock.truncate(0)
+    lock.write(dispatch)
+    lock.flush()
+mark("begin")
+time.sleep(float((marks / "pace").read_text()))
+while any((marks / "hold" / name).exists() for name in (f"{plan}.{phase}.{role}", "any")):
+    time.sleep(0.02)
+if role == "verify":
+    prompt = pathlib.Path(env["RUNPLAN_PROMPT"]).read_text()
+    listed = re.search(r"^## Items$(.*?)^## ", prompt, re.M | re.S)
+    names = re.findall(r"^- ([A-Z]+\d+): ", listed[1] if listed else "", re.M)
+    items = [{"item": name, "result": "pass", "evidence": f"{plan}-{phase}.txt"} for name in names]
+    answer = {"status": "done", "summary": "Seen.", "items": items}
+    pathlib.Path(env["RUNPLAN_RETURN"]).write_text(json.dumps(answer))
+else:
+    pathlib.Path(f"{plan}-{phase}.txt").write_text(f"{plan} {phase}\n")
+    subprocess.run(["git", "add", "-A"], check=True)
+    subprocess.run(["git", "commit", "-qm", f"Write {plan} {phase}"], check=True)
+mark("end")
+"""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One line of an agent."""
+
+    kind: str
+    host: str
+    plan: str
+    phase: str
+    role: str
+    dispatch: str
+    pid: int
+    at: float
+    held_by: str = ""
+
+
+@dataclass
+class Host:
+    """One machine of the fleet."""
+
+    name: str
+    home: Path
+    namespace: Namespace
+    network: Network
+    proxy: Proxy  #: between this host and PostgreSQL
+    env: dict[str, str]
+    worker: subprocess.Popen[bytes] | None = None
+
+    def run(self, *args: str, cwd: Path | None = None, **env: str) -> Ran:
+        """The command on this host, in its clone if it has one."""
+        ran = self.namespace.run(
+            [RUNPLAN, *args],
+            cwd=cwd or (self.clone if self.clone.exists() else self.home),
+            env={**self.env, **env},
+            stdin=subprocess.DEVNULL,
+            timeout=100,
+        )
+        return Ran(code=ran.returncode, out=ran.stdout.decode(), err=ran.stderr.decode())
+
+    @property
+    def clone(self) -> Path:
+        return self.home / "app"
+
+    @property
+    def log(self) -> Path:
+        return self.home / "worker.log"
+
+    def start_worker(self, *words: str, **env: str) -> int:
+        """Start the worker of this host; its process."""
+        with self.log.open("ab") as log:
+            self.worker = self.namespace.start(
+                [RUNPLAN, "worker", "--host", self.name, *words],
+                cwd=self.home,
+                env={**self.env, **env},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        return self.worker.pid
+
+    def stop_worker(self, number: int = signal.SIGTERM) -> int:
+        """Signal the worker and wait for its end; its exit code."""
+        assert self.worker is not None
+        self.worker.send_signal(number)
+        return self.worker.wait(60)
+
+    def kill(self) -> None:
+        """The whole host: every process, the worker, its shims, its agents."""
+        while processes_of(self.home):
+            end_processes_of(self.home)
+            if self.worker is not None:
+                self.worker.poll()
+            time.sleep(0.01)
+
+    def freeze(self) -> None:
+        """Every process stops, as when a laptop sleeps."""
+        self._signal_all(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: int) -> None:
+        for pid in processes_of(self.home):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def unplug(self) -> None:
+        """No packet from or to the host arrives; without a network of its own its way to PostgreSQL is blocked."""
+        if self.network.is_separate:
+            self.network.unplug(self.name)
+        else:
+            self.proxy.swallows = True
+
+    def plug(self) -> None:
+        if self.network.is_separate:
+            self.network.plug(self.name)
+        self.proxy.heal()
+
+
+class GitServer:
+    """`git daemon` for one directory; it may be away for a while."""
+
+    def __init__(self, namespace: Namespace, address: str, place: Path) -> None:
+        self._namespace = namespace
+        self._process: subprocess.Popen[bytes] | None = None
+        self._place = place
+        self._address = address
+        self.port = namespace.call(partial(_free_port, address))
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"git://{self._address}:{self.port}/app.git"
+
+    def start(self) -> None:
+        options = [f"--listen={self._address}", f"--port={self.port}", f"--base-path={self._place}", "--reuseaddr"]
+        command = ["git", "daemon", *options, "--export-all", "--enable=receive-pack", str(self._place)]
+        how = {"env": isolated_env(), "stderr": subprocess.DEVNULL, "start_new_session": True}
+        self._process = self._namespace.start(command, **how)
+        until(self._answers)
+
+    def _answers(self) -> bool:
+        return self._namespace.run(["git", "ls-remote", "--heads", self.url]).returncode == 0
+
+    def stop(self) -> None:
+        """End it with all the connections that it serves."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+
+def _free_port(address: str) -> int:
+    with socket.create_server((address, 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@dataclass
+class Fleet:
+    """PostgreSQL, a git server and hosts; use it in a `with`."""
+
+    place: Path
+    hosts: dict[str, Host] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        self._stack = contextlib.ExitStack()
+        self.network = Network()
+        self._stack.callback(self.network.close)
+        self.marks = self.place / "marks"
+        (self.marks / "hold").mkdir(parents=True)
+        self.set_pace(0)
+        database, _, servers = self.network.addresses
+        self.remote = init_repo(self.place / "git/app.git", "--bare")
+        self.remote.git("config", "receive.autogc", "false")
+        self.git = GitServer(self.network.servers, servers, self.place / "git")
+        self._stack.callback(self.git.stop)
+        self.database = Server(self.network.servers, database)
+        self._stack.callback(self.database.stop)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for host in self.hosts.values():
+            host.thaw()
+            host.kill()
+            host.proxy.close()
+        self._stack.close()
+
+    # --- its parts --------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        return self.git.url
+
+    @property
+    def location(self) -> FleetLocation:
+        """The store, as this process reaches it."""
+        return FleetLocation(self.database.local_dsn, normalize_url(self.url))
+
+    def add_host(self, name: str, *, dsn: str = "", **env: str) -> Host:
+        """A host with a proxy of its own to PostgreSQL, unless a DSN is given."""
+        home = self.place / "hosts" / name
+        home.mkdir(parents=True)
+        (home / "gitconfig").write_text(f"[user]\n\tname = {USER_NAME}\n\temail = {USER_EMAIL}\n")
+        proxy = Proxy(self.network.servers, self.network.addresses[2], (self.database.address, self.database.port))
+        address, port = proxy.address
+        own = {
+            "HOME": str(home),
+            "GIT_CONFIG_GLOBAL": str(home / "gitconfig"),
+            "RUNPLAN_FLEET_DSN": dsn or f"postgresql://postgres@{address}:{port}/postgres",
+        }
+        namespace = self.network.add_host(name)
+        host = Host(name, home, namespace, self.network, proxy, {**isolated_env(), **NO_SANDBOX, **own, **env})
+        self.hosts[name] = host
+        return host
+
+    def add_desk(self, plans: dict[str, tuple[str, ...]], settings: str = "") -> Host:
+        """The host of a person: a clone with these plans, pushed, and no worker."""
+        desk = self.add_host("desk")
+        agent = self.place / "agent.py"
+        agent.write_text(AGENT)
+        repo = self.clone_of(desk)
+        init_repo(desk.clone)
+        repo.git("remote", "add", "origin", self.url)
+        files = {f"plans/{name}.md": a_plan(*phases) for name, phases in plans.items()}
+        files["runplan.toml"] = SETTINGS.format(python=sys.executable, agent=agent, marks=self.marks) + settings
+        repo.commit("Begin", **files)
+        desk.namespace.call(lambda: repo.git("push", "-q", "-u", "origin", "main"))
+        repo.git("remote", "set-head", "origin", "main")
+        return desk
+
+    def clone_of(self, host: Host) -> Repo:
+        return Repo(path=host.clone, env=host.env)
+
+    # --- what is seen -----------------------------------------------------------------------------------
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Rows of the repository's tables, or of the fleet's."""
+        path = f"-c search_path={self.location.schema},runplan"
+        with psycopg.connect(self.location.dsn, options=path, autocommit=True) as db:
+            return db.execute(query, values or None).fetchall()
+
+    def states(self) -> dict[str, str]:
+        """The state of the newest run of each plan."""
+        return {Path(plan).stem: state for plan, state in self.rows("SELECT plan, state FROM runs ORDER BY number")}
+
+    def read_marks(self, *kinds: str) -> list[Mark]:
+        log = self.marks / "log"
+        marks = [Mark(**json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
+        return [mark for mark in marks if not kinds or mark.kind in kinds]
+
+    def landings(self) -> dict[tuple[str, str], int]:
+        """How often the code of each phase is on the remote's main, by (plan, phase)."""
+        subjects = self.remote.git("log", "--format=%s", MAIN).splitlines()
+        counts: dict[tuple[str, str], int] = {}
+        for subject in subjects:
+            if subject.startswith("Write "):
+                _, plan, phase = subject.split()
+                counts[plan, phase] = counts.get((plan, phase), 0) + 1
+        return counts
+
+    # --- what is done -----------------------------------------------------------------------------------
+
+    def set_pace(self, seconds: float) -> None:
+        (self.marks / "pace").write_text(str(seconds))
+
+    @contextlib.contextmanager
+    def held(self, name: str = "any") -> Iterator[None]:
+        """Agents wait while this is open: all, or those of `PLAN.PHASE.ROLE`."""
+        file = self.marks / "hold" / name
+        file.touch()
+        try:
+            yield
+        finally:
+            file.unlink(missing_ok=True)
+
+    def restart_database(self, *, away_s: float = 0.0) -> None:
+        """PostgreSQL crashes, stays away for a while, and recovers at its address."""
+        self.database.stop()
+        time.sleep(away_s)
+        self.database.start(self.database.port)
+
+    def move_database(self) -> None:
+        """The machine of PostgreSQL is gone; the same data is started at another address."""
+        gone, new, _ = self.network.addresses
+        self.network.drop_address(gone)
+        self.database.stop()
+        self.database.start(self.database.port, new)

@@ -1,0 +1,241 @@
+"""A network of separate hosts on one machine, and a proxy that damages connections.
+
+Each host is a network namespace of iproute2 with one address, behind a bridge in the namespace of the servers. No
+interface of the machine is touched. Without root or without `ip` all hosts share the loopback address, and
+`Network.kind` says so.
+"""
+
+import contextlib
+import ctypes
+import itertools
+import os
+import queue
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+CLONE_NEWNET = 0x40000000
+NETNS = Path("/run/netns")
+SHARED = "process groups on one loopback address (no root or no `ip`: no network namespaces)"
+SEPARATE = "network namespaces"
+_numbers = itertools.count(1)
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@cache
+def namespaces_work() -> bool:
+    """Whether this user may make network namespaces with an interface in them."""
+    name = f"runplan-{os.getpid()}-try"
+    if os.getuid() or not shutil.which("ip"):
+        return False
+    try:
+        _ip("netns", "add", name)
+        _ip("-n", name, "link", "add", "v0", "type", "veth", "peer", "name", "v1")
+    except subprocess.CalledProcessError:
+        return False
+    finally:
+        with contextlib.suppress(subprocess.CalledProcessError):
+            _ip("netns", "del", name)
+    return True
+
+
+def _remove_leftovers() -> None:
+    """Namespaces of test processes that were killed."""
+    for place in NETNS.glob("runplan-*"):
+        if not Path("/proc", place.name.split("-")[1]).exists():
+            with contextlib.suppress(subprocess.CalledProcessError):
+                _ip("netns", "del", place.name)
+
+
+class Namespace:
+    """One network namespace; "" is the one of this process."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call the function in a thread in this namespace: its sockets, children and threads belong to it."""
+        answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+
+        def enter() -> None:
+            try:
+                if self.name:
+                    self._enter()
+                answers.put((function(), None))
+            except BaseException as error:  # noqa: BLE001 - raised in the calling thread
+                answers.put((None, error))
+
+        thread = threading.Thread(target=enter)
+        thread.start()
+        thread.join()
+        value, error = answers.get()
+        if error is not None:
+            raise error
+        return value  # type: ignore[return-value]
+
+    def run(self, argv: Sequence[str | Path], **how: Any) -> subprocess.CompletedProcess[bytes]:
+        """Run a program there to its end."""
+        return self.call(lambda: subprocess.run(argv, capture_output=True, check=False, **how))
+
+    def start(self, argv: Sequence[str | Path], **how: Any) -> subprocess.Popen[bytes]:
+        return self.call(lambda: subprocess.Popen(argv, **how))
+
+    def _enter(self) -> None:
+        with (NETNS / self.name).open("rb") as place:
+            if ctypes.CDLL(None, use_errno=True).setns(place.fileno(), CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), "setns")
+
+
+class Network:
+    """The servers' namespace with a bridge, and the namespaces of hosts."""
+
+    def __init__(self) -> None:
+        self.kind = SEPARATE if namespaces_work() else SHARED
+        self._prefix = f"runplan-{os.getpid()}-{next(_numbers)}"
+        self._hosts: list[str] = []
+        self.servers = Namespace("")
+        self.addresses = ("127.0.0.1", "127.0.0.2", "127.0.0.3")  #: of PostgreSQL, of its next machine, of the rest
+        if self.is_separate:
+            _remove_leftovers()
+            self.servers = Namespace(f"{self._prefix}-servers")
+            self.addresses = ("10.77.0.1", "10.77.0.2", "10.77.0.3")
+            _ip("netns", "add", self.servers.name)
+            _ip("-n", self.servers.name, "link", "set", "lo", "up")
+            _ip("-n", self.servers.name, "link", "add", "br0", "type", "bridge")
+            for address in reversed(self.addresses):  # with the first one added the kernel drops the others
+                self.add_address(address)
+            _ip("-n", self.servers.name, "link", "set", "br0", "up")
+
+    @property
+    def is_separate(self) -> bool:
+        return self.kind == SEPARATE
+
+    def add_host(self, name: str) -> Namespace:
+        """A namespace with one address that reaches the servers and the other hosts, and nothing else."""
+        if not self.is_separate:
+            return Namespace("")
+        namespace = Namespace(f"{self._prefix}-{name}")
+        self._hosts.append(name)
+        _ip("netns", "add", namespace.name)
+        outside = ("-n", self.servers.name, "link")
+        _ip(*outside, "add", f"v-{name}", "type", "veth", "peer", "name", "eth0", "netns", namespace.name)
+        _ip(*outside, "set", f"v-{name}", "master", "br0", "up")
+        _ip("-n", namespace.name, "addr", "add", f"10.77.0.{10 + len(self._hosts)}/24", "dev", "eth0")
+        for link in ("lo", "eth0"):
+            _ip("-n", namespace.name, "link", "set", link, "up")
+        return namespace
+
+    def unplug(self, name: str) -> None:
+        """Lose every packet to and from the host; no connection is told."""
+        _ip("-n", self.servers.name, "link", "set", f"v-{name}", "down")
+
+    def plug(self, name: str) -> None:
+        _ip("-n", self.servers.name, "link", "set", f"v-{name}", "up")
+
+    def add_address(self, address: str) -> None:
+        if self.is_separate:
+            _ip("-n", self.servers.name, "addr", "add", f"{address}/24", "dev", "br0")
+
+    def drop_address(self, address: str) -> None:
+        """A machine that is gone: it refuses nothing, it answers nothing."""
+        if self.is_separate:
+            _ip("-n", self.servers.name, "addr", "del", f"{address}/24", "dev", "br0")
+
+    def close(self) -> None:
+        for name in self._hosts if self.is_separate else ():
+            _ip("netns", "del", f"{self._prefix}-{name}")
+        if self.is_separate:
+            _ip("netns", "del", self.servers.name)
+
+
+class Proxy:
+    """Forwards TCP connections to a server; it can delay, swallow or cut them."""
+
+    def __init__(self, namespace: Namespace, address: str, target: tuple[str, int]) -> None:
+        self.target = target
+        self.delay_s = 0.0  #: before each piece in each direction
+        self.swallows = False  #: connections stay open, and nothing arrives
+        self.refuses = False  #: new connections are closed at once
+        self.count = 0  #: connections that were forwarded
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._listener = namespace.call(lambda: socket.create_server((address, 0)))
+        self.address: tuple[str, int] = self._listener.getsockname()
+        self._namespace = namespace
+        namespace.call(threading.Thread(target=self._serve, daemon=True).start)
+
+    def cut(self) -> None:
+        """Break every open connection."""
+        with self._lock:
+            connections, self._open = self._open, set()
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def heal(self) -> None:
+        """Forward everything again; a connection whose bytes were swallowed is broken."""
+        swallowed, self.swallows = self.swallows, False
+        self.refuses = False
+        self.delay_s = 0.0
+        if swallowed:
+            self.cut()
+
+    def close(self) -> None:
+        self.refuses = True
+        self._listener.close()
+        self.cut()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                if self.refuses:
+                    client.close()
+                    continue
+                threading.Thread(target=self._forward, args=(client,), daemon=True).start()
+
+    def _forward(self, client: socket.socket) -> None:
+        with client, self._connect() as server:
+            if server.fileno() < 0:
+                return
+            self.count += 1
+            with self._lock:
+                self._open |= {client, server}
+            back = threading.Thread(target=self._pump, args=(server, client), daemon=True)
+            back.start()
+            self._pump(client, server)
+            back.join()
+            with self._lock:
+                self._open -= {client, server}
+
+    @contextlib.contextmanager
+    def _connect(self) -> Iterator[socket.socket]:
+        try:
+            server = socket.create_connection(self.target, timeout=5)
+            server.settimeout(None)
+        except OSError:
+            server = socket.socket()
+            server.close()
+        with server:
+            yield server
+
+    def _pump(self, source: socket.socket, goal: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if self.delay_s:
+                    time.sleep(self.delay_s)
+                if not self.swallows:
+                    goal.sendall(data)
+        for end in (source, goal):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
