@@ -162,6 +162,7 @@ def open_repository(
         dispatches = closing.enter_context(Dispatches(context.state / "dispatch", wakeup=wakeup, spawner=spawner))
         store = open_store(context.journal)
         closing.callback(store.close)
+        dispatches.stored = store.outputs
         closing.callback(workspace.close)
         for git in (workspace.git, context.git):  # they start while the run is resolved
             git.prepare_reader()

@@ -20,6 +20,7 @@ from runplan.run.dispatch import Ending, EndingKind, NeverStarted, Outcome, Retu
 from runplan.run.kinds import Reason, Role, WaitKind
 from runplan.run.rules.hosts import describe_wait, list_missing
 from runplan.steps import setup
+from runplan.steps.gates import NAMES
 from runplan.steps.process import FINGERPRINT, sent_at_first, still_running, without_result
 from runplan.steps.verify import reply_of
 from runplan.text import in_words
@@ -100,6 +101,7 @@ def _running_dispatch(state: RunState) -> e.DispatchStarted:
 
 def _record_result(started: e.DispatchStarted, context: RunContext, outcome: Outcome) -> e.DispatchEnded:
     """How the process ended, what it said and what it used, by its output or by its return."""
+    context.dispatches.store_end(started.id, (d.RETURN, d.NOTES, NAMES), context.agents.redacted)
     usage = outcome.tally.usage
     seconds = outcome.seconds
     table = context.settings.agents.agent(started.agent) if started.agent else None

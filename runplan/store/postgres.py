@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import socket
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from importlib.resources import files
@@ -18,6 +19,7 @@ from runplan.errors import RefusedEarly, Unreachable
 from runplan.run.rows import OwnerState
 from runplan.run.rules.hosts import name_queue
 from runplan.store.location import FleetLocation, normalize_url, strip_secrets
+from runplan.store.outputs import StoredOutputs
 from runplan.store.sql import SqlStore
 from runplan.text import command
 
@@ -133,6 +135,10 @@ class PostgresStore(SqlStore):
         """Queue the plan at that moment."""
         with self.transaction():
             self.execute("SELECT wake_plan_at(?, ?, ?)", self.location.schema, plan, moment)
+
+    @property
+    def outputs(self) -> StoredOutputs:
+        return StoredOutputs(self, host=socket.gethostname())
 
     def close(self) -> None:
         self._db.close()

@@ -15,6 +15,7 @@ from runplan.text import command
 if TYPE_CHECKING:
     from runplan.run import rows
     from runplan.run.recorded import E, Recorded
+    from runplan.store.outputs import StoredOutputs
 
 
 def open_store(location: Location, *, writable: bool = True, missing_ok: bool = False) -> Store:
@@ -50,6 +51,10 @@ def list_store_files(location: Location) -> list[Path]:
 
 class Store(Protocol):
     """Events are only appended. Each method that writes does so whole or not at all. Use a store in one thread."""
+
+    @property
+    def outputs(self) -> StoredOutputs | None:
+        """The outputs of dispatches on all hosts; None where all of them run on this one."""
 
     def require_there(self) -> None:
         """Fail while the store is not where it was opened, as when the repository is unplugged."""

@@ -139,6 +139,11 @@ class SqlStore(ABC):
         """Execute one statement inside a transaction; the number of changed rows."""
         return self._run(sql, values).rowcount
 
+    def execute_alone(self, sql: str, *values: object) -> None:
+        """Execute one statement outside of a transaction; events that wait are not written for it."""
+        with self._translated_errors():
+            self._run(sql, values)
+
     def _change(self, query: str, *values: object) -> bool:
         """Execute one statement; whether it changed a row."""
         with self.transaction():

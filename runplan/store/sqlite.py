@@ -40,6 +40,8 @@ def _absent_journal() -> sqlite3.Connection:
 class SqliteStore(SqlStore):
     """One open connection to the journal."""
 
+    outputs = None
+
     def __init__(self, directory: Path, *, writable: bool = True, missing_ok: bool = False) -> None:
         """Open the journal. With `missing_ok` an absent one reads as empty: no plan was ever run."""
         super().__init__()

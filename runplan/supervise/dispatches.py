@@ -27,11 +27,12 @@ from runplan.store.files import Anchor, lock_descriptor, make_below, publish, re
 from runplan.supervise.output import DispatchFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from runplan.processes import Process
     from runplan.run.dispatch import DispatchStanding, Launch
+    from runplan.store.outputs import StoredOutputs
 
 SPAWNER = "runplan.supervise.shim"
 
@@ -41,6 +42,7 @@ UNBORN_POLL_S = 0.005  #: how often to look for a shim that holds its lock and h
 POLL_S = 0.05  #: how often shims are checked on systems without process descriptors
 LONGEST_SLEEP_S = 86_400.0  #: the kernel refuses to sleep for much longer at once
 FORCED_S = 2.0  #: how long a shim may take to write its exit record after it was asked to kill at once
+STORE_S = 1.0  #: how often the output of running dispatches is stored
 SWEEP_GRACE_S = 0.5  #: time between SIGTERM and SIGKILL for processes whose shim is gone
 
 _HEADER = struct.Struct("!I")
@@ -82,6 +84,7 @@ class Dispatches:
 
     def __init__(self, directory: Path, *, wakeup: int | None = None, spawner: Spawner | None = None) -> None:
         """`wakeup` is a descriptor that interrupts `wait` when it becomes readable."""
+        self.stored: StoredOutputs | None = None  #: the outputs in the database of a fleet
         self._directory = directory
         self._spawner_log = directory / "spawner.log"
         self._anchor = Anchor(directory.parent)
@@ -120,9 +123,21 @@ class Dispatches:
         """The directory of the dispatch; made when it is missing."""
         path = self._files(dispatch).directory
         if dispatch not in self._made:
+            self._fetch(dispatch)
             make_below(self._directory.parent, path / OWN)
             self._made.add(dispatch)
         return path
+
+    def _fetch(self, dispatch: str) -> None:
+        """Write the outputs of a dispatch that ran on another host to files here, all or none."""
+        path = self._files(dispatch).directory
+        if self.stored is None or path.exists() or not (outputs := self.stored.read_all(dispatch)):
+            return
+        draft = path.with_name(f".{dispatch}.new")
+        make_below(self._directory.parent, draft / OWN)
+        for name, content in outputs.items():
+            publish(draft / name, content, sync=False)
+        draft.rename(path)
 
     def read(self, dispatch: str, name: str) -> str | None:
         """The text of a file of the dispatch; None when it is missing, too large or a link."""
@@ -131,6 +146,18 @@ class Dispatches:
     def write(self, dispatch: str, name: str, text: str) -> None:
         # Not synced: a power cut that loses the file also ends its reader.
         publish(self.directory(dispatch) / name, text.encode("utf-8", "surrogateescape"), sync=False)
+
+    def store_end(self, dispatch: str, names: Collection[str], redact: Callable[[str], str]) -> None:
+        """Store the output of a dispatch that has ended, and the named files, for other hosts."""
+        if self.stored is not None:
+            self.stored.add_end(self.directory(dispatch), names, redact)
+
+    def _store_news(self, ids: Collection[str]) -> None:
+        """Store what running dispatches have written; a database that is away gets it later."""
+        if self.stored is not None:
+            with contextlib.suppress(Unreachable, OSError):
+                for dispatch in ids:
+                    self.stored.add_files(self.directory(dispatch))
 
     # --- starting -----------------------------------------------------------------------------------
 
@@ -193,6 +220,7 @@ class Dispatches:
         """Whether the dispatch runs, never started, or how it ended; Unreachable while the repository is missing."""
         if self._is_running(dispatch):
             return Running()  # also while the repository is missing, if it was started here
+        self._fetch(dispatch)
         files = self._files(dispatch)
         standing = files.standing()
         if standing == NeverStarted() or (isinstance(standing, Outcome) and standing.ending is Ending.LOST):
@@ -203,12 +231,14 @@ class Dispatches:
     def wait(self, ids: Collection[str], *, timeout_s: float | None) -> None:
         """Return when one has ended, on a wakeup, or when the time is up."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        longest_s = LONGEST_SLEEP_S if self.stored is None else STORE_S
         while True:
-            rest = None if deadline is None else min(LONGEST_SLEEP_S, max(0.0, deadline - time.monotonic()))
+            self._store_news(ids)
+            rest = longest_s if deadline is None else min(longest_s, max(0.0, deadline - time.monotonic()))
             if self._wait_once(ids, rest) or (deadline is not None and time.monotonic() >= deadline):
                 return
 
-    def _wait_once(self, ids: Collection[str], timeout_s: float | None) -> bool:
+    def _wait_once(self, ids: Collection[str], timeout_s: float) -> bool:
         """Whether something happened; False when it has to be checked again."""
         with contextlib.ExitStack() as stack:
             selector = stack.enter_context(selectors.DefaultSelector())
@@ -221,7 +251,7 @@ class Dispatches:
                     stack.callback(os.close, handle)
                     selector.register(handle, selectors.EVENT_READ)
                 else:
-                    timeout_s = min(POLL_S if shim else UNBORN_POLL_S, POLL_S if timeout_s is None else timeout_s)
+                    timeout_s = min(POLL_S if shim else UNBORN_POLL_S, timeout_s)
                 if self.standing(dispatch) != Running():
                     return True
             return bool(selector.select(timeout_s))

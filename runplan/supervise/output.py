@@ -255,7 +255,10 @@ class DispatchFiles:
 
 def _read(path: Path, kind: type[T]) -> T | None:
     """The record in the file; None when it is missing or incomplete, as after a power cut."""
+    return decode_record(read_bounded(path, largest=LARGEST) or b"", kind)
+
+
+def decode_record(content: bytes, kind: type[T]) -> T | None:
     with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        content = read_bounded(path, largest=LARGEST)
-        return msgspec.json.decode(content, type=kind) if content else None
+        return msgspec.json.decode(content, type=kind)
     return None

@@ -39,6 +39,8 @@ Append = tuple[Sequence[tuple[str, str, str]], RunRow, int, str]
 class MemoryStore:
     """Everything is lost with the object; `owners` are the living ones."""
 
+    outputs = None
+
     def __init__(self, owners: Mapping[str, OwnerState]) -> None:
         self._states = owners
         self._events: list[tuple[str, EventRow]] = []  #: with their plan

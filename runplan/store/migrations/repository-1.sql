@@ -43,6 +43,11 @@ CREATE TABLE waits (
     times INTEGER NOT NULL
 );
 CREATE TABLE outlines (plan TEXT PRIMARY KEY, stamp TEXT NOT NULL, value TEXT NOT NULL);
+-- Parts of the files of dispatches. `place` names the host and the path of the whole file.
+CREATE TABLE outputs (
+    dispatch TEXT NOT NULL, name TEXT NOT NULL, start BIGINT NOT NULL, content BYTEA NOT NULL, place TEXT NOT NULL,
+    written TIMESTAMPTZ NOT NULL DEFAULT now(), PRIMARY KEY (dispatch, name, start)
+);
 -- Workers and clients only append events, and they keep what shows who worked and what was answered.
 REVOKE UPDATE, DELETE ON events, notices FROM runplan_worker;
 REVOKE DELETE ON runs, fences, baselines, firings, outlines FROM runplan_worker;

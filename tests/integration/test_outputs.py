@@ -1,0 +1,113 @@
+"""The output of a dispatch is read on any host: live, up to a cap, and by the host that takes the run over."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from runplan.errors import Unreachable
+from runplan.run.dispatch import NOTES, RETURN, Ending, NeverStarted, Outcome
+from runplan.store.outputs import Outputs, StoredOutputs
+from runplan.store.postgres import PostgresStore
+from runplan.supervise.dispatches import Dispatches
+from tests.support.dispatching import stage, until
+from tests.support.postgres import a_location
+
+SECRET = "hunter2hunter2"
+
+
+@pytest.fixture
+def store() -> Iterator[PostgresStore]:
+    with closing(PostgresStore(a_location())) as opened:
+        yield opened
+
+
+def write(directory: Path, text: bytes) -> None:
+    directory.mkdir(exist_ok=True)
+    with (directory / "out.log").open("ab") as file:
+        file.write(text)
+
+
+def test_output_is_followed_on_another_host_and_continues_after_a_lost_connection(
+    store: PostgresStore, tmp_path: Path
+) -> None:
+    ran = tmp_path / "r1.1"
+    write(ran, b"one\n")
+    stored = store.outputs
+    stored.add_files(ran)
+    with closing(PostgresStore(store.location)) as reading:
+        other = Outputs(tmp_path / "elsewhere", reading.outputs)
+        assert other.read("r1.1", "out.log") == (b"one\n", 4)
+        write(ran, b"two\n")
+        with psycopg.connect(store.location.dsn) as db:
+            ours = store._db.info.backend_pid
+            db.execute("SELECT pg_terminate_backend(%s, 5000)", (ours,))
+        with pytest.raises(Unreachable):
+            stored.add_files(ran)
+        assert other.read("r1.1", "out.log", 4) == (b"", 4)
+        stored.add_files(ran)
+        assert other.read("r1.1", "out.log", 4) == (b"two\n", 8)
+        assert other.read("r1.1", "out.log", -4) == (b"two\n", 8)
+        StoredOutputs(store, host="here").add_files(ran)  # a worker that was started again
+        assert other.read("r1.1", "out.log") == (b"one\ntwo\n", 8)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_beginning_and_end_are_kept_and_the_rest_is_named_by_host(
+    store: PostgresStore, tmp_path: Path, at_once: bool
+) -> None:
+    stored = StoredOutputs(store, host="gpu-7", cap=1600)
+    ran = tmp_path / "r1.1"
+    lines = [b"%09d\n" % number for number in range(1000)]
+    followed, end = b"", 0
+    for line in lines:
+        write(ran, line)
+        if not at_once:
+            stored.add_files(ran)
+            piece, end = stored.read("r1.1", "out.log", end)
+            followed += piece
+    stored.add_files(ran)
+    assert followed == (b"" if at_once else b"".join(lines))  # nothing is left out for a reader who follows
+    kept = store.query("SELECT sum(length(content)), count(*) FROM outputs")[0]
+    assert kept[0] <= 1600
+    text, end = stored.read("r1.1", "out.log")
+    assert end == 10_000
+    head, words, tail = text.partition(f" bytes are on host gpu-7 in {ran}/out.log]\n".encode())
+    begun, said, left_out = head.rpartition(b"\n[runplan: ")
+    assert words
+    assert said
+    assert begun == b"".join(lines)[:800]
+    assert b"".join(lines).endswith(tail)
+    assert len(tail) >= 600
+    assert int(left_out) == 10_000 - 800 - len(tail)
+
+
+def test_a_host_that_takes_over_reads_the_files_of_a_dispatch(store: PostgresStore, tmp_path: Path) -> None:
+    other = Dispatches(tmp_path / "other" / "dispatch")
+    (tmp_path / "other").mkdir()
+    other.stored = store.outputs
+    with stage(tmp_path) as here:
+        here.dispatches.stored = store.outputs
+        dispatch = here.sh("echo hello")
+        assert here.outcome(dispatch).code == 0
+        here.dispatches.write(dispatch, RETURN, f"say {SECRET}")
+        (here.dispatches.directory(dispatch) / NOTES).symlink_to("/etc/passwd")
+        here.dispatches.store_end(dispatch, (RETURN, NOTES), lambda text: text.replace(SECRET, "***"))
+        lost = here.sh("echo begun; sleep 60")
+        until(lambda: Outputs(tmp_path / "dispatch", None).read(lost, "out.log")[0])
+        here.dispatches.wait([lost], timeout_s=0)
+    standing = other.standing(dispatch)
+    assert isinstance(standing, Outcome)
+    assert (standing.ending, standing.code) == (Ending.EXITED, 0)
+    assert other.read(dispatch, "out.log") == "hello\n"
+    assert other.read(dispatch, RETURN) == "say ***"
+    assert other.read(dispatch, NOTES) is None
+    ended = other.standing(lost)
+    assert isinstance(ended, Outcome)
+    assert ended.ending is Ending.LOST
+    assert other.read(lost, "out.log") == "begun\n"
+    assert other.standing("r9.9") == NeverStarted()
+    rows = store.query("SELECT count(*) FROM outputs WHERE position(?::bytea IN content) > 0", SECRET.encode())
+    assert rows == [(0,)]
