@@ -31,6 +31,7 @@ from runplan.settings.load import (
 from runplan.settings.places import repository_file
 from runplan.settings.schema import FILES, Settings
 from runplan.store.location import FleetLocation, Location, normalize_url
+from runplan.store.outputs import Outputs
 from runplan.store.protocol import Store, open_store
 from runplan.text import command, committing
 
@@ -180,6 +181,9 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
     def store(self) -> Store:
         """The journal for reading; an empty one when no plan was ever run here."""
         return open_store(self.journal, writable=False, missing_ok=True)
+
+    def outputs(self, store: Store) -> Outputs:
+        return Outputs(self.state / "dispatch", store.outputs)
 
 
 @contextlib.contextmanager

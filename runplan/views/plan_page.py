@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import lru_cache
-from pathlib import Path
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -19,11 +19,10 @@ from runplan.report.views import Need, by_need
 from runplan.run import events as e
 from runplan.run.attempt_parts import Proof
 from runplan.run.attempts import AnyAttempt, WorkAttempt, begin_attempt, record_event
-from runplan.run.dispatch import Ending
+from runplan.run.dispatch import Ending, Evidence
 from runplan.run.kinds import GateAnswer, Role
 from runplan.run.reasons import describe_proof
-from runplan.steps.gates import JUNIT_READ, NAMES, read_content
-from runplan.store.files import is_held, last_write
+from runplan.steps.gates import JUNIT_READ, NAMES
 from runplan.store.journal import list_records
 from runplan.text import bounded, command
 from runplan.times import parse_iso
@@ -35,6 +34,7 @@ from runplan.views.transcript import read_tail
 if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
     from runplan.run.recorded import Recorded
+    from runplan.store.outputs import Outputs
     from runplan.store.protocol import Store
 
 MOST_RUNS = 5  #: whose dispatches are read
@@ -176,8 +176,8 @@ def read_plan_page(context: RepositoryContext, plan: str, phase: str, *, now: da
     store = context.store()
     records = list_newest_records(store, plan)
     works = fold_phases(records)
-    logs = context.state / "dispatch"
-    looked_at = (look_at(logs, dispatch) for dispatch in list_dispatches(records, now)[-MOST_DISPATCHES:])
+    outputs = context.outputs(store)
+    looked_at = (look_at(outputs, dispatch) for dispatch in list_dispatches(records, now)[-MOST_DISPATCHES:])
     dispatches = [dispatch for dispatch in looked_at if dispatch.is_alive or dispatch.running_s]  # others only begin
     selected = phase or choose_phase(view, works)
     work = works.get(selected)
@@ -188,8 +188,8 @@ def read_plan_page(context: RepositoryContext, plan: str, phase: str, *, now: da
         dispatches=tuple(dispatches),
         selected=selected,
         work=work,
-        checks=tuple(read_checks(context.state, work)) if work else (),
-        logs=tuple(read_logs(logs, dispatches)),
+        checks=tuple(read_checks(outputs, work)) if work else (),
+        logs=tuple(read_logs(outputs, dispatches)),
         questions=tuple(list_questions(context, plan)),
     )
 
@@ -254,13 +254,13 @@ def list_dispatches(records: Iterable[Recorded[e.Event]], now: datetime) -> list
 # --- from files -----------------------------------------------------------------------------------------
 
 
-def read_checks(state: Path, work: PhaseWork) -> Iterator[Check]:
+def read_checks(outputs: Outputs, work: PhaseWork) -> Iterator[Check]:
     """The checks of the attempt, each with the tests that its output names. A second run counts for its tests."""
     tests: dict[str, dict[str, NamedTest]] = {}
     for gate in work.proof.gates:
         rows = tests.setdefault(gate.name, {})
         if gate.ran is not None:
-            rows |= {row.name: row for row in _read_tests(state / gate.ran.file, gate.ran.sha256, gate.code)}
+            rows |= {row.name: row for row in _read_tests(outputs, gate.ran, gate.code)}
         is_failed = gate.answer is GateAnswer.FAILED
         rows |= {name: NamedTest(name, False) for name in gate.failures if is_failed and name not in rows}
     for gate in work.proof.newest_gates.values():
@@ -277,32 +277,36 @@ def read_checks(state: Path, work: PhaseWork) -> Iterator[Check]:
         )
 
 
+def _read_tests(outputs: Outputs, ran: Evidence, code: int | None) -> tuple[NamedTest, ...]:
+    """The tests that the output of a check names; () when the log was removed."""
+    output, _ = outputs.read(ran.dispatch, PurePath(ran.file).name, -LOG_READ)
+    names, _ = outputs.read(ran.dispatch, NAMES)
+    return _parse_tests(output, names[:JUNIT_READ], code)
+
+
 @lru_cache(maxsize=16)
-def _read_tests(log: Path, _sha256: str, code: int | None) -> tuple[NamedTest, ...]:
-    """The tests that the output of a check names; its hash stands for the content. () when the log was removed."""
-    output = read_content(log)[-LOG_READ:].decode("utf-8", "replace")
-    names = read_content(log.parent / NAMES)[:JUNIT_READ].decode("utf-8", "replace")
-    results = read_results(output, exit_code=code, names=names)
+def _parse_tests(output: bytes, names: bytes, code: int | None) -> tuple[NamedTest, ...]:
+    named = names.decode("utf-8", "replace")
+    results = read_results(output.decode("utf-8", "replace"), exit_code=code, names=named)
     failed = (NamedTest(name, False, bounded(results.reasons.get(name, ""), LONGEST_LINE)) for name in results.failures)
     return (*failed, *(NamedTest(name, True) for name in results.passes))
 
 
-def look_at(directory: Path, dispatch: Dispatch) -> Dispatch:
+def look_at(outputs: Outputs, dispatch: Dispatch) -> Dispatch:
     """The dispatch; without a recorded end its process may be gone, and its last output tells how long it ran."""
-    place = directory / dispatch.started.id
-    if dispatch.ended or is_held(place / "lock"):
+    is_running, written = (True, None) if dispatch.ended else outputs.get_standing(dispatch.started.id)
+    if is_running:
         return dispatch
-    written = last_write(place / "out.log", place / "err.log")
     ran_s = max(written - parse_iso(dispatch.started.at).timestamp(), 0.0) if written else 0.0
     return replace(dispatch, is_alive=False, running_s=ran_s)
 
 
-def read_logs(directory: Path, dispatches: Iterable[Dispatch]) -> Iterator[Log]:
+def read_logs(outputs: Outputs, dispatches: Iterable[Dispatch]) -> Iterator[Log]:
     """The output of the running agents, else of the last one."""
     agents = [dispatch for dispatch in dispatches if dispatch.started.agent]
     shown = [dispatch for dispatch in agents if dispatch.result == "running"] or agents[-1:]
     for dispatch in shown:
-        lines = read_tail(directory / dispatch.started.id, dispatch.started)
+        lines = read_tail(outputs, dispatch.started)
         yield Log(dispatch=dispatch, lines=cut_log(lines, share=len(shown)))
 
 

@@ -22,7 +22,6 @@ from runplan.report.views import PlanOutline, status_view
 from runplan.run.kinds import Mode, RunStatus
 from runplan.run.rows import OwnerState, PlanFacts, RunRow, Work
 from runplan.settings.places import socket_path, state_directory
-from runplan.store.files import is_held, last_write
 from runplan.store.protocol import open_store, store_exists
 from runplan.times import iso
 
@@ -93,10 +92,9 @@ class PlanReader:
         """The work with the last output of its process, or without a process that has ended."""
         if work.dispatch is None:
             return work
-        directory = self._context.state / "dispatch" / work.dispatch
-        if not is_held(directory / "lock"):
+        is_running, written = self._context.outputs(self._store).get_standing(work.dispatch)
+        if not is_running:
             return replace(work, dispatch=None, agent=None, version=None, dispatched=None, gates=())
-        written = last_write(directory / "out.log", directory / "err.log")
         return replace(work, output=iso(datetime.fromtimestamp(written, UTC)) if written else None)
 
     def _read_outline(self, path: str, facts: PlanFacts) -> PlanOutline:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.agents.clis import agent_of
 from runplan.run import dispatch as u, events as e
 from runplan.settings.load import list_agent_kinds
-from runplan.supervise.output import MISREAD, DispatchFiles
+from runplan.supervise.output import MISREAD, ShimRecord, decode_record
 from runplan.text import clock, elapsed, plain
 
 if TYPE_CHECKING:
     from runplan.agents.adapter import Agent
+    from runplan.store.outputs import Outputs
+
 TAIL_BYTES = 100_000  #: of the output of an agent, for a page
 
 
 class Transcript:
     """The output of one agent, for people: messages joined to whole lines, tools with their files and commands."""
 
-    def __init__(self, directory: Path, started: e.DispatchStarted) -> None:
+    def __init__(self, outputs: Outputs, started: e.DispatchStarted) -> None:
         self.took_s: float | None = None  #: None while the agent runs
-        self._files = DispatchFiles(directory)
+        self._outputs = outputs
+        self._id = started.id
         self.lane = f"[{started.lane}] " if started.lane else ""
         self._name = f"{'final verification' if started.scope else started.role} by {started.agent}"
         about = "all phases, " if started.scope else f"phase {started.phase}, " if started.phase else ""
@@ -52,29 +53,18 @@ class Transcript:
 
     def skip_beginning(self, most_bytes: int) -> None:
         """Begin with the first whole line of the last bytes of the log."""
-        try:
-            with self._files.out.open("rb") as log:
-                start = log.seek(0, os.SEEK_END) - most_bytes
-                if start > 0:
-                    log.seek(start - 1)
-                    log.readline()
-                    self._read = log.tell()
-                    self._head = ""
-        except FileNotFoundError:
-            return
+        output, end = self._outputs.read(self._id, "out.log", -most_bytes - 1)
+        if len(output) > most_bytes:
+            self._read = end - len(output.partition(b"\n")[2])
+            self._head = ""
 
     def _new_output(self) -> bytes:
-        try:
-            with self._files.out.open("rb") as log:
-                log.seek(self._read)
-                output = log.read()
-        except FileNotFoundError:  # it has not begun, or its log was removed
-            return b""
+        output, end = self._outputs.read(self._id, "out.log", self._read)
         if self._agent is None and output:
-            reader = self._files.shim().reader
+            reader = (decode_record(self._outputs.read(self._id, "shim.json")[0], ShimRecord) or ShimRecord()).reader
             self._agent = agent_of(reader) if reader in list_agent_kinds() else None
             self._is_prompt = not self._read and self._agent is not None and bool(self._agent.prompt_ends)
-        self._read += len(output)
+        self._read = end
         return output
 
     def _read_line(self, line: bytes) -> Iterator[str]:
@@ -108,9 +98,9 @@ class Transcript:
             yield plain(f"{self.lane}{text}".rstrip())
 
 
-def read_tail(directory: Path, started: e.DispatchStarted, *, most_bytes: int = TAIL_BYTES) -> list[str]:
+def read_tail(outputs: Outputs, started: e.DispatchStarted, *, most_bytes: int = TAIL_BYTES) -> list[str]:
     """The last lines of the agent's output so far."""
-    transcript = Transcript(directory, started)
+    transcript = Transcript(outputs, started)
     transcript.skip_beginning(most_bytes)
     return list(transcript.read_new(is_last=True))
 

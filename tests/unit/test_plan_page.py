@@ -16,6 +16,7 @@ from runplan.run.attempts import open_questions
 from runplan.run.dispatch import Ending, Evidence
 from runplan.run.kinds import GateAnswer, PhaseStep, Reason, Role
 from runplan.run.recorded import Recorded
+from runplan.store.outputs import Outputs
 from runplan.views.board import Usage, describe_phase
 from runplan.views.plan_page import (
     MOST_CHARACTERS,
@@ -124,7 +125,7 @@ def test_a_process_that_is_gone_is_shown_until_its_work_is_recorded(tmp_path: Pa
     log.parent.mkdir()
     log.write_text("done\n")
     os.utime(log, (NOW.timestamp() - 57, NOW.timestamp() - 57))
-    gone = look_at(tmp_path, dispatch)
+    gone = look_at(Outputs(tmp_path, None), dispatch)
     assert (gone.result, gone.seconds) == ("ended", 3)
 
 
@@ -163,15 +164,16 @@ FAILED (failures=1)
 
 def a_gate(state: Path, output: str, **fields: Any) -> e.GateJudged:
     digest = sha256(output.encode()).hexdigest()
-    (state / digest).write_text(output)
-    ran = Evidence(dispatch="d", file=digest, sha256=digest)
+    (state / "d").mkdir(exist_ok=True)
+    (state / "d" / digest).write_text(output)
+    ran = Evidence(dispatch="d", file=f"dispatch/d/{digest}", sha256=digest)
     known = {"tree": "t", "answer": GateAnswer.FAILED, "code": 1, "line": "1 test fails", "time": 1, "ran": ran}
     return e.GateJudged(**{**known, **fields})
 
 
 def test_the_tests_of_a_check_are_named_and_the_failed_ones_come_first(tmp_path: Path) -> None:
     work = fold_phases(recorded(CHOSEN, a_gate(tmp_path, OUTPUT)))["1"]
-    (check,) = read_checks(tmp_path, work)
+    (check,) = read_checks(Outputs(tmp_path, None), work)
     assert [(test.name, test.is_passed) for test in check.tests] == [
         ("test_a (t.T.test_a)", False),
         ("test_b (t.T.test_b)", True),
@@ -183,7 +185,7 @@ def test_a_second_run_counts_for_the_tests_that_it_ran(tmp_path: Path) -> None:
     again = "test_a (t.T.test_a) ... ok\n\n" + "-" * 70 + "\nRan 1 test in 0.001s\n\nOK\n"
     second = a_gate(tmp_path, again, answer=GateAnswer.PASSED, code=0, line="flaky", time=2)
     work = fold_phases(recorded(CHOSEN, a_gate(tmp_path, OUTPUT), second))["1"]
-    (check,) = read_checks(tmp_path, work)
+    (check,) = read_checks(Outputs(tmp_path, None), work)
     assert (check.answer, check.failed, check.passed) == ("passed", 0, 2)
 
 
@@ -192,7 +194,7 @@ def test_a_check_whose_output_is_gone_names_what_the_journal_knows(tmp_path: Pat
         tree="t", answer=GateAnswer.FAILED, code=1, line="x", time=1, failures=("t::a",),
         ran=Evidence(dispatch="d", file="gone", sha256="0"),
     )  # fmt: skip
-    (check,) = read_checks(tmp_path, fold_phases(recorded(CHOSEN, gate))["1"])
+    (check,) = read_checks(Outputs(tmp_path, None), fold_phases(recorded(CHOSEN, gate))["1"])
     assert [test.name for test in check.tests] == ["t::a"]
 
 

@@ -13,6 +13,7 @@ from runplan.run.events import DispatchEnded, DispatchStarted, Event
 from runplan.run.kinds import Role, RunStatus
 from runplan.run.recorded import to_json
 from runplan.run.rows import EventRow, RunRow
+from runplan.store.outputs import Outputs
 from runplan.supervise.output import DispatchFiles, ShimRecord
 from runplan.views.transcript import Transcript, read_tail
 from tests.support.samples import SAMPLES
@@ -54,15 +55,15 @@ SHOWN = {
 @pytest.mark.parametrize("kind", SHOWN)
 def test_a_real_stream_shows_messages_commands_and_paths_but_not_the_prompt(tmp_path: Path, kind: str) -> None:
     sample = next(path for path in sorted((SAMPLES / kind).glob("success.*")) if path.suffix in (".jsonl", ".txt"))
-    shutil.copy(sample, a_dispatch(tmp_path, kind).out)
-    _, *shown = Transcript(tmp_path, STARTED).read_new(is_last=True)
+    shutil.copy(sample, a_dispatch(tmp_path / STARTED.id, kind).out)
+    _, *shown = Transcript(Outputs(tmp_path, None), STARTED).read_new(is_last=True)
     first = 0 if kind in ("codex", "opencode", "gemini", "mini") else 1  # the model and the version
     assert shown[first : first + len(SHOWN[kind])] == SHOWN[kind]
 
 
 def test_chunks_of_a_message_are_joined_to_whole_lines(tmp_path: Path) -> None:
-    files = a_dispatch(tmp_path, "gemini")
-    transcript = Transcript(tmp_path, STARTED)
+    files = a_dispatch(tmp_path / STARTED.id, "gemini")
+    transcript = Transcript(Outputs(tmp_path, None), STARTED)
     shown = []
     for content in ("I will cre", "ate a fi", "le.\nAnd ", "commit it."):
         event = {"type": "message", "role": "assistant", "content": content, "delta": True}
@@ -76,10 +77,10 @@ def test_chunks_of_a_message_are_joined_to_whole_lines(tmp_path: Path) -> None:
 
 
 def test_the_tail_of_a_long_output_begins_with_a_whole_line(tmp_path: Path) -> None:
-    files = a_dispatch(tmp_path, "unknown")
+    files = a_dispatch(tmp_path / STARTED.id, "unknown")
     files.out.write_text("".join(f"line {number}\n" for number in range(10_000)))
-    assert read_tail(tmp_path, STARTED, most_bytes=25) == ["line 9998", "line 9999"]
-    assert read_tail(tmp_path, STARTED)[1] == "line 0"
+    assert read_tail(Outputs(tmp_path, None), STARTED, most_bytes=25) == ["line 9998", "line 9999"]
+    assert read_tail(Outputs(tmp_path, None), STARTED)[1] == "line 0"
 
 
 def a_row(event: Event) -> EventRow:
@@ -93,7 +94,7 @@ def an_end(id_: str, seconds: float) -> EventRow:
 def test_every_lane_has_its_name_and_the_final_verification_is_called_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = Transcripts(RUN, tmp_path)
+    log = Transcripts(RUN, Outputs(tmp_path, None))
     for id_, lane in (("r1.1", ""), ("r1.2", "b"), ("r1.3", "c")):
         a_dispatch(tmp_path / id_, "command").out.write_text(f"hello from {id_}\n")
         log.add(a_row(replace(STARTED, id=id_, lane=lane, phase="2")))

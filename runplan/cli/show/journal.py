@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.cli.show.ending import RunLog
@@ -27,6 +26,7 @@ from runplan.views.transcript import Transcript
 
 if TYPE_CHECKING:
     from runplan.run.rows import EventRow, RunRow
+    from runplan.store.outputs import Outputs
 
 
 #: Fields that only runplan itself needs.
@@ -48,7 +48,7 @@ def run_logs(args: argparse.Namespace) -> None:
                     flush=True,
                 )
             return
-        log = Transcripts(run, context.state / "dispatch") if args.agent else RunLog(store, run, context.state)
+        log = Transcripts(run, context.outputs(store)) if args.agent else RunLog(store, run, context.state)
         for rows, is_last in batches:
             for row in rows:
                 log.add(row)
@@ -80,9 +80,9 @@ def _shorten_value(value: object) -> str:
 class Transcripts:
     """Prints the output of the running agents, or of the last one, and of those after them."""
 
-    def __init__(self, run: RunRow, dispatches: Path) -> None:
+    def __init__(self, run: RunRow, outputs: Outputs) -> None:
         self._run = run
-        self._dispatches = dispatches
+        self._outputs = outputs
         self._open: dict[str, Transcript] = {}  #: by dispatch
         self._has_begun = False
         self._style = Style.of(sys.stdout)
@@ -90,7 +90,7 @@ class Transcripts:
     def add(self, row: EventRow) -> None:
         match from_json(row.type, row.body):
             case e.DispatchStarted(id=id_, agent=agent) as started if agent:
-                self._open[id_] = Transcript(self._dispatches / id_, started)
+                self._open[id_] = Transcript(self._outputs, started)
             case e.DispatchEnded(id=id_, seconds=seconds) if id_ in self._open:
                 self._open[id_].took_s = seconds
 
