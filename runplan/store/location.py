@@ -15,7 +15,8 @@ from runplan.errors import UsageError
 
 _SCP = re.compile(r"(?:[^/@]+@)?([^/:@\[\]]+|\[[^]]+\]):(.+)")
 _PORTS = {"ssh": 22, "git": 9418, "http": 80, "https": 443}
-_SHOWN = re.compile(r"\b(?:host|hostaddr|port|dbname|user|service)\s*=\s*(?:'(?:\\.|[^'\\])*'|\S+)")
+_PAIR = re.compile(r"(\w+)\s*=\s*('(?:\\.|[^'\\])*'|\S+)")
+_SHOWN = ("host", "hostaddr", "port", "dbname", "user", "service")
 
 
 class FleetLocation(Struct, frozen=True):
@@ -64,7 +65,10 @@ def strip_secrets(url: str) -> str:
 def hide_password(address: str) -> str:
     """The place that a URL or a connection string of PostgreSQL names, and the user, without a password."""
     if "://" not in address:
-        return " ".join(_SHOWN.findall(address))
-    scheme, _, rest = address.partition("?")[0].partition("://")
+        return " ".join(f"{name}={value}" for name, value in _PAIR.findall(address) if name in _SHOWN)
+    scheme, _, rest = address.partition("://")
+    rest, _, query = rest.partition("?")
+    if "@" in query:  # the password may contain the question mark
+        return f"{scheme}://..."
     user, at, place = rest.rpartition("@")
     return f"{scheme}://{user.partition(':')[0]}{at}{place}"

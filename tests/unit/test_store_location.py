@@ -54,6 +54,9 @@ def test_an_address_of_no_repository_is_refused_without_its_password(url: str) -
         ("host=db user=uma password=s3cret dbname=fleet", "host=db user=uma dbname=fleet"),
         ("host=db sslpassword = 's3 \\' cret'  user=uma", "host=db user=uma"),
         ("host=db password=hun s3cret", "host=db"),
+        ("host=db password='hun host=s3cret'", "host=db"),
+        ("postgresql://uma:s3?cret@db/fleet", "postgresql://..."),
+        ("postgresql://uma@db/fleet?password=c@s3", "postgresql://..."),
         ("https://example.com/acme/app", "https://example.com/acme/app"),
     ],
 )
