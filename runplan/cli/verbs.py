@@ -122,8 +122,10 @@ _SERVICE = (
     _JSON,
 )
 _FLEET = (
-    _value("create the tables in the database of [fleet], and add repositories", "action", choices=("init",)),
+    _value("init creates the tables in the database", "action", choices=("init", "status", "drain", "up", "metrics")),
+    _value("the name of a host, as status shows it", "host", metavar="HOST", nargs="?"),
     _value("its URL; default: the remote of this repository", "--repository", metavar="URL", action="append"),
+    _JSON,
 )
 _NOTIFY = (_flag("send a test notice through each channel", "--test"),)
 _GC = (_flag("only list", "--dry-run"), _JSON)
@@ -176,7 +178,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "mcp": ("setup.mcp", "Serve plans, changes and answers to the agent you talk to, by MCP", ()),
         "service": ("setup.machine", "Manage the login service", _SERVICE),
         "daemon": ("setup.machine", "Run the daemon in the foreground, stop it, or restart it", _DAEMON),
-        "fleet": ("setup.fleet", "Set up the database of a fleet: many hosts that work on plans", _FLEET),
+        "fleet": ("setup.fleet", "Set up a fleet of many hosts, show its state, take a host out of it", _FLEET),
         "notify": ("setup.machine", "Send a test notice through each channel of [notify]", _NOTIFY),
         "demo": ("setup.demo", "Work on a three-phase plan in a temporary repository", _DEMO),
         "completion": ("setup.completion", "Print a completion script for bash, zsh or fish", _COMPLETION),
@@ -305,8 +307,13 @@ EXAMPLES = {
   runplan daemon stop      start nothing new, give agents daemon.grace to finish, then end
   runplan daemon restart   after an update, or with other settings; running agents survive""",
     "fleet": """\
-  RUNPLAN_FLEET_DSN=postgresql://runplan@db/runplan runplan fleet init        add the remote of this repository
-  runplan fleet init --repository git@github.com:acme/app.git                 add another, without a clone""",
+  RUNPLAN_FLEET_DSN=postgresql://uma@db/fleet runplan fleet init              add the remote of this repository
+  runplan fleet init --repository git@github.com:acme/app.git                 add another, without a clone
+  runplan fleet status                                                        hosts, queue and what waits for a host
+  runplan fleet status alpha                                                  one host; exit 5 when it is dead
+  runplan fleet drain alpha                                                   alpha hands its plans to others
+  runplan fleet up alpha                                                      alpha takes plans again
+  runplan fleet metrics                                                       Prometheus metrics of all hosts""",
     "notify": "  runplan notify --test     one line per channel; exit 5 if one failed, 2 if there is none",
     "demo": """\
   runplan demo             three phases, one of them fixed on the way; leaves no files

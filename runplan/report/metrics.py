@@ -15,6 +15,7 @@ from runplan.errors import RunplanError
 from runplan.store.protocol import Store, open_store, store_exists
 
 if TYPE_CHECKING:
+    from runplan.store.hosts import FleetState
     from runplan.store.location import Location
 
 #: Metrics of a journal by their figure: name, help and labels.
@@ -85,6 +86,20 @@ def this_process(
     )
     info = Sample("runplan_daemon_info", "The daemon that answers", (("version", version),), 1)
     return [info, *(Sample(f"runplan_daemon_{name}", help_, (), value) for name, help_, value in about)]
+
+
+def collect_fleet_samples(state: FleetState) -> Iterator[Sample]:
+    """The metrics of hosts and queue."""
+    for host in state.hosts:
+        about = (("host", host.name),)
+        yield Sample("runplan_fleet_host_up", "1 for a host that takes plans", about, host.takes_plans)
+        yield Sample("runplan_fleet_heartbeat_age_seconds", "Time since the last heartbeat", about, host.seen_s)
+        yield Sample("runplan_fleet_slots", "Plans that a host works on at the same time", about, host.slots)
+        yield Sample("runplan_fleet_plans", "Plans that a host has in hand", about, len(host.plans))
+    ages = [queued.age_s for queued in state.queue]
+    yield Sample("runplan_fleet_queue_length", "Plans that no host has in hand", (), len(ages))
+    yield Sample("runplan_fleet_queue_age_seconds", "Waiting time of the oldest of them", (), max(ages, default=0.0))
+    yield Sample("runplan_fleet_waiting_for_host", "Plans whose labels no host has", (), len(state.waits))
 
 
 def render_samples(samples: Iterable[Sample]) -> str:

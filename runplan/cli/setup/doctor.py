@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +25,14 @@ from runplan.cli.show import progress
 from runplan.daemon.apprise_child import INSTALL
 from runplan.daemon.channels import list_channels, list_failures
 from runplan.engine import preflight
-from runplan.engine.context import RepositoryContext, context_at, open_context, refuse_under_agent, settings_note
+from runplan.engine.context import (
+    RepositoryContext,
+    context_at,
+    find_fleet,
+    open_context,
+    refuse_under_agent,
+    settings_note,
+)
 from runplan.engine.leftovers import collect_leftovers
 from runplan.engine.rehearsal import rehearse_phase
 from runplan.engine.repository import open_repository
@@ -42,7 +50,9 @@ from runplan.settings import toolchain
 from runplan.settings.load import environment
 from runplan.settings.places import worktree_root
 from runplan.settings.schema import Settings
-from runplan.text import elapsed, plain
+from runplan.store.location import hide_password
+from runplan.store.protocol import load_postgres, open_store
+from runplan.text import counted, elapsed, plain
 from runplan.views.inspection import Facts, describe_commits, inspect_repository
 from runplan.views.journal import LINES_SHOWN
 
@@ -99,6 +109,9 @@ def run_checks(context: RepositoryContext) -> list[Check]:
     target = _run_check("target", _check_target, context)
     worktrees = _run_check("worktrees", _check_worktrees, context)
     checks = [git, Check("settings", State.OK, note), person, target, worktrees]
+    if context.settings.fleet.dsn:
+        context = replace(context, fleet=find_fleet(context.repository, context.settings))
+        checks.append(_run_check("fleet", _check_fleet, context))
     checks += [_run_check(role, _check_agent, context, role, name) for role, name in context.settings.agents.dispatched]
     checks.append(_run_check("sandbox", _check_sandbox, context))
     if channels := list_channels(context.settings.notify, context.env):
@@ -159,6 +172,18 @@ def _check_worktrees(context: RepositoryContext) -> str:
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         raise RefusedEarly(f"{place} is not writable; set run.worktrees to a writable directory")
     return str(place)
+
+
+def _check_fleet(context: RepositoryContext) -> str | Check:
+    """The database answers, has this version and knows the repository; a worker takes plans."""
+    assert context.fleet is not None
+    with closing(open_store(context.fleet)):
+        postgres = load_postgres()
+    count = postgres.count_workers(context.fleet.dsn)
+    about = f"{hide_password(context.fleet.dsn)}, version {postgres.SCHEMA_VERSION}"
+    if count:
+        return f"{about}; {counted(count, 'living worker')}"
+    return Check("fleet", State.WARN, f"{about}; no worker takes plans", "start one on a host: runplan worker")
 
 
 def _check_agent(context: RepositoryContext, role: str, name: str) -> str:

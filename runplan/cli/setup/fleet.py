@@ -1,21 +1,46 @@
-"""runplan fleet: set up the database of a fleet."""
+"""runplan fleet: set up the database of a fleet, show its hosts and its queue, take a host out and back in."""
 
 from __future__ import annotations
 
 import argparse
+from datetime import UTC, datetime
 from pathlib import Path
 
 from runplan.engine.context import open_context, refuse_under_agent, remote_url
-from runplan.errors import RefusedEarly
+from runplan.errors import Exit, RefusedEarly, UsageError
+from runplan.report.metrics import collect_fleet_samples, metrics_text
+from runplan.report.views import as_json
 from runplan.settings.load import environment, load_user
 from runplan.settings.places import user_file
-from runplan.store.location import hide_password
+from runplan.store.hosts import FleetState, Host, read_fleet, set_draining
+from runplan.store.location import FleetLocation, hide_password
 from runplan.store.postgres import initialize, list_fleet
+from runplan.text import counted, in_words, plain
 
 
-def run_fleet(args: argparse.Namespace) -> None:
-    refuse_under_agent(f"fleet {args.action}")
+def run_fleet(args: argparse.Namespace) -> Exit:
+    if args.action not in ("status", "metrics"):
+        refuse_under_agent(f"fleet {args.action}")
     dsn = require_dsn()
+    match args.action:
+        case "status":
+            return _show_status(dsn, args.host, is_json=args.json)
+        case "metrics":
+            state = read_fleet(dsn)
+            stores = {url: FleetLocation(dsn, url) for url in state.repositories}
+            print(metrics_text(stores, now=datetime.now(UTC), process=collect_fleet_samples(state)), end="")
+        case "drain" | "up":
+            if args.host is None:
+                raise UsageError(f"fleet {args.action}: name the host; see: runplan fleet status")
+            set_draining(dsn, args.host, draining=args.action == "drain")
+            words = "finishes its agents and takes no plans" if args.action == "drain" else "takes plans"
+            print(f"{args.host} {words}")
+        case _:
+            _set_up(dsn, args)
+    return Exit.DONE
+
+
+def _set_up(dsn: str, args: argparse.Namespace) -> None:
     initialize(dsn, [_whole_url(url) for url in args.repository] if args.repository else [_remote_here()])
     print(f"The database {hide_password(dsn)} is set up, with the repositories:")
     print("".join(f"  {repository.url}\n" for repository in list_fleet(dsn)), end="")
@@ -40,3 +65,40 @@ def _remote_here() -> str:
             return url
         remote = context.settings.run.remote
     raise RefusedEarly(f"there is no remote {remote} here; name the repository: runplan fleet init --repository URL")
+
+
+# --- the state of the fleet -------------------------------------------------------------------------------
+
+
+def _show_status(dsn: str, host: str | None, *, is_json: bool) -> Exit:
+    """Show the fleet; or one host, and exit with 5 when it is dead."""
+    state = read_fleet(dsn)
+    if host is None:
+        print(as_json(state) if is_json else render_fleet(state))
+        return Exit.DONE
+    chosen = state.get_host(host)
+    print(as_json(chosen) if is_json else "\n".join(_render_host(chosen, len(host))))
+    return Exit.UNREACHABLE if chosen.dead else Exit.DONE
+
+
+def render_fleet(state: FleetState) -> str:
+    width = max((len(host.name) for host in state.hosts), default=0)
+    lines = [line for host in state.hosts for line in _render_host(host, width)]
+    lines = lines or ["No host has registered. Start one: runplan worker"]
+    oldest = f", the oldest for {in_words(max(queued.age_s for queued in state.queue))}" if state.queue else ""
+    lines += ["", f"Queue: {counted(len(state.queue), 'plan')}{oldest}"]
+    lines += [f"  {queued.plan} of {queued.repository}: {queued.why}" for queued in state.queue]
+    lines += ["Waiting for a host:"] if state.waits else []
+    lines += [f"  {wait.plan} of {wait.repository}: {wait.why}" for wait in state.waits]
+    lines.append(f"Repositories: {', '.join(state.repositories) or 'none'}")
+    return plain("\n".join(lines))
+
+
+def _render_host(host: Host, width: int) -> list[str]:
+    """A line about the host, and one for each plan that it has in hand."""
+    standing = "dead" if host.dead else "draining" if host.draining else "up"
+    parts = [f"{len(host.plans)} of {counted(host.slots, 'slot')} in use", f"seen {in_words(host.seen_s)} ago"]
+    parts += [f"labels {', '.join(host.labels)}"] if host.labels else []
+    parts.append(f"version {host.version}")
+    plans = [f"  {claimed.plan} of {claimed.repository}" for claimed in host.plans]
+    return [f"{host.name:<{width}}  {standing:<8}  {', '.join(parts)}", *plans]

@@ -1,0 +1,118 @@
+"""The hosts of a fleet and its queue, over all repositories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from psycopg import sql
+
+from runplan.errors import NotFound
+from runplan.store.postgres import LEASE_S, connect, translated_errors
+from runplan.text import counted
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    import psycopg
+
+_HOSTS = f"""
+SELECT DISTINCT ON (host) host, version, labels, slots, extract(epoch FROM now() - seen)::float, draining,
+       seen <= now() - interval '{LEASE_S} s'
+FROM workers ORDER BY host, seen DESC"""
+_CLAIMS = "SELECT {url}, key, split_part(owner, '/', 1) FROM {schema}.claims WHERE kind='plan'"
+_WAITS = """
+SELECT {url}, plan, runplan.json_extract(row, '$.about'), extract(epoch FROM now() - since::timestamptz)::float
+FROM {schema}.runs WHERE state='waiting' AND waiting_for='host'"""
+#: A second job of a plan that a host has in hand is only a reminder for that host.
+_QUEUE = """
+SELECT url, args->>'plan', queue_name, extract(epoch FROM now() - at)::float
+FROM procrastinate_jobs AS job JOIN repositories ON schema = args->>'schema'
+CROSS JOIN LATERAL (SELECT max(at) AS at FROM procrastinate_events WHERE job_id = job.id) AS events
+WHERE status = 'todo' AND task_name = 'runplan.work'
+  AND NOT EXISTS (SELECT FROM procrastinate_jobs AS other WHERE other.lock = job.lock AND other.status = 'doing')
+ORDER BY job.id"""
+
+
+class FleetPlan(Struct, frozen=True):
+    repository: str
+    plan: str
+    why: str = ""  #: it waits
+    age_s: float = 0.0  #: of the wait
+
+
+class Host(Struct, frozen=True):
+    """The newest worker of a host."""
+
+    name: str
+    plans: Sequence[FleetPlan]  #: that it has in hand
+    version: str
+    labels: Sequence[str]
+    slots: int
+    seen_s: float  #: since its last heartbeat
+    draining: bool
+    dead: bool
+
+    @property
+    def takes_plans(self) -> bool:
+        return not (self.dead or self.draining)
+
+
+class FleetState(Struct, frozen=True, kw_only=True):
+    hosts: Sequence[Host]
+    queue: Sequence[FleetPlan]  #: which no host has in hand
+    waits: Sequence[FleetPlan]  #: for a host with the labels of their phase
+    repositories: Sequence[str]
+
+    def get_host(self, name: str) -> Host:
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        known = ", ".join(host.name for host in self.hosts)
+        hint = f"there are: {known}" if known else "no worker has registered; start one: runplan worker"
+        raise NotFound(f"{name}: no such host; {hint}")
+
+
+def read_fleet(dsn: str) -> FleetState:
+    with connect(dsn) as db, translated_errors():
+        schemas: dict[str, str] = dict(db.execute("SELECT schema, url FROM repositories ORDER BY url").fetchall())
+        claims = _read_repositories(db, schemas, _CLAIMS)
+        waits = _read_repositories(db, schemas, _WAITS)
+        rows = db.execute(_HOSTS).fetchall()
+        queue = db.execute(_QUEUE).fetchall()
+    plans = {name: [FleetPlan(url, plan) for url, plan, owner in claims if owner == name] for name, *_ in rows}
+    hosts = [Host(name, plans[name], *about) for name, *about in rows]
+    return FleetState(
+        hosts=hosts,
+        queue=[FleetPlan(url, plan, explain_queueing(name, hosts), age_s) for url, plan, name, age_s in queue],
+        waits=[FleetPlan(*row) for row in waits],
+        repositories=list(schemas.values()),
+    )
+
+
+def _read_repositories(db: psycopg.Connection, schemas: dict[str, str], query: str) -> list[tuple[Any, ...]]:
+    parts = [sql.SQL(query).format(url=url, schema=sql.Identifier(schema)) for schema, url in schemas.items()]
+    return db.execute(sql.SQL(" UNION ALL ").join(parts)).fetchall() if parts else []
+
+
+def explain_queueing(queue: str, hosts: Sequence[Host]) -> str:
+    """Why no host has taken a plan from this queue, which is named after labels."""
+    labels = [] if queue == "any" else queue.split("+")
+    taking = [host for host in hosts if host.takes_plans]
+    fitting = [host for host in taking if set(labels) <= set(host.labels)]
+    if not taking:
+        return "no host takes plans; start one: runplan worker"
+    if not fitting:
+        return f"no host has the labels {', '.join(labels)}; start one: runplan worker --labels {','.join(labels)}"
+    if all(len(host.plans) >= host.slots for host in fitting):
+        return f"every slot of {counted(len(fitting), 'host')} is in use"
+    return "a host takes it now"
+
+
+def set_draining(dsn: str, host: str, *, draining: bool) -> None:
+    """Have a host hand its plans to others and take none, or take plans again."""
+    read_fleet(dsn).get_host(host)
+    with connect(dsn) as db, translated_errors():
+        db.execute("UPDATE workers SET draining=%s WHERE host=%s", (draining, host))
+        db.execute("SELECT pg_notify('runplan_workers', %s)", (host,))

@@ -1,0 +1,160 @@
+"""runplan fleet status, drain, up and metrics, on rows that workers and clients have written."""
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from runplan.store.location import FleetLocation
+from runplan.store.postgres import PostgresStore, initialize
+from tests.support.cli import Project, Ran, a_project
+from tests.support.postgres import start_server
+
+URL = "example.com/acme/app"
+WORKER = """
+INSERT INTO workers (owner, host, labels, slots, version, seen)
+VALUES (%s, %s, %s, %s, '1.0', now() - %s::interval)"""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    dsn: str
+    project: Project
+
+    def run(self, *words: str) -> Ran:
+        return self.project.runplan("fleet", *words, RUNPLAN_FLEET_DSN=self.dsn)
+
+    def execute(self, statement: str, *values: object) -> None:
+        with psycopg.connect(self.dsn, options="-c search_path=runplan") as db:
+            db.execute(statement.encode(), values)
+
+    def add_worker(self, host: str, *labels: str, slots: int = 1, silent_s: int = 0) -> None:
+        self.execute(WORKER, f"{host}/1", host, list(labels), slots, f"{silent_s} s")
+
+    def store(self) -> closing[PostgresStore]:
+        return closing(PostgresStore(FleetLocation(self.dsn, URL)))
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Fleet]:
+    """A database of its own: hosts belong to no repository."""
+    server = start_server()
+    name = re.sub(r"\W", "_", request.node.name)[:60]
+    with psycopg.connect(server.dsn, autocommit=True) as db:
+        db.execute(f"CREATE DATABASE {name}")
+    dsn = server.dsn_of("postgres", name)
+    initialize(dsn, [f"https://{URL}"])
+    yield Fleet(dsn, a_project(tmp_path))
+    with psycopg.connect(server.dsn, autocommit=True) as db:
+        db.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_status_shows_hosts_their_plans_and_why_others_wait(fleet: Fleet) -> None:
+    fleet.add_worker("alpha", "docker", "gpu", slots=1)
+    fleet.add_worker("beta", silent_s=120)
+    with fleet.store() as store:
+        store.claim_plan("plans/A.md", run="r1", owner="alpha/1")
+        store.queue_plan("plans/B.md", ["gpu"])
+        store.queue_plan("plans/C.md", ["mac"])
+    shown = fleet.run("status").out.splitlines()
+    assert re.fullmatch(r"alpha  up        1 of 1 slot in use, seen \ds ago, labels docker, gpu, version 1.0", shown[0])
+    assert shown[1] == f"  plans/A.md of {URL}"
+    assert shown[2] == "beta   dead      0 of 1 slot in use, seen 2m ago, version 1.0"
+    assert re.fullmatch(r"Queue: 2 plans, the oldest for \ds", shown[4])
+    assert shown[5:] == [
+        f"  plans/B.md of {URL}: every slot of 1 host is in use",
+        f"  plans/C.md of {URL}: no host has the labels mac; start one: runplan worker --labels mac",
+        f"Repositories: {URL}",
+    ]
+
+
+def test_a_plan_in_hand_does_not_count_as_waiting(fleet: Fleet) -> None:
+    fleet.add_worker("alpha")
+    with fleet.store() as store:
+        store.queue_plan("plans/A.md")
+        assert [queued["why"] for queued in fleet.run("status", "--json").json["queue"]] == ["a host takes it now"]
+        fleet.execute("UPDATE procrastinate_jobs SET status='doing'")
+        store.queue_plan("plans/A.md")  # a command for the host that has it
+    assert fleet.run("status", "--json").json["queue"] == []
+
+
+def test_drain_and_up_change_one_host_and_tell_it(fleet: Fleet) -> None:
+    fleet.add_worker("alpha")
+    fleet.add_worker("beta")
+    with psycopg.connect(fleet.dsn, autocommit=True) as listener:
+        listener.execute("LISTEN runplan_workers")
+        assert fleet.run("drain", "alpha").out == "alpha finishes its agents and takes no plans\n"
+        assert [told.payload for told in listener.notifies(timeout=10, stop_after=1)] == ["alpha"]
+    states = {host["name"]: host["draining"] for host in fleet.run("status", "--json").json["hosts"]}
+    assert states == {"alpha": True, "beta": False}
+    assert " draining " in fleet.run("status", "alpha").out
+    assert fleet.run("up", "alpha").code == 0
+    assert not fleet.run("status", "alpha", "--json").json["draining"]
+
+
+def test_the_exit_code_of_a_hosts_status_is_for_health_checks(fleet: Fleet) -> None:
+    fleet.add_worker("alpha")
+    fleet.add_worker("beta", silent_s=120)
+    assert (fleet.run("status", "alpha").code, fleet.run("status", "beta").code) == (0, 5)
+
+
+@pytest.mark.parametrize("verb", ["status", "drain", "up"])
+def test_an_unknown_host_is_refused_with_the_known_ones(fleet: Fleet, verb: str) -> None:
+    ran = fleet.run(verb, "gamma")
+    assert (ran.code, ran.last) == (
+        3,
+        "runplan: gamma: no such host; no worker has registered; start one: runplan worker",
+    )
+    fleet.add_worker("alpha")
+    fleet.add_worker("beta")
+    assert fleet.run(verb, "gamma").last == "runplan: gamma: no such host; there are: alpha, beta"
+
+
+def test_metrics_are_those_of_hosts_queue_and_repositories(fleet: Fleet) -> None:
+    fleet.add_worker("alpha", slots=2)
+    fleet.add_worker("beta", silent_s=120)
+    with fleet.store() as store:
+        store.claim_plan("plans/A.md", run="r1", owner="alpha/1")
+        store.queue_plan("plans/B.md")
+    lines = fleet.run("metrics").out.splitlines()
+    assert {
+        'runplan_fleet_host_up{host="alpha"} 1',
+        'runplan_fleet_host_up{host="beta"} 0',
+        'runplan_fleet_slots{host="alpha"} 2',
+        'runplan_fleet_plans{host="alpha"} 1',
+        "runplan_fleet_queue_length 1",
+        "runplan_fleet_waiting_for_host 0",
+        "# TYPE runplan_fleet_heartbeat_age_seconds gauge",
+    } <= {*lines}
+
+
+def test_a_database_that_is_away_is_named_without_its_password(tmp_path: Path) -> None:
+    dsn = "postgresql://uma:secret@127.0.0.1:1/runplan"
+    ran = a_project(tmp_path).runplan("fleet", "status", RUNPLAN_FLEET_DSN=dsn)
+    assert ran.code == 5
+    assert "secret" not in ran.err
+
+
+def test_doctor_names_the_database_and_its_workers(fleet: Fleet) -> None:
+    def check(dsn: str) -> dict[str, str]:
+        ran = fleet.project.runplan("doctor", "--json", RUNPLAN_FLEET_DSN=dsn, RUNPLAN_RUN_LANDING="direct")
+        return next(check for check in ran.json if check["name"] == "fleet")
+
+    fleet.project.repo.git("remote", "add", "origin", f"https://{URL}.git")
+    assert check(fleet.dsn)["state"] == "WARN"
+    assert check(fleet.dsn)["remedy"] == "start one on a host: runplan worker"
+    fleet.add_worker("alpha")
+    secret = fleet.dsn.replace("postgres@", "postgres:secret@")
+    assert check(secret) == {
+        "name": "fleet",
+        "ok": True,
+        "state": "ok",
+        "detail": f"{fleet.dsn}, version 1; 1 living worker",
+        "remedy": "",
+    }
+    assert check("postgresql://uma:secret@127.0.0.1:1/runplan")["state"] == "FAIL"
+    assert "secret" not in str(check("postgresql://uma:secret@127.0.0.1:1/runplan"))
