@@ -26,10 +26,11 @@ from runplan.times import iso
 
 if TYPE_CHECKING:
     from runplan.run.rows import Answer, Command
-    from runplan.store.location import FleetLocation
 
 BUSY = "daemon busy (git or network); request queued, you can quit now"
 BUSY_S = 3.0  #: a worker that is not in a long step has executed a command by then
+LOCAL_S = 0.01  #: between two looks at the answers
+FLEET_S = 0.1
 FLEET_BUSY = "all workers of the fleet are busy; request queued, you can quit now"
 NO_WORKER = "the request is queued, and no worker of the fleet is running; start one on any host: runplan worker"
 
@@ -47,7 +48,10 @@ def submit_commands(
     explains a long wait.
     """
     if context.fleet is not None:
-        return _submit_to_fleet(context, context.fleet, commands, say if wait else None)
+        stored = _store_commands(context, commands)
+        if not load_postgres().count_workers(context.fleet.dsn):
+            raise Queued(NO_WORKER)
+        return _await_answers(context, stored, say if wait else None)
     begins = any(command.verb in BEGINNING for command in commands)
     repository = Known(common=str(context.repository.common_dir), root=str(context.repository.root))
     try:
@@ -82,55 +86,27 @@ def submit_commands(
     return _execute_here(context, stored)
 
 
-def _submit_to_fleet(
-    context: RepositoryContext, fleet: FleetLocation, commands: Sequence[Command], say: Callable[[str], None] | None
-) -> list[Answer | None]:
-    """Queue the commands, each with a job for a worker; the answers, with `say` however long that takes."""
-    stored = _store_commands(context, commands)
-    with closing(open_store(fleet)) as store:
-
-        def answers() -> list[Answer | None]:
-            return [store.get_answer(command.seq) for command in stored]
-
-        def is_answered() -> bool:
-            return None not in answers()
-
-        warned = False
-        while not until(is_answered, within_s=0.0 if not _has_worker(fleet) else BUSY_S, every_s=0.05):
-            if not _has_worker(fleet):
-                raise Queued(NO_WORKER)
-            if say is None:
-                break
-            if not warned:
-                say(FLEET_BUSY)
-            warned = True
-        return answers()
-
-
-def _has_worker(fleet: FleetLocation) -> bool:
-    return bool(load_postgres().count_workers(fleet.dsn))
-
-
 def _await_answers(
     context: RepositoryContext, commands: Sequence[Command], say: Callable[[str], None] | None
 ) -> list[Answer | None]:
-    """The answers of the daemon; with `say` however long that takes."""
+    """The answers of the daemon or a worker; with `say` however long that takes."""
     with closing(open_store(context.journal, writable=False)) as store:
 
         def answers() -> list[Answer | None]:
             return [store.get_answer(command.seq) for command in commands]
 
         def is_answered() -> bool:
-            is_alive = read_holder(state_directory(context.env)) is not None
+            is_alive = context.fleet is not None or read_holder(state_directory(context.env)) is not None
             if None not in answers():
                 return True
             if not is_alive:
                 raise HungUp("the daemon has ended")
             return False
 
-        if not until(is_answered, within_s=BUSY_S) and say is not None:
-            say(BUSY)
-            while not until(is_answered, within_s=BUSY_S):
+        every_s = FLEET_S if context.fleet else LOCAL_S
+        if not until(is_answered, within_s=BUSY_S, every_s=every_s) and say is not None:
+            say(FLEET_BUSY if context.fleet else BUSY)
+            while not until(is_answered, within_s=BUSY_S, every_s=every_s):
                 pass
         return answers()
 

@@ -20,14 +20,7 @@ from runplan.git.repository import Repository, open_repository, require_target
 from runplan.names import PLAN_FILE, PLAN_PLACES, SPEC_FOLDERS, SUFFIXES
 from runplan.plan.folders import join_files
 from runplan.processes import agent_above
-from runplan.settings.load import (
-    LoadedSettings,
-    environment,
-    load_settings,
-    load_user,
-    settings_from_json,
-    settings_to_json,
-)
+from runplan.settings.load import LoadedSettings, environment, load_settings, settings_from_json, settings_to_json
 from runplan.settings.places import repository_file
 from runplan.settings.schema import FILES, Settings
 from runplan.store.location import FleetLocation, Location, normalize_url
@@ -201,7 +194,7 @@ def open_context(cwd: Path | None = None, *, warn: Callable[[str], None] | None 
                 raise
             warn(f"{error}; using the default settings")
         with contextlib.suppress(SettingsError):  # the user's are needed to find the journal
-            return load_user(env)
+            return load_settings(root, env=env, committed=(FILES[0], b"")).settings
         return Settings()
 
     with context_at(cwd or Path.cwd(), environment(), read) as context:
@@ -223,9 +216,7 @@ def context_at(
 
 
 def find_fleet(repository: Repository, settings: Settings) -> FleetLocation:
-    """The place of the repository in the fleet; without the remote it has none, and its store cannot be opened."""
-    url = remote_url(repository, settings)
-    return FleetLocation(settings.fleet.dsn, normalize_url(url) if url else "")
+    return FleetLocation(settings.fleet.dsn, normalize_url(remote_url(repository, settings)))
 
 
 def remote_url(repository: Repository, settings: Settings) -> str:

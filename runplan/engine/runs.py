@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from runplan.run.requests import Reply
     from runplan.run.rows import RunRow
     from runplan.steps.context import RunContext
-    from runplan.store.location import Location
 
 
 class ActiveRun(Struct, frozen=True, kw_only=True):
@@ -241,12 +240,12 @@ def _record_crash(active: ActiveRun, detail: str, remedy: str = "") -> None:
     journal.append(over)
 
 
-def end_recorded_agents(journal: Location, state: Path, plan: str) -> list[str]:
+def end_recorded_agents(state: Path, plan: str) -> list[str]:
     """End the agents of the plan, or of all plans (""), by the journal; the plans that had any.
 
     For a worker that does not answer. The next owner of the run records their ends.
     """
-    with closing(open_store(journal, writable=False)) as store:
+    with closing(open_store(state, writable=False)) as store:
         meant = [row for row in store.list_unfinished_runs() if plan in ("", row.plan)]
         ids_by_plan = {row.plan: ids for row in meant if (ids := list_running(state_of(store, row)))}
     if ids_by_plan:

@@ -97,8 +97,13 @@ def _open_remote(
     return Remote(here.git, name=run.remote, branch=branch, common_dir=here.common_dir, caller=env, sign_in=sign_in)
 
 
-def require_allowed(mode: str, run: RunSettings) -> None:
-    """Refuse a push to a protected target."""
+def require_allowed(mode: str, run: RunSettings, *, is_fleet: bool = False) -> None:
+    """Refuse a push to a protected target, and a fleet that would land in a checkout."""
+    if is_fleet and not uses_remote(mode):
+        raise RefusedEarly(
+            f"{mode} lands in a checkout of one machine, and a fleet's workers push to the remote; "
+            "add the word direct or pr, or set run.landing"
+        )
     if mode == "direct" and run.main_protected:
         raise RefusedEarly(
             f"protected: {run.target} does not accept pushes (run.main_protected); land by pr, "

@@ -42,7 +42,7 @@ def normalize_url(url: str) -> str:
     parts = urlsplit(f"ssh://{scp[1]}/{scp[2]}" if scp else url)
     if parts.scheme in ("", "file"):
         path = unquote(parts.path) if parts.scheme else url
-        return posixpath.normpath(path).removesuffix("/.git").removesuffix(".git")
+        return posixpath.normpath(path).removesuffix("/.git").removesuffix(".git") if path else ""
     try:
         port = f":{parts.port}" if parts.port not in (None, _PORTS.get(parts.scheme)) else ""
     except ValueError:

@@ -22,7 +22,7 @@ from runplan.report.views import PlanOutline, status_view
 from runplan.run.kinds import Mode, RunStatus
 from runplan.run.rows import OwnerState, PlanFacts, RunRow, Work
 from runplan.settings.places import socket_path, state_directory
-from runplan.store.protocol import open_store, store_exists
+from runplan.store.protocol import load_postgres, open_store, store_exists
 from runplan.times import iso
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 ANSWER_S = 1.0  #: to ask the daemon
 ABSENT = "No daemon is running, so no schedule fires. Start it now and at each login: runplan service install"
+NO_WORKER = "No worker of the fleet is running. Start one on any host: runplan worker"
 STANDS_STILL = "Stands still: the daemon cannot work in this repository for now."
 
 
@@ -179,7 +180,11 @@ def view_daemon(context: RepositoryContext, views: list[dict[str, Any]]) -> dict
 
 
 def view_missing_daemon(context: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """That no daemon runs, where a schedule needs one."""
+    """That no daemon runs, where a schedule needs one; in a fleet, that no worker runs."""
+    running = [view for view in views if (run := view.get("run")) and run["state"] == RunStatus.RUNNING]
+    if context.fleet is not None and (running or any(view["schedule"] or view["queued"] for view in views)):
+        is_missing = not load_postgres().count_workers(context.fleet.dsn)
+        return {"state": "absent", "error": NO_WORKER} if is_missing else None
     if not any(view["schedule"] and not view["schedule"]["paused"] for view in views):
         return None
     return {"state": "absent", "error": ABSENT} if read_holder(state_directory(context.env)) is None else None

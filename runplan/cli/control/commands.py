@@ -101,10 +101,8 @@ def _stop_plans(context: RepositoryContext, store: Store, plan: str, *, keep_sch
         error = next(refused, error)
     except Unreachable as failed:
         # The daemon does not answer, or nothing can be recorded: agents are ended all the same.
-        lines += [
-            f"Ended the agent of {ended}; its work is kept"
-            for ended in end_recorded_agents(context.journal, context.state, plan)
-        ]
+        plans = [] if context.fleet else end_recorded_agents(context.state, plan)
+        lines += [f"Ended the agent of {ended}; its work is kept" for ended in plans]
         is_queued = isinstance(failed, submit.Queued)  # the daemon executes it when it can
         error = failed if is_queued else Unreachable(f"{failed}; then stop it again")
     for line in lines:

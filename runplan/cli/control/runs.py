@@ -20,17 +20,7 @@ from runplan.engine.repository import open_repository
 from runplan.engine.runs import describe_busy, does_what_is_asked, find_awaited, state_of
 from runplan.engine.subplans import require_subplans
 from runplan.engine.worker import ForegroundWorker, Interruption
-from runplan.errors import (
-    Busy,
-    Exit,
-    Fenced,
-    Interrupted,
-    JournalDamaged,
-    RefusedEarly,
-    SettingsError,
-    Unreachable,
-    error_with,
-)
+from runplan.errors import Busy, Exit, Fenced, Interrupted, JournalDamaged, SettingsError, Unreachable, error_with
 from runplan.landing import modes
 from runplan.names import WATCH
 from runplan.plan.model import Plan, parse_plan
@@ -166,12 +156,7 @@ def describe_owner(plan: str, owner: str) -> str:
 def with_landing(context: RepositoryContext, landing: str) -> RepositoryContext:
     """The context with this landing mode, else that of the settings; it decides the tip that the plan is read from."""
     landing = landing or context.settings.run.landing
-    if context.fleet is not None and not uses_remote(landing):
-        raise RefusedEarly(
-            f"{landing} lands in a checkout of one machine, and a fleet's workers push to the remote; "
-            "add the word direct or pr, or set run.landing"
-        )
-    modes.require_allowed(landing, context.settings.run)
+    modes.require_allowed(landing, context.settings.run, is_fleet=context.fleet is not None)
     return context.with_landing(landing)
 
 
@@ -353,7 +338,11 @@ def admit_agents(context: RepositoryContext) -> None:
 
 
 def run_here(context: RepositoryContext, request: RunRequest, spawner: Spawner | None = None) -> Exit:
-    """Execute the run in this process; errors from outside name the command that continues it."""
+    """Execute the run in this process; errors from outside name the command that continues it. Not in a fleet."""
+    if context.fleet is not None and request.started.mode is Mode.UNDO:
+        return submit_run(context, request, wait=True)
+    if context.fleet is not None:
+        raise SettingsError("fleet.dsn is set, so workers do the work and not this process; leave out --foreground")
     if request.started.mode is not Mode.UNDO:
         admit_agents(context)
     plan = request.started.plan
