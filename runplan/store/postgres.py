@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from importlib.resources import files
@@ -94,7 +95,10 @@ class PostgresStore(SqlStore):
 
     def _is_committed(self, xact: str) -> bool:
         self._db.close()
-        return self._run("SELECT pg_xact_status(?::xid8)", (xact,)).fetchall() == [("committed",)]
+        status = "SELECT pg_xact_status(?::xid8)"
+        while (found := self._run(status, (xact,)).fetchall()) == [("in progress",)]:  # 10 s at most: SESSION
+            time.sleep(0.1)
+        return found == [("committed",)]
 
     def _roll_back(self) -> None:
         if self._db.closed or self._db.broken:

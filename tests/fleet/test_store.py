@@ -1,15 +1,25 @@
 """The store of a host whose network or database machine is gone without a word. Waits are shortened, not skipped."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
+import psycopg
 import pytest
 
 from runplan.errors import Unreachable
 from runplan.store import postgres
 from runplan.store.location import FleetLocation
 from runplan.store.postgres import PostgresStore, initialize
+from tests.support.cli import until
 from tests.support.fleet import Fleet, Host
+
+#: The server works for a while after it was told to commit.
+SLOW_COMMIT = """
+CREATE FUNCTION {schema}.wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.5); RETURN NULL; END';
+CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON {schema}.baselines DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.key = 'slow') EXECUTE FUNCTION {schema}.wait();
+"""
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +48,21 @@ def test_a_host_that_is_gone_within_a_transaction_holds_no_claim(fleet: Fleet) -
         assert other.list_owners() == {"plans/P.md": "beta/1"}
 
 
+def test_a_commit_whose_answer_is_lost_is_not_recorded_twice(fleet: Fleet) -> None:
+    host = fleet.add_host("delta")
+    with psycopg.connect(fleet.location.dsn, autocommit=True) as db:
+        db.execute(SLOW_COMMIT.format(schema=fleet.location.schema))
+    with open_on(host, fleet) as store, ThreadPoolExecutor(1) as pool:
+        recording = pool.submit(host.namespace.call, lambda: store.put_baseline("slow", "1"))
+        until(lambda: fleet.rows("SELECT 1 FROM pg_stat_activity WHERE wait_event='PgSleep'"))
+        host.proxy.cut()
+
+        recording.result()  # it did not fail: the server has committed
+        assert fleet.rows("SELECT results FROM baselines WHERE key='slow'") == [("1",)]
+
+
 def test_a_store_finds_the_same_data_at_another_address(fleet: Fleet) -> None:
-    places = ",".join(f"{address}:{fleet.database.port}" for address in fleet.network.addresses[:2])
-    host = fleet.add_host("gamma", dsn=f"postgresql://postgres@{places}/postgres")
+    host = fleet.add_host("gamma", dsn=fleet.both_addresses)
     with open_on(host, fleet) as store:
         store.put_baseline("before", "1")
         fleet.move_database()

@@ -73,6 +73,16 @@ mark("end")
 """
 
 
+TAKINGS = """
+CREATE TABLE {schema}.takings (plan TEXT, owner TEXT, fence BIGINT, at TIMESTAMPTZ DEFAULT clock_timestamp());
+CREATE FUNCTION {schema}.log_taking() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+    INSERT INTO {schema}.takings VALUES (NEW.key, NEW.owner, NEW.fence); RETURN NEW;
+END $$;
+CREATE TRIGGER log_taking AFTER INSERT OR UPDATE ON {schema}.claims FOR EACH ROW WHEN (NEW.kind = 'plan')
+    EXECUTE FUNCTION {schema}.log_taking();
+"""
+
+
 @dataclass(frozen=True)
 class Mark:
     """One line of an agent."""
@@ -158,6 +168,16 @@ class Host:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
+    def fill_disk(self) -> None:
+        """Leave not a byte on the disk of this host."""
+        with contextlib.suppress(OSError), (self.home / "ballast").open("wb") as ballast:
+            while True:
+                ballast.write(b"0" * 65536)
+                ballast.flush()
+
+    def make_room(self) -> None:
+        (self.home / "ballast").unlink()
+
     def unplug(self) -> None:
         """No packet from or to the host arrives; without a network of its own its way to PostgreSQL is blocked."""
         if self.network.is_separate:
@@ -210,6 +230,13 @@ def _free_port(address: str) -> int:
         return int(server.getsockname()[1])
 
 
+def skewed_clock(seconds: int) -> dict[str, str]:
+    """The variables by which the processes of a host have a clock that is ahead, or behind."""
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+    assert library, "libfaketime is missing: make install-optional"
+    return {"LD_PRELOAD": str(library), "FAKETIME": f"{seconds:+d}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+
 @dataclass
 class Fleet:
     """PostgreSQL, a git server and hosts; use it in a `with`."""
@@ -251,10 +278,19 @@ class Fleet:
         """The store, as this process reaches it."""
         return FleetLocation(self.database.local_dsn, normalize_url(self.url))
 
-    def add_host(self, name: str, *, dsn: str = "", **env: str) -> Host:
-        """A host with a proxy of its own to PostgreSQL, unless a DSN is given."""
+    @property
+    def both_addresses(self) -> str:
+        """A DSN of both machines of PostgreSQL, by no proxy."""
+        places = ",".join(f"{address}:{self.database.port}" for address in self.network.addresses[:2])
+        return f"postgresql://postgres@{places}/postgres"
+
+    def add_host(self, name: str, *, dsn: str = "", disk_mb: int = 0, **env: str) -> Host:
+        """A host with a proxy of its own to PostgreSQL, unless a DSN is given; perhaps with a small disk."""
         home = self.place / "hosts" / name
         home.mkdir(parents=True)
+        if disk_mb:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={disk_mb}m", "none", home], check=True)
+            self._stack.callback(lambda: subprocess.run(["umount", "--lazy", home], check=True))
         (home / "gitconfig").write_text(f"[user]\n\tname = {USER_NAME}\n\temail = {USER_EMAIL}\n")
         proxy = Proxy(self.network.servers, self.network.addresses[2], (self.database.address, self.database.port))
         address, port = proxy.address
@@ -293,6 +329,17 @@ class Fleet:
         path = f"-c search_path={self.location.schema},runplan"
         with psycopg.connect(self.location.dsn, options=path, autocommit=True) as db:
             return db.execute(query, values or None).fetchall()
+
+    def watch_claims(self) -> None:
+        """Log each taking of a plan with its moment, from now on."""
+        with psycopg.connect(self.location.dsn, autocommit=True) as db:
+            db.execute(TAKINGS.format(schema=self.location.schema))
+
+    def list_takings(self, plan: str, host: str) -> list[float]:
+        """When the host took the plan, each time with a higher fence, by the clock of the marks."""
+        query = "SELECT extract(epoch FROM at) FROM takings WHERE plan=%s AND starts_with(owner, %s)"
+        offset = time.time() - time.monotonic()
+        return [float(at) - offset for (at,) in self.rows(query, f"plans/{plan}.md", f"{host}/")]
 
     def states(self) -> dict[str, str]:
         """The state of the newest run of each plan."""
