@@ -190,9 +190,10 @@ class Admitted(Event, frozen=True, kw_only=True):
 
 
 class AgentLimited(Event, frozen=True, kw_only=True):
-    """An agent's quota is used up; no run starts it before `until`."""
+    """The quota of an agent's account is used up; no run starts an agent of that account before `until`."""
 
     agent: str
+    account: str  #: of the agent; others with the same one wait as well
     until: str  #: UTC ISO-8601, margin and jitter included
     words: str
 

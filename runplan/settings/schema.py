@@ -140,6 +140,7 @@ class AgentTable(Struct, frozen=True, kw_only=True):
     usd_per_mtok_in: Annotated[float, "dollars per million tokens sent; 0: as reported"] = 0.0
     usd_per_mtok_out: Annotated[float, "dollars per million tokens received; 0: as reported"] = 0.0
     sandbox: Annotated[str, "sandbox of this agent; unset: agents.sandbox", one_of(*SANDBOXES)] = ""
+    account: Annotated[str, "login that it uses; agents of one share its usage limit; unset: its name", not_empty] = ""
 
 
 class AgentsSettings(Struct, frozen=True, kw_only=True):
@@ -176,6 +177,10 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
 
     def sandbox_of(self, name: str) -> str:
         return self.agent(name).sandbox or self.sandbox
+
+    def account_of(self, name: str) -> str:
+        """The login whose usage limit the agent shares with others."""
+        return self.agent(name).account or name
 
     def agent(self, name: str) -> AgentTable:
         """The agent of that name; a built-in kind needs no table."""
@@ -231,9 +236,9 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
     plan_tokens: Annotated[int, "tokens per plan, over all its runs; 0 for no limit"] = 0
     plan_usd: Annotated[float, "dollars per plan; 0 for no limit"] = 0.0
     plan_wall_s: Annotated[float, "time of agents per plan; 0s for no limit"] = 0.0
-    day_tokens: Annotated[int, "tokens of the repository per day of run.timezone; 0 for no limit"] = 0
-    day_usd: Annotated[float, "dollars of the repository per day; 0 for no limit"] = 0.0
-    day_wall_s: Annotated[float, "time of agents of the repository per day; 0s for no limit"] = 0.0
+    day_tokens: Annotated[int, "tokens of the repository, or of the fleet, per day of run.timezone; 0 for no limit"] = 0
+    day_usd: Annotated[float, "dollars of the repository, or of the fleet, per day; 0 for no limit"] = 0.0
+    day_wall_s: Annotated[float, "time of agents of the repository, or of the fleet, per day; 0s for no limit"] = 0.0
 
     def wall_of(self, role: Role) -> float:
         """The wall limit of the role in seconds."""

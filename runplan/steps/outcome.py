@@ -186,7 +186,9 @@ def _pause_after(
     words = ending.words
     if ending.kind is EndingKind.LIMIT:
         ends = limit_ends(ending.resets, now=now, times=record.limited + 1, seed=started.id)
-        yield e.AgentLimited(agent=agent, until=iso(datetime.fromtimestamp(ends, UTC)), words=words)
+        account = context.settings.agents.account_of(agent)
+        until = iso(datetime.fromtimestamp(ends, UTC))
+        yield e.AgentLimited(agent=agent, account=account, until=until, words=words)
     elif ending.kind is EndingKind.OVERLOADED and record.busy < d.MAX_OVERLOADS:
         ends = busy_ends(now=now, times=record.busy + 1, seed=started.id)
         yield e.Paused(kind=WaitKind.OVERLOADED, until=iso(datetime.fromtimestamp(ends, UTC)), agent=agent, words=words)

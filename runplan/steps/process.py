@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from runplan.run.actions import Start
     from runplan.run.attempts import AgentAttempt
     from runplan.run.recorded import Recorded
+    from runplan.run.rows import LimitRow
     from runplan.run.state import RunState
     from runplan.settings.schema import AgentsSettings, RunSettings
     from runplan.steps.context import RunContext
@@ -258,10 +259,11 @@ def _choose_agent(wanted: e.DispatchStarted, attempt: AgentAttempt, context: Run
     authors = attempt.authors if isinstance(attempt, WorkAttempt) else ()
     names = _list_agents(wanted, authors, context.settings.agents)
     limits = _find_limits(context)
-    agent = next((name for name in names if name not in limits), None)
+    limited = {name: limit for name in names if (limit := limits.get(context.settings.agents.account_of(name)))}
+    agent = next((name for name in names if name not in limited), None)
     if agent is None:
-        first = min((limits[name] for name in names), key=lambda limit: limit.until)
-        return e.Paused(kind=WaitKind.LIMIT, until=first.until, agent=first.agent, words=first.words)
+        first = min(names, key=lambda name: limited[name].until)
+        return e.Paused(kind=WaitKind.LIMIT, until=limited[first].until, agent=first, words=limited[first].words)
     match _remaining_budget(wanted, context):
         case UsedUp(why=why):
             return e.WorkRefused(reason=Reason.BUDGET, detail=why)
@@ -286,22 +288,17 @@ def _list_agents(wanted: e.DispatchStarted, authors: Sequence[str], agents: Agen
     return list(dict.fromkeys(name for name in names if name)) or [verifier]
 
 
-def _find_limits(context: RunContext) -> dict[str, e.AgentLimited]:
-    """The newest usage limit of each agent that has not reset yet, over all runs of the repository.
+def _find_limits(context: RunContext) -> dict[str, LimitRow]:
+    """The newest usage limit of each account that has not reset yet, over all runs of the repository or the fleet.
 
     A person who resumes the run does not want to wait for the limits before that.
     """
     now = context.clock.now()
     farthest = timedelta(seconds=FARTHEST_S)
-    newest: dict[str, e.AgentLimited] = {}
-    resumed = [
-        fact.seq for fact in context.store.list_facts(e.RunResumed, plan=context.plan) if fact.run == context.run
-    ]
-    for fact in context.store.list_facts(e.AgentLimited, since=iso(now - farthest)):
-        if fact.seq > max(resumed, default=0):
-            until = min(fact.event.until, iso(parse_iso(fact.at) + farthest))
-            newest[fact.event.agent] = replace(fact.event, until=until)
-    return {agent: limit for agent, limit in newest.items() if parse_iso(limit.until) > now}
+    newest: dict[str, LimitRow] = {}
+    for limit in context.store.list_limits(context.run, since=iso(now - farthest)):
+        newest[limit.account] = replace(limit, until=min(limit.until, iso(parse_iso(limit.at) + farthest)))
+    return {account: limit for account, limit in newest.items() if parse_iso(limit.until) > now}
 
 
 def _remaining_budget(wanted: e.DispatchStarted, context: RunContext) -> Left | UsedUp | GivenOut:
@@ -327,8 +324,9 @@ def _remaining_budget(wanted: e.DispatchStarted, context: RunContext) -> Left | 
         today = context.clock.now().astimezone(zone(context.settings.run.timezone))
         midnight = today.replace(hour=0, minute=0, second=0, microsecond=0)
         since = iso(midnight - EARLIER)
-        of_day = store.list_facts(e.DispatchStarted, since=since), store.list_facts(e.DispatchEnded, since=since)
-        spent["day"], given["day"] = _sum_usage(context, *of_day, since=iso(midnight))
+        begun = store.list_shared_facts(e.DispatchStarted, since=since)
+        over = store.list_shared_facts(e.DispatchEnded, since=since)
+        spent["day"], given["day"] = _sum_usage(context, begun, over, since=iso(midnight))
     return remaining_budget(budgets, spent, given)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import socket
 import time
@@ -19,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.run.rows import OwnerState
 from runplan.run.rules.hosts import name_queue
+from runplan.store import tables
 from runplan.store.location import FleetLocation, normalize_url, strip_secrets
 from runplan.store.outputs import StoredOutputs
 from runplan.store.sql import SqlStore
@@ -27,7 +29,8 @@ from runplan.text import command
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-    from runplan.store.sql import Cursor
+    from runplan.run.recorded import E, Recorded
+    from runplan.store.sql import Append, Cursor
 
 SCHEMA_VERSION = 1
 FLEET = "runplan"  #: the schema of all repositories
@@ -111,6 +114,19 @@ class PostgresStore(SqlStore):
 
     def require_there(self) -> None:
         """The server answers, or the transaction fails."""
+
+    _limits = tables.FLEET_LIMITS
+
+    def _append(self, append: Append) -> None:
+        super()._append(append)
+        for moment, kind, body in append.events:
+            if kind == "AgentLimited":  # all hosts wait for it
+                limit = json.loads(body)
+                self.execute(tables.PUT_LIMIT, limit["account"], limit["until"], limit["words"], moment)
+
+    def list_shared_facts(self, kind: type[E], *, since: str) -> list[Recorded[E]]:
+        self._flush_kind(kind.__name__)
+        return self._read_facts("list_events(?, ?)", kind.__name__, since)
 
     def get_owner_state(self, owner: str) -> OwnerState:
         seen = "SELECT seen > now() - make_interval(secs => ?) FROM workers WHERE owner=?"

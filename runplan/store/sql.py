@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 KEPT = 200  #: answered commands that are kept for callers that ask late
 
 
-class _Append(Struct, frozen=True):
+class Append(Struct, frozen=True):
     """Events of a run as (at, type, body), and the run's row after them."""
 
     events: Sequence[tuple[str, str, str]]
@@ -50,8 +50,10 @@ class _Append(Struct, frozen=True):
 class SqlStore(ABC):
     """One open connection to a database; the methods of a `Store` are described there."""
 
+    _limits = tables.LIMITS
+
     def __init__(self) -> None:
-        self._waiting: list[_Append] = []
+        self._waiting: list[Append] = []
 
     # --- what differs between databases ------------------------------------------------------------------
 
@@ -160,14 +162,14 @@ class SqlStore(ABC):
         pauses: str = "",
         waits: bool = False,
     ) -> None:
-        append = _Append(events, row, fence, pauses)
+        append = Append(events, row, fence, pauses)
         if waits:
             self._waiting.append(append)
             return
         with self.transaction():
             self._append(append)
 
-    def _append(self, append: _Append) -> None:
+    def _append(self, append: Append) -> None:
         row = append.row
         self._lock_claim("plan", row.plan)
         claim = self.get_claim("plan", row.plan)
@@ -187,12 +189,22 @@ class SqlStore(ABC):
         return self.select_rows(r.EventRow, "events WHERE run=? AND seq>? ORDER BY seq", run, after)
 
     def list_facts(self, kind: type[E], *, plan: str = "", since: str = "") -> list[Recorded[E]]:
-        from runplan.run.recorded import read_row  # 14 ms, and `status` reads no event
-
         self._flush_kind(kind.__name__)
         where, value = ("plan=?", plan) if plan else ("at>=?", since)
-        rows = self._select_now(r.EventRow, f"events WHERE type=? AND {where} ORDER BY seq", kind.__name__, value)
+        return self._read_facts(f"events WHERE type=? AND {where} ORDER BY seq", kind.__name__, value)
+
+    def _read_facts(self, table_and_where: str, *values: str) -> list[Recorded[E]]:
+        from runplan.run.recorded import read_row  # 14 ms, and `status` reads no event
+
+        rows = self._select_now(r.EventRow, table_and_where, *values)
         return [record for row in rows if (record := read_row(row))]  # type: ignore[misc]
+
+    def list_shared_facts(self, kind: type[E], *, since: str) -> list[Recorded[E]]:
+        return self.list_facts(kind, since=since)
+
+    def list_limits(self, run: str, *, since: str) -> list[r.LimitRow]:
+        self._flush_kind("AgentLimited")
+        return self._select_now(r.LimitRow, self._limits, since, run)
 
     def _flush_kind(self, kind: str) -> None:
         if any(kind == name for append in self._waiting for _, name, _ in append.events):

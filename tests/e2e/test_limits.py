@@ -290,6 +290,15 @@ def test_the_fallback_agent_never_verifies_its_own_work(project: Project, tmp_pa
     assert [wait["kind"] for wait in of(project, "Paused")] == ["limit"]
 
 
+def test_a_fallback_agent_with_the_same_account_waits_as_well(project: Project, tmp_path: Path) -> None:
+    project.repo.write("spare.toml", work())
+    project.agent(steps(*once(tmp_path, "limit", LIMIT, "exit = 1"), 'write = "1.txt"') + verify("pass_all = true"))
+    agents(project, fallback="spare", more='account = "robot"\n')
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert sent(project) == [("implement", "robot"), ("implement", "robot"), ("verify", "robot")]
+
+
 def test_a_missing_fallback_agent_is_refused_before_any_work(project: Project) -> None:
     agents(project, fallback="gone", more='[agents.gone]\nkind = "command"\nargv = ["no-such-program"]\n')
     ran = project.start("1", "auto")

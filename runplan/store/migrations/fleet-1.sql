@@ -11,6 +11,8 @@ CREATE TABLE workers (
     version TEXT NOT NULL, started TIMESTAMPTZ NOT NULL DEFAULT now(), seen TIMESTAMPTZ NOT NULL DEFAULT now(),
     draining BOOLEAN NOT NULL DEFAULT false
 );
+-- The newest usage limit of each account of agents.
+CREATE TABLE limits (account TEXT PRIMARY KEY, until TEXT NOT NULL, words TEXT NOT NULL, at TEXT NOT NULL);
 -- As SQLite has it; every value is returned as text.
 CREATE FUNCTION json_extract(body TEXT, path TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN body::jsonb #>> string_to_array(substr(path, 3), '.');
@@ -33,3 +35,15 @@ CREATE FUNCTION wake_plan_at(schema TEXT, plan TEXT, at TIMESTAMPTZ) RETURNS voi
         jsonb_build_object('schema', schema, 'plan', plan), at)
     ON CONFLICT (queueing_lock) WHERE status = 'todo' DO NOTHING
 $$;
+-- The events of one kind from a moment on, of all repositories.
+CREATE FUNCTION list_events(kind TEXT, since TEXT)
+    RETURNS TABLE (seq BIGINT, run TEXT, at TEXT, type TEXT, body TEXT) LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    repository TEXT;
+BEGIN
+    FOR repository IN SELECT repositories.schema FROM runplan.repositories LOOP
+        RETURN QUERY EXECUTE format(
+            'SELECT seq, run, at, type, body FROM %I.events WHERE type=$1 AND at>=$2 ORDER BY seq', repository
+        ) USING kind, since;
+    END LOOP;
+END $$;
