@@ -216,7 +216,8 @@ def context_at(
 
 
 def find_fleet(repository: Repository, settings: Settings) -> FleetLocation:
-    return FleetLocation(settings.fleet.dsn, normalize_url(remote_url(repository, settings)))
+    url = normalize_url(remote_url(repository, settings))
+    return FleetLocation(settings.fleet.dsn, url, output=settings.fleet.output)
 
 
 def remote_url(repository: Repository, settings: Settings) -> str:

@@ -32,7 +32,7 @@ def collect_leftovers(
     store = context.store()
     prefixes = ("refs/runplan/", *([f"refs/heads/{prefix}"] if prefix else []))
     refs = context.git.list_refs(context.common_dir)
-    if not context.state.is_dir() and not any(ref.startswith(prefixes) for ref in refs):
+    if not context.fleet and not context.state.is_dir() and not any(ref.startswith(prefixes) for ref in refs):
         return [], []
     root = worktree_root(context.root, context.settings, context.env)
     workspace = Workspace(
@@ -57,13 +57,18 @@ def collect_leftovers(
 def _collect_logs(context: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator[Removed | Kept]:
     """The logs of dispatches; they may go when the run has ended and the phase has landed."""
     home = context.state / "dispatch"
-    directories = sorted(directory for directory in home.iterdir() if directory.is_dir()) if home.is_dir() else []
     store = context.store()
+    stored = store.outputs
+    local = {directory for directory in home.iterdir() if directory.is_dir()} if home.is_dir() else set()
+    directories = sorted(local | {home / dispatch for dispatch in (stored.list_dispatches() if stored else ())})
     runs = {names.run_of(directory.name.rpartition(".")[0]) for directory in directories}
     dispatched = dict(_list_dispatches(store, runs)) if runs else {}
     for directory in directories:
         used_by, landed = dispatched.get(directory.name, ("", False))
-        yield removal.remove_log(directory, used_by=used_by, landed=landed, dry_run=dry_run)
+        answer = removal.remove_log(directory, used_by=used_by, landed=landed, dry_run=dry_run)
+        if stored and isinstance(answer, Removed) and not dry_run:
+            stored.drop(directory.name)
+        yield answer
 
 
 def _list_dispatches(store: Store, runs: set[str]) -> Iterator[tuple[str, tuple[str, bool]]]:

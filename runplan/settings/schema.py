@@ -351,7 +351,7 @@ class WebSettings(Struct, frozen=True, kw_only=True):
 class FleetSettings(Struct, frozen=True, kw_only=True):
     dsn: Annotated[str, "address of the fleet's PostgreSQL; empty: plans are worked on here", database] = ""
     max_parallel: Annotated[int, "runs at the same time over all hosts; 0 for no limit"] = 0
-    output: Annotated[int, "bytes of each output kept in the database; the rest stays on its host"] = 1_000_000
+    output: Annotated[int, "bytes of each output kept in the database; the rest stays on its host"] = 4_000_000
 
 
 class Settings(Struct, frozen=True, kw_only=True):

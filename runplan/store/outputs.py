@@ -14,7 +14,6 @@ from runplan.store.files import is_held, last_write, read_text
 if TYPE_CHECKING:
     from runplan.store.sql import SqlStore
 
-CAP = 4 * 1024 * 1024  #: bytes that the database keeps of each output
 LARGEST = 32 * 1024 * 1024  #: bytes of a file that are read at once
 EXIT = "exit.json"  #: the last file of a dispatch
 
@@ -44,7 +43,7 @@ class StoredOutputs:
     A part knows its place in the whole, so that a reader sees what was left out.
     """
 
-    def __init__(self, store: SqlStore, *, host: str, cap: int = CAP) -> None:
+    def __init__(self, store: SqlStore, *, host: str, cap: int) -> None:
         self._store = store
         self._host = host
         self._head = cap // 2

@@ -158,7 +158,7 @@ class PostgresStore(SqlStore):
 
     @property
     def outputs(self) -> StoredOutputs:
-        return StoredOutputs(self, host=socket.gethostname())
+        return StoredOutputs(self, host=socket.gethostname(), cap=self.location.output)
 
     def close(self) -> None:
         self._db.close()

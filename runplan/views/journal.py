@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from runplan.store.protocol import Store
 
 FOLLOW_S = 0.2  #: between two looks at a followed journal or log
+FLEET_FOLLOW_S = 0.5  #: the same, where they are in the database of a fleet
 TAKEOVER_S = 15.0  #: for the next daemon to take over a followed run
 LINES_SHOWN = 10  #: of the output of a failed command
 #: The lines of events that have no variants.
@@ -80,7 +81,7 @@ def follow_events(
         if is_last:
             return
         after = rows[-1].seq if rows else after
-        time.sleep(FOLLOW_S)
+        time.sleep(FOLLOW_S if store.outputs is None else FLEET_FOLLOW_S)
 
 
 def list_steps(facts: list[Recorded[e.Event]]) -> list[dict[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from runplan.daemon.state import RECORD, REPOSITORIES
 from runplan.errors import RunplanError
+from runplan.settings.load import load_user
 from runplan.settings.places import state_directory
 from runplan.store.files import Signature, sign_files
 from runplan.store.protocol import list_store_files, open_store
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from runplan.daemon.state import Known
 
 INTERVAL_S = 0.25  #: between two looks at the files
+FLEET_S = 2.0  #: after which a page of a fleet is made again
 HEARTBEAT_S = 15.0  #: between two lines that keep the connection open
 MOST_STREAMS = 64
 COARSE_NS = 20_000_000  #: the time of a file may be this much older than the clock
@@ -74,13 +77,18 @@ class Watch:
         self._topic = topic
         self._files: list[Path] = []
         self._signature: Signature | None = None
+        self._is_fleet = False
+        with contextlib.suppress(RunplanError):  # settings that cannot be read
+            self._is_fleet = bool(load_user(env).fleet.dsn)
+        self._due_s = 0.0  #: when a page of a fleet is made again
         self.pages: set[asyncio.Event] = set()
 
     def look(self) -> bool:
-        """Whether a file has changed since the last look. A changed journal may name other logs."""
-        signature = sign_files(self._files)
-        if self._signature == signature:
+        """Whether a file has changed since the last look, or a database may have. A journal may name other logs."""
+        is_due = self._is_fleet and time.monotonic() >= self._due_s
+        if self._signature == sign_files(self._files) and not is_due:
             return False
+        self._due_s = time.monotonic() + FLEET_S
         self._files = list_files(self._env, self._topic)
         self._signature = sign_files(self._files)
         return True

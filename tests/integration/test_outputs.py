@@ -50,7 +50,7 @@ def test_output_is_followed_on_another_host_and_continues_after_a_lost_connectio
         stored.add_files(ran)
         assert other.read("r1.1", "out.log", 4) == (b"two\n", 8)
         assert other.read("r1.1", "out.log", -4) == (b"two\n", 8)
-        StoredOutputs(store, host="here").add_files(ran)  # a worker that was started again
+        store.outputs.add_files(ran)  # a worker that was started again
         assert other.read("r1.1", "out.log") == (b"one\ntwo\n", 8)
 
 
