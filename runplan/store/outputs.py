@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from runplan.store.sql import SqlStore
 
 LARGEST = 32 * 1024 * 1024  #: bytes of a file that are read at once
+LOG = ".log"
 EXIT = "exit.json"  #: the last file of a dispatch
 
 _PUT = (
@@ -38,9 +39,9 @@ def _open_file(path: Path) -> BinaryIO:
 
 
 class StoredOutputs:
-    """The outputs in the database: of each at most `cap` bytes, half from its beginning, half from its end.
+    """The outputs in the database: of each log at most `cap` bytes, half from its beginning, half from its end.
 
-    A part knows its place in the whole, so that a reader sees what was left out.
+    A part knows its place in the whole, so that a reader sees what was left out. Other files are small, and whole.
     """
 
     def __init__(self, store: SqlStore, *, host: str, cap: int) -> None:
@@ -58,22 +59,23 @@ class StoredOutputs:
             self._sizes[key] = self._measure(dispatch, name)
         start = self._sizes[key]
         size = file.seek(0, os.SEEK_END)
+        head = self._head if name.endswith(LOG) else size
         while start < size:
-            start = start if start < self._head else max(start, size - self._tail)
+            start = start if start < head else max(start, size - self._tail)
             file.seek(start)
-            content = file.read(min(self._part, self._head - start) if start < self._head else self._part)
+            content = file.read(min(self._part, head - start) if start < head else self._part)
             if not content:
                 return  # it was cut meanwhile
             self._store.execute_alone(_PUT, dispatch, name, start, content, f"on host {self._host} in {path}")
             start += len(content)
-            if start - self._tail > self._head:
-                self._store.execute_alone(_CUT, dispatch, name, self._head, start - self._tail)
+            if start - self._tail > head:
+                self._store.execute_alone(_CUT, dispatch, name, head, start - self._tail)
             self._sizes[key] = start
 
     def add_files(self, directory: Path) -> None:
         """Store what a running dispatch has written. Its shim.json names the kind of agent."""
         for name in os.listdir(directory):  # noqa: PTH208 - once a second
-            if name.endswith(".log") or name == "shim.json":
+            if name.endswith(LOG) or name == "shim.json":
                 self._add_file(directory, name)
 
     def add_end(self, directory: Path, names: Collection[str], redact: Callable[[str], str]) -> None:

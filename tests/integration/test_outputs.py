@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from io import BytesIO
 from pathlib import Path
 
 import psycopg
@@ -109,5 +110,8 @@ def test_a_host_that_takes_over_reads_the_files_of_a_dispatch(store: PostgresSto
     assert ended.ending is Ending.LOST
     assert other.read(lost, "out.log") == "begun\n"
     assert other.standing("r9.9") == NeverStarted()
+    small = StoredOutputs(store, host="here", cap=8)
+    small.add("r2.1", "exit.json", BytesIO(b"{}" * 1000), tmp_path)
+    assert small.read_all("r2.1") == {"exit.json": b"{}" * 1000}, "a record is whole"
     rows = store.query("SELECT count(*) FROM outputs WHERE position(?::bytea IN content) > 0", SECRET.encode())
     assert rows == [(0,)]
