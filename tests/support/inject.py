@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -36,10 +36,13 @@ RUN = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.support.inject
 _PRODUCT = f"{ROOT}/runplan/"
 _LOOK_S = 0.003
 _EVENT = re.compile(r"INSERT INTO events .*? VALUES \('(?:[^']|'')*','(?:[^']|'')*','[^']*','(\w+)'", re.DOTALL)
-_STEP = re.compile(r"FROM runs\), '[^']*','[^']*','[^']*',(?:'[^']*'|NULL),'([^']*)'")
+_STEP = re.compile(r"""INSERT INTO runs .*?"step": "([^"]*)\"""", re.DOTALL)
 _CHANGED = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
 #: Modules through which every call goes; the caller is the call site.
-_SHARED = ("git/command", "store/sqlite", "store/journal", "store/files", "landing/swap.put", "engine/advance")
+_SHARED = (
+    *("git/command", "store/sql", "store/postgres", "store/journal", "store/files"),
+    *("landing/swap.put", "engine/advance"),
+)
 
 
 def run() -> None:
@@ -191,6 +194,8 @@ class _Points:
     def watch(self) -> None:
         sys.addaudithook(self._audit)
         self._watch_commits()
+        if os.environ.get("RUNPLAN_FLEET_DSN"):
+            self._watch_fleet()
         self._watch_children()
         self._watch_syncs()
 
@@ -228,23 +233,11 @@ class _Points:
             changed = ""
 
             def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
-                if sql != "COMMIT":
+                with points.committed(self) if sql == "COMMIT" else contextlib.nullcontext():
                     return super().execute(sql, *values)
-                what, self.changed = self.changed, ""
-                points.passed("before", "commit", what)
-                try:
-                    return super().execute(sql)
-                finally:
-                    points.passed("after", "commit", what)
 
             def note(self, sql: str) -> None:
-                if sql.startswith("BEGIN"):
-                    self.changed = ""
-                if recorded := _STEP.search(sql):
-                    points.watcher.step = recorded[1]
-                for found in _EVENT.findall(sql) or _CHANGED.findall(sql):
-                    if found not in ("runs", "events", "SET") and found not in self.changed.split(","):
-                        self.changed += f"{',' if self.changed else ''}{found}"
+                points.note_change(self, sql)
 
         def connect(*args: Any, **options: Any) -> sqlite3.Connection:
             made = before(*args, **options, factory=Watched)
@@ -253,6 +246,42 @@ class _Points:
 
         before: Callable[..., sqlite3.Connection] = sqlite3.connect
         sqlite3.connect = connect  # type: ignore[assignment]
+
+    def _watch_fleet(self) -> None:
+        """The same for the store in PostgreSQL."""
+        import psycopg
+
+        points = self
+        execute = psycopg.Connection.execute
+
+        def watched(self: Any, sql: Any, values: Any = None, **how: Any) -> Any:
+            if isinstance(sql, str):
+                points.note_change(self, _with_values(sql, values or ()))
+            with points.committed(self) if sql == "COMMIT" else contextlib.nullcontext():
+                return execute(self, sql, values, **how)
+
+        psycopg.Connection.execute = watched  # type: ignore[method-assign, assignment]
+
+    @contextlib.contextmanager
+    def committed(self, connection: Any) -> Iterator[None]:
+        what, connection.changed = getattr(connection, "changed", ""), ""
+        self.passed("before", "commit", what)
+        try:
+            yield
+        finally:
+            self.passed("after", "commit", what)
+
+    def note_change(self, connection: Any, sql: str) -> None:
+        """Remember which facts the transaction of this connection records."""
+        if sql.startswith("BEGIN"):
+            connection.changed = ""
+        if recorded := _STEP.search(sql):
+            self.watcher.step = recorded[1]
+        changed = getattr(connection, "changed", "")
+        for name in _EVENT.findall(sql) or _CHANGED.findall(sql):
+            if name not in ("runs", "events", "SET") and name not in changed.split(","):
+                changed += f"{',' if changed else ''}{name}"
+        connection.changed = changed
 
     def _watch_children(self) -> None:
         points = self
@@ -307,6 +336,13 @@ class _RefWriter(io.BufferedWriter):
         super().flush()
         if said:
             self._points.passed("after", "ref", what)
+
+
+def _with_values(sql: str, values: Iterable[object]) -> str:
+    """The statement as SQLite reports it."""
+    first, *rest = sql.split("%s")
+    quoted = ("'" + str(value).replace("'", "''") + "'" for value in values)
+    return first + "".join(value + part for value, part in zip(quoted, rest, strict=True)) if rest else sql
 
 
 def _called_from(part: str) -> bool:
