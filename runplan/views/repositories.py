@@ -9,8 +9,10 @@ from pathlib import Path
 from runplan.daemon.state import Known, list_repositories
 from runplan.engine.context import RepositoryContext, open_context
 from runplan.errors import NotFound, RunplanError, Unreachable
-from runplan.settings.load import environment
+from runplan.settings.load import environment, load_user
 from runplan.settings.places import state_directory
+from runplan.store.location import FleetLocation, Location
+from runplan.store.protocol import load_postgres
 
 
 def list_known(env: Mapping[str, str]) -> list[Known]:
@@ -46,6 +48,9 @@ def list_with_current(env: Mapping[str, str]) -> list[Known]:
     return known if current.common in {repository.common for repository in known} else [*known, current]
 
 
-def list_journals() -> dict[str, Path]:
-    """The journals of the repositories in which a run was started, and of the current one."""
-    return {known.root: known.state for known in list_with_current(environment())}
+def list_journals() -> dict[str, Location]:
+    """The journals of the repositories in which a run was started, and of the current one; or those of the fleet."""
+    env = environment()
+    if dsn := load_user(env).fleet.dsn:
+        return {row.url: FleetLocation(dsn, row.url) for row in load_postgres().list_fleet(dsn)}
+    return {known.root: known.state for known in list_with_current(env)}

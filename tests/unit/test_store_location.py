@@ -28,7 +28,7 @@ def test_all_spellings_of_a_remote_are_one_repository(url: str) -> None:
     [
         ("/srv/git/app.git", "/srv/git/app"),
         ("/srv/git/app/.git", "/srv/git/app"),
-        ("file:///srv/git/my%20app.git", "/srv/git/my app"),
+        ("file:///srv/git/my app.git", "/srv/git/my app"),
         ("/srv/x/../git/app", "/srv/git/app"),
         ("ssh://git@example.com:2222/~uma/app", "example.com:2222/~uma/app"),
         ("[::1]:acme/app", "::1/acme/app"),
