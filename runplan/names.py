@@ -15,6 +15,7 @@ PARKED = "refs/runplan/parked/"  #: work that is nowhere else
 DIFF_FILE = ".runplan.diff"  #: in a verifier's worktree, where git ignores it
 REQUIRES = "refs/runplan/requires/"  #: while one exists, its plan is not completed
 WATCH = "issues:"  #: before a label: the name of the schedule that takes its issues
+WIP = "refs/runplan/wip/"  #: on the remote: work that another host of a fleet can continue
 BASES = "refs/runplan/base/"  #: protects the base of a run from the user's `git gc`
 
 SUFFIXES = (".md", ".json")  #: of plan files
@@ -197,6 +198,11 @@ def requires_ref(slug: str) -> str:
 def base_ref(run: str, lane: str = "") -> str:
     """The ref in the user's repository that protects a base from `git gc`; `run` may be a mark already."""
     return f"{BASES}{mark(run, lane)}"
+
+
+def wip_ref(branch: str) -> str:
+    """The ref on the remote with the work of this branch of a phase."""
+    return WIP + "/".join(branch.split("/")[-2:])
 
 
 def run_of(mark: str) -> str:

@@ -47,6 +47,8 @@ STEPS = {
     "build-candidate": "land.build_candidate",
     "build-undo": "land.build_undo",
     "rebuild-branch": "lease.rebuild_branch",
+    "push-work": "work.push_work",
+    "take-over": "lease.take_over",
     "ask": "land.ask",
     "choose-goal": "planning.choose_goal",
     "ask-questions": "planning.ask_questions",

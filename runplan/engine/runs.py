@@ -201,6 +201,8 @@ def record_crash(error: Exception, active: ActiveRun) -> RunplanError:
 def end_lost(active: ActiveRun) -> WorkspaceLost | None:
     """End a run whose commits are gone from runplan's own repository; None when they are there."""
     workspace = active.context.workspace
+    if active.state.host != active.state.home:
+        return None  # they are fetched first
     attempts = (state.attempt for _, state in open_states(active.state))
     phases = [attempt for attempt in attempts if isinstance(attempt, WorkAttempt) and attempt.lease]
     needed = {phase.work.head if phase.work else phase.base for phase in phases}

@@ -153,11 +153,11 @@ class AgentZone(Place):
 
     # --- lending ------------------------------------------------------------------------------------------
 
-    def lease(self, *, branch: str, base: Oid, pin: str, onto: Oid = "") -> None:
+    def lease(self, *, branch: str, base: Oid, pin: str, onto: Oid = "", left: Oid = "") -> None:
         """Begin `branch` at `base`; earlier work that was not handed over is parked.
 
         `pin` names the ref that protects `base` from the user's `git gc`. Where `base` is a commit of ours, `onto` is
-        the user's commit below it.
+        the user's commit below it. `left` has uncommitted files on top of `base`.
         """
         self._workspace.user.update_refs(f"update {base_ref(pin)} {onto or base}")
         with self._workspace.lock():
@@ -167,7 +167,7 @@ class AgentZone(Place):
                 except RefusedEarly:
                     self._move_aside()
             remove_directory(self._repository)
-        self._tool.update_refs(f"update {branch} {base}")
+        self._tool.update_refs(f"update {branch} {base}", *([f"update {self._left} {left}"] if left else []))
 
     def _move_aside(self) -> None:
         """Keep work that git refuses in a zone of its own, which `gc` lists."""

@@ -92,10 +92,14 @@ class Remote:
         """Fetch the branch; its tip, or None when the remote has no such branch."""
         return self.git.tip(self.ref) if self.fetch_ref(f"+{HEADS}{self.branch}:{self.ref}") else None
 
-    def fetch_ref(self, refspec: str) -> bool:
-        """Whether the remote has this ref; then its commits are here, without a name if the refspec gives none."""
+    def fetch_ref(self, refspec: str, *, into: Path | None = None) -> bool:
+        """Whether the remote has this ref; then its commits are here, without a name if the refspec gives none.
+
+        `into` is another repository than the user's.
+        """
         options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-prune")
-        ran = self._run("fetch", *options, "--no-recurse-submodules", "--refmap=", "--", self.name, refspec)
+        words_of_fetch = ("fetch", *options, "--no-recurse-submodules", "--refmap=", "--", self.name, refspec)
+        ran = self._run(*words_of_fetch, source=into)
         if ran.code == 0 or _NO_SUCH_BRANCH in ran.err:
             return ran.code == 0
         said = words(ran.err) or f"git ended with code {ran.code}"
@@ -105,11 +109,15 @@ class Remote:
 
     def branches(self, pattern: str) -> dict[str, Oid]:
         """The branches of the remote that match, with their tips."""
-        ran = self._run("ls-remote", "--quiet", "--", self.name, f"{HEADS}{pattern}")
+        return {ref.removeprefix(HEADS): oid for ref, oid in self.list_refs(f"{HEADS}{pattern}").items()}
+
+    def list_refs(self, pattern: str) -> dict[str, Oid]:
+        """The refs of the remote that match, with what they name."""
+        ran = self._run("ls-remote", "--quiet", "--", self.name, pattern)
         if ran.code:
-            raise Unreachable(f"cannot list the branches of {self.name}: {words(ran.err)}")
+            raise Unreachable(f"cannot list the refs of {self.name}: {words(ran.err)}")
         rows = (line.split("\t") for line in ran.text.splitlines())
-        return {ref.removeprefix(HEADS): oid for oid, ref in rows}
+        return {ref: oid for oid, ref in rows}
 
     def may_push(self, tip: Oid) -> PushAnswer:
         """Whether the server accepts a push of this account; nothing is sent."""
@@ -117,12 +125,13 @@ class Remote:
         ran = self._run("push", "--dry-run", "--porcelain", "--no-follow-tags", "--", self.name, f"{tip}:{ref}")
         return read_push(ref=ref, code=ran.code, out=ran.text, err=ran.err)
 
-    def push(self, new: Oid, *, old: Oid, source: Path) -> PushAnswer:
+    def push(self, new: Oid, *, old: Oid, source: Path, ref: str = "") -> PushAnswer:
         """Move the branch from `old` to its descendant `new`, or delete it for ""; rejected when it stands elsewhere.
 
-        The repository `source` holds `new`. The user's own configuration says how the remote is reached.
+        The repository `source` holds `new`. The user's own configuration says how the remote is reached. `ref` is
+        another ref than the branch.
         """
-        ref = f"{HEADS}{self.branch}"
+        ref = ref or f"{HEADS}{self.branch}"
         options = ("--porcelain", "--no-follow-tags", "--recurse-submodules=no", f"--force-with-lease={ref}:{old}")
         try:
             ran = self._run("push", *options, "--", self.name, f"{new}:{ref}", source=source)

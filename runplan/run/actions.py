@@ -47,6 +47,8 @@ CONCLUDE = Action(step="conclude")  #: every phase has landed: the pull request,
 REVIEW = Action(step="review")  #: have an agent handle comments of the pull request's reviewers
 CLAIM_ISSUES = Action(step="claim-issues")  #: show on the forge that the run works on its issues
 MERGE_TARGET = Action(step="merge-target")  #: merge the target into the branch; conflicts are left to an agent
+PUSH_WORK = Action(step="push-work")  #: push the work, so that another host can continue it
+TAKE_OVER = Action(step="take-over")  #: continue on this host what another one has begun
 CLEAN_UP = Action(step="clean-up")  #: remove branch and candidate; keep work that is not on the target
 
 

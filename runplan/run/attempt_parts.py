@@ -50,6 +50,8 @@ def record_dispatch(record: DispatchRecord, event: e.Event) -> DispatchRecord:
             return replace(record, answers={**record.answers, event.id: event.text})
         case e.Judgement():
             return replace(record, ended=None)
+        case HostChanged():  # their files are on the other host; the same dispatch is due again
+            return replace(record, running=None, ended=None)
         case _:
             return record
 
@@ -75,6 +77,67 @@ class MessagesHandled(e.Event, frozen=True, kw_only=True):
     review: tuple[str, ...]  #: their ids
     words: str = ""  #: the agent's, or who gave the command
     is_answer: bool = False  #: the words are to be told there
+
+
+# --- the hosts of a fleet -----------------------------------------------------------------------------
+
+
+class WorkPushed(e.Event, frozen=True, kw_only=True):
+    """The remote has the work, so another host can continue it."""
+
+    ref: str
+    head: str  #: the newest commit; "" while there is no work
+
+
+class WorkKept(e.Event, frozen=True, kw_only=True):
+    """The work is on its host alone; the next push is tried with newer work."""
+
+    host: str
+    why: str
+
+
+class HostChanged(e.Event, frozen=True, kw_only=True):
+    """Another host continues the run: processes, candidates and products of set-up are made again there."""
+
+    host: str
+    before: str
+    is_restarted: bool = False  #: the attempt begins again, because the remote lacks its work
+    has_branch: bool = True  #: such an attempt keeps its branch, with the part of the work that was pushed
+
+    @property
+    def words(self) -> str:
+        lost = "; the remote lacked its newest work, so the attempt began again" if self.is_restarted else ""
+        return f"the host {self.host} continued what {self.before} had begun{lost}"
+
+
+class Pushing(Struct, frozen=True, kw_only=True):
+    """What another host would find of the work."""
+
+    is_due: bool = False  #: a push of newer work has not been tried
+    is_behind: bool = False  #: recorded facts are about work that the remote lacks
+    head: str = ""  #: the commit that the remote has
+    kept: str = ""  #: which host alone has the newest work, and why
+
+
+def record_pushing(pushing: Pushing, event: e.Event, *, is_written: bool) -> Pushing:
+    """`is_written`: an agent has had the worktree."""
+    match event:
+        case WorkPushed(head=head):
+            return Pushing(head=head)
+        case WorkKept(host=host, why=why):
+            return replace(pushing, is_due=False, kept=f"only the host {host} has the newest work: {why}")
+        case HostChanged():
+            return Pushing(head=pushing.head)
+        case e.WorkTaken() | e.HandedOver() | e.QuestionAsked() | e.RulesBroken() | e.PhaseFailed() if is_written:
+            return replace(pushing, is_due=True, is_behind=True)
+        case e.Leased(kept=e.KeptWork()):
+            return replace(pushing, is_due=True, is_behind=True)
+        case e.BranchRebuilt(tree=tree) if tree:  # after a conflict the branch is empty, and the remote keeps the work
+            return replace(pushing, is_due=True, is_behind=True)
+        case e.DispatchEnded(role=role) if role.is_writer:
+            return replace(pushing, is_due=True)
+        case _:
+            return pushing
 
 
 # --- set-up -------------------------------------------------------------------------------------------
@@ -110,6 +173,8 @@ def record_setup(setup: Setup, event: e.Event, newest: e.DispatchStarted | None)
             return replace(setup, tree=tree, is_reused=True) if tree else replace(setup, agents=True)
         case SetupDoubted(why=why):
             return replace(setup, doubt=why)
+        case HostChanged():
+            return Setup(notes=setup.notes)
         case e.DispatchEnded(role=role, ending=ending) if ending in UNKNOWN and not role.is_writer:
             return replace(setup, tree="")  # its products may have changed
         case e.DispatchEnded(role=Role.SETUP) if event.succeeded and newest is not None:
@@ -171,6 +236,8 @@ def record_delivery(delivery: Delivery, event: e.Event) -> Delivery:
             return replace(delivery, landing=None, candidate=None, moves=delivery.moves + (not event.ours))
         case e.LandingRefused():
             return replace(delivery, landing=None)
+        case HostChanged() if delivery.landing is None and delivery.landed is None:
+            return replace(delivery, candidate=None)  # it is built again, with the same tree
         case e.Landed():
             return replace(delivery, landing=None, landed=event)
         case _:

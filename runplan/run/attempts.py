@@ -16,11 +16,14 @@ from runplan.run import events as e
 from runplan.run.attempt_parts import (
     Delivery,
     DispatchRecord,
+    HostChanged,
     Proof,
+    Pushing,
     Setup,
     record_delivery,
     record_dispatch,
     record_proof,
+    record_pushing,
     record_setup,
 )
 from runplan.run.dispatch import EndingKind
@@ -93,6 +96,7 @@ class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
     unsolved: e.CandidateConflicted | None = None  #: the conflict that the fixer has to solve
     parked: str = ""  #: the ref that keeps the work as it was before that conflict
     rebuilt: int = 0
+    pushing: Pushing = Pushing()
 
     @property
     def step(self) -> PhaseStep:
@@ -280,6 +284,14 @@ def running_dispatch(attempt: AnyAttempt | None) -> e.DispatchStarted | None:
     return attempt.dispatches.running if isinstance(attempt, AgentAttempt) else None
 
 
+def may_push(attempt: AnyAttempt | None) -> bool:
+    """Whether there is newer work to push: not while an agent writes, and not once it lands."""
+    if not isinstance(attempt, WorkAttempt) or not attempt.pushing.is_due or attempt.cleaned:
+        return False
+    delivery = attempt.delivery
+    return attempt.dispatches.running is None and delivery.landing is None and delivery.landed is None
+
+
 def record_event(attempt: AnyAttempt, event: e.Event) -> AnyAttempt:
     """The attempt after one more event."""
     match attempt:
@@ -315,6 +327,8 @@ def _record_common(attempt: A, event: e.Event) -> A:
             return replace(attempt, failure=event)
         case e.CleanedUp():
             return replace(attempt, cleaned=True)
+        case HostChanged():
+            return _add_warnings(attempt, event.words)
         case _:
             return attempt
 
@@ -323,7 +337,9 @@ def _record_work(attempt: W, event: e.Event) -> W:
     before = attempt.dispatches
     dispatches = record_dispatch(before, event)
     setup = record_setup(attempt.setup, event, before.newest)
+    pushing = record_pushing(attempt.pushing, event, is_written=bool(attempt.written))
     attempt = replace(attempt, dispatches=dispatches, proof=record_proof(attempt.proof, event), setup=setup)
+    attempt = replace(attempt, pushing=pushing)
     match event:
         case e.Leased():
             return _record_lease(attempt, event)
@@ -357,6 +373,8 @@ def _record_work(attempt: W, event: e.Event) -> W:
             return replace(attempt, drift=event, refusal=attempt.refusal or refusal)
         case e.FinalVerificationDue():
             return replace(attempt, is_last=True)
+        case HostChanged(is_restarted=True, has_branch=has_branch):
+            return _restart(attempt if has_branch else replace(attempt, lease=None))
         case _:
             return attempt
 
@@ -377,6 +395,12 @@ def _record_lease(attempt: W, event: e.Leased) -> W:
     if kept.beginning is not Beginning.FIX:
         return attempt
     return _begin_fix(attempt, tree=kept.tree, complaint=kept.complaint, cycle=2)
+
+
+def _restart(attempt: W) -> W:
+    """The attempt before its first writer; words of people, counts against limits and the proof of trees stay."""
+    attempt = replace(attempt, cycle=1, failed_tree="", complaint="", work=None, broken=None, revision="", handovers=())
+    return replace(attempt, start="", unsolved=None, parked="", rebuilt=0)
 
 
 def _begin_fix(attempt: W, *, tree: str, complaint: str, cycle: int) -> W:

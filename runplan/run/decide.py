@@ -21,6 +21,7 @@ from runplan.run.attempts import (
     RepairAttempt,
     SubplanAttempt,
     UndoAttempt,
+    may_push,
     open_questions,
     running_dispatch,
 )
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     from runplan.run.state import Lane, RunState
 
 
+#: These steps first say what is to be pushed.
+BEFORE_PUSH = (*(action.step for action in (a.TAKE_WORK, a.HAND_OVER, a.ASK_QUESTION)), "fail")
+
+
 def decide(state: RunState) -> Decision:
     """The actions that are due in this state; a claim that met a rate limit is shown later, next to the work."""
     decision = _decide_work(state)
@@ -52,6 +57,19 @@ def decide(state: RunState) -> Decision:
 
 
 def _decide_work(state: RunState) -> Decision:
+    decision = _decide_step(state)
+    if not state.host or state.ended is not None or open_lanes(state):
+        return decision
+    if state.pause is not None and state.pause.kind is WaitKind.UNREACHABLE:
+        return decision
+    if state.host != state.home:
+        return perform_action(a.TAKE_OVER, f"the host {state.host} continues what {state.home} has begun")
+    if not may_push(state.attempt) or any(action.step in BEFORE_PUSH for action in decision.actions):
+        return decision
+    return perform_action(a.PUSH_WORK, "the work is pushed, so that another host can continue it")
+
+
+def _decide_step(state: RunState) -> Decision:
     started = state.started
     attempt = state.attempt
     running = running_dispatch(attempt)

@@ -85,6 +85,8 @@ def _project_work(state: RunState, attempt: AnyAttempt | None, since: str) -> Wo
     work = replace(work, phase=attempt.chosen.phase or None, step=attempt.step)
     if isinstance(attempt, SubplanAttempt) and attempt.over is None:
         work = replace(work, subplan=attempt.chosen.subplan)
+    if isinstance(attempt, WorkAttempt) and attempt.delivery.landed is None:
+        work = replace(work, kept=attempt.pushing.kept or None)
     if not isinstance(attempt, AgentAttempt):
         return work
     dispatches = attempt.dispatches

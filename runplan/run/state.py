@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.run import events as e
+from runplan.run.attempt_parts import HostChanged
 from runplan.run.attempts import (
     AgentAttempt,
     AnyAttempt,
@@ -64,6 +65,8 @@ class RunState(Struct, frozen=True, kw_only=True):
     revision: e.Planning | None = None  #: of the plan, that a person wants before the next phase
     revisions: int = 0  #: of the plan, in a run of its phases
     looked: bool = False  #: the plan was searched for further phases that can start
+    host: str = ""  #: of a fleet, which owns the run; "" without a fleet
+    home: str = ""  #: the host with the files of the attempt
     ended: e.RunEnded | None = None
 
     @property
@@ -208,9 +211,7 @@ def apply(state: RunState, fact: e.Event) -> RunState:
             )
         case e.StopRequested() | e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.IssueShared():
             return _change_lanes(state, lambda lane: apply(lane.state, fact))
-        case (
-            e.ClaimTaken() | RevisionRequested() | e.QuestionAnswered()
-        ):  # each lane knows the ids of its own questions
+        case RevisionRequested() | e.QuestionAnswered() | e.ClaimTaken():  # each lane knows its own questions
             return _change_lanes(state, lambda lane: apply(lane.state, fact))
         case e.Answered():
             return _change_lanes(
@@ -256,7 +257,7 @@ def _begin_lanes(state: RunState, event: e.LanesChosen) -> RunState:
         after, base = ahead.get(name, ("", ""))
         started = replace(state.options, mode=Mode.PHASE, wanted=phase)
         alone = RunState(started=started, warnings=state.warnings, labels=state.labels, is_lane=True)
-        alone = replace(alone, after=after, base=base)
+        alone = replace(alone, after=after, base=base, host=state.host, home=state.home)
         state, alone = _hand_on_places(state, alone, name) if after else (state, _give_places(state, alone, name))
         state = replace(state, lanes=(*state.lanes, Lane(name=name, phase=phase, touches=touches, state=alone)))
     return state
@@ -370,6 +371,14 @@ def _apply_to_attempt(state: RunState, event: e.Event) -> RunState:
     return replace(state, attempt=record_event(state.attempt, event)) if state.attempt is not None else state
 
 
+def _change_host(state: RunState, event: HostChanged) -> RunState:
+    """The state on another host; a lane whose base the remote lacks is ended, and its phase begins later."""
+    state = replace(state, home=event.host)
+    if not state.base or event.has_branch:
+        return state
+    return replace(state, stop=f"the loss of the host {event.before}", pause=None, is_dropped=True)
+
+
 def _begin_attempt(state: RunState, chosen: e.Chosen) -> RunState:
     state = replace(state, no_work=None, attempt=begin_attempt(chosen))
     match chosen:
@@ -388,10 +397,14 @@ def _begin_attempt(state: RunState, chosen: e.Chosen) -> RunState:
 def _count_usage(state: RunState, event: e.Event) -> RunState:
     """The fields of the run that change with events of its phase."""
     match event:
+        case HostChanged():
+            return _change_host(state, event)
         case e.Woke():
             return replace(state, pause=None)
-        case e.ClaimTaken(labels=labels):
+        case e.ClaimTaken(owner=owner, labels=labels):
+            host = owner.rpartition("/")[0]
             is_over = state.pause is not None and state.pause.kind is WaitKind.HOST  # this host may have the labels
+            state = replace(state, host=host, home=state.home or host)
             return replace(state, labels=labels, pause=None if is_over else state.pause)
         case e.Landed():
             return replace(state, landed=(*state.landed, event), no_work=None, waits=0)

@@ -346,6 +346,9 @@ def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Eve
             return
         if recorded is None:
             yield started
+        elif context.objects.tip(started.new) is None:  # it was on the host that began the landing
+            yield e.LandingMoved(tip=started.old, ours=True)
+            return
         deliver = functools.partial(context.workspace.deliver, started.new, without=[started.old])
         match context.lander.land(_landing_of(started), deliver):
             case Landed() as seen:

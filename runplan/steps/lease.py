@@ -9,20 +9,27 @@ from msgspec.structs import replace
 
 from runplan.errors import ObjectsRefused, RefusedEarly
 from runplan.git.handover import AgentZone
+from runplan.git.objects import KEEPER
 from runplan.git.removal import Kept
 from runplan.git.repository import is_users_own
-from runplan.names import HEADS
+from runplan.landing.direct import RemoteLander
+from runplan.landing.pull_request import PullRequestLander
+from runplan.names import HEADS, wip_ref
 from runplan.run import events as e
-from runplan.run.attempts import DelegateAttempt, PhaseAttempt
+from runplan.run.attempt_parts import HostChanged
+from runplan.run.attempts import DelegateAttempt, PhaseAttempt, WorkAttempt, running_dispatch
+from runplan.run.dispatch import GRACE_S, Ending
 from runplan.run.events import WorkRefused
 from runplan.run.kinds import Beginning, Reason
 from runplan.run.reasons import beginning_after
+from runplan.steps.process import without_result
 from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from runplan.git.command import Git
+    from runplan.gitfacts import Oid
     from runplan.run.actions import Action, RebuildBranch
     from runplan.run.state import RunState
     from runplan.steps.context import RunContext
@@ -197,3 +204,79 @@ def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) 
         tree=action.tree,
         start=action.start,
     )
+
+
+# --- on another host ------------------------------------------------------------------------------------
+
+
+def remote_lander(context: RunContext) -> RemoteLander:
+    assert isinstance(context.lander, RemoteLander)  # hosts share nothing but a remote
+    return context.lander
+
+
+def take_over(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    """Fetch the commits of the attempt, and put its refs right."""
+    attempt = state.attempt
+    tip = context.tip()
+    if isinstance(context.lander, PullRequestLander):
+        context.lander.target_tip()
+    if running := running_dispatch(attempt):
+        context.dispatches.end([running.id], grace_s=GRACE_S)  # this host may have started it
+        yield replace(without_result(running, Ending.ENDED), detail=f"its host {state.home} is gone")
+    changed = HostChanged(host=state.host, before=state.home)
+    is_over = attempt is not None and (attempt.failure is not None or attempt.delivery.landed is not None)
+    has_branch = isinstance(attempt, WorkAttempt) and attempt.lease is not None
+    if has_branch and not is_over and not isinstance(attempt, DelegateAttempt):
+        yield _restore_branch(state.work, changed, context, tip)
+    elif state.base and not is_over and context.objects.tip(state.base) is None:
+        yield replace(changed, is_restarted=True, has_branch=False)
+    else:
+        yield changed
+
+
+def _restore_branch(phase: WorkAttempt, changed: HostChanged, context: RunContext, tip: Oid) -> HostChanged:
+    """Put the branch to the newest work that is here or on the remote; the event says whether that is all of it."""
+    git = context.objects
+    branch = phase.leased.branch
+    kept = phase.leased.kept if phase.base == phase.leased.base else None
+    first = phase.start or (kept.head if kept else phase.base)
+    newest, left = _fetch_work(phase, context)
+    if git.tip(phase.base) is None or git.tip(first) is None:
+        return replace(changed, is_restarted=True, has_branch=False)
+    if not newest or not git.is_ancestor(first, newest):  # or it is the work before a conflict
+        _park(newest, context, branch, unless=first)
+        newest, left = first, ""
+    local = git.tip(branch)
+    if local and local != newest != first and git.is_ancestor(newest, local):  # this host has worked on it before
+        newest, left = local, ""
+    _park(local, context, branch, unless=newest)
+    is_behind = phase.pushing.is_behind and newest != local
+    if phase.work is not None:
+        is_behind = git.tip(phase.work.head) is None or not git.is_ancestor(phase.work.head, newest)
+    if is_behind and kept is not None:
+        return replace(changed, is_restarted=True, has_branch=False)
+    context.zone.lease(branch=branch, base=newest, onto=tip, pin=context.mark, left=left)
+    return replace(changed, is_restarted=is_behind)
+
+
+def _fetch_work(phase: WorkAttempt, context: RunContext) -> tuple[Oid, Oid]:
+    """The newest commit that this attempt has pushed, and the commit on top of it with uncommitted files; "" for none.
+
+    Before its first push the remote may have work of an earlier attempt.
+    """
+    ref = wip_ref(phase.leased.branch)
+    if (
+        not phase.pushing.head
+        or not remote_lander(context).fetch_work(ref)
+        or (pushed := context.objects.tip(ref)) is None
+    ):
+        return "", ""
+    context.objects.update_refs(f"delete {ref}")
+    commit = context.objects.commit(pushed)
+    return (commit.parents[0], pushed) if commit.author == KEEPER.author else (pushed, "")
+
+
+def _park(oid: Oid | None, context: RunContext, branch: str, *, unless: Oid) -> None:
+    """Keep commits that the branch does not hold from now on."""
+    if oid and not context.objects.is_ancestor(oid, unless):
+        context.workspace.park(oid, under=branch)

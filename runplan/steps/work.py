@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from runplan.agents.prompts import Standing, handover_note
 from runplan.checks import tamper
 from runplan.checks.secrets import redact_text
-from runplan.checks.tamper import FileChange
+from runplan.checks.tamper import FileChange, TamperKind
 from runplan.git.objects import Signature
 from runplan.git.removal import Kept
 from runplan.gitfacts import AGENT, signing
-from runplan.names import HEADS
+from runplan.names import HEADS, wip_ref
 from runplan.plan.body import QUOTED
 from runplan.run import events as e
-from runplan.run.attempt_parts import MessagesHandled
+from runplan.run.attempt_parts import MessagesHandled, WorkKept, WorkPushed
 from runplan.run.attempts import (
     AgentAttempt,
     DelegateAttempt,
@@ -35,6 +35,7 @@ from runplan.settings.places import remove_unused_root
 from runplan.settings.schema import FILES
 from runplan.steps.conclude import comment_failure, release_issues, show_failure
 from runplan.steps.gates import describe_lacking, log_files, read_content
+from runplan.steps.lease import remote_lander
 from runplan.steps.verify import reply_of
 from runplan.text import plain
 
@@ -217,6 +218,19 @@ def _find_in_commits(
     return tamper.examine_commits(files, permit, messages=[commit.message for commit in commits])
 
 
+def _find_leaks(phase: WorkAttempt, context: RunContext, head: str) -> list[Tampering]:
+    """Secrets and large files in the commits of unfinished work, each of which the remote would get."""
+    commits = map(context.objects.commit, context.objects.text("rev-list", f"{phase.base}..{head}").split())
+    messages = list[str]()
+    files = list[FileChange]()
+    for commit in commits:
+        messages.append(commit.message)
+        changes = context.candidates.changes(commit.parents[0], commit.oid)
+        files += [_file_change(context, change, before=_read_text(context, change.old)) for change in changes]
+    findings = tamper.examine_commits(files, permit_of(phase, context), messages=messages)
+    return [finding for finding in findings if finding.kind in (TamperKind.SECRET, TamperKind.TOO_LARGE)]
+
+
 def _file_change(context: RunContext, change: Change, *, before: str) -> FileChange:
     stored = context.objects.object(change.new, most=SCANNED) if change.new_mode != GITLINK else None
     return FileChange(
@@ -272,6 +286,32 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[
     text = plain(handover_note(standing))
     context.dispatches.write(phase.dispatches.ended.id, "handoff.md", text)
     yield e.HandedOver(number=number, tree=context.objects.commit(head).tree, note=text, why=why)
+
+
+def push_work(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    """Push the newest work; a remote that does not answer fails no phase."""
+    phase = state.work
+    ref = wip_ref(phase.leased.branch)
+    old = phase.pushing.head
+    head = _newest_work(phase, context)
+    if head in (phase.base, old):
+        yield WorkPushed(ref=ref, head=old)
+        return
+    why = "; ".join(map(str, _find_leaks(phase, context, head)))
+    why = why or remote_lander(context).push_work(ref, head, old=old, is_owner=lambda: _is_owner(context))
+    yield WorkKept(host=state.host, why=why) if why else WorkPushed(ref=ref, head=head)
+
+
+def _newest_work(phase: WorkAttempt, context: RunContext) -> Oid:
+    """The newest commit of the work, with the files that an agent left uncommitted."""
+    tip = context.objects.tip(phase.leased.branch) or phase.base
+    left = context.zone.leftovers
+    return left if left is not None and context.objects.commit(left).parents == (tip,) else tip
+
+
+def _is_owner(context: RunContext) -> bool:
+    claim = context.store.get_claim("plan", context.plan)
+    return claim is not None and claim.owner == context.claims.me
 
 
 def ask_question(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
@@ -391,6 +431,8 @@ def _clean_branch(phase: WorkAttempt, lease: e.Leased, context: RunContext) -> N
         context.objects.update_refs(f"delete {lease.branch} {head}")
     else:
         context.workspace.give_to_user(lease.branch, base=phase.base)
+    if phase.delivery.landed and (phase.pushing.head or phase.pushing.kept):
+        remote_lander(context).drop_work(wip_ref(lease.branch))
     kept = lease.kept if phase.delivery.landed else None
     if kept is not None and context.workspace.user.tip(kept.ref) == kept.head:  # else a person has moved it
         is_landed = bool(head) and context.objects.is_ancestor(kept.head, head)

@@ -98,6 +98,7 @@ def test_status_json_has_the_promised_fields(recorded: Project) -> None:
         "tokens": 0,
         "usd": 0.0,
         "unpriced": False,
+        "kept": None,
         "version": None,
         "lanes": [],
     }

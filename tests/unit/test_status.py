@@ -65,6 +65,11 @@ def test_a_run_at_work_says_who_does_what_since_when_and_at_what_cost() -> None:
     ]
 
 
+def test_work_that_only_one_host_of_a_fleet_has_is_named() -> None:
+    kept = "only the host alpha has the newest work: a.txt: looks like a secret"
+    assert f"  Not pushed: {kept}" in lines(at_work(busy(kept=kept)))
+
+
 @pytest.mark.parametrize(
     ("usd", "unpriced", "shown"),
     [(0.421, False, "$0.42"), (0.421, True, "≥ $0.42"), (0.0, True, "cost -")],

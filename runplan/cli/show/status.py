@@ -161,6 +161,7 @@ class Page:
         return [
             run["stuck"]["sentence"],
             *lanes,
+            *(f"Not pushed: {work['kept']}" for work in run["lanes"] or (run,) if work["kept"]),
             f"Run {run['id']}" + (f": {about}" if about else ""),
             *_help_line(view),
         ]

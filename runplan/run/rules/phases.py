@@ -102,7 +102,7 @@ def _work_on(started: RunStarted, phase: WorkAttempt, first: Decision) -> Decisi
         return _judge_ended(phase, phase.dispatches.ended)
     if phase.broken is not None:
         return _take_back(started, phase, phase.broken)
-    if phase.revision:
+    if phase.revision and phase.delivery.candidate is not None:
         return _send_fixer(started, phase, phase.built, f"a person rejected the change: {phase.revision}")
     if phase.work is not None:
         return _prove_work(started, phase, phase.work)

@@ -1,0 +1,146 @@
+"""What a run of a fleet pushes, and what follows when another host takes it over."""
+
+import pytest
+from msgspec.structs import replace
+
+from runplan.run import actions as a, events as e
+from runplan.run.attempt_parts import HostChanged, WorkKept, WorkPushed
+from runplan.run.decide import decide
+from runplan.run.dispatch import Ending, EndingKind
+from runplan.run.kinds import GateAnswer, PhaseStep, Reason, Role, WaitKind
+from runplan.run.projection import project_run
+from runplan.run.state import RunState, fold
+from tests.support.builders import started
+
+OWNED = e.ClaimTaken(owner="alpha/7:1:boot")
+TAKEN_OVER = e.ClaimTaken(owner="beta/9:1:boot", took_over="alpha/7:1:boot")
+MOVED = HostChanged(host="beta", before="alpha")
+PUSHED = WorkPushed(ref="refs/runplan/wip/x/1", head="h")
+LEASED: list[e.Event] = [
+    e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
+    e.Leased(phase="1", branch="refs/heads/runplan/x/1", base="c0", base_tree="t0", worktree="w", attempt=1),
+]
+BEGUN: list[e.Event] = [started("next", test_command=""), OWNED, *LEASED]
+TAKEN = e.WorkTaken(head="h", tree="t1", commits=1)
+BUILT = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p1")
+PROVEN: list[e.Event] = [
+    e.GateJudged(tree="t1", answer=GateAnswer.SKIPPED, code=None, line="", time=1),
+    e.VerdictGiven(tree="t1", patch="p1", passed=True, items=(("W1", True, "y"),), agent="r"),
+]
+INTENT = e.LandingStarted(id="r.1", ref="refs/remotes/origin/main", old="c0", new="c2", code="c1")
+
+
+def written(role: Role = Role.IMPLEMENT, kind: str = "", *, cycle: int = 1) -> list[e.Event]:
+    ended = e.DispatchEnded(id="d", role=role, ending=Ending.EXITED, code=0, kind=kind, agent="r")
+    return [e.DispatchStarted(id="d", role=role, agent="r", cycle=cycle), ended]
+
+
+def due(*events: e.Event) -> str:
+    """The step that is due, with the role of a process that starts."""
+    (action,) = decide(fold(events)).actions
+    return action.dispatch.role if isinstance(action, a.Start) else action.step
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [*written(), TAKEN],
+        [*written(kind="context"), e.HandedOver(number=1, tree="t1", note="", why="")],
+        [*written(), e.QuestionAsked(id="d", text="?")],
+        [*written(), e.RulesBroken(tree="t1", reason=Reason.TAMPERED, lines=("x",))],
+        [*written(kind=EndingKind.LIMIT), e.Paused(kind=WaitKind.LIMIT, until="2026-01-01T00:00:00Z")],
+        [*written(), e.PhaseFailed(phase="1", reason=Reason.STOPPED, step=PhaseStep.STOP, detail="")],
+    ],
+    ids=["work", "hand-over", "question", "broken rules", "usage limit", "failure"],
+)
+def test_new_work_is_pushed_once_and_only_in_a_fleet(events: list[e.Event]) -> None:
+    assert due(*BEGUN, *events) == "push-work"
+    assert decide(fold([*BEGUN, *events, PUSHED])).actions != (a.PUSH_WORK,)
+    assert decide(fold([*BEGUN, *events, WorkKept(host="alpha", why="no answer")])).actions != (a.PUSH_WORK,)
+    assert decide(fold([BEGUN[0], e.ClaimTaken(owner="7:1:boot"), *LEASED, *events])).actions != (a.PUSH_WORK,)
+
+
+def test_work_is_examined_before_it_is_pushed_and_is_not_pushed_while_it_lands() -> None:
+    assert due(*BEGUN, *written()) == "take-work"
+    assert due(*BEGUN, *written(), TAKEN, BUILT, *PROVEN, INTENT) == "land"
+
+
+def test_status_says_which_host_alone_has_the_work_until_it_is_pushed() -> None:
+    def kept(*events: e.Event) -> str | None:
+        return project_run(fold([*BEGUN, *written(), *events]), run="r", plan="x", started="", since="").kept
+
+    lost = WorkKept(host="alpha", why="a.txt: looks like a secret")
+    assert kept(TAKEN, lost) == "only the host alpha has the newest work: a.txt: looks like a secret"
+    assert kept(TAKEN, lost, *written(Role.FIX, cycle=2), TAKEN, PUSHED) is None
+
+
+@pytest.mark.parametrize("events", [[], LEASED, [*LEASED, *written()[:1]], [*LEASED, *written(), TAKEN, BUILT, INTENT]])
+def test_another_host_first_takes_the_run_over_and_its_own_restart_does_not(events: list[e.Event]) -> None:
+    begun = [started("next"), OWNED, *events]
+    assert due(*begun, TAKEN_OVER) == "take-over"
+    assert decide(fold([*begun, e.ClaimTaken(owner="alpha/8:2:boot")])) == decide(fold(begun))
+    # It did nothing there, so everything is still here.
+    assert decide(fold([*begun, TAKEN_OVER, OWNED])) == decide(fold(begun))
+
+
+@pytest.mark.parametrize(
+    ("events", "then"),
+    [
+        (written()[:1], "implement"),
+        (written(), "implement"),
+        ([*written(), TAKEN, PUSHED], "build-candidate"),
+        ([*written(), TAKEN, PUSHED, BUILT, *PROVEN], "build-candidate"),
+        ([*written(), TAKEN, PUSHED, BUILT, *PROVEN, INTENT], "land"),
+        ([*written(), TAKEN, PUSHED, *written(Role.FIX, cycle=2)], "fix"),
+    ],
+)
+def test_on_another_host_the_same_process_or_candidate_is_due_again(events: list[e.Event], then: str) -> None:
+    state = fold([*BEGUN, *events, TAKEN_OVER, MOVED])
+    assert due(*BEGUN, *events, TAKEN_OVER, MOVED) == then
+    assert (state.work.dispatches.lost, state.work.leased.attempt) == (0, 1)
+    assert "the host beta continued what alpha had begun" in state.work.warnings
+
+
+def test_a_candidate_that_is_built_again_keeps_its_proof_and_approval() -> None:
+    approved = e.Answered(tree="t1", approved=True)
+    events = [*BEGUN, *written(), TAKEN, PUSHED, BUILT, *PROVEN, approved, TAKEN_OVER, MOVED, BUILT]
+    assert due(*events) == "land"
+
+
+def test_words_of_a_person_reach_a_fixer_on_another_host() -> None:
+    rejected = e.Answered(tree="t1", approved=False, why="shorter")
+    events = [*BEGUN, *written(), TAKEN, PUSHED, BUILT, *PROVEN, rejected, TAKEN_OVER, MOVED]
+    assert due(*events) == "build-candidate"
+    assert due(*events, BUILT) == "fix"
+
+
+def test_an_attempt_whose_work_is_lost_begins_again_on_its_branch_or_with_a_new_one() -> None:
+    events = [*BEGUN, *written(), TAKEN, BUILT, *written(Role.FIX, cycle=2), TAKEN_OVER]
+    again = HostChanged(host="beta", before="alpha", is_restarted=True)
+    assert due(*events, again) == "implement"
+    assert fold([*events, again]).work.warnings[-1].endswith("lacked its newest work, so the attempt began again")
+    assert due(*events, HostChanged(host="beta", before="alpha", is_restarted=True, has_branch=False)) == "lease"
+
+
+def lanes(*more: e.Event) -> RunState:
+    chosen = e.LanesChosen(tip="c0", lanes=(("a", "1", ()), ("b", "2", ())), ahead=(("b", "1", "c1"),))
+    first = [e.PhaseChosen(tip="c0", phase="1"), *LEASED[1:], *written(), TAKEN, PUSHED, BUILT]
+    begun = [e.LanesChosen(tip="c0", lanes=chosen.lanes[:1]), *(replace_lane(event, "a") for event in first)]
+    ahead = e.LanesChosen(tip="c0", lanes=chosen.lanes[1:], ahead=chosen.ahead)
+    return fold([started("finish", test_command=""), OWNED, *begun, ahead, *more])
+
+
+def replace_lane(event: e.Event, lane: str) -> e.Event:
+    return replace(event, lane=lane)
+
+
+def test_each_lane_is_taken_over_and_one_whose_base_is_lost_is_dropped() -> None:
+    assert {action.lane: action.step for action in decide(lanes(TAKEN_OVER)).actions if action.lane} == {
+        "a": "take-over",
+        "b": "take-over",
+    }
+    lost = HostChanged(host="beta", before="alpha", is_restarted=True, has_branch=False, lane="b")
+    state = lanes(TAKEN_OVER, replace_lane(MOVED, "a"), lost)
+    (first, ahead) = state.lanes
+    assert (first.state.is_dropped, ahead.state.is_dropped) == (False, True)
+    assert {action.lane: action.step for action in decide(state).actions}["b"] == "finish"
