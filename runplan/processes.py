@@ -63,6 +63,11 @@ def living(name: str) -> Process | None:
     return known if known and rest == f"{known.started}:{_boot()}" else None
 
 
+def is_of_this_boot(name: str) -> bool:
+    """Whether the process with this identity was started on this machine since its last boot."""
+    return name.rpartition(":")[2] == _boot()
+
+
 def alive(name: str) -> bool:
     """Whether the process with this identity is alive."""
     return living(name) is not None

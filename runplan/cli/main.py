@@ -18,7 +18,7 @@ from runplan.errors import Exit, RefusedEarly, RunplanError, UsageError, refused
 from runplan.text import nearest_word
 
 COMPLETE = "complete-words"  #: the verb that completion scripts call; not for people
-EXTRAS = ("web", "mcp", "fleet")  #: verbs that need the extra of the same name
+EXTRAS = {"web": "web", "mcp": "mcp", "fleet": "fleet", "worker": "fleet"}  #: the extras that verbs need
 
 USAGE = """\
 usage: runplan VERB ...
@@ -139,7 +139,9 @@ def run_verb(verb: str, words: list[str]) -> int:
     except ModuleNotFoundError as error:
         if verb not in EXTRAS or (error.name or "").startswith("runplan"):
             raise
-        raise RefusedEarly(f"{verb} needs the module {error.name}; install it: pip install 'runplan[{verb}]'") from None
+        raise RefusedEarly(
+            f"{verb} needs the module {error.name}; install it: pip install 'runplan[{EXTRAS[verb]}]'"
+        ) from None
     code: Exit | None = getattr(module, f"run_{verb.replace('-', '_')}")(args)
     return int(code or Exit.DONE)
 

@@ -127,6 +127,11 @@ _FLEET = (
     _value("its URL; default: the remote of this repository", "--repository", metavar="URL", action="append"),
     _JSON,
 )
+_WORKER = (
+    _value("name of this host; default: that of the machine", "--host", metavar="NAME", default=""),
+    _value("labels of this host, for phases with a line Host:", "--labels", metavar="A,B", default=""),
+    _value("plans at the same time; default: daemon.max_parallel", "--slots", metavar="N", type=int),
+)
 _NOTIFY = (_flag("send a test notice through each channel", "--test"),)
 _GC = (_flag("only list", "--dry-run"), _JSON)
 _DEMO = (
@@ -179,6 +184,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "service": ("setup.machine", "Manage the login service", _SERVICE),
         "daemon": ("setup.machine", "Run the daemon in the foreground, stop it, or restart it", _DAEMON),
         "fleet": ("setup.fleet", "Set up a fleet of many hosts, show its state, take a host out of it", _FLEET),
+        "worker": ("setup.fleet", "Work on plans of a fleet on this host, in the foreground", _WORKER),
         "notify": ("setup.machine", "Send a test notice through each channel of [notify]", _NOTIFY),
         "demo": ("setup.demo", "Work on a three-phase plan in a temporary repository", _DEMO),
         "completion": ("setup.completion", "Print a completion script for bash, zsh or fish", _COMPLETION),
@@ -314,6 +320,9 @@ EXAMPLES = {
   runplan fleet drain alpha                                                   alpha hands its plans to others
   runplan fleet up alpha                                                      alpha takes plans again
   runplan fleet metrics                                                       Prometheus metrics of all hosts""",
+    "worker": """\
+  runplan worker                           Ctrl-C lets agents finish, and leaves their plans to other hosts
+  runplan worker --labels gpu --slots 2    also takes phases with Host: gpu; at most two plans at once""",
     "notify": "  runplan notify --test     one line per channel; exit 5 if one failed, 2 if there is none",
     "demo": """\
   runplan demo             three phases, one of them fixed on the way; leaves no files

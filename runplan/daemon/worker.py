@@ -186,7 +186,9 @@ class DaemonWorker(RepositoryWorker):
             contextlib.suppress(RunplanError, OSError),
             contextlib.closing(open_store(self.journal, writable=False)) as store,
         ):
-            return any(command.verb == "stop" for command in store.list_queued_commands())
+            return any(
+                command.verb == "stop" and self.is_mine(command.plan) for command in store.list_queued_commands()
+            )
         return False
 
     @property
@@ -239,7 +241,7 @@ class DaemonWorker(RepositoryWorker):
             self._executor = Executor(self)
             plans = [row.plan for row in repository.store.list_unfinished_runs()]
             held = [row.plan for row in repository.store.list_waits() if row.kind == WaitKind.CLAIM]
-            for plan in dict.fromkeys([*plans, *held]):
+            for plan in filter(self.is_mine, dict.fromkeys([*plans, *held])):
                 self._adopt_run(plan)
             return self._find_earliest(self.work())
 
@@ -296,33 +298,40 @@ class DaemonWorker(RepositoryWorker):
             self._ending = False
             self.end_agents()
         for row in self.repository.store.list_waits():
-            if parse_iso(row.wake or row.since) <= self._now():
+            if self.is_mine(row.plan) and parse_iso(row.wake or row.since) <= self._now():
                 self._look_for_retry(row) if row.kind == WaitKind.REVIEW else self._adopt_run(row.plan)
         for command, answer in self._executor.execute_queued(begins=self.may_begin()):
             self._log_answer(command, answer)
         if self.may_begin():  # else slots stay due
             for schedule in self.repository.store.list_schedules():
-                self._fire_schedule(schedule)
+                if self.is_mine(schedule.plan):
+                    self._fire_schedule(schedule)
 
     def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
         self._failures = 0  # a step was taken
         self.trouble = None
+        until = self._find_earliest(wake)
         with self._lock:
-            if self._closing or not (dispatches or self._asked):
+            if self._closing or not (dispatches or self._asked or self.stays_until(until)):
                 return False
             asked = self._asked
             self._asked = False
         if not asked:
-            until = self._find_earliest(wake)
             left_s = max(0.0, (until - self._now()).total_seconds()) if until else None
             self.repository.dispatches.wait(dispatches, timeout_s=left_s)
         self._clear_pipe()
         return True
 
+    def stays_until(self, moment: datetime | None) -> bool:  # noqa: ARG002
+        """Whether the repository stays open while nothing runs in it."""
+        return False
+
     def _find_earliest(self, wake: datetime | None) -> datetime | None:
         store = self.repository.store
-        moments = [parse_iso(row.wake) for row in store.list_waits() if row.wake]
+        moments = [parse_iso(row.wake) for row in store.list_waits() if row.wake and self.is_mine(row.plan)]
         for row in store.list_schedules() if self.may_begin() else ():
+            if not self.is_mine(row.plan):
+                continue
             if row.plan in self._retries:
                 moments.append(self._retries[row.plan][1])
             elif row.next is not None:
@@ -349,7 +358,7 @@ class DaemonWorker(RepositoryWorker):
             return
         with contextlib.suppress(RunplanError, OSError), contextlib.closing(open_store(self.journal)) as store:
             for command in store.list_queued_commands():
-                if command.verb in BEGINNING:
+                if command.verb in BEGINNING and self.is_mine(command.plan):
                     store.answer_command(command.seq, refused(trouble))
                     self.environments.forget(command)
                     self._log_answer(command, refused(trouble))

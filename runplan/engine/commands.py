@@ -56,10 +56,10 @@ class Executor:
         Unless `begins`, commands that begin something stay queued for the next worker, as does a command that has to
         wait for the end of a run. So do later commands of the same plan except a stop.
         """
-        if not self._store.list_queued_commands():
+        if not self._list_commands():
             return
         try:
-            lock = self._repository.claims.command_lock().acquire(timeout=LOCK_S)
+            lock = self._repository.claims.command_lock(self._worker.only).acquire(timeout=LOCK_S)
         except TimeoutError:
             raise Unreachable(
                 "another process executes the commands of this repository; the request stays queued. "
@@ -68,7 +68,7 @@ class Executor:
         self._begins = begins
         deferred: dict[str, list[Command]] = {}  # by plan
         with lock:
-            for command in self._store.list_queued_commands():
+            for command in self._list_commands():
                 plan = command.plan
                 is_stop = command.verb == "stop"
                 starts = [queued for queued in deferred.get(plan, ()) if queued.verb in BEGINNING] if is_stop else []
@@ -84,6 +84,9 @@ class Executor:
                 if starts:
                     answer = replace(answer, lines=(*answer.lines, f"Cancelled the queued start of {plan}"))
                 yield self._record_answer(command, answer)
+
+    def _list_commands(self) -> list[Command]:
+        return [command for command in self._store.list_queued_commands() if self._worker.is_mine(command.plan)]
 
     def _record_answer(self, command: Command, answer: Answer) -> tuple[Command, Answer]:
         self._store.answer_command(command.seq, answer)

@@ -123,10 +123,10 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
             replans=settings.plan.replan and settings.agents.planner in dict(settings.agents.dispatched).values(),
         )
 
-    def committed(self) -> tuple[str, Stored] | None:
-        """The settings file on the target, and its name; None for none."""
+    def committed(self, commit: str = "") -> tuple[str, Stored] | None:
+        """The settings file of the commit, or of the target's tip, and its name; None for none."""
         git = self.git
-        tip = git.tip(self.target)
+        tip = commit or git.tip(self.target)
         files = ((name, git.object(f"{tip}:{name}")) for name in FILES) if tip else ()
         return next(((name, blob) for name, blob in files if blob is not None and blob.kind == "blob"), None)
 
@@ -134,13 +134,13 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         """The context with the settings of the checkout."""
         return replace(self, settings=load_settings(self.root, env=self.env).settings)
 
-    def with_committed_settings(self) -> RepositoryContext:
+    def with_committed_settings(self, commit: str = "") -> RepositoryContext:
         """The context with the settings of the target's tip; without a committed file, those of the checkout."""
-        return replace(self, settings=self.committed_settings().settings)
+        return replace(self, settings=self.committed_settings(commit).settings)
 
-    def committed_settings(self) -> LoadedSettings:
-        """The settings of the target's tip, each with its origin."""
-        file = self.committed()
+    def committed_settings(self, commit: str = "") -> LoadedSettings:
+        """The settings of the commit, or of the target's tip, each with its origin."""
+        file = self.committed(commit)
         return load_settings(self.root, env=self.env, committed=(file[0], file[1].content) if file else None)
 
     @property

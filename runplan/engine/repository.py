@@ -167,7 +167,7 @@ def open_repository(
         for git in (workspace.git, context.git):  # they start while the run is resolved
             git.prepare_reader()
             git.prepare_updater()
-        claims = Claims(store, context.state / "locks")
+        claims = Claims(store, context.state / "locks", host=context.fleet.host if context.fleet else "")
         closing.callback(claims.close)
         yield OpenRepository(
             user=user,

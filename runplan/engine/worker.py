@@ -65,6 +65,7 @@ class RepositoryWorker:
     repository: OpenRepository
     environments: Environments
     runs: dict[str, ActiveRun]  #: by plan
+    only = ""  #: the plan of a worker that works on one plan and its sub-plans
 
     def open(self, context: RepositoryContext, repository: OpenRepository, environments: Environments) -> None:
         self.context = context
@@ -92,6 +93,10 @@ class RepositoryWorker:
             dispatches, wake = self._step_all()
             if not self.wait(dispatches, wake):
                 return wake
+
+    def is_mine(self, plan: str) -> bool:  # noqa: ARG002
+        """Whether this worker executes the commands of the plan, fires its schedule and owns its run."""
+        return True
 
     def execute_commands(self) -> None:
         """Called before and between steps."""
@@ -142,8 +147,8 @@ class RepositoryWorker:
             decision = advance(active.journal, active.context, self.may_begin)
             while self.update_subplans(active):
                 decision = advance(active.journal, active.context, self.may_begin)
-        except Fenced:  # another process owns the run
-            self.forget(plan)
+        except Fenced:
+            self.lose(plan)
             raise
         except GitFailed as error:
             if (lost := runs.end_lost(active)) is None:
@@ -220,6 +225,10 @@ class RepositoryWorker:
         run = self.runs[plan].id
         self.forget(plan)
         self.repository.claims.release_plan(plan, run=run)
+
+    def lose(self, plan: str) -> None:
+        """Another process owns the run and its agents."""
+        self.forget(plan)
 
     def forget(self, plan: str) -> None:
         self.runs.pop(plan, None)

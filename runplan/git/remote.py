@@ -119,6 +119,14 @@ class Remote:
         rows = (line.split("\t") for line in ran.text.splitlines())
         return {ref: oid for oid, ref in rows}
 
+    def find_default(self) -> str:
+        """The default branch of the remote; "" when it names none."""
+        ran = self._run("ls-remote", "--quiet", "--symref", "--", self.name, "HEAD")
+        if ran.code:
+            raise Unreachable(f"cannot reach {self.name}: {words(ran.err)}")
+        named = (line.removeprefix("ref: ").partition("\t")[0] for line in ran.text.splitlines() if "ref: " in line)
+        return next(named, "").removeprefix(HEADS)
+
     def may_push(self, tip: Oid) -> PushAnswer:
         """Whether the server accepts a push of this account; nothing is sent."""
         ref = f"{HEADS}{self.branch}"

@@ -69,6 +69,7 @@ class RunStarted(RunOptions, frozen=True, kw_only=True):
     issues: tuple[int, ...] = ()  #: the issues of the plan, which the run claims
     settings: str = ""  #: all of them as JSON; "" in a schedule, whose runs read the settings when they start
     given: Rows = ()  #: the settings that the caller gave as variables
+    settled: str = ""  #: in a fleet, the commit of the target whose settings the run keeps
     remarks: tuple[str, ...] = ()  #: on the target, for the report
     command: int = 0  #: number of the command that asked for the run; 0 for none
     watch: str = ""  #: the watch of issues that began it

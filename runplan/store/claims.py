@@ -29,18 +29,19 @@ if TYPE_CHECKING:
 class Claims:
     """The claims of this process."""
 
-    def __init__(self, store: Store, locks: Path) -> None:
+    def __init__(self, store: Store, locks: Path, *, host: str = "") -> None:
+        """`host` is the name of this machine in a fleet."""
         self._store = store
         self.locks = locks
         self._held: dict[str, FileLock] = {}
-        self.me = processes.identity(os.getpid()) or f"{os.getpid()}:0:unknown"
+        self.me = name_owner(host)
 
     def take_plan(self, plan: str, *, run: str) -> ClaimResult:
         """Claim the plan for this process; re-entry keeps the fence."""
         claim = self._store.get_claim("plan", plan)
         if plan in self._held and claim is not None and claim.owner == self.me:
             return Reentered(fence=claim.fence)
-        lock = _open_lock(self.locks, f"plan-{hashlib.sha256(plan.encode()).hexdigest()[:16]}")
+        lock = _open_lock(self.locks, f"plan-{_hash(plan)}")
         try:
             lock.acquire(blocking=False)
         except Timeout:
@@ -65,9 +66,19 @@ class Claims:
         while self._held:
             self._held.popitem()[1].release()
 
-    def command_lock(self) -> FileLock:
-        """One process at a time executes commands."""
-        return _open_lock(self.locks, "commands")
+    def command_lock(self, plan: str = "") -> FileLock:
+        """One process at a time executes commands; in a fleet those of one plan."""
+        return _open_lock(self.locks, f"commands-{_hash(plan)}" if plan else "commands")
+
+
+def name_owner(host: str) -> str:
+    """The name of this process in claims; `host` is that of a fleet's worker."""
+    name = processes.identity(os.getpid()) or f"{os.getpid()}:0:unknown"
+    return f"{host}/{name}" if host else name
+
+
+def _hash(plan: str) -> str:
+    return hashlib.sha256(plan.encode()).hexdigest()[:16]
 
 
 def landing_lock(locks: Path) -> FileLock:

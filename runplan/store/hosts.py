@@ -9,7 +9,7 @@ from msgspec import Struct
 from psycopg import sql
 
 from runplan.errors import NotFound
-from runplan.store.postgres import LEASE_S, connect, translated_errors
+from runplan.store.postgres import connect, translated_errors
 from runplan.text import counted
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     import psycopg
 
-_HOSTS = f"""
+_HOSTS = """
 SELECT DISTINCT ON (host) host, version, labels, slots, extract(epoch FROM now() - seen)::float, draining,
-       seen <= now() - interval '{LEASE_S} s'
+       seen <= now() - lease()
 FROM workers ORDER BY host, seen DESC"""
 _CLAIMS = "SELECT {url}, key, split_part(owner, '/', 1) FROM {schema}.claims WHERE kind='plan'"
 _WAITS = """

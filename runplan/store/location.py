@@ -23,6 +23,7 @@ class FleetLocation(Struct, frozen=True):
     dsn: str  #: a secret
     url: str  #: the normalised URL of the repository's remote; "" for a repository without one
     output: int = 4_000_000  #: bytes that it keeps of each output
+    host: str = ""  #: of the worker that opens it
 
     @property
     def schema(self) -> str:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from runplan import processes
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.run.rows import OwnerState
 from runplan.run.rules.hosts import name_queue
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 FLEET = "runplan"  #: the schema of all repositories
 ROLE = "runplan_worker"  #: the group of roles with the rights of workers and clients
-LEASE_S = 30.0  #: after which a worker that was not seen counts as dead
 INIT = command("runplan", "fleet", "init")
 MIGRATIONS = files("runplan.store") / "migrations"
 CHANNEL = "runplan_plans"  #: notified with "SCHEMA PLAN" for each command
@@ -129,12 +129,17 @@ class PostgresStore(SqlStore):
         return self._read_facts("list_events(?, ?)", kind.__name__, since)
 
     def get_owner_state(self, owner: str) -> OwnerState:
-        seen = "SELECT seen > now() - make_interval(secs => ?) FROM workers WHERE owner=?"
-        return OwnerState.RUNNING if self._read_now(seen, LEASE_S, owner) == [(True,)] else OwnerState.GONE
+        """A process of this host is asked itself; one of another host has been seen within the lease."""
+        host, _, process = owner.rpartition("/")
+        if host and host == self.location.host and processes.is_of_this_boot(process):
+            is_alive = processes.alive(process)
+        else:
+            is_alive = self._read_now("SELECT seen > now() - lease() FROM workers WHERE owner=?", owner) == [(True,)]
+        return OwnerState.RUNNING if is_alive else OwnerState.GONE
 
     def list_host_labels(self) -> list[tuple[str, ...]]:
-        living = "SELECT labels FROM workers WHERE seen > now() - make_interval(secs => ?) AND NOT draining"
-        return [tuple(labels) for (labels,) in self._read_now(living, LEASE_S)]
+        living = "SELECT labels FROM workers WHERE seen > now() - lease() AND NOT draining"
+        return [tuple(labels) for (labels,) in self._read_now(living)]
 
     # --- the queue ---------------------------------------------------------------------------------------
 
@@ -155,6 +160,17 @@ class PostgresStore(SqlStore):
         """Queue the plan at that moment."""
         with self.transaction():
             self.execute("SELECT wake_plan_at(?, ?, ?)", self.location.schema, plan, moment)
+
+    def leave_plan(
+        self, plan: str, *, run: str, owner: str, wake: datetime | None = None, labels: Sequence[str] | None = None
+    ) -> None:
+        """Give up the claim; another worker continues at that moment, or now on a host with these labels."""
+        with self.transaction():
+            self.execute("DELETE FROM claims WHERE kind='plan' AND key=? AND run=? AND owner=?", plan, run, owner)
+            if labels is not None:
+                self._queue(plan, labels)
+            elif wake is not None:
+                self.execute("SELECT wake_plan_at(?, ?, ?)", self.location.schema, plan, wake)
 
     @property
     def outputs(self) -> StoredOutputs:
@@ -178,7 +194,12 @@ def connect(dsn: str, schema: str = FLEET) -> psycopg.Connection:
 
 
 def _open(dsn: str, schema: str) -> psycopg.Connection:
-    """Connect with the parameters of the DSN, which no message shows: those of libpq quote a password."""
+    with translated_errors():
+        return psycopg.connect(complete_dsn(dsn, schema), autocommit=True)
+
+
+def complete_dsn(dsn: str, schema: str = FLEET) -> str:
+    """The DSN with the parameters of our connections. No message shows it: those of libpq quote a password."""
     try:
         parameters = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
@@ -190,8 +211,7 @@ def _open(dsn: str, schema: str) -> psycopg.Connection:
         )
     parameters = {**NETWORK, **parameters}
     parameters["options"] = f"{parameters.get('options', '')} -c search_path={schema},{FLEET} {SESSION}"
-    with translated_errors():
-        return psycopg.connect(make_conninfo("", **parameters), autocommit=True)
+    return make_conninfo("", **parameters)
 
 
 @contextlib.contextmanager
@@ -232,9 +252,9 @@ def list_fleet(dsn: str) -> list[FleetRepository]:
 
 def count_workers(dsn: str) -> int:
     """The number of living workers that take work."""
-    living = "SELECT count(*) FROM workers WHERE NOT draining AND seen > now() - make_interval(secs => %s)"
+    living = "SELECT count(*) FROM workers WHERE NOT draining AND seen > now() - lease()"
     with connect(dsn) as db, translated_errors():
-        ((count,),) = db.execute(living, (LEASE_S,)).fetchall()
+        ((count,),) = db.execute(living).fetchall()
     return int(count)
 
 

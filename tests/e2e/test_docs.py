@@ -23,7 +23,7 @@ from tests.support.planning import REVISE, planner
 
 PHASES = ("1", "2", "4b")
 #: Files of their own test these.
-NOT_RUN = ("demo", "daemon", "fleet", "mcp", "notify", "watch", "web")
+NOT_RUN = ("demo", "daemon", "fleet", "mcp", "notify", "watch", "web", "worker")
 #: Verbs that read; they share a project.
 READING = (
     "completion",

@@ -12,7 +12,7 @@ from runplan.run.dispatch import Ending
 from runplan.run.kinds import Role, RunStatus
 from runplan.run.recorded import to_json
 from runplan.run.rows import LimitRow, RunRow
-from runplan.store.postgres import LEASE_S, PostgresStore
+from runplan.store.postgres import PostgresStore
 from tests.support.postgres import a_location, start_server
 
 NOW, LATER = "2026-03-01T12:00:00Z", "2026-03-01T13:30:00Z"
@@ -45,7 +45,7 @@ def limited(account: str, until: str) -> e.AgentLimited:
 
 def test_only_living_workers_that_take_plans_are_hosts(stores: tuple[PostgresStore, PostgresStore]) -> None:
     add_worker("new", "gpu", "docker", "new")
-    add_worker("dead", "dead", seen_s=LEASE_S + 1)
+    add_worker("dead", "dead", seen_s=31)
     add_worker("draining", "draining", draining=True)
     labels = stores[0].list_host_labels()
     assert ("gpu", "docker", "new") in labels

@@ -13,7 +13,8 @@ MODULES = {
 }
 #: The packages from top to bottom: each may import those below it, and the top-level modules.
 ORDER = (
-    *("cli", "web", "mcp", "views", "daemon", "engine", "steps", "report", "landing", "forge", "supervise", "agents"),
+    *("cli", "web", "mcp", "views", "fleet", "daemon", "engine", "steps", "report", "landing", "forge"),
+    *("supervise", "agents"),
     *("git", "store", "settings", "checks", "run", "plan"),
 )
 #: Packages, and modules of others, whose functions take values and return values.
@@ -178,7 +179,7 @@ def test_broad_catches_stand_only_at_named_boundaries() -> None:
     # main thread.
     assert broad - undo_and_raise <= {
         *("runplan.cli.main", "runplan.engine.worker", "runplan.engine.commands", "runplan.daemon.worker"),
-        *("runplan.daemon.server", "runplan.daemon.process"),
+        *("runplan.daemon.server", "runplan.daemon.process", "runplan.fleet.worker"),
     }
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
+import socket
 from datetime import UTC, datetime
 from pathlib import Path
 
 from runplan.engine.context import open_context, refuse_under_agent, remote_url
 from runplan.errors import Exit, RefusedEarly, UsageError
+from runplan.fleet.worker import WorkerOptions, work_on_plans
 from runplan.report.metrics import collect_fleet_samples, metrics_text
 from runplan.report.views import as_json
 from runplan.settings.load import environment, load_user
@@ -44,6 +47,18 @@ def _set_up(dsn: str, args: argparse.Namespace) -> None:
     initialize(dsn, [_whole_url(url) for url in args.repository] if args.repository else [_remote_here()])
     print(f"The database {hide_password(dsn)} is set up, with the repositories:")
     print("".join(f"  {repository.url}\n" for repository in list_fleet(dsn)), end="")
+
+
+def run_worker(args: argparse.Namespace) -> None:
+    refuse_under_agent("worker")
+    require_dsn()
+    env = environment()
+    slots = load_user(env).daemon.max_parallel if args.slots is None else args.slots
+    labels = tuple(sorted({label.strip() for label in args.labels.split(",")} - {""}))
+    host = args.host or socket.gethostname()
+    if slots < 1 or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", host):
+        raise UsageError("worker: --slots is at least 1, and --host has letters, digits, '.', '_' and '-' only")
+    work_on_plans(env, WorkerOptions(host=host, labels=labels, slots=slots))
 
 
 def require_dsn() -> str:

@@ -13,6 +13,8 @@ CREATE TABLE workers (
 );
 -- The newest usage limit of each account of agents.
 CREATE TABLE limits (account TEXT PRIMARY KEY, until TEXT NOT NULL, words TEXT NOT NULL, at TEXT NOT NULL);
+-- A worker that was not seen for so long counts as dead. It is seen six times in this time.
+CREATE FUNCTION lease() RETURNS INTERVAL LANGUAGE sql STABLE RETURN INTERVAL '30 s';
 -- As SQLite has it; every value is returned as text.
 CREATE FUNCTION json_extract(body TEXT, path TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN body::jsonb #>> string_to_array(substr(path, 3), '.');
@@ -47,3 +49,31 @@ BEGIN
         ) USING kind, since;
     END LOOP;
 END $$;
+-- Queue the plans of jobs again, and delete the jobs: a worker that wakes up late ends a job that is gone.
+CREATE FUNCTION requeue_jobs(ids BIGINT[]) RETURNS void
+    LANGUAGE sql SET search_path = runplan, pg_catalog AS $$
+    SELECT queue_plan(args->>'schema', args->>'plan', queue_name) FROM procrastinate_jobs
+        WHERE id = ANY(ids) AND args ? 'plan';
+    DELETE FROM procrastinate_jobs WHERE id = ANY(ids)
+$$;
+-- Queue the plans of dead workers: those of their jobs, and those that they own without a job.
+CREATE FUNCTION recover_plans() RETURNS void
+    LANGUAGE plpgsql SET search_path = runplan, pg_catalog AS $$
+DECLARE
+    repository TEXT;
+    plan TEXT;
+BEGIN
+    PERFORM requeue_jobs(ARRAY(
+        SELECT job.id FROM procrastinate_jobs AS job LEFT JOIN procrastinate_workers AS worker ON worker.id = worker_id
+        WHERE status = 'doing' AND (last_heartbeat IS NULL OR last_heartbeat < now() - lease())
+        FOR UPDATE OF job SKIP LOCKED));
+    FOR repository IN SELECT schema FROM repositories LOOP
+        FOR plan IN EXECUTE format('SELECT key FROM %I.claims LEFT JOIN workers USING (owner)'
+            ' WHERE kind = ''plan'' AND (seen IS NULL OR seen < now() - lease())', repository)
+        LOOP
+            PERFORM queue_plan(repository, plan, 'any') WHERE NOT EXISTS (SELECT FROM procrastinate_jobs
+                WHERE lock = repository || ' ' || plan AND status IN ('todo', 'doing'));
+        END LOOP;
+    END LOOP;
+END
+$$;

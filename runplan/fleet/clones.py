@@ -1,0 +1,70 @@
+"""Clones of the repositories of a fleet, made and brought up to date by runplan."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from runplan.errors import Unreachable
+from runplan.git.command import Git
+from runplan.git.remote import Remote
+from runplan.settings.places import own_directory
+from runplan.store.files import file_lock
+
+REMOTE = "origin"
+BRANCHES = f"+refs/heads/*:refs/remotes/{REMOTE}/*"
+HEAD = f"refs/remotes/{REMOTE}/HEAD"
+FIRST_S = 3600.0  #: for the first fetch, of the whole history
+LOCK_S = 60.0  #: for another job that fetches; after this its result is used
+
+
+def open_clone(url: str, directory: Path, env: Mapping[str, str]) -> Path:
+    """Clone the repository into the directory, or fetch what its remote has now."""
+    own_directory(directory.parent)
+    try:
+        lock = file_lock(directory.with_name(f"{directory.name}.lock")).acquire(timeout=LOCK_S)
+    except TimeoutError:
+        if directory.exists():
+            return directory
+        raise Unreachable(f"{url} is being cloned; try again later") from None
+    with lock:
+        if not directory.exists():
+            _clone(url, directory, env)
+        else:
+            with Git(directory, env=env) as git:
+                git.run("remote", "set-url", REMOTE, url)
+                _fetch(git, _open_remote(git, directory, env))
+    return directory
+
+
+def _clone(url: str, directory: Path, env: Mapping[str, str]) -> None:
+    """Clone it whole or not at all."""
+    draft = directory.with_name(f"{directory.name}.new")
+    shutil.rmtree(draft, ignore_errors=True)
+    own_directory(draft)
+    with Git(draft, env=env) as git:
+        git.run("init", "-q")
+        git.run("remote", "add", REMOTE, url)
+        remote = _open_remote(git, draft, env, FIRST_S)
+        if branch := remote.find_default():
+            git.run("symbolic-ref", HEAD, f"refs/remotes/{REMOTE}/{branch}")
+        _fetch(git, remote)
+    draft.rename(directory)
+
+
+def _open_remote(git: Git, directory: Path, env: Mapping[str, str], timeout_s: float = 300.0) -> Remote:
+    return Remote(git, name=REMOTE, branch="*", common_dir=directory / ".git", caller=env, timeout_s=timeout_s)
+
+
+def _fetch(git: Git, remote: Remote) -> None:
+    """Fetch the branches, and check out the default one, which no work is done on."""
+    remote.fetch_ref(BRANCHES)
+    if (tip := git.tip(HEAD)) and git.tip("HEAD") != tip:
+        git.run("checkout", "-q", "--force", "--detach", tip)
+
+
+def read_default(git: Git) -> str:
+    """The default branch of the remote; "" when it has none."""
+    ran = git.run("symbolic-ref", "-q", HEAD, ok=(0, 1))
+    return ran.text.removeprefix(f"refs/remotes/{REMOTE}/")

@@ -1,0 +1,213 @@
+"""The worker of one plan on a host of a fleet.
+
+It owns the plan's run while there is something to do. Then it gives the run up, together with what continues it: a job
+in the queue, now or at a time. So a wait occupies no host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import threading
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from runplan.daemon.worker import DaemonServices, DaemonWorker
+from runplan.engine.repository import Environments
+from runplan.errors import RefusedEarly, Unreachable
+from runplan.fleet.clones import REMOTE
+from runplan.git.command import CALLS
+from runplan.run.decide import decide
+from runplan.run.kinds import WaitKind
+from runplan.run.rules.hosts import awaited_labels
+from runplan.run.state import list_running
+from runplan.settings.schema import uses_remote
+from runplan.store.claims import name_owner
+from runplan.store.postgres import PostgresStore
+from runplan.times import parse_iso
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runplan.engine.context import RepositoryContext
+    from runplan.engine.worker import ResolvedRun
+    from runplan.errors import RunplanError
+    from runplan.run.events import RunStarted
+    from runplan.run.requests import RunRequest
+    from runplan.run.rows import Answer, Command
+    from runplan.run.state import RunState
+    from runplan.steps.context import OpenRepository, RunContext
+    from runplan.store.location import FleetLocation
+
+SHORT_S = 60.0  #: a shorter wait keeps its host
+SUBPLAN_S = 600.0  #: between two looks at a sub-plan that another host works on
+
+
+class HostEnvironments(Environments):
+    """Every run has the environment of the worker. Clients send none."""
+
+    def use(self, plan: str, command: Command, *, anew: bool) -> None:
+        pass
+
+    def missing(self, started: RunStarted) -> tuple[str, ...]:  # noqa: ARG002
+        return ()
+
+
+class PlanWorker(DaemonWorker):
+    """Works on one plan, and on the sub-plans that it begins, in the thread that calls `run`."""
+
+    def __init__(self, plan: str, root: Path, daemon: DaemonServices, fleet: FleetLocation) -> None:
+        super().__init__(str(root), root / ".git/runplan", replace(daemon, call_at=self._try_later), fleet)
+        self.only = plan
+        self.fleet = fleet
+        self.environments = HostEnvironments(daemon.environment)
+        self.runs = {}
+        self._kept: set[str] = set()  #: plans that it owned when it was last open
+        self._lost: frozenset[str] = frozenset()  #: plans that another host has taken over
+        self._is_declined = False  #: another host owns the plan
+
+    # --- from any thread --------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Work until the run has ended, waits for long, or is left to another host."""
+        self._thread = threading.current_thread()
+        self._run_thread()
+
+    def wake(self, *, commands: bool = False) -> None:
+        """Check the queue and the due steps. A command that comes too late for this worker has a job of its own."""
+        self._asked = True
+        self._poke_thread()
+        if commands and self._is_stop_queued():
+            CALLS.refuse(self.state)
+
+    def lose_plans(self, plans: Collection[str]) -> None:
+        """Another host owns these plans: end their agents, and record nothing."""
+        self._lost |= frozenset(plans)
+        self._poke_thread()
+
+    # --- what is its own --------------------------------------------------------------------------------
+
+    @property
+    def _store(self) -> PostgresStore:
+        store = self.repository.store
+        assert isinstance(store, PostgresStore)
+        return store
+
+    def open(self, context: RepositoryContext, repository: OpenRepository, environments: Environments) -> None:
+        self._kept |= self.runs.keys()
+        self._is_declined = False
+        super().open(context, repository, environments)
+
+    def is_mine(self, plan: str) -> bool:
+        return not self._is_declined and (plan == self.only or plan in self.runs or plan in self._kept)
+
+    def _adopt_run(self, plan: str) -> None:
+        """Own the unfinished run of the plan; when its owner dies, the plan is queued again."""
+        declined = self.adopt(plan)
+        if declined is not None:
+            self._log.info("declined", plan=plan, owner=declined.owner)
+            self._is_declined = plan == self.only
+        elif plan in self.runs and list_running(self.runs[plan].state):
+            self._daemon.limit.count_run((self.root, plan))
+
+    def execute_commands(self) -> None:
+        for plan in [plan for plan in self.runs if plan in self._lost]:
+            self.lose(plan)
+        super().execute_commands()
+
+    def lose(self, plan: str) -> None:
+        """End the agents of a run that another host has taken over."""
+        run = self.runs[plan]
+        self._log.warning("lost", plan=plan, run=run.id)
+        self.repository.dispatches.end(list_running(run.state), grace_s=0.0)
+        self._is_declined = self._is_declined or plan == self.only
+        self.disown(plan)
+
+    def forget(self, plan: str) -> None:
+        self._kept.discard(plan)
+        super().forget(plan)
+
+    # --- only what is on the target is run ----------------------------------------------------------------
+
+    def begin(self, request: RunRequest) -> Answer | None:
+        return super().begin(_without_settings(request))
+
+    def decline(self, request: RunRequest) -> Answer | None:
+        return super().decline(_without_settings(request))
+
+    def resumes(self, request: RunRequest) -> bool:
+        return super().resumes(_without_settings(request))
+
+    def context_for(self, asked: RunStarted) -> RepositoryContext:
+        """The context with the settings on the target, at the commit where the run began."""
+        context = replace(self.context, env=self.environments.of(asked.plan))
+        context = context.with_landing(asked.landing, target=asked.target, remote=REMOTE)
+        is_landed = bool(asked.settled) and context.git.is_ancestor(asked.settled, context.tip())
+        context = context.with_committed_settings(asked.settled if is_landed else context.tip())
+        return context.with_landing(asked.landing, target=asked.target, remote=REMOTE)
+
+    def _new_run(self, asked: RunStarted) -> ResolvedRun:
+        return super()._new_run(replace(asked, settled=self.context_for(asked).tip()))
+
+    def run_context(self, run: str, started: RunStarted) -> RunContext:
+        return super().run_context(run, self.context_for(started).record_settings(started))
+
+    # --- waits, and the end -------------------------------------------------------------------------------
+
+    def stays_until(self, moment: datetime | None) -> bool:
+        return moment is not None and self.may_begin() and (moment - self._now()).total_seconds() <= SHORT_S
+
+    def work(self) -> datetime | None:
+        super().work()
+        if not self._closing:  # else the next worker on this host continues the runs and their agents
+            self._leave_plans()
+        return None
+
+    def _leave_plans(self) -> None:
+        for plan, active in list(self.runs.items()):
+            decision = decide(active.state)
+            wake = parse_iso(decision.wake) if decision.wake else None
+            if decision.waiting is WaitKind.SUBPLAN and wake is None:
+                wake = self._now() + timedelta(seconds=SUBPLAN_S)
+            labels: tuple[str, ...] | None = None if decision.waiting else ()
+            if decision.waiting is WaitKind.HOST:
+                labels = awaited_labels(active.state)
+            self._store.leave_plan(plan, run=active.id, owner=self.repository.claims.me, wake=wake, labels=labels)
+            self.disown(plan)
+        if self._is_declined:
+            return
+        if not self.may_begin() and any(self.is_mine(command.plan) for command in self._store.list_queued_commands()):
+            self._store.queue_plan(self.only)
+        elif (due := self._find_earliest(None)) is not None:
+            self._store.wake_plan_at(self.only, due)
+
+    def ended(self, plan: str, run: str, state: RunState) -> None:
+        super().ended(plan, run, state)
+        if state.options.parents and state.options.parents[-1] not in self.runs:
+            self._store.queue_plan(state.options.parents[-1])
+
+    def _record_closing(self, wake: datetime | None, trouble: RunplanError | None) -> None:  # noqa: ARG002
+        if trouble is not None:  # else the store knows what comes next
+            super()._record_closing(None, trouble)
+
+    def _try_later(self, _key: str, moment: datetime, _call: Callable[[], None]) -> None:
+        """After trouble: try again here with a run in hand, or without the database; else on any host."""
+        with contextlib.suppress(Unreachable), contextlib.closing(PostgresStore(self.fleet)) as store:
+            if store.list_owners().get(self.only) != name_owner(self.fleet.host) and not self.runs:
+                store.wake_plan_at(self.only, moment)
+                return
+        select.select([self._wake_r], [], [], max(0.0, (moment - self._now()).total_seconds()))
+        self._asked = True
+
+
+def _without_settings(request: RunRequest) -> RunRequest:
+    """The request without what a client or the database could have a host execute."""
+    started = request.started
+    if not uses_remote(started.landing):
+        raise RefusedEarly(f"a host of a fleet cannot land by {started.landing}; land by direct or pr")
+    started = replace(started, settings="", given=(), needs=(), remote=REMOTE, daemon=True)
+    return replace(request, started=started)

@@ -1,0 +1,287 @@
+"""runplan worker: one process of a fleet. It takes plans from the queue, and each one is worked on in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan import __version__, processes
+from runplan.clock import SystemClock
+from runplan.daemon import channels, service
+from runplan.daemon.links import LinkMaker
+from runplan.daemon.notifier import Notifier, open_log
+from runplan.daemon.process import CLOSING_S, ENDING_S, NOTIFY_S
+from runplan.daemon.worker import ConcurrencyLimit, DaemonServices
+from runplan.engine.context import context_at
+from runplan.engine.repository import open_repository
+from runplan.errors import RefusedEarly, RunplanError, SettingsError
+from runplan.fleet.clones import REMOTE, open_clone, read_default
+from runplan.fleet.plans import PlanWorker
+from runplan.fleet.queue import JobQueue
+from runplan.git import command
+from runplan.run.rules.hosts import list_queues
+from runplan.settings.load import load_settings, load_user
+from runplan.settings.places import key_directory, own_directory, state_directory, worktree_root
+from runplan.store.claims import name_owner
+from runplan.store.files import file_lock
+from runplan.store.heartbeat import WORKERS, Heartbeat, WorkerRow
+from runplan.store.location import FleetLocation
+from runplan.store.postgres import CHANNEL, FleetRepository, list_fleet
+from runplan.times import iso
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from runplan.engine.context import RepositoryContext
+    from runplan.settings.schema import Settings
+    from runplan.steps.context import OpenRepository
+
+LOG = "worker.log"
+BEATS = 6  #: in the time of a lease
+RETRY_S = 1.0  #: after the heartbeat failed
+
+
+class WorkerOptions(Struct, frozen=True, kw_only=True):
+    host: str
+    labels: tuple[str, ...]
+    slots: int
+
+
+def work_on_plans(env: Mapping[str, str], options: WorkerOptions) -> None:
+    """Work on plans of the fleet until the process is ended; refused when a worker of this name runs here."""
+    user = load_user(env)
+    directory = own_directory(state_directory(env) / "fleet" / options.host)
+    lock = file_lock(directory / "worker.lock")
+    try:
+        lock.acquire(timeout=1.0)
+    except TimeoutError:
+        raise RefusedEarly(f"a worker of the host {options.host} is running already; see {directory / LOG}") from None
+    with lock, open_log(directory / LOG) as log:
+        FleetWorker(env, user, options, directory, log).run()
+
+
+class FleetWorker:
+    """The main thread has the queue and the signals, a second one the heartbeat; each plan in hand has its own."""
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        user: Settings,
+        options: WorkerOptions,
+        directory: Path,
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._env = env
+        self._user = user
+        self._options = options
+        self._directory = directory
+        self._log = log
+        self._dsn = user.fleet.dsn
+        self._row = WorkerRow(
+            owner=name_owner(options.host),
+            host=options.host,
+            labels=list(options.labels),
+            slots=options.slots,
+            version=__version__,
+        )
+        self._plans: dict[tuple[str, str], PlanWorker] = {}  #: in hand, by schema and plan
+        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(max_workers=4 * options.slots + 4)
+        self._end_requests = 0  #: 1 drains, 2 ends agents, 3 ends at once
+        self._is_draining = False  #: by `runplan fleet drain`
+        self._steady_since = time.monotonic()  #: when the heartbeat last failed
+        self._is_over = threading.Event()
+        self._notifier = Notifier(user.notify, log, env=env)
+        self._services = DaemonServices(
+            log=log,
+            notifier=self._notifier,
+            links=LinkMaker(user.web.url, key_directory(env)),
+            limit=ConcurrencyLimit(host=sys.maxsize, repository=sys.maxsize, wake=lambda _root: None),
+            clock=SystemClock(),
+            environment=env,
+            may_begin=self._may_begin,
+            wake=lambda: None,
+            call_at=lambda _key, _moment, _call: None,
+            open_repository=self._open_repository,
+        )
+
+    def run(self) -> None:
+        with contextlib.closing(Heartbeat(self._dsn, self._row)) as heartbeat:
+            self._lease_s = heartbeat.lease_s
+            self._is_draining = heartbeat.beat(None)
+            owned = heartbeat.list_owned(self._row.host)
+        self._queue = JobQueue(
+            self._dsn,
+            queues=list_queues(self._options.labels),
+            slots=self._options.slots,
+            recover_s=self._lease_s / 3,
+            work=self._work,
+            may_begin=self._may_begin,
+            may_recover=lambda: time.monotonic() - self._steady_since > self._lease_s,
+            log=self._log,
+        )
+        asyncio.run(self._run_queue([(schema, plan) for schema, plan, owner in owned if _is_gone(owner)]))
+        with contextlib.suppress(RunplanError), contextlib.closing(Heartbeat(self._dsn, self._row)) as heartbeat:
+            heartbeat.leave()
+        self._notifier.flush(within_s=NOTIFY_S)
+        channels.CALLS.close()
+        self._log.info("stopped")
+
+    async def _run_queue(self, left: list[tuple[str, str]]) -> None:
+        self._loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._request_end)
+        threading.Thread(target=self._keep_beating, name="heartbeat", daemon=True).start()
+        self._log.info("started", version=__version__, pid=os.getpid(), host=self._row.host)
+        service.notify_manager(self._env, service.READY)
+        own = [asyncio.create_task(self._work(schema, plan)) for schema, plan in left]
+        await self._queue.run()
+        await asyncio.gather(*own)
+        self._is_over.set()
+
+    # --- plans --------------------------------------------------------------------------------------------
+
+    def _may_begin(self) -> bool:
+        return not self._end_requests and not self._is_draining
+
+    async def _work(self, schema: str, plan: str) -> None:
+        """Work on a plan in a thread; one that is in hand already looks at its commands."""
+        await self._loop.run_in_executor(self._threads, self._work_on_plan, schema, plan)
+
+    def _work_on_plan(self, schema: str, plan: str) -> None:
+        known = next((row for row in list_fleet(self._dsn) if row.schema == schema), None)
+        if known is None:
+            self._log.warning("unknown-repository", schema=schema, plan=plan)
+            return
+        worker = PlanWorker(plan, self._directory / "repositories" / schema, self._services, self._locate(known))
+        with self._lock:
+            in_hand = self._plans.setdefault((schema, plan), worker)
+        if in_hand is not worker:
+            in_hand.wake(commands=True)
+            return
+        try:
+            worker.run()
+        finally:
+            with self._lock:
+                del self._plans[schema, plan]
+
+    def _locate(self, repository: FleetRepository) -> FleetLocation:
+        return FleetLocation(self._dsn, repository.url, output=self._user.fleet.output, host=self._row.host)
+
+    @contextlib.contextmanager
+    def _open_repository(self, root: str, wakeup: int) -> Iterator[tuple[RepositoryContext, OpenRepository]]:
+        """Open the clone of a repository, with the settings on its default branch."""
+        known = next(row for row in list_fleet(self._dsn) if row.schema == Path(root).name)
+        open_clone(known.remote, Path(root), self._env)
+        with context_at(Path(root), self._env, lambda path, env: load_settings(path, env=env).settings) as context:
+            context = context.with_landing("direct", target=read_default(context.git), remote=REMOTE)
+            with contextlib.suppress(SettingsError):  # a start is refused; a stop is not
+                context = context.with_committed_settings().with_landing("direct", remote=REMOTE)
+            # Not the default directory, which is removed when it is empty: another plan may be about to use it.
+            place = str(worktree_root(context.root, context.settings, self._env))
+            settings = replace(context.settings, run=replace(context.settings.run, worktrees=place))
+            context = replace(context, settings=settings, fleet=self._locate(known))
+            with open_repository(context, wakeup=wakeup) as repository:
+                yield context, replace(repository, labels=self._options.labels)
+
+    # --- the heartbeat ------------------------------------------------------------------------------------
+
+    def _keep_beating(self) -> None:
+        """Show that this host lives, and pass on what is notified; errors of the database do not end it."""
+        while not self._is_over.is_set():
+            try:
+                with contextlib.closing(Heartbeat(self._dsn, self._row)) as heartbeat:
+                    self._wake_all()  # notices were lost meanwhile
+                    self._beat_until_over(heartbeat)
+            except Exception as error:  # noqa: BLE001 - the edge of the thread: it must not end while the process lives
+                self._log.warning("heartbeat-failed", error=str(error))
+                self._is_over.wait(RETRY_S)
+                self._steady_since = time.monotonic()
+
+    def _beat_until_over(self, heartbeat: Heartbeat) -> None:
+        due = 0.0
+        while not self._is_over.is_set():
+            if time.monotonic() >= due:
+                due = time.monotonic() + self._lease_s / BEATS
+                self._beat(heartbeat)
+            for channel, text in heartbeat.wait(max(0.0, due - time.monotonic())):
+                self._on_notice(channel, text)
+                due = 0.0 if channel == WORKERS else due
+
+    def _beat(self, heartbeat: Heartbeat) -> None:
+        is_draining = heartbeat.beat(self._queue.worker.worker_id)
+        if is_draining != self._is_draining:
+            self._is_draining = is_draining
+            self._log.info("draining" if is_draining else "taking-plans")
+            self._wake_all()
+        for (schema, _), worker in self._list_plans():
+            if lost := heartbeat.list_lost(schema, [worker.only, *list(worker.runs)]):
+                worker.lose_plans(lost)
+
+    def _on_notice(self, channel: str, text: str) -> None:
+        if channel != CHANNEL:
+            self._loop.call_soon_threadsafe(self._queue.worker.look)
+            return
+        schema, _, plan = text.partition(" ")
+        for (own, _), worker in self._list_plans():
+            if own == schema and worker.is_mine(plan):
+                self._threads.submit(functools.partial(worker.wake, commands=True))
+
+    def _list_plans(self) -> list[tuple[tuple[str, str], PlanWorker]]:
+        with self._lock:
+            return list(self._plans.items())
+
+    def _wake_all(self) -> None:
+        for _, worker in self._list_plans():
+            worker.wake()
+        self._loop.call_soon_threadsafe(self._queue.worker.look)
+
+    # --- shutdown -----------------------------------------------------------------------------------------
+
+    def _request_end(self) -> None:
+        """Drain. The second call ends the agents; the third ends the process at once."""
+        self._end_requests += 1
+        workers = [worker for _, worker in self._list_plans()]
+        if self._end_requests == 1:
+            self._set_deadline("stopping", self._user.daemon.grace_s)
+            self._queue.worker.stop()
+            for worker in workers:
+                worker.wake()
+        elif self._end_requests == 2:
+            self._set_deadline("ending-agents", ENDING_S)
+            command.CALLS.end()
+            for worker in workers:
+                worker.request_end()
+        else:
+            for worker in workers:
+                worker.close()
+            command.CALLS.close()
+            self._log.info("stopped-at-once")
+            os._exit(0)  # agents live on, and the next worker on this host continues them
+
+    def _set_deadline(self, step: str, within_s: float) -> None:
+        """Take the next step of the shutdown then."""
+        self._log.info(step, until=iso(self._services.clock.now() + timedelta(seconds=within_s)))
+        service.notify_manager(self._env, service.STOPPING, service.extend_timeout(within_s + CLOSING_S))
+        requests = self._end_requests
+        self._loop.call_later(within_s, lambda: self._request_end() if self._end_requests == requests else None)
+
+
+def _is_gone(owner: str) -> bool:
+    """Whether a process of this host has ended."""
+    process = owner.rpartition("/")[2]
+    return processes.is_of_this_boot(process) and not processes.alive(process)

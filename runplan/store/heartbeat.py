@@ -1,0 +1,92 @@
+"""How a worker shows that it lives, hears of commands, and learns that another host has taken over a plan."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import astuple
+from psycopg import sql
+
+from runplan.store.postgres import CHANNEL, connect, require_queue
+
+if TYPE_CHECKING:
+    import psycopg
+
+JOBS = "procrastinate_any_queue_v1"  #: notified for each new job
+WORKERS = "runplan_workers"  #: notified when a host is to drain, or to take plans again
+#: A host that was told to drain still drains after a restart.
+_BEAT = """
+INSERT INTO workers (owner, host, labels, slots, version, draining) SELECT %s, %s, %s, %s, %s, coalesce(
+    (SELECT draining FROM workers WHERE host=%s ORDER BY seen DESC LIMIT 1), false)
+ON CONFLICT (owner) DO UPDATE SET seen=now() RETURNING draining"""
+#: Of Procrastinate. Another worker deletes it while this one is frozen.
+_BEAT_QUEUE = """
+INSERT INTO procrastinate_workers (id, last_heartbeat) OVERRIDING SYSTEM VALUE VALUES (%s, now())
+ON CONFLICT (id) DO UPDATE SET last_heartbeat=now()"""
+#: For the queue, whose connection has these names for values.
+QUEUE_PLAN = "SELECT queue_plan(%(schema)s, %(plan)s, 'any')"
+REQUEUE_JOBS = "SELECT requeue_jobs(%(ids)s)"
+RECOVER_PLANS = "SELECT recover_plans()"
+
+
+class WorkerRow(Struct, frozen=True, kw_only=True):
+    """A row of the table of workers."""
+
+    owner: str
+    host: str
+    labels: list[str]
+    slots: int
+    version: str
+
+
+class Heartbeat:
+    """A connection of its own; belongs to one thread, and is opened again after an error."""
+
+    def __init__(self, dsn: str, row: WorkerRow) -> None:
+        self._row = row
+        self._db: psycopg.Connection = connect(dsn)
+        require_queue(self._db)
+        for channel in (CHANNEL, JOBS, WORKERS):
+            self._db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+
+    @property
+    def lease_s(self) -> float:
+        row = self._db.execute("SELECT extract(epoch FROM lease())").fetchone()
+        assert row is not None
+        return float(row[0])
+
+    def beat(self, queue: int | None) -> bool:
+        """Show that the worker lives, also to the queue that knows it by a number; whether it is to drain."""
+        if queue is not None:
+            self._db.execute(_BEAT_QUEUE, (queue,))
+        row = self._db.execute(_BEAT, (*astuple(self._row), self._row.host)).fetchone()
+        return bool(row and row[0])
+
+    def list_lost(self, schema: str, plans: Collection[str]) -> set[str]:
+        """Those of the plans that another worker owns."""
+        query = sql.SQL("SELECT key FROM {}.claims WHERE kind='plan' AND key=ANY(%s) AND owner<>%s")
+        rows = self._db.execute(query.format(sql.Identifier(schema)), (list(plans), self._row.owner))
+        return {plan for (plan,) in rows}
+
+    def list_owned(self, host: str) -> list[tuple[str, str, str]]:
+        """(schema, plan, owner) of the plans that workers of the host own."""
+        schemas = [schema for (schema,) in self._db.execute("SELECT schema FROM repositories")]
+        query = sql.SQL("SELECT {}, key, owner FROM {}.claims WHERE kind='plan' AND starts_with(owner, {})")
+        parts = [query.format(sql.Literal(name), sql.Identifier(name), sql.Literal(f"{host}/")) for name in schemas]
+        return self._db.execute(sql.SQL(" UNION ALL ").join(parts)).fetchall() if parts else []
+
+    def wait(self, timeout_s: float) -> Iterator[tuple[str, str]]:
+        """(channel, text) of what is notified meanwhile; ends after the first ones."""
+        for notice in self._db.notifies(timeout=timeout_s, stop_after=1):
+            yield notice.channel, notice.payload
+
+    def leave(self) -> None:
+        """The worker has ended and owns nothing."""
+        self._db.execute("DELETE FROM workers WHERE owner=%s", (self._row.owner,))
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._db.close()
