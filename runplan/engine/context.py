@@ -16,6 +16,7 @@ from runplan import names
 from runplan.errors import NotFound, RefusedEarly, SettingsError, Unreachable, UsageError
 from runplan.git import objects as trees
 from runplan.git.command import ANY
+from runplan.git.remote import Remote
 from runplan.git.repository import Repository, open_repository, require_target
 from runplan.names import PLAN_FILE, PLAN_PLACES, SPEC_FOLDERS, SUFFIXES
 from runplan.plan.folders import join_files
@@ -23,6 +24,7 @@ from runplan.processes import agent_above
 from runplan.settings.load import LoadedSettings, environment, load_settings, settings_from_json, settings_to_json
 from runplan.settings.places import repository_file
 from runplan.settings.schema import FILES, Settings
+from runplan.store.files import first_line, publish
 from runplan.store.location import FleetLocation, Location, normalize_url
 from runplan.store.outputs import Outputs
 from runplan.store.protocol import Store, open_store
@@ -170,6 +172,21 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
             require_target(self.repository, self.target)
             raise Unreachable(f"{self.target} cannot be read; see: git fsck")
         return tip
+
+    def open_remote(self) -> Remote:
+        """The target on the remote, reached with the keys of the caller."""
+        run = self.settings.run
+        return Remote(self.git, name=run.remote, branch=run.target, common_dir=self.common_dir, caller=self.env)
+
+    def fetch_landed(self, newest: str) -> None:
+        """Fetch what other hosts of a fleet have landed, once for each `newest` landing of the journal."""
+        file = self.state / "fetched"
+        remote = self.open_remote()
+        if first_line(file) != newest:
+            pulls = f"{self.settings.run.branch_prefix}*"
+            refs = (f"+{names.HEADS}{name}:refs/remotes/{remote.name}/{name}" for name in (remote.branch, pulls))
+            remote.fetch_ref(*refs, prune=True)
+            publish(file, newest.encode(), sync=False)
 
     def store(self) -> Store:
         """The journal for reading; an empty one when no plan was ever run here."""

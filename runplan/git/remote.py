@@ -92,13 +92,14 @@ class Remote:
         """Fetch the branch; its tip, or None when the remote has no such branch."""
         return self.git.tip(self.ref) if self.fetch_ref(f"+{HEADS}{self.branch}:{self.ref}") else None
 
-    def fetch_ref(self, refspec: str, *, into: Path | None = None) -> bool:
-        """Whether the remote has this ref; then its commits are here, without a name if the refspec gives none.
+    def fetch_ref(self, *refspecs: str, into: Path | None = None, prune: bool = False) -> bool:
+        """Whether the remote has these refs; then their commits are here, without a name if the refspec gives none.
 
         `into` is another repository than the user's.
         """
-        options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-prune")
-        words_of_fetch = ("fetch", *options, "--no-recurse-submodules", "--refmap=", "--", self.name, refspec)
+        options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules")
+        kept = "--prune" if prune else "--no-prune"
+        words_of_fetch = ("fetch", *options, kept, "--refmap=", "--", self.name, *refspecs)
         ran = self._run(*words_of_fetch, source=into)
         if ran.code == 0 or _NO_SUCH_BRANCH in ran.err:
             return ran.code == 0

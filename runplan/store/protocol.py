@@ -91,6 +91,9 @@ class Store(Protocol):
     def get_newest_event(self) -> int:
         """The number of the newest event; 0 for none."""
 
+    def get_newest_landing(self) -> str:
+        """When a phase or a pull request has landed last; "" for never."""
+
     def list_runs(self, plan: str | None = None, *, limit: int = 50) -> list[rows.RunRow]:
         """The newest runs first."""
 

@@ -261,6 +261,9 @@ class SqlStore(ABC):
     def get_newest_event(self) -> int:
         return int(self.query("SELECT coalesce(max(seq), 0) FROM events")[0][0])
 
+    def get_newest_landing(self) -> str:
+        return str(self.query("SELECT coalesce(max(at), '') FROM events WHERE type IN ('Landed', 'Concluded')")[0][0])
+
     def compute_figures(self, now: float) -> r.Figures:
         figures = {name: {tuple(key): value for *key, value in self.query(sql)} for name, sql in tables.FIGURES.items()}
         waits: dict[tuple[str, ...], float] = {

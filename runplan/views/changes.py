@@ -9,6 +9,7 @@ from msgspec import Struct, to_builtins
 
 from runplan.engine.runs import state_of
 from runplan.errors import NotFound
+from runplan.names import HEADS, wip_ref
 from runplan.plan.proposal import summarize
 from runplan.run.attempt_parts import Proof
 from runplan.run.attempts import AnyAttempt, PlanningAttempt, WorkAttempt, open_questions
@@ -75,9 +76,17 @@ def find_kept_work(context: RepositoryContext, plan: str, wanted: str | None) ->
             attempt for attempt in attempts if attempt and attempt.failure and attempt.failure.phase == failed.phase
         )
         attempt = next(failures, None)
-        is_kept = bool(failed.branch) and context.git.tip(f"refs/heads/{failed.branch}") is not None
+        is_kept = bool(failed.branch) and _find_work(context, failed.branch) is not None
         return Change(run=row.id, state=state, attempt=attempt) if attempt is not None and is_kept else None
     return None
+
+
+def _find_work(context: RepositoryContext, branch: str) -> str | None:
+    """The newest commit on the branch of a phase; in a fleet, what its host has pushed of it."""
+    if context.fleet is None:
+        return context.git.tip(f"{HEADS}{branch}")
+    ref = wip_ref(branch)
+    return context.git.tip(ref) if context.open_remote().fetch_ref(f"+{ref}:{ref}") else None
 
 
 def list_questions(context: RepositoryContext, plan: str) -> list[QuestionAsked]:
@@ -108,13 +117,20 @@ def view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
     texts = dict((*attempt.chosen.items, *proof.questions))
     failed = attempt.failure
     if failed is not None and isinstance(attempt, WorkAttempt):
-        commit = context.git.tip(f"refs/heads/{failed.branch}") or ""
+        commit = _find_work(context, failed.branch) or ""
         onto = attempt.base
         tree = context.git.commit(commit).tree
     else:
         commit = attempt.built.commits[-1]
         tree = attempt.built.tree
         onto = attempt.built.onto
+    ends = (onto, commit)
+    if not context.git.known(commit) and context.fleet is not None and isinstance(attempt, WorkAttempt):
+        work = _find_work(context, attempt.leased.branch)  # the candidate itself is on its host
+        if work is None:
+            why = attempt.pushing.kept or "its work is not pushed yet"
+            raise NotFound(f"the change cannot be shown here: {why}; see: {command('runplan', 'status', started.plan)}")
+        ends = (attempt.base, work)
     checks = context.for_run(started).settings.checks
     gates = [
         {
@@ -149,7 +165,7 @@ def view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
         "verdict": verdict
         and {"verifier": verdict.agent, "passed": verdict.passed, "tree": verdict.tree, "items": items},
         "findings": list(attempt.warnings),
-        "diff": compare_commits(context, onto, commit),
+        "diff": compare_commits(context, *ends),
     }
 
 

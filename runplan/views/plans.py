@@ -50,6 +50,11 @@ class PlanReader:
         self._facts = self._store.read_plan_facts(plan)
         self._blobs: dict[str, dict[str, str]] = {}  #: by target and plan
         self._new: list[tuple[str, str, str]] = []  #: outlines of plans that were parsed here
+        if context.fleet is not None:
+            try:
+                context.fetch_landed(self._store.get_newest_landing())
+            except Unreachable as error:
+                (warn or str)(f"{error}; plans are shown as of the last fetch")
 
     def views(self) -> list[dict[str, Any]]:
         known = [self._plan] if self._plan else known_plans(self._context, self._store.list_active_plans())

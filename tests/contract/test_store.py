@@ -94,6 +94,9 @@ def test_events_and_the_row_of_the_run_are_recorded_together(store: Store) -> No
     assert kinds(store) == ["Queued", "Admitted", "Queued"]
     assert [event.type for event in store.list_events("r1", after=2)] == ["Queued"]
     assert (store.get_newest_run(PLAN), store.get_newest_event()) == (row(state="waiting"), 3)
+    assert store.get_newest_landing() == ""
+    append(store, fence, row(), LANDED, at=LATER)
+    assert store.get_newest_landing() == LATER
     assert [record.at for record in store.list_facts(e.Queued, plan=PLAN)] == [NOW, LATER]
     assert [record.seq for record in store.list_facts(e.Queued, since=LATER)] == [3]
     assert store.list_facts(e.Queued, plan=OTHER) == []

@@ -8,9 +8,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from runplan.names import wip_ref
 from runplan.store.location import FleetLocation, normalize_url
 from runplan.store.postgres import PostgresStore
-from tests.support.cli import Project, a_project, with_remote
+from tests.support.cli import Project, a_plan, a_project, with_remote
 from tests.support.postgres import a_location, start_server
 from tests.support.repos import Repo
 
@@ -23,8 +24,10 @@ def on_machine(place: Path, origin: Repo) -> Project:
     home = place / "home"
     home.mkdir(parents=True)
     origin.git("clone", "-q", str(origin.path), str(place / "repo"))
-    extra = {"RUNPLAN_FLEET_DSN": start_server().dsn}
-    return Project(repo=Repo(path=place / "repo", env=dict(origin.env)), home=home, extra=extra)
+    repo = Repo(path=place / "repo", env=dict(origin.env))
+    for name, value in (("user.name", "Uma"), ("user.email", "uma@example.org")):
+        repo.git("config", name, value)
+    return Project(repo=repo, home=home, extra={"RUNPLAN_FLEET_DSN": start_server().dsn})
 
 
 @pytest.fixture
@@ -106,3 +109,51 @@ def test_a_queue_of_another_version_is_refused(tmp_path: Path, machines: tuple[P
             db.execute("UPDATE runplan.queue SET version=%s", (version,))
     assert ran.code == 2
     assert "has the tables of Procrastinate 02.00.00" in ran.last
+
+
+@pytest.fixture
+def waiting(machines: tuple[Project, Project]) -> tuple[Project, Project]:
+    """A change that waits on the first machine, as its worker has recorded and pushed it."""
+    here, there = machines
+    ran = here.runplan("start", "X", "direct", "--foreground", RUNPLAN_FLEET_DSN="")
+    assert ran.code == 4, ran.err
+    with closing(store_of(here)) as store, store.transaction():
+        for run, row in here.rows("SELECT id, row FROM runs"):
+            store.execute(
+                "INSERT INTO runs (id, row) VALUES (?,?)", run, row.replace('"daemon": false', '"daemon": true')
+            )
+        for event in here.rows("SELECT run, plan, at, type, body FROM events ORDER BY seq"):
+            store.execute("INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)", *event)
+    (branch,) = [body["branch"] for kind, body in here.events() if kind == "Leased"]
+    push = ("push", "-q", str(origin_of(here)), f"{branch}:{wip_ref(branch)}")
+    here.repo.git("--git-dir=.git/runplan/tool.git", *push)
+    return here, there
+
+
+def origin_of(project: Project) -> Path:
+    return Path(project.repo.git("remote", "get-url", "origin"))
+
+
+def test_a_change_that_waits_is_shown_on_every_machine(waiting: tuple[Project, Project]) -> None:
+    _, there = waiting
+    shown = there.runplan("diff", "X")
+    assert shown.code == 0, shown.err
+    assert "+" in shown.out.partition("diff --git ")[2]
+    for words in (("status", "X"), ("explain", "X"), ("logs", "X"), ("inbox",), ("report", "--since", "today")):
+        ran = there.runplan(*words)
+        assert ("phase 1" in ran.out.lower(), ran.code) == (True, 0), (words, ran)
+
+
+def test_what_another_host_has_landed_is_fetched_when_plans_are_shown(machines: tuple[Project, Project]) -> None:
+    here, there = machines
+    landing = {"RUNPLAN_RUN_LANDING": "direct"}
+    assert here.runplan("status", **landing).code == 0
+    there.commit_file("plans/Y.md", a_plan("1"))
+    there.repo.git("push", "-q", "origin", "main")
+    assert "plans/Y.md" not in here.runplan("status", **landing).out
+    with closing(store_of(here)) as store, store.transaction():
+        landed = ("r1", "plans/X.md", "2026-11-17T12:00:00Z", "Landed", "{}")
+        store.execute("INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)", *landed)
+    assert "plans/Y.md" in here.runplan("status", **landing).out
+    origin_of(here).rename(origin_of(here).with_name("away"))
+    assert here.runplan("status", **landing).err == "", "nothing has landed since, so the remote is not asked"

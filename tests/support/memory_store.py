@@ -111,6 +111,10 @@ class MemoryStore:
         self.flush()
         return len(self._events)
 
+    def get_newest_landing(self) -> str:
+        self.flush()
+        return max((row.at for _, row in self._events if row.type in ("Landed", "Concluded")), default="")
+
     def list_runs(self, plan: str | None = None, *, limit: int = 50) -> list[RunRow]:
         self.flush()
         return [row for row in reversed(self._runs.values()) if plan in (None, row.plan)][:limit]
