@@ -23,7 +23,7 @@ from runplan.fleet.clones import REMOTE
 from runplan.git.command import CALLS
 from runplan.run.decide import decide
 from runplan.run.kinds import WaitKind
-from runplan.run.rules.hosts import awaited_labels
+from runplan.run.rules.hosts import awaited_labels, needs_other_host
 from runplan.run.state import list_running
 from runplan.settings.schema import uses_remote
 from runplan.store.claims import name_owner
@@ -174,7 +174,9 @@ class PlanWorker(DaemonWorker):
             if decision.waiting is WaitKind.SUBPLAN and wake is None:
                 wake = self._now() + timedelta(seconds=SUBPLAN_S)
             labels: tuple[str, ...] | None = None if decision.waiting else ()
-            if decision.waiting is WaitKind.HOST:
+            if decision.waiting is WaitKind.HOST or (
+                decision.waiting is WaitKind.SLOT and needs_other_host(active.state)
+            ):
                 labels = awaited_labels(active.state)
             self._store.leave_plan(plan, run=active.id, owner=self.repository.claims.me, wake=wake, labels=labels)
             self.disown(plan)

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -25,7 +24,7 @@ from runplan.daemon import channels, service
 from runplan.daemon.links import LinkMaker
 from runplan.daemon.notifier import Notifier, open_log
 from runplan.daemon.process import CLOSING_S, ENDING_S, NOTIFY_S
-from runplan.daemon.worker import ConcurrencyLimit, DaemonServices
+from runplan.daemon.worker import DaemonServices
 from runplan.engine.context import context_at
 from runplan.engine.repository import open_repository
 from runplan.errors import RefusedEarly, RunplanError, SettingsError
@@ -40,6 +39,7 @@ from runplan.store.claims import name_owner
 from runplan.store.files import file_lock
 from runplan.store.heartbeat import WORKERS, Heartbeat, WorkerRow
 from runplan.store.location import FleetLocation
+from runplan.store.permits import FleetLimit
 from runplan.store.postgres import CHANNEL, FleetRepository, list_fleet
 from runplan.times import iso
 
@@ -106,11 +106,12 @@ class FleetWorker:
         self._steady_since = time.monotonic()  #: when the heartbeat last failed
         self._is_over = threading.Event()
         self._notifier = Notifier(user.notify, log, env=env)
+        self._limit = FleetLimit(self._dsn, self._row.owner)
         self._services = DaemonServices(
             log=log,
             notifier=self._notifier,
             links=LinkMaker(user.web.url, key_directory(env)),
-            limit=ConcurrencyLimit(host=sys.maxsize, repository=sys.maxsize, wake=lambda _root: None),
+            limit=self._limit,
             clock=SystemClock(),
             environment=env,
             may_begin=self._may_begin,
@@ -124,6 +125,7 @@ class FleetWorker:
             self._lease_s = heartbeat.lease_s
             self._is_draining = heartbeat.beat(None)
             owned = heartbeat.list_owned(self._row.host)
+        self._limit.resize(fleet=self._user.fleet.max_parallel, repository=self._user.daemon.max_parallel_repository)
         self._queue = JobQueue(
             self._dsn,
             queues=list_queues(self._options.labels),
@@ -137,6 +139,7 @@ class FleetWorker:
         asyncio.run(self._run_queue([(schema, plan) for schema, plan, owner in owned if _is_gone(owner)]))
         with contextlib.suppress(RunplanError), contextlib.closing(Heartbeat(self._dsn, self._row)) as heartbeat:
             heartbeat.leave()
+        self._limit.close()
         self._notifier.flush(within_s=NOTIFY_S)
         channels.CALLS.close()
         self._log.info("stopped")

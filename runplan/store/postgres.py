@@ -164,12 +164,12 @@ class PostgresStore(SqlStore):
     def leave_plan(
         self, plan: str, *, run: str, owner: str, wake: datetime | None = None, labels: Sequence[str] | None = None
     ) -> None:
-        """Give up the claim; another worker continues at that moment, or now on a host with these labels."""
+        """Give up the claim; another worker continues now, on a host with these labels, and at that moment."""
         with self.transaction():
             self.execute("DELETE FROM claims WHERE kind='plan' AND key=? AND run=? AND owner=?", plan, run, owner)
             if labels is not None:
                 self._queue(plan, labels)
-            elif wake is not None:
+            if wake is not None:
                 self.execute("SELECT wake_plan_at(?, ?, ?)", self.location.schema, plan, wake)
 
     @property

@@ -1,9 +1,8 @@
-"""What the hosts of a fleet share: the labels of living workers, usage limits of accounts, and the budget of a day."""
+"""What the hosts of a fleet share: permits to work, labels of living workers, usage limits, and the budget of a day."""
 
 from collections.abc import Iterator
 from contextlib import closing
 
-import psycopg
 import pytest
 
 from runplan.errors import Fenced
@@ -12,7 +11,8 @@ from runplan.run.dispatch import Ending
 from runplan.run.kinds import Role, RunStatus
 from runplan.run.recorded import to_json
 from runplan.run.rows import LimitRow, RunRow
-from runplan.store.postgres import PostgresStore
+from runplan.store.permits import FleetLimit
+from runplan.store.postgres import PostgresStore, connect
 from tests.support.postgres import a_location, start_server
 
 NOW, LATER = "2026-03-01T12:00:00Z", "2026-03-01T13:30:00Z"
@@ -27,14 +27,15 @@ def stores() -> Iterator[tuple[PostgresStore, PostgresStore]]:
 
 
 def add_worker(owner: str, *labels: str, seen_s: float = 0, draining: bool = False) -> None:
-    add = "INSERT INTO runplan.workers VALUES (%s, 'h', %s, 1, '', now(), now() - make_interval(secs => %s), %s)"
-    with psycopg.connect(start_server().dsn) as db:
-        db.execute(add, (owner, list(labels), seen_s, draining))
+    add = "INSERT INTO workers VALUES (%s, 'h', %s, 1, '', now(), now() - make_interval(secs => %s), %s)"
+    execute(add, owner, list(labels), seen_s, draining)
 
 
-def record(store: PostgresStore, *events: e.Event, at: str = NOW, fence: int = 0) -> None:
+def record(
+    store: PostgresStore, *events: e.Event, at: str = NOW, fence: int = 0, state: RunStatus = RunStatus.RUNNING
+) -> None:
     claim = store.claim_plan(PLAN, run="r", owner="a")
-    row = RunRow(id="r", plan=PLAN, started=NOW, state=RunStatus.RUNNING, since=NOW, landing="direct")
+    row = RunRow(id="r", plan=PLAN, started=NOW, state=state, since=NOW, landing="direct")
     rows = [(at, type(event).__name__, to_json(event)) for event in events]
     store.append(rows, row, fence=fence or getattr(claim, "fence", 0))
 
@@ -72,3 +73,99 @@ def test_the_usage_of_a_day_is_that_of_all_repositories(stores: tuple[PostgresSt
     facts = stores[0].list_shared_facts(e.DispatchEnded, since=LATER)
     assert {fact.event.id for fact in facts} >= {"day-0", "day-1"}
     assert len(stores[0].list_facts(e.DispatchEnded, since=LATER)) == 1
+
+
+# --- permits ----------------------------------------------------------------------------------------------
+
+
+class Host:
+    """A worker of two repositories."""
+
+    def __init__(self, owner: str, stores: tuple[PostgresStore, ...]) -> None:
+        self.owner = owner
+        add_worker(owner)
+        self._roots = [f"/clones/{store.location.schema}" for store in stores]
+        self.limit = FleetLimit(stores[0].location.dsn, owner)
+
+    def ask(self, repository: int, plan: str) -> bool:
+        return self.limit.request_permit((self._roots[repository], plan))
+
+    def release(self, repository: int, plan: str) -> None:
+        self.limit.release_permit(self._roots[repository], plan)
+
+    def die(self) -> None:
+        execute("UPDATE workers SET seen = seen - INTERVAL '1 h' WHERE owner = %s", self.owner)
+
+
+def execute(query: str, *values: object) -> list[tuple[str, ...]]:
+    with connect(start_server().dsn) as db:
+        cursor = db.execute(query, values)
+        return cursor.fetchall() if cursor.description else []
+
+
+def take_woken(stores: tuple[PostgresStore, ...]) -> list[tuple[int, str]]:
+    """The plans that were queued since the last call, by repository."""
+    rows = execute("DELETE FROM procrastinate_jobs RETURNING args->>'schema', args->>'plan'")
+    schemas = [store.location.schema for store in stores]
+    return sorted((schemas.index(schema), plan) for schema, plan in rows)
+
+
+@pytest.fixture
+def hosts(stores: tuple[PostgresStore, PostgresStore]) -> Iterator[tuple[Host, Host]]:
+    execute("DELETE FROM permits")
+    execute("DELETE FROM procrastinate_jobs")
+    here, there = (Host(f"{name}/{stores[0].location.schema}", stores) for name in "ab")
+    here.limit.resize(fleet=2, repository=1)
+    with closing(here.limit), closing(there.limit):
+        yield here, there
+    execute("DELETE FROM permits")
+
+
+Stores = tuple[PostgresStore, PostgresStore]
+
+
+def test_runs_of_all_hosts_take_turns_and_a_full_repository_does_not_hold_up_others(
+    stores: Stores, hosts: tuple[Host, Host]
+) -> None:
+    here, there = hosts
+    assert here.ask(0, "first")
+    assert not there.ask(0, "second"), "the repository is full"
+    assert there.ask(1, "other"), "another repository is not"
+    assert not here.ask(1, "third")
+    assert take_woken(stores) == []
+    there.release(1, "other")
+    assert take_woken(stores) == [(1, "third")], "the second one waits for its repository"
+    assert not there.ask(1, "newcomer"), "it came later"
+    assert there.ask(1, "third"), "on any host"
+    here.release(0, "first")
+    assert take_woken(stores) == [(0, "second")]
+    here.limit.resize(fleet=0, repository=2)
+    assert take_woken(stores) == [(0, "second"), (1, "newcomer")]
+
+
+def test_permits_of_a_dead_host_do_not_count_and_its_runs_come_first(stores: Stores, hosts: tuple[Host, Host]) -> None:
+    here, there = hosts
+    assert here.ask(0, "first")
+    assert not there.ask(0, "second")
+    here.die()
+    assert not there.ask(0, "second"), "the run of the dead host has its turn before"
+    assert there.ask(0, "first")
+    there.release(0, "first")
+    assert take_woken(stores) == [(0, "second")]
+
+
+def test_a_permit_ends_with_the_claim_and_a_run_that_waits_for_its_turn_keeps_its_place(
+    stores: Stores, hosts: tuple[Host, Host]
+) -> None:
+    """In one transaction, so that a host can be killed at any moment."""
+    here, there = hosts
+    assert here.ask(0, "first")
+    assert not there.ask(0, PLAN)
+    record(stores[0], e.Queued(), state=RunStatus.QUEUED)
+    stores[0].release_plan(PLAN, run="r", owner="a")
+    stores[0].claim_plan("first", run="f", owner="a")
+    stores[0].release_plan("first", run="f", owner="a")
+    assert take_woken(stores) == [(0, PLAN)]
+    record(stores[0], e.Halted(by="me"), state=RunStatus.WAITING)
+    stores[0].release_plan(PLAN, run="r", owner="a")
+    assert there.ask(0, "next"), "the run waits for something else now"

@@ -83,6 +83,7 @@ class Fleet:
             while processes_of(self.place / name):
                 end_processes_of(self.place / name)
                 worker.poll()
+            worker.wait(10)
 
 
 @pytest.fixture
@@ -112,3 +113,29 @@ def test_a_worker_lands_a_plan(fleet: Fleet) -> None:
     fleet.workers["a"].send_signal(signal.SIGTERM)
     assert fleet.workers["a"].wait(30) == 0
     assert fleet.rows("SELECT 1 FROM workers") == []
+
+
+def test_runs_take_turns_and_a_phase_waits_for_a_host_with_its_labels(fleet: Fleet, tmp_path: Path) -> None:
+    wait = f'[[phase."1".implement]]\nrun = "until [ -e {tmp_path}/go ]; do sleep 0.05; done"\n'
+    begin(fleet, "1", agent=wait + writes("1", "2", "3"))
+    fleet.push(**{"plans/H.md": a_plan("2", "3").replace("- [ ] Write 3.txt", "- [ ] Write 3.txt\n\nHost: gpu")})
+    fleet.start_worker("a", "--slots", "2")
+    until(lambda: fleet.rows("SELECT 1 FROM workers"))
+    fleet.rows("SELECT set_capacity(1, 1)")
+    assert fleet.runplan("start", "1", "finish", "auto", "direct").code == 0
+    until(lambda: fleet.rows("SELECT 1 FROM events WHERE type='DispatchStarted'"))
+    assert fleet.runplan("start", "H", "finish", "auto", "direct").code == 0
+    until(lambda: fleet.states() == {"1": "running", "H": "queued"} and len(fleet.rows("SELECT 1 FROM claims")) == 1)
+    (tmp_path / "go").touch()
+    until(lambda: fleet.rows("SELECT 1 FROM runs WHERE waiting_for='host'") and not fleet.rows("SELECT 1 FROM claims"))
+    assert fleet.landed() == ["1", "2"]
+    assert fleet.rows("SELECT * FROM permits") == []
+    ((about,),) = fleet.rows("SELECT row::jsonb->>'about' FROM runs WHERE waiting_for='host'")
+    assert about.startswith("phase 3 needs a host with the labels gpu, and no worker has them; start one: ")
+    fleet.start_worker("g", "--labels", "gpu")
+    until(lambda: fleet.states() == {"1": "done", "H": "done"})
+    assert fleet.landed() == ["1", "2", "3"]
+    ((owner,),) = fleet.rows(
+        "SELECT body::jsonb->>'owner' FROM events WHERE type='ClaimTaken' ORDER BY seq DESC LIMIT 1"
+    )
+    assert owner.startswith("g/")

@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from runplan.run.kinds import WaitKind
 from runplan.run.state import open_states
 from runplan.text import command
 
@@ -35,15 +34,20 @@ def list_missing(needed: Sequence[str], labels: Collection[str]) -> tuple[str, .
 
 def missing_labels(state: RunState) -> tuple[str, ...]:
     """The labels of the current phase that the host which owns the run lacks; without a fleet none."""
-    if state.attempt is None or state.labels is None:
+    if state.labels is None or state.attempt is None or state.attempt.cleaned:
         return ()
     return list_missing(state.attempt.chosen.host, state.labels)
 
 
 def awaited_labels(state: RunState) -> tuple[str, ...]:
-    """The labels of the host for which a run waits; of several lanes those of the first one that waits for a host."""
-    waiting = (lane for _, lane in open_states(state) if lane.pause is not None and lane.pause.kind is WaitKind.HOST)
-    return next((lane.attempt.chosen.host for lane in waiting if lane.attempt is not None), ())
+    """The labels of the first phase that the host which owns the run cannot work on."""
+    states = (lane_state for _, lane_state in open_states(state))
+    return next((lane_state.current.chosen.host for lane_state in states if missing_labels(lane_state)), ())
+
+
+def needs_other_host(state: RunState) -> bool:
+    """Whether the host which owns the run can work on none of its phases."""
+    return all(missing_labels(lane_state) for _, lane_state in open_states(state))
 
 
 def describe_wait(phase: str, labels: Sequence[str], *, is_there: bool) -> str:

@@ -20,14 +20,15 @@ CREATE FUNCTION json_extract(body TEXT, path TEXT) RETURNS TEXT LANGUAGE sql IMM
     RETURN body::jsonb #>> string_to_array(substr(path, 3), '.');
 
 -- The tables of Procrastinate are in this schema. Its triggers name them without it. A command for a plan that is
--- queued for hosts with some labels is executed by any host.
+-- queued for hosts with some labels is executed by any host. The job is made anew, since only that is notified.
 CREATE FUNCTION queue_plan(schema TEXT, plan TEXT, queue TEXT) RETURNS void
     LANGUAGE sql SET search_path = runplan, pg_catalog AS $$
+    DELETE FROM procrastinate_jobs
+        WHERE queueing_lock = schema || ' ' || plan AND status = 'todo' AND queue_name NOT IN ('any', queue);
     INSERT INTO procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)
     VALUES (queue, 'runplan.work', schema || ' ' || plan, schema || ' ' || plan,
         jsonb_build_object('schema', schema, 'plan', plan))
-    ON CONFLICT (queueing_lock) WHERE status = 'todo'
-        DO UPDATE SET queue_name = excluded.queue_name WHERE excluded.queue_name = 'any'
+    ON CONFLICT (queueing_lock) WHERE status = 'todo' DO NOTHING
 $$;
 -- No lock: an earlier job with a lock holds up later ones with the same lock, also before its time.
 CREATE FUNCTION wake_plan_at(schema TEXT, plan TEXT, at TIMESTAMPTZ) RETURNS void
@@ -77,3 +78,66 @@ BEGIN
     END LOOP;
 END
 $$;
+
+-- How many runs work at once, over the fleet (0: no limit) and in one repository.
+CREATE TABLE capacity (fleet INTEGER NOT NULL, repository INTEGER NOT NULL);
+INSERT INTO capacity VALUES (0, 3);
+-- The runs that work, and those that wait for their turn. A row ends with the claim of the plan, unless its run waits.
+CREATE TABLE permits (
+    number BIGINT GENERATED ALWAYS AS IDENTITY, schema TEXT NOT NULL, plan TEXT NOT NULL, owner TEXT NOT NULL,
+    works BOOLEAN NOT NULL DEFAULT false, PRIMARY KEY (schema, plan)
+);
+CREATE VIEW working AS
+    SELECT schema, plan, owner FROM permits JOIN workers USING (owner) WHERE works AND seen > now() - lease();
+-- The runs that may begin now, first come, first served. A full repository does not hold up the others.
+CREATE VIEW fitting AS
+    WITH waiting AS (
+        SELECT number, schema, plan, row_number() OVER (PARTITION BY schema ORDER BY number)
+            + (SELECT count(*) FROM working WHERE working.schema = permits.schema) AS place
+        FROM permits WHERE (schema, plan) NOT IN (SELECT schema, plan FROM working)
+    ), turns AS (
+        SELECT schema, plan, row_number() OVER (ORDER BY number) + (SELECT count(*) FROM working) AS place
+        FROM waiting WHERE place <= (SELECT repository FROM capacity)
+    )
+    SELECT schema, plan FROM turns, capacity WHERE fleet = 0 OR place <= fleet;
+-- Whether the run may work now; if not, it is queued. A run whose process is running already is counted in any case.
+CREATE FUNCTION request_permit(repository TEXT, name TEXT, asker TEXT, runs BOOLEAN) RETURNS BOOLEAN
+    LANGUAGE plpgsql SET search_path = runplan, pg_catalog AS $$
+DECLARE
+    may_work BOOLEAN;
+BEGIN
+    IF EXISTS (SELECT FROM working WHERE (schema, plan, owner) = (repository, name, asker)) THEN
+        RETURN true;
+    END IF;
+    PERFORM pg_advisory_xact_lock(hashtext('permits'));
+    INSERT INTO permits (schema, plan, owner) VALUES (repository, name, asker) ON CONFLICT DO NOTHING;
+    may_work := runs OR (repository, name) IN (SELECT schema, plan FROM working UNION SELECT * FROM fitting);
+    UPDATE permits SET owner = asker, works = may_work WHERE schema = repository AND plan = name;
+    RETURN may_work;
+END $$;
+-- Of the holder, or without one any row. The runs that may begin now are queued.
+CREATE FUNCTION release_permit(repository TEXT, name TEXT, holder TEXT) RETURNS void
+    LANGUAGE plpgsql SET search_path = runplan, pg_catalog AS $$
+BEGIN
+    IF EXISTS (SELECT FROM permits WHERE schema = repository AND plan = name) THEN
+        PERFORM pg_advisory_xact_lock(hashtext('permits'));
+        DELETE FROM permits WHERE schema = repository AND plan = name AND (holder = '' OR (works AND owner = holder));
+        PERFORM queue_plan(schema, plan, 'any') FROM fitting;
+    END IF;
+END $$;
+CREATE FUNCTION set_capacity(runs INTEGER, runs_of_repository INTEGER) RETURNS void
+    LANGUAGE sql SET search_path = runplan, pg_catalog AS $$
+    UPDATE capacity SET fleet = runs, repository = runs_of_repository;
+    SELECT queue_plan(schema, plan, 'any') FROM fitting
+$$;
+CREATE FUNCTION release_claimed() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    is_queued BOOLEAN;
+BEGIN
+    EXECUTE format('SELECT EXISTS (SELECT FROM %I.runs WHERE plan = $1 AND state = ''queued'')', TG_TABLE_SCHEMA)
+        INTO is_queued USING OLD.key;
+    IF NOT is_queued THEN
+        PERFORM runplan.release_permit(TG_TABLE_SCHEMA, OLD.key, '');
+    END IF;
+    RETURN NULL;
+END $$;

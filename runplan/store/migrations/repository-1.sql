@@ -22,6 +22,8 @@ CREATE TABLE claims (
     kind TEXT NOT NULL, key TEXT NOT NULL, run TEXT NOT NULL, owner TEXT NOT NULL,
     fence BIGINT NOT NULL, PRIMARY KEY (kind, key)
 );
+CREATE TRIGGER release_permit AFTER DELETE ON claims FOR EACH ROW WHEN (OLD.kind = 'plan')
+    EXECUTE FUNCTION runplan.release_claimed();
 CREATE TABLE fences (kind TEXT NOT NULL, key TEXT NOT NULL, fence BIGINT NOT NULL, PRIMARY KEY (kind, key));
 CREATE TABLE baselines (key TEXT PRIMARY KEY, results TEXT NOT NULL);
 CREATE TABLE commands (
