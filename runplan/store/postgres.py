@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -174,7 +173,7 @@ class PostgresStore(SqlStore):
 
     @property
     def outputs(self) -> StoredOutputs:
-        return StoredOutputs(self, host=socket.gethostname(), cap=self.location.output)
+        return StoredOutputs(self, host=self.location.host, cap=self.location.output)
 
     def close(self) -> None:
         self._db.close()

@@ -281,13 +281,12 @@ def _read_tests(outputs: Outputs, ran: Evidence, code: int | None) -> tuple[Name
     """The tests that the output of a check names; () when the log was removed."""
     output, _ = outputs.read(ran.dispatch, PurePath(ran.file).name, -LOG_READ)
     names, _ = outputs.read(ran.dispatch, NAMES)
-    return _parse_tests(output, names[:JUNIT_READ], code)
+    return _parse_tests(output.decode("utf-8", "replace"), names[:JUNIT_READ].decode("utf-8", "replace"), code)
 
 
 @lru_cache(maxsize=16)
-def _parse_tests(output: bytes, names: bytes, code: int | None) -> tuple[NamedTest, ...]:
-    named = names.decode("utf-8", "replace")
-    results = read_results(output.decode("utf-8", "replace"), exit_code=code, names=named)
+def _parse_tests(output: str, names: str, code: int | None) -> tuple[NamedTest, ...]:
+    results = read_results(output, exit_code=code, names=names)
     failed = (NamedTest(name, False, bounded(results.reasons.get(name, ""), LONGEST_LINE)) for name in results.failures)
     return (*failed, *(NamedTest(name, True) for name in results.passes))
 

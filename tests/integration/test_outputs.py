@@ -1,5 +1,6 @@
 """The output of a dispatch is read on any host: live, up to a cap, and by the host that takes the run over."""
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from io import BytesIO
@@ -13,9 +14,12 @@ from runplan.run.dispatch import NOTES, RETURN, Ending, NeverStarted, Outcome
 from runplan.store.outputs import Outputs, StoredOutputs
 from runplan.store.postgres import PostgresStore
 from runplan.supervise.dispatches import Dispatches
-from tests.support.dispatching import stage, until
+from tests.integration.test_fleet_worker import Fleet, begin, fleet
+from tests.support.cli import RUNPLAN, SETTINGS, until, writes
+from tests.support.dispatching import stage
 from tests.support.postgres import a_location
 
+__all__ = ["fleet"]
 SECRET = "hunter2hunter2"
 
 
@@ -117,3 +121,44 @@ def test_a_host_that_takes_over_reads_the_files_of_a_dispatch(store: PostgresSto
     assert small.read_all("r2.1") == {"exit.json": b"{}" * 1000}, "a record is whole"
     rows = store.query("SELECT count(*) FROM outputs WHERE position(?::bytea IN content) > 0", SECRET.encode())
     assert rows == [(0,)]
+
+
+def test_another_machine_follows_an_agent_and_is_told_where_the_rest_is(fleet: Fleet, tmp_path: Path) -> None:
+    (tmp_path / "wait").touch()
+    (tmp_path / "agent.sh").write_text(
+        f"""\
+echo begun
+while test -e {tmp_path}/wait; do sleep 0.02; done
+seq -f 'line %g' 2000
+echo done > 1.txt
+"""
+    )
+    begin(fleet, "1", agent=writes("1"))
+    settings = SETTINGS.replace('implementer = "robot"', 'implementer = "sh"')
+    argv = f'[agents.sh]\nkind = "command"\nargv = ["sh", "{tmp_path}/agent.sh"]\n'
+    fleet.push(**{"runplan.toml": settings + argv})
+    config = Path(fleet.env_of("gpu-7")["HOME"], ".config/runplan/runplan.toml")
+    config.parent.mkdir(parents=True)
+    config.write_text("[fleet]\noutput = 4000\n")
+    fleet.start_worker("gpu-7")
+    until(lambda: fleet.rows("SELECT 1 FROM workers"))
+    assert fleet.runplan("start", "1", "auto", "direct").code == 0
+    words = [str(RUNPLAN), "logs", "1", "--agent", "-f"]
+    until(lambda: fleet.rows("SELECT 1 FROM outputs"))
+    with subprocess.Popen(words, cwd=fleet.desk.path, env=fleet.desk.env, stdout=subprocess.PIPE, text=True) as logs:
+        assert logs.stdout is not None
+        lines = iter(logs.stdout.readline, "")
+        assert "begun\n" in lines, "shown while the agent waits"
+        run = fleet.runplan("status", "1", "--json").json["run"]
+        assert (run["agent"], bool(run["output"])) == ("sh", True)
+        (tmp_path / "wait").unlink()
+        shown = list(lines)
+    (place,) = (line for line in shown if line.startswith("[runplan: "))
+    assert f" bytes are on host gpu-7 in {tmp_path}/gpu-7/" in place
+    assert (shown[0], shown[shown.index(place) + 1][:5]) == ("line 1\n", "line ")
+    assert shown[shown.index("line 2000\n") + 1].startswith("== implement by sh ended")
+    assert fleet.rows("SELECT sum(length(content)) FROM outputs WHERE name='out.log'") == [(4000,)]
+    assert fleet.runplan("gc").code == 0
+    assert fleet.rows("SELECT 1 FROM outputs") == []
+    fleet.workers["gpu-7"].terminate()
+    assert fleet.workers["gpu-7"].wait(30) == 0
