@@ -232,7 +232,8 @@ class FleetWorker:
             self._log.info("draining" if is_draining else "taking-plans")
             self._wake_all()
         for (schema, _), worker in self._list_plans():
-            if lost := heartbeat.list_lost(schema, [worker.only, *list(worker.runs)]):
+            # A plan that it is about to take over still belongs to the dead owner.
+            if lost := heartbeat.list_lost(schema, list(worker.runs)):
                 worker.lose_plans(lost)
 
     def _on_notice(self, channel: str, text: str) -> None:
