@@ -40,7 +40,7 @@ from runplan.store.files import file_lock
 from runplan.store.heartbeat import WORKERS, Heartbeat, WorkerRow
 from runplan.store.location import FleetLocation
 from runplan.store.permits import FleetLimit
-from runplan.store.postgres import CHANNEL, FleetRepository, list_fleet
+from runplan.store.postgres import CHANNEL, FleetRepository, hide_keys, list_fleet
 from runplan.times import iso
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
 def work_on_plans(env: Mapping[str, str], options: WorkerOptions) -> None:
     """Work on plans of the fleet until the process is ended; refused when a worker of this name runs here."""
     user = load_user(env)
+    env = hide_keys(user.fleet.dsn, env)
     directory = own_directory(state_directory(env) / "fleet" / options.host)
     lock = file_lock(directory / "worker.lock")
     try:

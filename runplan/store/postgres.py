@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -37,6 +37,9 @@ FLEET = "runplan"  #: the schema of all repositories
 ROLE = "runplan_worker"  #: the group of roles with the rights of workers and clients
 INIT = command("runplan", "fleet", "init")
 MIGRATIONS = files("runplan.store") / "migrations"
+KEYS = ("RUNPLAN_FLEET_DSN", "PGPASSWORD")  #: variables that hold a key to the database
+#: Parameters of a DSN that name the file of a key, and the variables that do the same.
+KEY_FILES = {"passfile": "PGPASSFILE", "servicefile": "PGSERVICEFILE", "sslkey": "PGSSLKEY"}
 CHANNEL = "runplan_plans"  #: notified with "SCHEMA PLAN" for each command
 NO_REMOTE = (
     "this repository lacks the remote that run.remote names, and a fleet works on what a remote has; "
@@ -192,13 +195,15 @@ def connect(dsn: str, schema: str = FLEET) -> psycopg.Connection:
     return db
 
 
-def _open(dsn: str, schema: str) -> psycopg.Connection:
-    with translated_errors():
-        return psycopg.connect(complete_dsn(dsn, schema), autocommit=True)
+def hide_keys(dsn: str, env: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the keys to the database. It names their files, which the sandbox hides from agents."""
+    parameters = _parse_dsn(dsn)
+    files = {variable: str(parameters[name]) for name, variable in KEY_FILES.items() if parameters.get(name)}
+    return {name: value for name, value in env.items() if name not in KEYS} | files
 
 
-def complete_dsn(dsn: str, schema: str = FLEET) -> str:
-    """The DSN with the parameters of our connections. No message shows it: those of libpq quote a password."""
+def _parse_dsn(dsn: str) -> dict[str, str | int | None]:
+    """The parameters of the DSN, which no message shows: those of libpq quote a password."""
     try:
         parameters = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
@@ -208,7 +213,17 @@ def complete_dsn(dsn: str, schema: str = FLEET) -> str:
             "the DSN of the fleet cannot be read; it is postgresql://USER:PASSWORD@HOST/DATABASE, and special"
             " characters of the password are written as %XX, e.g. %40 for @"
         )
-    parameters = {**NETWORK, **parameters}
+    return parameters
+
+
+def _open(dsn: str, schema: str) -> psycopg.Connection:
+    with translated_errors():
+        return psycopg.connect(complete_dsn(dsn, schema), autocommit=True)
+
+
+def complete_dsn(dsn: str, schema: str = FLEET) -> str:
+    """The DSN with the parameters of our connections."""
+    parameters = {**NETWORK, **_parse_dsn(dsn)}
     parameters["options"] = f"{parameters.get('options', '')} -c search_path={schema},{FLEET} {SESSION}"
     return make_conninfo("", **parameters)
 

@@ -17,6 +17,7 @@ from runplan.store.postgres import (
     SCHEMA_VERSION,
     PostgresStore,
     connect,
+    hide_keys,
     initialize,
     require_version,
 )
@@ -182,6 +183,12 @@ def test_options_of_the_dsn_are_kept() -> None:
         show = "SELECT current_setting('lock_timeout'), current_setting('application_name'), current_schema()"
         assert db.execute(show).fetchone() == ("7s", "mine", location.schema)
         assert db.info.get_parameters()["connect_timeout"] == "3"
+
+
+def test_runs_get_no_key_to_the_database_and_the_sandbox_knows_the_files_of_keys() -> None:
+    dsn = "postgresql://u:hunter2@h/db?sslkey=/k&passfile=/p"
+    env = {"RUNPLAN_FLEET_DSN": dsn, "PGPASSWORD": "hunter2", "PGSSLKEY": "/other", "PATH": "/bin"}
+    assert hide_keys(dsn, env) == {"PGSSLKEY": "/k", "PGPASSFILE": "/p", "PATH": "/bin"}
 
 
 @pytest.mark.parametrize(
