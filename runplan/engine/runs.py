@@ -194,7 +194,7 @@ def record_crash(error: Exception, active: ActiveRun) -> RunplanError:
         return Unreachable(refused)
     active.context.store.require_there()
     detail = f"{type(error).__name__}: {error}"
-    _record_crash(active, detail)
+    fail_run(active, detail)
     return Crashed(f"unexpected {detail}; the work is kept. --debug shows the traceback")
 
 
@@ -214,15 +214,15 @@ def end_lost(active: ActiveRun) -> WorkspaceLost | None:
     detail = f"runplan's own repository {workspace.path} is gone or damaged{lost}"
     rest = "The next start or retry makes it again and continues with what the worktree and your branches hold"
     remedy = f"{rest}: {command('runplan', 'retry', active.context.plan)}"
-    _record_crash(active, detail, remedy)
+    fail_run(active, detail, remedy)
     return WorkspaceLost(f"{detail}. {remedy}")
 
 
-def _record_crash(active: ActiveRun, detail: str, remedy: str = "") -> None:
+def fail_run(active: ActiveRun, detail: str, remedy: str = "", reason: Reason = Reason.CRASHED) -> None:
     """End the run as failed: its agents end, the report names the error, and the claim is free."""
     journal = active.journal
     active.context.dispatches.end(list_running(journal.state), grace_s=GRACE_S)
-    over = e.RunEnded(outcome=RunOutcome.FAILED, reason=Reason.CRASHED, detail=detail, remedy=remedy)
+    over = e.RunEnded(outcome=RunOutcome.FAILED, reason=reason, detail=detail, remedy=remedy)
     with suppress(Exception):  # the end of the run is recorded in any case
         show_failure(over, journal.state, active.context)
         over = replace(over, detail="; ".join((detail, *release_issues(over, journal.state, active.context))))
@@ -232,7 +232,7 @@ def _record_crash(active: ActiveRun, detail: str, remedy: str = "") -> None:
             lease = attempt.lease if isinstance(attempt, WorkAttempt) else None
             failed = e.PhaseFailed(
                 phase=attempt.chosen.phase,
-                reason=Reason.CRASHED,
+                reason=reason,
                 step=attempt.step,
                 detail=detail,
                 title=attempt.chosen.title,

@@ -7,6 +7,7 @@ in the queue, now or at a time. So a wait occupies no host.
 from __future__ import annotations
 
 import contextlib
+import re
 import select
 import threading
 from collections.abc import Collection
@@ -14,31 +15,39 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from runplan.daemon.worker import DaemonServices, DaemonWorker
+from runplan.engine import runs
 from runplan.engine.repository import Environments
-from runplan.errors import RefusedEarly, Unreachable
+from runplan.errors import PlanUnreadable, RefusedEarly, Unreachable
 from runplan.fleet.clones import REMOTE
-from runplan.git.command import CALLS
+from runplan.git.command import ANY, CALLS
+from runplan.run import events as e
 from runplan.run.decide import decide
-from runplan.run.kinds import WaitKind
+from runplan.run.kinds import Reason, WaitKind
+from runplan.run.planning_events import PlanningChosen
 from runplan.run.rules.hosts import awaited_labels, needs_other_host
-from runplan.run.state import list_running
+from runplan.run.state import list_running, open_states
 from runplan.settings.schema import uses_remote
+from runplan.steps.read_plan import choose_execution
 from runplan.store.claims import name_owner
 from runplan.store.postgres import PostgresStore
+from runplan.text import command
 from runplan.times import parse_iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runplan.engine.context import RepositoryContext
+    from runplan.engine.runs import ActiveRun
     from runplan.engine.worker import ResolvedRun
     from runplan.errors import RunplanError
+    from runplan.git.command import Git
+    from runplan.plan.model import Phase
     from runplan.run.events import RunStarted
     from runplan.run.requests import RunRequest
-    from runplan.run.rows import Answer, Command
+    from runplan.run.rows import Acquired, Answer, Command, Reentered
     from runplan.run.state import RunState
     from runplan.steps.context import OpenRepository, RunContext
     from runplan.store.location import FleetLocation
@@ -134,13 +143,40 @@ class PlanWorker(DaemonWorker):
     # --- only what is on the target is run ----------------------------------------------------------------
 
     def begin(self, request: RunRequest) -> Answer | None:
-        return super().begin(_without_settings(request))
+        return super().begin(self._without_settings(request))
 
     def decline(self, request: RunRequest) -> Answer | None:
-        return super().decline(_without_settings(request))
+        return super().decline(self._without_settings(request))
 
     def resumes(self, request: RunRequest) -> bool:
-        return super().resumes(_without_settings(request))
+        return super().resumes(self._without_settings(request))
+
+    def _without_settings(self, request: RunRequest) -> RunRequest:
+        """The request without what a client or the database could have a host execute."""
+        started = request.started
+        if not uses_remote(started.landing):
+            raise RefusedEarly(f"a host of a fleet cannot land by {started.landing}; land by direct or pr")
+        if why := self._find_other_target(started):
+            raise RefusedEarly(f"{why}; change it there, push it and start again")
+        started = replace(started, settings="", given=(), needs=(), remote=REMOTE, daemon=True)
+        return replace(request, started=started)
+
+    def _find_other_target(self, started: RunStarted) -> str:
+        own = self.context.settings.run.target
+        is_other = started.target != own
+        return f"the run lands on {started.target}, but run.target on the default branch is {own}" if is_other else ""
+
+    def _open_journal(self, run: ResolvedRun, claim: Acquired | Reentered) -> ActiveRun:
+        """Own the run. One whose rows contradict git ends, and nothing of it is started."""
+        active = super()._open_journal(run, claim)
+        started = active.state.options
+        target = self._find_other_target(started)
+        if why := target or find_forgery(active, self.context_for(started).tip()):
+            again = command("runplan", "start", started.plan)
+            runs.fail_run(active, why, f"The database was changed by hand. Start again: {again}", Reason.TAMPERED)
+            self._end_run(started.plan)
+            raise RefusedEarly(f"{started.plan}: {why}")
+        return active
 
     def context_for(self, asked: RunStarted) -> RepositoryContext:
         """The context with the settings on the target, at the commit where the run began."""
@@ -206,10 +242,35 @@ class PlanWorker(DaemonWorker):
         self._asked = True
 
 
-def _without_settings(request: RunRequest) -> RunRequest:
-    """The request without what a client or the database could have a host execute."""
-    started = request.started
-    if not uses_remote(started.landing):
-        raise RefusedEarly(f"a host of a fleet cannot land by {started.landing}; land by direct or pr")
-    started = replace(started, settings="", given=(), needs=(), remote=REMOTE, daemon=True)
-    return replace(request, started=started)
+def find_forgery(active: ActiveRun, target: str) -> str:
+    """The phase in work that is recorded with other words than the plan has on the target or the plan's branch.
+
+    The words of a repair come from the forge, those of a plan that is written from a person.
+    """
+    context = active.context
+    for _, state in open_states(active.state):
+        chosen = state.attempt.chosen if state.attempt is not None else None
+        if chosen is None or not chosen.phase or isinstance(chosen, (e.RepairChosen, PlanningChosen)):
+            continue
+        tips = filter(None, (target, context.lander.tip()))
+        phase = None
+        if any(_is_in_history(context.objects, chosen.tip, tip) for tip in tips):
+            with contextlib.suppress(PlanUnreadable):
+                phase = context.plan_at(chosen.tip)[0].phase(chosen.phase)
+        if phase is None or not _says_the_same(chosen, phase):
+            return f"phase {chosen.phase} is recorded with other words than {context.plan} has on {target[:12]}"
+    return ""
+
+
+def _is_in_history(git: Git, commit: str, tip: str) -> bool:
+    is_id = re.fullmatch("[0-9a-f]{40,64}", commit) is not None
+    return is_id and git.run("merge-base", "--is-ancestor", commit, tip, ok=ANY).code == 0
+
+
+def _says_the_same(chosen: e.Chosen, phase: Phase) -> bool:
+    """Whether text and command are those of the phase."""
+    expected = choose_execution(phase, tip=chosen.tip)
+    if isinstance(chosen, e.UndoChosen):
+        expected = e.UndoChosen(tip=chosen.tip, phase=phase.id, title=phase.title, text=phase.text)
+    of_moment = dict.fromkeys(("lane", "remarks", "base", "drift"))
+    return type(expected) is type(chosen) and asdict(expected) | of_moment == asdict(chosen) | of_moment

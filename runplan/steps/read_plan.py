@@ -90,21 +90,26 @@ def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> e.Chosen |
     """The next phase of the plan, or why there is none."""
     choice = tracker.choose_phase(plan, wanted=wanted or None)
     if not isinstance(choice, tracker.NoPhase):
-        chosen = choose_phase(choice, tip=tip)
-        execution = choice.execution
-        fields = {name: getattr(chosen, name) for name in e.Chosen.__struct_fields__}
-        match execution.kind:
-            case ExecutionKind.PLAN:
-                return e.SubplanChosen(**fields, subplan=execution.argument)
-            case ExecutionKind.DELEGATE:
-                return e.DelegateChosen(**fields, command=execution.argument)
-            case _:
-                return chosen
+        return choose_execution(choice, tip=tip)
     if choice.kind is not NoWorkKind.ALL_DONE:
         return e.NoWork(tip=tip, detail=choice.detail, title=plan.title, kind=choice.kind)
     if tracker.mark_complete(text, path=plan.path, completed="") == text:
         return e.NoWork(tip=tip, detail="every phase is done", kind=NoWorkKind.COMPLETE)
     return e.CompletionChosen(tip=tip, title=plan.title)
+
+
+def choose_execution(phase: Phase, *, tip: str) -> e.Chosen:
+    """The work on a phase, by its `Execution:`."""
+    chosen = choose_phase(phase, tip=tip)
+    execution = phase.execution
+    fields = {name: getattr(chosen, name) for name in e.Chosen.__struct_fields__}
+    match execution.kind:
+        case ExecutionKind.PLAN:
+            return e.SubplanChosen(**fields, subplan=execution.argument)
+        case ExecutionKind.DELEGATE:
+            return e.DelegateChosen(**fields, command=execution.argument)
+        case _:
+            return chosen
 
 
 def choose_phase(phase: Phase, *, tip: str) -> e.PhaseChosen:

@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 
 from runplan.store.location import FleetLocation, normalize_url
 from runplan.store.postgres import ROLE, PostgresStore, initialize
@@ -131,3 +132,19 @@ def open_postgres(*, alive: str) -> PostgresStore:
     with psycopg.connect(location.dsn) as db:
         db.execute(f"{add} ON CONFLICT (owner) DO UPDATE SET seen=now()", (alive,))
     return PostgresStore(location)
+
+
+def dump_tables(dsn: str) -> str:
+    """Every row of every table, also of catalogs that the role may read, as text."""
+    lines = []
+    with psycopg.connect(dsn) as db:
+        tables = db.execute("SELECT schemaname, tablename FROM pg_tables WHERE schemaname <> 'information_schema'")
+        for table in tables.fetchall():
+            if db.execute("SELECT has_table_privilege(%s, 'SELECT')", (".".join(table),)).fetchone() == (True,):
+                rows = db.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(*table))).fetchall()
+                lines += [_show_row(table, row) for row in rows]
+    return "\n".join(lines)
+
+
+def _show_row(table: tuple[object, ...], row: tuple[object, ...]) -> str:
+    return repr((*table, *(value.decode(errors="replace") if isinstance(value, bytes) else value for value in row)))
