@@ -18,11 +18,11 @@ from runplan.names import HEADS, wip_ref
 from runplan.run import events as e
 from runplan.run.attempt_parts import HostChanged
 from runplan.run.attempts import DelegateAttempt, PhaseAttempt, WorkAttempt, running_dispatch
-from runplan.run.dispatch import GRACE_S, Ending
+from runplan.run.dispatch import GRACE_S
 from runplan.run.events import WorkRefused
 from runplan.run.kinds import Beginning, Reason
 from runplan.run.reasons import beginning_after
-from runplan.steps.process import without_result
+from runplan.steps.outcome import record_ended
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def take_over(action: Action, state: RunState, context: RunContext) -> Iterator[
         context.lander.target_tip()
     if running := running_dispatch(attempt):
         context.dispatches.end([running.id], grace_s=GRACE_S)  # this host may have started it
-        yield replace(without_result(running, Ending.ENDED), detail=f"its host {state.home} is gone")
+        yield record_ended(running, context, f"its host {state.home} is gone")
     changed = HostChanged(host=state.host, before=state.home)
     is_over = attempt is not None and (attempt.failure is not None or attempt.delivery.landed is not None)
     has_branch = isinstance(attempt, WorkAttempt) and attempt.lease is not None

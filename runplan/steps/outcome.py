@@ -82,15 +82,19 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
 def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     """Record a process that the loop has just ended; its commits are kept."""
     started = _running_dispatch(state)
-    outcome = context.dispatches.standing(started.id)
-    if outcome == Running():
+    if context.dispatches.standing(started.id) == Running():
         raise still_running(started.id)
     yield from _examine_changes(started, state, context)
-    if isinstance(outcome, Outcome):
-        ended = _record_result(started, context, outcome)
-        yield replace(ended, ending=Ending.ENDED, kind=EndingKind.KILLED, said="", detail="")
-    else:
-        yield without_result(started, Ending.ENDED)
+    yield record_ended(started, context)
+
+
+def record_ended(started: e.DispatchStarted, context: RunContext, detail: str = "") -> e.DispatchEnded:
+    """What a process that was ended, on whatever host, has used."""
+    outcome = context.dispatches.standing(started.id)
+    if not isinstance(outcome, Outcome):
+        return replace(without_result(started, Ending.ENDED), detail=detail)
+    ended = _record_result(started, context, outcome)
+    return replace(ended, ending=Ending.ENDED, kind=EndingKind.KILLED, said="", detail=detail)
 
 
 def _running_dispatch(state: RunState) -> e.DispatchStarted:

@@ -22,11 +22,10 @@ _PUT = (
     "INSERT INTO outputs (dispatch, name, start, content, place) VALUES (?,?,?,?,?)"
     " ON CONFLICT (dispatch, name, start) DO UPDATE SET content=excluded.content, written=now()"
 )
-_CUT = "DELETE FROM outputs WHERE dispatch=? AND name=? AND start>=? AND start<?"
-_PARTS = (
-    "SELECT start, content, place FROM outputs WHERE dispatch=? AND name=? AND start+length(content)>? ORDER BY start"
-)
-_SIZE = "SELECT coalesce(max(start+length(content)), 0) FROM outputs WHERE dispatch=? AND name=?"
+_OUTPUT = "FROM outputs WHERE dispatch=? AND name=?"
+_CUT = f"DELETE {_OUTPUT} AND start>=? AND start<?"
+_PARTS = f"SELECT start, content, place {_OUTPUT} AND start+length(content)>? ORDER BY start"
+_SIZE = f"SELECT coalesce(max(start+length(content)), 0) {_OUTPUT}"
 _STANDING = (
     "SELECT NOT coalesce(bool_or(name=?), false),"
     " extract(epoch FROM max(written) FILTER (WHERE right(name, 4)='.log'))::float FROM outputs WHERE dispatch=?"
@@ -39,10 +38,7 @@ def _open_file(path: Path) -> BinaryIO:
 
 
 class StoredOutputs:
-    """The outputs in the database: of each log at most `cap` bytes, half from its beginning, half from its end.
-
-    A part knows its place in the whole, so that a reader sees what was left out. Other files are small, and whole.
-    """
+    """The outputs in the database: of each log at most `cap` bytes, half of them its end; other files are small."""
 
     def __init__(self, store: SqlStore, *, host: str, cap: int) -> None:
         self._store = store

@@ -45,7 +45,7 @@ CREATE TABLE waits (
     times INTEGER NOT NULL
 );
 CREATE TABLE outlines (plan TEXT PRIMARY KEY, stamp TEXT NOT NULL, value TEXT NOT NULL);
--- Parts of the files of dispatches. `place` names the host and the path of the whole file.
+-- Parts of the files of dispatches, and where they start. `place` names the host and the path of the whole file.
 CREATE TABLE outputs (
     dispatch TEXT NOT NULL, name TEXT NOT NULL, start BIGINT NOT NULL, content BYTEA NOT NULL, place TEXT NOT NULL,
     written TIMESTAMPTZ NOT NULL DEFAULT now(), PRIMARY KEY (dispatch, name, start)
