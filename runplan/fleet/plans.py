@@ -173,7 +173,8 @@ class PlanWorker(DaemonWorker):
         target = self._find_other_target(started)
         if why := target or find_forgery(active, self.context_for(started).tip()):
             again = command("runplan", "start", started.plan)
-            runs.fail_run(active, why, f"The database was changed by hand. Start again: {again}", Reason.TAMPERED)
+            remedy = f"The target was rewritten, or the database changed by hand. Start again: {again}"
+            runs.fail_run(active, why, remedy, Reason.TAMPERED)
             self._end_run(started.plan)
             raise RefusedEarly(f"{started.plan}: {why}")
         return active
@@ -249,16 +250,20 @@ def find_forgery(active: ActiveRun, target: str) -> str:
     """
     context = active.context
     for _, state in open_states(active.state):
-        chosen = state.attempt.chosen if state.attempt is not None else None
-        if chosen is None or not chosen.phase or isinstance(chosen, (e.RepairChosen, PlanningChosen)):
+        attempt = state.attempt
+        if attempt is None or attempt.failure is not None or attempt.delivery.landed is not None:
+            continue
+        chosen = attempt.chosen
+        if not chosen.phase or isinstance(chosen, (e.RepairChosen, PlanningChosen)):
             continue
         tips = filter(None, (target, context.lander.tip()))
+        if not any(_is_in_history(context.objects, chosen.tip, tip) for tip in tips):
+            return f"phase {chosen.phase} is recorded at {chosen.tip[:12]}, which is not in the history of the target"
         phase = None
-        if any(_is_in_history(context.objects, chosen.tip, tip) for tip in tips):
-            with contextlib.suppress(PlanUnreadable):
-                phase = context.plan_at(chosen.tip)[0].phase(chosen.phase)
+        with contextlib.suppress(PlanUnreadable):
+            phase = context.plan_at(chosen.tip)[0].phase(chosen.phase)
         if phase is None or not _says_the_same(chosen, phase):
-            return f"phase {chosen.phase} is recorded with other words than {context.plan} has on {target[:12]}"
+            return f"phase {chosen.phase} is recorded with other words than {context.plan} has at {chosen.tip[:12]}"
     return ""
 
 
