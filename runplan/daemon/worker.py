@@ -30,7 +30,7 @@ from runplan.run.events import Admitted, DispatchEnded, DispatchStarted, Event, 
 from runplan.run.kinds import ANSWERED, WaitKind
 from runplan.run.requests import refused
 from runplan.run.rows import Answer, Command, OwnerState, ScheduleRow, WaitRow
-from runplan.run.rules.hosts import needs_other_host
+from runplan.run.rules.hosts import missing_labels
 from runplan.run.state import RunState, find_awaiting, list_running, open_lanes, open_states
 from runplan.settings.schedule import what_is_due
 from runplan.store.protocol import open_store, store_exists
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
     from runplan.run.actions import Decision
     from runplan.steps.context import OpenRepository
+    from runplan.store.heartbeat import FleetLimit
     from runplan.store.journal import Journal
     from runplan.store.location import FleetLocation, Location
-    from runplan.store.permits import FleetLimit
 
 PIPE_BYTES = 1 << 20  #: more than a pipe holds
 FIRST_RETRY_S = 2.0  #: after a slot could not be answered
@@ -438,7 +438,11 @@ class DaemonWorker(RepositoryWorker):
         if list_running(journal.state):  # also one that survived the last process
             self._daemon.limit.count_run((self.root, plan))
             return True
-        if journal.state.stop or not self.may_begin() or needs_other_host(journal.state):
+        if (
+            journal.state.stop
+            or not self.may_begin()
+            or all(missing_labels(state) for _, state in open_states(journal.state))
+        ):
             return True
         if decision.waiting and not decision.wake and decision.waiting is not WaitKind.SLOT:
             return True

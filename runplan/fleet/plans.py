@@ -27,7 +27,7 @@ from runplan.run import events as e
 from runplan.run.decide import decide
 from runplan.run.kinds import Reason, WaitKind
 from runplan.run.planning_events import PlanningChosen
-from runplan.run.rules.hosts import awaited_labels, needs_other_host
+from runplan.run.rules.hosts import awaited_labels
 from runplan.run.state import list_running, open_states
 from runplan.settings.schema import uses_remote
 from runplan.steps.read_plan import choose_execution
@@ -211,10 +211,8 @@ class PlanWorker(DaemonWorker):
             if decision.waiting is WaitKind.SUBPLAN and wake is None:
                 wake = self._now() + timedelta(seconds=SUBPLAN_S)
             labels: tuple[str, ...] | None = None if decision.waiting else ()
-            if decision.waiting is WaitKind.HOST or (
-                decision.waiting is WaitKind.SLOT and needs_other_host(active.state)
-            ):
-                labels = awaited_labels(active.state)
+            if decision.waiting in (WaitKind.HOST, WaitKind.SLOT):
+                labels = awaited_labels(active.state) or None
             self._store.leave_plan(plan, run=active.id, owner=self.repository.claims.me, wake=wake, labels=labels)
             self.disown(plan)
         if self._is_declined:

@@ -37,9 +37,8 @@ from runplan.settings.load import load_settings, load_user
 from runplan.settings.places import key_directory, own_directory, state_directory, worktree_root
 from runplan.store.claims import name_owner
 from runplan.store.files import file_lock
-from runplan.store.heartbeat import WORKERS, Heartbeat, WorkerRow
+from runplan.store.heartbeat import WORKERS, FleetLimit, Heartbeat, WorkerRow
 from runplan.store.location import FleetLocation
-from runplan.store.permits import FleetLimit
 from runplan.store.postgres import CHANNEL, FleetRepository, hide_keys, list_fleet
 from runplan.times import iso
 

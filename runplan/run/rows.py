@@ -256,15 +256,6 @@ class Figures(Struct, frozen=True, kw_only=True):
     dispatches: tuple[DispatchTotal, ...]
 
 
-class LimitRow(Struct, frozen=True, kw_only=True):
-    """A usage limit that an agent met."""
-
-    account: str
-    until: str
-    words: str
-    at: str
-
-
 class OwnerState(Enum):
     """Whether the owner of a claim lives."""
 

@@ -18,7 +18,7 @@ from runplan.gitfacts import signing
 from runplan.run import dispatch as d, events as e
 from runplan.run.dispatch import Ending, EndingKind, NeverStarted, Outcome, ReturnStatus, Running
 from runplan.run.kinds import Reason, Role, WaitKind
-from runplan.run.rules.hosts import describe_wait, list_missing
+from runplan.run.rules.hosts import describe_wait
 from runplan.steps import setup
 from runplan.steps.gates import NAMES
 from runplan.steps.process import FINGERPRINT, sent_at_first, still_running, without_result
@@ -207,7 +207,7 @@ def sleep(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
 def await_host(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     """Wait for a host that has the labels of the phase; where there is one, look again later whether it is alive."""
     chosen = state.current.chosen
-    is_there = any(not list_missing(chosen.host, labels) for labels in context.store.list_host_labels())
+    is_there = any(set(chosen.host) <= set(labels) for labels in context.store.list_host_labels())
     until = iso(context.clock.now() + HOST_LOOK) if is_there else ""
     yield e.Paused(kind=WaitKind.HOST, until=until, words=describe_wait(chosen.phase, chosen.host, is_there=is_there))
 

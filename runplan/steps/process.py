@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from runplan.run.actions import Start
     from runplan.run.attempts import AgentAttempt
     from runplan.run.recorded import Recorded
-    from runplan.run.rows import LimitRow
     from runplan.run.state import RunState
     from runplan.settings.schema import AgentsSettings, RunSettings
     from runplan.steps.context import RunContext
@@ -288,16 +287,17 @@ def _list_agents(wanted: e.DispatchStarted, authors: Sequence[str], agents: Agen
     return list(dict.fromkeys(name for name in names if name)) or [verifier]
 
 
-def _find_limits(context: RunContext) -> dict[str, LimitRow]:
-    """The newest usage limit of each account that has not reset yet, over all runs of the repository or the fleet.
-
-    A person who resumes the run does not want to wait for the limits before that.
-    """
+def _find_limits(context: RunContext) -> dict[str, e.AgentLimited]:
+    """The limits by account that have not reset yet; a person who resumes the run does not wait for earlier ones."""
     now = context.clock.now()
     farthest = timedelta(seconds=FARTHEST_S)
-    newest: dict[str, LimitRow] = {}
-    for limit in context.store.list_limits(context.run, since=iso(now - farthest)):
-        newest[limit.account] = replace(limit, until=min(limit.until, iso(parse_iso(limit.at) + farthest)))
+    resumed = [fact.at for fact in context.store.list_facts(e.RunResumed, plan=context.plan) if fact.run == context.run]
+    since = max(resumed, default="")
+    newest: dict[str, e.AgentLimited] = {}
+    for fact in context.store.list_shared_facts(e.AgentLimited, since=iso(now - farthest)):
+        if fact.at > since:
+            until = min(fact.event.until, iso(parse_iso(fact.at) + farthest))
+            newest[fact.event.account] = replace(fact.event, until=until)
     return {account: limit for account, limit in newest.items() if parse_iso(limit.until) > now}
 
 

@@ -1,16 +1,18 @@
-"""How a worker shows that it lives, hears of commands, and learns that another host has taken over a plan."""
+"""How a worker shows that it lives, hears of commands and lost plans, and takes its turn among all hosts."""
 
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import astuple
 from psycopg import sql
 
-from runplan.store.postgres import CHANNEL, connect, require_queue
+from runplan.store.postgres import CHANNEL, connect, require_queue, translated_errors
 
 if TYPE_CHECKING:
     import psycopg
@@ -89,4 +91,45 @@ class Heartbeat:
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
+            self._db.close()
+
+
+class FleetLimit:
+    """Limits how many runs work at once over all hosts. A permit ends with the claim of its plan, at the latest.
+
+    May be called from any thread. A repository is known by its clone, whose directory has the name of its schema.
+    """
+
+    def __init__(self, dsn: str, owner: str) -> None:
+        self._dsn = dsn
+        self._owner = owner
+        self._db: psycopg.Connection | None = None
+        self._lock = threading.Lock()
+
+    def request_permit(self, key: tuple[str, str], *, is_running: bool = False) -> bool:
+        """Whether the run may work now; if not, it has a place in the queue, also without a claim."""
+        values = (Path(key[0]).name, key[1], self._owner, is_running)
+        return self._execute("SELECT request_permit(%s, %s, %s, %s)", *values).fetchall() == [(True,)]
+
+    def count_run(self, key: tuple[str, str]) -> None:
+        """Count a run whose process is running already, also above the limits."""
+        self.request_permit(key, is_running=True)
+
+    def release_permit(self, root: str, plan: str = "") -> None:
+        """The run has ended or waits for something else. One that has trouble keeps its claim and its permit."""
+        drop = "DELETE FROM permits WHERE schema=%s AND plan=%s AND owner=%s AND works"
+        self._execute(drop, Path(root).name, plan, self._owner)
+
+    def resize(self, *, fleet: int, repository: int) -> None:
+        """Change the limits. Running work is not interrupted."""
+        self._execute("UPDATE capacity SET fleet=%s, repository=%s", fleet, repository)
+
+    def _execute(self, query: str, *values: object) -> psycopg.Cursor:
+        with self._lock, translated_errors():
+            if self._db is None or self._db.closed:
+                self._db = connect(self._dsn)
+            return self._db.execute(query, values)
+
+    def close(self) -> None:
+        if self._db is not None:
             self._db.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -117,18 +116,19 @@ class PostgresStore(SqlStore):
     def require_there(self) -> None:
         """The server answers, or the transaction fails."""
 
-    _limits = tables.FLEET_LIMITS
-
     def _append(self, append: Append) -> None:
         super()._append(append)
         for moment, kind, body in append.events:
             if kind == "AgentLimited":  # all hosts wait for it
-                limit = json.loads(body)
-                self.execute(tables.PUT_LIMIT, limit["account"], limit["until"], limit["words"], moment)
+                self.execute(tables.PUT_LIMIT, body, append.row.id, moment, body)
 
     def list_shared_facts(self, kind: type[E], *, since: str) -> list[Recorded[E]]:
         self._flush_kind(kind.__name__)
-        return self._read_facts("list_events(?, ?)", kind.__name__, since)
+        source = "limits"
+        if kind.__name__ != "AgentLimited":
+            schemas = self._read_now("SELECT schema FROM repositories")
+            source = f"({' UNION ALL '.join(f'SELECT * FROM {schema}.events' for (schema,) in schemas)}) AS events"
+        return self._read_facts(f"{source} WHERE type=? AND at>=? ORDER BY at", kind.__name__, since)
 
     def get_owner_state(self, owner: str) -> OwnerState:
         """A process of this host is asked itself; one of another host has been seen within the lease."""

@@ -50,8 +50,6 @@ class Append(Struct, frozen=True):
 class SqlStore(ABC):
     """One open connection to a database; the methods of a `Store` are described there."""
 
-    _limits = tables.LIMITS
-
     def __init__(self) -> None:
         self._waiting: list[Append] = []
 
@@ -201,10 +199,6 @@ class SqlStore(ABC):
 
     def list_shared_facts(self, kind: type[E], *, since: str) -> list[Recorded[E]]:
         return self.list_facts(kind, since=since)
-
-    def list_limits(self, run: str, *, since: str) -> list[r.LimitRow]:
-        self._flush_kind("AgentLimited")
-        return self._select_now(r.LimitRow, self._limits, since, run)
 
     def _flush_kind(self, kind: str) -> None:
         if any(kind == name for append in self._waiting for _, name, _ in append.events):

@@ -109,18 +109,9 @@ USAGE_TOTALS = (
     " max(CASE WHEN tokens > 0 AND usd = 0 THEN 1 ELSE 0 END), max(estimated)"
     " FROM ended WHERE agent<>'' GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
 )
-#: Since a moment, and since a person resumed the run.
-LIMITS = (
-    "(SELECT seq, at, json_extract(body, '$.account') AS account, json_extract(body, '$.until') AS until,"
-    " json_extract(body, '$.words') AS words FROM events WHERE type='AgentLimited' AND at>=? AND seq>"
-    " (SELECT coalesce(max(seq), 0) FROM events WHERE run=? AND type='RunResumed')) AS met ORDER BY seq"
-)
-FLEET_LIMITS = (
-    "limits WHERE at>=? AND at>(SELECT coalesce(max(at), '') FROM events WHERE run=? AND type='RunResumed') ORDER BY at"
-)
 PUT_LIMIT = (
-    "INSERT INTO limits (account, until, words, at) VALUES (?,?,?,?) ON CONFLICT (account)"
-    " DO UPDATE SET until=excluded.until, words=excluded.words, at=excluded.at"
+    "INSERT INTO limits (account, run, at, body) VALUES (json_extract(?, '$.account'),?,?,?) ON CONFLICT (account)"
+    " DO UPDATE SET run=excluded.run, at=excluded.at, body=excluded.body"
 )
 #: An answer from the future was recorded while the clock was ahead.
 ANSWER_SLOT = (

@@ -24,7 +24,6 @@ from runplan.run.rows import (
     FailureRow,
     FiringRow,
     HeldByOther,
-    LimitRow,
     OwnerState,
     PlanFacts,
     Reentered,
@@ -226,22 +225,21 @@ def test_an_issue_belongs_to_the_run_until_that_has_ended(store: Store) -> None:
 # --- limits -----------------------------------------------------------------------------------------------
 
 
-def limited(account: str) -> e.AgentLimited:
-    return e.AgentLimited(agent="robot", account=account, until=LATER, words="used up")
+def limited(account: str, until: str) -> e.AgentLimited:
+    return e.AgentLimited(agent="robot", account=account, until=until, words="used up")
 
 
-def test_a_usage_limit_holds_for_all_runs_but_not_for_one_that_was_resumed_since(store: Store) -> None:
-    since, first, second, third = (f"2040-01-0{day}T00:00:00Z" for day in (1, 2, 3, 4))  # the fleet knows others, too
+def test_the_newest_usage_limit_of_each_account_is_known(store: Store) -> None:
     fence = begin(store)
-    append(store, fence, row(), limited("old"))
-    append(store, fence, row(), limited("team"), at=first)
-    met = LimitRow(account="team", until=LATER, words="used up", at=first)
-    assert [store.list_limits(run, since=since) for run in ("r1", "r2")] == [[met], [met]]
-    append(store, fence, row(), e.RunResumed(mode=Mode.NEXT, wanted="", auto=True), at=second)
-    assert [store.list_limits(run, since=since) for run in ("r1", "r2")] == [[], [met]]
-    append(store, fence, row(), limited("other"), at=third)
-    assert [limit.account for limit in store.list_limits("r1", since=since)] == ["other"]
-    assert [fact.event.account for fact in store.list_shared_facts(e.AgentLimited, since=since)] == ["team", "other"]
+    since, later = "2040-01-01T00:00:00Z", "2040-01-02T00:00:00Z"  # a fleet knows those of other repositories, too
+    append(store, fence, row(), limited("old", LATER))
+    append(store, fence, row(), limited("team", since), limited("other", since), at=since)
+    append(store, fence, row(), limited("team", later), at=later, waits=True)
+    facts = store.list_shared_facts(e.AgentLimited, since=since)
+    assert {fact.event.account: (fact.event.until, fact.at) for fact in facts} == {
+        "other": (since, since),
+        "team": (later, later),
+    }
 
 
 # --- commands ---------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from runplan.run import events as e
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import Role, RunStatus
 from runplan.run.recorded import to_json
-from runplan.run.rows import LimitRow, RunRow
-from runplan.store.permits import FleetLimit
+from runplan.run.rows import RunRow
+from runplan.store.heartbeat import FleetLimit
 from runplan.store.postgres import PostgresStore, connect
 from tests.support.postgres import a_location, start_server
 
@@ -60,8 +60,8 @@ def test_a_usage_limit_holds_for_its_account_in_all_repositories(stores: tuple[P
         record(one, limited("lost-login", LATER), fence=7)
     record(one, limited("team-login", NOW), limited("own-login", NOW))
     record(other, limited("team-login", LATER), at=LATER)
-    met = {limit.account: limit for limit in one.list_limits("r", since=NOW)}
-    assert met["team-login"] == LimitRow(account="team-login", until=LATER, words="used up", at=LATER), "the newest"
+    met = {fact.event.account: fact.event for fact in one.list_shared_facts(e.AgentLimited, since=NOW)}
+    assert met["team-login"] == limited("team-login", LATER), "the newest"
     assert "own-login" in met
     assert "lost-login" not in met, "it is recorded with its event, or not at all"
 

@@ -121,7 +121,7 @@ def test_runs_take_turns_and_a_phase_waits_for_a_host_with_its_labels(fleet: Fle
     fleet.push(**{"plans/H.md": a_plan("2", "3").replace("- [ ] Write 3.txt", "- [ ] Write 3.txt\n\nHost: gpu")})
     fleet.start_worker("a", "--slots", "2")
     until(lambda: fleet.rows("SELECT 1 FROM workers"))
-    fleet.rows("SELECT set_capacity(1, 1)")
+    fleet.rows("UPDATE capacity SET fleet=1, repository=1 RETURNING 1")
     assert fleet.runplan("start", "1", "finish", "auto", "direct").code == 0
     until(lambda: fleet.rows("SELECT 1 FROM events WHERE type='DispatchStarted'"))
     assert fleet.runplan("start", "H", "finish", "auto", "direct").code == 0

@@ -22,7 +22,6 @@ from runplan.run.rows import (
     Figures,
     FiringRow,
     HeldByOther,
-    LimitRow,
     OwnerState,
     PlanFacts,
     Reentered,
@@ -96,11 +95,6 @@ class MemoryStore:
 
     def list_shared_facts(self, kind: type[E], *, since: str) -> list[Recorded[E]]:
         return self.list_facts(kind, since=since)
-
-    def list_limits(self, run: str, *, since: str) -> list[LimitRow]:
-        resumed = max((fact.seq for fact in self.list_facts(e.RunResumed) if fact.run == run), default=0)
-        met = [fact for fact in self.list_facts(e.AgentLimited, since=since) if fact.seq > resumed]
-        return [LimitRow(account=f.event.account, until=f.event.until, words=f.event.words, at=f.at) for f in met]
 
     def _facts(self, kind: type[E]) -> list[tuple[str, Recorded[E]]]:
         self.flush()

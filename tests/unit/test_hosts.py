@@ -13,7 +13,6 @@ from runplan.run.rules.hosts import (
     describe_wait,
     list_queues,
     name_queue,
-    needs_other_host,
 )
 from runplan.run.state import RunState, apply, fold
 from tests.support.builders import started
@@ -60,8 +59,8 @@ def test_the_next_host_that_claims_the_run_continues_or_waits_anew() -> None:
 def test_any_host_may_choose_the_next_phase() -> None:
     leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
     state = begun(taken(), CHOSEN, leased)
-    assert needs_other_host(state)
-    assert not needs_other_host(apply(state, e.CleanedUp(phase="1")))
+    assert awaited_labels(state)
+    assert awaited_labels(apply(state, e.CleanedUp(phase="1"))) == ()
 
 
 def test_lanes_wait_for_their_own_hosts() -> None:
@@ -69,7 +68,7 @@ def test_lanes_wait_for_their_own_hosts() -> None:
     plain = e.PhaseChosen(tip="c0", phase="2", items=(("W1", "x"),), lane="2")
     state = fold([started(), taken(), lanes, replace(CHOSEN, lane="1"), plain])
     assert [(action.step, action.lane) for action in decide(state).actions] == [("await-host", "1"), ("lease", "2")]
-    assert (awaited_labels(state), needs_other_host(state)) == (CHOSEN.host, False)
+    assert awaited_labels(state) == CHOSEN.host
 
 
 def test_a_question_and_an_approval_are_not_hidden_by_the_wait() -> None:

@@ -11,8 +11,10 @@ from pathlib import Path
 from runplan.engine.context import open_context, refuse_under_agent, remote_url
 from runplan.errors import Exit, RefusedEarly, UsageError
 from runplan.fleet.worker import WorkerOptions, work_on_plans
+from runplan.plan.body import HOST_LABEL
 from runplan.report.metrics import collect_fleet_samples, metrics_text
 from runplan.report.views import as_json
+from runplan.run.rules.hosts import MAX_LABELS
 from runplan.settings.load import environment, load_user
 from runplan.settings.places import user_file
 from runplan.store.hosts import FleetState, Host, read_fleet, set_draining
@@ -54,10 +56,12 @@ def run_worker(args: argparse.Namespace) -> None:
     require_dsn()
     env = environment()
     slots = load_user(env).daemon.max_parallel if args.slots is None else args.slots
-    labels = tuple(sorted({label.strip() for label in args.labels.split(",")} - {""}))
+    labels = tuple(sorted({label.strip().lower() for label in args.labels.split(",")} - {""}))
     host = args.host or socket.gethostname()
     if slots < 1 or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", host):
         raise UsageError("worker: --slots is at least 1, and --host has letters, digits, '.', '_' and '-' only")
+    if len(labels) > MAX_LABELS or not all(re.fullmatch(HOST_LABEL, label) for label in labels):
+        raise UsageError(f"worker: --labels are at most {MAX_LABELS} words of letters, digits, '.', '_' and '-'")
     work_on_plans(env, WorkerOptions(host=host, labels=labels, slots=slots))
 
 

@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from runplan import names
 from runplan.engine.context import describe_link, open_context, plan_in, plan_path, read_checkout, task_folder
 from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.plan.body import WHOLE_PHASE
 from runplan.plan.marks import ExecutionKind, NoWorkKind
-from runplan.plan.model import Phase, Plan, Remark, Status, other_way, parse_plan
+from runplan.plan.model import Phase, Plan, other_way, parse_plan
 from runplan.plan.tracker import NoPhase, add_tracker, choose_phase
 from runplan.report.views import as_json
 from runplan.settings.load import environment, load_user
@@ -46,20 +44,10 @@ def run_check(args: argparse.Namespace) -> Exit:
             note = "a tracker was added"
         print(f"runplan: {name}: {note}", file=sys.stderr)
     plan = parse_plan(text, path=name)
-    plan = replace(plan, remarks=(*plan.remarks, *_about_hosts(plan)))
     readings = other_way(text, path=name)
     picture = [] if args.json else [*_draw_plan(plan), *_describe_plan(plan, readings, text)]
     print(as_json(_view_plan(plan, readings)) if args.json else plain("\n".join(picture)))
     return Exit.USAGE if plan.refusals(strict=args.strict) else Exit.DONE
-
-
-def _about_hosts(plan: Plan) -> list[Remark]:
-    """The phases that name a host, where no fleet has hosts to choose from."""
-    phases = [phase for phase in plan.phases if phase.host and phase.status is not Status.DONE]
-    if phases and load_user(environment()).fleet.dsn:
-        return []
-    message = "names the labels of a host ({}), which has no effect without a fleet"
-    return [Remark(phase.line, f"phase {phase.id} {message.format(', '.join(phase.host))}") for phase in phases]
 
 
 def _find_file(word: str) -> tuple[Path, str]:
@@ -145,9 +133,12 @@ def _describe_phase(phase: Phase) -> Iterator[str]:
         if item.id != WHOLE_PHASE:
             yield f"{item.id} {_shorten_text(item.text)}"
     yield from (f"sign-off: {_shorten_text(text)}" for text in phase.sign_off)
-    for name in ("touches", "allows", "host", "soft"):
+    for name in ("touches", "allows", "soft"):
         if values := getattr(phase, name):
             yield f"{'ideally after' if name == 'soft' else name}: {', '.join(values)}"
+    if phase.host:
+        effect = "" if load_user(environment()).fleet.dsn else " (no effect without a fleet)"
+        yield f"host: {', '.join(phase.host)}{effect}"
     if phase.execution.kind is not ExecutionKind.WORKTREE:
         yield f"execution: {phase.execution.text}"
 

@@ -27,27 +27,17 @@ def list_queues(labels: Collection[str]) -> list[str]:
     return [name_queue(chosen) for count in range(len(named) + 1) for chosen in combinations(named, count)]
 
 
-def list_missing(needed: Sequence[str], labels: Collection[str]) -> tuple[str, ...]:
-    """The needed labels that a host with these labels lacks."""
-    return tuple(label for label in needed if label not in labels)
-
-
 def missing_labels(state: RunState) -> tuple[str, ...]:
     """The labels of the current phase that the host which owns the run lacks; without a fleet none."""
     if state.labels is None or state.attempt is None or state.attempt.cleaned:
         return ()
-    return list_missing(state.attempt.chosen.host, state.labels)
+    return tuple(label for label in state.attempt.chosen.host if label not in state.labels)
 
 
 def awaited_labels(state: RunState) -> tuple[str, ...]:
     """The labels of the first phase that the host which owns the run cannot work on."""
     states = (lane_state for _, lane_state in open_states(state))
     return next((lane_state.current.chosen.host for lane_state in states if missing_labels(lane_state)), ())
-
-
-def needs_other_host(state: RunState) -> bool:
-    """Whether the host which owns the run can work on none of its phases."""
-    return all(missing_labels(lane_state) for _, lane_state in open_states(state))
 
 
 def describe_wait(phase: str, labels: Sequence[str], *, is_there: bool) -> str:

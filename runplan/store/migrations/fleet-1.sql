@@ -11,8 +11,11 @@ CREATE TABLE workers (
     version TEXT NOT NULL, started TIMESTAMPTZ NOT NULL DEFAULT now(), seen TIMESTAMPTZ NOT NULL DEFAULT now(),
     draining BOOLEAN NOT NULL DEFAULT false
 );
--- The newest usage limit of each account of agents.
-CREATE TABLE limits (account TEXT PRIMARY KEY, until TEXT NOT NULL, words TEXT NOT NULL, at TEXT NOT NULL);
+-- The event of the newest usage limit of each account of agents.
+CREATE TABLE limits (
+    account TEXT PRIMARY KEY, run TEXT NOT NULL, at TEXT NOT NULL, body TEXT NOT NULL,
+    type TEXT NOT NULL DEFAULT 'AgentLimited', seq BIGINT NOT NULL DEFAULT 0
+);
 -- A worker that was not seen for so long counts as dead. It is seen six times in this time.
 CREATE FUNCTION lease() RETURNS INTERVAL LANGUAGE sql STABLE RETURN INTERVAL '30 s';
 -- As SQLite has it; every value is returned as text.
@@ -38,18 +41,6 @@ CREATE FUNCTION wake_plan_at(schema TEXT, plan TEXT, at TIMESTAMPTZ) RETURNS voi
         jsonb_build_object('schema', schema, 'plan', plan), at)
     ON CONFLICT (queueing_lock) WHERE status = 'todo' DO NOTHING
 $$;
--- The events of one kind from a moment on, of all repositories.
-CREATE FUNCTION list_events(kind TEXT, since TEXT)
-    RETURNS TABLE (seq BIGINT, run TEXT, at TEXT, type TEXT, body TEXT) LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    repository TEXT;
-BEGIN
-    FOR repository IN SELECT repositories.schema FROM runplan.repositories LOOP
-        RETURN QUERY EXECUTE format(
-            'SELECT seq, run, at, type, body FROM %I.events WHERE type=$1 AND at>=$2 ORDER BY seq', repository
-        ) USING kind, since;
-    END LOOP;
-END $$;
 -- Queue the plans of jobs again, and delete the jobs: a worker that wakes up late ends a job that is gone.
 CREATE FUNCTION requeue_jobs(ids BIGINT[]) RETURNS void
     LANGUAGE sql SET search_path = runplan, pg_catalog AS $$
@@ -103,41 +94,21 @@ CREATE VIEW fitting AS
 -- Whether the run may work now; if not, it is queued. A run whose process is running already is counted in any case.
 CREATE FUNCTION request_permit(repository TEXT, name TEXT, asker TEXT, runs BOOLEAN) RETURNS BOOLEAN
     LANGUAGE plpgsql SET search_path = runplan, pg_catalog AS $$
-DECLARE
-    may_work BOOLEAN;
 BEGIN
     IF EXISTS (SELECT FROM working WHERE (schema, plan, owner) = (repository, name, asker)) THEN
         RETURN true;
     END IF;
     PERFORM pg_advisory_xact_lock(hashtext('permits'));
     INSERT INTO permits (schema, plan, owner) VALUES (repository, name, asker) ON CONFLICT DO NOTHING;
-    may_work := runs OR (repository, name) IN (SELECT schema, plan FROM working UNION SELECT * FROM fitting);
-    UPDATE permits SET owner = asker, works = may_work WHERE schema = repository AND plan = name;
-    RETURN may_work;
+    runs := runs OR (repository, name) IN (SELECT schema, plan FROM working UNION SELECT * FROM fitting);
+    UPDATE permits SET owner = asker, works = runs WHERE schema = repository AND plan = name;
+    RETURN runs;
 END $$;
--- Of the holder, or without one any row. The runs that may begin now are queued.
-CREATE FUNCTION release_permit(repository TEXT, name TEXT, holder TEXT) RETURNS void
-    LANGUAGE plpgsql SET search_path = runplan, pg_catalog AS $$
+CREATE FUNCTION queue_fitting() RETURNS trigger LANGUAGE plpgsql SET search_path = runplan, pg_catalog AS $$
 BEGIN
-    IF EXISTS (SELECT FROM permits WHERE schema = repository AND plan = name) THEN
-        PERFORM pg_advisory_xact_lock(hashtext('permits'));
-        DELETE FROM permits WHERE schema = repository AND plan = name AND (holder = '' OR (works AND owner = holder));
-        PERFORM queue_plan(schema, plan, 'any') FROM fitting;
-    END IF;
-END $$;
-CREATE FUNCTION set_capacity(runs INTEGER, runs_of_repository INTEGER) RETURNS void
-    LANGUAGE sql SET search_path = runplan, pg_catalog AS $$
-    UPDATE capacity SET fleet = runs, repository = runs_of_repository;
-    SELECT queue_plan(schema, plan, 'any') FROM fitting
-$$;
-CREATE FUNCTION release_claimed() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    is_queued BOOLEAN;
-BEGIN
-    EXECUTE format('SELECT EXISTS (SELECT FROM %I.runs WHERE plan = $1 AND state = ''queued'')', TG_TABLE_SCHEMA)
-        INTO is_queued USING OLD.key;
-    IF NOT is_queued THEN
-        PERFORM runplan.release_permit(TG_TABLE_SCHEMA, OLD.key, '');
-    END IF;
+    PERFORM pg_advisory_xact_lock(hashtext('permits'));
+    PERFORM queue_plan(schema, plan, 'any') FROM fitting;
     RETURN NULL;
 END $$;
+CREATE TRIGGER queue_fitting AFTER DELETE ON permits FOR EACH ROW EXECUTE FUNCTION queue_fitting();
+CREATE TRIGGER queue_fitting AFTER UPDATE ON capacity FOR EACH ROW EXECUTE FUNCTION queue_fitting();

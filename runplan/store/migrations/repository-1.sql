@@ -22,8 +22,13 @@ CREATE TABLE claims (
     kind TEXT NOT NULL, key TEXT NOT NULL, run TEXT NOT NULL, owner TEXT NOT NULL,
     fence BIGINT NOT NULL, PRIMARY KEY (kind, key)
 );
-CREATE TRIGGER release_permit AFTER DELETE ON claims FOR EACH ROW WHEN (OLD.kind = 'plan')
-    EXECUTE FUNCTION runplan.release_claimed();
+CREATE FUNCTION release_permit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM runplan.permits WHERE schema = TG_TABLE_SCHEMA AND permits.plan = OLD.key
+        AND NOT EXISTS (SELECT FROM runs WHERE runs.plan = OLD.key AND state = 'queued');
+    RETURN NULL;
+END $$;
+CREATE TRIGGER release_permit AFTER DELETE ON claims FOR EACH ROW EXECUTE FUNCTION release_permit();
 CREATE TABLE fences (kind TEXT NOT NULL, key TEXT NOT NULL, fence BIGINT NOT NULL, PRIMARY KEY (kind, key));
 CREATE TABLE baselines (key TEXT PRIMARY KEY, results TEXT NOT NULL);
 CREATE TABLE commands (
