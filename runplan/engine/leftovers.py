@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from runplan import names
 from runplan.agents.invocation import Agents, Sandbox
 from runplan.engine.rehearsal import LOCK, SLUG
+from runplan.git.remote import Taken
 from runplan.git.removal import Kept, Removal, Removed
 from runplan.git.repository import Checkouts
 from runplan.git.workspace import Workspace
 from runplan.git.zones import Zones
+from runplan.landing import modes
 from runplan.run import events as e
 from runplan.settings.places import remove_unused_root, worktree_root
 from runplan.store.files import is_held
@@ -46,12 +48,30 @@ def collect_leftovers(
         active = set(_in_use(store, str(context.root), context.state))
         known = {fact.event.branch for fact in store.list_facts(e.Leased)}
         answers = removal.remove_leftovers(dry_run=dry_run, prefix=prefix, active=active, known=known)
+        answers += _collect_pushed(context, workspace.path, dry_run=dry_run) if context.fleet else ()
         if not dry_run:
             removal.remove_partial_packs()
         return answers, list(_collect_logs(context, removal, dry_run=dry_run))
     finally:
         workspace.close()
         remove_unused_root(root, context.settings)
+
+
+def _collect_pushed(context: RepositoryContext, tool: Path, *, dry_run: bool) -> Iterator[Removed | Kept]:
+    """Work on the remote; it may go when the run has ended and the phase has landed."""
+    store = context.store()
+    remote = modes.open_target(context.repository, context.settings, context.env)
+    unfinished = {row.id for row in store.list_unfinished_runs()}
+    landed = {(fact.run, fact.event.phase): fact.seq for fact in store.list_facts(e.Landed)}
+    leases = {names.wip_ref(fact.event.branch): fact for fact in store.list_facts(e.Leased)}
+    for ref, oid in remote.list_refs(f"{names.WIP}*").items():
+        lease = leases.get(ref)
+        if lease is None or landed.get((lease.run, lease.event.phase), 0) < lease.seq:
+            yield Kept(what=f"{ref} on {remote.name}", why="its phase has not landed")
+        elif lease.run not in unfinished:
+            answer = remote.push("", old=oid, source=tool, ref=ref) if not dry_run else Taken()
+            what = f"{ref} on {remote.name}"
+            yield Removed(what=what) if isinstance(answer, Taken) else Kept(what=what, why=answer.said)
 
 
 def _collect_logs(context: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator[Removed | Kept]:

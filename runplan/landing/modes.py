@@ -97,6 +97,12 @@ def _open_remote(
     return Remote(here.git, name=run.remote, branch=branch, common_dir=here.common_dir, caller=env, sign_in=sign_in)
 
 
+def open_target(here: Repository, settings: Settings, env: Mapping[str, str]) -> Remote:
+    """The target on the remote."""
+    forge = _find_forge_once(here.git, settings.run, env) if concludes(settings.run.landing) else None
+    return _open_remote(here, settings.run, settings.run.target, env, forge)
+
+
 def require_allowed(mode: str, run: RunSettings, *, is_fleet: bool = False) -> None:
     """Refuse a push to a protected target, and a fleet that would land in a checkout."""
     if is_fleet and not uses_remote(mode):

@@ -115,6 +115,7 @@ class Pushing(Struct, frozen=True, kw_only=True):
 
     is_due: bool = False  #: a push of newer work has not been tried
     is_behind: bool = False  #: recorded facts are about work that the remote lacks
+    lacks_start: bool = False  #: it lacks the work, too, on which the fixer began
     head: str = ""  #: the commit that the remote has
     kept: str = ""  #: which host alone has the newest work, and why
 
@@ -134,6 +135,8 @@ def record_pushing(pushing: Pushing, event: e.Event, *, is_written: bool) -> Pus
             return replace(pushing, is_due=True, is_behind=True)
         case e.BranchRebuilt(tree=tree) if tree:  # after a conflict the branch is empty, and the remote keeps the work
             return replace(pushing, is_due=True, is_behind=True)
+        case e.DispatchStarted(role=Role.FIX):
+            return replace(pushing, lacks_start=pushing.is_behind)
         case e.DispatchEnded(role=role) if role.is_writer:
             return replace(pushing, is_due=True)
         case _:

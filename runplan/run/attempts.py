@@ -286,7 +286,7 @@ def running_dispatch(attempt: AnyAttempt | None) -> e.DispatchStarted | None:
 
 def may_push(attempt: AnyAttempt | None) -> bool:
     """Whether there is newer work to push: not while an agent writes, and not once it lands."""
-    if not isinstance(attempt, WorkAttempt) or not attempt.pushing.is_due or attempt.cleaned:
+    if not isinstance(attempt, WorkAttempt) or attempt.lease is None or not attempt.pushing.is_due or attempt.cleaned:
         return False
     delivery = attempt.delivery
     return attempt.dispatches.running is None and delivery.landing is None and delivery.landed is None
@@ -334,9 +334,9 @@ def _record_common(attempt: A, event: e.Event) -> A:
 
 
 def _record_work(attempt: W, event: e.Event) -> W:
-    before = attempt.dispatches
-    dispatches = record_dispatch(before, event)
-    setup = record_setup(attempt.setup, event, before.newest)
+    before = attempt
+    dispatches = record_dispatch(attempt.dispatches, event)
+    setup = record_setup(attempt.setup, event, attempt.dispatches.newest)
     pushing = record_pushing(attempt.pushing, event, is_written=bool(attempt.written))
     attempt = replace(attempt, dispatches=dispatches, proof=record_proof(attempt.proof, event), setup=setup)
     attempt = replace(attempt, pushing=pushing)
@@ -347,7 +347,7 @@ def _record_work(attempt: W, event: e.Event) -> W:
             return _record_start(attempt, event)
         case e.DispatchEnded():
             return _record_end(attempt, event)
-        case e.QuestionAnswered(id=id_) if dispatches is not before:
+        case e.QuestionAnswered(id=id_) if dispatches is not before.dispatches:
             asked = next(question.text for question in dispatches.questions if question.id == id_)
             return _add_warnings(attempt, f"an agent asked: {asked}; a person answered: {event.text}")
         case e.HandedOver():
@@ -374,7 +374,8 @@ def _record_work(attempt: W, event: e.Event) -> W:
         case e.FinalVerificationDue():
             return replace(attempt, is_last=True)
         case HostChanged(is_restarted=True, has_branch=has_branch):
-            return _restart(attempt if has_branch else replace(attempt, lease=None))
+            is_whole = not has_branch or before.pushing.lacks_start
+            return _restart(attempt if has_branch else replace(attempt, lease=None), is_whole=is_whole)
         case _:
             return attempt
 
@@ -397,10 +398,13 @@ def _record_lease(attempt: W, event: e.Leased) -> W:
     return _begin_fix(attempt, tree=kept.tree, complaint=kept.complaint, cycle=2)
 
 
-def _restart(attempt: W) -> W:
-    """The attempt before its first writer; words of people, counts against limits and the proof of trees stay."""
-    attempt = replace(attempt, cycle=1, failed_tree="", complaint="", work=None, broken=None, revision="", handovers=())
-    return replace(attempt, start="", unsolved=None, parked="", rebuilt=0)
+def _restart(attempt: W, *, is_whole: bool) -> W:
+    """The attempt before the current cycle, or before its first writer; words of people and proofs of trees stay."""
+    attempt = replace(attempt, work=None, broken=None, revision="", handovers=())
+    if not is_whole:
+        return attempt
+    attempt = replace(attempt, cycle=1, failed_tree="", complaint="", start="")
+    return replace(attempt, unsolved=None, parked="", rebuilt=0)
 
 
 def _begin_fix(attempt: W, *, tree: str, complaint: str, cycle: int) -> W:

@@ -112,6 +112,9 @@ def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.Kept
         with suppress(ObjectsRefused):
             zone = AgentZone(context.zones, lane)
             zone.hand_over(branch=branch, base=phase.chosen.tip, copies=context.personal)
+    if state.host and failure.head and user.tip(ref) != failure.head:  # of another host
+        pushed = _fetch_work(branch, context)
+        context.objects.update_refs(*([f"update {branch} {pushed}"] if pushed == failure.head else []))
     own = context.objects.tip(branch)  # where runplan crashed before it published the work
     if own is not None and not context.objects.is_ancestor(own, phase.chosen.tip):
         ref = context.workspace.publish(branch, newer_than=(ref, failure.head))
@@ -240,7 +243,10 @@ def _restore_branch(phase: WorkAttempt, changed: HostChanged, context: RunContex
     branch = phase.leased.branch
     kept = phase.leased.kept if phase.base == phase.leased.base else None
     first = phase.start or (kept.head if kept else phase.base)
-    newest, left = _fetch_work(phase, context)
+    # Before the first push of this attempt, the remote may have work of an earlier one.
+    newest, left = (_fetch_work(branch, context) if phase.pushing.head else None), ""
+    if newest and git.commit(newest).author == KEEPER.author:  # uncommitted files
+        newest, left = git.commit(newest).parents[0], newest
     if git.tip(phase.base) is None or git.tip(first) is None:
         return replace(changed, is_restarted=True, has_branch=False)
     if not newest or not git.is_ancestor(first, newest):  # or it is the work before a conflict
@@ -259,21 +265,12 @@ def _restore_branch(phase: WorkAttempt, changed: HostChanged, context: RunContex
     return replace(changed, is_restarted=is_behind)
 
 
-def _fetch_work(phase: WorkAttempt, context: RunContext) -> tuple[Oid, Oid]:
-    """The newest commit that this attempt has pushed, and the commit on top of it with uncommitted files; "" for none.
-
-    Before its first push the remote may have work of an earlier attempt.
-    """
-    ref = wip_ref(phase.leased.branch)
-    if (
-        not phase.pushing.head
-        or not remote_lander(context).fetch_work(ref)
-        or (pushed := context.objects.tip(ref)) is None
-    ):
-        return "", ""
-    context.objects.update_refs(f"delete {ref}")
-    commit = context.objects.commit(pushed)
-    return (commit.parents[0], pushed) if commit.author == KEEPER.author else (pushed, "")
+def _fetch_work(branch: str, context: RunContext) -> Oid | None:
+    """The newest work of the branch on the remote, in `tool.git` from now on."""
+    ref = wip_ref(branch)
+    pushed = context.objects.tip(ref) if remote_lander(context).fetch_work(ref) else None
+    context.objects.update_refs(*([f"delete {ref}"] if pushed else []))
+    return pushed
 
 
 def _park(oid: Oid | None, context: RunContext, branch: str, *, unless: Oid) -> None:

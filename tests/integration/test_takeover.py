@@ -17,7 +17,18 @@ from runplan.run import events as e
 from runplan.run.kinds import Mode
 from runplan.run.requests import RunRequest
 from runplan.settings.load import load_settings
-from tests.support.cli import Project, a_project, end_processes_of, set_up, with_remote, work
+from tests.support.cli import (
+    Project,
+    a_plan,
+    a_project,
+    end_processes_of,
+    fix,
+    set_up,
+    steps,
+    verify,
+    with_remote,
+    work,
+)
 from tests.support.repos import Repo
 
 PLAN = "plans/X.md"
@@ -72,10 +83,10 @@ class Host(RepositoryWorker):
 class Fleet:
     """Two hosts with clones of one remote; the journal is handed on, as a database would."""
 
-    def __init__(self, place: Path, agent: str, settings: str = GATED) -> None:
+    def __init__(self, place: Path, agent: str, settings: str = GATED, plan: str = "") -> None:
         (place / "a").mkdir()
         project = a_project(place / "a", "1")
-        set_up(project, agent=agent, settings=settings)
+        set_up(project, agent=agent, settings=settings, plan=plan or a_plan("1"))
         self.remote = with_remote(project, place / "origin.git")
         (place / "b/home").mkdir(parents=True)
         self.remote.git("clone", "-q", str(self.remote.path), str(place / "b/repo"))
@@ -104,6 +115,26 @@ class Fleet:
     def wip(self) -> list[str]:
         return self.remote.git("for-each-ref", "--format=%(refname)", "refs/runplan/").split()
 
+    def move(self, event: str, *, without: str = "") -> list[tuple[str, dict[str, Any]]]:
+        """Lose the first host at an event, and let the second one work to the end; all events."""
+        assert not self.a.work_on_plan(landing="direct", dies_at=event)
+        self.lose(self.a, self.b, without=without)
+        assert self.b.work_on_plan()
+        events = self.b.project.events()
+        assert (events[-1][0], events[-1][1].get("outcome")) == ("RunEnded", "done"), events[-1]
+        assert set(self.landings().values()) == {1}
+        assert self.wip() == []
+        return events
+
+
+def once(place: Path, *played: str) -> tuple[str, ...]:
+    """Steps that only the first agent plays."""
+    return tuple(f'{step}\nonce = "{place / "once"}.{number}"' for number, step in enumerate(played))
+
+
+def of(events: list[tuple[str, dict[str, Any]]], kind: str) -> list[dict[str, Any]]:
+    return [body for name, body in events if name == kind]
+
 
 @pytest.mark.parametrize(
     ("event", "repeated"),
@@ -124,15 +155,74 @@ class Fleet:
 def test_another_host_continues_the_attempt(tmp_path: Path, event: str, repeated: str) -> None:
     event, _, is_lost = event.partition(", ")
     fleet = Fleet(tmp_path, work())
-    assert not fleet.a.work_on_plan(landing="direct", dies_at=event)
-    fleet.lose(fleet.a, fleet.b, without=event if is_lost else "")
-    assert fleet.b.work_on_plan()
-    events = fleet.b.project.events()
-    assert (events[-1][0], events[-1][1]["outcome"]) == ("RunEnded", "done"), events[-1]
+    events = fleet.move(event, without=event if is_lost else "")
     assert fleet.remote.git("show", "main:1.txt") == "1"
-    assert list(fleet.landings().values()) == [1]
     once = Counter(["baseline", "implement", "gate", "verify"])
     assert list((Counter(fleet.b.project.dispatched()) - once).elements()) == repeated.split()
-    assert fleet.wip() == []
-    (moved,) = [body for kind, body in events if kind == "HostChanged"]
+    (moved,) = of(events, "HostChanged")
     assert (moved["host"], moved["before"]) == ("beta", "alpha")
+    is_reported = "the host beta continued what alpha had begun" in fleet.remote.git("show", "main:reports/plan-x.md")
+    assert is_reported or event in ("LandingStarted", "Landed")
+
+
+def test_files_that_a_crashed_agent_left_reach_its_successor_on_another_host(tmp_path: Path) -> None:
+    crash = once(tmp_path, 'write = "half.txt"\ntext = "half\\n"', "exit = 1")
+    fleet = Fleet(tmp_path, steps(*crash, 'append = "half.txt"\ntext = "whole\\n"'))
+    fleet.move("WorkPushed")
+    assert fleet.remote.git("show", "main:half.txt") == "half\nwhole"
+
+
+def test_a_fix_cycle_continues_on_another_host(tmp_path: Path) -> None:
+    agent = work() + verify("pass_all = true", *once(tmp_path, 'fail = ["W1"]')) + fix('write = "2.txt"')
+    fleet = Fleet(tmp_path, agent)
+    fleet.move("DispatchStarted fix")
+    assert fleet.b.project.dispatched().count("implement") == 1
+    assert fleet.remote.git("ls-tree", "--name-only", "main", "--", "1.txt", "2.txt").split() == ["1.txt", "2.txt"]
+
+
+def test_a_handed_over_secret_stays_on_its_host_and_the_next_one_begins_again(tmp_path: Path) -> None:
+    half = "QYLPMN5HHHFPZAM2"
+    full = ("tell = {context = 130000, window = 200000}", "sleep = 60")
+    fleet = Fleet(tmp_path, steps(*once(tmp_path, f"run = \"echo AKIA''{half} >key.txt\"", *full)) + work())
+    events = fleet.move("WorkKept")
+    assert of(events, "WorkKept")[0]["why"].startswith("key.txt: seems to contain")
+    assert of(events, "HostChanged")[0]["is_restarted"]
+    assert "lacked its newest work, so the attempt began again" in fleet.remote.git("show", "main:reports/plan-x.md")
+    assert f"AKIA{half}" not in fleet.remote.git("log", "-p", "--all", "--reflog")
+
+
+def test_a_refused_push_fails_no_phase_and_is_tried_again_with_the_next_work(tmp_path: Path) -> None:
+    agent = work() + verify("pass_all = true", *once(tmp_path, 'fail = ["W1"]')) + fix('write = "2.txt"')
+    fleet = Fleet(tmp_path, agent)
+    hook = fleet.remote.path / "hooks/pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\n[ -e {tmp_path}/away ] || {{ touch {tmp_path}/away; echo gone >&2; exit 1; }}\n")
+    hook.chmod(0o755)
+    events = fleet.move("WorkPushed")
+    assert [body["host"] for body in of(events, "WorkKept")] == ["alpha"]
+    assert fleet.b.project.dispatched().count("fix") == fleet.b.project.dispatched().count("implement") == 1
+
+
+def test_a_host_that_gets_its_run_back_continues_with_its_own_files(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, work())
+    assert not fleet.a.work_on_plan(landing="direct", dies_at="WorkPushed")
+    fleet.lose(fleet.a, fleet.b)
+    assert not fleet.b.work_on_plan(dies_at="CandidateBuilt")
+    fleet.lose(fleet.b, fleet.a)
+    assert fleet.a.work_on_plan()
+    assert [body["host"] for body in of(fleet.a.project.events(), "HostChanged")] == ["beta", "alpha"]
+    assert (list(fleet.landings().values()), fleet.wip()) == ([1], [])
+    assert fleet.a.project.dispatched().count("implement") == 1
+
+
+def test_a_retry_on_another_host_continues_the_pushed_work(tmp_path: Path) -> None:
+    agent = work() + verify("pass_all = true", *once(tmp_path, 'fail = ["W1"]'))
+    fleet = Fleet(tmp_path, agent, f"{GATED}[run]\nmax_fix_cycles = 0\n")
+    assert fleet.a.work_on_plan(landing="direct")
+    assert of(fleet.a.project.events(), "RunEnded")[0]["reason"] == "verification-failed"
+    assert fleet.wip() == ["refs/runplan/wip/x/1"]
+    fleet.lose(fleet.a, fleet.b)
+    assert fleet.b.work_on_plan(landing="direct")
+    kept = [body["kept"] for body in of(fleet.b.project.events(), "Leased")]
+    assert kept[1]["head"] == of(fleet.b.project.events(), "PhaseFailed")[0]["head"]
+    assert (list(fleet.landings().values()), fleet.wip()) == ([1], [])

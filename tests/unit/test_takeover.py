@@ -115,11 +115,16 @@ def test_words_of_a_person_reach_a_fixer_on_another_host() -> None:
 
 
 def test_an_attempt_whose_work_is_lost_begins_again_on_its_branch_or_with_a_new_one() -> None:
-    events = [*BEGUN, *written(), TAKEN, BUILT, *written(Role.FIX, cycle=2), TAKEN_OVER]
+    events = [*BEGUN, *written(), TAKEN, BUILT, *written(Role.FIX, cycle=2), TAKEN, TAKEN_OVER]
     again = HostChanged(host="beta", before="alpha", is_restarted=True)
     assert due(*events, again) == "implement"
     assert fold([*events, again]).work.warnings[-1].endswith("lacked its newest work, so the attempt began again")
     assert due(*events, HostChanged(host="beta", before="alpha", is_restarted=True, has_branch=False)) == "lease"
+
+
+def test_only_the_cycle_begins_again_where_the_work_before_it_was_pushed() -> None:
+    events = [*BEGUN, *written(), TAKEN, PUSHED, BUILT, *written(Role.FIX, cycle=2), TAKEN, TAKEN_OVER]
+    assert due(*events, HostChanged(host="beta", before="alpha", is_restarted=True)) == "fix"
 
 
 def lanes(*more: e.Event) -> RunState:
