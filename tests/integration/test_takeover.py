@@ -4,19 +4,25 @@ import os
 import shutil
 import sqlite3
 from collections import Counter
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from runplan.engine.context import context_at
+from runplan.engine.context import RepositoryContext, context_at
+from runplan.engine.leftovers import collect_leftovers
 from runplan.engine.repository import Environments, open_repository
 from runplan.engine.worker import RepositoryWorker
+from runplan.git.removal import Kept, Removed
 from runplan.run import events as e
 from runplan.run.kinds import Mode
 from runplan.run.requests import RunRequest
 from runplan.settings.load import load_settings
+from runplan.store.claims import name_owner
+from runplan.store.location import FleetLocation
 from tests.support.cli import (
     Project,
     a_plan,
@@ -29,6 +35,7 @@ from tests.support.cli import (
     with_remote,
     work,
 )
+from tests.support.postgres import a_location
 from tests.support.repos import Repo
 
 PLAN = "plans/X.md"
@@ -45,22 +52,25 @@ class Host(RepositoryWorker):
     def __init__(self, name: str, project: Project) -> None:
         self.name = name
         self.project = project
+        self.location: FleetLocation | None = None
         self._dies_at = ""
 
     def recorded(self, plan: str, run: str, event: e.Event, phase: str) -> None:
         if self._dies_at in (type(event).__name__, f"{type(event).__name__} {getattr(event, 'role', '')}"):
             raise HostLost
 
+    @contextmanager
+    def opened(self) -> Iterator[RepositoryContext]:
+        env = {**os.environ, **self.project.env}
+        with context_at(self.project.path, env, lambda root, env: load_settings(root, env=env).settings) as context:
+            yield replace(context, fleet=self.location)
+
     def work_on_plan(self, *, landing: str = "", mode: Mode = Mode.FINISH, dies_at: str = "") -> bool:
         """Begin a run with this landing, or adopt the one in the journal; whether the host is alive at the end."""
         self._dies_at = dies_at
-        env = {**os.environ, **self.project.env}
-        with (
-            context_at(self.project.path, env, lambda root, env: load_settings(root, env=env).settings) as context,
-            open_repository(context) as repository,
-        ):
-            repository.claims.me = f"{self.name}/{repository.claims.me.rpartition('/')[2]}"
-            self.open(context, repository, Environments(env))
+        with self.opened() as context, open_repository(context) as repository:
+            repository.claims.me = name_owner(self.name)
+            self.open(context, repository, Environments(context.env))
             try:
                 if landing:
                     started = e.RunStarted(
@@ -114,6 +124,13 @@ class Fleet:
 
     def wip(self) -> list[str]:
         return self.remote.git("for-each-ref", "--format=%(refname)", "refs/runplan/").split()
+
+    def hook(self, words: str) -> None:
+        """What the server does before it takes a push."""
+        file = self.remote.path / "hooks/pre-receive"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"#!/bin/sh\n{words}\n")
+        file.chmod(0o755)
 
     def move(self, event: str, *, without: str = "") -> list[tuple[str, dict[str, Any]]]:
         """Lose the first host at an event, and let the second one work to the end; all events."""
@@ -194,10 +211,7 @@ def test_a_handed_over_secret_stays_on_its_host_and_the_next_one_begins_again(tm
 def test_a_refused_push_fails_no_phase_and_is_tried_again_with_the_next_work(tmp_path: Path) -> None:
     agent = work() + verify("pass_all = true", *once(tmp_path, 'fail = ["W1"]')) + fix('write = "2.txt"')
     fleet = Fleet(tmp_path, agent)
-    hook = fleet.remote.path / "hooks/pre-receive"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f"#!/bin/sh\n[ -e {tmp_path}/away ] || {{ touch {tmp_path}/away; echo gone >&2; exit 1; }}\n")
-    hook.chmod(0o755)
+    fleet.hook(f"[ -e {tmp_path}/away ] || {{ touch {tmp_path}/away; echo gone >&2; exit 1; }}")
     events = fleet.move("WorkPushed")
     assert [body["host"] for body in of(events, "WorkKept")] == ["alpha"]
     assert fleet.b.project.dispatched().count("fix") == fleet.b.project.dispatched().count("implement") == 1
@@ -226,3 +240,25 @@ def test_a_retry_on_another_host_continues_the_pushed_work(tmp_path: Path) -> No
     kept = [body["kept"] for body in of(fleet.b.project.events(), "Leased")]
     assert kept[1]["head"] == of(fleet.b.project.events(), "PhaseFailed")[0]["head"]
     assert (list(fleet.landings().values()), fleet.wip()) == ([1], [])
+
+
+def test_gc_removes_pushed_work_of_landed_phases_alone(tmp_path: Path) -> None:
+    """On a database, as both hosts use the same journal there."""
+    agent = work() + verify("pass_all = true", *once(tmp_path, 'fail = ["W1"]'))
+    fleet = Fleet(tmp_path, agent, f"{GATED}[run]\nmax_fix_cycles = 0\n")
+    fleet.a.location = fleet.b.location = a_location()
+
+    def collect(*, dry_run: bool = False) -> list[Removed | Kept]:
+        with fleet.b.opened() as context:
+            found, _ = collect_leftovers(context, dry_run=dry_run)
+        return [answer for answer in found if "refs/runplan/wip/" in answer.what]
+
+    assert fleet.a.work_on_plan(landing="direct")
+    ref = "refs/runplan/wip/x/1"
+    assert collect() == [Kept(what=f"{ref} on origin", why="its phase has not landed")]
+    fleet.hook("grep -q ' 0000' || exit 0; exit 1")  # it refuses to delete a ref
+    assert fleet.b.work_on_plan(landing="direct")
+    assert (list(fleet.landings().values()), fleet.wip()) == ([1], [ref])
+    fleet.hook("exit 0")
+    assert collect(dry_run=True) == collect() == [Removed(what=f"{ref} on origin")]
+    assert fleet.wip() == []
