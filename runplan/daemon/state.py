@@ -17,6 +17,7 @@ from runplan.errors import RefusedEarly, Unreachable
 from runplan.names import digest_of
 from runplan.settings.places import own_directory, state_directory
 from runplan.store.files import file_lock, publish
+from runplan.store.location import FleetLocation  # noqa: TC001 - msgspec reads it
 
 LOCK = "daemon.lock"
 RECORD = "daemon.json"
@@ -76,14 +77,20 @@ def wake_daemon(env: Mapping[str, str]) -> None:
         processes.send(process, signal.SIGHUP)
 
 
-class Known(Struct, frozen=True, kw_only=True):
+class Known(Struct, frozen=True, kw_only=True, omit_defaults=True):
     common: str  #: the common git directory
     root: str  #: the main checkout
+    fleet: FleetLocation | None = None  #: of its journal; never stored
+    remote: str = ""  #: that it is cloned from, in a fleet
 
     @property
     def state(self) -> Path:
-        """The directory of the journal."""
+        """The directory of runplan's files."""
         return Path(self.common) / "runplan"
+
+    @property
+    def journal(self) -> Path | FleetLocation:
+        return self.fleet or self.state
 
     @property
     def key(self) -> str:

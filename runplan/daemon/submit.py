@@ -21,7 +21,7 @@ from runplan.engine.worker import Interruption
 from runplan.errors import Unreachable
 from runplan.landing import modes
 from runplan.settings.places import state_directory
-from runplan.store.protocol import load_postgres, open_store
+from runplan.store.protocol import open_store
 from runplan.times import iso
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 BUSY = "daemon busy (git or network); request queued, you can quit now"
 BUSY_S = 3.0  #: a worker that is not in a long step has executed a command by then
-LOCAL_S = 0.01  #: between two looks at the answers
-FLEET_S = 0.1
 FLEET_BUSY = "all workers of the fleet are busy; request queued, you can quit now"
 NO_WORKER = "the request is queued, and no worker of the fleet is running; start one on any host: runplan worker"
 
@@ -49,7 +47,7 @@ def submit_commands(
     """
     if context.fleet is not None:
         stored = _store_commands(context, commands)
-        if not load_postgres().count_workers(context.fleet.dsn):
+        if not context.store().list_host_labels():
             raise Queued(NO_WORKER)
         return _await_answers(context, stored, say if wait else None)
     begins = any(command.verb in BEGINNING for command in commands)
@@ -103,7 +101,7 @@ def _await_answers(
                 raise HungUp("the daemon has ended")
             return False
 
-        every_s = FLEET_S if context.fleet else LOCAL_S
+        every_s = 0.1 if context.fleet else 0.01
         if not until(is_answered, within_s=BUSY_S, every_s=every_s) and say is not None:
             say(FLEET_BUSY if context.fleet else BUSY)
             while not until(is_answered, within_s=BUSY_S, every_s=every_s):

@@ -68,3 +68,10 @@ def read_default(git: Git) -> str:
     """The default branch of the remote; "" when it has none."""
     ran = git.run("symbolic-ref", "-q", HEAD, ok=(0, 1))
     return ran.text.removeprefix(f"refs/remotes/{REMOTE}/")
+
+
+def open_checkout(url: str, directory: Path, env: Mapping[str, str]) -> None:
+    """Open the clone, with the files of the default branch as the remote has them now."""
+    with Git(open_clone(url, directory, env), env=env) as git:
+        if branch := read_default(git):
+            git.run("checkout", "-q", "-f", "-B", branch, f"{REMOTE}/{branch}")

@@ -40,10 +40,7 @@ KEYS = ("RUNPLAN_FLEET_DSN", "PGPASSWORD")  #: variables that hold a key to the 
 #: Parameters of a DSN that name the file of a key, and the variables that do the same.
 KEY_FILES = {"passfile": "PGPASSFILE", "servicefile": "PGSERVICEFILE", "sslkey": "PGSSLKEY"}
 CHANNEL = "runplan_plans"  #: notified with "SCHEMA PLAN" for each command
-NO_REMOTE = (
-    "this repository lacks the remote that run.remote names, and a fleet works on what a remote has; "
-    "add it: git remote add NAME URL, or work on this machine alone: RUNPLAN_FLEET_DSN= runplan VERB"
-)
+NO_REMOTE = "this repository lacks the remote that run.remote names, and a fleet works on what a remote has"
 #: A machine that is gone answers nothing: this side gives up a call after 10 s, and the server a transaction.
 NETWORK = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
 NETWORK |= {"keepalives_idle": 4, "keepalives_interval": 3, "keepalives_count": 2}
@@ -69,7 +66,7 @@ class PostgresStore(SqlStore):
 
     def _connect(self) -> psycopg.Connection:
         if not self.location.url:
-            raise RefusedEarly(NO_REMOTE)
+            raise RefusedEarly(f"{NO_REMOTE}; add it, or work on this machine alone: RUNPLAN_FLEET_DSN= runplan VERB")
         db = connect(self.location.dsn, self.location.schema)
         known = "SELECT FROM repositories WHERE schema=%s"
         if db.execute(known, (self.location.schema,)).fetchone() is None:
@@ -160,8 +157,7 @@ class PostgresStore(SqlStore):
 
     def wake_plan_at(self, plan: str, moment: datetime) -> None:
         """Queue the plan at that moment."""
-        with self.transaction():
-            self.execute("SELECT wake_plan_at(?, ?, ?)", self.location.schema, plan, moment)
+        self.query("SELECT wake_plan_at(?, ?, ?)", self.location.schema, plan, moment)
 
     def leave_plan(
         self, plan: str, *, run: str, owner: str, wake: datetime | None = None, labels: Sequence[str] | None = None
@@ -264,14 +260,6 @@ def list_fleet(dsn: str) -> list[FleetRepository]:
     return [FleetRepository(*row) for row in rows]
 
 
-def count_workers(dsn: str) -> int:
-    """The number of living workers that take work."""
-    living = "SELECT count(*) FROM workers WHERE NOT draining AND seen > now() - lease()"
-    with connect(dsn) as db, translated_errors():
-        ((count,),) = db.execute(living).fetchall()
-    return int(count)
-
-
 # --- runplan fleet init -----------------------------------------------------------------------------------
 
 
@@ -336,10 +324,9 @@ def queue_version() -> str:
 
 def require_queue(db: psycopg.Connection) -> None:
     """Refuse a database whose queue was made for another version of Procrastinate."""
-    row = db.execute("SELECT version FROM runplan.queue").fetchone()
-    if row is None or row[0] != queue_version():
-        there = row[0] if row else "none"
-        raise RefusedEarly(
-            f"the queue in the fleet's database has the tables of Procrastinate {there}, the installed one needs those "
-            f"of {queue_version()}; install the Procrastinate of the other hosts here"
+    ((there,),) = db.execute("SELECT version FROM runplan.queue").fetchall()
+    if there != (needed := queue_version()):
+        other = (
+            f"the fleet's database has the tables of Procrastinate {there}, the installed one needs those of {needed}"
         )
+        raise RefusedEarly(f"{other}; install the Procrastinate of the other hosts here")

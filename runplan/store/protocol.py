@@ -31,8 +31,6 @@ def load_postgres() -> Any:
     try:
         return import_module("runplan.store.postgres")
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith("runplan"):
-            raise
         install = command("pip", "install", "runplan[fleet]")
         raise RefusedEarly(
             f"fleet.dsn is set, and a fleet needs the module {error.name}; install it: {install}"

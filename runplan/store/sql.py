@@ -74,10 +74,6 @@ class SqlStore(ABC):
         """Let no other transaction change this claim until the end of this one."""
 
     @abstractmethod
-    def _announce_command(self, plan: str) -> None:
-        """Have a process execute the new command of the plan; inside its transaction."""
-
-    @abstractmethod
     def require_there(self) -> None: ...
     @abstractmethod
     def get_owner_state(self, owner: str) -> r.OwnerState: ...
@@ -348,6 +344,9 @@ class SqlStore(ABC):
             self.execute("DELETE FROM commands WHERE answer IS NOT NULL AND seq <= ?", number - KEPT)
             self._announce_command(command.plan)
         return int(number)
+
+    def _announce_command(self, plan: str) -> None:  # noqa: B027 - a caller wakes the daemon itself
+        """Have a worker execute the new command of the plan; inside its transaction."""
 
     def list_queued_commands(self) -> list[r.Command]:
         query = "SELECT seq, plan, verb, arguments, by, at FROM commands WHERE answer IS NULL ORDER BY seq"

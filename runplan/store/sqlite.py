@@ -109,9 +109,6 @@ class SqliteStore(SqlStore):
     def _lock_claim(self, kind: str, key: str) -> None:
         """A transaction that writes is the only one."""
 
-    def _announce_command(self, plan: str) -> None:
-        """The caller wakes the daemon."""
-
     def require_there(self) -> None:
         self._anchor.require()
 

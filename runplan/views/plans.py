@@ -22,7 +22,7 @@ from runplan.report.views import PlanOutline, status_view
 from runplan.run.kinds import Mode, RunStatus
 from runplan.run.rows import OwnerState, PlanFacts, RunRow, Work
 from runplan.settings.places import socket_path, state_directory
-from runplan.store.protocol import load_postgres, open_store, store_exists
+from runplan.store.protocol import open_store, store_exists
 from runplan.times import iso
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def view_missing_daemon(context: RepositoryContext, views: list[dict[str, Any]])
     """That no daemon runs, where a schedule needs one; in a fleet, that no worker runs."""
     running = [view for view in views if (run := view.get("run")) and run["state"] == RunStatus.RUNNING]
     if context.fleet is not None and (running or any(view["schedule"] or view["queued"] for view in views)):
-        is_missing = not load_postgres().count_workers(context.fleet.dsn)
+        is_missing = not context.store().list_host_labels()
         return {"state": "absent", "error": NO_WORKER} if is_missing else None
     if not any(view["schedule"] and not view["schedule"]["paused"] for view in views):
         return None

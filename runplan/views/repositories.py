@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from runplan.daemon.state import Known, list_repositories
 from runplan.engine.context import RepositoryContext, open_context
 from runplan.errors import NotFound, RunplanError, Unreachable
+from runplan.fleet.clones import open_checkout
 from runplan.settings.load import environment, load_user
-from runplan.settings.places import state_directory
-from runplan.store.location import FleetLocation, Location
+from runplan.settings.places import home, state_directory
+from runplan.store.location import FleetLocation, Location, normalize_url
 from runplan.store.protocol import load_postgres
 
 
 def list_known(env: Mapping[str, str]) -> list[Known]:
-    """The repositories in which a run was started, by their paths."""
-    return sorted(list_repositories(state_directory(env)), key=lambda known: known.root)
+    """The repositories in which a run was started, by their paths; in a fleet, all of its repositories."""
+    return list(list_fleet(env).values()) or sorted(
+        list_repositories(state_directory(env)), key=lambda known: known.root
+    )
 
 
 def find_known(env: Mapping[str, str], key: str) -> Known:
@@ -31,6 +35,8 @@ def find_known(env: Mapping[str, str], key: str) -> Known:
 @contextlib.contextmanager
 def open_known(known: Known, *, warn: Callable[[str], None]) -> Iterator[RepositoryContext]:
     """The repository with its settings, for reading; broken settings are a warning."""
+    if known.remote and not Path(known.common).is_dir():
+        open_checkout(known.remote, Path(known.root), environment())
     if not Path(known.common).is_dir():
         raise Unreachable(f"{known.root} cannot be read: {known.common} is not there")
     with open_context(Path(known.root), warn=warn) as context:
@@ -40,6 +46,8 @@ def open_known(known: Known, *, warn: Callable[[str], None]) -> Iterator[Reposit
 def list_with_current(env: Mapping[str, str]) -> list[Known]:
     """The repositories in which a run was started, and the current one."""
     known = list_known(env)
+    if any(repository.fleet for repository in known):
+        return known
     try:
         with open_context(warn=lambda _: None) as context:
             current = Known(common=str(context.common_dir), root=str(context.root))
@@ -50,7 +58,25 @@ def list_with_current(env: Mapping[str, str]) -> list[Known]:
 
 def list_journals() -> dict[str, Location]:
     """The journals of the repositories in which a run was started, and of the current one; or those of the fleet."""
-    env = environment()
-    if dsn := load_user(env).fleet.dsn:
-        return {row.url: FleetLocation(dsn, row.url) for row in load_postgres().list_fleet(dsn)}
-    return {known.root: known.state for known in list_with_current(env)}
+    listed = list_with_current(environment())
+    return {known.fleet.url if known.fleet else known.root: known.journal for known in listed}
+
+
+def list_fleet(env: Mapping[str, str]) -> dict[str, Known]:
+    """The repositories of the user's fleet by their URLs, with the places of clones, which need not exist."""
+    dsn = load_user(env).fleet.dsn
+    rows = load_postgres().list_fleet(dsn) if dsn else ()
+    roots = {row: Path(env.get("XDG_CACHE_HOME") or home(env) / ".cache") / "runplan" / row.schema for row in rows}
+    return {
+        row.url: Known(common=str(root / ".git"), root=str(root), fleet=FleetLocation(dsn, row.url), remote=row.remote)
+        for row, root in roots.items()
+    }
+
+
+def enter_repository(url: str) -> None:
+    """Make a clone of a repository of the fleet the current directory, as its remote has it now."""
+    known = list_fleet(environment()).get(normalize_url(url))
+    if known is None:
+        raise NotFound(f"{url} is no repository of your fleet; see: runplan fleet status")
+    open_checkout(known.remote, Path(known.root), environment())
+    os.chdir(known.root)

@@ -52,7 +52,7 @@ def list_files(env: Mapping[str, str], topic: Topic) -> list[Path]:
     with contextlib.suppress(RunplanError):  # an unknown repository
         known = [find_known(env, topic.repo)] if topic.repo else list_known(env)
         for repository in known:
-            files += list_store_files(repository.state)
+            files += list_store_files(repository.journal)
             files += _list_logs(repository, topic.plan) if topic.plan else []
     return files
 
@@ -61,7 +61,7 @@ def _list_logs(repository: Known, plan: str) -> list[Path]:
     """The output of the running agents of the plan."""
     with (
         contextlib.suppress(RunplanError, OSError),  # unplugged, or damaged
-        contextlib.closing(open_store(repository.state, writable=False, missing_ok=True)) as store,
+        contextlib.closing(open_store(repository.journal, writable=False, missing_ok=True)) as store,
     ):
         run = store.get_newest_run(plan)
         works = (run, *run.lanes) if run is not None else ()

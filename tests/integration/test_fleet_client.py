@@ -134,14 +134,23 @@ def origin_of(project: Project) -> Path:
     return Path(project.repo.git("remote", "get-url", "origin"))
 
 
-def test_a_change_that_waits_is_shown_on_every_machine(waiting: tuple[Project, Project]) -> None:
-    _, there = waiting
+def test_a_change_that_waits_is_shown_on_every_machine(waiting: tuple[Project, Project], tmp_path: Path) -> None:
+    here, there = waiting
     shown = there.runplan("diff", "X")
     assert shown.code == 0, shown.err
     assert "+" in shown.out.partition("diff --git ")[2]
     for words in (("status", "X"), ("explain", "X"), ("logs", "X"), ("inbox",), ("report", "--since", "today")):
         ran = there.runplan(*words)
         assert ("phase 1" in ran.out.lower(), ran.code) == (True, 0), (words, ran)
+    # Without a clone, from a directory that is in no repository:
+    url = normalize_url(str(origin_of(here)))
+    shown = here.runplan_in(tmp_path, "inbox", HOME=str(tmp_path / "elsewhere"))
+    assert f"runplan diff plans/X.md 1 --repository {url}" in shown.out
+    for _ in range(2):
+        ran = here.runplan_in(tmp_path, "diff", "X", "--repository", url, HOME=str(tmp_path / "elsewhere"))
+        assert (ran.code, "diff --git" in ran.out) == (0, True), ran.err
+    unknown = here.runplan_in(tmp_path, "status", "--repository", "https://example.com/a/b")
+    assert (unknown.code, unknown.last.partition("; ")[2]) == (3, "see: runplan fleet status")
 
 
 def test_what_another_host_has_landed_is_fetched_when_plans_are_shown(machines: tuple[Project, Project]) -> None:

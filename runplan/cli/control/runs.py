@@ -320,12 +320,9 @@ def follow_run(context: RepositoryContext, plan: str, run: str, *, after: int | 
 
 
 def admit_agents(context: RepositoryContext) -> None:
-    """Refuse agents that cannot run; say once per repository and day that they run without a sandbox.
-
-    The agents of a fleet are on other machines.
-    """
+    """Refuse agents that cannot run; say once per repository and day that they run without a sandbox."""
     if context.fleet is not None:
-        return
+        return  # they run on other machines
     preflight.require_agents(context)
     if require_sandbox(sandbox_modes(context.settings.agents), context.env) is None:
         return

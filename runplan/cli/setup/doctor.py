@@ -177,10 +177,9 @@ def _check_worktrees(context: RepositoryContext) -> str:
 def _check_fleet(context: RepositoryContext) -> str | Check:
     """The database answers, has this version and knows the repository; a worker takes plans."""
     assert context.fleet is not None
-    with closing(open_store(context.fleet)):
-        postgres = load_postgres()
-    count = postgres.count_workers(context.fleet.dsn)
-    about = f"{hide_password(context.fleet.dsn)}, version {postgres.SCHEMA_VERSION}"
+    with closing(open_store(context.fleet)) as store:
+        count = len(store.list_host_labels())
+    about = f"{hide_password(context.fleet.dsn)}, version {load_postgres().SCHEMA_VERSION}"
     if count:
         return f"{about}; {counted(count, 'living worker')}"
     return Check("fleet", State.WARN, f"{about}; no worker takes plans", "start one on a host: runplan worker")

@@ -46,7 +46,12 @@ def run_fleet(args: argparse.Namespace) -> Exit:
 
 
 def _set_up(dsn: str, args: argparse.Namespace) -> None:
-    initialize(dsn, [_whole_url(url) for url in args.repository] if args.repository else [_remote_here()])
+    initialize(
+        dsn,
+        [str(Path(url).resolve()) if Path(url).exists() else url for url in args.repository]
+        if args.repository
+        else [_remote_here()],
+    )
     print(f"The database {hide_password(dsn)} is set up, with the repositories:")
     print("".join(f"  {repository.url}\n" for repository in list_fleet(dsn)), end="")
 
@@ -71,10 +76,6 @@ def require_dsn() -> str:
     if dsn := load_user(env).fleet.dsn:
         return dsn
     raise RefusedEarly(f"fleet.dsn is not set; set it in {user_file(env)} or RUNPLAN_FLEET_DSN, to postgresql://…")
-
-
-def _whole_url(url: str) -> str:
-    return str(Path(url).resolve()) if Path(url).exists() else url
 
 
 def _remote_here() -> str:

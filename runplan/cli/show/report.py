@@ -123,5 +123,7 @@ def _show_entry(entry: InboxEntry, style: Style, now: datetime) -> str:
     head = style.paint(plain(f"{entry.kind}: {entry.plan}{phase}"), "bold")
     lines = [f"{head}  ({waited}, {entry.repository})", *plain(entry.text).splitlines()]
     is_here = Path.cwd().is_relative_to(entry.repository)
-    there = "" if is_here else f"{command('cd', entry.repository)} && "
-    return "\n  ".join([*lines, *(style.paint(f"{there}{line}", "cyan") for line in entry.commands)])
+    is_checkout = Path(entry.repository, ".git").exists()  # else it is the name of one in the fleet
+    there = "" if is_here or not is_checkout else f"{command('cd', entry.repository)} && "
+    named = "" if is_checkout else f" --repository {entry.repository}"
+    return "\n  ".join([*lines, *(style.paint(f"{there}{line}{named}", "cyan") for line in entry.commands)])

@@ -214,7 +214,7 @@ class BoardReader:
 def _list_files(known: Known) -> list[Path]:
     """The files that change with the runs and the commits of a repository."""
     common = Path(known.common)
-    return [*list_store_files(known.state), common / "HEAD", common / "logs/HEAD", common / "packed-refs"]
+    return [*list_store_files(known.journal), common / "HEAD", common / "logs/HEAD", common / "packed-refs"]
 
 
 # --- loop -----------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def show_board(request: Request) -> Response:
 
 def show_inbox(request: Request) -> Response:
     known = {repository.root: repository for repository in list_with_current(site_of(request).env)}
-    inbox = read_inbox({root: repository.state for root, repository in known.items()})
+    inbox = read_inbox({root: repository.journal for root, repository in known.items()})
     return render(
         request,
         "inbox.html",
@@ -57,7 +57,7 @@ def show_schedules(request: Request) -> Response:
 def show_costs(request: Request) -> Response:
     known = list_known(site_of(request).env)
     keys = {repository.root: repository.key for repository in known}
-    costs = read_costs({repository.root: repository.state for repository in known}, today=datetime.now(UTC).date())
+    costs = read_costs({repository.root: repository.journal for repository in known}, today=datetime.now(UTC).date())
     dollars = [Column(label=day.name[5:], value=day.usd, words=day.cost) for day in costs.days]
     tokens = [Column(label=day.name[5:], value=day.tokens, words=f"{day.token_words} tokens") for day in costs.days]
     return render(
