@@ -20,7 +20,7 @@ from runplan.run.recorded import to_json
 from runplan.run.rows import Acquired, Command, RunRow
 from runplan.steps.read_plan import choose_phase
 from runplan.store.location import FleetLocation, normalize_url
-from runplan.store.postgres import PostgresStore, count_workers
+from runplan.store.postgres import PostgresStore
 from tests.support.cli import RUNPLAN, Project, a_plan, a_project, end_processes_of, until, with_remote
 from tests.support.mounts import obstacle
 from tests.support.postgres import create_member, dump_tables, start_server
@@ -108,7 +108,8 @@ def worker(project: Project, **env: str) -> Iterator[None]:
         words = [str(RUNPLAN), "worker", "--host", "here"]
         process = subprocess.Popen(words, cwd=project.home, env={**project.env, **env}, stdout=out, stderr=out)
         try:
-            until(lambda: count_workers(dsn_of(project, "member")) or process.poll())
+            with open_store(project) as store:
+                until(lambda: store.list_host_labels() or process.poll())
             yield
         finally:
             process.send_signal(signal.SIGTERM)
