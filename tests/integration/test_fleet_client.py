@@ -78,7 +78,7 @@ def test_a_landing_in_the_checkout_is_refused_with_the_words_that_help(machines:
 
 
 def test_a_repository_that_the_fleet_does_not_know_is_refused(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1", RUNPLAN_FLEET_DSN=start_server().dsn)
+    project = a_project(tmp_path, "1", RUNPLAN_FLEET_DSN=a_location().dsn)
     assert "work on this machine alone: RUNPLAN_FLEET_DSN=" in project.runplan("status").err
     with_remote(project, tmp_path / "unknown.git")
     ran = project.runplan("status")
