@@ -7,10 +7,9 @@ in the queue, now or at a time. So a wait occupies no host.
 from __future__ import annotations
 
 import contextlib
-import re
 import select
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from runplan.engine import runs
 from runplan.engine.repository import Environments
 from runplan.errors import PlanUnreadable, RefusedEarly, Unreachable
 from runplan.fleet.clones import REMOTE
-from runplan.git.command import ANY, CALLS
+from runplan.git.command import CALLS
 from runplan.run import events as e
 from runplan.run.decide import decide
 from runplan.run.kinds import Reason, WaitKind
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
     from runplan.engine.runs import ActiveRun
     from runplan.engine.worker import ResolvedRun
     from runplan.errors import RunplanError
-    from runplan.git.command import Git
-    from runplan.plan.model import Phase
     from runplan.run.events import RunStarted
     from runplan.run.requests import RunRequest
     from runplan.run.rows import Acquired, Answer, Command, Reentered
@@ -156,28 +153,36 @@ class PlanWorker(DaemonWorker):
         started = request.started
         if not uses_remote(started.landing):
             raise RefusedEarly(f"a host of a fleet cannot land by {started.landing}; land by direct or pr")
-        if why := self._find_other_target(started):
-            raise RefusedEarly(f"{why}; change it there, push it and start again")
+        if started.target != (own := self.context.settings.run.target):
+            raise RefusedEarly(f"run.target on the default branch is {own}, not {started.target}; change and push it")
         started = replace(started, settings="", given=(), needs=(), remote=REMOTE, daemon=True)
         return replace(request, started=started)
-
-    def _find_other_target(self, started: RunStarted) -> str:
-        own = self.context.settings.run.target
-        is_other = started.target != own
-        return f"the run lands on {started.target}, but run.target on the default branch is {own}" if is_other else ""
 
     def _open_journal(self, run: ResolvedRun, claim: Acquired | Reentered) -> ActiveRun:
         """Own the run. One whose rows contradict git ends, and nothing of it is started."""
         active = super()._open_journal(run, claim)
-        started = active.state.options
-        target = self._find_other_target(started)
-        if why := target or find_forgery(active, self.context_for(started).tip()):
-            again = command("runplan", "start", started.plan)
+        if why := self._find_forgery(active):
+            again = command("runplan", "start", run.started.plan)
             remedy = f"The target was rewritten, or the database changed by hand. Start again: {again}"
             runs.fail_run(active, why, remedy, Reason.TAMPERED)
-            self._end_run(started.plan)
-            raise RefusedEarly(f"{started.plan}: {why}")
+            self._end_run(run.started.plan)
+            raise RefusedEarly(f"{run.started.plan}: {why}")
         return active
+
+    def _find_forgery(self, active: ActiveRun) -> str:
+        """What is recorded and was never on the target; "" for nothing. A repair has its text from the forge."""
+        started = active.state.options
+        if started.target != (own := self.context.settings.run.target):
+            return f"the run is recorded for {started.target}, and run.target on the default branch is {own}"
+        tips = (self.context_for(started).tip(), active.context.lander.tip())
+        attempts = [state.attempt for _, state in open_states(active.state) if state.attempt is not None]
+        for chosen in [
+            attempt.chosen for attempt in attempts if attempt.failure is None and attempt.delivery.landed is None
+        ]:
+            is_of_plan = chosen.phase and not isinstance(chosen, (e.RepairChosen, PlanningChosen))
+            if is_of_plan and not _is_true(chosen, active.context, tips):
+                return f"phase {chosen.phase} is recorded with a text that {started.plan} never had on {own}"
+        return ""
 
     def context_for(self, asked: RunStarted) -> RepositoryContext:
         """The context with the settings on the target, at the commit where the run began."""
@@ -241,37 +246,15 @@ class PlanWorker(DaemonWorker):
         self._asked = True
 
 
-def find_forgery(active: ActiveRun, target: str) -> str:
-    """The phase in work that is recorded with other words than the plan has on the target or the plan's branch.
-
-    The words of a repair come from the forge, those of a plan that is written from a person.
-    """
-    context = active.context
-    for _, state in open_states(active.state):
-        attempt = state.attempt
-        if attempt is None or attempt.failure is not None or attempt.delivery.landed is not None:
-            continue
-        chosen = attempt.chosen
-        if not chosen.phase or isinstance(chosen, (e.RepairChosen, PlanningChosen)):
-            continue
-        tips = filter(None, (target, context.lander.tip()))
-        if not any(_is_in_history(context.objects, chosen.tip, tip) for tip in tips):
-            return f"phase {chosen.phase} is recorded at {chosen.tip[:12]}, which is not in the history of the target"
-        phase = None
+def _is_true(chosen: e.Chosen, context: RunContext, tips: Sequence[str | None]) -> bool:
+    """Whether the plan has this text and command of the phase at this commit, which is in the history of a tip."""
+    older = ("merge-base", "--is-ancestor", chosen.tip)
+    phase = None
+    if any(context.objects.run(*older, tip, ok=(0, 1, 128, 129)).code == 0 for tip in tips if tip):
         with contextlib.suppress(PlanUnreadable):
             phase = context.plan_at(chosen.tip)[0].phase(chosen.phase)
-        if phase is None or not _says_the_same(chosen, phase):
-            return f"phase {chosen.phase} is recorded with other words than {context.plan} has at {chosen.tip[:12]}"
-    return ""
-
-
-def _is_in_history(git: Git, commit: str, tip: str) -> bool:
-    is_id = re.fullmatch("[0-9a-f]{40,64}", commit) is not None
-    return is_id and git.run("merge-base", "--is-ancestor", commit, tip, ok=ANY).code == 0
-
-
-def _says_the_same(chosen: e.Chosen, phase: Phase) -> bool:
-    """Whether text and command are those of the phase."""
+    if phase is None:
+        return False
     expected = choose_execution(phase, tip=chosen.tip)
     if isinstance(chosen, e.UndoChosen):
         expected = e.UndoChosen(tip=chosen.tip, phase=phase.id, title=phase.title, text=phase.text)

@@ -275,7 +275,8 @@ def initialize(dsn: str, remotes: Sequence[str], *, migrations: Traversable = MI
         version = _read_version(db) or 0
         if version > newest:
             require_version(version, newest)
-        _create_role(db)
+        if db.execute("SELECT FROM pg_roles WHERE rolname=%s", (ROLE,)).fetchone() is None:
+            db.execute(f"CREATE ROLE {ROLE} NOLOGIN")
         _migrate(db, FLEET, migrations, range(version + 1, newest + 1))
         if not version:
             db.execute("INSERT INTO runplan.queue VALUES (%s)", (queue_version(),))
@@ -289,13 +290,6 @@ def initialize(dsn: str, remotes: Sequence[str], *, migrations: Traversable = MI
             add = "INSERT INTO runplan.repositories (url, schema, remote) VALUES (%s,%s,%s) ON CONFLICT DO NOTHING"
             if db.execute(add, (url, schema, strip_secrets(remote))).rowcount:
                 _migrate(db, schema, migrations, range(1, newest + 1))
-
-
-def _create_role(db: psycopg.Connection) -> None:
-    """Create the group role, which all databases of a server share."""
-    if db.execute("SELECT FROM pg_roles WHERE rolname=%s", (ROLE,)).fetchone() is None:
-        with contextlib.suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation), db.transaction():
-            db.execute(f"CREATE ROLE {ROLE} NOLOGIN")
 
 
 def _migrate(db: psycopg.Connection, schema: str, migrations: Traversable, versions: range) -> None:

@@ -210,4 +210,4 @@ def test_rows_have_no_other_command_run_than_plan_and_settings_do(project: Proje
     tampered = dict.fromkeys(("Text", "Delegate", "Elsewhere", "Branch"), ("failed", "tampered"))
     assert ends == {**dict.fromkeys(("Start", "Resume", "Honest"), ("done", None)), **tampered}
     told = project.runplan("status", "Text").out
-    assert "phase 1 is recorded with other words than plans/Text.md has" in told
+    assert "phase 1 is recorded with a text that plans/Text.md never had on main" in told
