@@ -86,8 +86,8 @@ class Heartbeat:
             yield notice.channel, notice.payload
 
     def leave(self) -> None:
-        """The worker has ended and owns nothing."""
-        self._db.execute("DELETE FROM workers WHERE owner=%s", (self._row.owner,))
+        """The worker has ended and owns nothing. The row of one that drains has the mark for the next one."""
+        self._db.execute("DELETE FROM workers WHERE owner=%s AND NOT draining", (self._row.owner,))
 
     def close(self) -> None:
         with contextlib.suppress(Exception):

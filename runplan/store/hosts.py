@@ -33,6 +33,10 @@ CROSS JOIN LATERAL (SELECT max(at) AS at FROM procrastinate_events WHERE job_id 
 WHERE status = 'todo' AND task_name = 'runplan.work'
   AND NOT EXISTS (SELECT FROM procrastinate_jobs AS other WHERE other.lock = job.lock AND other.status = 'doing')
 ORDER BY job.id"""
+_PERMITS = """
+SELECT (SELECT count(*) FROM working),
+       (SELECT count(*) FROM permits WHERE (schema, plan) NOT IN (SELECT schema, plan FROM working)), fleet, repository
+FROM capacity"""
 
 
 class FleetPlan(Struct, frozen=True):
@@ -59,10 +63,18 @@ class Host(Struct, frozen=True):
         return not (self.dead or self.draining)
 
 
+class Permits(Struct, frozen=True):
+    working: int
+    waiting: int
+    most: int  #: in the fleet; 0 for no limit
+    most_in_repository: int
+
+
 class FleetState(Struct, frozen=True, kw_only=True):
     hosts: Sequence[Host]
     queue: Sequence[FleetPlan]  #: which no host has in hand
     waits: Sequence[FleetPlan]  #: for a host with the labels of their phase
+    permits: Permits
     repositories: Sequence[str]
 
     def get_host(self, name: str) -> Host:
@@ -81,12 +93,14 @@ def read_fleet(dsn: str) -> FleetState:
         waits = _read_repositories(db, schemas, _WAITS)
         rows = db.execute(_HOSTS).fetchall()
         queue = db.execute(_QUEUE).fetchall()
+        (permits,) = db.execute(_PERMITS).fetchall()
     plans = {name: [FleetPlan(url, plan) for url, plan, owner in claims if owner == name] for name, *_ in rows}
     hosts = [Host(name, plans[name], *about) for name, *about in rows]
     return FleetState(
         hosts=hosts,
         queue=[FleetPlan(url, plan, explain_queueing(name, hosts), age_s) for url, plan, name, age_s in queue],
         waits=[FleetPlan(*row) for row in waits],
+        permits=Permits(*permits),
         repositories=list(schemas.values()),
     )
 

@@ -1,7 +1,6 @@
 """runplan fleet status, drain, up and metrics, on rows that workers and clients have written."""
 
 import re
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +8,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from runplan.store.heartbeat import Heartbeat, WorkerRow
 from runplan.store.location import FleetLocation
 from runplan.store.postgres import PostgresStore, initialize
 from tests.support.cli import Project, Ran, a_project
-from tests.support.postgres import start_server
+from tests.support.postgres import create_database
 
 URL = "example.com/acme/app"
 WORKER = """
@@ -40,17 +40,10 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Fleet]:
-    """A database of its own: hosts belong to no repository."""
-    server = start_server()
-    name = re.sub(r"\W", "_", request.node.name)[:60]
-    with psycopg.connect(server.dsn, autocommit=True) as db:
-        db.execute(f"CREATE DATABASE {name}")
-    dsn = server.dsn_of("postgres", name)
+def fleet(tmp_path: Path) -> Fleet:
+    dsn = create_database()
     initialize(dsn, [f"https://{URL}"])
-    yield Fleet(dsn, a_project(tmp_path))
-    with psycopg.connect(server.dsn, autocommit=True) as db:
-        db.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    return Fleet(dsn, a_project(tmp_path))
 
 
 def test_status_shows_hosts_their_plans_and_why_others_wait(fleet: Fleet) -> None:
@@ -60,6 +53,9 @@ def test_status_shows_hosts_their_plans_and_why_others_wait(fleet: Fleet) -> Non
         store.claim_plan("plans/A.md", run="r1", owner="alpha/1")
         store.queue_plan("plans/B.md", ["gpu"])
         store.queue_plan("plans/C.md", ["mac"])
+    fleet.execute("UPDATE capacity SET fleet=1")
+    for plan in ("A", "D"):
+        fleet.execute("SELECT request_permit(schema, %s, 'alpha/1', false) FROM repositories", plan)
     shown = fleet.run("status").out.splitlines()
     assert re.fullmatch(r"alpha  up        1 of 1 slot in use, seen \ds ago, labels docker, gpu, version 1.0", shown[0])
     assert shown[1] == f"  plans/A.md of {URL}"
@@ -68,6 +64,7 @@ def test_status_shows_hosts_their_plans_and_why_others_wait(fleet: Fleet) -> Non
     assert shown[5:] == [
         f"  plans/B.md of {URL}: every slot of 1 host is in use",
         f"  plans/C.md of {URL}: no host has the labels mac; start one: runplan worker --labels mac",
+        "Runs: 1 at work, 1 waiting for their turn; at most 1 at once, 3 in a repository",
         f"Repositories: {URL}",
     ]
 
@@ -158,3 +155,17 @@ def test_doctor_names_the_database_and_its_workers(fleet: Fleet) -> None:
     }
     assert check("postgresql://uma:secret@127.0.0.1:1/runplan")["state"] == "FAIL"
     assert "secret" not in str(check("postgresql://uma:secret@127.0.0.1:1/runplan"))
+
+
+def test_a_host_that_drains_still_drains_after_a_restart(fleet: Fleet) -> None:
+    def start(owner: str) -> Heartbeat:
+        return Heartbeat(fleet.dsn, WorkerRow(owner=owner, host="alpha", labels=[], slots=1, version="1.0"))
+
+    with closing(start("alpha/1")) as first, closing(start("alpha/2")) as second:
+        assert first.beat(None) is False
+        assert fleet.run("drain", "alpha").code == 0
+        first.leave()
+        assert second.beat(None) is True
+        assert fleet.run("up", "alpha").code == 0
+        assert second.beat(None) is False
+        second.leave()

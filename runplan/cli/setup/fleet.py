@@ -110,6 +110,9 @@ def render_fleet(state: FleetState) -> str:
     lines += [f"  {queued.plan} of {queued.repository}: {queued.why}" for queued in state.queue]
     lines += ["Waiting for a host:"] if state.waits else []
     lines += [f"  {wait.plan} of {wait.repository}: {wait.why}" for wait in state.waits]
+    permits = state.permits
+    most = f"{permits.most or 'any number'} at once, {permits.most_in_repository} in a repository"
+    lines.append(f"Runs: {permits.working} at work, {permits.waiting} waiting for their turn; at most {most}")
     lines.append(f"Repositories: {', '.join(state.repositories) or 'none'}")
     return plain("\n".join(lines))
 
