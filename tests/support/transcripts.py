@@ -9,6 +9,7 @@ and `…` in a line for any text.
 
 import contextlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,9 +18,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from tests.support.cli import RUNPLAN, end_processes_of
+from tests.support.cli import RUNPLAN, end_processes_of, until
 from tests.support.documents import ROOT, fences, read
 from tests.support.environment import own_environment
+from tests.support.postgres import create_database
 from tests.support.tools import link_tools
 
 LEFT_OUT = "…"
@@ -87,6 +89,7 @@ class Stage:
     home: Path
     cwd: Path
     env: dict[str, str]
+    at_end: contextlib.ExitStack
 
     def write(self, name: str, text: str) -> None:
         path = self.cwd / name
@@ -124,10 +127,9 @@ def a_stage(home: Path) -> Iterator[Stage]:
     path = f"{home / 'bin'}:{RUNPLAN.parent}:{link_tools(home / 'tools')}"
     keys = {"ANTHROPIC_API_KEY": "sk-of-uma", "OPENAI_API_KEY": "sk-of-uma"}
     env = {"PATH": path, "HOME": str(home), "LC_ALL": "C.UTF-8", "TZ": "UTC", **keys}
-    try:
-        yield Stage(home=home, cwd=home, env=env)
-    finally:
-        end_processes_of(home)
+    with contextlib.ExitStack() as at_end:
+        at_end.callback(end_processes_of, home)
+        yield Stage(home=home, cwd=home, env=env, at_end=at_end)
 
 
 def _empty(_stage: Stage) -> None:
@@ -157,6 +159,25 @@ def _with_plan(stage: Stage) -> None:
     stage.run("git add . && git commit -qm Start")
 
 
+def _with_fleet(stage: Stage) -> None:
+    """The same plan in a clone with a remote, and two hosts of a fleet."""
+    _with_plan(stage)
+    stage.run(f"git init -q --bare -b main {stage.home}/app.git && git remote add origin {stage.home}/app.git")
+    stage.run("git push -qu origin main")
+    stage.env["RUNPLAN_FLEET_DSN"] = create_database()
+    stage.run("runplan fleet init")
+    for host in ("alpha", "beta"):
+        home = stage.home / host
+        home.mkdir()
+        words = [str(RUNPLAN), "worker", "--host", host, "--slots", "2"]
+        shutil.copy(stage.home / ".gitconfig", home)
+        process = subprocess.Popen(words, cwd=home, env={**stage.env, "HOME": str(home)})
+        stage.at_end.callback(process.wait)
+        stage.at_end.callback(end_processes_of, home)
+
+    until(lambda: " ".join(stage.run("runplan fleet status")).count(" up ") == 2)
+
+
 NOTES = {"1": "notes.txt", "2": "more.txt"}
 AGENTS = """\
 [agents]
@@ -175,6 +196,7 @@ PAGES: dict[str, Callable[[Stage], None]] = {
     "docs/planning.md": _with_planner,
     "docs/daemon.md": _with_plan,
     "docs/landing.md": _with_plan,
+    "docs/fleet.md": _with_fleet,
 }
 
 
