@@ -48,13 +48,14 @@ CREATE FUNCTION requeue_jobs(ids BIGINT[]) RETURNS void
         WHERE id = ANY(ids) AND args ? 'plan';
     DELETE FROM procrastinate_jobs WHERE id = ANY(ids)
 $$;
--- Queue the plans of dead workers: those of their jobs, and those that they own without a job.
+-- Queue the plans of dead workers, of their jobs and their claims, and those that may begin since their permits end.
 CREATE FUNCTION recover_plans() RETURNS void
     LANGUAGE plpgsql SET search_path = runplan, pg_catalog AS $$
 DECLARE
     repository TEXT;
     plan TEXT;
 BEGIN
+    PERFORM queue_plan(fitting.schema, fitting.plan, 'any') FROM fitting;
     PERFORM requeue_jobs(ARRAY(
         SELECT job.id FROM procrastinate_jobs AS job LEFT JOIN procrastinate_workers AS worker ON worker.id = worker_id
         WHERE status = 'doing' AND (last_heartbeat IS NULL OR last_heartbeat < now() - lease())
@@ -85,7 +86,7 @@ CREATE VIEW fitting AS
     WITH waiting AS (
         SELECT number, schema, plan, row_number() OVER (PARTITION BY schema ORDER BY number)
             + (SELECT count(*) FROM working WHERE working.schema = permits.schema) AS place
-        FROM permits WHERE (schema, plan) NOT IN (SELECT schema, plan FROM working)
+        FROM permits WHERE NOT works
     ), turns AS (
         SELECT schema, plan, row_number() OVER (ORDER BY number) + (SELECT count(*) FROM working) AS place
         FROM waiting WHERE place <= (SELECT repository FROM capacity)
@@ -95,11 +96,10 @@ CREATE VIEW fitting AS
 CREATE FUNCTION request_permit(repository TEXT, name TEXT, asker TEXT, runs BOOLEAN) RETURNS BOOLEAN
     LANGUAGE plpgsql SET search_path = runplan, pg_catalog AS $$
 BEGIN
-    IF EXISTS (SELECT FROM working WHERE (schema, plan, owner) = (repository, name, asker)) THEN
-        RETURN true;
-    END IF;
+    IF EXISTS (SELECT FROM working WHERE (schema, plan, owner) = (repository, name, asker)) THEN RETURN true; END IF;
     PERFORM pg_advisory_xact_lock(hashtext('permits'));
-    INSERT INTO permits (schema, plan, owner) VALUES (repository, name, asker) ON CONFLICT DO NOTHING;
+    INSERT INTO permits (schema, plan, owner) VALUES (repository, name, asker)
+        ON CONFLICT (schema, plan) DO UPDATE SET works = (repository, name) IN (SELECT schema, plan FROM working);
     runs := runs OR (repository, name) IN (SELECT schema, plan FROM working UNION SELECT * FROM fitting);
     UPDATE permits SET owner = asker, works = runs WHERE schema = repository AND plan = name;
     RETURN runs;
