@@ -193,7 +193,9 @@ class PlanWorker(DaemonWorker):
         return context.with_landing(asked.landing, target=asked.target, remote=REMOTE)
 
     def _new_run(self, asked: RunStarted) -> ResolvedRun:
-        return super()._new_run(replace(asked, settled=self.context_for(asked).tip()))
+        run = super()._new_run(replace(asked, settled=self.context_for(asked).tip()))
+        settings = run.context.agents.redacted(run.started.settings)  # to show; those of this host may contain keys
+        return replace(run, started=replace(run.started, settings=settings))
 
     def run_context(self, run: str, started: RunStarted) -> RunContext:
         return super().run_context(run, self.context_for(started).record_settings(started))

@@ -37,7 +37,10 @@ HIDDEN = {
 FILES = {
     ".pgpass": "*:*:*:*:hunter2-of-pgpass",
     "client.key": "hunter2-of-client",
-    ".config/runplan/runplan.toml": '[notify]\nurls = ["json://127.0.0.1:1/hunter2-of-channel"]\n',
+    ".config/runplan/runplan.toml": (
+        '[notify]\nurls = ["json://127.0.0.1:1/hunter2-of-channel"]\n'
+        f'[agents.other]\nkind = "command"\nargv = ["other", "--token={PRINTED}", "--key={KEY}"]\n'
+    ),
 }
 PASSWORD = "hunter2-of-dsn"
 SETTINGS = """\
@@ -142,7 +145,7 @@ def test_no_secret_reaches_an_agent_or_the_database(project: Project) -> None:
             assert secret not in log.read_text(), log
     shown = project.runplan("config")
     assert "fleet.dsn" in shown.out
-    assert "hunter2" not in shown.out
+    assert PASSWORD not in shown.out
 
 
 # --- forged rows ------------------------------------------------------------------------------------------
