@@ -1,4 +1,4 @@
-"""The backup of a fleet's database: the commands of docs/fleet.md, on a real server."""
+"""A person operates a fleet: takes a host out; backs up the database, as docs/fleet.md says, and restores it."""
 
 import os
 import subprocess
@@ -11,8 +11,12 @@ from psycopg import sql
 from runplan.run.rows import Command
 from runplan.store.location import FleetLocation
 from runplan.store.postgres import PostgresStore, initialize
+from tests.integration.test_fleet_worker import Fleet, begin, fleet
+from tests.support.cli import a_plan, until, writes
 from tests.support.documents import fences, read
 from tests.support.postgres import create_database, create_member, find_program
+
+__all__ = ["fleet"]
 
 URL = "example.com/acme/app"
 COMMAND = Command(plan="plans/X.md", verb="stop", arguments={}, by="uma", at="2026-03-01T12:00:00Z")
@@ -58,3 +62,48 @@ def test_a_restored_database_has_the_same_rows_and_goes_on(tmp_path: Path) -> No
     with closing(PostgresStore(FleetLocation(member, URL))) as store:
         assert [command.plan for command in store.list_queued_commands()] == ["plans/X.md"]
         assert store.add_command(COMMAND) > number
+
+
+def start_held_plan(made: Fleet, gate: Path) -> None:
+    """Have host a work on phase 1 of two; its agent waits for the file."""
+    wait = f'[[phase."1".implement]]\nrun = "until [ -e {gate} ]; do sleep 0.05; done"\n'
+    begin(made, agent=wait + writes("1", "2"))
+    made.push(**{"plans/X.md": a_plan("1", "2")})
+    made.start_worker("a")
+    until(lambda: made.rows("SELECT 1 FROM workers"))
+    assert made.runplan("start", "X", "finish", "auto", "direct").code == 0
+    until(lambda: made.rows("SELECT 1 FROM events WHERE type='DispatchStarted'"))
+
+
+def test_a_drained_host_finishes_its_agent_and_hands_its_plan_to_another(fleet: Fleet, tmp_path: Path) -> None:
+    start_held_plan(fleet, tmp_path / "go")
+    assert fleet.runplan("fleet", "drain", "a").code == 0
+    fleet.start_worker("b")
+    until(lambda: len(fleet.rows("SELECT 1 FROM workers")) == 2)
+    (tmp_path / "go").touch()
+    until(lambda: fleet.states() == {"X": "done"})
+    assert fleet.landed() == ["1", "2"]
+    taken = fleet.rows("SELECT body::jsonb->>'owner' FROM events WHERE type='ClaimTaken' ORDER BY seq")
+    assert [owner[:2] for (owner,) in taken] == ["a/", "b/"]
+    implemented = "SELECT count(*) FROM events WHERE type='DispatchStarted' AND body::jsonb->>'phase'='1' AND"
+    assert fleet.rows(f"{implemented} body::jsonb->>'role'='implement'") == [(1,)]
+    assert fleet.workers["a"].poll() is None
+    assert fleet.runplan("fleet", "status", "a").out.split()[1:3] == ["draining", "0"]
+
+
+def test_a_database_older_than_the_remote_lands_nothing_again(fleet: Fleet, tmp_path: Path) -> None:
+    """The dump is of the moment when the first phase was worked on; then both phases land."""
+    start_held_plan(fleet, tmp_path / "go")
+    run_shown("pg_dump", tmp_path, RUNPLAN_FLEET_DSN=fleet.dsn)
+    (tmp_path / "go").touch()
+    until(lambda: fleet.states() == {"X": "done"})
+    fleet.close()
+    tip = fleet.remote.git("rev-parse", "main")
+    fleet.dsn = create_database()
+    run_shown("pg_restore", tmp_path, NEW_FLEET_DSN=fleet.dsn)
+    assert fleet.states() == {"X": "running"}
+    fleet.start_worker("b")
+    until(lambda: fleet.states() == {"X": "failed"})
+    assert fleet.rows("SELECT row::jsonb->>'reason' FROM runs") == [("already-on-target",)]
+    assert fleet.landed() == ["1", "2"]
+    assert fleet.remote.git("rev-parse", "main") == tip
