@@ -62,6 +62,11 @@ def command(*words: str) -> str:
     return shlex.join(words)
 
 
+def command_in(repository: str, line: str, *, is_fleet: bool) -> str:
+    """The line to copy where another directory is the current one."""
+    return f"{line} --repository {shlex.quote(repository)}" if is_fleet else f"{command('cd', repository)} && {line}"
+
+
 def counted(number: int, word: str, plural: str = "") -> str:
     """The number and the word in its singular or plural."""
     return f"{number} {word if number == 1 else plural or f'{word}s'}"

@@ -18,7 +18,6 @@ from runplan.errors import Exit, RefusedEarly, RunplanError, UsageError, refused
 from runplan.text import nearest_word
 
 COMPLETE = "complete-words"  #: the verb that completion scripts call; not for people
-REPOSITORY = "--repository"  #: an option of every verb: a repository of the fleet
 EXTRAS = {"web": "web", "mcp": "mcp", "fleet": "fleet", "worker": "fleet"}  #: the extras that verbs need
 
 USAGE = """\
@@ -104,8 +103,8 @@ def _run_words(words: list[str]) -> int:
     if verb == COMPLETE:
         importlib.import_module("runplan.cli.setup.completion").print_candidates(rest)
         return 0
-    if REPOSITORY in rest[:-1] and verb != "fleet":
-        place = rest.index(REPOSITORY)
+    if "--repository" in rest[:-1] and verb != "fleet":
+        place = rest.index("--repository")
         importlib.import_module("runplan.views.repositories").enter_repository(rest[place + 1])
         rest[place : place + 2] = []
     return run_verb(require_verb(verb), rest)

@@ -174,7 +174,6 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         return tip
 
     def open_remote(self) -> Remote:
-        """The target on the remote, reached with the keys of the caller."""
         run = self.settings.run
         return Remote(self.git, name=run.remote, branch=run.target, common_dir=self.common_dir, caller=self.env)
 

@@ -136,12 +136,12 @@ def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = 
 
 
 def describe_kept_work(failed: PhaseFailed, parked: str, state: str | Path) -> list[str]:
-    """Where the work of a failed phase is; `state` is the directory of the journal."""
+    """Where the work of a failed phase is; `state` is the directory of the logs, "" where they are not here."""
     parts = (
         (failed.branch, f"The work is kept on the branch `{failed.branch}`; the next attempt continues from it"),
         (failed.parked, f"The work before the conflict is kept at `{failed.parked}`"),
         (parked, f"Work that is on no branch is kept at `{parked}`"),
-        (failed.dispatch, f"The log of the last process is `{state}/dispatch/{failed.dispatch}/out.log`"),
+        (state and failed.dispatch, f"The log of the last process is `{state}/dispatch/{failed.dispatch}/out.log`"),
     )
     return [words for name, words in parts if name]
 

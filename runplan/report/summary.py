@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -23,14 +24,14 @@ from runplan.report.views import format_cost, format_usage, token_count
 from runplan.run import events as e
 from runplan.run.kinds import GateAnswer, Reason, Role, RunOutcome, RunStatus
 from runplan.run.rows import RunRow, wait_of
+from runplan.store.location import FleetLocation, Location
 from runplan.store.protocol import Store, open_store, store_exists
-from runplan.text import command, elapsed
+from runplan.text import command, command_in, elapsed
 from runplan.times import parse_iso
 
 if TYPE_CHECKING:
     from runplan.plan.model import Phase, Plan
     from runplan.run.recorded import Recorded
-    from runplan.store.location import Location
 
 KINDS = (e.Leased, e.BaselineKnown, e.DispatchEnded, e.GateJudged, e.VerdictGiven, e.PhaseFailed, e.Landed)
 REPAIR = "pull request"  #: stands for the id of a phase in a repair, which is in no plan
@@ -312,6 +313,7 @@ class RepositoryNews(Struct, frozen=True, kw_only=True):
     paused: tuple[tuple[str, str], ...] = ()  #: plans with a paused schedule, and why
     failed: tuple[tuple[str, str], ...] = ()  #: plans whose newest run failed without a failed phase, and why
     error: str = ""  #: why its journal cannot be read
+    is_fleet: bool = False
 
 
 def news_of(journals: Mapping[str, Location], *, since: str) -> list[RepositoryNews]:
@@ -339,7 +341,8 @@ def _summarise_repository(root: str, journal: Location, since: str) -> Repositor
                 summary for plan in sorted(touched) if (summary := _summarise_plan(store, plan, since)).phases
             )
             paused = tuple((row.plan, row.paused) for row in store.list_schedules() if row.paused)
-            return RepositoryNews(repository=root, plans=plans, paused=paused, failed=_failed_runs(store, since))
+            found = RepositoryNews(repository=root, plans=plans, paused=paused, failed=_failed_runs(store, since))
+            return replace(found, is_fleet=isinstance(journal, FleetLocation))
     except (RunplanError, OSError) as error:
         return RepositoryNews(repository=root, error=str(error))
 
@@ -390,7 +393,7 @@ def morning_report(news: Sequence[RepositoryNews], *, since: str) -> str:
 def _phase_lines(news: RepositoryNews, state: PhaseState) -> Iterator[str]:
     """One line for each phase of the repository in this state, with the command that helps."""
     name = news.repository.rstrip("/").rpartition("/")[2]
-    directory = command("cd", news.repository)
+    locate = partial(command_in, news.repository, is_fleet=news.is_fleet)
     for plan in news.plans:
         for phase in (summary for summary in plan.phases if summary.state is state):
             used = phase.spent.words if phase.spent != Spent() else ""
@@ -398,13 +401,13 @@ def _phase_lines(news: RepositoryNews, state: PhaseState) -> Iterator[str]:
             facts = (escape_inline(phase.why), code_span(phase.commit) if phase.commit else "", tests, used)
             then = phase.command or command("runplan", "report", plan.plan)
             head = f"{escape_inline(f'{name}: {plan.title}')}, {phase.label}"
-            yield f"{head}: {', '.join(filter(None, facts))}: {code_span(f'{directory} && {then}')}"
+            yield f"{head}: {', '.join(filter(None, facts))}: {code_span(locate(then))}"
     if state is PhaseState.WAITING:
         for path, why in news.paused:
-            then = code_span(f"{directory} && {command('runplan', 'resume', path)}")
+            then = code_span(locate(command("runplan", "resume", path)))
             yield f"{escape_inline(name)}: the schedule of {code_span(path)} is paused: {escape_inline(why)}: {then}"
         for path, why in news.failed:
-            then = code_span(f"{directory} && {command('runplan', 'retry', path)}")
+            then = code_span(locate(command("runplan", "retry", path)))
             yield f"{escape_inline(name)}: the run of {code_span(path)} failed: {escape_inline(why)}; then: {then}"
         if news.error:
             yield f"{code_span(news.repository)} cannot be read: {escape_inline(news.error)}"

@@ -38,7 +38,6 @@ def load_postgres() -> Any:
 
 
 def store_exists(location: Location) -> bool:
-    """Whether the store is there; the database of a fleet is asked when it is opened."""
     return isinstance(location, FleetLocation) or (location / JOURNAL).exists()
 
 

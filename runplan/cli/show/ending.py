@@ -125,7 +125,8 @@ def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, l
             if failure:
                 phase = f"phase {failure.phase}" if failure.phase else "the plan"
                 lines = [f"{phase} failed at {failure.step}"]
-                lines += [line.replace("`", "") for line in describe_kept_work(failure, over.parked, directory)]
+                here = directory if (directory / "dispatch" / failure.dispatch).exists() else ""
+                lines += [line.replace("`", "") for line in describe_kept_work(failure, over.parked, here)]
             lines += [landed, f"next: {next_action(reason, failure.step if failure else None)}"]
             lines += [report] if failure or state.landed else []
             return code, [*lines, f"{'refused' if code is Exit.USAGE else 'failed'}: {reason}"]

@@ -21,7 +21,7 @@ from runplan.report.planning import planning_report
 from runplan.report.sections import failure_sections, newest_pull_request
 from runplan.report.views import as_json
 from runplan.settings.schema import parse_duration
-from runplan.text import command, in_words, plain
+from runplan.text import command, command_in, in_words, plain
 from runplan.times import iso, parse_iso
 from runplan.views.inspection import read_short_diffs
 from runplan.views.repositories import list_journals
@@ -123,7 +123,6 @@ def _show_entry(entry: InboxEntry, style: Style, now: datetime) -> str:
     head = style.paint(plain(f"{entry.kind}: {entry.plan}{phase}"), "bold")
     lines = [f"{head}  ({waited}, {entry.repository})", *plain(entry.text).splitlines()]
     is_here = Path.cwd().is_relative_to(entry.repository)
-    is_checkout = Path(entry.repository, ".git").exists()  # else it is the name of one in the fleet
-    there = "" if is_here or not is_checkout else f"{command('cd', entry.repository)} && "
-    named = "" if is_checkout else f" --repository {entry.repository}"
-    return "\n  ".join([*lines, *(style.paint(f"{there}{line}{named}", "cyan") for line in entry.commands)])
+    is_fleet = not Path(entry.repository, ".git").exists()  # then it has the name of its remote
+    there = (line if is_here else command_in(entry.repository, line, is_fleet=is_fleet) for line in entry.commands)
+    return "\n  ".join([*lines, *(style.paint(line, "cyan") for line in there)])
