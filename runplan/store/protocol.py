@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from runplan.errors import RefusedEarly
 from runplan.store.location import FleetLocation, Location
 from runplan.store.sqlite import JOURNAL, SqliteStore
-from runplan.text import command
 
 if TYPE_CHECKING:
     from runplan.run import rows
@@ -31,10 +30,8 @@ def load_postgres() -> Any:
     try:
         return import_module("runplan.store.postgres")
     except ModuleNotFoundError as error:
-        install = command("pip", "install", "runplan[fleet]")
-        raise RefusedEarly(
-            f"fleet.dsn is set, and a fleet needs the module {error.name}; install it: {install}"
-        ) from None
+        why = f"fleet.dsn is set, and a fleet needs the module {error.name}"
+        raise RefusedEarly(f"{why}; install it: pip install 'runplan[fleet]'") from None
 
 
 def store_exists(location: Location) -> bool:

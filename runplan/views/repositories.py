@@ -66,7 +66,8 @@ def list_fleet(env: Mapping[str, str]) -> dict[str, Known]:
     """The repositories of the user's fleet by their URLs, with the places of clones, which need not exist."""
     dsn = load_user(env).fleet.dsn
     rows = load_postgres().list_fleet(dsn) if dsn else ()
-    roots = {row: Path(env.get("XDG_CACHE_HOME") or home(env) / ".cache") / "runplan" / row.schema for row in rows}
+    cache = Path(env.get("XDG_CACHE_HOME") or home(env) / ".cache") / "runplan"
+    roots = {row: cache / row.schema / row.url.rpartition("/")[2] for row in rows}
     return {
         row.url: Known(common=str(root / ".git"), root=str(root), fleet=FleetLocation(dsn, row.url), remote=row.remote)
         for row, root in roots.items()
