@@ -142,7 +142,7 @@ def describe_event(event: e.Event) -> str:
             return f"  baseline   {why}; it runs again after a fresh set-up"
         case e.DispatchEnded(ending=Ending.LOST, role=role):
             return f"  {role:<10} is gone and left no result"
-        case e.Paused(kind=kind) if kind in REPEATED_WAITS:
+        case e.Paused(kind=kind, until=until) if not until or kind in REPEATED_WAITS:
             return f"  waiting    {describe_pause(event)}"
         case e.Paused(until=until):
             moment = clock(datetime.fromisoformat(until), None, now=datetime.now(UTC))

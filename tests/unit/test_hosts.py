@@ -15,6 +15,7 @@ from runplan.run.rules.hosts import (
     name_queue,
 )
 from runplan.run.state import RunState, apply, fold
+from runplan.views.journal import describe_event
 from tests.support.builders import started
 
 CHOSEN = e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),), host=("docker", "gpu"))
@@ -86,6 +87,7 @@ def test_a_person_is_told_where_no_worker_has_the_labels() -> None:
         "phase 1 needs a host with the labels docker, gpu, and no worker has them; "
         "start one: runplan worker --labels docker,gpu"
     )
+    assert describe_event(paused()) == f"  waiting    {row.about}"
     notice = of_waiting(absent, decide(absent), plan="p.md")
     assert notice is not None
     assert (notice.title, notice.reason) == ("p.md: phase 1 waits for you (host)", "host")
