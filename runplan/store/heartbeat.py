@@ -6,16 +6,13 @@ import contextlib
 import threading
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import psycopg
 from msgspec import Struct
 from msgspec.structs import astuple
 from psycopg import sql
 
 from runplan.store.postgres import CHANNEL, connect, require_queue, translated_errors
-
-if TYPE_CHECKING:
-    import psycopg
 
 JOBS = "procrastinate_any_queue_v1"  #: notified for each new job
 WORKERS = "runplan_workers"  #: notified when a host is to drain, or to take plans again
@@ -103,7 +100,7 @@ class FleetLimit:
     def __init__(self, dsn: str, owner: str) -> None:
         self._dsn = dsn
         self._owner = owner
-        self._db: psycopg.Connection | None = None
+        self._db = connect(dsn)
         self._lock = threading.Lock()
 
     def request_permit(self, key: tuple[str, str], *, is_running: bool = False) -> bool:
@@ -118,7 +115,8 @@ class FleetLimit:
     def release_permit(self, root: str, plan: str = "") -> None:
         """The run has ended or waits for something else. One that has trouble keeps its claim and its permit."""
         drop = "DELETE FROM permits WHERE schema=%s AND plan=%s AND owner=%s AND works"
-        self._execute(drop, Path(root).name, plan, self._owner)
+        if plan:
+            self._execute(drop, Path(root).name, plan, self._owner)
 
     def resize(self, *, fleet: int, repository: int) -> None:
         """Change the limits. Running work is not interrupted."""
@@ -126,10 +124,11 @@ class FleetLimit:
 
     def _execute(self, query: str, *values: object) -> psycopg.Cursor:
         with self._lock, translated_errors():
-            if self._db is None or self._db.closed:
-                self._db = connect(self._dsn)
+            with contextlib.suppress(psycopg.OperationalError):  # the server was away meanwhile
+                return self._db.execute(query, values)
+            self._db.close()
+            self._db = connect(self._dsn)
             return self._db.execute(query, values)
 
     def close(self) -> None:
-        if self._db is not None:
-            self._db.close()
+        self._db.close()

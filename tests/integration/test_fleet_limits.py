@@ -174,6 +174,20 @@ def test_permits_of_a_dead_host_do_not_count(stores: Stores, hosts: tuple[Host, 
     assert there.ask(0, "first")
 
 
+def test_a_restart_of_the_server_costs_no_permit_and_trouble_with_it_is_no_second_trouble(
+    hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, _ = hosts
+    assert here.ask(0, "first")
+    ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename='member'"
+    execute(ended)
+    with monkeypatch.context() as away:
+        away.setattr("runplan.store.heartbeat.connect", lambda _: pytest.fail("it asks the server"))
+        here.limit.release_permit("root")
+    assert here.ask(0, "first")
+    assert not here.ask(0, "second")
+
+
 def test_who_came_first_is_served_first_over_all_repositories(stores: Stores, hosts: tuple[Host, Host]) -> None:
     here, there = hosts
     here.limit.resize(fleet=1, repository=1)
