@@ -33,6 +33,9 @@ CROSS JOIN LATERAL (SELECT max(at) AS at FROM procrastinate_events WHERE job_id 
 WHERE status = 'todo' AND task_name = 'runplan.work'
   AND NOT EXISTS (SELECT FROM procrastinate_jobs AS other WHERE other.lock = job.lock AND other.status = 'doing')
 ORDER BY job.id"""
+_LIMITS = """
+SELECT account, json_extract(body, '$.until') AS until, json_extract(body, '$.words') FROM limits
+WHERE json_extract(body, '$.until')::timestamptz > now() ORDER BY account"""
 _PERMITS = """
 SELECT (SELECT count(*) FROM working),
        (SELECT count(*) FROM permits WHERE (schema, plan) NOT IN (SELECT schema, plan FROM working)), fleet, repository
@@ -63,6 +66,12 @@ class Host(Struct, frozen=True):
         return not (self.dead or self.draining)
 
 
+class AccountLimit(Struct, frozen=True):
+    account: str
+    until: str
+    words: str
+
+
 class Permits(Struct, frozen=True):
     working: int
     waiting: int
@@ -75,6 +84,7 @@ class FleetState(Struct, frozen=True, kw_only=True):
     queue: Sequence[FleetPlan]  #: which no host has in hand
     waits: Sequence[FleetPlan]  #: for a host with the labels of their phase
     permits: Permits
+    limits: Sequence[AccountLimit]  #: of use, which all hosts wait for
     repositories: Sequence[str]
 
     def get_host(self, name: str) -> Host:
@@ -93,6 +103,7 @@ def read_fleet(dsn: str) -> FleetState:
         waits = _read_repositories(db, schemas, _WAITS)
         rows = db.execute(_HOSTS).fetchall()
         queue = db.execute(_QUEUE).fetchall()
+        limits = db.execute(_LIMITS).fetchall()
         (permits,) = db.execute(_PERMITS).fetchall()
     plans = {name: [FleetPlan(url, plan) for url, plan, owner in claims if owner == name] for name, *_ in rows}
     hosts = [Host(name, plans[name], *about) for name, *about in rows]
@@ -101,6 +112,7 @@ def read_fleet(dsn: str) -> FleetState:
         queue=[FleetPlan(url, plan, explain_queueing(name, hosts), age_s) for url, plan, name, age_s in queue],
         waits=[FleetPlan(*row) for row in waits],
         permits=Permits(*permits),
+        limits=[AccountLimit(*row) for row in limits],
         repositories=list(schemas.values()),
     )
 

@@ -1,5 +1,6 @@
 """runplan fleet status, drain, up and metrics, on rows that workers and clients have written."""
 
+import json
 import re
 from contextlib import closing
 from dataclasses import dataclass
@@ -53,6 +54,9 @@ def test_status_shows_hosts_their_plans_and_why_others_wait(fleet: Fleet) -> Non
         store.claim_plan("plans/A.md", run="r1", owner="alpha/1")
         store.queue_plan("plans/B.md", ["gpu"])
         store.queue_plan("plans/C.md", ["mac"])
+    for account, until in (("claude", "2999-01-01T00:00:00Z"), ("codex", "2026-01-01T00:00:00Z")):
+        limit = json.dumps({"until": until, "words": "resets at midnight"})
+        fleet.execute("INSERT INTO limits (account, run, at, body) VALUES (%s, 'r1', '', %s)", account, limit)
     fleet.execute("UPDATE capacity SET fleet=1")
     for plan in ("A", "D"):
         fleet.execute("SELECT request_permit(schema, %s, 'alpha/1', false) FROM repositories", plan)
@@ -65,6 +69,7 @@ def test_status_shows_hosts_their_plans_and_why_others_wait(fleet: Fleet) -> Non
         f"  plans/B.md of {URL}: every slot of 1 host is in use",
         f"  plans/C.md of {URL}: no host has the labels mac; start one: runplan worker --labels mac",
         "Runs: 1 at work, 1 waiting for their turn; at most 1 at once, 3 in a repository",
+        "Usage limit of claude: until 2999-01-01 00:00 UTC (resets at midnight)",
         f"Repositories: {URL}",
     ]
 

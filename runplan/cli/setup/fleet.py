@@ -20,7 +20,7 @@ from runplan.settings.places import user_file
 from runplan.store.hosts import FleetState, Host, read_fleet, set_draining
 from runplan.store.location import FleetLocation, hide_password
 from runplan.store.postgres import initialize, list_fleet
-from runplan.text import counted, in_words, plain
+from runplan.text import counted, in_words, localized, plain
 
 
 def run_fleet(args: argparse.Namespace) -> Exit:
@@ -113,8 +113,9 @@ def render_fleet(state: FleetState) -> str:
     permits = state.permits
     most = f"{permits.most or 'any number'} at once, {permits.most_in_repository} in a repository"
     lines.append(f"Runs: {permits.working} at work, {permits.waiting} waiting for their turn; at most {most}")
+    lines += [f"Usage limit of {limit.account}: until {limit.until} ({limit.words})" for limit in state.limits]
     lines.append(f"Repositories: {', '.join(state.repositories) or 'none'}")
-    return plain("\n".join(lines))
+    return localized(plain("\n".join(lines)), now=datetime.now(UTC))
 
 
 def _render_host(host: Host, width: int) -> list[str]:
