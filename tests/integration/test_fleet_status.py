@@ -33,7 +33,8 @@ class Fleet:
         with psycopg.connect(self.dsn, options="-c search_path=runplan") as db:
             db.execute(statement.encode(), values)
 
-    def add_worker(self, host: str, *labels: str, slots: int = 1, silent_s: int = 0) -> None:
+    def add_worker(self, host: str, *labels: str, slots: int = 1, silent_s: int = -600) -> None:
+        """Seen in the future by default: it lives, however slow the test is."""
         self.execute(WORKER, f"{host}/1", host, list(labels), slots, f"{silent_s} s")
 
     def store(self) -> closing[PostgresStore]:
@@ -61,10 +62,10 @@ def test_status_shows_hosts_their_plans_and_why_others_wait(fleet: Fleet) -> Non
     for plan in ("A", "D"):
         fleet.execute("SELECT request_permit(schema, %s, 'alpha/1', false) FROM repositories", plan)
     shown = fleet.run("status").out.splitlines()
-    assert re.fullmatch(r"alpha  up        1 of 1 slot in use, seen \ds ago, labels docker, gpu, version 1.0", shown[0])
+    assert shown[0] == "alpha  up        1 of 1 slot in use, seen 0s ago, labels docker, gpu, version 1.0"
     assert shown[1] == f"  plans/A.md of {URL}"
     assert shown[2] == "beta   dead      0 of 1 slot in use, seen 2m ago, version 1.0"
-    assert re.fullmatch(r"Queue: 2 plans, the oldest for \ds", shown[4])
+    assert re.fullmatch(r"Queue: 2 plans, the oldest for \d+s", shown[4])
     assert shown[5:] == [
         f"  plans/B.md of {URL}: every slot of 1 host is in use",
         f"  plans/C.md of {URL}: no host has the labels mac; start one: runplan worker --labels mac",
