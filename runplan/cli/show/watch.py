@@ -202,7 +202,8 @@ class BoardReader:
         self._signature = self._sign()  # before the board is read, so that no later change is missed
         board = read_board(list(self.known.values()), datetime.now(UTC))
         is_running = any(card.group is Group.RUNNING for card in board.cards)
-        self._next_s = time.monotonic() + (RUNNING_S if is_running else IDLE_S)
+        is_fleet = any(known.fleet for known in self.known.values())  # whose database changes unseen
+        self._next_s = time.monotonic() + (RUNNING_S if is_running or is_fleet else IDLE_S)
         missing = (f"{repository.root}: {repository.error}" for repository in board.missing)
         return replace_cards(screen, board.cards, (*missing, *board.notes))
 
