@@ -45,6 +45,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
     settings: Settings
     pull: str = ""  #: slug of the plan whose pull request is meant
     fleet: FleetLocation | None = None  #: of the journal, if the user belongs to a fleet
+    readers: list[Store] = []  #: the one connection to a fleet's database, since each takes long to make
 
     @property
     def git(self) -> Git:
@@ -189,7 +190,9 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     def store(self) -> Store:
         """The journal for reading; an empty one when no plan was ever run here."""
-        return open_store(self.journal, writable=False, missing_ok=True)
+        if self.fleet is not None and not self.readers:
+            self.readers.append(open_store(self.fleet))
+        return self.readers[0] if self.fleet else open_store(self.state, writable=False, missing_ok=True)
 
     def outputs(self, store: Store) -> Outputs:
         return Outputs(self.state / "dispatch", store.outputs)
@@ -238,8 +241,7 @@ def find_fleet(repository: Repository, settings: Settings) -> FleetLocation:
 
 def remote_url(repository: Repository, settings: Settings) -> str:
     """The URL of the remote, as git writes it; "" without the remote. A relative path begins at the checkout."""
-    asked = repository.git.run("remote", "get-url", "--", settings.run.remote, ok=ANY)
-    url = asked.text if asked.code == 0 else ""
+    url = repository.git.run("remote", "get-url", "--", settings.run.remote, ok=ANY).text
     return str(repository.root / url) if url.startswith(".") else url
 
 

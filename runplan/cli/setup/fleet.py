@@ -83,8 +83,8 @@ def _remote_here() -> str:
     with open_context() as context:
         if url := remote_url(context.repository, context.settings):
             return url
-        remote = context.settings.run.remote
-    raise RefusedEarly(f"there is no remote {remote} here; name the repository: runplan fleet init --repository URL")
+        missing = f"there is no remote {context.settings.run.remote} here"
+        raise RefusedEarly(f"{missing}; name the repository: runplan fleet init --repository URL")
 
 
 # --- the state of the fleet -------------------------------------------------------------------------------
