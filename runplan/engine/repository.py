@@ -131,7 +131,9 @@ def make_run_context(
         candidates=Candidates(workspace.git, user=context.git),
         lander=lander,
         direct=modes.open_direct(lander, context.repository, context.settings, context.env, tool=workspace.path),
-        fingerprints=Fingerprints(context.git, context.common_dir, context.settings.run.branch_prefix),
+        fingerprints=Fingerprints(
+            context.git, context.common_dir, context.settings.run.branch_prefix, is_own=context.fleet is not None
+        ),
         agents=agents,
     )
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from runplan.store.location import FleetLocation
 
 SHORT_S = 60.0  #: a shorter wait keeps its host
+SOON_S = 5.0  #: between two tries of a worker that has a run in hand
 SUBPLAN_S = 600.0  #: between two looks at a sub-plan that another host works on
 
 
@@ -121,8 +122,11 @@ class PlanWorker(DaemonWorker):
             self._daemon.limit.count_run((self.root, plan))
 
     def execute_commands(self) -> None:
-        for plan in [plan for plan in self.runs if plan in self._lost]:
-            self.lose(plan)
+        for plan in self._lost & self.runs.keys():
+            claim = self._store.get_claim("plan", plan)
+            if claim is None or claim.owner != self.repository.claims.me:
+                self.lose(plan)
+        self._lost = frozenset()
         super().execute_commands()
 
     def lose(self, plan: str) -> None:
@@ -244,7 +248,7 @@ class PlanWorker(DaemonWorker):
             if store.list_owners().get(self.only) != name_owner(self.fleet.host) and not self.runs:
                 store.wake_plan_at(self.only, moment)
                 return
-        select.select([self._wake_r], [], [], max(0.0, (moment - self._now()).total_seconds()))
+        select.select([self._wake_r], [], [], SOON_S)
         self._asked = True
 
 

@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -32,6 +32,7 @@ from runplan.fleet.clones import REMOTE, open_clone, read_default
 from runplan.fleet.plans import PlanWorker
 from runplan.fleet.queue import JobQueue
 from runplan.git import command
+from runplan.names import run_of
 from runplan.run.rules.hosts import list_queues
 from runplan.settings.load import load_settings, load_user
 from runplan.settings.places import key_directory, own_directory, state_directory, worktree_root
@@ -40,6 +41,8 @@ from runplan.store.files import file_lock
 from runplan.store.heartbeat import WORKERS, FleetLimit, Heartbeat, WorkerRow
 from runplan.store.location import FleetLocation
 from runplan.store.postgres import CHANNEL, FleetRepository, hide_keys, list_fleet
+from runplan.supervise.dispatches import Dispatches
+from runplan.supervise.output import DispatchFiles
 from runplan.times import iso
 
 if TYPE_CHECKING:
@@ -124,7 +127,8 @@ class FleetWorker:
         with contextlib.closing(Heartbeat(self._dsn, self._row)) as heartbeat:
             self._lease_s = heartbeat.lease_s
             self._is_draining = heartbeat.beat(None)
-            owned = heartbeat.list_owned(self._row.host)
+            left = [owned for owned in heartbeat.list_owned() if _is_gone(owned[-1])]
+        self._end_lost_agents({run for _, _, run, _ in left})
         self._limit.resize(fleet=self._user.fleet.max_parallel, repository=self._user.daemon.max_parallel_repository)
         self._queue = JobQueue(
             self._dsn,
@@ -136,13 +140,20 @@ class FleetWorker:
             may_recover=lambda: time.monotonic() - self._steady_since > self._lease_s,
             log=self._log,
         )
-        asyncio.run(self._run_queue([(schema, plan) for schema, plan, owner in owned if _is_gone(owner)]))
+        asyncio.run(self._run_queue([(schema, plan) for schema, plan, _, _ in left]))
         with contextlib.suppress(RunplanError), contextlib.closing(Heartbeat(self._dsn, self._row)) as heartbeat:
             heartbeat.leave()
         self._limit.close()
         self._notifier.flush(within_s=NOTIFY_S)
         channels.CALLS.close()
+        self._threads.shutdown(wait=False)
         self._log.info("stopped")
+
+    def _end_lost_agents(self, runs: Collection[str]) -> None:
+        """End agents that an earlier worker left, but for those of runs that it still owns."""
+        for place in self._directory.glob("repositories/*/.git/runplan/dispatch"):
+            live = [files.name for files in place.iterdir() if DispatchFiles(files).locked()]
+            Dispatches(place).end([id_ for id_ in live if run_of(id_.rpartition(".")[0]) not in runs], grace_s=0.0)
 
     async def _run_queue(self, left: list[tuple[str, str]]) -> None:
         self._loop = asyncio.get_running_loop()

@@ -264,6 +264,7 @@ class Fingerprints(Struct, frozen=True):
     git: Git
     common_dir: Path
     prefix: str  #: of our branches
+    is_own: bool = False  #: runplan's own clone, in which it fetches and checks out
 
     def take_fingerprint(self) -> str:
         """The fingerprint of now."""
@@ -290,12 +291,14 @@ class Fingerprints(Struct, frozen=True):
 
     def _list_values(self) -> Iterator[tuple[str, str]]:
         ours = ("refs/runplan/", *([f"{HEADS}{self.prefix}"] if self.prefix else []))
+        ours = (*ours, *(["refs/remotes/", "HEAD"] if self.is_own else []))
         refs = self.git.list_refs(self.common_dir)
         yield from ((name, oid) for name, oid in refs.items() if not name.startswith(ours))
         common = str(self.common_dir)
         env = self.git.env
         home = env.get("HOME") or "/"
-        for head in ("HEAD", *(f"worktrees/{name}/HEAD" for name in _list_names(f"{common}/worktrees"))):
+        heads = ("HEAD", *(f"worktrees/{name}/HEAD" for name in _list_names(f"{common}/worktrees")))
+        for head in (head for head in heads if not head.startswith(ours)):
             yield head, self.git.read_head((self.common_dir / head).parent)
         files = [
             *(f"{common}/{name}" for name in _FILES),

@@ -70,11 +70,12 @@ class Heartbeat:
         rows = self._db.execute(query.format(sql.Identifier(schema)), (list(plans), self._row.owner))
         return {plan for (plan,) in rows}
 
-    def list_owned(self, host: str) -> list[tuple[str, str, str]]:
-        """(schema, plan, owner) of the plans that workers of the host own."""
+    def list_owned(self) -> list[tuple[str, str, str, str]]:
+        """(schema, plan, run, owner) of the plans that workers of this host own."""
         schemas = [schema for (schema,) in self._db.execute("SELECT schema FROM repositories")]
-        query = sql.SQL("SELECT {}, key, owner FROM {}.claims WHERE kind='plan' AND starts_with(owner, {})")
-        parts = [query.format(sql.Literal(name), sql.Identifier(name), sql.Literal(f"{host}/")) for name in schemas]
+        query = sql.SQL("SELECT {}, key, run, owner FROM {}.claims WHERE kind='plan' AND starts_with(owner, {})")
+        host = sql.Literal(f"{self._row.host}/")
+        parts = [query.format(sql.Literal(name), sql.Identifier(name), host) for name in schemas]
         return self._db.execute(sql.SQL(" UNION ALL ").join(parts)).fetchall() if parts else []
 
     def wait(self, timeout_s: float) -> Iterator[tuple[str, str]]:

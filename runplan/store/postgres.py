@@ -75,9 +75,17 @@ class PostgresStore(SqlStore):
         return db
 
     def _run(self, sql: str, values: Sequence[object]) -> Cursor:
-        if self._db.closed:
-            self._db = self._connect()
-        return self._db.execute(sql.replace("?", "%s"), values)
+        """A connection that the server or the network has cut between two transactions is opened again."""
+        statement = sql.replace("?", "%s")
+        if not self._db.closed:
+            is_between = self._db.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+            try:
+                return self._db.execute(statement, values)
+            except psycopg.OperationalError:
+                if not is_between or not self._db.broken:
+                    raise
+        self._db = self._connect()
+        return self._db.execute(statement, values)
 
     def _translated_errors(self) -> contextlib.AbstractContextManager[None]:
         return translated_errors()

@@ -3,9 +3,8 @@
 import contextlib
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,62 +12,71 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support.cli import NO_SANDBOX, RUNPLAN, SETTINGS, Ran, a_plan, end_processes_of, processes_of, until, writes
+from runplan.processes import MARK, variable
+from runplan.times import iso
+from tests.support.cli import SETTINGS, Project, Ran, a_plan, end_processes_of, processes_of, steps, until, work, writes
+from tests.support.forks import Process
 from tests.support.postgres import start_server
-from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env
+from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo
 
 _numbers = count(1)
 LEASE = "CREATE OR REPLACE FUNCTION runplan.lease() RETURNS INTERVAL LANGUAGE sql STABLE RETURN INTERVAL '3 s'"
 
 
-@dataclass
 class Fleet:
     """A database, a bare remote, the clone of a person, and workers with a home of their own."""
 
-    place: Path
-    dsn: str = ""
-    workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
+    def __init__(self, place: Path) -> None:
         server = start_server()
         name = f"fleet_{os.getpid()}_{next(_numbers)}"
         with psycopg.connect(server.dsn, autocommit=True) as db:
             db.execute(f"CREATE DATABASE {name}")
-        self.dsn = server.dsn.removesuffix("postgres") + name
-        self.remote = init_repo(self.place / "app.git", "--bare")
-        self.desk = Repo(path=self.place / "desk", env=self.env_of("person"))
-        self.desk.path.mkdir()
-        self.desk.git("-c", "init.defaultBranch=main", "init", "-q")
-        self.desk.git("remote", "add", "origin", str(self.remote.path))
+        self.dsn = server.dsn_of("postgres", name)
+        self.place = place
+        self.workers: dict[str, Process] = {}
+        self._stack = contextlib.ExitStack()
+        self.remote = init_repo(place / "app.git", "--bare")
+        self.desk = self.add_host("desk")
+        init_repo(self.desk.path)
+        self.desk.repo.git("remote", "add", "origin", str(self.remote.path))
 
-    def env_of(self, name: str) -> dict[str, str]:
+    def add_host(self, name: str) -> Project:
         home = self.place / name
-        home.mkdir(exist_ok=True)
+        (home / "app").mkdir(parents=True, exist_ok=True)
         (home / "gitconfig").write_text(f"[user]\n\tname = {USER_NAME}\n\temail = {USER_EMAIL}\n")
-        own = {"HOME": str(home), "GIT_CONFIG_GLOBAL": str(home / "gitconfig"), "RUNPLAN_FLEET_DSN": self.dsn}
-        return isolated_env(**own, **NO_SANDBOX)
-
-    def push(self, **files: str) -> None:
-        self.desk.commit("Begin", **files)
-        self.desk.git("push", "-q", "-u", "origin", "main")
+        own = {"GIT_CONFIG_GLOBAL": str(home / "gitconfig"), "RUNPLAN_FLEET_DSN": self.dsn}
+        return Project(repo=Repo(path=home / "app"), home=home, extra=own)
 
     def runplan(self, *words: str) -> Ran:
-        ran = subprocess.run([RUNPLAN, *words], cwd=self.desk.path, env=self.desk.env, capture_output=True, check=False)
-        return Ran(code=ran.returncode, out=ran.stdout.decode(), err=ran.stderr.decode())
+        return self.desk.runplan(*words)
+
+    def push(self, **files: str) -> None:
+        self.desk.repo.commit("Begin", **files)
+        self.desk.repo.git("push", "-q", "-u", "origin", "main")
 
     def start_worker(self, name: str, *words: str) -> int:
-        with (self.place / f"{name}.err").open("ab") as err:
-            command = [str(RUNPLAN), "worker", "--host", name, *words]
-            self.workers[name] = subprocess.Popen(
-                command, cwd=self.place, env=self.env_of(name), stdin=subprocess.DEVNULL, stdout=err, stderr=err
-            )
+        """Start a worker and wait until it takes plans."""
+        before = self.count("workers")
+        self.workers[name] = worker = self.add_host(name).popen("worker", "--host", name, *words)
+        self._stack.callback(worker.__exit__, None, None, None)
+        until(lambda: self.count("workers") > before)
         return self.workers[name].pid
 
-    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+    def start(self, plan: str, *words: str) -> None:
+        ran = self.runplan("start", plan, "direct", *words)
+        assert ran.code == 0, ran.err
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.dsn) as db:
             ((schema,),) = db.execute("SELECT schema FROM runplan.repositories").fetchall()
             db.execute(f"SET search_path TO {schema}, runplan")
-            return db.execute(query, values or None).fetchall()
+            return db.execute(query).fetchall()
+
+    def change(self, statement: str) -> None:
+        self.rows(f"WITH change AS ({statement} RETURNING 1) SELECT 1" if statement[:6] == "UPDATE" else statement)
+
+    def count(self, table: str) -> int:
+        return int(self.rows(f"SELECT count(*) FROM {table}")[0][0])
 
     def states(self) -> dict[str, str]:
         return {Path(plan).stem: state for plan, state in self.rows("SELECT plan, state FROM runs ORDER BY number")}
@@ -78,12 +86,19 @@ class Fleet:
         log = self.remote.git("log", "--reverse", "--format=%s", "main")
         return [line.removeprefix("Write ") for line in log.splitlines() if line.startswith("Write ")]
 
+    def agents(self, name: str) -> list[int]:
+        return [pid for pid in processes_of(self.place / name) if variable(pid, MARK)]
+
+    def kill(self, name: str) -> None:
+        """End every process of a host."""
+        while processes_of(self.place / name):
+            end_processes_of(self.place / name)
+            self.workers[name].poll()
+
     def close(self) -> None:
-        for name, worker in self.workers.items():
-            while processes_of(self.place / name):
-                end_processes_of(self.place / name)
-                worker.poll()
-            worker.wait(10)
+        for name in self.workers:
+            self.kill(name)
+        self._stack.close()
 
 
 @pytest.fixture
@@ -102,12 +117,15 @@ def begin(fleet: Fleet, *plans: str, agent: str = "") -> None:
         db.execute(LEASE)
 
 
+def holding(place: Path) -> str:
+    """An agent of phase 1 that tells that it is there, and waits to be let on."""
+    return steps(f'append = "{place / "here"}"\ntext = "."', f'wait_for = "{place / "on"}"') + work()
+
+
 def test_a_worker_lands_a_plan(fleet: Fleet) -> None:
     begin(fleet, "1")
     fleet.start_worker("a")
-    until(lambda: fleet.rows("SELECT 1 FROM workers"))
-    started = fleet.runplan("start", "1", "finish", "auto", "direct")
-    assert started.code == 0, started.err
+    fleet.start("1", "finish", "auto")
     until(lambda: fleet.states() == {"1": "done"})
     assert fleet.landed() == ["1"]
     fleet.workers["a"].send_signal(signal.SIGTERM)
@@ -120,11 +138,10 @@ def test_runs_take_turns_and_a_phase_waits_for_a_host_with_its_labels(fleet: Fle
     begin(fleet, "1", agent=wait + writes("1", "2", "3"))
     fleet.push(**{"plans/H.md": a_plan("2", "3").replace("- [ ] Write 3.txt", "- [ ] Write 3.txt\n\nHost: gpu")})
     fleet.start_worker("a", "--slots", "2")
-    until(lambda: fleet.rows("SELECT 1 FROM workers"))
     fleet.rows("UPDATE capacity SET fleet=1, repository=1 RETURNING 1")
-    assert fleet.runplan("start", "1", "finish", "auto", "direct").code == 0
+    fleet.start("1", "finish", "auto")
     until(lambda: fleet.rows("SELECT 1 FROM events WHERE type='DispatchStarted'"))
-    assert fleet.runplan("start", "H", "finish", "auto", "direct").code == 0
+    fleet.start("H", "finish", "auto")
     until(lambda: fleet.states() == {"1": "running", "H": "queued"} and len(fleet.rows("SELECT 1 FROM claims")) == 1)
     (tmp_path / "go").touch()
     until(lambda: fleet.rows("SELECT 1 FROM runs WHERE waiting_for='host'") and not fleet.rows("SELECT 1 FROM claims"))
@@ -139,3 +156,117 @@ def test_runs_take_turns_and_a_phase_waits_for_a_host_with_its_labels(fleet: Fle
         "SELECT body::jsonb->>'owner' FROM events WHERE type='ClaimTaken' ORDER BY seq DESC LIMIT 1"
     )
     assert owner.startswith("g/")
+
+
+def test_two_workers_land_each_phase_of_several_plans_once(fleet: Fleet) -> None:
+    plans = [str(number) for number in range(1, 7)]
+    begin(fleet, *plans)
+    fleet.start_worker("a", "--slots", "2")
+    fleet.start_worker("b", "--slots", "2")
+    for plan in plans:
+        fleet.start(plan, "finish", "auto")
+    until(lambda: fleet.states() == dict.fromkeys(plans, "done"))
+    assert sorted(fleet.landed()) == plans
+
+
+def test_commands_from_another_clone_reach_the_host_that_works(fleet: Fleet, tmp_path: Path) -> None:
+    """A wait for a person occupies no host; a stop ends the agent."""
+    begin(fleet, "1", "2", agent=holding(tmp_path) + writes("2"))
+    fleet.start_worker("a")
+    fleet.start("2", "finish")
+    until(lambda: fleet.rows("SELECT 1 FROM runs WHERE waiting_for='approval'"))
+    until(lambda: not fleet.rows("SELECT 1 FROM claims"))
+    assert fleet.runplan("approve", "2").code == 0
+    until(lambda: fleet.states() == {"2": "done"})
+    fleet.start("1", "finish", "auto")
+    until((tmp_path / "here").exists)
+    assert fleet.runplan("stop", "1").code == 0
+    until(lambda: fleet.states() == {"1": "stopped", "2": "done"})
+    assert fleet.landed() == ["2"]
+
+
+def test_a_schedule_fires_once_over_two_workers(fleet: Fleet) -> None:
+    begin(fleet, "1")
+    fleet.start_worker("a")
+    fleet.start_worker("b")
+    fleet.start("1", "auto", "every", "1h")
+    until(lambda: fleet.count("procrastinate_jobs WHERE task_name='runplan.wake'"))
+    past = iso(datetime.now(UTC) - timedelta(seconds=3605))
+    fleet.change(f"UPDATE schedules SET anchor='{past}', made='{past}'")
+    fleet.change("UPDATE procrastinate_jobs SET scheduled_at=now() WHERE task_name='runplan.wake'")
+    fleet.change("SELECT wake_plan_at(schema, 'plans/1.md', now()) FROM repositories")
+    until(lambda: fleet.states() == {"1": "done"})
+    until(lambda: not fleet.count("schedules"))  # it ends with the plan
+    assert fleet.rows("SELECT answer FROM firings") == [("fired",)]
+    assert fleet.landed() == ["1"]
+
+
+def test_the_plan_of_a_dead_host_is_taken_over_and_lands_once(fleet: Fleet, tmp_path: Path) -> None:
+    begin(fleet, "1", agent=holding(tmp_path))
+    fleet.start_worker("a")
+    fleet.start("1", "finish", "auto")
+    until((tmp_path / "here").exists)
+    fleet.kill("a")
+    (tmp_path / "on").touch()
+    fleet.start_worker("b")
+    until(lambda: fleet.states() == {"1": "done"})
+    assert fleet.landed() == ["1"]
+
+
+def test_a_frozen_host_is_fenced_and_its_agent_ended(fleet: Fleet, tmp_path: Path) -> None:
+    begin(fleet, "1", agent=holding(tmp_path))
+    frozen = fleet.start_worker("a")
+    fleet.start("1", "finish", "auto")
+    until((tmp_path / "here").exists)
+    os.kill(frozen, signal.SIGSTOP)
+    fleet.start_worker("b")
+    until(lambda: (tmp_path / "here").read_text() == "..")
+    os.kill(frozen, signal.SIGCONT)
+    until(lambda: not fleet.agents("a"))
+    (tmp_path / "on").touch()
+    until(lambda: fleet.states() == {"1": "done"})
+    assert fleet.landed() == ["1"]
+
+
+def test_a_restarted_worker_continues_its_agent(fleet: Fleet, tmp_path: Path) -> None:
+    begin(fleet, "1", agent=holding(tmp_path))
+    fleet.start_worker("b")
+    fleet.start("1", "finish", "auto")
+    until((tmp_path / "here").exists)
+    fleet.start_worker("a")
+    fleet.workers["b"].kill()
+    fleet.workers["b"].wait()
+    fleet.start_worker("b")
+    until(lambda: len(fleet.rows("SELECT 1 FROM events WHERE type='ClaimTaken'")) == 2)
+    (tmp_path / "on").touch()
+    until(lambda: fleet.states() == {"1": "done"})
+    assert (tmp_path / "here").read_text() == "."
+    assert fleet.landed() == ["1"]
+
+
+def test_a_drained_worker_leaves_its_plan_to_another(fleet: Fleet, tmp_path: Path) -> None:
+    begin(fleet, "1", agent=holding(tmp_path))
+    fleet.start_worker("a")
+    fleet.start("1", "finish", "auto")
+    until((tmp_path / "here").exists)
+    fleet.workers["a"].send_signal(signal.SIGTERM)
+    fleet.start_worker("b")
+    (tmp_path / "on").touch()
+    assert fleet.workers["a"].wait(30) == 0
+    until(lambda: fleet.states() == {"1": "done"})
+    assert fleet.landed() == ["1"]
+
+
+def test_a_restart_of_the_database_ends_nothing(fleet: Fleet, tmp_path: Path) -> None:
+    begin(fleet, "1", "2", agent=holding(tmp_path) + writes("2"))
+    fleet.start_worker("a")
+    fleet.start("1", "finish", "auto")
+    until((tmp_path / "here").exists)
+    server = start_server()
+    server.stop()
+    (tmp_path / "on").touch()
+    server.start(server.port)
+    fleet.start("2", "finish", "auto")
+    until(lambda: fleet.states() == {"1": "done", "2": "done"})
+    assert (tmp_path / "here").read_text() == "."
+    assert sorted(fleet.landed()) == ["1", "2"]

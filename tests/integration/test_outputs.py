@@ -142,11 +142,10 @@ echo done > 1.txt
     settings = SETTINGS.replace('implementer = "robot"', 'implementer = "sh"')
     argv = f'[agents.sh]\nkind = "command"\nargv = ["sh", "{tmp_path}/agent.sh"]\n'
     fleet.push(**{"runplan.toml": settings + argv})
-    config = Path(fleet.env_of("gpu-7")["HOME"], ".config/runplan/runplan.toml")
+    config = fleet.add_host("gpu-7").home / ".config/runplan/runplan.toml"
     config.parent.mkdir(parents=True)
     config.write_text("[fleet]\noutput = 4000\n")
     fleet.start_worker("gpu-7")
-    until(lambda: fleet.rows("SELECT 1 FROM workers"))
     assert fleet.runplan("start", "1", "auto", "direct").code == 0
     words = [str(RUNPLAN), "logs", "1", "--agent", "-f"]
     until(lambda: fleet.rows("SELECT 1 FROM outputs"))

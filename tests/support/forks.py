@@ -33,7 +33,7 @@ from tests.support.repos import isolated_env
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
     *("plan", "run", "checks", "settings", "store", "git", "agents", "supervise", "forge", "landing"),
-    *("report", "steps", "engine", "daemon", "cli"),
+    *("report", "steps", "engine", "daemon", "fleet", "cli"),
 )
 #: Programs of the product that are forked, too, and libraries that they import when they need them.
 PROGRAMS = ("runplan", "runplan.supervise.shim")
