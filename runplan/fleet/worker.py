@@ -177,21 +177,32 @@ class FleetWorker:
         await self._loop.run_in_executor(self._threads, self._work_on_plan, schema, plan)
 
     def _work_on_plan(self, schema: str, plan: str) -> None:
+        worker: PlanWorker | None = None
+        while True:
+            try:
+                worker = worker or self._take_plan(schema, plan)
+                if worker is not None:
+                    worker.run()
+                break
+            except Exception as error:  # noqa: BLE001 - the edge of the thread: this host may own the plan
+                self._log.warning("trouble", plan=plan, error=str(error))
+                self._is_over.wait(RETRY_S)
+        if worker is not None:
+            with self._lock:
+                del self._plans[schema, plan]
+
+    def _take_plan(self, schema: str, plan: str) -> PlanWorker | None:
+        """A worker for the plan; None when one has it in hand already, or the repository is unknown."""
         known = next((row for row in list_fleet(self._dsn) if row.schema == schema), None)
         if known is None:
-            self._log.warning("unknown-repository", schema=schema, plan=plan)
-            return
+            return None
         worker = PlanWorker(plan, self._directory / "repositories" / schema, self._services, self._locate(known))
         with self._lock:
             in_hand = self._plans.setdefault((schema, plan), worker)
-        if in_hand is not worker:
-            in_hand.wake(commands=True)
-            return
-        try:
-            worker.run()
-        finally:
-            with self._lock:
-                del self._plans[schema, plan]
+        if in_hand is worker:
+            return worker
+        in_hand.wake(commands=True)
+        return None
 
     def _locate(self, repository: FleetRepository) -> FleetLocation:
         return FleetLocation(self._dsn, repository.url, output=self._user.fleet.output, host=self._row.host)
