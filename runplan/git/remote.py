@@ -37,6 +37,7 @@ _SETTINGS = (
     "credential.interactive=false",
     "core.filesRefLockTimeout=500",
 )
+_REF_MOVED = "cannot lock ref"
 _NO_SUCH_BRANCH = "couldn't find remote ref"
 _CREDENTIALS = (
     r"terminal prompts disabled|could not read (?:Username|Password)|Authentication failed|Permission denied \("
@@ -101,6 +102,8 @@ class Remote:
         kept = "--prune" if prune else "--no-prune"
         words_of_fetch = ("fetch", *options, kept, "--refmap=", "--", self.name, *refspecs)
         ran = self._run(*words_of_fetch, source=into)
+        if _REF_MOVED in ran.err:  # a landing of another run has just moved it
+            ran = self._run(*words_of_fetch, source=into)
         if ran.code == 0 or _NO_SUCH_BRANCH in ran.err:
             return ran.code == 0
         said = words(ran.err) or f"git ended with code {ran.code}"
