@@ -8,9 +8,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from runplan.errors import RefusedEarly
 from runplan.names import wip_ref
 from runplan.store.location import FleetLocation, normalize_url
-from runplan.store.postgres import PostgresStore
+from runplan.store.postgres import PostgresStore, require_queue
 from tests.support.cli import Project, a_plan, a_project, with_remote
 from tests.support.postgres import a_location, start_server
 from tests.support.repos import Repo
@@ -57,6 +58,8 @@ def jobs_of(schema: str) -> list[tuple[str, str, str, str | None]]:
 
 def test_a_command_and_its_job_are_queued_once_and_every_machine_sees_them(machines: tuple[Project, Project]) -> None:
     here, there = machines
+    refused = here.runplan("start", "X")
+    assert (refused.code, refused.last.partition("; ")[2]) == (2, "add the word direct or pr, or set run.landing")
     for _ in range(2):
         ran = here.runplan("start", "X", "auto", "direct")
         assert (ran.code, ran.last) == (5, f"runplan: {NO_WORKER}")
@@ -70,11 +73,6 @@ def test_a_command_and_its_job_are_queued_once_and_every_machine_sees_them(machi
     assert "start" in there.runplan("status", "X").out
     assert not (here.path / ".git/runplan/journal.db").exists()
     assert not (here.home / ".local/state/runplan/daemon.lock").exists(), "no daemon was started"
-
-
-def test_a_landing_in_the_checkout_is_refused_with_the_words_that_help(machines: tuple[Project, Project]) -> None:
-    ran = machines[0].runplan("start", "X")
-    assert (ran.code, ran.last.partition("; ")[2]) == (2, "add the word direct or pr, or set run.landing"), ran.err
 
 
 def test_a_repository_that_the_fleet_does_not_know_is_refused(tmp_path: Path) -> None:
@@ -99,16 +97,12 @@ def test_a_wake_up_and_labels_have_queues_and_a_command_goes_to_any_host() -> No
         assert jobs_of(schema) == [wake, ("runplan.work", "plans/X.md", "any", lock)]
 
 
-def test_a_queue_of_another_version_is_refused(tmp_path: Path, machines: tuple[Project, Project]) -> None:
-    with psycopg.connect(start_server().dsn, autocommit=True) as db:
-        ((version,),) = db.execute("SELECT version FROM runplan.queue").fetchall()
+def test_a_queue_of_another_version_is_refused() -> None:
+    with psycopg.connect(a_location().dsn.replace("member@", "postgres@")) as db:
         db.execute("UPDATE runplan.queue SET version='02.00.00'")
-        try:
-            ran = machines[0].runplan("fleet", "init")
-        finally:
-            db.execute("UPDATE runplan.queue SET version=%s", (version,))
-    assert ran.code == 2
-    assert "has the tables of Procrastinate 02.00.00" in ran.last
+        with pytest.raises(RefusedEarly, match=r"has the tables of Procrastinate 02\.00\.00, the installed one needs"):
+            require_queue(db)
+        db.rollback()
 
 
 @pytest.fixture
