@@ -79,7 +79,6 @@ def require_dsn() -> str:
 
 
 def _remote_here() -> str:
-    """The URL of the remote of the repository around the current directory."""
     with open_context() as context:
         if url := remote_url(context.repository, context.settings):
             return url
