@@ -12,20 +12,24 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
 import psycopg
 
+from runplan.settings.places import state_directory
 from runplan.store.location import FleetLocation, normalize_url
-from tests.support.cli import NO_SANDBOX, RUNPLAN, Ran, a_plan, end_processes_of, processes_of, until
-from tests.support.network import Namespace, Network, Proxy
-from tests.support.postgres import Server
+from runplan.store.postgres import initialize
+from tests.support.cli import NO_SANDBOX, RUNPLAN, Project, Ran, a_plan, end_processes_of, processes_of, until
+from tests.support.network import HostNamespace, Namespace, Network, Proxy, find_program
+from tests.support.postgres import Server, start_server
 from tests.support.repos import MAIN, USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env
 
+_numbers = count(1)
 SETTINGS = """\
 [agents]
 implementer = "marking"
@@ -34,7 +38,7 @@ verifier = "marking"
 kind = "command"
 argv = ["{python}", "-I", "-S", "{agent}", "{marks}"]
 """
-#: Waits while a file `hold/PLAN.PHASE.ROLE` or `hold/any` is there, and works as long as `pace` says.
+#: Works as long as `pace` says, and while one of the files `hold/PLAN.PHASE.ROLE`, `hold/HOST` and `hold/any` is there.
 AGENT = r"""
 import fcntl, json, os, pathlib, re, subprocess, sys, time
 marks, env = pathlib.Path(sys.argv[1]), os.environ
@@ -56,19 +60,20 @@ else:
     lock.flush()
 mark("begin")
 time.sleep(float((marks / "pace").read_text()))
-while any((marks / "hold" / name).exists() for name in (f"{plan}.{phase}.{role}", "any")):
+while any((marks / "hold" / name).exists() for name in (f"{plan}.{phase}.{role}", host, "any")):
     time.sleep(0.02)
 if role == "verify":
     prompt = pathlib.Path(env["RUNPLAN_PROMPT"]).read_text()
     listed = re.search(r"^## Items$(.*?)^## ", prompt, re.M | re.S)
     names = re.findall(r"^- ([A-Z]+\d+): ", listed[1] if listed else "", re.M)
-    items = [{"item": name, "result": "pass", "evidence": f"{plan}-{phase}.txt"} for name in names]
+    items = [{"item": name, "result": "pass", "evidence": "runplan.toml"} for name in names]
     answer = {"status": "done", "summary": "Seen.", "items": items}
     pathlib.Path(env["RUNPLAN_RETURN"]).write_text(json.dumps(answer))
 else:
     pathlib.Path(f"{plan}-{phase}.txt").write_text(f"{plan} {phase}\n")
     subprocess.run(["git", "add", "-A"], check=True)
-    subprocess.run(["git", "commit", "-qm", f"Write {plan} {phase}"], check=True)
+    if subprocess.run(["git", "diff", "--cached", "--quiet"]).returncode:
+        subprocess.run(["git", "commit", "-qm", f"Write {plan} {phase}"], check=True)
 mark("end")
 """
 
@@ -104,11 +109,12 @@ class Host:
 
     name: str
     home: Path
-    namespace: Namespace
+    namespace: HostNamespace
     network: Network
     proxy: Proxy  #: between this host and PostgreSQL
     env: dict[str, str]
-    worker: subprocess.Popen[bytes] | None = None
+    worker: int = 0  #: its process
+    _started: subprocess.Popen[bytes] | None = None
 
     def run(self, *args: str, cwd: Path | None = None, **env: str) -> Ran:
         """The command on this host, in its clone if it has one."""
@@ -129,10 +135,10 @@ class Host:
     def log(self) -> Path:
         return self.home / "worker.log"
 
-    def start_worker(self, *words: str, **env: str) -> int:
-        """Start the worker of this host; its process."""
+    def start_worker(self, *words: str, **env: str) -> None:
+        """Start the worker of this host."""
         with self.log.open("ab") as log:
-            self.worker = self.namespace.start(
+            self._started = self.namespace.start(
                 [RUNPLAN, "worker", "--host", self.name, *words],
                 cwd=self.home,
                 env={**self.env, **env},
@@ -140,21 +146,36 @@ class Host:
                 stdout=log,
                 stderr=log,
             )
-        return self.worker.pid
+        self.worker = find_program(self._started)
 
-    def stop_worker(self, number: int = signal.SIGTERM) -> int:
-        """Signal the worker and wait for its end; its exit code."""
-        assert self.worker is not None
-        self.worker.send_signal(number)
-        return self.worker.wait(60)
+    def signal_worker(self, number: int) -> None:
+        os.kill(self.worker, number)
+        if number == signal.SIGCONT and self._started is not None:  # the program that entered the namespace stops, too
+            self._started.send_signal(number)
+
+    def stop_worker(self, number: int = signal.SIGTERM) -> None:
+        """Signal the worker and wait for its end."""
+        self.signal_worker(number)
+        assert self._started is not None
+        self._started.wait(60)
 
     def kill(self) -> None:
         """The whole host: every process, the worker, its shims, its agents."""
+        self.namespace.kill()
         while processes_of(self.home):
             end_processes_of(self.home)
-            if self.worker is not None:
-                self.worker.poll()
             time.sleep(0.01)
+        if self._started is not None:
+            self._started.wait(10)
+
+    def has_dispatch(self, dispatch: str) -> bool:
+        """Whether an agent of the dispatch lives on this host."""
+        mark = f"RUNPLAN_DISPATCH={dispatch}".encode()
+        for pid in processes_of(self.home):
+            with contextlib.suppress(OSError):
+                if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    return True
+        return False
 
     def freeze(self) -> None:
         """Every process stops, as when a laptop sleeps."""
@@ -225,6 +246,12 @@ class GitServer:
             self._process = None
 
 
+def _write_identity(home: Path) -> dict[str, str]:
+    """The variable by which git on a host knows who commits."""
+    (home / "gitconfig").write_text(f"[user]\n\tname = {USER_NAME}\n\temail = {USER_EMAIL}\n")
+    return {"GIT_CONFIG_GLOBAL": str(home / "gitconfig")}
+
+
 def _free_port(address: str) -> int:
     with socket.create_server((address, 0)) as server:
         return int(server.getsockname()[1])
@@ -291,12 +318,11 @@ class Fleet:
         if disk_mb:
             subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={disk_mb}m", "none", home], check=True)
             self._stack.callback(lambda: subprocess.run(["umount", "--lazy", home], check=True))
-        (home / "gitconfig").write_text(f"[user]\n\tname = {USER_NAME}\n\temail = {USER_EMAIL}\n")
         proxy = Proxy(self.network.servers, self.network.addresses[2], (self.database.address, self.database.port))
         address, port = proxy.address
         own = {
             "HOME": str(home),
-            "GIT_CONFIG_GLOBAL": str(home / "gitconfig"),
+            **_write_identity(home),
             "RUNPLAN_FLEET_DSN": dsn or f"postgresql://postgres@{address}:{port}/postgres",
         }
         namespace = self.network.add_host(name)
@@ -350,30 +376,23 @@ class Fleet:
         marks = [Mark(**json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
         return [mark for mark in marks if not kinds or mark.kind in kinds]
 
-    def landings(self) -> dict[tuple[str, str], int]:
+    def landings(self) -> Counter[tuple[str, str]]:
         """How often the code of each phase is on the remote's main, by (plan, phase)."""
         subjects = self.remote.git("log", "--format=%s", MAIN).splitlines()
-        counts: dict[tuple[str, str], int] = {}
-        for subject in subjects:
-            if subject.startswith("Write "):
-                _, plan, phase = subject.split()
-                counts[plan, phase] = counts.get((plan, phase), 0) + 1
-        return counts
+        words = (subject.split() for subject in subjects if subject.startswith("Write "))
+        return Counter((plan, phase) for _, plan, phase in words)
 
     # --- what is done -----------------------------------------------------------------------------------
 
     def set_pace(self, seconds: float) -> None:
         (self.marks / "pace").write_text(str(seconds))
 
-    @contextlib.contextmanager
-    def held(self, name: str = "any") -> Iterator[None]:
-        """Agents wait while this is open: all, or those of `PLAN.PHASE.ROLE`."""
-        file = self.marks / "hold" / name
-        file.touch()
-        try:
-            yield
-        finally:
-            file.unlink(missing_ok=True)
+    def hold(self, name: str = "any") -> None:
+        """Let agents wait from now on: all, those of a host, or those of `PLAN.PHASE.ROLE`."""
+        (self.marks / "hold" / name).touch()
+
+    def release(self, name: str = "any") -> None:
+        (self.marks / "hold" / name).unlink()
 
     def restart_database(self, *, away_s: float = 0.0) -> None:
         """PostgreSQL crashes, stays away for a while, and recovers at its address."""
@@ -387,3 +406,71 @@ class Fleet:
         self.network.drop_address(gone)
         self.database.stop()
         self.database.start(self.database.port, new)
+
+
+# --- a project that a worker runs ---------------------------------------------------------------------------
+
+
+@dataclass
+class FleetProject(Project):
+    """A project in a fleet of its own: a database, and one host at a time."""
+
+    host: str = "alpha"
+
+    def move_to(self, host: str) -> None:
+        """The next worker has another name, and a state directory of its own."""
+        self.host = host
+        self.extra["XDG_STATE_HOME"] = str(self.home / host)
+
+    @property
+    def worked(self) -> Repo:
+        schema = FleetLocation("", normalize_url(self.repo.git("remote", "get-url", "origin"))).schema
+        return Repo(path=state_directory(self.env) / "fleet" / self.host / "repositories" / schema, env=self.repo.env)
+
+    @property
+    def worktrees(self) -> Path:
+        return self.worked.path.with_name(f"{self.worked.path.name}.runplan")
+
+    def leftovers(self) -> list[str]:
+        """As of any project; but a worker keeps the directory of its worktrees, because another plan may need it."""
+        return [left for left in super().leftovers() if left != str(self.worktrees)]
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        url = normalize_url(self.repo.git("remote", "get-url", "origin"))
+        options = f"-c search_path={FleetLocation('', url).schema},runplan"
+        with psycopg.connect(self.extra["RUNPLAN_FLEET_DSN"], options=options, autocommit=True) as db:
+            return db.execute(query.replace("?", "%s"), values or None).fetchall()
+
+
+def make_fleet_project(project: Project) -> FleetProject:
+    """Give the project a database of its own, in which a lost host is missed after two seconds."""
+    name = f"fleet_{next(_numbers)}"
+    server = start_server()
+    with psycopg.connect(server.dsn, autocommit=True) as db:
+        db.execute(f"CREATE DATABASE {name} TEMPLATE {_template()}")
+    dsn = server.dsn_of("postgres", name)
+    initialize(dsn, [project.repo.git("remote", "get-url", "origin")])
+    config = _write_identity(project.home)
+    made = FleetProject(project.repo, project.home, {**project.extra, **config, "RUNPLAN_FLEET_DSN": dsn})
+    made.move_to("alpha")
+    return made
+
+
+@cache
+def _template() -> str:
+    """A database with the tables of a fleet."""
+    server = start_server()
+    with psycopg.connect(server.dsn, autocommit=True) as db:
+        db.execute("CREATE DATABASE fleet_template")
+    initialize(server.dsn_of("postgres", "fleet_template"), [])
+    set_lease(server.dsn_of("postgres", "fleet_template"), 2)
+    return "fleet_template"
+
+
+def set_lease(dsn: str, seconds: float) -> None:
+    """Let a host that was not seen for so long count as dead; for workers that start from now on."""
+    with psycopg.connect(dsn, autocommit=True) as db:
+        db.execute(
+            "CREATE OR REPLACE FUNCTION runplan.lease() RETURNS INTERVAL LANGUAGE sql STABLE "
+            f"RETURN INTERVAL '{seconds} s'"
+        )

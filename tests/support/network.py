@@ -1,8 +1,8 @@
 """A network of separate hosts on one machine, and a proxy that damages connections.
 
 Each host is a network namespace of iproute2 with one address, behind a bridge in the namespace of the servers. No
-interface of the machine is touched. Without root or without `ip` all hosts share the loopback address, and
-`Network.kind` says so.
+interface of the machine is touched. Its processes see only each other. Without root, `ip` or `unshare` all hosts share
+the loopback address and their processes, and `Network.kind` says so.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ import queue
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +21,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
+
 T = TypeVar("T")
 CLONE_NEWNET = 0x40000000
 NETNS = Path("/run/netns")
-SHARED = "process groups on one loopback address (no root or no `ip`: no network namespaces)"
-SEPARATE = "network namespaces"
+SHARED = "process groups on one loopback address (no root, `ip` or `unshare`: no namespaces)"
+SEPARATE = "namespaces of network and processes"
+#: The first process of a host: orphans become its children, and with it all others end.
+INIT = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)\nwhile True: signal.pause()"
+ENTER = 'cd "$0" && exec "$@"'  #: an entered namespace begins at its root directory
 _numbers = itertools.count(1)
 
 
@@ -36,7 +42,7 @@ def _ip(*words: str) -> None:
 def namespaces_work() -> bool:
     """Whether this user may make network namespaces with an interface in them."""
     name = f"runplan-{os.getpid()}-try"
-    if os.getuid() or not shutil.which("ip"):
+    if os.getuid() or not all(map(shutil.which, ("ip", "unshare", "nsenter"))):
         return False
     try:
         _ip("netns", "add", name)
@@ -85,15 +91,61 @@ class Namespace:
 
     def run(self, argv: Sequence[str | Path], **how: Any) -> subprocess.CompletedProcess[bytes]:
         """Run a program there to its end."""
-        return self.call(lambda: subprocess.run(argv, capture_output=True, check=False, **how))
+        return self.call(lambda: subprocess.run(self._enter_processes(argv, how), capture_output=True, **how))
 
     def start(self, argv: Sequence[str | Path], **how: Any) -> subprocess.Popen[bytes]:
-        return self.call(lambda: subprocess.Popen(argv, **how))
+        return self.call(lambda: subprocess.Popen(self._enter_processes(argv, how), **how))
+
+    def _enter_processes(self, argv: Sequence[str | Path], how: dict[str, Any]) -> Sequence[str | Path]:
+        return argv
 
     def _enter(self) -> None:
         with (NETNS / self.name).open("rb") as place:
             if ctypes.CDLL(None, use_errno=True).setns(place.fileno(), CLONE_NEWNET):
                 raise OSError(ctypes.get_errno(), "setns")
+
+
+class HostNamespace(Namespace):
+    """A network namespace whose programs see only each other's processes."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._first: subprocess.Popen[bytes] | None = None
+
+    def _enter_processes(self, argv: Sequence[str | Path], how: dict[str, Any]) -> Sequence[str | Path]:
+        if not self.name:
+            return argv
+        enter = ["nsenter", f"--target={self._boot()}", "--pid", "--mount", "sh", "-c", ENTER, str(how["cwd"])]
+        return [*enter, *argv]
+
+    def _boot(self) -> int:
+        """The first process of the host, which is started when there is none."""
+        if self._first is None or self._first.poll() is not None:
+            program = [sys.executable, "-I", "-S", "-c", INIT]
+            self._first = subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *program])
+        while (
+            not (found := psutil.Process(self._first.pid).children()) or not Path("/proc", str(found[0].pid)).exists()
+        ):
+            time.sleep(0.005)
+        return found[0].pid
+
+    def kill(self) -> None:
+        """End every process of the host at once."""
+        if self._first is not None:
+            self._first.kill()
+            self._first.wait()
+
+
+def find_program(started: subprocess.Popen[bytes]) -> int:
+    """The process of a program that was started in a namespace of processes, as it is seen here."""
+    while started.poll() is None:
+        children = psutil.Process(started.pid).children()
+        if Path(f"/proc/{started.pid}/comm").read_text() != "nsenter\n":
+            return started.pid
+        if children and children[0].name() not in ("nsenter", "sh"):
+            return children[0].pid
+        time.sleep(0.005)
+    return started.pid
 
 
 class Network:
@@ -120,11 +172,11 @@ class Network:
     def is_separate(self) -> bool:
         return self.kind == SEPARATE
 
-    def add_host(self, name: str) -> Namespace:
+    def add_host(self, name: str) -> HostNamespace:
         """A namespace with one address that reaches the servers and the other hosts, and nothing else."""
         if not self.is_separate:
-            return Namespace("")
-        namespace = Namespace(f"{self._prefix}-{name}")
+            return HostNamespace("")
+        namespace = HostNamespace(f"{self._prefix}-{name}")
         self._hosts.append(name)
         _ip("netns", "add", namespace.name)
         outside = ("-n", self.servers.name, "link")
