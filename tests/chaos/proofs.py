@@ -1,10 +1,8 @@
 """Checks of a repository after the last start; each returns the violations."""
 
-import contextlib
 import fcntl
 import os
 import re
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -160,9 +158,10 @@ def no_work_is_unreachable(evidence: Evidence) -> Iterator[str]:
 
     A candidate is a copy: it carries the id of its landing. What it was copied from is looked at by itself.
     """
-    tool = evidence.project.path / ".git/runplan/tool.git"
+    worked = evidence.project.worked
+    tool = worked.path / ".git/runplan/tool.git"
     for words in ((), (f"--git-dir={tool}",)) if (tool / "HEAD").exists() else ((),):
-        yield from _unreachable(evidence, partial(evidence.project.repo.git, *words))
+        yield from _unreachable(evidence, partial(worked.git, *words))
 
 
 def _is_squashed(evidence: Evidence, git: Callable[..., str], oid: str) -> bool:
@@ -177,10 +176,11 @@ def _unreachable(evidence: Evidence, git: Callable[..., str]) -> Iterator[str]:
     """Unreachable commits; `tool.git` sees the user's commits as well, which the user's refs reach."""
     output = git("fsck", "--unreachable", "--no-reflogs", ok=False)
     gone = {line.split()[2] for line in output.splitlines() if line.startswith("unreachable commit ")}
-    gone -= set(evidence.project.repo.git("rev-list", "--all").split())
+    worked = evidence.project.worked
+    gone -= set(worked.git("rev-list", "--all").split())
     # Work that is being taken from an agent is still on its branch there.
-    for lane in (evidence.project.path / ".git/runplan/lanes").glob("*.git"):
-        gone -= set(evidence.project.repo.git(f"--git-dir={lane}", "rev-list", "--all", ok=False).split())
+    for lane in (worked.path / ".git/runplan/lanes").glob("*.git"):
+        gone -= set(worked.git(f"--git-dir={lane}", "rev-list", "--all", ok=False).split())
     form = f"--format=%H%x00%ae%x00{LANDING}%x00%s"
     rows = git("log", "--no-walk", "--stdin", form, stdin="\n".join(gone)).splitlines() if gone else []
     work = {}
@@ -190,7 +190,7 @@ def _unreachable(evidence: Evidence, git: Callable[..., str]) -> Iterator[str]:
             work[oid] = subject
     if not work:
         return
-    kept = evidence.project.repo.git("for-each-ref", "--format=%(objectname)", PARKED, "refs/heads/runplan/").split()
+    kept = worked.git("for-each-ref", "--format=%(objectname)", PARKED, "refs/heads/runplan/").split()
     kept += git("for-each-ref", "--format=%(objectname)", "refs/heads/runplan/").split()
     landed = evidence.target.git("for-each-ref", "--format=%(objectname)", MAIN, "refs/heads/runplan/*/pr").split()
     safe = set(_patches(evidence.target.git, landed)) | set(_patches(git, kept))
@@ -230,12 +230,11 @@ def nothing_is_left(evidence: Evidence) -> Iterator[str]:
         for ref in evidence.target.git("for-each-ref", "--format=%(refname)").split():
             if ref != MAIN and not ref.startswith("refs/pull/"):  # GitHub keeps the head of each pull request
                 yield f"{ref} is left at the remote"
-    state = evidence.project.path / ".git/runplan"
-    with contextlib.closing(sqlite3.connect(state / "journal.db")) as journal:
-        for claim in journal.execute("SELECT kind, key, owner FROM claims"):
-            yield f"the claim {claim} is left"
+    for claim in evidence.project.rows("SELECT kind, key, owner FROM claims"):
+        yield f"the claim {claim} is left"
+    common = evidence.project.worked.path / ".git"
+    state = common / "runplan"
     yield from (f"{lock} is held" for lock in _held([*state.glob("locks/*"), *state.glob("dispatch/*/lock")]))
-    common = evidence.project.path / ".git"
     tool = state / "tool.git"
     locks = [lock for place in (common, tool) for lock in (*place.glob("*.lock"), *place.glob("refs/**/*.lock"))]
     for path in [*locks, *common.glob("runplan.*"), *state.glob("*.new")]:

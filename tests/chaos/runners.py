@@ -1,4 +1,7 @@
-"""The runners of a plan: the command in the foreground, or the daemon. Both are driven by the command line alone."""
+"""The runners of a plan: the command in the foreground, the daemon, or a worker of a fleet.
+
+All are driven by the command line alone.
+"""
 
 import os
 import signal
@@ -6,7 +9,9 @@ import time
 from typing import Protocol
 
 from tests.chaos.trial import Kill, Trial
+from tests.support.cli import Project
 from tests.support.daemons import answering, daemon_of
+from tests.support.fleet import FleetProject, make_fleet_project
 from tests.support.forks import Started
 
 END_S = 60.0  #: what the daemon gets to end
@@ -23,6 +28,9 @@ class Runner(Protocol):
     def kills(self) -> tuple[Kill, ...]:
         """The kinds of kills that the points of the matrix are given in turn."""
 
+    def prepare(self, project: Project) -> Project:
+        """Give the project what this runner needs."""
+
     def work(self, trial: Trial) -> None: ...
 
 
@@ -30,7 +38,10 @@ class Foreground:
     """`start --foreground`: killed, it is started again by a person."""
 
     name = "foreground"
-    kills = (Kill("runner"), Kill("power"), Kill("runner", again=1))
+    kills: tuple[Kill, ...] = (Kill("runner"), Kill("power"), Kill("runner", again=1))
+
+    def prepare(self, project: Project) -> Project:
+        return project
 
     def work(self, trial: Trial) -> None:
         end = time.monotonic() + trial.most_s
@@ -53,10 +64,16 @@ class Daemon:
     """
 
     name = "daemon"
-    kills = (*Foreground.kills, Kill("runner", command="stop"), Kill("runner", command="pause"))
+    kills: tuple[Kill, ...] = (*Foreground.kills, Kill("runner", command="stop"), Kill("runner", command="pause"))
+
+    def prepare(self, project: Project) -> Project:
+        return project
+
+    def start(self, trial: Trial) -> "_Started":
+        return _Started(trial)
 
     def work(self, trial: Trial) -> None:
-        daemon = _Started(trial)
+        daemon = self.start(trial)
         answered = dict.fromkeys(trial.scene.started, (-1, "", ""))
         end = time.monotonic() + trial.most_s
         while not trial.is_done() and time.monotonic() < end:
@@ -80,8 +97,11 @@ class _Started:
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
-        self._process: Started = trial.spawn_runner("daemon")
+        self._process = self._spawn()
         self._answers = False
+
+    def _spawn(self) -> Started:
+        return self._trial.spawn_runner("daemon")
 
     def look(self) -> bool:
         """Whether no daemon answers yet."""
@@ -91,7 +111,7 @@ class _Started:
             time.sleep(_PAUSE_S)
         else:
             self._process.wait()
-            self._process = self._trial.spawn_runner("daemon")
+            self._process = self._spawn()
             self._answers = False
         return not self._answers
 
@@ -121,5 +141,42 @@ class _Started:
         self._process.wait(END_S)
 
 
-RUNNERS: tuple[Runner, ...] = (Foreground(), Daemon())
+class Worker(Daemon):
+    """`runplan worker`: killed, it is started again; or its host is lost, and another one takes over."""
+
+    name = "worker"
+    kills = (*Daemon.kills, Kill("host"), Kill("host", again=1))
+
+    def prepare(self, project: Project) -> Project:
+        return make_fleet_project(project)
+
+    def start(self, trial: Trial) -> "_Started":
+        return _StartedWorker(trial)
+
+
+class _StartedWorker(_Started):
+    """The worker of a trial; after its host is lost, a worker of another one."""
+
+    def _spawn(self) -> Started:
+        project = self._trial.project
+        assert isinstance(project, FleetProject)
+        if self._trial.struck and self._trial.kill is not None and self._trial.kill.victim == "host":
+            project.move_to("beta")
+        return self._trial.spawn_runner("worker", "--host", project.host)
+
+    def look(self) -> bool:
+        if self._trial.look(self._process):
+            self._process.wait()
+            self._process = self._spawn()
+        return False
+
+    def end(self) -> None:
+        end = time.monotonic() + END_S
+        os.kill(self._process.pid, signal.SIGTERM)
+        while not self._trial.look(self._process) and time.monotonic() < end:
+            pass
+        self._process.wait(END_S)
+
+
+RUNNERS: tuple[Runner, ...] = (Foreground(), Daemon(), Worker())
 BY_NAME = {runner.name: runner for runner in RUNNERS}

@@ -164,8 +164,8 @@ planner = "robot"
 kind = "command"
 argv = ["sh", "agent.sh"]
 [run]
-copy = ["local.env"]
 """
+COPIES = 'copy = ["local.env"]\n'
 #: Both leave files that are no work; the check fails until a fixer has run.
 CHECKS = """\
 setup = ". ./stage.sh; mkdir -p deps && touch deps/ok junk"
@@ -276,14 +276,17 @@ ANSWERS = {
 }
 
 
-def template(scene: Scene, way: Way, place: Path) -> Path:
-    """The project as it is before anything runs, to be copied."""
+def template(scene: Scene, way: Way, place: Path, *, copies: bool = True) -> Path:
+    """The project as it is before anything runs, to be copied; `copies` a file that is not committed to worktrees."""
     place.mkdir(parents=True)
     repo = init_repo(place / "repo", "--template=")
     plans = {f"plans/{name}.md": _plan(scene, name) for name in scene.plans}
     answers = {f"answers/{role}.json": json.dumps(answer) for role, answer in ANSWERS.items()}
     files = {
-        "runplan.toml": SETTINGS + scene.settings + (f'landing = "{way.name}"\n' if scene.planned else ""),
+        "runplan.toml": SETTINGS
+        + (COPIES if copies else "")
+        + scene.settings
+        + (f'landing = "{way.name}"\n' if scene.planned else ""),
         **(answers if scene.planned else plans),
         "agent.sh": AGENT,
         "stage.sh": STAGE,

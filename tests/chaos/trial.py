@@ -25,7 +25,7 @@ _LOOK_S = 0.004
 class Kill:
     """Which process dies, and where."""
 
-    victim: str  #: runner, git, agent or power
+    victim: str  #: runner, git, agent, power or host
     start: int = 1  #: which process of the runner, from 1
     point: str = ""  #: where that process is held, as its trace names it
     count: int = 1  #: at which of its passings
@@ -208,10 +208,11 @@ class Trial:
                 self.struck += sum(_kill(pid) for pid in processes_of(self.project.home) if is_agent(pid)) > 0
             case _:
                 self.struck += _kill(runner.pid)
-        if kill.victim == "power":
+        if kill.victim in ("power", "host"):
             while left := processes_of(self.project.home):
                 for pid in left:
                     _kill(pid)
+        if kill.victim == "power":
             self._lose_unsynced()
             self._lose_unreachable()
         (self.trace / "go").touch()
@@ -244,7 +245,7 @@ class Trial:
     def _lose_unreachable(self) -> None:
         """Run `git gc`: it may remove unreachable objects, so no work may be among them, and nothing may need them."""
         self.wrong += [f"after the kill: {one}" for one in proofs.no_work_is_unreachable(self.evidence)]
-        self.project.repo.git("prune", "--expire=now")
+        self.project.worked.git("prune", "--expire=now")
 
 
 def _kill(pid: int) -> bool:

@@ -74,6 +74,11 @@ class Project:
         return {**self.repo.env, **own, **NO_SANDBOX, **self.extra}
 
     @property
+    def worked(self) -> Repo:
+        """The repository in which runplan works."""
+        return self.repo
+
+    @property
     def worktrees(self) -> Path:
         """The directory of the worktrees; it is there only while a run has one."""
         return self.path.with_name(f"{self.path.name}.runplan")
@@ -191,11 +196,11 @@ class Project:
 
     def leftovers(self) -> list[str]:
         """Leftovers that a finished run must not have: refs in both repositories, worktrees, lanes."""
-        tool = self.path / ".git/runplan/tool.git"
+        tool = self.worked.path / ".git/runplan/tool.git"
         asked = ((), (f"--git-dir={tool}",)) if tool.is_dir() else ((),)
-        listed = (self.repo.git(*words, "for-each-ref", "--format=%(refname)") for words in asked)
+        listed = (self.worked.git(*words, "for-each-ref", "--format=%(refname)") for words in asked)
         refs = sorted(ref for refs in listed for ref in refs.split() if "runplan" in ref)
-        trees = self.repo.git("worktree", "list", "--porcelain").count("worktree ") - 1
+        trees = self.worked.git("worktree", "list", "--porcelain").count("worktree ") - 1
         lanes = [*tool.parent.glob("lanes/*"), *tool.glob("worktrees/*")]
         there = [str(self.worktrees), *map(str, self.worktrees.iterdir())] if self.worktrees.is_dir() else []
         return [*refs, *(["a registered worktree"] if trees else []), *there, *map(str, lanes)]

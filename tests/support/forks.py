@@ -6,6 +6,7 @@ spawner in the same way: they need up to 0.4 s of imports.
 """
 
 import atexit
+import concurrent.futures.thread
 import contextlib
 import ctypes
 import fcntl
@@ -262,6 +263,7 @@ def _become(request: dict[str, Any], given: Sequence[int], address: str) -> NoRe
     except BaseException:  # noqa: BLE001 - the edge of a process
         traceback.print_exc()
     finally:
+        concurrent.futures.thread._python_exit()  # ends the threads of pools, which an interpreter does at its end
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:
                 thread.join()
