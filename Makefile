@@ -15,7 +15,7 @@ SCRATCH := $(shell test -w /dev/shm && test "$$(df -Pk /dev/shm | awk 'NR==2 {pr
 CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample $(SAMPLE))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-fleet check-image test test-fast test-bare test-all check format docs screenshot bench chaos zoo corpus
+.PHONY: help demo demo-fleet check-image test test-fast test-bare test-all check format docs screenshot bench chaos chaos-fleet zoo corpus
 .PHONY: install-optional install-browser test-web install-agents test-agents clean
 
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
@@ -86,6 +86,9 @@ chaos: $(READY)  ## kill runplan at every point of the matrix and at random mome
 
 check-image: $(READY)  ## run the commands of config/fleet/Dockerfile in a bare Debian (root, debootstrap)
 	@$(BIN)/python -m tests.support.image
+
+chaos-fleet: $(READY)  ## run many plans on two and four workers, and every fault of a fleet (root and iproute2 for real hosts)
+	@$(SCRATCH) $(BIN)/python -m tests.fleet $(if $(ONLY),faults --only "$(ONLY)")
 
 install-optional:  ## install the programs without which some tests are skipped (apt)
 	@tests/support/install-optional.sh
