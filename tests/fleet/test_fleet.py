@@ -8,7 +8,7 @@ from tests.fleet.scenarios import Outcome, Trial, is_ended, prove, running
 from tests.support.cli import until
 from tests.support.fleet import Fleet
 
-LEASE_S = 2
+LEASE_S = 4
 
 
 @pytest.fixture(scope="module")

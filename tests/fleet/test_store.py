@@ -24,10 +24,10 @@ CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON {schema}.baselines DEFERRABLE INI
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     with pytest.MonkeyPatch.context() as patch, Fleet(tmp_path_factory.mktemp("fleet")) as made:
+        initialize(made.database.local_dsn, [made.url])
         patch.setitem(postgres.NETWORK, "connect_timeout", 2)
         patch.setitem(postgres.NETWORK, "tcp_user_timeout", 500)
-        patch.setattr(postgres, "SESSION", "-c idle_in_transaction_session_timeout=500ms")
-        initialize(made.database.local_dsn, [made.url])
+        patch.setattr(postgres, "SESSION", "-c idle_in_transaction_session_timeout=1s")
         yield made
 
 
