@@ -12,6 +12,7 @@ import pytest
 from runplan.store.heartbeat import Heartbeat, WorkerRow
 from runplan.store.location import FleetLocation
 from runplan.store.postgres import PostgresStore, initialize
+from tests.e2e.test_docs import documented, shape
 from tests.support.cli import Project, Ran, a_project
 from tests.support.postgres import create_database
 
@@ -61,6 +62,7 @@ def test_status_shows_hosts_their_plans_and_why_others_wait(fleet: Fleet) -> Non
     fleet.execute("UPDATE capacity SET fleet=1")
     for plan in ("A", "D"):
         fleet.execute("SELECT request_permit(schema, %s, 'alpha/1', false) FROM repositories", plan)
+    assert shape(fleet.run("status", "--json").json) == shape(documented("fleet status --json"))
     shown = fleet.run("status").out.splitlines()
     assert shown[0] == "alpha  up        1 of 1 slot in use, seen 0s ago, labels docker, gpu, version 1.0"
     assert shown[1] == f"  plans/A.md of {URL}"
