@@ -221,7 +221,7 @@ def read_push(*, ref: str, code: int, out: str, err: str) -> PushAnswer:
     fields = (line.split("\t") for line in out.splitlines())
     statuses = ((row[0], row[2]) for row in fields if len(row) == 3 and row[1].rpartition(":")[2] == ref)
     flag, summary = next(statuses, ("", ""))
-    if code == 0 and flag and flag in " *=-":
+    if code == 0 and flag and flag in " *=-+":
         return Taken()
     said, reason = words(err), summary.partition(" (")[2].removesuffix(")") if flag == "!" else ""
     if reason and reason not in said:

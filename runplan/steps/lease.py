@@ -238,7 +238,7 @@ def take_over(action: Action, state: RunState, context: RunContext) -> Iterator[
 
 
 def _restore_branch(phase: WorkAttempt, changed: HostChanged, context: RunContext, tip: Oid) -> HostChanged:
-    """Put the branch to the newest work that is here or on the remote; the event says whether that is all of it."""
+    """Put the branch to the newest work on the remote; the event says whether that is all of it."""
     git = context.objects
     branch = phase.leased.branch
     kept = phase.leased.kept if phase.base == phase.leased.base else None
@@ -252,11 +252,8 @@ def _restore_branch(phase: WorkAttempt, changed: HostChanged, context: RunContex
     if not newest or not git.is_ancestor(first, newest):  # or it is the work before a conflict
         _park(newest, context, branch, unless=first)
         newest, left = first, ""
-    local = git.tip(branch)
-    if local and local != newest != first and git.is_ancestor(newest, local):  # this host has worked on it before
-        newest, left = local, ""
-    _park(local, context, branch, unless=newest)
-    is_behind = phase.pushing.is_behind and newest != local
+    _park(git.tip(branch), context, branch, unless=newest)  # this host may have worked on it before
+    is_behind = phase.pushing.is_behind
     if phase.work is not None:
         is_behind = git.tip(phase.work.head) is None or not git.is_ancestor(phase.work.head, newest)
     if is_behind and kept is not None:

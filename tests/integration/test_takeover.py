@@ -65,7 +65,7 @@ class Host(RepositoryWorker):
         with context_at(self.project.path, env, lambda root, env: load_settings(root, env=env).settings) as context:
             yield replace(context, fleet=self.location)
 
-    def work_on_plan(self, *, landing: str = "", mode: Mode = Mode.FINISH, dies_at: str = "") -> bool:
+    def work_on_plan(self, *, landing: str = "", anew: bool = False, dies_at: str = "") -> bool:
         """Begin a run with this landing, or adopt the one in the journal; whether the host is alive at the end."""
         self._dies_at = dies_at
         with self.opened() as context, open_repository(context) as repository:
@@ -74,8 +74,9 @@ class Host(RepositoryWorker):
             try:
                 if landing:
                     started = e.RunStarted(
-                        plan=PLAN, title="X", mode=mode, wanted="", auto=True, landing=landing, target="main", slug="x"
-                    )
+                        plan=PLAN, title="X", mode=Mode.FINISH, wanted="", auto=True, landing=landing, target="main",
+                        slug="x", anew=anew,
+                    )  # fmt: skip
                     answer = self.begin(RunRequest(started=started))
                     assert answer is not None
                     assert not answer.declined, answer
@@ -187,6 +188,7 @@ def test_files_that_a_crashed_agent_left_reach_its_successor_on_another_host(tmp
     fleet = Fleet(tmp_path, steps(*crash, 'append = "half.txt"\ntext = "whole\\n"'))
     fleet.move("WorkPushed")
     assert fleet.remote.git("show", "main:half.txt") == "half\nwhole"
+    assert "Uncommitted" not in fleet.remote.git("log", "--format=%s", "main")
 
 
 def test_a_fix_cycle_continues_on_another_host(tmp_path: Path) -> None:
@@ -217,16 +219,33 @@ def test_a_refused_push_fails_no_phase_and_is_tried_again_with_the_next_work(tmp
     assert fleet.b.project.dispatched().count("fix") == fleet.b.project.dispatched().count("implement") == 1
 
 
-def test_a_host_that_gets_its_run_back_continues_with_its_own_files(tmp_path: Path) -> None:
+def test_a_host_that_gets_its_run_back_keeps_its_own_work_apart(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, work())
-    assert not fleet.a.work_on_plan(landing="direct", dies_at="WorkPushed")
+    assert not fleet.a.work_on_plan(landing="direct", dies_at="WorkTaken")
+    own = of(fleet.a.project.events(), "WorkTaken")[0]["head"]
     fleet.lose(fleet.a, fleet.b)
     assert not fleet.b.work_on_plan(dies_at="CandidateBuilt")
     fleet.lose(fleet.b, fleet.a)
     assert fleet.a.work_on_plan()
     assert [body["host"] for body in of(fleet.a.project.events(), "HostChanged")] == ["beta", "alpha"]
     assert (list(fleet.landings().values()), fleet.wip()) == ([1], [])
-    assert fleet.a.project.dispatched().count("implement") == 1
+    assert fleet.a.project.dispatched().count("implement") == 2
+    assert fleet.a.project.repo.head("refs/runplan/parked/x/1/1") == own
+
+
+def test_the_work_before_a_conflict_is_at_hand_on_another_host(tmp_path: Path) -> None:
+    """Someone else pushes the same file while the agent works."""
+    other = tmp_path / "other"
+    agent = work(f'run = "git -C {other} push -q origin main"') + fix('write = "1.txt"\ntext = "both\\n"')
+    fleet = Fleet(tmp_path, agent)
+    fleet.remote.git("clone", "-q", str(fleet.remote.path), str(other))
+    person = {f"GIT_{who}_{what}": "p@example.com" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    Repo(path=other, env={**fleet.a.project.repo.env, **person}).commit("Other", **{"1.txt": "other\n"})
+    events = fleet.move("BranchRebuilt")
+    (rebuilt,) = of(events, "BranchRebuilt")
+    assert fleet.b.project.repo.head(rebuilt["parked"]) == of(events, "WorkTaken")[0]["head"]
+    assert fleet.b.project.dispatched().count("implement") == 1
+    assert fleet.remote.git("show", "main:1.txt") == "both"
 
 
 def test_a_retry_on_another_host_continues_the_pushed_work(tmp_path: Path) -> None:
@@ -239,7 +258,23 @@ def test_a_retry_on_another_host_continues_the_pushed_work(tmp_path: Path) -> No
     assert fleet.b.work_on_plan(landing="direct")
     kept = [body["kept"] for body in of(fleet.b.project.events(), "Leased")]
     assert kept[1]["head"] == of(fleet.b.project.events(), "PhaseFailed")[0]["head"]
+    assert of(fleet.b.project.events(), "WorkKept") == []
     assert (list(fleet.landings().values()), fleet.wip()) == ([1], [])
+
+
+def test_an_attempt_that_begins_anew_takes_over_nothing_of_the_one_before(tmp_path: Path) -> None:
+    (tmp_path / "verify").mkdir()
+    agent = steps(*once(tmp_path, 'write = "old.txt"')) + work()
+    agent += verify("pass_all = true", *once(tmp_path / "verify", 'fail = ["W1"]'))
+    fleet = Fleet(tmp_path, agent, f"{GATED}[run]\nmax_fix_cycles = 0\n")
+    assert fleet.a.work_on_plan(landing="direct")
+    assert fleet.remote.git("ls-tree", "--name-only", "refs/runplan/wip/x/1", "old.txt")
+    assert not fleet.a.work_on_plan(landing="direct", anew=True, dies_at="DispatchStarted implement")
+    fleet.lose(fleet.a, fleet.b)
+    assert fleet.b.work_on_plan()
+    assert of(fleet.b.project.events(), "WorkKept") == []
+    assert (list(fleet.landings().values()), fleet.wip()) == ([1], [])
+    assert fleet.remote.git("ls-tree", "--name-only", "main", "--", "old.txt", "1.txt") == "1.txt"
 
 
 def test_gc_removes_pushed_work_of_landed_phases_alone(tmp_path: Path) -> None:

@@ -101,6 +101,14 @@ def test_on_another_host_the_same_process_or_candidate_is_due_again(events: list
     assert "the host beta continued what alpha had begun" in state.work.warnings
 
 
+def test_products_of_setup_are_made_again_on_another_host() -> None:
+    ended = e.DispatchEnded(id="d", role=Role.SETUP, ending=Ending.EXITED, code=0)
+    begun = [started("next", test_command="", setup="make"), *BEGUN[1:]]
+    begun += [e.DispatchStarted(id="d", role=Role.SETUP, cycle=1), ended]
+    assert due(*begun) == "implement"
+    assert due(*begun, TAKEN_OVER, MOVED) == "setup"
+
+
 def test_a_candidate_that_is_built_again_keeps_its_proof_and_approval() -> None:
     approved = e.Answered(tree="t1", approved=True)
     events = [*BEGUN, *written(), TAKEN, PUSHED, BUILT, *PROVEN, approved, TAKEN_OVER, MOVED, BUILT]
@@ -130,13 +138,9 @@ def test_only_the_cycle_begins_again_where_the_work_before_it_was_pushed() -> No
 def lanes(*more: e.Event) -> RunState:
     chosen = e.LanesChosen(tip="c0", lanes=(("a", "1", ()), ("b", "2", ())), ahead=(("b", "1", "c1"),))
     first = [e.PhaseChosen(tip="c0", phase="1"), *LEASED[1:], *written(), TAKEN, PUSHED, BUILT]
-    begun = [e.LanesChosen(tip="c0", lanes=chosen.lanes[:1]), *(replace_lane(event, "a") for event in first)]
+    begun = [e.LanesChosen(tip="c0", lanes=chosen.lanes[:1]), *(replace(event, lane="a") for event in first)]
     ahead = e.LanesChosen(tip="c0", lanes=chosen.lanes[1:], ahead=chosen.ahead)
     return fold([started("finish", test_command=""), OWNED, *begun, ahead, *more])
-
-
-def replace_lane(event: e.Event, lane: str) -> e.Event:
-    return replace(event, lane=lane)
 
 
 def test_each_lane_is_taken_over_and_one_whose_base_is_lost_is_dropped() -> None:
@@ -145,7 +149,13 @@ def test_each_lane_is_taken_over_and_one_whose_base_is_lost_is_dropped() -> None
         "b": "take-over",
     }
     lost = HostChanged(host="beta", before="alpha", is_restarted=True, has_branch=False, lane="b")
-    state = lanes(TAKEN_OVER, replace_lane(MOVED, "a"), lost)
+    state = lanes(TAKEN_OVER, replace(MOVED, lane="a"), lost)
     (first, ahead) = state.lanes
     assert (first.state.is_dropped, ahead.state.is_dropped) == (False, True)
     assert {action.lane: action.step for action in decide(state).actions}["b"] == "finish"
+    begun = [
+        replace(event, lane="b") for event in (e.PhaseChosen(tip="c0", phase="2", base="c1"), *LEASED[1:], *written())
+    ]
+    failed = e.PhaseFailed(phase="2", reason=Reason.STOPPED, step=PhaseStep.STOP, detail="", lane="b")
+    state = lanes(*begun, TAKEN_OVER, replace(MOVED, lane="a"), lost, failed)
+    assert {action.lane: action.step for action in decide(state).actions}["b"] == "clean-up"
