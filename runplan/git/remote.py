@@ -138,10 +138,9 @@ class Remote:
         return read_push(ref=ref, code=ran.code, out=ran.text, err=ran.err)
 
     def push(self, new: Oid, *, old: Oid, source: Path, ref: str = "") -> PushAnswer:
-        """Move the branch from `old` to its descendant `new`, or delete it for ""; rejected when it stands elsewhere.
+        """Move the branch, or `ref`, from `old` to `new`, or delete it for ""; rejected when it stands elsewhere.
 
-        The repository `source` holds `new`. The user's own configuration says how the remote is reached. `ref` is
-        another ref than the branch.
+        The repository `source` holds `new`. The user's own configuration says how the remote is reached.
         """
         ref = ref or f"{HEADS}{self.branch}"
         options = ("--porcelain", "--no-follow-tags", "--recurse-submodules=no", f"--force-with-lease={ref}:{old}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,7 +97,7 @@ class RemoteLander(ABC):
             there = self.remote.list_refs(ref).get(ref, "") if not isinstance(answer, push.Taken) else new
             if there not in (old, new) and is_owner():
                 answer = self.remote.push(new, old=there, source=self._tool, ref=ref)
-        except GitFailed as error:
+        except Unreachable as error:
             return str(error)
         return "" if there == new or isinstance(answer, push.Taken) else answer.said
 
@@ -104,13 +105,11 @@ class RemoteLander(ABC):
         """Fetch such work to the same ref of the repository of candidates; False when the remote has none."""
         return self.remote.fetch_ref(f"+{ref}:{ref}", into=self._tool)
 
-    def drop_work(self, ref: str) -> bool:
-        """Delete such work on the remote; False when the remote does not answer."""
-        try:
-            there = self.remote.list_refs(ref).get(ref)
-            return not there or isinstance(self.remote.push("", old=there, source=self._tool, ref=ref), push.Taken)
-        except GitFailed:
-            return False
+    def drop_work(self, ref: str) -> None:
+        """Delete such work on the remote; `gc` deletes what stays."""
+        with suppress(Unreachable):
+            if there := self.remote.list_refs(ref).get(ref):
+                self.remote.push("", old=there, source=self._tool, ref=ref)
 
     @abstractmethod
     def _look_for_landing(self, landing: Landing) -> Landed | Refused | Oid:
