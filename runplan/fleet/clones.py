@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from runplan.errors import Unreachable
 from runplan.git.command import Git
 from runplan.git.remote import Remote
 from runplan.settings.places import own_directory
@@ -16,19 +15,12 @@ REMOTE = "origin"
 BRANCHES = f"+refs/heads/*:refs/remotes/{REMOTE}/*"
 HEAD = f"refs/remotes/{REMOTE}/HEAD"
 FIRST_S = 3600.0  #: for the first fetch, of the whole history
-LOCK_S = 60.0  #: for another job that fetches; after this its result is used
 
 
 def open_clone(url: str, directory: Path, env: Mapping[str, str]) -> Path:
     """Clone the repository into the directory, or fetch what its remote has now."""
     own_directory(directory.parent)
-    try:
-        lock = file_lock(directory.with_name(f"{directory.name}.lock")).acquire(timeout=LOCK_S)
-    except TimeoutError:
-        if directory.exists():
-            return directory
-        raise Unreachable(f"{url} is being cloned; try again later") from None
-    with lock:
+    with file_lock(directory.with_name(f"{directory.name}.lock")):
         if not directory.exists():
             _clone(url, directory, env)
         else:

@@ -15,7 +15,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan import __version__, processes
@@ -36,7 +35,6 @@ from runplan.names import run_of
 from runplan.run.rules.hosts import list_queues
 from runplan.settings.load import load_settings, load_user
 from runplan.settings.places import key_directory, own_directory, state_directory, worktree_root
-from runplan.store.claims import name_owner
 from runplan.store.files import file_lock
 from runplan.store.heartbeat import WORKERS, FleetLimit, Heartbeat, WorkerRow
 from runplan.store.location import FleetLocation
@@ -57,24 +55,18 @@ BEATS = 6  #: in the time of a lease
 RETRY_S = 1.0  #: after the heartbeat failed
 
 
-class WorkerOptions(Struct, frozen=True, kw_only=True):
-    host: str
-    labels: tuple[str, ...]
-    slots: int
-
-
-def work_on_plans(env: Mapping[str, str], options: WorkerOptions) -> None:
+def work_on_plans(env: Mapping[str, str], row: WorkerRow) -> None:
     """Work on plans of the fleet until the process is ended; refused when a worker of this name runs here."""
     user = load_user(env)
     env = hide_keys(user.fleet.dsn, env)
-    directory = own_directory(state_directory(env) / "fleet" / options.host)
+    directory = own_directory(state_directory(env) / "fleet" / row.host)
     lock = file_lock(directory / "worker.lock")
     try:
         lock.acquire(timeout=1.0)
     except TimeoutError:
-        raise RefusedEarly(f"a worker of the host {options.host} is running already; see {directory / LOG}") from None
+        raise RefusedEarly(f"a worker of the host {row.host} is running already; see {directory / LOG}") from None
     with lock, open_log(directory / LOG) as log:
-        FleetWorker(env, user, options, directory, log).run()
+        FleetWorker(env, user, row, directory, log).run()
 
 
 class FleetWorker:
@@ -84,26 +76,19 @@ class FleetWorker:
         self,
         env: Mapping[str, str],
         user: Settings,
-        options: WorkerOptions,
+        row: WorkerRow,
         directory: Path,
         log: FilteringBoundLogger,
     ) -> None:
         self._env = env
         self._user = user
-        self._options = options
+        self._row = row
         self._directory = directory
         self._log = log
         self._dsn = user.fleet.dsn
-        self._row = WorkerRow(
-            owner=name_owner(options.host),
-            host=options.host,
-            labels=list(options.labels),
-            slots=options.slots,
-            version=__version__,
-        )
         self._plans: dict[tuple[str, str], PlanWorker] = {}  #: in hand, by schema and plan
         self._lock = threading.Lock()
-        self._threads = ThreadPoolExecutor(max_workers=4 * options.slots + 4)
+        self._threads = ThreadPoolExecutor(max_workers=4 * row.slots + 4)
         self._end_requests = 0  #: 1 drains, 2 ends agents, 3 ends at once
         self._is_draining = False  #: by `runplan fleet drain`
         self._steady_since = time.monotonic()  #: when the heartbeat last failed
@@ -132,8 +117,8 @@ class FleetWorker:
         self._limit.resize(fleet=self._user.fleet.max_parallel, repository=self._user.daemon.max_parallel_repository)
         self._queue = JobQueue(
             self._dsn,
-            queues=list_queues(self._options.labels),
-            slots=self._options.slots,
+            queues=list_queues(self._row.labels),
+            slots=self._row.slots,
             recover_s=self._lease_s / 3,
             work=self._work,
             may_begin=self._may_begin,
@@ -221,7 +206,7 @@ class FleetWorker:
             settings = replace(context.settings, run=replace(context.settings.run, worktrees=place))
             context = replace(context, settings=settings, fleet=self._locate(known))
             with open_repository(context, wakeup=wakeup) as repository:
-                yield context, replace(repository, labels=self._options.labels)
+                yield context, replace(repository, labels=tuple(self._row.labels))
 
     # --- the heartbeat ------------------------------------------------------------------------------------
 

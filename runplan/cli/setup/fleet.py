@@ -8,15 +8,18 @@ import socket
 from datetime import UTC, datetime
 from pathlib import Path
 
+from runplan import __version__
 from runplan.engine.context import open_context, refuse_under_agent, remote_url
 from runplan.errors import Exit, RefusedEarly, UsageError
-from runplan.fleet.worker import WorkerOptions, work_on_plans
+from runplan.fleet.worker import work_on_plans
 from runplan.plan.body import HOST_LABEL
 from runplan.report.metrics import collect_fleet_samples, metrics_text
 from runplan.report.views import as_json
 from runplan.run.rules.hosts import MAX_LABELS
 from runplan.settings.load import environment, load_user
 from runplan.settings.places import user_file
+from runplan.store.claims import name_owner
+from runplan.store.heartbeat import WorkerRow
 from runplan.store.hosts import FleetState, Host, read_fleet, set_draining
 from runplan.store.location import FleetLocation, hide_password
 from runplan.store.postgres import initialize, list_fleet
@@ -61,13 +64,14 @@ def run_worker(args: argparse.Namespace) -> None:
     require_dsn()
     env = environment()
     slots = load_user(env).daemon.max_parallel if args.slots is None else args.slots
-    labels = tuple(sorted({label.strip().lower() for label in args.labels.split(",")} - {""}))
+    labels = sorted({label.strip().lower() for label in args.labels.split(",")} - {""})
     host = args.host or socket.gethostname()
     if slots < 1 or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", host):
         raise UsageError("worker: --slots is at least 1, and --host has letters, digits, '.', '_' and '-' only")
     if len(labels) > MAX_LABELS or not all(re.fullmatch(HOST_LABEL, label) for label in labels):
         raise UsageError(f"worker: --labels are at most {MAX_LABELS} words of letters, digits, '.', '_' and '-'")
-    work_on_plans(env, WorkerOptions(host=host, labels=labels, slots=slots))
+    row = WorkerRow(owner=name_owner(host), host=host, labels=labels, slots=slots, version=__version__)
+    work_on_plans(env, row)
 
 
 def require_dsn() -> str:
