@@ -273,3 +273,14 @@ def test_a_restart_of_the_database_ends_nothing(fleet: Fleet, tmp_path: Path) ->
     until(lambda: fleet.states() == {"1": "done", "2": "done"})
     assert len(dispatched(tmp_path)) == 1
     assert sorted(fleet.landed()) == ["1", "2"]
+
+
+def test_a_subplan_that_waits_for_a_person_continues_its_parent(fleet: Fleet) -> None:
+    begin(fleet, "2")
+    fleet.push(**{"plans/P.md": a_plan("1").replace("### Work Items", "Execution: plan plans/2.md\n\n### Work Items")})
+    fleet.start_worker("a")
+    fleet.start("P", "finish")
+    until(lambda: fleet.rows("SELECT 1 FROM runs WHERE waiting_for='approval'") and not fleet.count("claims"))
+    assert fleet.runplan("approve", "2").code == 0
+    until(lambda: fleet.states() == {"2": "done", "P": "done"})
+    assert fleet.landed() == ["2"]

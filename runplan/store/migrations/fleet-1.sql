@@ -60,6 +60,7 @@ BEGIN
         SELECT job.id FROM procrastinate_jobs AS job LEFT JOIN procrastinate_workers AS worker ON worker.id = worker_id
         WHERE status = 'doing' AND (last_heartbeat IS NULL OR last_heartbeat < now() - lease())
         FOR UPDATE OF job SKIP LOCKED));
+    DELETE FROM workers WHERE seen < now() - INTERVAL '7 days' AND NOT draining;
     FOR repository IN SELECT schema FROM repositories LOOP
         FOR plan IN EXECUTE format('SELECT key FROM %I.claims LEFT JOIN workers USING (owner)'
             ' WHERE kind = ''plan'' AND (seen IS NULL OR seen < now() - lease())', repository)
