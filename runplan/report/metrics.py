@@ -99,7 +99,6 @@ def collect_fleet_samples(state: FleetState) -> Iterator[Sample]:
     ages = [queued.age_s for queued in state.queue]
     yield Sample("runplan_fleet_queue_length", "Plans that no host has in hand", (), len(ages))
     yield Sample("runplan_fleet_queue_age_seconds", "Waiting time of the oldest of them", (), max(ages, default=0.0))
-    yield Sample("runplan_fleet_waiting_for_host", "Plans whose labels no host has", (), len(state.waits))
 
 
 def render_samples(samples: Iterable[Sample]) -> str:

@@ -66,17 +66,13 @@ class Heartbeat:
 
     def list_lost(self, schema: str, plans: Collection[str]) -> set[str]:
         """Those of the plans that another worker owns."""
-        query = sql.SQL("SELECT key FROM {}.claims WHERE kind='plan' AND key=ANY(%s) AND owner<>%s")
-        rows = self._db.execute(query.format(sql.Identifier(schema)), (list(plans), self._row.owner))
-        return {plan for (plan,) in rows}
+        query = "SELECT plan FROM claimed WHERE schema=%s AND plan=ANY(%s) AND owner<>%s"
+        return {plan for (plan,) in self._db.execute(query, (schema, list(plans), self._row.owner))}
 
     def list_owned(self) -> list[tuple[str, str, str, str]]:
         """(schema, plan, run, owner) of the plans that workers of this host own."""
-        schemas = [schema for (schema,) in self._db.execute("SELECT schema FROM repositories")]
-        query = sql.SQL("SELECT {}, key, run, owner FROM {}.claims WHERE kind='plan' AND starts_with(owner, {})")
-        host = sql.Literal(f"{self._row.host}/")
-        parts = [query.format(sql.Literal(name), sql.Identifier(name), host) for name in schemas]
-        return self._db.execute(sql.SQL(" UNION ALL ").join(parts)).fetchall() if parts else []
+        query = "SELECT schema, plan, run, owner FROM claimed WHERE starts_with(owner, %s)"
+        return self._db.execute(query, (f"{self._row.host}/",)).fetchall()
 
     def wait(self, timeout_s: float) -> Iterator[tuple[str, str]]:
         """(channel, text) of what is notified meanwhile; ends after the first ones."""

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from psycopg import sql
 
 from runplan.errors import NotFound
 from runplan.store.postgres import connect, translated_errors
 from runplan.text import counted
 
-if TYPE_CHECKING:
-    from typing import Any
-
-    import psycopg
-
 _HOSTS = """
 SELECT DISTINCT ON (host) host, version, labels, slots, extract(epoch FROM now() - seen)::float, draining,
        seen <= now() - lease()
 FROM workers ORDER BY host, seen DESC"""
-_CLAIMS = "SELECT {url}, key, split_part(owner, '/', 1) FROM {schema}.claims WHERE kind='plan'"
-_WAITS = """
-SELECT {url}, plan, runplan.json_extract(row, '$.about'), extract(epoch FROM now() - since::timestamptz)::float
-FROM {schema}.runs WHERE state='waiting' AND waiting_for='host'"""
+_CLAIMS = "SELECT url, plan, split_part(owner, '/', 1) FROM claimed JOIN repositories USING (schema)"
 #: A second job of a plan that a host has in hand is only a reminder for that host.
 _QUEUE = """
 SELECT url, args->>'plan', queue_name, extract(epoch FROM now() - at)::float
@@ -82,7 +72,6 @@ class Permits(Struct, frozen=True):
 class FleetState(Struct, frozen=True, kw_only=True):
     hosts: Sequence[Host]
     queue: Sequence[FleetPlan]  #: which no host has in hand
-    waits: Sequence[FleetPlan]  #: for a host with the labels of their phase
     permits: Permits
     limits: Sequence[AccountLimit]  #: of use, which all hosts wait for
     repositories: Sequence[str]
@@ -98,9 +87,8 @@ class FleetState(Struct, frozen=True, kw_only=True):
 
 def read_fleet(dsn: str) -> FleetState:
     with connect(dsn) as db, translated_errors():
-        schemas: dict[str, str] = dict(db.execute("SELECT schema, url FROM repositories ORDER BY url").fetchall())
-        claims = _read_repositories(db, schemas, _CLAIMS)
-        waits = _read_repositories(db, schemas, _WAITS)
+        repositories = db.execute("SELECT url FROM repositories ORDER BY url").fetchall()
+        claims = db.execute(_CLAIMS).fetchall()
         rows = db.execute(_HOSTS).fetchall()
         queue = db.execute(_QUEUE).fetchall()
         limits = db.execute(_LIMITS).fetchall()
@@ -110,16 +98,10 @@ def read_fleet(dsn: str) -> FleetState:
     return FleetState(
         hosts=hosts,
         queue=[FleetPlan(url, plan, explain_queueing(name, hosts), age_s) for url, plan, name, age_s in queue],
-        waits=[FleetPlan(*row) for row in waits],
         permits=Permits(*permits),
         limits=[AccountLimit(*row) for row in limits],
-        repositories=list(schemas.values()),
+        repositories=[url for (url,) in repositories],
     )
-
-
-def _read_repositories(db: psycopg.Connection, schemas: dict[str, str], query: str) -> list[tuple[Any, ...]]:
-    parts = [sql.SQL(query).format(url=url, schema=sql.Identifier(schema)) for schema, url in schemas.items()]
-    return db.execute(sql.SQL(" UNION ALL ").join(parts)).fetchall() if parts else []
 
 
 def explain_queueing(queue: str, hosts: Sequence[Host]) -> str:

@@ -129,10 +129,7 @@ class PostgresStore(SqlStore):
 
     def list_shared_facts(self, kind: type[E], *, since: str) -> list[Recorded[E]]:
         self._flush_kind(kind.__name__)
-        source = "limits"
-        if kind.__name__ != "AgentLimited":
-            schemas = self._read_now("SELECT schema FROM repositories")
-            source = f"({' UNION ALL '.join(f'SELECT * FROM {schema}.events' for (schema,) in schemas)}) AS events"
+        source = "limits" if kind.__name__ == "AgentLimited" else "all_events"
         return self._read_facts(f"{source} WHERE type=? AND at>=? ORDER BY at", kind.__name__, since)
 
     def get_owner_state(self, owner: str) -> OwnerState:

@@ -130,7 +130,6 @@ def test_metrics_are_those_of_hosts_queue_and_repositories(fleet: Fleet) -> None
         'runplan_fleet_slots{host="alpha"} 2',
         'runplan_fleet_plans{host="alpha"} 1',
         "runplan_fleet_queue_length 1",
-        "runplan_fleet_waiting_for_host 0",
         "# TYPE runplan_fleet_heartbeat_age_seconds gauge",
     } <= {*lines}
 

@@ -111,8 +111,6 @@ def render_fleet(state: FleetState) -> str:
     oldest = f", the oldest for {in_words(max(queued.age_s for queued in state.queue))}" if state.queue else ""
     lines += ["", f"Queue: {counted(len(state.queue), 'plan')}{oldest}"]
     lines += [f"  {queued.plan} of {queued.repository}: {queued.why}" for queued in state.queue]
-    lines += ["Waiting for a host:"] if state.waits else []
-    lines += [f"  {wait.plan} of {wait.repository}: {wait.why}" for wait in state.waits]
     permits = state.permits
     most = f"{permits.most or 'any number'} at once, {permits.most_in_repository} in a repository"
     lines.append(f"Runs: {permits.working} at work, {permits.waiting} waiting for their turn; at most {most}")

@@ -5,7 +5,13 @@ CREATE TABLE version (version INTEGER NOT NULL);
 INSERT INTO version VALUES (1);
 CREATE TABLE queue (version TEXT NOT NULL);  -- of Procrastinate's tables
 CREATE TABLE repositories (url TEXT PRIMARY KEY, schema TEXT NOT NULL UNIQUE, remote TEXT NOT NULL);
-REVOKE INSERT, UPDATE, DELETE ON version, queue, repositories FROM runplan_worker;
+-- The events and the claims of all repositories, whose tables inherit from these.
+CREATE TABLE all_events (seq BIGINT, run TEXT, at TEXT, type TEXT, body TEXT);
+CREATE TABLE all_claims (kind TEXT, key TEXT, run TEXT, owner TEXT);
+CREATE VIEW claimed AS
+    SELECT relnamespace::regnamespace::text AS schema, key AS plan, run, owner
+    FROM all_claims JOIN pg_class ON oid = all_claims.tableoid WHERE kind = 'plan';
+REVOKE INSERT, UPDATE, DELETE ON version, queue, repositories, all_events, all_claims FROM runplan_worker;
 CREATE TABLE workers (
     owner TEXT PRIMARY KEY, host TEXT NOT NULL, labels TEXT[] NOT NULL, slots INTEGER NOT NULL,
     version TEXT NOT NULL, started TIMESTAMPTZ NOT NULL DEFAULT now(), seen TIMESTAMPTZ NOT NULL DEFAULT now(),
@@ -48,30 +54,6 @@ CREATE FUNCTION requeue_jobs(ids BIGINT[]) RETURNS void
         WHERE id = ANY(ids) AND args ? 'plan';
     DELETE FROM procrastinate_jobs WHERE id = ANY(ids)
 $$;
--- Queue the plans of dead workers, of their jobs and their claims, and those that may begin since their permits end.
-CREATE FUNCTION recover_plans() RETURNS void
-    LANGUAGE plpgsql SET search_path = runplan, pg_catalog AS $$
-DECLARE
-    repository TEXT;
-    plan TEXT;
-BEGIN
-    PERFORM queue_plan(fitting.schema, fitting.plan, 'any') FROM fitting;
-    PERFORM requeue_jobs(ARRAY(
-        SELECT job.id FROM procrastinate_jobs AS job LEFT JOIN procrastinate_workers AS worker ON worker.id = worker_id
-        WHERE status = 'doing' AND (last_heartbeat IS NULL OR last_heartbeat < now() - lease())
-        FOR UPDATE OF job SKIP LOCKED));
-    DELETE FROM workers WHERE seen < now() - INTERVAL '7 days' AND NOT draining;
-    FOR repository IN SELECT schema FROM repositories LOOP
-        FOR plan IN EXECUTE format('SELECT key FROM %I.claims LEFT JOIN workers USING (owner)'
-            ' WHERE kind = ''plan'' AND (seen IS NULL OR seen < now() - lease())', repository)
-        LOOP
-            PERFORM queue_plan(repository, plan, 'any') WHERE NOT EXISTS (SELECT FROM procrastinate_jobs
-                WHERE lock = repository || ' ' || plan AND status IN ('todo', 'doing'));
-        END LOOP;
-    END LOOP;
-END
-$$;
-
 -- How many runs work at once, over the fleet (0: no limit) and in one repository.
 CREATE TABLE capacity (fleet INTEGER NOT NULL, repository INTEGER NOT NULL);
 INSERT INTO capacity VALUES (0, 3);
@@ -113,3 +95,17 @@ BEGIN
 END $$;
 CREATE TRIGGER queue_fitting AFTER DELETE ON permits FOR EACH ROW EXECUTE FUNCTION queue_fitting();
 CREATE TRIGGER queue_fitting AFTER UPDATE ON capacity FOR EACH ROW EXECUTE FUNCTION queue_fitting();
+
+-- Queue the plans of dead workers, of their jobs and their claims, and those that may begin since their permits end.
+CREATE FUNCTION recover_plans() RETURNS void
+    LANGUAGE sql SET search_path = runplan, pg_catalog AS $$
+    SELECT queue_plan(schema, plan, 'any') FROM fitting;
+    SELECT queue_plan(schema, plan, 'any') FROM claimed LEFT JOIN workers USING (owner)
+        WHERE (seen IS NULL OR seen < now() - lease()) AND NOT EXISTS (
+            SELECT FROM procrastinate_jobs WHERE lock = schema || ' ' || plan AND status IN ('todo', 'doing'));
+    SELECT requeue_jobs(ARRAY(
+        SELECT job.id FROM procrastinate_jobs AS job LEFT JOIN procrastinate_workers AS worker ON worker.id = worker_id
+        WHERE status = 'doing' AND (last_heartbeat IS NULL OR last_heartbeat < now() - lease())
+        FOR UPDATE OF job SKIP LOCKED));
+    DELETE FROM workers WHERE seen < now() - INTERVAL '7 days' AND NOT draining
+$$;

@@ -17,11 +17,13 @@ CREATE TABLE events (
 CREATE INDEX events_by_run ON events (run, seq);
 CREATE INDEX events_by_plan ON events (plan, type, seq);
 CREATE INDEX events_by_time ON events (type, at);
+ALTER TABLE events INHERIT runplan.all_events;
 CREATE INDEX leases_by_branch ON events (plan, runplan.json_extract(body, '$.branch')) WHERE type='Leased';
 CREATE TABLE claims (
     kind TEXT NOT NULL, key TEXT NOT NULL, run TEXT NOT NULL, owner TEXT NOT NULL,
     fence BIGINT NOT NULL, PRIMARY KEY (kind, key)
 );
+ALTER TABLE claims INHERIT runplan.all_claims;
 CREATE FUNCTION release_permit() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM runplan.permits WHERE schema = TG_TABLE_SCHEMA AND permits.plan = OLD.key
