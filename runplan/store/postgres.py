@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib.resources import files
+from itertools import product
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -39,6 +40,7 @@ MIGRATIONS = files("runplan.store") / "migrations"
 KEYS = ("RUNPLAN_FLEET_DSN", "PGPASSWORD")  #: variables that hold a key to the database
 #: Parameters of a DSN that name the file of a key, and the variables that do the same.
 KEY_FILES = {"passfile": "PGPASSFILE", "servicefile": "PGSERVICEFILE", "sslkey": "PGSSLKEY"}
+COUNTED = b"BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
 CHANNEL = "runplan_plans"  #: notified with "SCHEMA PLAN" for each command
 NO_REMOTE = "this repository lacks the remote that run.remote names, and a fleet works on what a remote has"
 #: A machine that is gone answers nothing: this side gives up a call after 10 s, and the server a transaction.
@@ -301,18 +303,20 @@ def _migrate(db: psycopg.Connection, schema: str, migrations: Traversable, versi
     """Apply the files of these versions to a schema; the group role gets the rights on rows of each new table."""
     prepare = """
         CREATE SCHEMA IF NOT EXISTS {schema};
-        SET LOCAL search_path TO {schema};
+        SET LOCAL search_path TO {schema}, {fleet};
         GRANT USAGE ON SCHEMA {schema} TO {role};
         ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role};
         ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT USAGE ON SEQUENCES TO {role};
     """
-    db.execute(sql.SQL(prepare).format(schema=sql.Identifier(schema), role=sql.Identifier(ROLE)))
+    db.execute(
+        sql.SQL(prepare).format(schema=sql.Identifier(schema), fleet=sql.Identifier(FLEET), role=sql.Identifier(ROLE))
+    )
     if schema == FLEET and 1 in versions:
         db.execute((files("procrastinate.sql") / "schema.sql").read_bytes())
-    for version in versions:
-        file = migrations / f"{'fleet' if schema == FLEET else 'repository'}-{version}.sql"
+    for version, name in product(versions, ["fleet"] if schema == FLEET else ["repository", "postgres"]):
+        file = migrations / f"{name}-{version}.sql"
         if file.is_file():
-            db.execute(file.read_bytes())
+            db.execute(file.read_bytes().replace(b"INTEGER PRIMARY KEY", COUNTED))
 
 
 def queue_version() -> str:

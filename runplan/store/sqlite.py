@@ -27,13 +27,14 @@ _REMEDIES = (
     (("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"), "; make its directory writable, then try again"),
 )
 JOURNAL = "journal.db"
+TABLES = Path(__file__).with_name("migrations") / "repository-1.sql"
 
 
 @functools.cache
 def _absent_journal() -> sqlite3.Connection:
     """Stands for every journal that does not exist; nothing is written to it. A start asks seven times."""
     db = sqlite3.connect(":memory:", check_same_thread=False)
-    db.executescript(f"BEGIN;{tables.SCHEMA}COMMIT")
+    db.executescript(f"BEGIN;{TABLES.read_text()}COMMIT")
     return db
 
 
@@ -75,7 +76,7 @@ class SqliteStore(SqlStore):
             draft.touch(0o600)
             with contextlib.closing(sqlite3.connect(draft)) as db:
                 db.execute("PRAGMA journal_mode=WAL")
-                db.executescript(f"BEGIN;{tables.SCHEMA}PRAGMA user_version={tables.SCHEMA_VERSION};COMMIT")
+                db.executescript(f"BEGIN;{TABLES.read_text()}PRAGMA user_version={tables.SCHEMA_VERSION};COMMIT")
             draft.replace(self.path)
 
     @contextlib.contextmanager

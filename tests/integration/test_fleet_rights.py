@@ -62,6 +62,7 @@ def run(dsn: str, statement: str) -> list[tuple[object, ...]]:
     [
         "UPDATE {schema}.events SET body='{{}}'",
         "DELETE FROM {schema}.events",
+        "DELETE FROM runplan.all_events",
         "TRUNCATE {schema}.events",
         "DELETE FROM {schema}.runs",
         "DROP TABLE {schema}.events",

@@ -1,41 +1,32 @@
--- Of one repository, in a schema of its own. The same tables as those of the journal on SQLite.
+-- The tables of one repository, on SQLite and on PostgreSQL. There an INTEGER PRIMARY KEY counts by itself, too.
 
 CREATE TABLE runs (
-    number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id TEXT NOT NULL UNIQUE, row TEXT NOT NULL,
-    plan TEXT GENERATED ALWAYS AS (runplan.json_extract(row, '$.plan')) STORED,
-    state TEXT GENERATED ALWAYS AS (runplan.json_extract(row, '$.state')) STORED,
-    phase TEXT GENERATED ALWAYS AS (runplan.json_extract(row, '$.phase')) STORED,
-    waiting_for TEXT GENERATED ALWAYS AS (runplan.json_extract(row, '$.waiting_for')) STORED,
-    since TEXT GENERATED ALWAYS AS (runplan.json_extract(row, '$.since')) STORED
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, row TEXT NOT NULL,
+    plan TEXT GENERATED ALWAYS AS (json_extract(row, '$.plan')) STORED,
+    state TEXT GENERATED ALWAYS AS (json_extract(row, '$.state')) STORED,
+    phase TEXT GENERATED ALWAYS AS (json_extract(row, '$.phase')) STORED,
+    waiting_for TEXT GENERATED ALWAYS AS (json_extract(row, '$.waiting_for')) STORED,
+    since TEXT GENERATED ALWAYS AS (json_extract(row, '$.since')) STORED
 );
 CREATE INDEX runs_by_plan ON runs (plan, number);
 CREATE INDEX runs_by_state ON runs (state);
 CREATE TABLE events (
-    seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run TEXT NOT NULL, plan TEXT NOT NULL, at TEXT NOT NULL,
-    type TEXT NOT NULL, body TEXT NOT NULL
+    seq INTEGER PRIMARY KEY, run TEXT NOT NULL, plan TEXT NOT NULL, at TEXT NOT NULL, type TEXT NOT NULL,
+    body TEXT NOT NULL
 );
 CREATE INDEX events_by_run ON events (run, seq);
 CREATE INDEX events_by_plan ON events (plan, type, seq);
 CREATE INDEX events_by_time ON events (type, at);
-ALTER TABLE events INHERIT runplan.all_events;
-CREATE INDEX leases_by_branch ON events (plan, runplan.json_extract(body, '$.branch')) WHERE type='Leased';
+CREATE INDEX leases_by_branch ON events (plan, json_extract(body, '$.branch')) WHERE type='Leased';
 CREATE TABLE claims (
     kind TEXT NOT NULL, key TEXT NOT NULL, run TEXT NOT NULL, owner TEXT NOT NULL,
-    fence BIGINT NOT NULL, PRIMARY KEY (kind, key)
+    fence INTEGER NOT NULL, PRIMARY KEY (kind, key)
 );
-ALTER TABLE claims INHERIT runplan.all_claims;
-CREATE FUNCTION release_permit() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    DELETE FROM runplan.permits WHERE schema = TG_TABLE_SCHEMA AND permits.plan = OLD.key
-        AND NOT EXISTS (SELECT FROM runs WHERE runs.plan = OLD.key AND state = 'queued');
-    RETURN NULL;
-END $$;
-CREATE TRIGGER release_permit AFTER DELETE ON claims FOR EACH ROW EXECUTE FUNCTION release_permit();
-CREATE TABLE fences (kind TEXT NOT NULL, key TEXT NOT NULL, fence BIGINT NOT NULL, PRIMARY KEY (kind, key));
+CREATE TABLE fences (kind TEXT NOT NULL, key TEXT NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY (kind, key));
 CREATE TABLE baselines (key TEXT PRIMARY KEY, results TEXT NOT NULL);
 CREATE TABLE commands (
-    seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, plan TEXT NOT NULL, verb TEXT NOT NULL,
-    arguments TEXT NOT NULL, by TEXT NOT NULL, at TEXT NOT NULL, answer TEXT
+    seq INTEGER PRIMARY KEY, plan TEXT NOT NULL, verb TEXT NOT NULL, arguments TEXT NOT NULL, by TEXT NOT NULL,
+    at TEXT NOT NULL, answer TEXT
 );
 CREATE INDEX commands_queued ON commands (seq) WHERE answer IS NULL;
 CREATE TABLE schedules (
@@ -43,8 +34,8 @@ CREATE TABLE schedules (
     anchor TEXT NOT NULL, made TEXT NOT NULL, last TEXT, paused TEXT, next TEXT
 );
 CREATE TABLE firings (
-    seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, plan TEXT NOT NULL, slot TEXT NOT NULL, at TEXT NOT NULL,
-    answer TEXT NOT NULL, why TEXT NOT NULL, UNIQUE (plan, slot)
+    seq INTEGER PRIMARY KEY, plan TEXT NOT NULL, slot TEXT NOT NULL, at TEXT NOT NULL, answer TEXT NOT NULL,
+    why TEXT NOT NULL, UNIQUE (plan, slot)
 );
 CREATE TABLE notices (run TEXT NOT NULL, about TEXT NOT NULL, PRIMARY KEY (run, about));
 CREATE TABLE waits (
@@ -52,11 +43,3 @@ CREATE TABLE waits (
     times INTEGER NOT NULL
 );
 CREATE TABLE outlines (plan TEXT PRIMARY KEY, stamp TEXT NOT NULL, value TEXT NOT NULL);
--- Parts of the files of dispatches, and where they start. `place` names the host and the path of the whole file.
-CREATE TABLE outputs (
-    dispatch TEXT NOT NULL, name TEXT NOT NULL, start BIGINT NOT NULL, content BYTEA NOT NULL, place TEXT NOT NULL,
-    written TIMESTAMPTZ NOT NULL DEFAULT now(), PRIMARY KEY (dispatch, name, start)
-);
--- Workers and clients only append events, and they keep what shows who worked and what was answered.
-REVOKE UPDATE, DELETE ON events, notices FROM runplan_worker;
-REVOKE DELETE ON runs, fences, baselines, firings, outlines FROM runplan_worker;
