@@ -13,14 +13,14 @@ from runplan.names import wip_ref
 from runplan.store.location import FleetLocation, normalize_url
 from runplan.store.postgres import PostgresStore, require_queue
 from tests.support.cli import Project, a_plan, a_project, with_remote
-from tests.support.postgres import a_location, start_server
+from tests.support.postgres import a_location, create_database
 from tests.support.repos import Repo
 
 NO_WORKER = "the request is queued, and no worker of the fleet is running; start one on any host: runplan worker"
 _numbers = count(1)
 
 
-def on_machine(place: Path, origin: Repo) -> Project:
+def on_machine(place: Path, origin: Repo, dsn: str) -> Project:
     """A clone with a home of its own."""
     home = place / "home"
     home.mkdir(parents=True)
@@ -28,14 +28,15 @@ def on_machine(place: Path, origin: Repo) -> Project:
     repo = Repo(path=place / "repo", env=dict(origin.env))
     for name, value in (("user.name", "Uma"), ("user.email", "uma@example.org")):
         repo.git("config", name, value)
-    return Project(repo=repo, home=home, extra={"RUNPLAN_FLEET_DSN": start_server().dsn})
+    return Project(repo=repo, home=home, extra={"RUNPLAN_FLEET_DSN": dsn})
 
 
 @pytest.fixture
 def machines(tmp_path: Path) -> tuple[Project, Project]:
-    """Two machines with a clone of one remote, which the fleet knows."""
+    """Two machines with a clone of one remote, which the fleet knows; it has no worker."""
+    dsn = create_database()
     origin = with_remote(a_project(tmp_path, "1", "2"), tmp_path / f"origin-{next(_numbers)}.git")
-    here, there = on_machine(tmp_path / "here", origin), on_machine(tmp_path / "there", origin)
+    here, there = (on_machine(tmp_path / name, origin, dsn) for name in ("here", "there"))
     ran = here.runplan("fleet", "init")
     assert ran.code == 0, ran.err
     assert normalize_url(str(origin.path)) in ran.out
@@ -44,16 +45,16 @@ def machines(tmp_path: Path) -> tuple[Project, Project]:
 
 def store_of(project: Project) -> PostgresStore:
     url = project.repo.git("remote", "get-url", "origin")
-    return PostgresStore(FleetLocation(start_server().dsn, normalize_url(url)))
+    return PostgresStore(FleetLocation(project.extra["RUNPLAN_FLEET_DSN"], normalize_url(url)))
 
 
-def jobs_of(schema: str) -> list[tuple[str, str, str, str | None]]:
+def jobs_of(location: FleetLocation) -> list[tuple[str, str, str, str | None]]:
     query = (
         "SELECT task_name, args->>'plan', queue_name, lock FROM runplan.procrastinate_jobs"
         " WHERE args->>'schema'=%s ORDER BY id"
     )
-    with psycopg.connect(start_server().dsn) as db:
-        return db.execute(query, (schema,)).fetchall()
+    with psycopg.connect(location.dsn) as db:
+        return db.execute(query, (location.schema,)).fetchall()
 
 
 def test_a_command_and_its_job_are_queued_once_and_every_machine_sees_them(machines: tuple[Project, Project]) -> None:
@@ -68,8 +69,8 @@ def test_a_command_and_its_job_are_queued_once_and_every_machine_sees_them(machi
             ("plans/X.md", "start")
         ] * 2
         assert "environment" not in store.list_queued_commands()[0].arguments
-        schema = store.location.schema
-    assert jobs_of(schema) == [("runplan.work", "plans/X.md", "any", f"{schema} plans/X.md")]
+        location = store.location
+    assert jobs_of(location) == [("runplan.work", "plans/X.md", "any", f"{location.schema} plans/X.md")]
     assert "start" in there.runplan("status", "X").out
     assert not (here.path / ".git/runplan/journal.db").exists()
     assert not (here.home / ".local/state/runplan/daemon.lock").exists(), "no daemon was started"
@@ -84,17 +85,20 @@ def test_a_repository_that_the_fleet_does_not_know_is_refused(tmp_path: Path) ->
     assert project.runplan("status", RUNPLAN_FLEET_DSN="").code == 0
 
 
-def test_a_wake_up_and_labels_have_queues_and_a_command_goes_to_any_host() -> None:
+def test_a_plan_is_queued_and_woken_once_and_a_command_for_it_goes_to_any_host() -> None:
     with closing(PostgresStore(a_location())) as store:
-        schema = store.location.schema
         for _ in range(2):
             store.wake_plan_at("plans/X.md", datetime(2030, 1, 1, tzinfo=UTC))
-            store.queue_plan("plans/X.md", ("gpu", "docker"))
         wake = ("runplan.wake", "plans/X.md", "any", None)
-        lock = f"{schema} plans/X.md"
-        assert jobs_of(schema) == [wake, ("runplan.work", "plans/X.md", "docker+gpu", lock)]
-        store.queue_plan("plans/X.md")
-        assert jobs_of(schema) == [wake, ("runplan.work", "plans/X.md", "any", lock)]
+        lock = f"{store.location.schema} plans/X.md"
+        for labels, queue in (
+            (("gpu", "docker"), "docker+gpu"),
+            (("arm",), "arm"),  # the phase needs another host now
+            ((), "any"),  # a host without labels can stop the run
+            (("gpu",), "any"),
+        ):
+            store.queue_plan("plans/X.md", labels)
+            assert jobs_of(store.location) == [wake, ("runplan.work", "plans/X.md", queue, lock)]
 
 
 def test_a_queue_of_another_version_is_refused() -> None:

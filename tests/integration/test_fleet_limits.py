@@ -75,20 +75,6 @@ def test_the_usage_of_a_day_is_that_of_all_repositories(stores: tuple[PostgresSt
     assert len(stores[0].list_facts(e.DispatchEnded, since=LATER)) == 1
 
 
-def test_a_plan_is_queued_once_and_a_command_for_it_goes_to_any_host(stores: tuple[PostgresStore, ...]) -> None:
-    store = stores[0]
-
-    def queue(*labels: str) -> list[tuple[str, ...]]:
-        store.queue_plan(PLAN, labels)
-        mine = "status = 'todo' AND args->>'schema' = %s"
-        return execute(f"SELECT queue_name FROM procrastinate_jobs WHERE {mine}", store.location.schema)
-
-    assert queue("gpu", "docker") == [("docker+gpu",)]
-    assert queue("arm") == [("arm",)], "the phase needs another host now"
-    assert queue() == [("any",)], "a host without labels can stop the run"
-    assert queue("gpu") == [("any",)]
-
-
 # --- permits ----------------------------------------------------------------------------------------------
 
 

@@ -123,17 +123,6 @@ def dispatched(place: Path) -> list[int]:
     return [int(pid) for pid in (place / "here").read_text().split()] if (place / "here").exists() else []
 
 
-def test_a_worker_lands_a_plan(fleet: Fleet) -> None:
-    begin(fleet, "1")
-    fleet.start_worker("a")
-    fleet.start("1", "finish", "auto")
-    until(lambda: fleet.states() == {"1": "done"})
-    assert fleet.landed() == ["1"]
-    fleet.workers["a"].send_signal(signal.SIGTERM)
-    assert fleet.workers["a"].wait(30) == 0
-    assert fleet.rows("SELECT 1 FROM workers") == []
-
-
 def test_runs_take_turns_and_a_phase_waits_for_a_host_with_its_labels(fleet: Fleet, tmp_path: Path) -> None:
     wait = f'[[phase."1".implement]]\nrun = "until [ -e {tmp_path}/go ]; do sleep 0.05; done"\n'
     begin(fleet, "1", agent=wait + writes("1", "2", "3"))
@@ -159,78 +148,6 @@ def test_runs_take_turns_and_a_phase_waits_for_a_host_with_its_labels(fleet: Fle
     assert owner.startswith("g/")
 
 
-def test_two_workers_land_each_phase_of_several_plans_once(fleet: Fleet) -> None:
-    plans = [str(number) for number in range(1, 7)]
-    begin(fleet, *plans)
-    fleet.start_worker("a", "--slots", "2")
-    fleet.start_worker("b", "--slots", "2")
-    for plan in plans:
-        fleet.start(plan, "finish", "auto")
-    until(lambda: fleet.states() == dict.fromkeys(plans, "done"))
-    assert sorted(fleet.landed()) == plans
-
-
-def test_commands_from_another_clone_reach_the_host_that_works(fleet: Fleet, tmp_path: Path) -> None:
-    """A wait for a person occupies no host; a stop ends the agent."""
-    begin(fleet, "1", "2", agent=holding(tmp_path) + writes("2"))
-    fleet.start_worker("a")
-    fleet.start("2", "finish")
-    until(lambda: fleet.rows("SELECT 1 FROM runs WHERE waiting_for='approval'"))
-    until(lambda: not fleet.rows("SELECT 1 FROM claims"))
-    assert fleet.runplan("approve", "2").code == 0
-    until(lambda: fleet.states() == {"2": "done"})
-    fleet.start("1", "finish", "auto")
-    until(lambda: dispatched(tmp_path))
-    assert fleet.runplan("stop", "1").code == 0
-    until(lambda: fleet.states() == {"1": "stopped", "2": "done"})
-    assert fleet.landed() == ["2"]
-
-
-def test_a_schedule_fires_once_over_two_workers(fleet: Fleet) -> None:
-    begin(fleet, "1")
-    fleet.start_worker("a")
-    fleet.start_worker("b")
-    fleet.start("1", "auto", "every", "1h")
-    until(lambda: fleet.count("procrastinate_jobs WHERE task_name='runplan.wake'"))
-    past = iso(datetime.now(UTC) - timedelta(seconds=3605))
-    fleet.change(f"UPDATE schedules SET anchor='{past}', made='{past}'")
-    fleet.change("UPDATE procrastinate_jobs SET scheduled_at=now() WHERE task_name='runplan.wake'")
-    fleet.change("SELECT wake_plan_at(schema, 'plans/1.md', now()) FROM repositories")
-    until(lambda: fleet.states() == {"1": "done"})
-    until(lambda: not fleet.count("schedules"))  # it ends with the plan
-    assert fleet.rows("SELECT answer FROM firings") == [("fired",)]
-    assert fleet.landed() == ["1"]
-
-
-def test_the_plan_of_a_dead_host_is_taken_over_and_lands_once(fleet: Fleet, tmp_path: Path) -> None:
-    begin(fleet, "1", agent=holding(tmp_path))
-    fleet.start_worker("a")
-    fleet.start("1", "finish", "auto")
-    until(lambda: dispatched(tmp_path))
-    fleet.kill("a")
-    (tmp_path / "on").touch()
-    fleet.start_worker("b")
-    until(lambda: fleet.states() == {"1": "done"})
-    assert fleet.landed() == ["1"]
-
-
-def test_a_frozen_host_that_wakes_leaves_its_plan_to_the_other(fleet: Fleet, tmp_path: Path) -> None:
-    """That it ends its agent is not seen here: on one machine, the other host has ended it by its mark."""
-    begin(fleet, "1", agent=holding(tmp_path))
-    frozen = fleet.start_worker("a")
-    fleet.start("1", "finish", "auto")
-    until(lambda: dispatched(tmp_path))
-    os.kill(frozen, signal.SIGSTOP)
-    fleet.start_worker("b")
-    until(lambda: len(dispatched(tmp_path)) == 2)
-    os.kill(frozen, signal.SIGCONT)
-    log = tmp_path / "a/.local/state/runplan/fleet/a/worker.log"
-    until(lambda: '"event":"lost"' in log.read_text())
-    (tmp_path / "on").touch()
-    until(lambda: fleet.states() == {"1": "done"})
-    assert fleet.landed() == ["1"]
-
-
 def test_a_restarted_worker_continues_its_agent(fleet: Fleet, tmp_path: Path) -> None:
     begin(fleet, "1", agent=holding(tmp_path))
     fleet.start_worker("b")
@@ -247,40 +164,51 @@ def test_a_restarted_worker_continues_its_agent(fleet: Fleet, tmp_path: Path) ->
     assert fleet.landed() == ["1"]
 
 
-def test_a_drained_worker_leaves_its_plan_to_another(fleet: Fleet, tmp_path: Path) -> None:
-    begin(fleet, "1", agent=holding(tmp_path))
-    fleet.start_worker("a")
-    fleet.start("1", "finish", "auto")
-    until(lambda: dispatched(tmp_path))
-    fleet.workers["a"].send_signal(signal.SIGTERM)
-    fleet.start_worker("b")
-    (tmp_path / "on").touch()
-    assert fleet.workers["a"].wait(30) == 0
-    until(lambda: fleet.states() == {"1": "done"})
-    assert fleet.landed() == ["1"]
+def test_two_workers_land_each_phase_once_and_fire_a_schedule_once(fleet: Fleet) -> None:
+    plans = [str(number) for number in range(1, 6)]
+    begin(fleet, *plans)
+    fleet.start_worker("a", "--slots", "2")
+    fleet.start_worker("b", "--slots", "2")
+    fleet.start("5", "auto", "every", "1h")
+    for plan in plans[:4]:
+        fleet.start(plan, "finish", "auto")
+    until(lambda: fleet.count("procrastinate_jobs WHERE task_name='runplan.wake'"))
+    past = iso(datetime.now(UTC) - timedelta(seconds=3605))
+    fleet.change(f"UPDATE schedules SET anchor='{past}', made='{past}'")
+    fleet.change("UPDATE procrastinate_jobs SET scheduled_at=now() WHERE task_name='runplan.wake'")
+    fleet.change("SELECT wake_plan_at(schema, 'plans/5.md', now()) FROM repositories")
+    until(lambda: fleet.states() == dict.fromkeys(plans, "done"))
+    until(lambda: not fleet.count("schedules"))  # it ends with the plan
+    assert fleet.rows("SELECT answer FROM firings") == [("fired",)]
+    assert sorted(fleet.landed()) == plans
 
 
-def test_a_restart_of_the_database_ends_nothing(fleet: Fleet, tmp_path: Path) -> None:
+def test_commands_from_another_clone_reach_the_host_that_works(fleet: Fleet, tmp_path: Path) -> None:
+    """A wait for a person occupies no host, and a sub-plan continues its parent; a stop ends the agent."""
     begin(fleet, "1", "2", agent=holding(tmp_path) + writes("2"))
-    fleet.start_worker("a")
-    fleet.start("1", "finish", "auto")
-    until(lambda: dispatched(tmp_path))
-    server = start_server()
-    server.stop()
-    (tmp_path / "on").touch()
-    server.start(server.port)
-    fleet.start("2", "finish", "auto")
-    until(lambda: fleet.states() == {"1": "done", "2": "done"})
-    assert len(dispatched(tmp_path)) == 1
-    assert sorted(fleet.landed()) == ["1", "2"]
-
-
-def test_a_subplan_that_waits_for_a_person_continues_its_parent(fleet: Fleet) -> None:
-    begin(fleet, "2")
     fleet.push(**{"plans/P.md": a_plan("1").replace("### Work Items", "Execution: plan plans/2.md\n\n### Work Items")})
     fleet.start_worker("a")
     fleet.start("P", "finish")
     until(lambda: fleet.rows("SELECT 1 FROM runs WHERE waiting_for='approval'") and not fleet.count("claims"))
     assert fleet.runplan("approve", "2").code == 0
     until(lambda: fleet.states() == {"2": "done", "P": "done"})
+    fleet.start("1", "finish", "auto")
+    until(lambda: dispatched(tmp_path))
+    assert fleet.runplan("stop", "1").code == 0
+    until(lambda: fleet.states()["1"] == "stopped")
     assert fleet.landed() == ["2"]
+
+
+def test_a_worker_that_is_told_to_end_finishes_its_agent(fleet: Fleet, tmp_path: Path) -> None:
+    begin(fleet, "1", agent=holding(tmp_path))
+    fleet.start_worker("a")
+    fleet.start("1", "finish", "auto")
+    until(lambda: dispatched(tmp_path))
+    fleet.workers["a"].send_signal(signal.SIGTERM)
+    (tmp_path / "on").touch()
+    assert fleet.workers["a"].wait(30) == 0
+    assert fleet.count("workers") == 0
+    fleet.start_worker("b")
+    until(lambda: fleet.states() == {"1": "done"})
+    assert len(dispatched(tmp_path)) == 1
+    assert fleet.landed() == ["1"]
