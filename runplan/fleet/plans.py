@@ -31,6 +31,7 @@ from runplan.run.state import list_running, open_states
 from runplan.settings.schema import uses_remote
 from runplan.steps.read_plan import choose_execution
 from runplan.store.claims import name_owner
+from runplan.store.heartbeat import FleetLimit
 from runplan.store.postgres import PostgresStore
 from runplan.text import command
 from runplan.times import parse_iso
@@ -108,6 +109,7 @@ class PlanWorker(DaemonWorker):
         self._kept |= self.runs.keys()
         self._is_declined = False
         super().open(context, repository, environments)
+        self._daemon = replace(self._daemon, limit=FleetLimit(repository.claims.me, self._store))
 
     def is_mine(self, plan: str) -> bool:
         return not self._is_declined and (plan == self.only or plan in self.runs or plan in self._kept)

@@ -28,8 +28,12 @@ RETRY_S = 1.0  #: after an error of the database
 NEVER_S = 86_400.0
 
 
-class JobQueue:
-    """Calls `work` for each plan that is to be looked at; belongs to the thread of an event loop."""
+class JobQueue(Worker):
+    """Calls `work` for each plan that is to be looked at; belongs to the thread of an event loop.
+
+    It takes jobs again after an error of the database, where the original ends its side tasks and takes no more jobs.
+    It overrides private methods, so Procrastinate is pinned to one major version.
+    """
 
     def __init__(
         self,
@@ -43,51 +47,15 @@ class JobQueue:
         may_recover: Callable[[], bool],
         log: FilteringBoundLogger,
     ) -> None:
-        self._connector = PsycopgConnector(
-            conninfo=complete_dsn(dsn), min_size=1, max_size=4, timeout=10.0, reconnect_timeout=5.0
+        app = App(
+            connector=PsycopgConnector(
+                conninfo=complete_dsn(dsn), min_size=1, max_size=4, timeout=10.0, reconnect_timeout=5.0
+            )
         )
-        self._app = App(connector=self._connector)
-        self._app.task(name="runplan.work", queue=ANY)(work)
-        self._app.task(name="runplan.wake", queue=ANY)(self._wake)
-        recover = self._app.task(name="runplan.recover", queue=ANY, queueing_lock="runplan.recover")(self._recover)
-        self._app.periodic(cron=f"* * * * * */{max(1, round(recover_s))}")(recover)
-        self._may_recover = may_recover
-        self._log = log
-        self.worker = SteadyWorker(self._app, queues=queues, slots=slots, may_begin=may_begin, log=log)
-
-    async def run(self) -> None:
-        """Work until `stop` is called, whatever happens to the database meanwhile."""
-        async with self._app.open_async():
-            while not self.worker.is_stopped:
-                with contextlib.suppress(ConnectorException):
-                    await self.worker.run()  # type: ignore[no-untyped-call]
-                if not self.worker.is_stopped:
-                    self._log.warning("queue-away")
-                    await asyncio.sleep(RETRY_S)
-
-    async def _wake(self, schema: str, plan: str) -> None:
-        await self._connector.execute_query_async(store.QUEUE_PLAN, schema=schema, plan=plan)
-
-    async def _recover(self, timestamp: int) -> None:  # noqa: ARG002
-        if self._may_recover():
-            await self._connector.execute_query_async(store.RECOVER_PLANS)
-
-
-class SteadyWorker(Worker):
-    """Takes jobs again after an error of the database. The original ends its side tasks, and takes no more jobs.
-
-    It overrides private methods, so Procrastinate is pinned to one major version.
-    """
-
-    def __init__(
-        self,
-        app: App,
-        *,
-        queues: Sequence[str],
-        slots: int,
-        may_begin: Callable[[], bool],
-        log: FilteringBoundLogger,
-    ) -> None:
+        app.task(name="runplan.work", queue=ANY)(work)
+        app.task(name="runplan.wake", queue=ANY)(self._wake)
+        recover = app.task(name="runplan.recover", queue=ANY, queueing_lock="runplan.recover")(self._recover)
+        app.periodic(cron=f"* * * * * */{max(1, round(recover_s))}")(recover)
         super().__init__(
             app,
             queues=queues,
@@ -100,12 +68,30 @@ class SteadyWorker(Worker):
             stalled_worker_timeout=NEVER_S,  # its jobs are queued again before it is forgotten
         )
         self._may_begin = may_begin
+        self._may_recover = may_recover
         self._events = log
         self._is_unsure = False  #: a job may have been taken or ended, and the answer was lost
-        self.is_stopped = False
+        self._is_stopped = False
+
+    async def run_until_stopped(self) -> None:
+        """Work until `stop` is called, through all errors of the database."""
+        async with self.app.open_async():
+            while not self._is_stopped:
+                with contextlib.suppress(ConnectorException):
+                    await self.run()  # type: ignore[no-untyped-call]
+                if not self._is_stopped:
+                    self._events.warning("queue-away")
+                    await asyncio.sleep(RETRY_S)
+
+    async def _wake(self, schema: str, plan: str) -> None:
+        await self.app.connector.execute_query_async(store.QUEUE_PLAN, schema=schema, plan=plan)
+
+    async def _recover(self, timestamp: int) -> None:  # noqa: ARG002
+        if self._may_recover():
+            await self.app.connector.execute_query_async(store.RECOVER_PLANS)
 
     def stop(self) -> None:
-        self.is_stopped = True
+        self._is_stopped = True
         super().stop()  # type: ignore[no-untyped-call]
 
     def look(self) -> None:

@@ -38,7 +38,7 @@ from runplan.settings.places import key_directory, own_directory, state_director
 from runplan.store.files import file_lock
 from runplan.store.heartbeat import WORKERS, FleetLimit, Heartbeat, WorkerRow
 from runplan.store.location import FleetLocation
-from runplan.store.postgres import CHANNEL, FleetRepository, hide_keys, list_fleet
+from runplan.store.postgres import CHANNEL, hide_keys, list_fleet
 from runplan.supervise.dispatches import Dispatches
 from runplan.supervise.output import DispatchFiles
 from runplan.times import iso
@@ -94,27 +94,16 @@ class FleetWorker:
         self._steady_since = time.monotonic()  #: when the heartbeat last failed
         self._is_over = threading.Event()
         self._notifier = Notifier(user.notify, log, env=env)
-        self._limit = FleetLimit(self._dsn, self._row.owner)
-        self._services = DaemonServices(
-            log=log,
-            notifier=self._notifier,
-            links=LinkMaker(user.web.url, key_directory(env)),
-            limit=self._limit,
-            clock=SystemClock(),
-            environment=env,
-            may_begin=self._may_begin,
-            wake=lambda: None,
-            call_at=lambda _key, _moment, _call: None,
-            open_repository=self._open_repository,
-        )
+        self._clock = SystemClock()
 
     def run(self) -> None:
         with contextlib.closing(Heartbeat(self._dsn, self._row)) as heartbeat:
             self._lease_s = heartbeat.lease_s
             self._is_draining = heartbeat.beat(None)
             left = [owned for owned in heartbeat.list_owned() if _is_gone(owned[-1])]
+            most_in_repository = self._user.daemon.max_parallel_repository
+            heartbeat.set_capacity(fleet=self._user.fleet.max_parallel, repository=most_in_repository)
         self._end_lost_agents({run for _, _, run, _ in left})
-        self._limit.resize(fleet=self._user.fleet.max_parallel, repository=self._user.daemon.max_parallel_repository)
         self._queue = JobQueue(
             self._dsn,
             queues=list_queues(self._row.labels),
@@ -128,7 +117,6 @@ class FleetWorker:
         asyncio.run(self._run_queue([(schema, plan) for schema, plan, _, _ in left]))
         with contextlib.suppress(RunplanError), contextlib.closing(Heartbeat(self._dsn, self._row)) as heartbeat:
             heartbeat.leave()
-        self._limit.close()
         self._notifier.flush(within_s=NOTIFY_S)
         channels.CALLS.close()
         self._threads.shutdown(wait=False)
@@ -148,7 +136,7 @@ class FleetWorker:
         self._log.info("started", version=__version__, pid=os.getpid(), host=self._row.host)
         service.notify_manager(self._env, service.READY)
         own = [asyncio.create_task(self._work(schema, plan)) for schema, plan in left]
-        await self._queue.run()
+        await self._queue.run_until_stopped()
         await asyncio.gather(*own)
         self._is_over.set()
 
@@ -181,7 +169,20 @@ class FleetWorker:
         known = next((row for row in list_fleet(self._dsn) if row.schema == schema), None)
         if known is None:
             return None
-        worker = PlanWorker(plan, self._directory / "repositories" / schema, self._services, self._locate(known))
+        fleet = FleetLocation(self._dsn, known.url, output=self._user.fleet.output, host=self._row.host)
+        services = DaemonServices(
+            log=self._log,
+            notifier=self._notifier,
+            links=LinkMaker(self._user.web.url, key_directory(self._env)),
+            limit=FleetLimit(self._row.owner),
+            clock=self._clock,
+            environment=self._env,
+            may_begin=self._may_begin,
+            wake=lambda: None,
+            call_at=lambda _key, _moment, _call: None,
+            open_repository=functools.partial(self._open_repository, known.remote, fleet),
+        )
+        worker = PlanWorker(plan, self._directory / "repositories" / schema, services, fleet)
         with self._lock:
             in_hand = self._plans.setdefault((schema, plan), worker)
         if in_hand is worker:
@@ -189,14 +190,12 @@ class FleetWorker:
         in_hand.wake(commands=True)
         return None
 
-    def _locate(self, repository: FleetRepository) -> FleetLocation:
-        return FleetLocation(self._dsn, repository.url, output=self._user.fleet.output, host=self._row.host)
-
     @contextlib.contextmanager
-    def _open_repository(self, root: str, wakeup: int) -> Iterator[tuple[RepositoryContext, OpenRepository]]:
+    def _open_repository(
+        self, remote: str, fleet: FleetLocation, root: str, wakeup: int
+    ) -> Iterator[tuple[RepositoryContext, OpenRepository]]:
         """Open the clone of a repository, with the settings on its default branch."""
-        known = next(row for row in list_fleet(self._dsn) if row.schema == Path(root).name)
-        open_clone(known.remote, Path(root), self._env)
+        open_clone(remote, Path(root), self._env)
         with context_at(Path(root), self._env, lambda path, env: load_settings(path, env=env).settings) as context:
             context = context.with_landing("direct", target=read_default(context.git), remote=REMOTE)
             with contextlib.suppress(SettingsError):  # a start is refused; a stop is not
@@ -204,7 +203,7 @@ class FleetWorker:
             # Not the default directory, which is removed when it is empty: another plan may be about to use it.
             place = str(worktree_root(context.root, context.settings, self._env))
             settings = replace(context.settings, run=replace(context.settings.run, worktrees=place))
-            context = replace(context, settings=settings, fleet=self._locate(known))
+            context = replace(context, settings=settings, fleet=fleet)
             with open_repository(context, wakeup=wakeup) as repository:
                 yield context, replace(repository, labels=tuple(self._row.labels))
 
@@ -233,7 +232,7 @@ class FleetWorker:
                 due = 0.0 if channel == WORKERS else due
 
     def _beat(self, heartbeat: Heartbeat) -> None:
-        is_draining = heartbeat.beat(self._queue.worker.worker_id)
+        is_draining = heartbeat.beat(self._queue.worker_id)
         if is_draining != self._is_draining:
             self._is_draining = is_draining
             self._log.info("draining" if is_draining else "taking-plans")
@@ -245,7 +244,7 @@ class FleetWorker:
 
     def _on_notice(self, channel: str, text: str) -> None:
         if channel != CHANNEL:
-            self._loop.call_soon_threadsafe(self._queue.worker.look)
+            self._loop.call_soon_threadsafe(self._queue.look)
             return
         schema, _, plan = text.partition(" ")
         for (own, _), worker in self._list_plans():
@@ -259,7 +258,7 @@ class FleetWorker:
     def _wake_all(self) -> None:
         for _, worker in self._list_plans():
             worker.wake()
-        self._loop.call_soon_threadsafe(self._queue.worker.look)
+        self._loop.call_soon_threadsafe(self._queue.look)
 
     # --- shutdown -----------------------------------------------------------------------------------------
 
@@ -269,7 +268,7 @@ class FleetWorker:
         workers = [worker for _, worker in self._list_plans()]
         if self._end_requests == 1:
             self._set_deadline("stopping", self._user.daemon.grace_s)
-            self._queue.worker.stop()
+            self._queue.stop()
             for worker in workers:
                 worker.wake()
         elif self._end_requests == 2:
@@ -286,7 +285,7 @@ class FleetWorker:
 
     def _set_deadline(self, step: str, within_s: float) -> None:
         """Take the next step of the shutdown then."""
-        self._log.info(step, until=iso(self._services.clock.now() + timedelta(seconds=within_s)))
+        self._log.info(step, until=iso(self._clock.now() + timedelta(seconds=within_s)))
         service.notify_manager(self._env, service.STOPPING, service.extend_timeout(within_s + CLOSING_S))
         requests = self._end_requests
         self._loop.call_later(within_s, lambda: self._request_end() if self._end_requests == requests else None)

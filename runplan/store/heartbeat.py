@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Collection, Iterator
-from pathlib import Path
 
 import psycopg
 from msgspec import Struct
 from msgspec.structs import astuple
 from psycopg import sql
 
-from runplan.store.postgres import CHANNEL, connect, require_queue, translated_errors
+from runplan.store.postgres import CHANNEL, PostgresStore, connect, require_queue
 
 JOBS = "procrastinate_any_queue_v1"  #: notified for each new job
 WORKERS = "runplan_workers"  #: notified when a host is to drain, or to take plans again
@@ -79,6 +77,10 @@ class Heartbeat:
         for notice in self._db.notifies(timeout=timeout_s, stop_after=1):
             yield notice.channel, notice.payload
 
+    def set_capacity(self, *, fleet: int, repository: int) -> None:
+        """Change how many runs work at once. Running work is not interrupted."""
+        self._db.execute("UPDATE capacity SET fleet=%s, repository=%s", (fleet, repository))
+
     def leave(self) -> None:
         """The worker has ended and owns nothing. The row of one that drains has the mark for the next one."""
         self._db.execute("DELETE FROM workers WHERE owner=%s AND NOT draining", (self._row.owner,))
@@ -91,41 +93,26 @@ class Heartbeat:
 class FleetLimit:
     """Limits how many runs work at once over all hosts. A permit ends with the claim of its plan, at the latest.
 
-    May be called from any thread. A repository is known by its clone, whose directory has the name of its schema.
+    The repository is that of the store, which it uses while the repository is open.
     """
 
-    def __init__(self, dsn: str, owner: str) -> None:
-        self._dsn = dsn
+    def __init__(self, owner: str, store: PostgresStore | None = None) -> None:
         self._owner = owner
-        self._db = connect(dsn)
-        self._lock = threading.Lock()
+        self._store = store
 
-    def request_permit(self, key: tuple[str, str], *, is_running: bool = False) -> bool:
+    def request_permit(self, key: tuple[str, str]) -> bool:
         """Whether the run may work now; if not, it has a place in the queue, also without a claim."""
-        values = (Path(key[0]).name, key[1], self._owner, is_running)
-        return self._execute("SELECT request_permit(%s, %s, %s, %s)", *values).fetchall() == [(True,)]
+        return self._request(key[1], is_running=False)
 
     def count_run(self, key: tuple[str, str]) -> None:
         """Count a run whose process is running already, also above the limits."""
-        self.request_permit(key, is_running=True)
+        self._request(key[1], is_running=True)
 
-    def release_permit(self, root: str, plan: str = "") -> None:
+    def _request(self, plan: str, *, is_running: bool) -> bool:
+        assert self._store is not None
+        return self._store.request_permit(plan, self._owner, is_running=is_running)
+
+    def release_permit(self, _root: str, plan: str = "") -> None:
         """The run has ended or waits for something else. One that has trouble keeps its claim and its permit."""
-        drop = "DELETE FROM permits WHERE schema=%s AND plan=%s AND owner=%s AND works"
-        if plan:
-            self._execute(drop, Path(root).name, plan, self._owner)
-
-    def resize(self, *, fleet: int, repository: int) -> None:
-        """Change the limits. Running work is not interrupted."""
-        self._execute("UPDATE capacity SET fleet=%s, repository=%s", fleet, repository)
-
-    def _execute(self, query: str, *values: object) -> psycopg.Cursor:
-        with self._lock, translated_errors():
-            with contextlib.suppress(psycopg.OperationalError):  # the server was away meanwhile
-                return self._db.execute(query, values)
-            self._db.close()
-            self._db = connect(self._dsn)
-            return self._db.execute(query, values)
-
-    def close(self) -> None:
-        self._db.close()
+        if plan and self._store is not None:
+            self._store.release_permit(plan, self._owner)

@@ -177,6 +177,14 @@ class PostgresStore(SqlStore):
             if wake is not None:
                 self.execute("SELECT wake_plan_at(?, ?, ?)", self.location.schema, plan, wake)
 
+    def request_permit(self, plan: str, owner: str, *, is_running: bool) -> bool:
+        query = "SELECT request_permit(?, ?, ?, ?)"
+        return self._read_now(query, self.location.schema, plan, owner, is_running) == [(True,)]
+
+    def release_permit(self, plan: str, owner: str) -> None:
+        drop = "DELETE FROM permits WHERE schema=? AND plan=? AND owner=? AND works"
+        self.execute_alone(drop, self.location.schema, plan, owner)
+
     @property
     def outputs(self) -> StoredOutputs:
         return StoredOutputs(self, host=self.location.host, cap=self.location.output)

@@ -11,7 +11,7 @@ from runplan.run.dispatch import Ending
 from runplan.run.kinds import Role, RunStatus
 from runplan.run.recorded import to_json
 from runplan.run.rows import RunRow
-from runplan.store.heartbeat import FleetLimit
+from runplan.store.heartbeat import FleetLimit, Heartbeat, WorkerRow
 from runplan.store.postgres import PostgresStore, connect
 from tests.support.postgres import a_location, start_server
 
@@ -84,14 +84,13 @@ class Host:
     def __init__(self, owner: str, stores: tuple[PostgresStore, ...]) -> None:
         self.owner = owner
         add_worker(owner)
-        self._roots = [f"/clones/{store.location.schema}" for store in stores]
-        self.limit = FleetLimit(stores[0].location.dsn, owner)
+        self.limits = [FleetLimit(owner, store) for store in stores]
 
     def ask(self, repository: int, plan: str) -> bool:
-        return self.limit.request_permit((self._roots[repository], plan))
+        return self.limits[repository].request_permit(("root", plan))
 
     def release(self, repository: int, plan: str) -> None:
-        self.limit.release_permit(self._roots[repository], plan)
+        self.limits[repository].release_permit("root", plan)
 
     def die(self) -> None:
         execute("UPDATE workers SET seen = seen - INTERVAL '1 h' WHERE owner = %s", self.owner)
@@ -101,6 +100,12 @@ def execute(query: str, *values: object) -> list[tuple[str, ...]]:
     with connect(start_server().dsn) as db:
         cursor = db.execute(query, values)
         return cursor.fetchall() if cursor.description else []
+
+
+def set_capacity(*, fleet: int, repository: int) -> None:
+    row = WorkerRow(owner="c", host="h", labels=[], slots=1, version="")
+    with closing(Heartbeat(start_server().dsn, row)) as heartbeat:
+        heartbeat.set_capacity(fleet=fleet, repository=repository)
 
 
 def take_woken(stores: tuple[PostgresStore, ...]) -> list[tuple[int, str]]:
@@ -115,9 +120,8 @@ def hosts(stores: tuple[PostgresStore, PostgresStore]) -> Iterator[tuple[Host, H
     execute("DELETE FROM permits")
     execute("DELETE FROM procrastinate_jobs")
     here, there = (Host(f"{name}/{stores[0].location.schema}", stores) for name in "ab")
-    here.limit.resize(fleet=2, repository=1)
-    with closing(here.limit), closing(there.limit):
-        yield here, there
+    set_capacity(fleet=2, repository=1)
+    yield here, there
     execute("DELETE FROM permits")
 
 
@@ -139,7 +143,7 @@ def test_runs_of_all_hosts_take_turns_and_a_full_repository_does_not_hold_up_oth
     assert there.ask(1, "third"), "on any host"
     here.release(0, "first")
     assert take_woken(stores) == [(0, "second")]
-    here.limit.resize(fleet=0, repository=2)
+    set_capacity(fleet=0, repository=2)
     assert take_woken(stores) == [(0, "second"), (1, "newcomer")]
 
 
@@ -161,22 +165,22 @@ def test_permits_of_a_dead_host_do_not_count(stores: Stores, hosts: tuple[Host, 
 
 
 def test_a_restart_of_the_server_costs_no_permit_and_trouble_with_it_is_no_second_trouble(
-    hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
+    stores: Stores, hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, _ = hosts
     assert here.ask(0, "first")
     ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename='member'"
     execute(ended)
     with monkeypatch.context() as away:
-        away.setattr("runplan.store.heartbeat.connect", lambda _: pytest.fail("it asks the server"))
-        here.limit.release_permit("root")
+        away.setattr(stores[0], "_connect", lambda: pytest.fail("it asks the server"))
+        here.limits[0].release_permit("root")
     assert here.ask(0, "first")
     assert not here.ask(0, "second")
 
 
 def test_who_came_first_is_served_first_over_all_repositories(stores: Stores, hosts: tuple[Host, Host]) -> None:
     here, there = hosts
-    here.limit.resize(fleet=1, repository=1)
+    set_capacity(fleet=1, repository=1)
     assert here.ask(0, "first")
     assert not there.ask(1, "second")
     assert not here.ask(0, "third")
