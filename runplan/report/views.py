@@ -183,18 +183,23 @@ OVERSLEPT_S = 5 * 60.0  #: a wait that ends this late has failed to end
 def assess_progress(work: Work, facts: PlanFacts, *, now: datetime, zone: tzinfo | None = None) -> dict[str, str]:
     """A level for scripts and a sentence; never `fine` after half an hour in a step or two retries."""
     # A wait for a person needs no process.
-    interrupted = not (facts.alive or (wait_of(work.waiting_for).is_for_person and work.wake is None))
+    is_free = facts.in_fleet and not facts.owner  # a host takes it, at the latest when its wait ends
+    interrupted = not (facts.alive or is_free or (wait_of(work.waiting_for).is_for_person and work.wake is None))
     level = "look" if interrupted or facts.stopped else _stuck_level(work, now)
     step = f"{work.step} {', '.join(work.gates)}" if work.gates else work.step
     is_planning = work.step in PLANNING_STEPS
     where = f"{'planning' if is_planning else f'phase {work.phase}'}, {step or 'starting'}"
     where = where if work.phase or is_planning else "between phases"
     parts = [where if work.waiting_for else f"{where} for {in_words(_seconds_ago(work.since, now))}"]
-    if interrupted:
+    if interrupted and facts.in_fleet:
+        parts.append(f"its host {facts.owner.partition('/')[0]} is dead; another one continues it")
+    elif interrupted:
         parts.append("interrupted; no process is working on it")
+    elif is_free and not work.waiting_for:
+        parts.append("no host has it in hand; the next free one continues it")
     if facts.stopped:
         parts.append(f"its process is stopped; continue it: kill -CONT {facts.owner.partition(':')[0]}")
-    if work.dispatched:
+    if work.dispatched and (facts.alive or not facts.in_fleet):
         running = "agent" if work.agent else ", ".join(work.gates) or work.step or "command"
         parts.append(f"{running} running {in_words(_seconds_ago(work.dispatched, now))}")
         parts.append(f"last output {in_words(_seconds_ago(work.output, now))} ago" if work.output else "no output yet")
@@ -207,7 +212,7 @@ def assess_progress(work: Work, facts: PlanFacts, *, now: datetime, zone: tzinfo
         verdict = {"stop": "Stopping", "pause": "Pausing"}[asked]
     elif asked:
         parts.append(f"a {asked} was requested")
-    elif level == "fine" and work.waiting_for:
+    elif level == "fine" and (work.waiting_for or is_free):
         verdict = "Paused" if wait_of(work.waiting_for).is_asked else "Waiting"
     return {"level": level, "sentence": f"{verdict}: {', '.join(parts)}"}
 

@@ -206,8 +206,9 @@ class PlanFacts(Struct, frozen=True, kw_only=True):
 
     run: RunRow | None = None  #: the newest
     owner: str = ""  #: of its claim
-    alive: bool = False  #: the owner runs; added by `status`, as is the next field
+    alive: bool = False  #: the owner runs; added by `status`, as are the next two fields
     stopped: bool = False  #: the owner is suspended, as by Ctrl-Z
+    in_fleet: bool = False  #: so a run that nobody owns is continued by any host
     schedule: ScheduleRow | None = None
     queued: str = ""  #: the verb of the newest command that is not executed yet
     refused: tuple[str, str, str] = ("", "", "")  #: time, verb and error of a refused newest start, `now` or `resume`

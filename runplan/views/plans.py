@@ -90,6 +90,7 @@ class PlanReader:
             is_alive = owner is not OwnerState.GONE
             is_stopped = owner is OwnerState.SUSPENDED
             facts = replace(facts, alive=is_alive, stopped=is_stopped)
+        facts = replace(facts, in_fleet=self._context.fleet is not None)
         if facts.run is not None and not outline.complete:
             facts = replace(facts, failures=self._store.list_failures(path))
         return status_view(path, outline, facts, landing=landing, now=self._now)

@@ -401,7 +401,10 @@ def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) ->
         daemon.send_signal(signal.SIGSTOP)
         assert project.runplan("start", "X", "auto").code == 5
         daemon.kill()
-    assert "Queued: start; the daemon executes it when it responds" in project.runplan("status").out
+    assert (
+        "Queued: start; the daemon, or a worker of the fleet, executes it when it responds"
+        in project.runplan("status").out
+    )
     assert project.runplan("status", "X", "--json").json["queued"] == "start"
     stopped = project.runplan("stop", "X")
     assert (stopped.code, "Cancelled the queued start of plans/X.md" in stopped.err) == (0, True), stopped.err

@@ -70,6 +70,12 @@ def test_work_that_only_one_host_of_a_fleet_has_is_named() -> None:
     assert f"  Not pushed: {kept}" in lines(at_work(busy(kept=kept)))
 
 
+def test_a_run_in_a_fleet_names_its_host_and_needs_no_command_when_that_dies() -> None:
+    owned = {"owner": "alpha/1:2:3", "in_fleet": True}
+    assert lines(at_work(**owned))[-1] == "  Run r1a2b3c4 on alpha: claude, 120,345 tokens, $0.42"
+    assert lines(at_work(**owned, alive=False))[-1] == "  Run r1a2b3c4: claude, 120,345 tokens, $0.42"
+
+
 @pytest.mark.parametrize(
     ("usd", "unpriced", "shown"),
     [(0.421, False, "$0.42"), (0.421, True, "≥ $0.42"), (0.0, True, "cost -")],

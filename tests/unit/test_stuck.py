@@ -22,10 +22,11 @@ def asked(**known: Any) -> dict[str, str]:
     """The answer for a run with these known facts."""
     facts: dict[str, Any] = {"phase": "2", "step": "implement", "since": ago(4), "waiting_for": None, **known}
     is_alive = facts.pop("carried", True)
+    owner, in_fleet = facts.pop("owner", "1:2:3"), facts.pop("in_fleet", False)
     for name, moment in facts.items():
         facts[name] = iso(moment) if isinstance(moment, datetime) else moment
     run = RunRow(id="r", plan="p", started="", state=RunStatus.RUNNING, landing="direct", **facts)
-    return assess_progress(run, PlanFacts(run=run, owner="1:2:3", alive=is_alive), now=NOW, zone=UTC)
+    return assess_progress(run, PlanFacts(run=run, owner=owner, alive=is_alive, in_fleet=in_fleet), now=NOW, zone=UTC)
 
 
 def running(minutes: float, quiet: float, **known: Any) -> dict[str, str]:
@@ -76,6 +77,18 @@ ANSWERS = {
     "interrupted": (
         asked(carried=False),
         "Needs attention: phase 2, implement for 4m, interrupted; no process is working on it",
+    ),
+    "its turn in a fleet": (
+        asked(carried=False, owner="", in_fleet=True, waiting_for="slot", about="its turn"),
+        "Waiting: phase 2, implement, waiting 4m: its turn",
+    ),
+    "handed over in a fleet": (
+        running(4, 4, carried=False, owner="", in_fleet=True),
+        "Waiting: phase 2, implement for 4m, no host has it in hand; the next free one continues it",
+    ),
+    "dead host": (
+        running(4, 4, carried=False, owner="alpha/1:2:3", in_fleet=True),
+        "Needs attention: phase 2, implement for 4m, its host alpha is dead; another one continues it",
     ),
     "approval": (asked(waiting_for="approval"), "Needs attention: phase 2, implement, waiting 4m for approval"),
     "limit": (

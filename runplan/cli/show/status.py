@@ -80,7 +80,11 @@ class Page:
             about[0] = f"{paint(verdict, _LEVELS[view['run']['stuck']['level']])}{colon}{rest}"
         lines += about
         if view["queued"] not in (None, "stop", "pause"):
-            lines.append(self._plan_line(f"Queued: {view['queued']}; the daemon executes it when it responds"))
+            lines.append(
+                self._plan_line(
+                    f"Queued: {view['queued']}; the daemon, or a worker of the fleet, executes it when it responds"
+                )
+            )
         if view["refused"]:
             lines.append(self._plan_line(f"The last {view['refused_verb']} was refused: {view['refused']}"))
         if view["schedule"] is not None:
@@ -162,7 +166,7 @@ class Page:
             run["stuck"]["sentence"],
             *lanes,
             *(f"Not pushed: {work['kept']}" for work in run["lanes"] or (run,) if work["kept"]),
-            f"Run {run['id']}" + (f": {about}" if about else ""),
+            f"Run {run['id']}{_host_words(view['claim'])}" + (f": {about}" if about else ""),
             *_help_line(view),
         ]
 
@@ -194,6 +198,11 @@ def _state_words(phase: dict[str, Any], following: str | None) -> str:
     return "In progress" if phase["status"] == "in-progress" else "Blocked"
 
 
+def _host_words(claim: dict[str, Any] | None) -> str:
+    host, slash, _ = claim["owner"].partition("/") if claim and claim["alive"] else ("", "", "")
+    return f" on {host}" if slash else ""
+
+
 def _help_line(view: dict[str, Any]) -> list[str]:
     """The commands that a waiting or interrupted run, or one of its lanes, needs."""
     run = view["run"]
@@ -202,7 +211,9 @@ def _help_line(view: dict[str, Any]) -> list[str]:
         return [f"The daemon waits: {run['about']}"]
     waits = [wait_of(work["waiting_for"]) for work in (run, *run["lanes"]) if work["waiting_for"]]
     helps = [wait.help(view["plan"]) for wait in waits if wait.is_for_person]
-    is_left = not (view["claim"] and view["claim"]["alive"]) and (waiting is None or run["wake"] is not None)
+    owner = (view["claim"] or {}).get("owner", "")
+    is_left = run["stuck"]["level"] == "look" and not (view["claim"] and view["claim"]["alive"]) and "/" not in owner
+    is_left = is_left and (waiting is None or run["wake"] is not None)
     return list(dict.fromkeys(helps)) or ([wait_of(waiting).help(view["plan"])] if is_left else [])
 
 
