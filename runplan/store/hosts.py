@@ -28,8 +28,7 @@ SELECT account, json_extract(body, '$.until') AS until, json_extract(body, '$.wo
 WHERE json_extract(body, '$.until')::timestamptz > now() ORDER BY account"""
 _PERMITS = """
 SELECT (SELECT count(*) FROM working),
-       (SELECT count(*) FROM permits WHERE (schema, plan) NOT IN (SELECT schema, plan FROM working)), fleet, repository
-FROM capacity"""
+       (SELECT count(*) FROM permits WHERE NOT works), fleet, repository FROM capacity"""
 
 
 class FleetPlan(Struct, frozen=True):
@@ -94,10 +93,20 @@ def read_fleet(dsn: str) -> FleetState:
         limits = db.execute(_LIMITS).fetchall()
         (permits,) = db.execute(_PERMITS).fetchall()
     plans = {name: [FleetPlan(url, plan) for url, plan, owner in claims if owner == name] for name, *_ in rows}
-    hosts = [Host(name, plans[name], *about) for name, *about in rows]
+    hosts = [Host(name, [] if about[-1] else plans[name], *about) for name, *about in rows]
+    helps = explain_queueing("any", hosts)
+    left = [
+        FleetPlan(plan.repository, plan.plan, f"its host {host.name} is dead; {helps}", host.seen_s)
+        for host in hosts
+        for plan in plans[host.name]
+        if host.dead and (plan.repository, plan.plan) not in {queued[:2] for queued in queue}
+    ]
     return FleetState(
         hosts=hosts,
-        queue=[FleetPlan(url, plan, explain_queueing(name, hosts), age_s) for url, plan, name, age_s in queue],
+        queue=[
+            *(FleetPlan(url, plan, explain_queueing(name, hosts), age_s) for url, plan, name, age_s in queue),
+            *left,
+        ],
         permits=Permits(*permits),
         limits=[AccountLimit(*row) for row in limits],
         repositories=[url for (url,) in repositories],

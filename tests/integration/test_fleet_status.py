@@ -87,6 +87,21 @@ def test_a_plan_in_hand_does_not_count_as_waiting(fleet: Fleet) -> None:
     assert fleet.run("status", "--json").json["queue"] == []
 
 
+def test_a_plan_of_a_dead_host_is_in_the_queue(fleet: Fleet) -> None:
+    fleet.add_worker("alpha", silent_s=120)
+    with fleet.store() as store:
+        store.claim_plan("plans/A.md", run="r1", owner="alpha/1")
+    permit = "INSERT INTO permits (schema, plan, owner, works) SELECT schema, %s, 'alpha/1', true FROM repositories"
+    fleet.execute(permit, "plans/A.md")
+    shown = fleet.run("status").out.splitlines()
+    assert shown[0].startswith("alpha  dead      0 of 1 slot in use")
+    assert shown[3] == f"  plans/A.md of {URL}: its host alpha is dead; no host takes plans; start one: runplan worker"
+    assert shown[4].startswith("Runs: 0 at work, 0 waiting for their turn")
+    fleet.add_worker("beta")
+    (left,) = fleet.run("status", "--json").json["queue"]
+    assert left["why"] == "its host alpha is dead; a host takes it now"
+
+
 def test_drain_and_up_change_one_host_and_tell_it(fleet: Fleet) -> None:
     fleet.add_worker("alpha")
     fleet.add_worker("beta")
