@@ -57,13 +57,22 @@ def inert(text: str) -> str:
     return re.sub(mark, lambda match: f"{match[0]}\u200b", signed, flags=re.IGNORECASE | re.MULTILINE)
 
 
+_REPOSITORY: list[str] = []  #: words that each command of ours needs, as the person is in no clone
+
+
+def name_repository(url: str) -> None:
+    """Have each command to copy name this repository of the fleet."""
+    _REPOSITORY[:] = ["--repository", url]
+
+
 def command(*words: str) -> str:
     """The line to copy into a shell."""
-    return shlex.join(words)
+    return shlex.join([*words, *_REPOSITORY] if words[0] == "runplan" else words)
 
 
 def command_in(repository: str, line: str, *, is_fleet: bool) -> str:
     """The line to copy where another directory is the current one."""
+    line = line.removesuffix(f" {shlex.join(_REPOSITORY)}")
     return f"{line} --repository {shlex.quote(repository)}" if is_fleet else f"{command('cd', repository)} && {line}"
 
 

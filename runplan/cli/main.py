@@ -15,7 +15,7 @@ from runplan import __version__
 from runplan.cli.terminal import Style, say
 from runplan.cli.verbs import CHANGING, EXAMPLES, GROUPS, VERBS
 from runplan.errors import Exit, RefusedEarly, RunplanError, UsageError, refused_by_system
-from runplan.text import nearest_word
+from runplan.text import name_repository, nearest_word
 
 COMPLETE = "complete-words"  #: the verb that completion scripts call; not for people
 EXTRAS = {"web": "web", "mcp": "mcp", "fleet": "fleet", "worker": "fleet"}  #: the extras that verbs need
@@ -106,6 +106,7 @@ def _run_words(words: list[str]) -> int:
     if "--repository" in rest[:-1] and verb != "fleet":
         place = rest.index("--repository")
         importlib.import_module("runplan.views.repositories").enter_repository(rest[place + 1])
+        name_repository(rest[place + 1])
         rest[place : place + 2] = []
     return run_verb(require_verb(verb), rest)
 

@@ -261,6 +261,8 @@ def newest_run(context: RepositoryContext, word: str | None) -> tuple[Store, Run
     path = plan_path(context, word) if word is not None else None
     store = context.store()
     rows = store.list_runs(path, limit=1)
+    if not rows and any(queued.plan == path for queued in store.list_queued_commands()):
+        raise NotFound(f"the run of {path} is queued and has not begun; see: {command('runplan', 'status', str(path))}")
     if not rows:
         start = command("runplan", "start", path or "PLAN")
         raise NotFound(f"no run of {path or 'any plan'} is recorded here; start one: {start}")

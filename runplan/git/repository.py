@@ -59,7 +59,9 @@ def open_repository(start: Path, *, env: Mapping[str, str]) -> Repository:
     answers = [os.fsdecode(line) for line in ran.out.splitlines()]
     if len(answers) < 3:
         if "not a git repository" in ran.err:
-            raise RefusedEarly(f"{here} is not in a git repository; run git init, or go to one")
+            raise RefusedEarly(
+                f"{here} is not in a git repository; run git init, or go to one; in a fleet: --repository URL"
+            )
         raise GitFailed(failure(_ASKED, ran, here))
     common, git_dir, top = (Path(answer) for answer in (*answers[1:], answers[1])[:3])
     if answers[0] == "true":

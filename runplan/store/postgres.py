@@ -249,6 +249,8 @@ def translated_errors(helps: str = f"its owner gives you those of workers: GRANT
         raise RefusedEarly(f"the role of your DSN lacks rights in the fleet's database ({said}); {helps}") from None
     except psycopg.Error as error:
         said = " ".join(str(error).split())
+        if "FATAL:" in said and isinstance(error, psycopg.OperationalError):
+            said = f"{said}; check RUNPLAN_FLEET_DSN, or dsn under [fleet] of your settings"
         raise Unreachable(f"the fleet's database does not answer: {said}; nothing was recorded") from error
 
 

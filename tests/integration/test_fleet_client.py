@@ -72,8 +72,20 @@ def test_a_command_and_its_job_are_queued_once_and_every_machine_sees_them(machi
         location = store.location
     assert jobs_of(location) == [("runplan.work", "plans/X.md", "any", f"{location.schema} plans/X.md")]
     assert "start" in there.runplan("status", "X").out
+    assert "the run of plans/X.md is queued and has not begun" in there.runplan("explain", "X").err
     assert not (here.path / ".git/runplan/journal.db").exists()
     assert not (here.home / ".local/state/runplan/daemon.lock").exists(), "no daemon was started"
+
+
+def test_messages_name_the_repository_to_a_person_without_a_clone(machines: tuple[Project, Project]) -> None:
+    url = machines[0].repo.git("remote", "get-url", "origin")
+    ran = machines[0].runplan("logs", "X", "--repository", url)
+    assert ran.last.endswith(f"start one: runplan start plans/X.md --repository {url}")
+
+
+def test_a_wrong_database_names_the_setting(machines: tuple[Project, Project]) -> None:
+    ran = machines[0].runplan("status", RUNPLAN_FLEET_DSN=f"{start_server().dsn}-nowhere")
+    assert (ran.code, "check RUNPLAN_FLEET_DSN" in ran.last) == (5, True), ran.err
 
 
 def test_a_repository_that_the_fleet_does_not_know_is_refused(tmp_path: Path) -> None:

@@ -344,6 +344,8 @@ def _check_start(context: RepositoryContext) -> str:
     modes.require_ready(context.repository, context.settings, context.env)
     require_workable(context.repository, target=context.target, prefix=context.settings.run.branch_prefix)
     preflight.require_agents(context)
+    if context.fleet is not None and not modes.uses_remote(context.settings.run.landing):
+        return "no further obstacle for direct and pr; a fleet needs one of these words, or run.landing"
     return "no further obstacle"
 
 
