@@ -108,7 +108,7 @@ def require_allowed(mode: str, run: RunSettings, *, is_fleet: bool = False) -> N
     if is_fleet and not uses_remote(mode):
         raise RefusedEarly(
             f"{mode} lands in a checkout of one machine, and a fleet's workers push to the remote; "
-            "add the word direct or pr, or set run.landing"
+            "add the word direct or pr to start, or set run.landing in runplan.toml and push it"
         )
     if mode == "direct" and run.main_protected:
         raise RefusedEarly(

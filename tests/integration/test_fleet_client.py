@@ -60,7 +60,10 @@ def jobs_of(location: FleetLocation) -> list[tuple[str, str, str, str | None]]:
 def test_a_command_and_its_job_are_queued_once_and_every_machine_sees_them(machines: tuple[Project, Project]) -> None:
     here, there = machines
     refused = here.runplan("start", "X")
-    assert (refused.code, refused.last.partition("; ")[2]) == (2, "add the word direct or pr, or set run.landing")
+    assert (refused.code, refused.last.partition("; ")[2]) == (
+        2,
+        "add the word direct or pr to start, or set run.landing in runplan.toml and push it",
+    )
     for _ in range(2):
         ran = here.runplan("start", "X", "auto", "direct")
         assert (ran.code, ran.last) == (5, f"runplan: {NO_WORKER}")

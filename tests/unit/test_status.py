@@ -71,7 +71,7 @@ def test_work_that_only_one_host_of_a_fleet_has_is_named() -> None:
 
 
 def test_a_run_in_a_fleet_names_its_host_and_needs_no_command_when_that_dies() -> None:
-    owned = {"owner": "alpha/1:2:3", "in_fleet": True}
+    owned: dict[str, Any] = {"owner": "alpha/1:2:3", "in_fleet": True}
     assert lines(at_work(**owned))[-1] == "  Run r1a2b3c4 on alpha: claude, 120,345 tokens, $0.42"
     assert lines(at_work(**owned, alive=False))[-1] == "  Run r1a2b3c4: claude, 120,345 tokens, $0.42"
 

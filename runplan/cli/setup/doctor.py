@@ -49,7 +49,7 @@ from runplan.run.kinds import Reason, Role
 from runplan.settings import toolchain
 from runplan.settings.load import environment
 from runplan.settings.places import worktree_root
-from runplan.settings.schema import Settings
+from runplan.settings.schema import Settings, uses_remote
 from runplan.store.location import hide_password
 from runplan.store.protocol import load_postgres, open_store
 from runplan.text import counted, elapsed, plain
@@ -344,7 +344,7 @@ def _check_start(context: RepositoryContext) -> str:
     modes.require_ready(context.repository, context.settings, context.env)
     require_workable(context.repository, target=context.target, prefix=context.settings.run.branch_prefix)
     preflight.require_agents(context)
-    if context.fleet is not None and not modes.uses_remote(context.settings.run.landing):
+    if context.fleet is not None and not uses_remote(context.settings.run.landing):
         return "no further obstacle for direct and pr; a fleet needs one of these words, or run.landing"
     return "no further obstacle"
 
@@ -362,7 +362,8 @@ def run_gc(args: argparse.Namespace) -> None:
         rows = [{"answer": type(answer).__name__.lower(), **to_builtins(answer)} for answer in (*answers, *logs)]
         print(as_json(rows))
         return
-    for line in _describe_leftovers(answers, logs, "would remove" if args.dry_run else "removed"):
+    verb = "would remove" if args.dry_run else "removed"
+    for line in _describe_leftovers(answers, logs, verb, place="the fleet" if context.fleet else ""):
         print(plain(line))
 
 
@@ -376,15 +377,17 @@ def _with_commits(context: RepositoryContext, answers: list[Removed | Kept]) -> 
     ]
 
 
-def _describe_leftovers(answers: Sequence[Removed | Kept], logs: Sequence[Removed | Kept], verb: str) -> Iterator[str]:
-    """One line for each leftover; logs are many, so those with the same answer share a line."""
+def _describe_leftovers(
+    answers: Sequence[Removed | Kept], logs: Sequence[Removed | Kept], verb: str, *, place: str
+) -> Iterator[str]:
+    """One line for each leftover; logs are many, so those with the same answer share a line, with their place."""
     for answer in answers:
         yield f"kept  {answer.what}: {answer.why}" if isinstance(answer, Kept) else f"{verb}  {answer.what}"
     by_reason: dict[str, list[str]] = {}
     for answer in logs:
         by_reason.setdefault(answer.why if isinstance(answer, Kept) else "", []).append(answer.what)
     for why, names in sorted(by_reason.items()):
-        many = f"{len(names)} log{'' if len(names) == 1 else 's'} of agents and checks in {names[0].rpartition('/')[0]}"
+        many = f"{counted(len(names), 'log')} of agents and checks in {place or names[0].rpartition('/')[0]}"
         yield f"kept  {many}: {why}" if why else f"{verb}  {many}: their phases have landed"
     if not answers and not logs:
         yield "Nothing is left over."
