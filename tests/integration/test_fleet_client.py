@@ -87,7 +87,7 @@ def test_messages_name_the_repository_to_a_person_without_a_clone(machines: tupl
 
 
 def test_a_wrong_database_names_the_setting(machines: tuple[Project, Project]) -> None:
-    ran = machines[0].runplan("status", RUNPLAN_FLEET_DSN=f"{start_server().dsn}-nowhere")
+    ran = machines[0].runplan("status", RUNPLAN_FLEET_DSN=f"{machines[0].extra['RUNPLAN_FLEET_DSN']}-nowhere")
     assert (ran.code, "check RUNPLAN_FLEET_DSN" in ran.last) == (5, True), ran.err
 
 
