@@ -361,9 +361,10 @@ class DaemonWorker(RepositoryWorker):
         with contextlib.suppress(RunplanError, OSError), contextlib.closing(open_store(self.journal)) as store:
             for command in store.list_queued_commands():
                 if command.verb in BEGINNING and self.is_mine(command.plan):
-                    store.answer_command(command.seq, refused(trouble))
+                    answer = refused(trouble, self.host)
+                    store.answer_command(command.seq, answer)
                     self.environments.forget(command)
-                    self._log_answer(command, refused(trouble))
+                    self._log_answer(command, answer)
 
     def _log_answer(self, command: Command, answer: Answer) -> None:
         result = answer.error or answer.why or " ".join(answer.lines) or answer.run or "scheduled"

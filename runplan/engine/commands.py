@@ -106,7 +106,7 @@ class Executor:
         except RunplanError as error:
             if command.verb == "stop" and isinstance(error, Unreachable) and not isinstance(error, Fenced):
                 raise  # not recorded: the worker closes, and the command is tried again
-            return refused(error)
+            return refused(error, self._worker.host)
         except Exception as error:  # noqa: BLE001 - the edge of a command: it is answered, not retried for ever
             return unexpected(error)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from runplan import names
 from runplan.agents.invocation import Agents, Sandbox
 from runplan.engine.rehearsal import LOCK, SLUG
 from runplan.git.remote import Taken
-from runplan.git.removal import Kept, Removal, Removed
+from runplan.git.removal import Kept, Removal, Removed, remove_log
 from runplan.git.repository import Checkouts
 from runplan.git.workspace import Workspace
 from runplan.git.zones import Zones
@@ -51,7 +53,7 @@ def collect_leftovers(
         answers += _collect_pushed(context, workspace.path, dry_run=dry_run) if context.fleet else ()
         if not dry_run:
             removal.remove_partial_packs()
-        return answers, list(_collect_logs(context, removal, dry_run=dry_run))
+        return answers, list(_collect_logs(context, dry_run=dry_run))
     finally:
         workspace.close()
         remove_unused_root(root, context.settings)
@@ -66,33 +68,49 @@ def _collect_pushed(context: RepositoryContext, tool: Path, *, dry_run: bool) ->
     leases = {names.wip_ref(fact.event.branch): fact for fact in store.list_facts(e.Leased)}
     for ref, oid in remote.list_refs(f"{names.WIP}*").items():
         lease = leases.get(ref)
+        what = f"{ref} on {remote.name}"
         if lease is None or landed.get((lease.run, lease.event.phase), 0) < lease.seq:
-            yield Kept(what=f"{ref} on {remote.name}", why="its phase has not landed")
+            yield Kept(what=what, why="its phase has not landed")
         elif lease.run not in unfinished:
             answer = remote.push("", old=oid, source=tool, ref=ref) if not dry_run else Taken()
-            what = f"{ref} on {remote.name}"
             yield Removed(what=what) if isinstance(answer, Taken) else Kept(what=what, why=answer.said)
 
 
-def _collect_logs(context: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator[Removed | Kept]:
+def _collect_logs(context: RepositoryContext, *, dry_run: bool) -> Iterator[Removed | Kept]:
     """The logs of dispatches; they may go when the run has ended and the phase has landed."""
-    home = context.state / "dispatch"
     store = context.store()
     stored = store.outputs
-    local = {directory for directory in home.iterdir() if directory.is_dir()} if home.is_dir() else set()
-    directories = sorted(local | {home / dispatch for dispatch in (stored.list_dispatches() if stored else ())})
-    runs = {names.run_of(directory.name.rpartition(".")[0]) for directory in directories}
-    dispatched = dict(_list_dispatches(store, runs)) if runs else {}
-    for directory in directories:
-        used_by, landed = dispatched.get(directory.name, ("", False))
-        answer = removal.remove_log(directory, used_by=used_by, landed=landed, dry_run=dry_run)
+    local = _list_logs(context.state)
+    in_database = stored.list_dispatches() if stored else set()
+    dispatched = dict(_list_dispatches(store, {*local, *in_database}))
+    for name in sorted({*local, *in_database}):
+        used_by, landed = dispatched.get(name, ("", False))
+        answer = remove_log(context.state / "dispatch" / name, used_by=used_by, landed=landed, dry_run=dry_run)
         if stored and isinstance(answer, Removed) and not dry_run:
-            stored.drop(directory.name)
-        yield answer
+            stored.drop(name)
+        yield answer if name in local else replace(answer, what=f"the database/{name}")
 
 
-def _list_dispatches(store: Store, runs: set[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
-    """The directory of each dispatch, the run that still needs it, and whether its phase has landed since."""
+def remove_dropped_logs(context: RepositoryContext, store: Store) -> None:
+    """Remove the logs of this host that `gc`, on another one, has removed from the database of a fleet."""
+    local = _list_logs(context.state)
+    dropped = local.keys() - (store.outputs.list_dispatches() if store.outputs else local.keys())
+    for name, (used_by, landed) in _list_dispatches(store, dropped):
+        if name in dropped:
+            remove_log(local[name], used_by=used_by, landed=landed, dry_run=False)
+
+
+def _list_logs(state: Path) -> dict[str, Path]:
+    """The directories of dispatches on this host, by the names of the dispatches."""
+    home = state / "dispatch"
+    return {path.name: path for path in home.iterdir() if path.is_dir()} if home.is_dir() else {}
+
+
+def _list_dispatches(store: Store, dispatches: Collection[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
+    """Each dispatch of the plans of these, the run that still needs it, and whether its phase has landed since."""
+    if not dispatches:
+        return
+    runs = {names.run_of(dispatch.rpartition(".")[0]) for dispatch in dispatches}
     unfinished = {row.id for row in store.list_unfinished_runs()}
     for plan in {row.plan for run in runs if (row := store.get_run(run)) is not None}:
         landed = {record.event.phase: record.seq for record in store.list_facts(e.Landed, plan=plan)}

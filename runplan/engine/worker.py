@@ -66,6 +66,7 @@ class RepositoryWorker:
     environments: Environments
     runs: dict[str, ActiveRun]  #: by plan
     only = ""  #: the plan of a worker that works on one plan and its sub-plans
+    host = ""  #: of a fleet
 
     def open(self, context: RepositoryContext, repository: OpenRepository, environments: Environments) -> None:
         self.context = context

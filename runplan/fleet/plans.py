@@ -18,8 +18,9 @@ from msgspec.structs import asdict, replace
 
 from runplan.daemon.worker import DaemonServices, DaemonWorker
 from runplan.engine import runs
+from runplan.engine.leftovers import remove_dropped_logs
 from runplan.engine.repository import Environments
-from runplan.errors import PlanUnreadable, RefusedEarly, Unreachable
+from runplan.errors import PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.fleet.clones import REMOTE
 from runplan.git.command import CALLS
 from runplan.run import events as e
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
     from runplan.engine.runs import ActiveRun
     from runplan.engine.worker import ResolvedRun
-    from runplan.errors import RunplanError
     from runplan.run.events import RunStarted
     from runplan.run.requests import RunRequest
     from runplan.run.rows import Acquired, Answer, Command, Reentered
@@ -72,6 +72,7 @@ class PlanWorker(DaemonWorker):
         super().__init__(str(root), root / ".git/runplan", replace(daemon, call_at=self._try_later), fleet)
         self.only = plan
         self.fleet = fleet
+        self.host = fleet.host
         self.environments = HostEnvironments(daemon.environment)
         self.runs = {}
         self._kept: set[str] = set()  #: plans that it owned when it was last open
@@ -125,8 +126,7 @@ class PlanWorker(DaemonWorker):
 
     def execute_commands(self) -> None:
         for plan in self._lost & self.runs.keys():
-            claim = self._store.get_claim("plan", plan)
-            if claim is None or claim.owner != self.repository.claims.me:
+            if not self.repository.claims.owns_plan(plan):
                 self.lose(plan)
         self._lost = frozenset()
         super().execute_commands()
@@ -239,6 +239,8 @@ class PlanWorker(DaemonWorker):
         super().ended(plan, run, state)
         if state.options.parents and state.options.parents[-1] not in self.runs:
             self._store.queue_plan(state.options.parents[-1])
+        with contextlib.suppress(RunplanError, OSError):  # the next end of a run removes them
+            remove_dropped_logs(self.context, self._store)
 
     def _record_closing(self, wake: datetime | None, trouble: RunplanError | None) -> None:  # noqa: ARG002
         if trouble is not None:  # else the store knows what comes next

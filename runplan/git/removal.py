@@ -104,17 +104,6 @@ class Removal:
         targets = (self._user.tip(target) for target in self.targets)
         return any(is_on_target(self._tool, tip, target) for target in targets if target is not None)
 
-    # --- logs ----------------------------------------------------------------------------------------
-
-    def remove_log(self, directory: Path, *, used_by: str, landed: bool, dry_run: bool) -> Removed | Kept:
-        """Delete the records of one dispatch once its phase has landed and its run is over."""
-        used_by = used_by or ("a process that still writes it" if is_held(directory / "lock") else "")
-        if used_by or not landed:
-            return Kept(what=str(directory), why=f"in use by {used_by}" if used_by else "its phase has not landed")
-        if not dry_run:
-            remove_directory(directory)
-        return Removed(what=str(directory))
-
     # --- everything that is left over ----------------------------------------------------------------
 
     def remove_leftovers(
@@ -202,3 +191,13 @@ def is_on_target(git: Git, tip: Oid, target: str) -> bool:
 def _is_picked(git: Git, target: str, tip: Oid) -> bool:
     marks = git.text("cherry", target, tip).splitlines()
     return bool(marks) and all(mark.startswith("-") for mark in marks)
+
+
+def remove_log(directory: Path, *, used_by: str, landed: bool, dry_run: bool) -> Removed | Kept:
+    """Delete the records of one dispatch once its phase has landed and its run is over."""
+    used_by = used_by or ("a process that still writes it" if is_held(directory / "lock") else "")
+    if used_by or not landed:
+        return Kept(what=str(directory), why=f"in use by {used_by}" if used_by else "its phase has not landed")
+    if not dry_run:
+        remove_directory(directory)
+    return Removed(what=str(directory))

@@ -40,7 +40,7 @@ class RemoteLander(ABC):
 
     def __init__(self, git: Git, remote: Remote, *, tool: Path) -> None:
         self._git = git
-        self.remote = remote
+        self._remote = remote
         self._tool = tool  #: the repository that holds the candidate
         self.ref = remote.ref
         self.branch = remote.branch
@@ -52,7 +52,7 @@ class RemoteLander(ABC):
             return old
         if not self._git.at(self._git.cwd, f"--git-dir={self._tool}").is_ancestor(landing.old, landing.new):
             raise GitFailed(f"{landing.new:.12} is not built on {landing.old:.12}; it is not pushed to {self.ref}")
-        answer = self.remote.push(landing.new, old=old, source=self._tool)
+        answer = self._remote.push(landing.new, old=old, source=self._tool)
         if not isinstance(answer, push.Taken):
             return self._not_taken(landing, answer)
         deliver()
@@ -66,11 +66,11 @@ class RemoteLander(ABC):
         if isinstance(seen, Landed):
             return seen
         if isinstance(answer, push.Declined):
-            why = f"{self.remote.name} does not accept a push to {self.branch}: {answer.said}"
+            why = f"{self._remote.name} does not accept a push to {self.branch}: {answer.said}"
             return Refused(reason=Declined(why=why))
         if isinstance(seen, Refused):
             return seen
-        raise Unreachable(f"the push to {self.branch} on {self.remote.name} failed and changed nothing: {answer.said}")
+        raise Unreachable(f"the push to {self.branch} on {self._remote.name} failed and changed nothing: {answer.said}")
 
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
         return Landing(id=id, ref=self.ref, old=old, new=new)
@@ -93,23 +93,23 @@ class RemoteLander(ABC):
         run replaces that.
         """
         try:
-            answer = self.remote.push(new, old=old, source=self._tool, ref=ref)
-            there = self.remote.list_refs(ref).get(ref, "") if not isinstance(answer, push.Taken) else new
+            answer = self._remote.push(new, old=old, source=self._tool, ref=ref)
+            there = self._remote.list_refs(ref).get(ref, "") if not isinstance(answer, push.Taken) else new
             if there not in (old, new) and is_owner():
-                answer = self.remote.push(new, old=there, source=self._tool, ref=ref)
+                answer = self._remote.push(new, old=there, source=self._tool, ref=ref)
         except Unreachable as error:
             return str(error)
         return "" if there == new or isinstance(answer, push.Taken) else answer.said
 
     def fetch_work(self, ref: str) -> bool:
         """Fetch such work to the same ref of the repository of candidates; False when the remote has none."""
-        return self.remote.fetch_ref(f"+{ref}:{ref}", into=self._tool)
+        return self._remote.fetch_ref(f"+{ref}:{ref}", into=self._tool)
 
     def drop_work(self, ref: str) -> None:
         """Delete such work on the remote; `gc` deletes what stays."""
         with suppress(Unreachable):
-            if there := self.remote.list_refs(ref).get(ref):
-                self.remote.push("", old=there, source=self._tool, ref=ref)
+            if there := self._remote.list_refs(ref).get(ref):
+                self._remote.push("", old=there, source=self._tool, ref=ref)
 
     @abstractmethod
     def _look_for_landing(self, landing: Landing) -> Landed | Refused | Oid:
@@ -129,7 +129,7 @@ class Direct(RemoteLander):
 
     def tip(self) -> Oid | None:
         """The tip of the branch on the remote, fetched now; None when it has no such branch."""
-        return self.remote.fetch()
+        return self._remote.fetch()
 
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
         return Landing(id=id, ref=self.ref, old=old, new=new, follows=self._local.tip() or "")
@@ -142,10 +142,10 @@ class Direct(RemoteLander):
 
     def _look_for_landing(self, landing: Landing) -> Landed | Refused | Oid:
         self._local.recover()  # first, and also when the remote does not answer
-        tip = self.remote.fetch()
+        tip = self._remote.fetch()
         if tip is None:
-            again = command("git", "push", self.remote.name, f"{landing.old}:{HEADS}{self.branch}")
-            raise Unreachable(f"{self.remote.name} has no branch {self.branch} any more; create it again: {again}")
+            again = command("git", "push", self._remote.name, f"{landing.old}:{HEADS}{self.branch}")
+            raise Unreachable(f"{self._remote.name} has no branch {self.branch} any more; create it again: {again}")
         landed_commit = find_landing(self._git, landing, tip)
         if landed_commit is None:
             return tip if tip == landing.old else Refused(reason=TargetMoved(tip=tip))
@@ -182,7 +182,7 @@ class Direct(RemoteLander):
     def _explain_stay(self, tip: Oid, why: str = "") -> str:
         if not tip:
             return ""
-        pull = pull_command(self._git, self.remote.common_dir, self.branch, self.remote.name)
+        pull = pull_command(self._git, self._remote.common_dir, self.branch, self._remote.name)
         return f"your local {self.branch} stays at {tip:.7}{f': {why}' if why else ''}; to update it: {pull}"
 
 
@@ -200,8 +200,8 @@ class DirectPhase(Direct):
         answer = super().land(landing, deliver)
         match answer:
             case Refused(reason=TargetMoved(tip=tip)) if self._git.is_ancestor(tip, landing.old):
-                push_own = command("git", "push", self.remote.name, self.branch)
-                lacks = f"{self.remote.name} lacks commits of your {self.branch}, on which the phase is built"
+                push_own = command("git", "push", self._remote.name, self.branch)
+                lacks = f"{self._remote.name} lacks commits of your {self.branch}, on which the phase is built"
                 return Pending(why=f"{lacks}; push them: {push_own}")
             case Refused(reason=TargetMoved()):
                 return Pending(why=self.describe_missing())
@@ -210,9 +210,9 @@ class DirectPhase(Direct):
 
     def describe_missing(self) -> str:
         """Why a phase cannot be built on the local branch: the remote has commits that it lacks; "" for none."""
-        there = self.remote.fetch()
+        there = self._remote.fetch()
         here = self._local.tip()
         if there is None or here is None or self._git.is_ancestor(there, here):
             return ""
-        pull = pull_command(self._git, self.remote.common_dir, self.branch, self.remote.name)
-        return f"your {self.branch} lacks commits of {self.remote.name}, to which the phase is pushed; run: {pull}"
+        pull = pull_command(self._git, self._remote.common_dir, self.branch, self._remote.name)
+        return f"your {self.branch} lacks commits of {self._remote.name}, to which the phase is pushed; run: {pull}"

@@ -116,12 +116,12 @@ class PullRequestLander(RemoteLander):
         """The commit to be merged into the branch."""
         tip = self.target.tip()
         if tip is None:
-            raise Unreachable(f"{self.remote.name} has no branch {self.target.branch} any more; create it again")
+            raise Unreachable(f"{self._remote.name} has no branch {self.target.branch} any more; create it again")
         return tip
 
     def _branch_tip(self) -> Oid | None:
         """The tip on the remote. Commits of a branch that is gone from there are parked, unless they were merged."""
-        tip = self.remote.fetch()
+        tip = self._remote.fetch()
         last = self._git.tip(self.ref)
         if tip is None and last is not None:
             if not self._is_on_target(last):
@@ -132,7 +132,7 @@ class PullRequestLander(RemoteLander):
         return tip
 
     def _fail_for_deleted(self, last: Oid) -> Failed:
-        gone = f"{self.branch} was deleted on {self.remote.name} before it was merged"
+        gone = f"{self.branch} was deleted on {self._remote.name} before it was merged"
         return Failed(Reason.PR_CLOSED, f"{gone}; its commits are kept at {self._park_tip(last)}")
 
     def _is_on_target(self, oid: Oid) -> bool:
@@ -367,7 +367,7 @@ class PullRequestLander(RemoteLander):
         elif pull.is_open and body != before:
             forge.edit_pull_request(pull.number, body=body)
         elif not pull.is_open and not pull.is_merged:
-            drop = command("git", "push", self.remote.name, "--delete", self.branch)
+            drop = command("git", "push", self._remote.name, "--delete", self.branch)
             kept = f"its commits are kept at {self._park_tip(tip)}"
             self.closed = Failed(Reason.PR_CLOSED, f"{pull.name} was closed; {kept}; to start the plan over: {drop}")
         self._seen.number = pull.number
@@ -501,12 +501,12 @@ class PullRequestLander(RemoteLander):
         """Delete the branch, unless somebody pushed to it after the merge; a note when it stays."""
         if self._git.tip(self.ref) is None:
             return ""
-        answer = self.remote.push("", old=merged, source=self._tool)
-        if isinstance(answer, push.Taken) or (tip := self.remote.fetch()) is None:
+        answer = self._remote.push("", old=merged, source=self._tool)
+        if isinstance(answer, push.Taken) or (tip := self._remote.fetch()) is None:
             self._drop_tracking_refs()
             return ""
-        stays = f"the branch {self.branch} stays on {self.remote.name}"
-        drop = command("git", "push", self.remote.name, "--delete", self.branch)
+        stays = f"the branch {self.branch} stays on {self._remote.name}"
+        drop = command("git", "push", self._remote.name, "--delete", self.branch)
         if tip != merged:
             later = f"commits were pushed to it after the merge, up to {tip:.12}"
             return f"{stays}: {later}; open a pull request for them, or drop them: {drop}"

@@ -341,8 +341,9 @@ def _summarise_repository(root: str, journal: Location, since: str) -> Repositor
                 summary for plan in sorted(touched) if (summary := _summarise_plan(store, plan, since)).phases
             )
             paused = tuple((row.plan, row.paused) for row in store.list_schedules() if row.paused)
-            found = RepositoryNews(repository=root, plans=plans, paused=paused, failed=_failed_runs(store, since))
-            return replace(found, is_fleet=isinstance(journal, FleetLocation))
+            failed = _failed_runs(store, since)
+            is_fleet = isinstance(journal, FleetLocation)
+            return RepositoryNews(repository=root, plans=plans, paused=paused, failed=failed, is_fleet=is_fleet)
     except (RunplanError, OSError) as error:
         return RepositoryNews(repository=root, error=str(error))
 

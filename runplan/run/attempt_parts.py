@@ -85,7 +85,6 @@ class MessagesHandled(e.Event, frozen=True, kw_only=True):
 class WorkPushed(e.Event, frozen=True, kw_only=True):
     """The remote has the work, so another host can continue it."""
 
-    ref: str
     head: str  #: the newest commit; "" while there is no work
 
 

@@ -44,8 +44,9 @@ class RunRequest(Struct, frozen=True, kw_only=True):
         return self.answer or self.answered or self.edited
 
 
-def refused(error: RunplanError) -> Answer:
-    return Answer(error=str(error), exit=int(error.exit))
+def refused(error: RunplanError, host: str = "") -> Answer:
+    """`host` of a fleet answers."""
+    return Answer(error=f"{error} (on the host {host})" if host else str(error), exit=int(error.exit))
 
 
 def unexpected(error: BaseException) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -291,15 +292,16 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[
 def push_work(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     """Push the newest work; a remote that does not answer fails no phase."""
     phase = state.work
-    ref = wip_ref(phase.leased.branch)
     old = phase.pushing.head
     head = _newest_work(phase, context)
     if head in (phase.base, old):
-        yield WorkPushed(ref=ref, head=old)
+        yield WorkPushed(head=old)
         return
     why = "; ".join(map(str, _find_leaks(phase, context, head)))
-    why = why or remote_lander(context).push_work(ref, head, old=old, is_owner=lambda: _is_owner(context))
-    yield WorkKept(host=state.host, why=why) if why else WorkPushed(ref=ref, head=head)
+    ref = wip_ref(phase.leased.branch)
+    is_owner = partial(context.claims.owns_plan, context.plan)
+    why = why or remote_lander(context).push_work(ref, head, old=old, is_owner=is_owner)
+    yield WorkKept(host=state.host, why=why) if why else WorkPushed(head=head)
 
 
 def _newest_work(phase: WorkAttempt, context: RunContext) -> Oid:
@@ -307,11 +309,6 @@ def _newest_work(phase: WorkAttempt, context: RunContext) -> Oid:
     tip = context.objects.tip(phase.leased.branch) or phase.base
     left = context.zone.leftovers
     return left if left is not None and context.objects.commit(left).parents == (tip,) else tip
-
-
-def _is_owner(context: RunContext) -> bool:
-    claim = context.store.get_claim("plan", context.plan)
-    return claim is not None and claim.owner == context.claims.me
 
 
 def ask_question(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001

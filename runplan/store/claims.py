@@ -55,6 +55,11 @@ class Claims:
                 stack.pop_all()
         return result
 
+    def owns_plan(self, plan: str) -> bool:
+        """Whether the claim is still that of this process."""
+        claim = self._store.get_claim("plan", plan)
+        return claim is not None and claim.owner == self.me
+
     def release_plan(self, plan: str, *, run: str) -> None:
         """Release the plan, if this process owns it for the run."""
         self._store.release_plan(plan, run=run, owner=self.me)

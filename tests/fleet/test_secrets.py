@@ -208,7 +208,9 @@ def test_rows_have_no_other_command_run_than_plan_and_settings_do(project: Proje
             until(lambda: not store.list_active_plans(queued=True))
 
         ends = {Path(row.plan).stem: (row.state.value, row.reason) for row in store.list_runs()}
-        assert "run.target on the default branch is main" in str(store.get_answer(target))
+        answer = str(store.get_answer(target))
+        assert "run.target on the default branch is main" in answer
+        assert "(on the host here)" in answer
     assert not evil.exists()
     tampered = dict.fromkeys(("Text", "Delegate", "Elsewhere", "Branch"), ("failed", "tampered"))
     assert ends == {**dict.fromkeys(("Start", "Resume", "Honest"), ("done", None)), **tampered}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.git.removal import Kept, Removed, is_on_target
+from runplan.git.removal import Kept, Removed, is_on_target, remove_log
 from runplan.gitfacts import AGENT
 from tests.support.repos import BRANCH, PARKED, Place, a_place, make_repo
 
@@ -184,15 +184,15 @@ def a_log(place: Place) -> Path:
 )
 def test_a_log_of_unfinished_work_is_kept(place: Place, used_by: str, landed: bool, why: str) -> None:
     log = a_log(place)
-    assert place.removal.remove_log(log, used_by=used_by, landed=landed, dry_run=False) == Kept(what=str(log), why=why)
+    assert remove_log(log, used_by=used_by, landed=landed, dry_run=False) == Kept(what=str(log), why=why)
     assert (log / "out.log").exists()
 
 
 def test_a_log_goes_when_its_phase_has_landed_and_its_run_is_over(place: Place) -> None:
     log = a_log(place)
-    assert place.removal.remove_log(log, used_by="", landed=True, dry_run=True) == Removed(what=str(log))
+    assert remove_log(log, used_by="", landed=True, dry_run=True) == Removed(what=str(log))
     assert log.exists()
-    assert place.removal.remove_log(log, used_by="", landed=True, dry_run=False) == Removed(what=str(log))
+    assert remove_log(log, used_by="", landed=True, dry_run=False) == Removed(what=str(log))
     assert not log.exists()
 
 
@@ -200,7 +200,7 @@ def test_a_log_that_is_still_written_is_kept(place: Place) -> None:
     log = a_log(place)
     with (log / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        kept = place.removal.remove_log(log, used_by="", landed=True, dry_run=False)
+        kept = remove_log(log, used_by="", landed=True, dry_run=False)
     assert kept == Kept(what=str(log), why="in use by a process that still writes it")
 
 

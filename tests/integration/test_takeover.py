@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.engine.context import RepositoryContext, context_at
-from runplan.engine.leftovers import collect_leftovers
+from runplan.engine.leftovers import collect_leftovers, remove_dropped_logs
 from runplan.engine.repository import Environments, open_repository
 from runplan.engine.worker import RepositoryWorker
 from runplan.git.removal import Kept, Removed
@@ -287,16 +287,24 @@ def test_an_attempt_that_begins_anew_takes_over_nothing_of_the_one_before(tmp_pa
     assert fleet.remote.git("ls-tree", "--name-only", "main", "--", "old.txt", "1.txt") == "1.txt"
 
 
-def test_gc_removes_pushed_work_of_landed_phases_alone(tmp_path: Path) -> None:
+def test_gc_removes_pushed_work_and_logs_of_landed_phases_alone(tmp_path: Path) -> None:
     """On a database, as both hosts use the same journal there."""
+    logs: list[Removed | Kept] = []
     agent = work() + verify("pass_all = true", *once(tmp_path, 'fail = ["W1"]'))
     fleet = Fleet(tmp_path, agent, f"{GATED}[run]\nmax_fix_cycles = 0\n")
     fleet.a.location = fleet.b.location = a_location()
 
     def collect(*, dry_run: bool = False) -> list[Removed | Kept]:
+        nonlocal logs
         with fleet.b.opened() as context:
-            found, _ = collect_leftovers(context, dry_run=dry_run)
+            found, logs = collect_leftovers(context, dry_run=dry_run)
         return [answer for answer in found if "refs/runplan/wip/" in answer.what]
+
+    def list_logs_of_first() -> list[Path]:
+        """After a run on the first host has ended."""
+        with fleet.a.opened() as context:
+            remove_dropped_logs(context, context.store())
+            return [path for path in (context.state / "dispatch").iterdir() if path.is_dir()]
 
     assert fleet.a.work_on_plan(landing="direct")
     ref = "refs/runplan/wip/x/1"
@@ -305,5 +313,9 @@ def test_gc_removes_pushed_work_of_landed_phases_alone(tmp_path: Path) -> None:
     assert fleet.b.work_on_plan(landing="direct")
     assert (list(fleet.landings().values()), fleet.wip()) == ([1], [ref])
     fleet.hook("exit 0")
-    assert collect(dry_run=True) == collect() == [Removed(what=f"{ref} on origin")]
-    assert fleet.wip() == []
+    assert collect(dry_run=True) == [Removed(what=f"{ref} on origin")]
+    of_first = list_logs_of_first()
+    assert of_first
+    assert {f"the database/{path.name}" for path in of_first} < {log.what for log in logs}
+    assert collect() == [Removed(what=f"{ref} on origin")]
+    assert (fleet.wip(), list_logs_of_first()) == ([], [])

@@ -15,7 +15,7 @@ from tests.support.builders import started
 OWNED = e.ClaimTaken(owner="alpha/7:1:boot")
 TAKEN_OVER = e.ClaimTaken(owner="beta/9:1:boot", took_over="alpha/7:1:boot")
 MOVED = HostChanged(host="beta", before="alpha")
-PUSHED = WorkPushed(ref="refs/runplan/wip/x/1", head="h")
+PUSHED = WorkPushed(head="h")
 LEASED: list[e.Event] = [
     e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
     e.Leased(phase="1", branch="refs/heads/runplan/x/1", base="c0", base_tree="t0", worktree="w", attempt=1),

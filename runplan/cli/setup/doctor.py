@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from enum import StrEnum
@@ -363,7 +364,7 @@ def run_gc(args: argparse.Namespace) -> None:
         print(as_json(rows))
         return
     verb = "would remove" if args.dry_run else "removed"
-    for line in _describe_leftovers(answers, logs, verb, place="the fleet" if context.fleet else ""):
+    for line in _describe_leftovers(answers, logs, verb):
         print(plain(line))
 
 
@@ -377,17 +378,13 @@ def _with_commits(context: RepositoryContext, answers: list[Removed | Kept]) -> 
     ]
 
 
-def _describe_leftovers(
-    answers: Sequence[Removed | Kept], logs: Sequence[Removed | Kept], verb: str, *, place: str
-) -> Iterator[str]:
-    """One line for each leftover; logs are many, so those with the same answer share a line, with their place."""
+def _describe_leftovers(answers: Sequence[Removed | Kept], logs: Sequence[Removed | Kept], verb: str) -> Iterator[str]:
+    """One line for each leftover; logs are many, so those with the same answer and place share a line."""
     for answer in answers:
         yield f"kept  {answer.what}: {answer.why}" if isinstance(answer, Kept) else f"{verb}  {answer.what}"
-    by_reason: dict[str, list[str]] = {}
-    for answer in logs:
-        by_reason.setdefault(answer.why if isinstance(answer, Kept) else "", []).append(answer.what)
-    for why, names in sorted(by_reason.items()):
-        many = f"{counted(len(names), 'log')} of agents and checks in {place or names[0].rpartition('/')[0]}"
+    places = ((answer.why if isinstance(answer, Kept) else "", answer.what.rpartition("/")[0]) for answer in logs)
+    for (why, place), count in sorted(Counter(places).items()):
+        many = f"{counted(count, 'log')} of agents and checks in {place}"
         yield f"kept  {many}: {why}" if why else f"{verb}  {many}: their phases have landed"
     if not answers and not logs:
         yield "Nothing is left over."
