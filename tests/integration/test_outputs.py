@@ -158,7 +158,7 @@ echo done > 1.txt
     assert (shown[0], shown[shown.index(place) + 1][:5]) == ("line 1\n", "line ")
     assert shown[shown.index("line 2000\n") + 1].startswith("== implement by sh ended")
     assert fleet.rows("SELECT sum(length(content)) FROM outputs WHERE name='out.log'") == [(4000,)]
-    assert "of agents and checks in the fleet: their phases have landed" in fleet.runplan("gc").out
+    assert "of agents and checks in the database: their phases have landed" in fleet.runplan("gc").out
     assert fleet.rows("SELECT 1 FROM outputs") == []
     fleet.workers["gpu-7"].terminate()
     assert fleet.workers["gpu-7"].wait(30) == 0
