@@ -137,7 +137,14 @@ class PlanWorker(DaemonWorker):
         self._log.warning("lost", plan=plan, run=run.id)
         self.repository.dispatches.end(list_running(run.state), grace_s=0.0)
         self._is_declined = self._is_declined or plan == self.only
-        self.disown(plan)
+        super().disown(plan)
+
+    def disown(self, plan: str) -> None:
+        """Leave a run in the middle of a step; a host continues it."""
+        active = self.runs[plan]
+        if active.state.ended is None:
+            self._store.leave_plan(plan, run=active.id, owner=self.repository.claims.me, labels=())
+        super().disown(plan)
 
     def forget(self, plan: str) -> None:
         self._kept.discard(plan)
@@ -227,10 +234,12 @@ class PlanWorker(DaemonWorker):
             if decision.waiting in (WaitKind.HOST, WaitKind.SLOT):
                 labels = awaited_labels(active.state) or None
             self._store.leave_plan(plan, run=active.id, owner=self.repository.claims.me, wake=wake, labels=labels)
-            self.disown(plan)
+            super().disown(plan)
         if self._is_declined:
             return
-        if not self.may_begin() and any(self.is_mine(command.plan) for command in self._store.list_queued_commands()):
+        plans = [row.plan for row in self._store.list_schedules()]
+        plans += [command.plan for command in self._store.list_queued_commands()]
+        if not self.may_begin() and any(map(self.is_mine, plans)):
             self._store.queue_plan(self.only)
         elif (due := self._find_earliest(None)) is not None:
             self._store.wake_plan_at(self.only, due)

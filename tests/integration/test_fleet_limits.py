@@ -10,7 +10,7 @@ from runplan.run import events as e
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import Role, RunStatus
 from runplan.run.recorded import to_json
-from runplan.run.rows import RunRow
+from runplan.run.rows import Command, RunRow
 from runplan.store.heartbeat import FleetLimit, Heartbeat, WorkerRow
 from runplan.store.postgres import PostgresStore, connect
 from tests.support.postgres import a_location, start_server
@@ -73,6 +73,30 @@ def test_the_usage_of_a_day_is_that_of_all_repositories(stores: tuple[PostgresSt
     facts = stores[0].list_shared_facts(e.DispatchEnded, since=LATER)
     assert {fact.event.id for fact in facts} >= {"day-0", "day-1"}
     assert len(stores[0].list_facts(e.DispatchEnded, since=LATER)) == 1
+
+
+def test_a_command_that_a_worker_missed_is_queued_again(stores: tuple[PostgresStore, ...]) -> None:
+    store = stores[0]
+    mine = "SELECT 1 FROM procrastinate_jobs WHERE args->>'schema' = %s"
+    store.add_command(Command(plan=PLAN, verb="stop", arguments={}, by="me", at=NOW))
+    take_woken(stores)  # by a host that has declined it, and the one that owned the run did not hear of it
+    execute("SELECT recover_plans()")
+    assert execute(mine, store.location.schema)
+    take_woken(stores)
+    add_worker(owner := f"a/{store.location.schema}")
+    store.claim_plan(PLAN, run="r", owner=owner)
+    execute("SELECT recover_plans()")
+    assert not execute(mine, store.location.schema)
+
+
+def test_the_job_of_a_dead_worker_is_queued_for_any_host(stores: tuple[PostgresStore, ...]) -> None:
+    """The phase that it worked on may need no label, though the one before did."""
+    store = stores[0]
+    store.queue_plan(PLAN, ["gpu"])
+    execute("UPDATE procrastinate_jobs SET status = 'doing'")
+    execute("SELECT recover_plans()")
+    mine = "SELECT queue_name FROM procrastinate_jobs WHERE args->>'schema' = %s"
+    assert execute(mine, store.location.schema) == [("any",)]
 
 
 # --- permits ----------------------------------------------------------------------------------------------

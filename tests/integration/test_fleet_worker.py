@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -53,10 +54,10 @@ class Fleet:
         self.desk.repo.commit("Begin", **files)
         self.desk.repo.git("push", "-q", "-u", "origin", "main")
 
-    def start_worker(self, name: str, *words: str) -> int:
+    def start_worker(self, name: str, *words: str, **env: str) -> int:
         """Start a worker and wait until it takes plans."""
         before = self.count("workers")
-        self.workers[name] = worker = self.add_host(name).popen("worker", "--host", name, *words)
+        self.workers[name] = worker = self.add_host(name).popen("worker", "--host", name, *words, **env)
         self._stack.callback(worker.__exit__, None, None, None)
         until(lambda: self.count("workers") > before)
         return self.workers[name].pid
@@ -84,6 +85,9 @@ class Fleet:
         """The phases on the remote's target, oldest first."""
         log = self.remote.git("log", "--reverse", "--format=%s", "main")
         return [line.removeprefix("Write ") for line in log.splitlines() if line.startswith("Write ")]
+
+    def read_log(self, name: str) -> str:
+        return (self.place / name / f".local/state/runplan/fleet/{name}/worker.log").read_text()
 
     def kill(self, name: str) -> None:
         """End every process of a host."""
@@ -197,6 +201,37 @@ def test_commands_from_another_clone_reach_the_host_that_works(fleet: Fleet, tmp
     assert fleet.runplan("stop", "1").code == 0
     until(lambda: fleet.states()["1"] == "stopped")
     assert fleet.landed() == ["2"]
+
+
+def write_script(path: Path, lines: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{lines}\n")
+    path.chmod(0o755)
+
+
+def test_a_worker_that_ends_leaves_its_schedule_and_its_step_to_another(fleet: Fleet, tmp_path: Path) -> None:
+    """It is told to end while it lands a phase of one plan, and again while git takes the work of an agent."""
+    begin(fleet, "1", "2")
+    fleet.push(**{"plans/1.md": a_plan("1", "3")})
+    lands, packs, on = (tmp_path / name for name in ("lands", "packs", "on"))
+    wait = f"touch {lands}; until [ -e {on} ]; do sleep 0.05; done"
+    write_script(fleet.remote.path / "hooks/update", f'[ "$1" != refs/heads/main ] || {{ {wait}; }}')
+    block = f'case "$*" in *pack-objects*) mkdir {packs} && sleep 600;; esac'
+    write_script(tmp_path / "bin/git", f'{block}\nexec {shutil.which("git")} "$@"')
+    fleet.start_worker("a", "--slots", "2", PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
+    fleet.start("2", "finish", "auto")
+    until(packs.exists)
+    fleet.start("1", "auto", "every", "1h")
+    assert fleet.runplan("now", "1").code == 0
+    until(lands.exists)
+    fleet.workers["a"].send_signal(signal.SIGTERM)
+    until(lambda: '"event":"stopping"' in fleet.read_log("a"))
+    on.touch()
+    until(lambda: fleet.states() == {"1": "done", "2": "running"})
+    fleet.workers["a"].send_signal(signal.SIGTERM)
+    assert fleet.workers["a"].wait(30) == 0
+    left = "SELECT DISTINCT args->>'plan' FROM procrastinate_jobs WHERE task_name='runplan.work' ORDER BY 1"
+    assert fleet.rows(left) == [("plans/1.md",), ("plans/2.md",)]
 
 
 def test_a_worker_that_is_told_to_end_finishes_its_agent(fleet: Fleet, tmp_path: Path) -> None:

@@ -5,13 +5,18 @@ CREATE TABLE version (version INTEGER NOT NULL);
 INSERT INTO version VALUES (1);
 CREATE TABLE queue (version TEXT NOT NULL);  -- of Procrastinate's tables
 CREATE TABLE repositories (url TEXT PRIMARY KEY, schema TEXT NOT NULL UNIQUE, remote TEXT NOT NULL);
--- The events and the claims of all repositories, whose tables inherit from these.
+-- The events, the claims and the commands of all repositories, whose tables inherit from these.
 CREATE TABLE all_events (seq BIGINT, run TEXT, at TEXT, type TEXT, body TEXT);
 CREATE TABLE all_claims (kind TEXT, key TEXT, run TEXT, owner TEXT);
+CREATE TABLE all_commands (plan TEXT, answer TEXT);
 CREATE VIEW claimed AS
     SELECT relnamespace::regnamespace::text AS schema, key AS plan, run, owner
     FROM all_claims JOIN pg_class ON oid = all_claims.tableoid WHERE kind = 'plan';
-REVOKE INSERT, UPDATE, DELETE ON version, queue, repositories, all_events, all_claims FROM runplan_worker;
+CREATE VIEW commanded AS
+    SELECT DISTINCT relnamespace::regnamespace::text AS schema, plan
+    FROM all_commands JOIN pg_class ON oid = all_commands.tableoid WHERE answer IS NULL;
+REVOKE INSERT, UPDATE, DELETE ON version, queue, repositories, all_events, all_claims, all_commands
+    FROM runplan_worker;
 CREATE TABLE workers (
     owner TEXT PRIMARY KEY, host TEXT NOT NULL, labels TEXT[] NOT NULL, slots INTEGER NOT NULL,
     version TEXT NOT NULL, started TIMESTAMPTZ NOT NULL DEFAULT now(), seen TIMESTAMPTZ NOT NULL DEFAULT now(),
@@ -47,13 +52,15 @@ CREATE FUNCTION wake_plan_at(schema TEXT, plan TEXT, at TIMESTAMPTZ) RETURNS voi
         jsonb_build_object('schema', schema, 'plan', plan), at)
     ON CONFLICT (queueing_lock) WHERE status = 'todo' DO NOTHING
 $$;
--- Queue the plans of jobs again, and delete the jobs: a worker that wakes up late ends a job that is gone.
+-- Queue the plans of jobs again, and delete the jobs: a worker that wakes up late ends a job that is gone. Any host
+-- looks at them: the phase in hand may need other labels than the one for which the job was queued.
 CREATE FUNCTION requeue_jobs(ids BIGINT[]) RETURNS void
     LANGUAGE sql SET search_path = runplan, pg_catalog AS $$
-    SELECT queue_plan(args->>'schema', args->>'plan', queue_name) FROM procrastinate_jobs
+    SELECT queue_plan(args->>'schema', args->>'plan', 'any') FROM procrastinate_jobs
         WHERE id = ANY(ids) AND args ? 'plan';
     DELETE FROM procrastinate_jobs WHERE id = ANY(ids)
 $$;
+
 -- How many runs work at once, over the fleet (0: no limit) and in one repository.
 CREATE TABLE capacity (fleet INTEGER NOT NULL, repository INTEGER NOT NULL);
 INSERT INTO capacity VALUES (0, 3);
@@ -96,11 +103,14 @@ END $$;
 CREATE TRIGGER queue_fitting AFTER DELETE ON permits FOR EACH ROW EXECUTE FUNCTION queue_fitting();
 CREATE TRIGGER queue_fitting AFTER UPDATE ON capacity FOR EACH ROW EXECUTE FUNCTION queue_fitting();
 
--- Queue the plans of dead workers, of their jobs and their claims, and those that may begin since their permits end.
+-- Queue the plans of dead workers, of their jobs and their claims, those that may begin since their permits end, and
+-- those with a command that a worker missed when it left the plan.
 CREATE FUNCTION recover_plans() RETURNS void
     LANGUAGE sql SET search_path = runplan, pg_catalog AS $$
     SELECT queue_plan(schema, plan, 'any') FROM fitting;
-    SELECT queue_plan(schema, plan, 'any') FROM claimed LEFT JOIN workers USING (owner)
+    SELECT queue_plan(schema, plan, 'any')
+        FROM (TABLE commanded UNION SELECT schema, plan FROM claimed) AS plans
+        LEFT JOIN claimed USING (schema, plan) LEFT JOIN workers USING (owner)
         WHERE (seen IS NULL OR seen < now() - lease()) AND NOT EXISTS (
             SELECT FROM procrastinate_jobs WHERE lock = schema || ' ' || plan AND status IN ('todo', 'doing'));
     SELECT requeue_jobs(ARRAY(

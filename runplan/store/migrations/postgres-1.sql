@@ -2,6 +2,7 @@
 
 ALTER TABLE events INHERIT runplan.all_events;
 ALTER TABLE claims INHERIT runplan.all_claims;
+ALTER TABLE commands INHERIT runplan.all_commands;
 CREATE FUNCTION release_permit() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM runplan.permits WHERE schema = TG_TABLE_SCHEMA AND permits.plan = OLD.key
