@@ -19,7 +19,6 @@ from msgspec.structs import asdict, replace
 from runplan.daemon.worker import DaemonServices, DaemonWorker
 from runplan.engine import runs
 from runplan.engine.leftovers import remove_dropped_logs
-from runplan.engine.repository import Environments
 from runplan.errors import PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.fleet.clones import REMOTE
 from runplan.git.command import CALLS
@@ -41,11 +40,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runplan.engine.context import RepositoryContext
+    from runplan.engine.repository import Environments
     from runplan.engine.runs import ActiveRun
     from runplan.engine.worker import ResolvedRun
     from runplan.run.events import RunStarted
     from runplan.run.requests import RunRequest
-    from runplan.run.rows import Acquired, Answer, Command, Reentered
+    from runplan.run.rows import Acquired, Answer, Reentered
     from runplan.run.state import RunState
     from runplan.steps.context import OpenRepository, RunContext
     from runplan.store.location import FleetLocation
@@ -55,25 +55,17 @@ SOON_S = 5.0  #: between two tries of a worker that has a run in hand
 SUBPLAN_S = 600.0  #: between two looks at a sub-plan that another host works on
 
 
-class HostEnvironments(Environments):
-    """Every run has the environment of the worker. Clients send none."""
-
-    def use(self, plan: str, command: Command, *, anew: bool) -> None:
-        pass
-
-    def missing(self, started: RunStarted) -> tuple[str, ...]:  # noqa: ARG002
-        return ()
-
-
 class PlanWorker(DaemonWorker):
-    """Works on one plan, and on the sub-plans that it begins, in the thread that calls `run`."""
+    """Works on one plan, and on the sub-plans that it begins, in the thread that calls `run`.
+
+    Every run has the environment of the host: clients send none.
+    """
 
     def __init__(self, plan: str, root: Path, daemon: DaemonServices, fleet: FleetLocation) -> None:
         super().__init__(str(root), root / ".git/runplan", replace(daemon, call_at=self._try_later), fleet)
         self.only = plan
         self.fleet = fleet
         self.host = fleet.host
-        self.environments = HostEnvironments(daemon.environment)
         self.runs = {}
         self._kept: set[str] = set()  #: plans that it owned when it was last open
         self._lost: frozenset[str] = frozenset()  #: plans that another host has taken over
