@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,6 @@ from runplan import processes
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.run.rows import OwnerState
 from runplan.run.rules.hosts import name_queue
-from runplan.store import tables
 from runplan.store.location import FleetLocation, normalize_url, strip_secrets
 from runplan.store.outputs import StoredOutputs
 from runplan.store.sql import SqlStore
@@ -127,7 +127,8 @@ class PostgresStore(SqlStore):
         super()._append(append)
         for moment, kind, body in append.events:
             if kind == "AgentLimited":  # all hosts wait for it
-                self.execute(tables.PUT_LIMIT, body, append.row.id, moment, body)
+                account = json.loads(body)["account"]
+                self._put("limits", "account", account=account, run=append.row.id, at=moment, body=body)
 
     def list_shared_facts(self, kind: type[E], *, since: str) -> list[Recorded[E]]:
         self._flush_kind(kind.__name__)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, convert, to_builtins
-from msgspec.structs import astuple, replace
+from msgspec.structs import asdict, astuple, replace
 
 from runplan.errors import Fenced
 from runplan.run import rows as r
@@ -123,13 +123,12 @@ class SqlStore(ABC):
         rows = self._read_now(f"SELECT {', '.join(names)} FROM {table_and_where}", *values)
         return [kind(**dict(zip(names, row, strict=True))) for row in rows]
 
-    def put_row(self, table: str, row: Struct) -> None:
-        """Insert the row of a plan, or replace the one that it has."""
-        names = row.__struct_fields__
-        marks = ",".join("?" for _ in names)
-        changes = ", ".join(f"{name}=excluded.{name}" for name in names)
-        put = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks}) ON CONFLICT (plan) DO UPDATE SET {changes}"
-        self._change(put, *astuple(row))
+    def _put(self, table: str, key: str, /, **values: object) -> None:
+        """Insert a row, or replace the one with the same key; inside a transaction."""
+        marks = ",".join("?" for _ in values)
+        changes = ", ".join(f"{name}=excluded.{name}" for name in values)
+        put = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks}) ON CONFLICT ({key}) DO UPDATE SET {changes}"
+        self.execute(put, *values.values())
 
     def execute(self, sql: str, *values: object) -> int:
         """Execute one statement inside a transaction; the number of changed rows."""
@@ -172,8 +171,7 @@ class SqlStore(ABC):
         for moment, kind, body in append.events:
             insert = "INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)"
             self.execute(insert, row.id, row.plan, moment, kind, body)
-        save = "INSERT INTO runs (id, row) VALUES (?,?) ON CONFLICT (id) DO UPDATE SET row=excluded.row"
-        self.execute(save, row.id, json.dumps(to_builtins(row)))
+        self._put("runs", "id", id=row.id, row=json.dumps(to_builtins(row)))
         if row.outcome is not None:
             self.execute("DELETE FROM claims WHERE run=?", row.id)
         if append.pauses:
@@ -315,7 +313,7 @@ class SqlStore(ABC):
     def set_claim(self, kind: str, key: str, *, run: str, owner: str) -> int:
         """Write the claim with a higher fence than any before; inside a transaction."""
         ((fence,),) = self._run(tables.RAISE_FENCE, (kind, key)).fetchall()
-        self.execute(tables.PUT_CLAIM, kind, key, run, owner, fence)
+        self._put("claims", "kind, key", kind=kind, key=key, run=run, owner=owner, fence=fence)
         return int(fence)
 
     def release_plan(self, plan: str, *, run: str, owner: str) -> None:
@@ -372,7 +370,8 @@ class SqlStore(ABC):
         return next(iter(self.select_rows(r.ScheduleRow, "schedules WHERE plan=?", plan)), None)
 
     def put_schedule(self, row: r.ScheduleRow) -> None:
-        self.put_row("schedules", replace(row, next=None))
+        with self.transaction():
+            self._put("schedules", "plan", **asdict(replace(row, next=None)))
 
     def arm_schedule(self, plan: str, following: str) -> None:
         self._change("UPDATE schedules SET next=? WHERE plan=?", following, plan)
@@ -399,7 +398,8 @@ class SqlStore(ABC):
         return self.select_rows(r.WaitRow, "waits ORDER BY plan")
 
     def put_wait(self, row: r.WaitRow) -> None:
-        self.put_row("waits", row)
+        with self.transaction():
+            self._put("waits", "plan", **asdict(row))
 
     def drop_wait(self, plan: str) -> None:
         self._change("DELETE FROM waits WHERE plan=?", plan)
@@ -412,10 +412,10 @@ class SqlStore(ABC):
         )
 
     def put_baseline(self, key: str, results: str) -> None:
-        put = "INSERT INTO baselines VALUES (?,?) ON CONFLICT (key) DO UPDATE SET results=excluded.results"
-        self._change(put, key, results)
+        with self.transaction():
+            self._put("baselines", "key", key=key, results=results)
 
     def put_outlines(self, outlines: Sequence[tuple[str, str, str]]) -> None:
         with self.transaction():
-            for outline in outlines:
-                self.execute(tables.PUT_OUTLINE, *outline)
+            for plan, stamp, value in outlines:
+                self._put("outlines", "plan", plan=plan, stamp=stamp, value=value)

@@ -66,10 +66,6 @@ USAGE_TOTALS = (
     " max(CASE WHEN tokens > 0 AND usd = 0 THEN 1 ELSE 0 END), max(estimated)"
     " FROM ended WHERE agent<>'' GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
 )
-PUT_LIMIT = (
-    "INSERT INTO limits (account, run, at, body) VALUES (json_extract(?, '$.account'),?,?,?) ON CONFLICT (account)"
-    " DO UPDATE SET run=excluded.run, at=excluded.at, body=excluded.body"
-)
 #: An answer from the future was recorded while the clock was ahead.
 ANSWER_SLOT = (
     "INSERT INTO firings (plan, slot, at, answer, why) VALUES (?,?,?,?,?) ON CONFLICT (plan, slot)"
@@ -79,12 +75,4 @@ ANSWER_SLOT = (
 RAISE_FENCE = (
     "INSERT INTO fences (kind, key, fence) VALUES (?,?,1) ON CONFLICT (kind, key)"
     " DO UPDATE SET fence=fences.fence+1 RETURNING fence"
-)
-PUT_CLAIM = (
-    "INSERT INTO claims (kind, key, run, owner, fence) VALUES (?,?,?,?,?) ON CONFLICT (kind, key)"
-    " DO UPDATE SET run=excluded.run, owner=excluded.owner, fence=excluded.fence"
-)
-PUT_OUTLINE = (
-    "INSERT INTO outlines (plan, stamp, value) VALUES (?,?,?) ON CONFLICT (plan)"
-    " DO UPDATE SET stamp=excluded.stamp, value=excluded.value"
 )
