@@ -51,9 +51,8 @@ class Heartbeat:
 
     @property
     def lease_s(self) -> float:
-        row = self._db.execute("SELECT extract(epoch FROM lease())").fetchone()
-        assert row is not None
-        return float(row[0])
+        ((lease_s,),) = self._db.execute("SELECT extract(epoch FROM lease())").fetchall()
+        return float(lease_s)
 
     def beat(self, queue: int | None) -> bool:
         """Show that the worker lives, also to the queue that knows it by a number; whether it is to drain."""

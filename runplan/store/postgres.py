@@ -152,16 +152,12 @@ class PostgresStore(SqlStore):
 
     def _announce_command(self, plan: str) -> None:
         """Queue the plan, and tell the host that works on it."""
-        self._queue(plan, ())
+        self.queue_plan(plan)
         self.execute("SELECT pg_notify(?, ?)", CHANNEL, f"{self.location.schema} {plan}")
-
-    def _queue(self, plan: str, labels: Sequence[str]) -> None:
-        self.execute("SELECT queue_plan(?, ?, ?)", self.location.schema, plan, name_queue(labels))
 
     def queue_plan(self, plan: str, labels: Sequence[str] = ()) -> None:
         """Have a worker with these labels work on the plan, unless it is queued already."""
-        with self.transaction():
-            self._queue(plan, labels)
+        self.query("SELECT queue_plan(?, ?, ?)", self.location.schema, plan, name_queue(labels))
 
     def wake_plan_at(self, plan: str, moment: datetime) -> None:
         """Queue the plan at that moment."""
@@ -174,9 +170,9 @@ class PostgresStore(SqlStore):
         with self.transaction():
             self.execute("DELETE FROM claims WHERE kind='plan' AND key=? AND run=? AND owner=?", plan, run, owner)
             if labels is not None:
-                self._queue(plan, labels)
+                self.queue_plan(plan, labels)
             if wake is not None:
-                self.execute("SELECT wake_plan_at(?, ?, ?)", self.location.schema, plan, wake)
+                self.wake_plan_at(plan, wake)
 
     def request_permit(self, plan: str, owner: str, *, is_running: bool) -> bool:
         query = "SELECT request_permit(?, ?, ?, ?)"

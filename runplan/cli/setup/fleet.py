@@ -49,12 +49,8 @@ def run_fleet(args: argparse.Namespace) -> Exit:
 
 
 def _set_up(dsn: str, args: argparse.Namespace) -> None:
-    initialize(
-        dsn,
-        [str(Path(url).resolve()) if Path(url).exists() else url for url in args.repository]
-        if args.repository
-        else [_remote_here()],
-    )
+    given = [str(Path(url).resolve()) if Path(url).exists() else url for url in args.repository or ()]
+    initialize(dsn, given or [_remote_here()])
     print(f"The database {hide_password(dsn)} is set up, with the repositories:")
     print("".join(f"  {repository.url}\n" for repository in list_fleet(dsn)), end="")
 
