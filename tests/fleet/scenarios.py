@@ -291,10 +291,13 @@ def try_fault(place: Path, fault: Fault, *, way: str = "direct") -> Outcome:
     """Work on four plans of three phases with two workers; the fault meets the first."""
     plans = make_plans(4, 3)
     outcome = Outcome(fault.name)
-    with running(place, plans, fault=fault) as fleet:
-        fleet.set_pace(1.0)
-        trial = Trial(fleet, plans)
-        _work(trial, outcome, lambda: fault.strike(trial), way=way)
+    try:
+        with running(place, plans, fault=fault) as fleet:
+            fleet.set_pace(1.0)
+            trial = Trial(fleet, plans)
+            _work(trial, outcome, lambda: fault.strike(trial), way=way)
+    except AssertionError as error:
+        outcome.wrong.append(str(error))
     return outcome
 
 
@@ -337,7 +340,7 @@ def running(
     with Fleet(place) as fleet:
         desk = fleet.add_desk(plans)
         ran = desk.run("fleet", "init")
-        assert ran.code == 0, ran.err
+        assert ran.code == 0, f"{ran.err} {desk.proxy.errors}"
         fleet.watch_claims()
         set_lease(fleet.location.dsn, lease_s)
         for name in NAMES[:workers]:

@@ -218,13 +218,13 @@ class Proxy:
         self.delay_s = 0.0  #: before each piece in each direction
         self.swallows = False  #: connections stay open, and nothing arrives
         self.refuses = False  #: new connections are closed at once
-        self.count = 0  #: connections that were forwarded
+        self.errors: list[str] = []  #: of connections that could not be forwarded
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._listener = namespace.call(lambda: socket.create_server((address, 0)))
         self.address: tuple[str, int] = self._listener.getsockname()
-        self._namespace = namespace
-        namespace.call(threading.Thread(target=self._serve, daemon=True).start)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        namespace.call(self._thread.start)
 
     def cut(self) -> None:
         """Break every open connection."""
@@ -243,7 +243,8 @@ class Proxy:
             self.cut()
 
     def close(self) -> None:
-        self.refuses = True
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()  # else it accepts connections of the next socket with this descriptor
         self._listener.close()
         self.cut()
 
@@ -260,7 +261,6 @@ class Proxy:
         with client, self._connect() as server:
             if server.fileno() < 0:
                 return
-            self.count += 1
             with self._lock:
                 self._open |= {client, server}
             back = threading.Thread(target=self._pump, args=(server, client), daemon=True)
@@ -275,7 +275,8 @@ class Proxy:
         try:
             server = socket.create_connection(self.target, timeout=5)
             server.settimeout(None)
-        except OSError:
+        except OSError as error:
+            self.errors.append(str(error))
             server = socket.socket()
             server.close()
         with server:
