@@ -15,7 +15,7 @@ SCRATCH := $(shell test -w /dev/shm && test "$$(df -Pk /dev/shm | awk 'NR==2 {pr
 CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample $(SAMPLE))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-fleet check-image test test-fast test-bare test-all check format docs screenshot bench chaos chaos-fleet zoo corpus
+.PHONY: help demo demo-fleet check-image test test-fast test-bare test-all check format docs screenshot bench bench-fleet chaos chaos-fleet zoo corpus
 .PHONY: install-optional install-browser test-web install-agents test-agents clean
 
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
@@ -80,6 +80,10 @@ screenshot: $(READY)  ## take the screenshot of the README, where there is Chrom
 
 bench: $(READY)  ## measure our own costs against a shell script and a bare interpreter
 	@$(BIN)/python -m bench
+
+bench-fleet: $(READY)  ## measure a fleet against one machine, and 100 workers with sleeps for agents on one PostgreSQL
+	@$(BIN)/python -m bench.fleet
+	@$(BIN)/python -m bench.crowd
 
 chaos: $(READY)  ## kill runplan at every point of the matrix and at random moments; SAMPLE=20, SOAK=200, SEED=7
 	@$(SCRATCH) $(BIN)/python -m tests.chaos $(CHAOS)

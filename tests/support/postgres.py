@@ -56,6 +56,11 @@ class Server:
         subprocess.run([find_program(name), *args], user=self._user, cwd=self.place, check=True, capture_output=True)
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def dsn(self) -> str:
         """Of the owner of all databases."""
         return self.dsn_of("postgres")
