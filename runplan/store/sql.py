@@ -250,7 +250,8 @@ class SqlStore(ABC):
         return int(self.query("SELECT coalesce(max(seq), 0) FROM events")[0][0])
 
     def get_newest_landing(self) -> str:
-        return str(self.query("SELECT coalesce(max(at), '') FROM events WHERE type IN ('Landed', 'Concluded')")[0][0])
+        newest = "SELECT coalesce(max(at), '') FROM events WHERE type=?"  # for both PostgreSQL would read every event
+        return max(str(self.query(newest, kind)[0][0]) for kind in ("Landed", "Concluded"))
 
     def compute_figures(self, now: float) -> r.Figures:
         figures = {name: {tuple(key): value for *key, value in self.query(sql)} for name, sql in tables.FIGURES.items()}
