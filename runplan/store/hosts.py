@@ -24,8 +24,11 @@ WHERE status = 'todo' AND task_name = 'runplan.work'
   AND NOT EXISTS (SELECT FROM procrastinate_jobs AS other WHERE other.lock = job.lock AND other.status = 'doing')
 ORDER BY job.id"""
 _LIMITS = """
-SELECT account, json_extract(body, '$.until') AS until, json_extract(body, '$.words') FROM limits
-WHERE json_extract(body, '$.until')::timestamptz > now() ORDER BY account"""
+SELECT account, until, words FROM (
+    SELECT DISTINCT ON (account) account, until, words
+    FROM all_events, jsonb_to_record(body::jsonb) AS event (account TEXT, until TEXT, words TEXT)
+    WHERE type = 'AgentLimited' ORDER BY account, at DESC
+) AS newest WHERE until::timestamptz > now() ORDER BY account"""
 _PERMITS = """
 SELECT (SELECT count(*) FROM working),
        (SELECT count(*) FROM permits WHERE NOT works), fleet, repository FROM capacity"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from runplan.run.recorded import E, Recorded
-    from runplan.store.sql import Append, Cursor
+    from runplan.store.sql import Cursor
 
 SCHEMA_VERSION = 1
 FLEET = "runplan"  #: the schema of all repositories
@@ -123,17 +122,9 @@ class PostgresStore(SqlStore):
     def require_there(self) -> None:
         """The server answers, or the transaction fails."""
 
-    def _append(self, append: Append) -> None:
-        super()._append(append)
-        for moment, kind, body in append.events:
-            if kind == "AgentLimited":  # all hosts wait for it
-                account = json.loads(body)["account"]
-                self._put("limits", "account", account=account, run=append.row.id, at=moment, body=body)
-
     def list_shared_facts(self, kind: type[E], *, since: str) -> list[Recorded[E]]:
         self._flush_kind(kind.__name__)
-        source = "limits" if kind.__name__ == "AgentLimited" else "all_events"
-        return self._read_facts(f"{source} WHERE type=? AND at>=? ORDER BY at", kind.__name__, since)
+        return self._read_facts("all_events WHERE type=? AND at>=? ORDER BY at", kind.__name__, since)
 
     def get_owner_state(self, owner: str) -> OwnerState:
         """A process of this host is asked itself; one of another host has been seen within the lease."""

@@ -74,7 +74,7 @@ class Store(Protocol):
         """The events of one kind over all runs, of a plan or from a moment on; oldest first."""
 
     def list_shared_facts(self, kind: type[E], *, since: str) -> list[Recorded[E]]:
-        """The events of one kind from a moment on, in all repositories of a fleet; of limits, each account's newest."""
+        """The events of one kind from a moment on, in all repositories of a fleet."""
 
     def get_newest_event(self) -> int:
         """The number of the newest event; 0 for none."""

@@ -56,9 +56,10 @@ def test_status_shows_hosts_their_plans_and_why_others_wait(fleet: Fleet) -> Non
         store.claim_plan("plans/A.md", run="r1", owner="alpha/1")
         store.queue_plan("plans/B.md", ["gpu"])
         store.queue_plan("plans/C.md", ["mac"])
-    for account, until in (("claude", "2999-01-01T00:00:00Z"), ("codex", "2026-01-01T00:00:00Z")):
-        limit = json.dumps({"until": until, "words": "resets at midnight"})
-        fleet.execute("INSERT INTO limits (account, run, at, body) VALUES (%s, 'r1', '', %s)", account, limit)
+        for account, until in (("claude", "2999-01-01T00:00:00Z"), ("codex", "2026-01-01T00:00:00Z")):
+            limit = json.dumps({"account": account, "until": until, "words": "resets at midnight"})
+            add = "INSERT INTO events (run, plan, at, type, body) VALUES ('r1', 'plans/A.md', '', 'AgentLimited', ?)"
+            store.execute_alone(add, limit)
     fleet.execute("UPDATE capacity SET fleet=1")
     for plan in ("A", "D"):
         fleet.execute("SELECT request_permit(schema, %s, 'alpha/1', false) FROM repositories", plan)

@@ -22,11 +22,6 @@ CREATE TABLE workers (
     version TEXT NOT NULL, started TIMESTAMPTZ NOT NULL DEFAULT now(), seen TIMESTAMPTZ NOT NULL DEFAULT now(),
     draining BOOLEAN NOT NULL DEFAULT false
 );
--- The event of the newest usage limit of each account of agents.
-CREATE TABLE limits (
-    account TEXT PRIMARY KEY, run TEXT NOT NULL, at TEXT NOT NULL, body TEXT NOT NULL,
-    type TEXT NOT NULL DEFAULT 'AgentLimited', seq BIGINT NOT NULL DEFAULT 0
-);
 -- A worker that was not seen for so long counts as dead. It is seen six times in this time.
 CREATE FUNCTION lease() RETURNS INTERVAL LANGUAGE sql STABLE RETURN INTERVAL '30 s';
 -- As SQLite has it; every value is returned as text.
