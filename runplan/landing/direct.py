@@ -90,9 +90,11 @@ class RemoteLander(ABC):
         """Push work that has not landed; why the remote lacks it, or "".
 
         Where the ref is not at `old`, an earlier attempt has left it, or a push was not recorded. Only the owner of the
-        run replaces that.
+        run replaces that, or pushes at all: the one who took it over may have landed the work and deleted the ref.
         """
         try:
+            if not is_owner():
+                return "another host has taken over the plan"
             answer = self._remote.push(new, old=old, source=self._tool, ref=ref)
             there = self._remote.list_refs(ref).get(ref, "") if not isinstance(answer, push.Taken) else new
             if there not in (old, new) and is_owner():

@@ -397,3 +397,15 @@ def test_the_same_landing_as_another_commit_is_seen_and_not_landed_twice(pair: P
     pull = f"git -C {pair.here.path} pull --rebase origin main"
     assert answer == Landed(tip=slow, note=f"your local main stays at {landing.old:.7}; to update it: {pull}")
     assert pair.landed() == 1
+
+
+# --- work that has not landed ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_owner", [True, False])
+def test_only_the_owner_of_a_run_pushes_its_work(pair: Pair, is_owner: bool) -> None:
+    new = candidate(pair.here, {"a.txt": "changed\n"})
+    with pair.lander() as direct:
+        why = direct.push_work("refs/runplan/wip/x/1", new, old="", is_owner=lambda: is_owner)
+
+    assert ("refs/runplan/wip/x/1" in pair.there.refs(), why == "") == (is_owner, is_owner)
