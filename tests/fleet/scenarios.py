@@ -218,7 +218,7 @@ def _cut_connections(trial: Trial) -> None:
 def _delay_connections(trial: Trial) -> None:
     with trial.at_work():
         for host in trial.fleet.hosts.values():
-            host.proxy.delay_s = 0.2
+            host.proxy.delay_s = 0.02
 
 
 def _swallow_database(trial: Trial) -> None:
@@ -277,7 +277,7 @@ FAULTS = (
     Fault("PostgreSQL away for longer than the lease", _lose_database),
     Fault("the same data at another address", _move_database, is_direct=True),
     Fault("connections cut 12 times", _cut_connections),
-    Fault("connections delayed by 200 ms", _delay_connections),
+    Fault("connections delayed by 20 ms each way", _delay_connections),
     Fault("a host does not reach PostgreSQL for longer than the lease", _swallow_database),
     Fault("a host is unplugged for longer than the lease", _unplug_host),
     Fault("the clock of a host is a minute ahead", _do_nothing, skew_s=60),
