@@ -413,13 +413,22 @@ class RepositoryWorker:
         if run.is_new or isinstance(claim, Acquired):
             # A process that left its run waiting for a person did not die.
             dead = claim.took_over if isinstance(claim, Acquired) and run.state != RunStatus.WAITING else ""
-            taken = e.ClaimTaken(owner=repository.claims.me, took_over=dead, labels=repository.labels)
+            taken = e.ClaimTaken(
+                owner=repository.claims.me,
+                took_over=dead,
+                labels=repository.labels,
+                is_new_host=not run.is_new and self.lacks_files(run),
+            )
             journal.append(*([run.started] if run.is_new else []), taken)
         self.runs[plan] = active = ActiveRun(context=run.context, journal=journal)
         if not run.is_new:
             active.unlock_refs()
         self._claim_issues(active, run.started.issues)
         return active
+
+    def lacks_files(self, run: ResolvedRun) -> bool:  # noqa: ARG002
+        """Whether this machine has lost the files of the run."""
+        return False
 
     def _claim_issues(self, active: ActiveRun, issues: Sequence[int]) -> None:
         """Claim the issues for the run; record once those of another unfinished run."""

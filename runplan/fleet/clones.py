@@ -8,12 +8,14 @@ from pathlib import Path
 
 from runplan.git.command import Git
 from runplan.git.remote import Remote
+from runplan.git.repository import remove_stale_lock
 from runplan.settings.places import own_directory
 from runplan.store.files import file_lock
 
 REMOTE = "origin"
 BRANCHES = f"+refs/heads/*:refs/remotes/{REMOTE}/*"
 HEAD = f"refs/remotes/{REMOTE}/HEAD"
+LOCKED_S = 1.0  #: a lock of git that is as old was left by one that was killed
 FIRST_S = 3600.0  #: for the first fetch, of the whole history
 
 
@@ -24,6 +26,8 @@ def open_clone(url: str, directory: Path, env: Mapping[str, str]) -> Path:
         if not directory.exists():
             _clone(url, directory, env)
         else:
+            for name in ("config", "HEAD", "index"):
+                remove_stale_lock(directory / f".git/{name}.lock", sure_s=LOCKED_S)
             with Git(directory, env=env) as git:
                 git.run("remote", "set-url", REMOTE, url)
                 _fetch(git, _open_remote(git, directory, env))

@@ -23,6 +23,7 @@ from runplan.errors import PlanUnreadable, RefusedEarly, RunplanError, Unreachab
 from runplan.fleet.clones import REMOTE
 from runplan.git.command import CALLS
 from runplan.run import events as e
+from runplan.run.attempts import WorkAttempt
 from runplan.run.decide import decide
 from runplan.run.kinds import Reason, WaitKind
 from runplan.run.planning_events import PlanningChosen
@@ -173,6 +174,11 @@ class PlanWorker(DaemonWorker):
             self._end_run(run.started.plan)
             raise RefusedEarly(f"{run.started.plan}: {why}")
         return active
+
+    def lacks_files(self, run: ResolvedRun) -> bool:
+        attempts = [state.attempt for _, state in open_states(self.newest(run.started.plan))]
+        leases = [attempt.lease for attempt in attempts if isinstance(attempt, WorkAttempt) and not attempt.cleaned]
+        return any(lease is not None and run.context.objects.tip(lease.branch) is None for lease in leases)
 
     def _find_forgery(self, active: ActiveRun) -> str:
         """What is recorded and was never on the target; "" for nothing. A repair has its text from the forge."""

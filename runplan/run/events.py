@@ -84,6 +84,7 @@ class ClaimTaken(Event, frozen=True, kw_only=True):
     owner: str
     took_over: str = ""  #: the dead owner, if there was one
     labels: tuple[str, ...] | None = None  #: of the host; None without a fleet
+    is_new_host: bool = False  #: its name is an old one, and the files of the attempt are gone
 
 
 class IssueShared(Event, frozen=True, kw_only=True):

@@ -404,7 +404,8 @@ def _count_usage(state: RunState, event: e.Event) -> RunState:
         case e.ClaimTaken(owner=owner, labels=labels):
             host = owner.rpartition("/")[0]
             is_over = state.pause is not None and state.pause.kind is WaitKind.HOST  # this host may have the labels
-            state = replace(state, host=host, home=state.home or host)
+            home = f"the former {host}" if event.is_new_host and state.home == host else state.home or host
+            state = replace(state, host=host, home=home)
             return replace(state, labels=labels, pause=None if is_over else state.pause)
         case e.Landed():
             return replace(state, landed=(*state.landed, event), no_work=None, waits=0)

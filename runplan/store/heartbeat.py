@@ -62,9 +62,9 @@ class Heartbeat:
         return bool(row and row[0])
 
     def list_lost(self, schema: str, plans: Collection[str]) -> set[str]:
-        """Those of the plans that another worker owns."""
-        query = "SELECT plan FROM claimed WHERE schema=%s AND plan=ANY(%s) AND owner<>%s"
-        return {plan for (plan,) in self._db.execute(query, (schema, list(plans), self._row.owner))}
+        """Those of the plans that this worker does not own: another one does, or has ended or left the run since."""
+        query = "SELECT plan FROM claimed WHERE schema=%s AND owner=%s"
+        return set(plans) - {plan for (plan,) in self._db.execute(query, (schema, self._row.owner))}
 
     def list_owned(self) -> list[tuple[str, str, str, str]]:
         """(schema, plan, run, owner) of the plans that workers of this host own."""

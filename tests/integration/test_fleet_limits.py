@@ -132,6 +132,15 @@ def set_capacity(*, fleet: int, repository: int) -> None:
         heartbeat.set_capacity(fleet=fleet, repository=repository)
 
 
+def test_a_worker_that_was_away_has_lost_a_plan_that_another_one_ended(stores: tuple[PostgresStore, ...]) -> None:
+    store = stores[0]
+    row = WorkerRow(owner="away", host="h", labels=[], slots=1, version="")
+    store.claim_plan("own", run="r1", owner="away")
+    store.claim_plan("taken", run="r2", owner="other")
+    with closing(Heartbeat(start_server().dsn, row)) as heartbeat:
+        assert heartbeat.list_lost(store.location.schema, ["own", "taken", "ended"]) == {"taken", "ended"}
+
+
 def take_woken(stores: tuple[PostgresStore, ...]) -> list[tuple[int, str]]:
     """The plans that were queued since the last call, by repository."""
     rows = execute("DELETE FROM procrastinate_jobs RETURNING args->>'schema', args->>'plan'")

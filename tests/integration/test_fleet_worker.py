@@ -203,6 +203,23 @@ def test_commands_from_another_clone_reach_the_host_that_works(fleet: Fleet, tmp
     assert fleet.landed() == ["2"]
 
 
+def test_a_host_that_is_made_anew_continues_what_it_has_pushed(fleet: Fleet, tmp_path: Path) -> None:
+    agent = work(f'run = "echo $$ >>{tmp_path}/here"', f'wait_for = "{tmp_path / "on"}"')
+    begin(fleet, "1", "2", agent=agent + writes("2"))
+    fleet.start_worker("a")
+    fleet.start("1", "finish", "auto")
+    until(lambda: dispatched(tmp_path))
+    fleet.kill("a")
+    shutil.rmtree(tmp_path / "a")
+    (tmp_path / "on").touch()
+    fleet.start_worker("a")
+    until(lambda: fleet.states() == {"1": "done"})
+    assert fleet.landed() == ["1"]
+    for name in ("config", "HEAD", "index"):  # as a git leaves them that was killed
+        next((tmp_path / "a").rglob(f"repository_*/.git/{name}")).with_name(f"{name}.lock").touch()
+    fleet.start("2", "finish", "auto")
+
+
 def write_script(path: Path, lines: str) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\n{lines}\n")
