@@ -118,7 +118,7 @@ class Crowd:
         row = WorkerRow(owner=name_owner(host), host=host, labels=[], slots=slots, version=__version__)
         structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
         try:
-            SleepingWorker(env, load_user(env), row, self.place / host, structlog.get_logger()).run()
+            SleepingWorker(env, load_user(env), row, self.place / host, structlog.get_logger(), lambda _: None).run()
         finally:
             os._exit(0)
 

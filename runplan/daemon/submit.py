@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 BUSY = "daemon busy (git or network); request queued, you can quit now"
 BUSY_S = 3.0  #: a worker that is not in a long step has executed a command by then
-FLEET_BUSY = "all workers of the fleet are busy; request queued, you can quit now"
+FLEET_BUSY = "no host has executed the request yet; it stays queued, you can quit now. See: runplan fleet status"
 NO_WORKER = "the request is queued, and no worker of the fleet is running; start one on any host: runplan worker"
 
 

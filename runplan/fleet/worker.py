@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -55,7 +55,7 @@ BEATS = 6  #: in the time of a lease
 RETRY_S = 1.0  #: after the heartbeat failed
 
 
-def work_on_plans(env: Mapping[str, str], row: WorkerRow) -> None:
+def work_on_plans(env: Mapping[str, str], row: WorkerRow, say: Callable[[str], None]) -> None:
     """Work on plans of the fleet until the process is ended; refused when a worker of this name runs here."""
     user = load_user(env)
     env = hide_keys(user.fleet.dsn, env)
@@ -66,7 +66,7 @@ def work_on_plans(env: Mapping[str, str], row: WorkerRow) -> None:
     except TimeoutError:
         raise RefusedEarly(f"a worker of the host {row.host} is running already; see {directory / LOG}") from None
     with lock, open_log(directory / LOG) as log:
-        FleetWorker(env, user, row, directory, log).run()
+        FleetWorker(env, user, row, directory, log, say).run()
 
 
 class FleetWorker:
@@ -79,7 +79,9 @@ class FleetWorker:
         row: WorkerRow,
         directory: Path,
         log: FilteringBoundLogger,
+        say: Callable[[str], None],
     ) -> None:
+        self._say = say
         self._env = env
         self._user = user
         self._row = row
@@ -134,6 +136,7 @@ class FleetWorker:
             self._loop.add_signal_handler(number, self._request_end)
         threading.Thread(target=self._keep_beating, name="heartbeat", daemon=True).start()
         self._log.info("started", version=__version__, pid=os.getpid(), host=self._row.host)
+        self._say(f"{self._row.host} takes plans, {self._row.slots} at once; its log is {self._directory / LOG}")
         service.notify_manager(self._env, service.READY)
         own = [asyncio.create_task(self._work(schema, plan)) for schema, plan in left]
         await self._queue.run_until_stopped()

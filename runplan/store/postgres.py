@@ -235,11 +235,13 @@ def translated_errors(helps: str = f"its owner gives you those of workers: GRANT
     except psycopg.errors.InsufficientPrivilege as error:
         said = error.diag.message_primary
         raise RefusedEarly(f"the role of your DSN lacks rights in the fleet's database ({said}); {helps}") from None
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        said = " ".join(str(error).split())
+        address = "its address is RUNPLAN_FLEET_DSN, or dsn under [fleet] of your settings"
+        raise Unreachable(f"the fleet's database does not answer: {said}; nothing was recorded; {address}") from error
     except psycopg.Error as error:
         said = " ".join(str(error).split())
-        if "FATAL:" in said and isinstance(error, psycopg.OperationalError):
-            said = f"{said}; check RUNPLAN_FLEET_DSN, or dsn under [fleet] of your settings"
-        raise Unreachable(f"the fleet's database does not answer: {said}; nothing was recorded") from error
+        raise Unreachable(f"the fleet's database refused a statement: {said}; nothing was recorded") from error
 
 
 def _read_version(db: psycopg.Connection) -> int | None:

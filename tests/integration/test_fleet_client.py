@@ -57,6 +57,12 @@ def jobs_of(location: FleetLocation) -> list[tuple[str, str, str, str | None]]:
         return db.execute(query, (location.schema,)).fetchall()
 
 
+def test_no_daemon_works_beside_a_fleet(machines: tuple[Project, Project]) -> None:
+    for words in (("daemon",), ("daemon", "restart")):
+        ran = machines[0].runplan(*words)
+        assert (ran.code, ran.last.endswith("start one: runplan worker")) == (2, True), ran.err
+
+
 def test_a_command_and_its_job_are_queued_once_and_every_machine_sees_them(machines: tuple[Project, Project]) -> None:
     here, there = machines
     refused = here.runplan("start", "X")
@@ -88,7 +94,7 @@ def test_messages_name_the_repository_to_a_person_without_a_clone(machines: tupl
 
 def test_a_wrong_database_names_the_setting(machines: tuple[Project, Project]) -> None:
     ran = machines[0].runplan("status", RUNPLAN_FLEET_DSN=f"{machines[0].extra['RUNPLAN_FLEET_DSN']}-nowhere")
-    assert (ran.code, "check RUNPLAN_FLEET_DSN" in ran.last) == (5, True), ran.err
+    assert (ran.code, "its address is RUNPLAN_FLEET_DSN" in ran.last) == (5, True), ran.err
 
 
 def test_a_repository_that_the_fleet_does_not_know_is_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from runplan import __version__
+from runplan.cli.show.progress import say
 from runplan.engine.context import open_context, refuse_under_agent, remote_url
 from runplan.errors import Exit, RefusedEarly, UsageError
 from runplan.fleet.worker import work_on_plans
@@ -67,7 +68,7 @@ def run_worker(args: argparse.Namespace) -> None:
     if len(labels) > MAX_LABELS or not all(re.fullmatch(HOST_LABEL, label) for label in labels):
         raise UsageError(f"worker: --labels are at most {MAX_LABELS} words of letters, digits, '.', '_' and '-'")
     row = WorkerRow(owner=name_owner(host), host=host, labels=labels, slots=slots, version=__version__)
-    work_on_plans(env, row)
+    work_on_plans(env, row, say)
 
 
 def require_dsn() -> str:

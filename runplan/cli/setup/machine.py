@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 def run_daemon(args: argparse.Namespace) -> None:
     env = environment()
+    if args.action != "stop" and load_user(env).fleet.dsn:
+        raise RefusedEarly("fleet.dsn is set, so the hosts of the fleet work on plans; start one: runplan worker")
     if args.action is None:
         from runplan.daemon import process  # slow to import
 
