@@ -35,13 +35,15 @@ def run_shown(program: str, cwd: Path, **env: str) -> None:
 
 
 def read_rows(dsn: str) -> dict[str, list[tuple[object, ...]]]:
-    """The rows of all tables, and the rights on them."""
+    """The rows of all tables, by columns, whose order a restored table does not keep; and the rights on them."""
     own = "table_schema NOT IN ('pg_catalog', 'information_schema') AND table_type='BASE TABLE'"
     grants = "SELECT table_name, grantee, privilege_type FROM information_schema.table_privileges ORDER BY 1, 2, 3"
     with psycopg.connect(dsn) as db:
         names = db.execute(f"SELECT table_schema, table_name FROM information_schema.tables WHERE {own}").fetchall()
         rows = {
-            ".".join(name): sorted(db.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(*name))), key=str)
+            ".".join(name): sorted(
+                db.execute(sql.SQL("SELECT to_jsonb(t) FROM {} t").format(sql.Identifier(*name))), key=str
+            )
             for name in names
         }
         return {**rows, "grants": db.execute(grants).fetchall()}
@@ -70,7 +72,6 @@ def start_held_plan(made: Fleet, gate: Path) -> None:
     begin(made, agent=wait + writes("1", "2"))
     made.push(**{"plans/X.md": a_plan("1", "2")})
     made.start_worker("a")
-    until(lambda: made.rows("SELECT 1 FROM workers"))
     assert made.runplan("start", "X", "finish", "auto", "direct").code == 0
     until(lambda: made.rows("SELECT 1 FROM events WHERE type='DispatchStarted'"))
 
@@ -79,7 +80,6 @@ def test_a_drained_host_finishes_its_agent_and_hands_its_plan_to_another(fleet: 
     start_held_plan(fleet, tmp_path / "go")
     assert fleet.runplan("fleet", "drain", "a").code == 0
     fleet.start_worker("b")
-    until(lambda: len(fleet.rows("SELECT 1 FROM workers")) == 2)
     (tmp_path / "go").touch()
     until(lambda: fleet.states() == {"X": "done"})
     assert fleet.landed() == ["1", "2"]
