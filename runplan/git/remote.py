@@ -135,6 +135,8 @@ class Remote:
         """Whether the server accepts a push of this account; nothing is sent."""
         ref = f"{HEADS}{self.branch}"
         ran = self._run("push", "--dry-run", "--porcelain", "--no-follow-tags", "--", self.name, f"{tip}:{ref}")
+        if re.search(r"\[rejected\]", ran.text):  # by git here: the branch has moved since the fetch
+            return Taken()
         return read_push(ref=ref, code=ran.code, out=ran.text, err=ran.err)
 
     def push(self, new: Oid, *, old: Oid, source: Path, ref: str = "") -> PushAnswer:

@@ -12,7 +12,7 @@ from runplan.git import remote
 from runplan.git.command import CALLS, Git
 from tests.support.cli import until
 from tests.support.landings import leftovers, snapshot
-from tests.support.repos import MAIN, TRACKED, Pair, make_pair
+from tests.support.repos import MAIN, TRACKED, Pair, make_pair, watched
 
 
 @pytest.fixture
@@ -62,6 +62,19 @@ def test_a_local_branch_that_is_behind_or_missing_is_no_reason(pair: Pair) -> No
     pair.here.git("switch", "-q", "--detach")
     pair.here.git("branch", "-qD", "main")
     assert require(pair) == ottos
+
+
+def test_a_branch_that_moves_after_the_fetch_is_no_reason(pair: Pair) -> None:
+    moved: list[str] = []
+
+    def move(point: str) -> None:
+        if point == "direct.fetch.after" and not moved:
+            moved.append(pair.elsewhere(**{"b.txt": "b\n"}))
+
+    with watched(move):
+        require(pair)
+
+    assert moved
 
 
 def test_the_remote_is_found_from_a_linked_worktree(pair: Pair, tmp_path: Path) -> None:
