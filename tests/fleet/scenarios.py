@@ -349,7 +349,7 @@ def running(
                 name,
                 dsn=fleet.both_addresses if fault.is_direct else "",
                 disk_mb=fault.disk_mb if is_victim else 0,
-                **(skewed_clock(fault.skew_s) if fault.skew_s and is_victim else {}),
+                **(skewed_clock(place / "clock", fault.skew_s) if fault.skew_s and is_victim else {}),
             )
             host.start_worker("--slots", str(slots))
         until(lambda: fleet.rows("SELECT count(*) FROM workers") == [(workers,)])
