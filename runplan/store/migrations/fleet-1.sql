@@ -6,9 +6,12 @@ INSERT INTO version VALUES (1);
 CREATE TABLE queue (version TEXT NOT NULL);  -- of Procrastinate's tables
 CREATE TABLE repositories (url TEXT PRIMARY KEY, schema TEXT NOT NULL UNIQUE, remote TEXT NOT NULL);
 -- The events, the claims and the commands of all repositories, whose tables inherit from these.
-CREATE TABLE all_events (seq BIGINT, run TEXT, at TEXT, type TEXT, body TEXT);
+-- The columns are the first ones there, in the same order: pg_dump writes inherited columns first.
+CREATE TABLE all_events (seq BIGINT, run TEXT, plan TEXT, at TEXT, type TEXT, body TEXT);
 CREATE TABLE all_claims (kind TEXT, key TEXT, run TEXT, owner TEXT);
-CREATE TABLE all_commands (plan TEXT, answer TEXT);
+CREATE TABLE all_commands (
+    seq BIGINT, plan TEXT, verb TEXT, arguments TEXT, by TEXT, at TEXT, answer TEXT
+);
 CREATE VIEW claimed AS
     SELECT relnamespace::regnamespace::text AS schema, key AS plan, run, owner
     FROM all_claims JOIN pg_class ON oid = all_claims.tableoid WHERE kind = 'plan';
