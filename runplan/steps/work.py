@@ -226,7 +226,7 @@ def _find_leaks(phase: WorkAttempt, context: RunContext, head: str) -> list[Tamp
     files = list[FileChange]()
     for commit in commits:
         messages.append(commit.message)
-        changes = context.candidates.changes(commit.parents[0], commit.oid)
+        changes = context.candidates.changes((commit.parents or (phase.base,))[0], commit.oid)
         files += [_file_change(context, change, before=_read_text(context, change.old)) for change in changes]
     findings = tamper.examine_commits(files, permit_of(phase, context), messages=messages)
     return [finding for finding in findings if finding.kind in (TamperKind.SECRET, TamperKind.TOO_LARGE)]

@@ -219,6 +219,13 @@ def test_a_refused_push_fails_no_phase_and_is_tried_again_with_the_next_work(tmp
     assert fleet.b.project.dispatched().count("fix") == fleet.b.project.dispatched().count("implement") == 1
 
 
+def test_an_agent_that_begins_a_new_history_fails_its_phase_and_crashes_nothing(tmp_path: Path) -> None:
+    orphan = "b=`git symbolic-ref --short HEAD`; git checkout -q --orphan new; git commit -qm New; git branch -M $b"
+    fleet = Fleet(tmp_path, work(f'run = "{orphan}"'))
+    fleet.a.work_on_plan(landing="direct")
+    assert of(fleet.a.project.events(), "RunEnded")[0]["reason"] == "off-base"
+
+
 def test_a_push_to_a_remote_that_is_away_is_recorded_and_fails_no_phase(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, work(*once(tmp_path, f'run = "mv {tmp_path}/origin.git {tmp_path}/gone.git"')))
     assert not fleet.a.work_on_plan(landing="direct", dies_at="WorkKept")
