@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from runplan.errors import RunplanError
+from runplan.forge.access import find_forge
 from runplan.git.command import Git
 from runplan.git.remote import Remote
 from runplan.git.repository import remove_stale_lock
@@ -50,7 +53,17 @@ def _clone(url: str, directory: Path, env: Mapping[str, str]) -> None:
 
 
 def _open_remote(git: Git, directory: Path, env: Mapping[str, str], timeout_s: float = 300.0) -> Remote:
-    return Remote(git, name=REMOTE, branch="*", common_dir=directory / ".git", caller=env, timeout_s=timeout_s)
+    """The remote; git signs in with the token for the forge, where this host has one."""
+
+    @functools.cache
+    def sign_in() -> tuple[str, ...]:
+        try:
+            return find_forge(git, remote=REMOTE, env=env).git_settings()
+        except RunplanError:
+            return ()
+
+    common = directory / ".git"
+    return Remote(git, name=REMOTE, branch="*", common_dir=common, caller=env, sign_in=sign_in, timeout_s=timeout_s)
 
 
 def _fetch(git: Git, remote: Remote) -> None:

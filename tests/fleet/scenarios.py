@@ -78,7 +78,7 @@ def _leftovers(fleet: Fleet) -> Iterator[str]:
     for ref in fleet.remote.git("for-each-ref", "--format=%(refname)").split():
         if ref != "refs/heads/main":
             yield f"{ref} is left at the remote"
-    for task, status in fleet.rows("SELECT task_name, status FROM procrastinate_jobs WHERE args ? 'plan'"):
+    for task, status in fleet.rows("SELECT task_name, status FROM procrastinate_jobs WHERE task_name='runplan.work'"):
         yield f"a job of {task} is left: {status}"
 
 
