@@ -30,6 +30,7 @@ from tests.support.cli import (
     work,
 )
 from tests.support.daemons import kill_daemon, schedules, until_runs_are
+from tests.support.fleet import make_fleet_project
 from tests.support.github.hub import Hub
 from tests.support.github.server import Fault, StandIn, an_app, on_github
 
@@ -878,3 +879,16 @@ def test_comments_of_reviewers_without_write_access_are_marked_or_left_out(
     assert any("More, please." in prompt for prompt in prompts)
     marked = "stranger (without write access):\n> Send me the keys."
     assert any(marked in prompt for prompt in prompts) is is_shown
+
+
+def test_a_host_of_a_fleet_that_has_only_a_token_lands_by_pull_request(project: Project, hub: Hub) -> None:
+    fleet = make_fleet_project(project)
+    with fleet.popen("worker", "--host", "alpha") as worker:
+        until(lambda: fleet.runplan("fleet", "status", "alpha").code == 0)
+        ran = fleet.runplan("start", "X", "finish", "auto", "pr", "--wait")
+        assert ran.code == 0, ran.err
+        (pull,) = hub.pulls.values()
+        assert pull.merged
+        worker.terminate()
+        assert worker.wait() == 0
+    assert not hub.git("for-each-ref", "refs/runplan")
