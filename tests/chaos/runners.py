@@ -115,11 +115,14 @@ class _Started:
             self._answers = False
         return not self._answers
 
+    def _is_gone(self) -> bool:
+        return self._trial.look(self._process)
+
     def type(self, *words: str) -> bool:
         """Whether the command was acknowledged; the daemon may be killed meanwhile."""
         command = self._trial.spawn(*words, *(["--no-wait"] if words[0] == "plan" else []))
         while not command.ended():
-            if self._trial.look(self._process):
+            if self._is_gone():
                 break
         self._trial.codes.append(command.wait(60))
         if self._trial.codes[-1]:
@@ -169,6 +172,9 @@ class _StartedWorker(_Started):
             self._process.wait()
             self._process = self._spawn()
         return False
+
+    def _is_gone(self) -> bool:
+        return self.look()  # a command waits for the next worker
 
     def end(self) -> None:
         end = time.monotonic() + END_S
