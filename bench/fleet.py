@@ -8,6 +8,7 @@ import os
 import statistics
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c JOIN pg_n
 WHERE relkind = 'r' AND nspname = %s AND relname NOT IN ('stamps', 'takings')
 """
 START = ("finish", "auto", "direct")
+QUEUED = "SELECT count(*) FROM commands"
 RUNS = 10_000
 
 
@@ -83,9 +85,17 @@ def throughput(place: Path, *, plans: int, phases: int) -> None:
     rates = []
     for workers in (1, 2, 4):
         with running(place / f"workers-{workers}", named, workers=workers, slots=1) as fleet:
-            start(fleet, list(named))
-            began = time.monotonic()
-            until(lambda fleet=fleet: is_ended(fleet, list(named)), seconds=600)  # type: ignore[misc]
+            hosts = [host for name, host in fleet.hosts.items() if name != "desk"]
+            for host in hosts:  # so that every plan is queued when they begin
+                host.freeze()
+            with ThreadPoolExecutor(plans) as pool:
+                for plan in named:
+                    pool.submit(fleet.hosts["desk"].run, "start", plan, *START)
+                until(lambda fleet=fleet: fleet.rows(QUEUED) == [(plans,)], seconds=60)  # type: ignore[misc]
+                for host in hosts:
+                    host.thaw()
+                began = time.monotonic()
+                until(lambda fleet=fleet: is_ended(fleet, list(named)), seconds=600)  # type: ignore[misc]
             rates.append(60 * plans / (time.monotonic() - began))
     words = ", ".join(f"{rate:.1f}" for rate in rates)
     ratios = " and ".join(f"{rate / rates[0]:.2f}" for rate in rates[1:])
