@@ -73,12 +73,13 @@ _WHY = _value(
 )
 _TREE = _value("only this tree, or this SHA-256 of a plan, as diff shows it", "--tree", metavar="TREE", default="")
 _VIA = _value(SUPPRESS, "--via", metavar="WHO", default="")  # for programs that answer for a person
-_APPROVE = (_ANY_PLAN, _WAITING, _TREE, _VIA, _BACKGROUND)
-_REJECT = (_PLAN, _WAITING, _WHY, _TREE, _VIA, _BACKGROUND)
+_FOLLOW = [_WAIT, _BACKGROUND]
+_APPROVE = (_ANY_PLAN, _WAITING, _TREE, _VIA, _FOLLOW)
+_REJECT = (_PLAN, _WAITING, _WHY, _TREE, _VIA, _FOLLOW)
 _ANSWER = (
     _value("the id of the question, or the plan if it has one question", "id", metavar="ID"),
     _value("your answer, for the next agent", "text", metavar="TEXT", nargs="+"),
-    _BACKGROUND,
+    _FOLLOW,
 )
 _STATUS = (
     _ANY_PLAN,
@@ -244,6 +245,7 @@ EXAMPLES = {
   runplan approve plans/X.md               land the change that was shown, then continue the run
   runplan approve                          the only change that waits in this repository
   runplan approve X 2                      sign off one of several phases that wait
+  runplan approve X --wait                 follow the run, and exit with its outcome
   runplan approve X --tree 4b825dc642cb    only the change with this tree; exit 4 if another one waits""",
     "reject": """\
   runplan reject plans/X.md                                   end the run; its work is kept

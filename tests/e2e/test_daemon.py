@@ -260,8 +260,8 @@ def test_a_foreground_run_that_waits_is_continued_by_the_daemon(project: Project
     meanwhile.let_on("second")
     until(lambda: run_of(project)["waiting_for"] == "approval")
     assert project.landed() == ["1"]
-    assert project.runplan("approve", "X").code == 0  # it is the daemon's now
-    until_runs_are(project, "done")
+    ran = project.runplan("approve", "X", "--wait")  # it is the daemon's now
+    assert (ran.code, "Done: 2 phases landed" in ran.err, states(project)) == (0, True, ["done"]), ran.err
     assert project.landed() == ["1", "2"]
 
 

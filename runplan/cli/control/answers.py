@@ -160,7 +160,8 @@ def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exi
         elif answer.tree:
             takes = "; an agent revises it" if answer.why else ""
             progress.say(f"{action} the proposed {options.plan}: SHA-256 {answer.tree[:SHORT]}{takes}")
-        return continue_run(context, RunRequest(started=options, answer=answer), background=args.background)
+        request = RunRequest(started=options, answer=answer)
+        return continue_run(context, request, wait=args.wait, background=args.background)
 
 
 def continue_run(
@@ -219,8 +220,8 @@ def run_answer(args: argparse.Namespace) -> Exit:
     with open_context() as context:
         started, question = _question_to_answer(context, args.id)
         progress.say(f"answering {question.id}: {question.text}")
-        answered = QuestionAnswered(id=question.id, text=text)
-        return continue_run(context, RunRequest(started=started, answered=answered), background=args.background)
+        request = RunRequest(started=started, answered=QuestionAnswered(id=question.id, text=text))
+        return continue_run(context, request, wait=args.wait, background=args.background)
 
 
 def _question_to_answer(context: RepositoryContext, word: str) -> tuple[RunStarted, QuestionAsked]:
