@@ -132,7 +132,8 @@ def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resum
     if isinstance(read, NoWork) and not resuming:
         if read.kind in (NoWorkKind.COMPLETE, NoWorkKind.PHASE_DONE):
             return f"{plan.path}: {read.detail}; nothing to do"
-        raise RefusedEarly(read.detail if read.detail.startswith(plan.path) else f"{plan.path}: {read.detail}")
+        if not (options.every and read.kind is NoWorkKind.BLOCKED):  # a schedule fires again when a person unblocked it
+            raise RefusedEarly(read.detail if read.detail.startswith(plan.path) else f"{plan.path}: {read.detail}")
     if options.mode is Mode.FINISH:
         return list_workable(plan)
     return [read.phase] if isinstance(read, Chosen) and read.phase else []
