@@ -235,6 +235,7 @@ def require_agent(
             f"usd_per_mtok_out under [agents.{table.name}], or limit tokens instead of dollars"
         )
     another = "name another agent under [agents] in runplan.toml"
+    ways = f"{another} (runplan init finds those on PATH; runplan demo needs none)"
     if (file := own_file(table)) and not (root / file).is_file():
         raise RefusedEarly(f"{Reason.AGENT_MISSING}: agents.{role}: there is no script {file}; write it, or {another}")
     if table.kind == "script":
@@ -245,8 +246,7 @@ def require_agent(
     program = program_of(table)
     if shutil.which(program, path=caller.get("PATH", "")) is None and not (root / program).is_file():
         raise RefusedEarly(
-            f"{Reason.AGENT_MISSING}: agents.{role}: {program} is not installed or not on PATH; "
-            f"install it, or {another}"
+            f"{Reason.AGENT_MISSING}: agents.{role}: {program} is not installed or not on PATH; install it, or {ways}"
         )
     if lacks := agent_of(table.kind).explain_lack(table, caller):
         raise RefusedEarly(f"agents.{role}: {table.name} {lacks}")
