@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, tzinfo
 from enum import StrEnum
 from typing import Any
@@ -12,9 +13,9 @@ from msgspec.structs import replace
 
 from runplan.run.kinds import PLANNING_STEPS, UNFINISHED, RunStatus, WaitKind
 from runplan.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work, wait_of
-from runplan.settings.schedule import next_slot
+from runplan.settings.schedule import describe_delay, next_slot
 from runplan.text import clock, command, counted, escaped, in_words
-from runplan.times import iso, parse_iso
+from runplan.times import iso, parse_iso, zone as zone_of
 
 
 class PhaseOutline(Struct, frozen=True):
@@ -265,18 +266,22 @@ def schedule_view(row: ScheduleRow, now: datetime) -> dict[str, str | bool | Non
     return {
         "spec": f"every {row.spec}",
         "next": iso(following) if following else None,
+        "zone": row.zone,
+        "moved": describe_delay(row.spec, row.plan) if following else "",
         "paused": row.paused,
         "due": is_due,
     }
 
 
-def describe_schedule(schedule: dict[str, Any], *, now: datetime, zone: tzinfo | None) -> str:
-    """`every 4h, next 20:30 (in 2h 15m)`, or why not."""
-    if schedule["next"] is None:
+def describe_schedule(schedule: Mapping[str, Any], *, now: datetime) -> str:
+    """`every 4h, next 20:30 CET (in 2h 15m)` in the schedule's zone, or why not."""
+    if schedule["next"] is None:  # as of an unknown zone
         when = "next time unknown on this machine"
     else:
         moment = datetime.fromisoformat(schedule["next"])
-        when = f"next {clock(moment, zone, now=now)} (in {in_words((moment - now).total_seconds())})"
+        span = in_words((moment - now).total_seconds())
+        moved = f"; {schedule['moved']}" if schedule["moved"] else ""
+        when = f"next {clock(moment, zone_of(schedule['zone']), now=now)} (in {span}{moved})"
     if why := schedule["paused"]:
         return f"{schedule['spec']}, {why if why.startswith('paused') else f'paused: {why}'}; otherwise {when}"
     return f"{schedule['spec']}, {'due now, then ' if schedule['due'] else ''}{when}"

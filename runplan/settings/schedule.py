@@ -254,6 +254,13 @@ def delay_of(schedule: Schedule, seed: str) -> timedelta:
     return timedelta(seconds=JITTER_FROM_S + int(spread_s))
 
 
+def describe_delay(spec: str, plan: str) -> str:
+    """Why a time of day fires some minutes later than it says; "" where it does not."""
+    match = re.match(_TIME_OF_DAY, spec)
+    delay = delay_of(schedule, plan) if match and (schedule := _parse_time_of_day(match)) else timedelta()
+    return f"{delay.seconds // 60} min after the full or half hour, when providers are busy" if delay else ""
+
+
 def _elapsed_slots(seconds: int, anchor: datetime, after: datetime) -> Iterator[Slot]:
     period = timedelta(seconds=seconds)
     start = anchor.astimezone(UTC).replace(microsecond=0)

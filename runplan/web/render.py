@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse
 from runplan import __version__
 from runplan.report.views import format_cost, token_count
 from runplan.text import clock, elapsed, in_words, plain
-from runplan.times import parse_iso
+from runplan.times import parse_iso, zone as zone_of
 from runplan.web.access import Site, make_form_token
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ def read_number(text: str, default: int = 0) -> int:
 # --- filters -----------------------------------------------------------------------------------------------
 
 
-def show_time(moment: str | None) -> str:
-    """The local time of this machine: `20:30 CET`, with the day or date where that is not today."""
+def show_time(moment: str | None, zone: str = "") -> str:
+    """The time in the zone, or the local time of this machine: `20:30 CET`; with the day where that is not today."""
     if not moment:
         return ""
-    return _time_element(moment, clock(parse_iso(moment), None, now=datetime.now(UTC)))
+    return _time_element(moment, clock(parse_iso(moment), zone_of(zone) if zone else None, now=datetime.now(UTC)))
 
 
 def show_age(moment: str | None) -> str:

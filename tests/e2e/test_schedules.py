@@ -62,7 +62,14 @@ def test_a_schedule_without_now_only_schedules(project: Project) -> None:
     assert states(project) == []
     until(lambda: processes_of(project.home) == [daemon_of(project)])
     daily = project.runplan("start", "X", "auto", "every", "day at 9am").err.splitlines()
-    assert re.search(r"every day at 9am instead of every 4h, first at \S+ 09:0[1-5] UTC$", daily[0])
+    assert re.search(r"every day at 9am instead of every 4h, first at \S+ 09:0[1-5] UTC \([1-5] min after", daily[0])
+
+
+def test_a_blocked_plan_gets_its_schedule(project: Project) -> None:
+    project.repo.write("plans/X.md", a_plan("1").replace("⬚", "🔴 Blocked"))
+    project.repo.commit("Block phase 1")
+    scheduled(project)
+    assert [row.plan for row in schedules(project)] == ["plans/X.md"]
 
 
 def test_a_schedule_with_now_runs_one_phase_at_once(project: Project) -> None:

@@ -13,7 +13,7 @@ from runplan.plan.tracker import describe_hindrance
 from runplan.report.views import PhaseOutline, PlanOutline, by_need, describe_schedule, status_view
 from runplan.run.kinds import PhaseStep, WaitKind
 from runplan.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
-from runplan.times import iso, zone
+from runplan.times import iso
 from runplan.views.plans import outline_of
 from tests.support.cli import a_plan
 
@@ -271,15 +271,18 @@ def test_a_schedule_says_when_it_fires_or_why_not() -> None:
         "next": "2026-01-01T14:15:00Z",
         "paused": "phase 1 failed (timeout)",
         "due": False,
+        "zone": "Europe/Berlin",
+        "moved": "",
     }
     unknown = replace(SCHEDULE, spec="full moon")
-    berlin = zone("Europe/Berlin")
+    delayed = replace(SCHEDULE, spec="day at 14:30", next=None)
     shown = [
-        describe_schedule(view(PlanFacts(schedule=one))["schedule"], now=NOW, zone=berlin)
-        for one in (SCHEDULE, paused, unknown)
+        describe_schedule(view(PlanFacts(schedule=schedule))["schedule"], now=NOW)
+        for schedule in (SCHEDULE, paused, unknown, delayed)
     ]
     assert shown == [
         "every 4h, next 15:15 CET (in 2h 15m)",
         "every 4h, paused: phase 1 failed (timeout); otherwise next 15:15 CET (in 2h 15m)",
         "every full moon, next time unknown on this machine",
+        "every day at 14:30, next 14:33 CET (in 1h 34m; 3 min after the full or half hour, when providers are busy)",
     ]

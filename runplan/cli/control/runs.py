@@ -35,6 +35,7 @@ from runplan.run.state import RunState
 from runplan.settings.load import load_user, run_variables
 from runplan.settings.options import Options, in_plan
 from runplan.settings.places import state_directory
+from runplan.settings.schedule import describe_delay
 from runplan.settings.schema import uses_remote
 from runplan.store.files import first_line, make_below
 from runplan.text import command
@@ -293,7 +294,8 @@ def submit_run(
     if timing is not None and answer.scheduled:
         first = parse_iso(answer.scheduled).astimezone(zone(context.settings.run.timezone))
         instead = f" instead of every {answer.instead}" if answer.instead else ""
-        progress.say(f"Scheduled {plan} every {timing.every}{instead}, first at {first:%Y-%m-%d %H:%M %Z}")
+        moved = f" ({why})" if (why := describe_delay(timing.every, plan)) else ""
+        progress.say(f"Scheduled {plan} every {timing.every}{instead}, first at {first:%Y-%m-%d %H:%M %Z}{moved}")
         if not timing.now:
             return Exit.DONE
     code = print_answer(plan, answer, None if timing else request)

@@ -217,7 +217,7 @@ def _describe_age(card: Card, now: datetime) -> str:
 
 def _describe_card(card: Card, now: datetime) -> str:
     if card.group is Group.SCHEDULED and card.schedule:
-        return describe_schedule(dict(card.schedule), now=now, zone=None)
+        return describe_schedule(card.schedule, now=now)
     if card.group is Group.READY:
         return ""
     label = f"{card.action.label}: " if card.action and card.group is Group.NEEDS_YOU else ""
@@ -236,7 +236,7 @@ def _lay_out_detail(screen: Screen, width: int, now: datetime) -> list[Line]:
         return []
     usage = format_usage(card.usage.tokens, card.usage.usd, unpriced=card.usage.unpriced)
     facts = [f"{card.done} of {counted(len(card.phases), 'phase')} done" if card.phases else "", usage]
-    facts += [describe_schedule(dict(card.schedule), now=now, zone=None) if card.schedule else ""]
+    facts += [describe_schedule(card.schedule, now=now) if card.schedule else ""]
     facts += [f"queued: {card.queued}" if card.queued else ""]
     sentence = textwrap.wrap(plain_line(card.sentence), width, max_lines=3, placeholder=" …")
     about = ", ".join(filter(None, facts))

@@ -14,7 +14,6 @@ from runplan.report.views import Need, as_json, by_need, describe_schedule, form
 from runplan.run.kinds import UNFINISHED, RunStatus, WaitKind
 from runplan.run.rows import wait_of
 from runplan.text import clock, command, counted, in_words, plain
-from runplan.times import zone
 from runplan.views.plans import PlanReader, view_daemon, view_missing_daemon
 
 WIDE = 160  #: characters of a line that is not wrapped, where the width is unknown
@@ -88,7 +87,7 @@ class Page:
         if view["refused"]:
             lines.append(self._plan_line(f"The last {view['refused_verb']} was refused: {view['refused']}"))
         if view["schedule"] is not None:
-            lines.append(self._plan_line(describe_schedule(view["schedule"], now=self._now, zone=None)))
+            lines.append(self._plan_line(describe_schedule(view["schedule"], now=self._now)))
         return "\n".join(lines)
 
     def _cut_line(self, line: str) -> str:
@@ -224,15 +223,14 @@ def run_next(args: argparse.Namespace) -> None:
     now = datetime.now(UTC)
     with open_context(warn=warn) as context:
         rows = context.store().list_schedules()
-        views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
+        views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now)} for row in rows]
         absent = view_missing_daemon(context, [{"schedule": view} for view in views])
     if args.json:
         print(as_json(views))
         return
     width = max((len(view["plan"]) for view in views), default=0)
     for view in views:
-        there = zone(view["zone"]) if view["next"] else UTC  # an unknown zone has no next time either
-        print(f"{view['plan']:<{width}}  {describe_schedule(view, now=now, zone=there)}")
+        print(f"{view['plan']:<{width}}  {describe_schedule(view, now=now)}")
     if not views:
         print("No schedules.")
     elif absent is not None:
