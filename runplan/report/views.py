@@ -201,8 +201,11 @@ def assess_progress(work: Work, facts: PlanFacts, *, now: datetime, zone: tzinfo
     if facts.stopped:
         parts.append(f"its process is stopped; continue it: kill -CONT {facts.owner.partition(':')[0]}")
     if work.dispatched and (facts.alive or not facts.in_fleet):
-        running = "agent" if work.agent else ", ".join(work.gates) or work.step or "command"
-        parts.append(f"{running} running {in_words(_seconds_ago(work.dispatched, now))}")
+        span = in_words(_seconds_ago(work.dispatched, now))
+        if work.agent:
+            parts.append(f"agent running {span}")
+        elif work.waiting_for or span != in_words(_seconds_ago(work.since, now)):
+            parts.append(f"{', '.join(work.gates) or work.step or 'command'} running {span}")
         parts.append(f"last output {in_words(_seconds_ago(work.output, now))} ago" if work.output else "no output yet")
     parts += _describe_wait(work, now, zone)
     if work.retries:

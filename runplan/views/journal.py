@@ -110,8 +110,9 @@ def list_repeats(events: Sequence[e.Event]) -> set[int]:
 
 
 def describe_duration(ended: e.DispatchEnded, seconds: float) -> str:
-    took = elapsed(seconds)
-    return f"  {ended.role:<10} {f'{ended.agent}, {took}' if ended.agent else f'took {took}'}"
+    """How long an agent or a command took; "" for a command of less than a second."""
+    took = f"{ended.agent}, {elapsed(seconds)}" if ended.agent else f"took {elapsed(seconds)}" if seconds >= 1 else ""
+    return f"  {ended.role:<10} {took}" if took else ""
 
 
 def describe_event(event: e.Event) -> str:
@@ -197,7 +198,8 @@ def _describe_outcome(event: e.Event) -> str:
             return f"  baseline   {_name_check(name)}{note or 'known'}"
         case e.GateJudged(answer=answer, line=line, name=name, time=time):
             again = ("", ", second run", ", all tests")[min(time, 3) - 1]
-            return f"  gate       {line if answer == 'skipped' else f'{_name_check(name)}{answer}{again}: {line}'}"
+            about = "" if line == answer else f": {line}"
+            return f"  gate       {line if answer == 'skipped' else f'{_name_check(name)}{answer}{again}{about}'}"
         case e.ProofJudged():
             asked = [f"             {promise.test}: {promise.why}" for promise in event.promises]
             return "\n".join([f"  proof      {describe_proof(event)}", *asked])

@@ -65,11 +65,11 @@ ANSWERS = {
     ),
     "checks": (
         running(4, 0.5, agent=None, step="gate", gates=("tests", "lint")),
-        "Running: phase 2, gate tests, lint for 4m, tests, lint running 4m, last output 30s ago",
+        "Running: phase 2, gate tests, lint for 4m, last output 30s ago",
     ),
     "set-up": (
         running(4, 0.5, agent=None, step="setup"),
-        "Running: phase 2, setup for 4m, setup running 4m, last output 30s ago",
+        "Running: phase 2, setup for 4m, last output 30s ago",
     ),
     "no agent": (asked(step="gate"), "Running: phase 2, gate for 4m"),
     "long without agent": (asked(step="gate", since=ago(31)), "Needs attention: phase 2, gate for 31m"),

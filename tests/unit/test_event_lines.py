@@ -1,0 +1,24 @@
+"""The lines that a run prints: each says something."""
+
+import pytest
+
+from runplan.run import events as e
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import GateAnswer, Role
+from runplan.views.journal import describe_duration, describe_event
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"), [("passed", "  gate       passed"), ("3 passed", "  gate       passed: 3 passed")]
+)
+def test_a_gate_without_counts_says_once_that_it_passed(line: str, shown: str) -> None:
+    assert describe_event(e.GateJudged(tree="t1", answer=GateAnswer.PASSED, code=0, line=line, time=1)) == shown
+
+
+@pytest.mark.parametrize(
+    ("agent", "seconds", "shown"),
+    [("", 0.4, ""), ("", 2.4, "  baseline   took 2s"), ("claude", 0.4, "  baseline   claude, 0s")],
+)
+def test_a_command_of_less_than_a_second_has_no_line_of_its_own(agent: str, seconds: float, shown: str) -> None:
+    ended = e.DispatchEnded(id="d1", role=Role.BASELINE, agent=agent, ending=Ending.EXITED, code=0)
+    assert describe_duration(ended, seconds) == shown
