@@ -64,7 +64,7 @@ class Spent(Struct, frozen=True, kw_only=True):
 
     @property
     def cost(self) -> str:
-        return format_cost(self.usd, unpriced=self.unpriced)
+        return format_cost(self.usd, unpriced=self.unpriced, estimated=self.estimated)
 
     @property
     def words(self) -> str:

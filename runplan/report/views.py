@@ -153,20 +153,20 @@ def _view_run(run: RunRow, facts: PlanFacts, now: datetime) -> dict[str, Any]:
     return {**view, "stuck": max(answers, key=lambda answer: list(LEVELS).index(answer["level"]), default=None)}
 
 
-def format_cost(usd: float, *, unpriced: bool = False) -> str:
+def format_cost(usd: float, *, unpriced: bool = False, estimated: bool = False) -> str:
     """The cost in dollars; `unpriced` when an agent did not report its own, and `-` when none did."""
-    return f"{'≥ ' if unpriced else ''}${usd:.2f}" if usd else "-"
+    return f"{'≥ ' if unpriced else '≈ ' if estimated else ''}${usd:.2f}" if usd else "-"
 
 
 def token_count(tokens: int, *, estimated: bool = False) -> str:
     return f"{'≈ ' if estimated else ''}{tokens:,}"
 
 
-def format_usage(tokens: int, usd: float, *, unpriced: bool, estimated: bool = False) -> str:
+def format_usage(tokens: int, usd: float, *, unpriced: bool, estimated: bool) -> str:
     """The tokens and the cost; "" for neither."""
     parts = (
         f"{token_count(tokens, estimated=estimated)} tokens" if tokens else "",
-        format_cost(usd, unpriced=unpriced) if usd else "cost -" if tokens else "",
+        format_cost(usd, unpriced=unpriced, estimated=estimated) if usd else "cost -" if tokens else "",
     )
     return ", ".join(part for part in parts if part)
 

@@ -46,6 +46,7 @@ def project_run(state: RunState, *, run: str, plan: str, started: str, since: st
         tokens=sum(each_state.tokens for each_state in states),
         usd=sum(each_state.usd for each_state in states),
         unpriced=any(each_state.unpriced for each_state in states),
+        estimated=any(each_state.estimated for each_state in states),
     )
     return RunRow(
         **asdict(work),
@@ -79,6 +80,7 @@ def _project_work(state: RunState, attempt: AnyAttempt | None, since: str) -> Wo
         tokens=state.tokens,
         usd=state.usd,
         unpriced=state.unpriced,
+        estimated=state.estimated,
     )
     if attempt is None:
         return work

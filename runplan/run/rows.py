@@ -36,6 +36,7 @@ class Work(Struct, frozen=True, kw_only=True):
     tokens: int = 0  #: sent and received, by agents that have ended
     usd: float = 0.0
     unpriced: bool = False  #: an agent reported tokens but no cost
+    estimated: bool = False  #: tokens of an agent are an estimate
     kept: str | None = None  #: which host of a fleet alone has the newest work, and why
     failed: str | None = None  #: why a lane ended without a landing
 

@@ -37,6 +37,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     tokens: int = 0  #: sent and received, by agents that have ended
     usd: float = 0.0
     unpriced: bool = False  #: an agent reported tokens but no cost
+    estimated: bool = False  #: tokens of an agent are an estimate
     landed: tuple[e.Landed, ...] = ()
     leased: bool = False  #: the run has a worktree
     labels: tuple[str, ...] | None = None  #: of the host that owns the run; None without a fleet
@@ -416,7 +417,8 @@ def _count_usage(state: RunState, event: e.Event) -> RunState:
         case e.DispatchEnded():
             tokens = event.input_tokens + event.output_tokens
             unpriced = state.unpriced or bool(tokens and not event.usd)
-            return replace(state, tokens=state.tokens + tokens, usd=state.usd + event.usd, unpriced=unpriced)
+            state = replace(state, unpriced=unpriced, estimated=state.estimated or event.estimated)
+            return replace(state, tokens=state.tokens + tokens, usd=state.usd + event.usd)
         case _:
             return state
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from runplan.errors import NotFound, RunplanError
 from runplan.names import WATCH, digest_of
@@ -79,6 +79,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     tokens: int = 0
     usd: float = 0.0
     unpriced: bool = False
+    estimated: bool = False
     most_tokens: int = 0  #: 0 for no budget
     most_usd: float = 0.0
 
@@ -208,11 +209,12 @@ def read_usage(context: RepositoryContext, view: dict[str, Any], limits: LimitSe
     has_budget = bool(limits.plan_usd or limits.plan_tokens) and view["need"] is not Need.DONE
     if has_budget:
         rows = context.store().list_runs(view["plan"], limit=MOST_RUNS)
-        used = [{"tokens": row.tokens, "usd": row.usd, "unpriced": row.unpriced} for row in rows]
+        used = [to_builtins(row) for row in rows]
     return Usage(
         tokens=sum(work["tokens"] for work in used),
         usd=sum(work["usd"] for work in used),
         unpriced=any(work["unpriced"] for work in used),
+        estimated=any(work["estimated"] for work in used),
         most_tokens=limits.plan_tokens if has_budget else 0,
         most_usd=limits.plan_usd if has_budget else 0.0,
     )

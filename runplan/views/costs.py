@@ -34,7 +34,7 @@ class Usage(Struct, frozen=True, kw_only=True):
 
     @property
     def cost(self) -> str:
-        return format_cost(self.usd, unpriced=self.unpriced)
+        return format_cost(self.usd, unpriced=self.unpriced, estimated=self.estimated)
 
     @property
     def token_words(self) -> str:

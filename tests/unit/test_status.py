@@ -264,6 +264,11 @@ def test_a_run_that_has_ended_is_one_line() -> None:
     ]
 
 
+def test_an_estimate_is_marked() -> None:
+    seen = PlanFacts(run=a_run(state="failed", outcome="failed", reason="budget", tokens=900, usd=0.02, estimated=True))
+    assert "12m ago, ≈ 900 tokens, ≈ $0.02. Report: " in lines(seen)[3]
+
+
 def test_a_schedule_says_when_it_fires_or_why_not() -> None:
     paused = replace(SCHEDULE, paused="phase 1 failed (timeout)")
     assert view(PlanFacts(schedule=paused))["schedule"] == {

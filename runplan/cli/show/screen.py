@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.cells import count_cells, cut_cells, fit_cells, plain_line
-from runplan.report.views import describe_schedule, format_usage
+from runplan.report.views import describe_schedule, format_cost, format_usage
 from runplan.text import counted, elapsed, in_words
 from runplan.views.board import HEADINGS, Board, Card, Group
 
@@ -227,14 +227,16 @@ def _describe_card(card: Card, now: datetime) -> str:
 def _format_cost(card: Card) -> str:
     usage = card.usage
     limit = f"/{usage.most_usd:.2f}" if usage.most_usd else ""
-    return f"${usage.usd:.2f}{limit}" if usage.usd or limit else ""
+    cost = format_cost(usage.usd, unpriced=usage.unpriced, estimated=usage.estimated) if usage.usd else "$0.00"
+    return f"{cost}{limit}" if usage.usd or limit else ""
 
 
 def _lay_out_detail(screen: Screen, width: int, now: datetime) -> list[Line]:
     card = screen.card
     if card is None:
         return []
-    usage = format_usage(card.usage.tokens, card.usage.usd, unpriced=card.usage.unpriced)
+    used = card.usage
+    usage = format_usage(used.tokens, used.usd, unpriced=used.unpriced, estimated=used.estimated)
     facts = [f"{card.done} of {counted(len(card.phases), 'phase')} done" if card.phases else "", usage]
     facts += [describe_schedule(card.schedule, now=now) if card.schedule else ""]
     facts += [f"queued: {card.queued}" if card.queued else ""]

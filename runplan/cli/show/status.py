@@ -150,7 +150,8 @@ class Page:
         if run is None:
             return []
         attempt = f"attempt {run['attempt']}" if run["attempt"] > 1 else ""
-        used = [attempt, format_usage(run["tokens"], run["usd"], unpriced=run["unpriced"])]
+        marks = {mark: run[mark] for mark in ("unpriced", "estimated")}
+        used = [attempt, format_usage(run["tokens"], run["usd"], **marks)]
         if run["state"] not in UNFINISHED:
             why = f" ({run['reason']})" if run["reason"] not in (None, run["state"]) else ""
             more = f". Report: {command('runplan', 'report', view['plan'])}" if run["state"] != RunStatus.DONE else ""
