@@ -23,8 +23,9 @@ EXTRAS = {"web": "web", "mcp": "mcp", "fleet": "fleet", "worker": "fleet"}  #: t
 USAGE = """\
 usage: runplan VERB ...
 
-Works through a Markdown plan: a git worktree per run, an implementer, the project's own checks, an independent
-verifier, and a landing that happens once or not at all.
+Works through a Markdown plan: a git worktree per run, an implementer,
+the project's own checks, an independent verifier, and a landing that
+happens once or not at all.
 
 {verbs}
 
@@ -127,7 +128,7 @@ def usage() -> str:
         [style.paint(f"{name}:", "bold"), *(f"  {verb:<12} {line}" for verb, (_, line, _) in group.items())]
         for name, group in GROUPS.items()
     )
-    return USAGE.format(verbs="\n\n".join("\n".join(lines) for lines in groups))
+    return style.fit_columns(USAGE.format(verbs="\n\n".join("\n".join(lines) for lines in groups)))
 
 
 def run_verb(verb: str, words: list[str]) -> int:
@@ -169,12 +170,12 @@ class Parser(ArgumentParser):
 
 def parser_of(verb: str) -> ArgumentParser:
     _, line, arguments = VERBS[verb]
+    style = Style.of(sys.stdout)
     parser = Parser(
         prog=f"runplan {verb}",
-        description=f"{line}.",
-        epilog=f"examples:\n{EXAMPLES[verb]}",
-        # A fixed width saves the import of shutil.
-        formatter_class=lambda prog: RawDescriptionHelpFormatter(prog, width=100),
+        description=style.fit_columns(f"{line}."),
+        epilog=style.fit_columns(f"examples:\n{EXAMPLES[verb]}"),
+        formatter_class=lambda prog: RawDescriptionHelpFormatter(prog, width=style.width or 100),
         allow_abbrev=False,
     )
     for argument in arguments:

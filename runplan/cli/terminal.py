@@ -55,6 +55,17 @@ class Style:
         form.break_long_words = form.break_on_hyphens = False
         return "\n".join(form.wrap(words)).replace("\0", " ")
 
+    def fit_columns(self, text: str) -> str:
+        """The lines of a help text within the width; where both do not fit, a remark goes below its command."""
+        lines = []
+        for line in text.split("\n"):
+            columns = re.fullmatch(r"( *\S.*? {2,})(\S.*)", line) if 0 < self.width < len(line) else None
+            if columns is not None and len(columns[1]) > self.width // 3:
+                lines += [columns[1].rstrip(), self.wrap(f"      {columns[2]}", " " * 6)]
+            else:
+                lines.append(self.wrap(line, " " * len(columns[1]) if columns else "  "))
+        return "\n".join(lines)
+
 
 def say(text: str) -> None:
     """Print a message on standard error. It needs no library: one that is missing is a message, too."""
