@@ -13,7 +13,7 @@ from runplan.run.attempts import PlanningAttempt
 from runplan.run.kinds import ANSWERED, REPEATED_WAITS, Reason, RunOutcome, WaitKind
 from runplan.run.reasons import next_action
 from runplan.run.rows import wait_of
-from runplan.run.state import RunState, failure as failure_of, find_awaiting
+from runplan.run.state import RunState, failure as failure_of, find_awaiting, list_questions
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -105,6 +105,6 @@ def of_waiting(state: RunState, decision: Decision, *, plan: str, **where: str) 
     title = f"{plan}: {subject} waits for you ({reason})"
     about = f"{decision.about or decision.why}."
     is_linked = bool(where.get("link")) and reason in ANSWERED  # the page shows the change and the answers
-    text = about if is_linked else f"{about} {wait.help(plan, phase)}."
-    _, see = wait.list_commands(plan)[0]
+    text = about if is_linked else f"{about} {wait.help(plan, phase, list_questions(state))}."
+    _, see = wait.list_commands(plan, questions=list_questions(state))[0]
     return Notice(kind="waiting", plan=plan, phase=phase, reason=reason, title=title, text=text, command=see, **where)

@@ -34,7 +34,7 @@ from runplan.run.rules.lanes import may_begin_ahead
 from runplan.run.rules.phases import delegate_phase, merge_target, repair_branch, work_on_phase
 from runplan.run.rules.planning import MAX_REVISIONS, describe_misfit, write_plan
 from runplan.run.rules.shared import await_subplan, land_candidate, undo_phase, work_on_subplan
-from runplan.run.state import count_busy, failed_lane, failure, open_lanes, open_states
+from runplan.run.state import count_busy, failed_lane, failure, list_questions, open_lanes, open_states
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -367,7 +367,7 @@ def pending_answer(state: RunState, plan: str) -> str:
     decision = decide(state)
     see = command("runplan", "status", plan)
     if decision.waiting in FOR_ANSWER:
-        return f"{decision.why}. {wait_of(decision.waiting).help(plan)}"
+        return f"{decision.why}. {wait_of(decision.waiting).help(plan, questions=list_questions(state))}"
     return "" if state.started.auto else f"a run of {plan} without `auto` has not ended: {decision.why}; see: {see}"
 
 

@@ -11,7 +11,7 @@ from runplan.run.attempts import AgentAttempt, SubplanAttempt, WorkAttempt
 from runplan.run.decide import decide
 from runplan.run.kinds import Mode, PhaseStep, RunOutcome, RunStatus, WaitKind
 from runplan.run.rows import RunRow, Work
-from runplan.run.state import find_shown, open_lanes, open_states
+from runplan.run.state import find_shown, list_questions, open_lanes, open_states
 
 if TYPE_CHECKING:
     from runplan.run.attempts import AnyAttempt
@@ -67,6 +67,7 @@ def project_run(state: RunState, *, run: str, plan: str, started: str, since: st
         reason=(ended.reason or None) if ended else None,
         asked="stop" if state.stop else "pause" if state.halted else None,
         lanes=tuple(works),
+        questions=list_questions(state),
     )
 
 

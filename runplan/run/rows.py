@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -61,6 +61,7 @@ class RunRow(Work, frozen=True, kw_only=True):
     reason: str | None = None
     asked: str | None = None  #: stop or pause, requested by a person
     lanes: tuple[Work, ...] = ()  #: open and failed lanes
+    questions: tuple[str, ...] = ()  #: ids of the open ones
 
     @property
     def is_active(self) -> bool:
@@ -82,15 +83,22 @@ class Wait(Struct, frozen=True):
     is_asked: bool = False  #: a person asked for it, so it needs no attention
     until: str = "until"  #: the words before the time of its end
 
-    def list_commands(self, plan: str, phase: str = "") -> list[tuple[str, str]]:
-        """Words and commands. A retry continues the run; that of a phase would work on nothing else."""
+    def list_commands(self, plan: str, phase: str = "", questions: Sequence[str] = ()) -> list[tuple[str, str]]:
+        """Words and commands; of several open questions, each is answered by its id.
+
+        A retry continues the run; that of a phase would work on nothing else.
+        """
         phases = [phase] if phase else []
         more = {"retry": [], "answer": ["TEXT"]}
-        return [(words, command("runplan", verb, plan, *more.get(verb, phases))) for words, verb in self.helps]
+        return [
+            (words, command("runplan", verb, name, *more.get(verb, phases)))
+            for words, verb in self.helps
+            for name in (questions if verb == "answer" and len(questions) > 1 else [plan])
+        ]
 
-    def help(self, plan: str, phase: str = "") -> str:
+    def help(self, plan: str, phase: str = "", questions: Sequence[str] = ()) -> str:
         """The commands, in one line."""
-        return "; ".join(f"{words}: {line}" for words, line in self.list_commands(plan, phase))
+        return "; ".join(f"{words}: {line}" for words, line in self.list_commands(plan, phase, questions))
 
 
 _ANSWERED = Wait((("See it", "diff"), ("land it", "approve"), ("reject it", "reject")), is_notified=True)

@@ -153,6 +153,12 @@ def list_running(state: RunState, *lanes: str) -> list[str]:
     return [dispatch.id for dispatch in dispatches if dispatch is not None]
 
 
+def list_questions(state: RunState) -> tuple[str, ...]:
+    """The ids of the open questions, of all lanes."""
+    states = (open_state for _, open_state in open_states(state))
+    return tuple(question.id for open_state in states for question in open_questions(open_state.attempt))
+
+
 def find_awaiting(state: RunState) -> AnyAttempt | None:
     """The attempt that waits for a person, else the first open one."""
     attempts = [open_state.attempt for _, open_state in open_states(state) if open_state.attempt is not None]

@@ -78,6 +78,9 @@ def test_a_schedule_does_not_continue_a_run_with_an_open_question() -> None:
     state = fold([*BEGUN, *blocked(), asked("q1")])
     words = "phase 1 asks: which port? (q1). Answer it: runplan answer plans/x.md TEXT"
     assert pending_answer(state, "plans/x.md") == words
+    two = apply(state, asked("q2"))
+    answers = "Answer it: runplan answer q1 TEXT; Answer it: runplan answer q2 TEXT"
+    assert pending_answer(two, "plans/x.md").endswith(answers), "the plan would not say which one"
     assert pending_answer(apply(state, e.RunEnded(outcome=RunOutcome.STOPPED)), "plans/x.md") == ""
 
 

@@ -22,7 +22,7 @@ from runplan.run.kinds import Mode, Reason, RunOutcome
 from runplan.run.reasons import describe_ending, next_action
 from runplan.run.recorded import from_json
 from runplan.run.rows import EventRow, RunRow, wait_of
-from runplan.run.state import RunState, apply, failed_lane, failure as failure_of
+from runplan.run.state import RunState, apply, failed_lane, failure as failure_of, list_questions
 from runplan.text import command, counted, zone_name
 from runplan.views.journal import describe_duration, describe_event
 
@@ -106,7 +106,7 @@ def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, l
         return Exit.WAITING, [
             decision.why,
             *(describe_proposal(proposal) if proposal is not None else ()),
-            f"{itself}{wait_of(decision.waiting).help(plan)}",
+            f"{itself}{wait_of(decision.waiting).help(plan, questions=list_questions(state))}",
         ]
     if ended.remedy:
         return Exit.UNREACHABLE, [f"{ended.detail}. {ended.remedy}"]

@@ -210,7 +210,7 @@ def _help_line(view: dict[str, Any]) -> list[str]:
     if waiting == WaitKind.CLAIM:
         return [f"The daemon waits: {run['about']}"]
     waits = [wait_of(work["waiting_for"]) for work in (run, *run["lanes"]) if work["waiting_for"]]
-    helps = [wait.help(view["plan"]) for wait in waits if wait.is_for_person]
+    helps = [wait.help(view["plan"], questions=run["questions"]) for wait in waits if wait.is_for_person]
     owner = (view["claim"] or {}).get("owner", "")
     is_left = run["stuck"]["level"] == "look" and not (view["claim"] and view["claim"]["alive"]) and "/" not in owner
     is_left = is_left and (waiting is None or run["wake"] is not None)
