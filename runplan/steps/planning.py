@@ -6,7 +6,7 @@ import json
 import os
 from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import convert, to_builtins
 from msgspec.structs import asdict
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from runplan.git.command import Git
     from runplan.run.actions import Action, Start
     from runplan.run.attempts import PlanningAttempt
+    from runplan.run.recorded import Recorded
     from runplan.run.state import RunState
     from runplan.steps.context import RunContext
 
@@ -67,6 +68,20 @@ def choose_goal(action: Action, state: RunState, context: RunContext) -> Iterato
         before=_read_text(context, tip, context.plan) if planning.is_revision else "",
         earlier=_read_text(context, tip, same_title) if is_other else "",
     )
+    if not started.anew:
+        yield from _list_accepted(planning, context)
+
+
+def _list_accepted(planning: e.Planning, context: RunContext) -> list[e.Event]:
+    """The valid steps and the answers of the plan's last run, if it was for the same goal and made no proposal."""
+    facts = partial(context.store.list_facts, plan=context.plan)
+    last = next((fact for fact in reversed(facts(PlanningChosen)) if fact.run != context.run), None)
+    if last is None or last.event.planning != planning or any(fact.run == last.run for fact in facts(ProposalMade)):
+        return []
+    steps = [fact for fact in facts(StepJudged) if not fact.event.problems]
+    known: list[Recorded[Any]] = [*steps, *facts(e.QuestionAsked), *facts(e.QuestionAnswered)]
+    known.sort(key=lambda fact: fact.seq)
+    return [fact.event for fact in known if fact.run == last.run]
 
 
 def _read_text(context: RunContext, commit: str, path: str) -> str:

@@ -101,6 +101,14 @@ def test_a_planner_that_never_satisfies_a_check_ends_the_run(project: Project) -
     assert all("Gerne!" in (project.path / place / "out.log").read_text() for place in kept)
 
 
+def test_a_retry_of_planning_begins_at_the_refused_step(project: Project) -> None:
+    assert failed(project, planner(draft={"plan": "# Words\n\nGerne!\n"})) == "plan-invalid"
+    planning_project(project, planner(draft={"plan": PLAN}, critique=CONTENT))
+    ran = project.runplan("retry", "greet-people", "--foreground")
+    assert ran.code == 4, ran.err
+    assert project.dispatched(GREET)[4:] == ["draft", "critique"], "the exploration is not paid for twice"
+
+
 def test_a_planner_that_never_stops_is_ended(project: Project) -> None:
     assert failed(project, planner(draft=of("draft", "sleep = 60")), '[limits]\nwall = "1s"\n') == "timeout"
 

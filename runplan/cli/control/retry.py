@@ -52,7 +52,7 @@ def run_retry(args: argparse.Namespace) -> Exit:
         elif last.mode is Mode.UNDO:
             return _undo_phase(context, row.plan, last.wanted)
         elif last.mode is Mode.PLAN:
-            again = RunRequest(started=replace(last, command=0), again=True)
+            again = RunRequest(started=replace(last, command=0, anew=args.fresh), again=True)
             return runs.run_here(context, again) if here else runs.submit_run(context, again, wait=args.wait)
         is_again = not args.phase and not args.review
         asked = Options(phase=last.wanted, finish=last.mode is Mode.FINISH, auto=last.auto, landing=last.landing)
