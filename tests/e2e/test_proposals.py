@@ -94,6 +94,8 @@ def test_the_first_of_two_answers_wins_and_the_other_is_told(project: Project) -
 def test_an_edited_text_is_checked_labelled_and_asked_about_again(project: Project) -> None:
     """M7"""
     first = proposed(project)
+    alone = project.runplan("plan").out
+    assert all(f"runplan {verb} {GREET}" in alone for verb in ("diff", "approve", "reject", "edit")), alone
     edited = project.runplan("edit", "greet-people", EDITOR="sed -i 's/A file greets/A file waves/'")
     assert edited.code == 4, edited.err
     assert asked(project)[0] == first != asked(project)[1]

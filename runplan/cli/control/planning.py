@@ -32,13 +32,14 @@ from runplan.run.attempts import PlanningAttempt
 from runplan.run.events import Planning
 from runplan.run.kinds import Mode
 from runplan.run.requests import RunRequest
+from runplan.run.rows import wait_of
 from runplan.settings.load import list_agent_kinds
 from runplan.settings.options import Options, parse_words
 from runplan.settings.schema import MAX_ROUNDS
 from runplan.steps.planning import list_paths, make_proposal
 from runplan.store.files import make_below
-from runplan.text import command
-from runplan.views.changes import view_planning
+from runplan.text import command, plain
+from runplan.views.changes import list_pending, view_planning
 
 if TYPE_CHECKING:
     from runplan.run.rows import RunRow
@@ -60,7 +61,8 @@ class Goal(Struct, frozen=True, kw_only=True):
 
 
 def run_plan(args: argparse.Namespace) -> Exit:
-    _require_one_source(args)
+    if not _has_source(args):
+        return _show_proposals()
     then = parse_words(args.then.split()) if args.then else None
     if then is not None and then.phase:
         raise UsageError(f"--then {then.phase}: the phases are not known yet; say finish, or nothing for the first")
@@ -103,7 +105,24 @@ def _is_local(context: RepositoryContext, plan: str, args: argparse.Namespace) -
 # --- the goal -------------------------------------------------------------------------------------------
 
 
-def _require_one_source(args: argparse.Namespace) -> None:
+def _show_proposals() -> Exit:
+    """Print the proposed plans that wait for an answer, with the commands to read and edit them."""
+    with open_context() as context:
+        changes = [change for change in list_pending(context, None, None, "approve") if not change.attempt.chosen.phase]
+    if not changes:
+        raise UsageError(
+            'say what the plan is for: runplan plan "GOAL", or --file, --issue, --revise; no proposal waits for you'
+        )
+    for change in changes:
+        plan = change.state.options.plan
+        edit = command("runplan", "edit", plan)
+        print(f"{plan}: {plain(change.attempt.chosen.title)}")
+        print(f"  {wait_of(change.waiting).help(plan)}; edit it: {edit}")
+    return Exit.DONE
+
+
+def _has_source(args: argparse.Namespace) -> bool:
+    """Whether a goal is given; two of them are refused, as are options that need one."""
     sources = {
         "a goal": bool(args.goal) and not args.revise,
         "--file": args.file is not None,
@@ -113,10 +132,9 @@ def _require_one_source(args: argparse.Namespace) -> None:
     given = [name for name, is_given in sources.items() if is_given]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)}: a plan is written for one goal; leave out one of them")
-    if not given:
-        raise UsageError('say what the plan is for: runplan plan "GOAL", or --file, --issue, --revise')
     if args.why and not args.revise:
         raise UsageError("-m: only with --revise; else the goal says it")
+    return bool(given)
 
 
 def _read_goal(context: RepositoryContext, args: argparse.Namespace) -> Goal:
