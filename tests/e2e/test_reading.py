@@ -36,6 +36,14 @@ SLOW_TO_IMPORT = [
 ]
 
 
+def test_status_without_plans_says_where_to_write_one_and_how_to_have_it_written(project: Project) -> None:
+    project.repo.git("rm", "-q", "plans/X.md")
+    set_up(project, settings='[paths]\nplans = "docs/plans"\n')
+    shown = project.runplan("status").out
+    assert "under docs/plans/ (paths.plans)" in shown
+    assert 'runplan plan "GOAL"' in shown
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project with a parked failed attempt, phase 1 landed, and phase 2 waiting for approval; only read."""

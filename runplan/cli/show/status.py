@@ -35,7 +35,8 @@ def run_status(args: argparse.Namespace) -> None:
         print(as_json(views if args.plan is None else views[0]))
     else:
         is_all = args.all or args.plan is not None
-        print(_render_page(Page(Style.of(sys.stdout), now), views, daemon, is_all=is_all))
+        page = Page(Style.of(sys.stdout), now, context.settings.paths.plans)
+        print(_render_page(page, views, daemon, is_all=is_all))
 
 
 def _render_page(page: Page, views: list[dict[str, Any]], daemon: dict[str, Any] | None, *, is_all: bool) -> str:
@@ -49,7 +50,8 @@ def _render_page(page: Page, views: list[dict[str, Any]], daemon: dict[str, Any]
     shown = [page.render_plan(view) for view in views if view["plan"] not in {*pages, *finished}]
     foot = page.foot(finished, pages, daemon)
     if not shown and not finished:
-        foot.insert(0, "No plans yet. Write one under plans/ and commit it.")
+        write = f"Write one under {page.plans}/ (paths.plans) and commit it"
+        foot.insert(0, f'No plans yet. {write}, or have one written: runplan plan "GOAL"')
     return "\n\n".join([*shown, *foot])
 
 
@@ -62,9 +64,10 @@ _LEVELS = {"fine": "green", "slow": "yellow", "look": "red"}
 class Page:
     """Lays out plans for a terminal or a pipe."""
 
-    def __init__(self, style: Style, now: datetime) -> None:
+    def __init__(self, style: Style, now: datetime, plans: str = "plans") -> None:
         self._style = style
         self._now = now
+        self.plans = plans  #: where plans are looked for
 
     def render_plan(self, view: dict[str, Any]) -> str:
         """One plan: its phases, its run, its schedule."""
