@@ -129,8 +129,8 @@ def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resum
     if isinstance(read, CompletionChosen) and options.every:
         return f"{plan.path}: every phase is done; a schedule would have nothing to do"
     # An interrupted run may have landed the requested phase; it is completed first.
-    if isinstance(read, NoWork) and not resuming:
-        if read.kind in (NoWorkKind.COMPLETE, NoWorkKind.PHASE_DONE):
+    if isinstance(read, NoWork) and not resuming and not (options.every and read.kind is NoWorkKind.ELSEWHERE):
+        if read.kind in (NoWorkKind.COMPLETE, NoWorkKind.PHASE_DONE, NoWorkKind.ELSEWHERE):
             return f"{plan.path}: {read.detail}; nothing to do"
         if not (options.every and read.kind is NoWorkKind.BLOCKED):  # a schedule fires again when a person unblocked it
             raise RefusedEarly(read.detail if read.detail.startswith(plan.path) else f"{plan.path}: {read.detail}")

@@ -80,6 +80,7 @@ class NoWorkKind(StrEnum):
     COMPLETE = "complete"
     PHASE_DONE = "phase-done"
     NEEDS = "needs"  #: the requested phase waits for others
+    ELSEWHERE = "elsewhere"  #: others work on the phases that are left, or they wait for such phases
     BLOCKED = "blocked"
     INACTIVE = "inactive"
     UNREADABLE = "unreadable"
@@ -105,6 +106,7 @@ class Mark(Struct, frozen=True):
     status: Status
     known: bool = True  #: False when the text is no known status and counts as todo
     reason: str = ""  #: why a person must act first, where the plan does not say it by a word
+    note: str = ""  #: the plan's words beside blocked or in progress, such as an owner or a reason
 
 
 _GLYPH = "✅|✔|☑|🟡|⏳|⚙|🔴|[⬚⬜]|\\[[xX ]?\\]"
@@ -113,7 +115,7 @@ _GLYPHS = {
     **dict.fromkeys(("🟡", "⏳", "⚙"), Status.IN_PROGRESS),
     "🔴": Status.BLOCKED,
 }
-_WORD = r"(?i)\b(?:done|in[ -]progress|partial|blocked)\b"
+_WORD = r"(?i)\b(?:done|in[ _-]progress|partial|blocked)\b"
 _WORDS = {"done": Status.DONE, "blocked": Status.BLOCKED}
 #: Words that mean done at the beginning of a text: "Merged in #12", but not "waits until #12 is merged".
 _FINISHED = r"(?i)[\W_]*(?:fully )?(complete|completed|finished|shipped|merged)\b"
@@ -131,20 +133,27 @@ WRITTEN_IN_BRACKETS = {Status.DONE: "COMPLETED", Status.TODO: "NOT STARTED"}
 
 
 @lru_cache(maxsize=1024)
-def read_mark(text: str) -> Mark:
-    """The status in a cell or a status line; the first glyph decides, else the first word."""
-    text = text.replace("_", " ")
+def read_mark(written: str, note: str = "") -> Mark:
+    """The status in a cell or a status line, and the words beside it; the first glyph decides, else the first word."""
+    text = written.replace("_", " ")
     glyph = re.search(_GLYPH, text)
     word = re.search(_WORD, text)
     if glyph is not None and (status := _GLYPHS.get(glyph.group().lower())) is not None:
-        return Mark(status)
+        return Mark(status, note=_read_note(written, note, status))
     if glyph is None and re.match(_FINISHED, text):
         return Mark(Status.DONE)
     if word is not None and word.group().lower() == "done" and re.search(_NOT_YET, text[: word.start()]):
         word = None
     if word is None or (glyph is not None and word.group().lower() != "blocked"):
         return Mark(Status.TODO, known=glyph is not None or _strip_marks(text) in _TODO)
-    return Mark(_WORDS.get(word.group().lower(), Status.IN_PROGRESS))
+    status = _WORDS.get(word.group().lower(), Status.IN_PROGRESS)
+    return Mark(status, note=_read_note(written, note, status))
+
+
+def _read_note(written: str, note: str, status: Status) -> str:
+    """The words of a person about a phase that is passed over: those of its status without the status itself."""
+    words = re.sub(_WORD, "", re.sub(_GLYPH, "", written), count=1).strip(" \t\ufe0f*_.,:;()[]—–-")
+    return "; ".join(filter(None, (words, note.strip()))) if status in (Status.BLOCKED, Status.IN_PROGRESS) else ""
 
 
 class PlanStatus(StrEnum):

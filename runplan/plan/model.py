@@ -87,6 +87,7 @@ class Phase(Struct, frozen=True):
     items: tuple[Item, ...]
     sign_off: tuple[str, ...] = ()  #: criteria that a person must check before it lands
     blocker: str = ""  #: why it is blocked, where the plan does not say it by a word
+    note: str = ""  #: the plan's words beside its status, where it is blocked or in progress
     host: tuple[str, ...] = ()  #: labels of the host of a fleet that works on it
 
     @property
@@ -230,6 +231,7 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
         items=items,
         sign_off=(*sign_off, *place.sign_off),
         blocker=place.mark.reason,
+        note=place.mark.note,
         host=read_labels(body),
     )
 
@@ -318,7 +320,9 @@ def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
             )
     for place in reading.places:
         if place.mark.status is Status.IN_PROGRESS:
-            message = f"phase {place.id} is marked in progress; unless a live run owns it, it is todo"
+            note = f": {place.mark.note}" if place.mark.note else ""
+            start = command("runplan", "start", lines.path, place.id)
+            message = f"phase {place.id} is marked in progress{note}; it is passed over unless it is named: {start}"
             yield Remark(place.at + 1, message)
         elif place.mark.reason:
             again = command("runplan", "start", lines.path, place.id)

@@ -122,9 +122,9 @@ class NoPhase(Struct, frozen=True):
 
 
 def choose_phase(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
-    """The requested phase, else the first in tracker order that is not done, not blocked and not waiting.
+    """The requested phase, else the first in tracker order that is todo and not waiting.
 
-    A phase marked in progress counts as todo: the claims show whether a run works on it, not the plan.
+    Only people mark a phase in progress: somebody else works on it, so a run works on it only when it is named.
     """
     asked = plan.phase(wanted) if wanted is not None else None
     if wanted is not None and asked is None:
@@ -143,15 +143,21 @@ def choose_phase(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
         if not describe_hindrance(plan, phase):
             return phase
     why = "; ".join(f"phase {phase.id} {describe_hindrance(plan, phase)}" for phase in left)
-    return NoPhase(NoWorkKind.BLOCKED, why) if left else NoPhase(NoWorkKind.ALL_DONE)
+    if not left:
+        return NoPhase(NoWorkKind.ALL_DONE)
+    is_blocked = any(phase.status is Status.BLOCKED or phase.unsupported for phase in left)
+    return NoPhase(NoWorkKind.BLOCKED if is_blocked else NoWorkKind.ELSEWHERE, why)
 
 
 def describe_hindrance(plan: Plan, phase: Phase) -> str:
     """Why an open phase is passed over; "" when it can be worked."""
     if waits := missing_dependencies(plan, phase):
         return f"waits for {', '.join(waits)}"
+    note = f": {phase.note}" if phase.note else ""
     if phase.status is Status.BLOCKED:
-        return phase.blocker or "is marked blocked; clear its status in the plan to allow work on it"
+        return phase.blocker or f"is marked blocked{note}; clear its status in the plan to allow work on it"
+    if phase.status is Status.IN_PROGRESS:
+        return f"is marked in progress{note}; to have it worked: {command('runplan', 'start', plan.path, phase.id)}"
     return phase.unsupported
 
 

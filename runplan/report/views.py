@@ -126,14 +126,12 @@ def _with_queued_request(facts: PlanFacts) -> RunRow:
 
 
 def _view_phase(phase: PhaseOutline, done: set[str], is_worked: bool, failure: dict[str, str] | None) -> dict[str, Any]:
-    status = phase.status
-    if status != "done" and is_worked:
-        status = "in-progress"
-    elif status == "in-progress":
-        status = "todo"  # a mark in the plan without a run
-    blocked_by = [other for other in phase.depends if other not in done] if phase.id not in done else []
-    view = {**to_builtins(phase), "status": status, "commit": phase.commit or None, "blocked_by": blocked_by}
-    return {**view, "failed": failure if status in ("todo", "blocked") else None}
+    is_open = phase.status != "done"
+    if is_open and is_worked:
+        phase = replace(phase, status="in-progress", hindrance="")
+    blocked_by = [other for other in phase.depends if other not in done] if is_open else []
+    view = {**to_builtins(phase), "commit": phase.commit or None, "blocked_by": blocked_by}
+    return {**view, "failed": failure if is_open and not is_worked else None}
 
 
 #: Fields of a run that `status --json` prints with the plan, or not at all.

@@ -207,7 +207,7 @@ def _between_attempts(state: RunState, started: RunStarted, attempt: AnyAttempt 
     kind = state.no_work.kind
     if started.concludes and kind is NoWorkKind.COMPLETE:
         return _conclude_run(state)
-    if kind in (NoWorkKind.COMPLETE, NoWorkKind.PHASE_DONE):
+    if kind in (NoWorkKind.COMPLETE, NoWorkKind.PHASE_DONE, NoWorkKind.ELSEWHERE):
         finish = a.Finish(outcome=_success_outcome(state), detail=detail)
     else:
         outcome = RunOutcome.FAILED if state.landed else RunOutcome.REFUSED

@@ -266,7 +266,7 @@ def describe_phase(phase: dict[str, Any], view: dict[str, Any]) -> tuple[str, st
         return "done", "done"
     if phase["failed"]:
         return "failed", "failed"
-    if phase["status"] == "in-progress":
+    if phase["status"] == "in-progress" and not phase["hindrance"]:
         work = works[-1] if works else run
         waits = work["waiting_for"]
         if waits and wait_of(waits).is_for_person:
@@ -275,7 +275,7 @@ def describe_phase(phase: dict[str, Any], view: dict[str, Any]) -> tuple[str, st
     if phase["blocked_by"]:
         return "todo", f"after {', '.join(phase['blocked_by'])}"
     if phase["hindrance"]:
-        return "blocked", "blocked"
+        return "blocked", "in progress" if phase["status"] == "in-progress" else "blocked"
     return ("next", "next") if phase["id"] == view["next"] else ("todo", "todo")
 
 

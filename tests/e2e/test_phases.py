@@ -215,6 +215,26 @@ def test_finish_works_what_does_not_depend_on_a_blocked_phase_and_then_fails(pro
     assert asked.err.count("\n") == 1
 
 
+def test_finish_leaves_a_phase_in_progress_to_its_owner_and_ends_well(project: Project) -> None:
+    plan = a_plan("1", "2", "3", depends={"3": "Phase 1."})
+    set_up(project, plan=plan.replace("Step 1 | ⬚", "Step 1 | 🟡 In Progress (Anna)"), agent=writes("1", "2", "3"))
+    ran = project.start("finish", "auto")
+    why = "phase 1 is marked in progress: Anna; to have it worked: runplan start plans/X.md 1"
+    assert (ran.code, project.landed()) == (0, ["2"])
+    assert f"runplan: Left: {why}; phase 3 waits for 1\n" in ran.err
+    assert ran.last == "runplan: Done: 1 phase landed (2). Report: runplan report plans/X.md"
+    shown = project.runplan("status", "X").out
+    assert (
+        "(plans/X.md, active, 1 of 3 done)\n  1  In progress     Step 1\n     It is marked in progress: Anna; " in shown
+    )
+    again = project.start("finish", "auto")
+    assert (again.code, again.err) == (0, f"runplan: plans/X.md: {why}; phase 3 waits for 1; nothing to do\n")
+    assert project.runplan("start", "X", "auto", "every", "4h").code == 0
+    assert project.runplan("next").out.endswith(f"\n  {why}\n")
+    assert project.start("1", "auto").code == 0
+    assert project.landed() == ["2", "1"]
+
+
 def test_a_finished_plan_without_front_matter_is_complete_and_nothing_starts(project: Project) -> None:
     set_up(project, plan=a_plan("1", front="").replace("⬚", "Merged"), agent="")
     for words in (("finish", "auto"), ("auto", "every", "4h")):

@@ -472,6 +472,7 @@ def test_next_prints_local_time_and_time_left(project: Project) -> None:
         "paused": None,
         "due": False,
         "zone": "Europe/Berlin",
+        "passed_over": [],
     }
     assert two["paused"] == "phase 2 failed"
     view = project.runplan("status", "X", "--json").json

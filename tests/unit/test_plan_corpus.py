@@ -71,7 +71,8 @@ def marked(raw: bytes, before: Plan, phase: Phase, status: Status) -> bytes:
     assert own.status is status
     others = [without_place(p) for p in before.phases if p.id != phase.id]
     assert others == [without_place(p) for p in after.phases if p.id != phase.id]
-    restored = replace(own, status=phase.status, commit=phase.commit, text=phase.text, blocker=phase.blocker)
+    kept = {name: getattr(phase, name) for name in ("status", "commit", "text", "blocker", "note")}
+    restored = replace(own, **kept)
     assert without_place(restored) == without_place(phase)
     marks = {phase.line, *range(phase.heading_line, phase.heading_line + phase.text.count("\n") + 1)}
     assert set(changed_lines(raw, text)) <= marks

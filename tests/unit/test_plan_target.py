@@ -5,8 +5,8 @@ import pytest
 from runplan.plan.marks import NoWorkKind
 from runplan.plan.model import Plan, parse_plan
 from runplan.plan.tracker import NoPhase, choose_phase
-from runplan.run.rules.lanes import list_startable
-from tests.support.builders import a_plan
+from runplan.run.rules.lanes import list_ahead, list_startable
+from tests.support.builders import a_plan, tracker
 
 
 def plan(cells: str, *, front: str = "", **bodies: str) -> Plan:
@@ -25,7 +25,7 @@ def chosen(plan: Plan, wanted: str | None = None) -> str:
     ("cells", "target"),
     [
         pytest.param("1✅ 2⬚ 3⬚", "2", id="E1"),
-        pytest.param("1✅ 2🟡 3⬚", "2", id="E2-without-a-live-claim"),
+        pytest.param("1✅ 2🟡 3⬚", "3", id="E2-in-progress-is-passed-over"),
         pytest.param("1✅ 2⬜ 3⬜", "2", id="E7"),
         pytest.param("1✅ 2🔴 3⬚", "3", id="blocked-is-passed-over"),
         pytest.param("3⬚ 1⬚", "3", id="tracker-order"),
@@ -71,6 +71,19 @@ KNOWN = "which runplan does not know; it knows: worktree, direct, plan plans/SUB
             id="E8",
         ),
         pytest.param(
+            plan("1✅ 2🟡(Anna) 3⬚", p3="Depends: 2"),
+            *(None, "elsewhere"),
+            "phase 2 is marked in progress: Anna; to have it worked: runplan start p.md 2; phase 3 waits for 2",
+            id="in progress, and what waits for it",
+        ),
+        pytest.param(
+            plan("1✅ 2🟡 3🔴no-key"),
+            *(None, "blocked"),
+            "phase 2 is marked in progress; to have it worked: runplan start p.md 2; "
+            "phase 3 is marked blocked: no-key; clear its status in the plan to allow work on it",
+            id="in progress and blocked",
+        ),
+        pytest.param(
             plan("1✅ 2⬚", p2="Execution: on the moon"),
             *("2", "blocked", f"phase 2 asks for `Execution: on the moon`, {KNOWN}"),
             id="unknown execution, asked for",
@@ -111,8 +124,26 @@ def test_a_plan_is_active_unless_it_says_otherwise(said: str) -> None:
     assert chosen(plan("1✅ 2⬚", front=f"---\nstatus: {said}\n---\n")) == "2"
 
 
-def test_a_person_may_ask_for_a_blocked_phase() -> None:
-    assert chosen(plan("1✅ 2🔴"), "2") == "2"
+@pytest.mark.parametrize("mark", ["🔴", "🟡"])
+def test_a_person_may_ask_for_a_phase_that_is_passed_over(mark: str) -> None:
+    found = plan(f"1✅ 2{mark}")
+    assert chosen(found, "2") == "2"
+    assert list_startable(found, {}, limit=2) == []
+    assert list_ahead(found, {"1": ("a",)}, ["1"], {}, limit=2) == []
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "note"),
+    [
+        ("Phase | Status | Commit | Notes", "🔴 Blocked | | needs a licence", "needs a licence"),
+        ("Phase | Status | Owner | Reason", "🟡 In Progress | Anna | on leave", "Anna; on leave"),
+        ("Phase | Status | Commit | Notes", "⚙️ in_progress — by `ANNA_B` | | ", "by `ANNA_B`"),
+        ("Phase | Status | Commit | Notes", "⬚ | | later", ""),
+    ],
+)
+def test_the_row_of_a_phase_that_is_passed_over_says_why(header: str, cells: str, note: str) -> None:
+    rows = tracker(f"| 1 | {cells} |", header=f"| {header} |")
+    assert parse_plan(f"{rows}## Phase 1 — One\n".encode(), path="p.md").phases[0].note == note
 
 
 def test_a_phase_is_found_in_any_case() -> None:

@@ -274,7 +274,8 @@ def test_the_tasks_of_a_folder_are_its_phases() -> None:
     assert [remark.text for remark in plan.remarks] == [
         "backlog/tasks/readme.md is no task of Backlog.md and is left out",
         "task TASK-10 depends on task-9, which is not here; that counts as done",
-        "phase TASK-10 is marked in progress; unless a live run owns it, it is todo",
+        "phase TASK-10 is marked in progress; it is passed over unless it is named: "
+        "runplan start backlog/tasks TASK-10",
     ]
 
 

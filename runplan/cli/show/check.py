@@ -136,6 +136,8 @@ def _describe_phase(phase: Phase) -> Iterator[str]:
     for name in ("touches", "allows", "soft"):
         if values := getattr(phase, name):
             yield f"{'ideally after' if name == 'soft' else name}: {', '.join(values)}"
+    if phase.note:
+        yield f"{phase.status}: {_shorten_text(phase.note)}"
     if phase.host:
         effect = "" if load_user(environment()).fleet.dsn else " (no effect without a fleet)"
         yield f"host: {', '.join(phase.host)}{effect}"

@@ -11,6 +11,7 @@ from runplan.cli.show.progress import NewestLines, lane_of, paint_line, write_li
 from runplan.cli.terminal import Style
 from runplan.engine.runs import find_awaited, state_of
 from runplan.errors import Exit
+from runplan.plan.marks import NoWorkKind
 from runplan.report.planning import describe_proposal
 from runplan.report.sections import describe_kept_work
 from runplan.report.summary import figures_of_run
@@ -115,7 +116,8 @@ def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, l
         case Exit.DONE if ended.outcome is RunOutcome.NOTHING_TO_DO and not (state.landed or _merge_note(state)):
             return Exit.DONE, [f"Nothing to do: {ended.detail}"]
         case Exit.DONE:
-            return Exit.DONE, [f"Done: {landed}. {report}"]
+            is_left = state.no_work is not None and state.no_work.kind is NoWorkKind.ELSEWHERE
+            return Exit.DONE, [*([f"Left: {ended.detail}"] if is_left else ()), f"Done: {landed}. {report}"]
         case code:
             reason = Reason(ended.reason)
             failure = failure_of(state)

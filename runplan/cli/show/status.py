@@ -139,7 +139,7 @@ class Page:
             after = self._style.wrap(line, " " * (wide + state_wide + 6))[len(before) + len(state) :]
             lines.append(f"{before}{self._style.paint(state, colours)}{after}")
             indent = " " * len(before)
-            if state == "Blocked":
+            if state in ("Blocked", "In progress") and phase["hindrance"]:
                 lines.append(self._style.wrap(f"{indent}It {plain(phase['hindrance'])}", indent))
             if failed := phase["failed"]:
                 said = [line for line in plain(failed["output"]).splitlines() if line.strip()][-LINES_SHOWN:]
@@ -229,12 +229,18 @@ def run_next(args: argparse.Namespace) -> None:
         rows = context.store().list_schedules()
         views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now)} for row in rows]
         absent = view_missing_daemon(context, [{"schedule": view} for view in views])
+        for view in views:
+            (plan,) = PlanReader(context, view["plan"], now, warn=warn).views()
+            is_idle = plan["status"] == PlanStatus.ACTIVE and not plan["next"]
+            passed_over = [phase for phase in plan["phases"] if phase["hindrance"] and not phase["blocked_by"]]
+            view["passed_over"] = [f"phase {p['id']} {p['hindrance']}" for p in passed_over] if is_idle else []
     if args.json:
         print(as_json(views))
         return
     width = max((len(view["plan"]) for view in views), default=0)
     for view in views:
         print(f"{view['plan']:<{width}}  {describe_schedule(view, now=now)}")
+        print(*(f"  {plain(words)}\n" for words in view["passed_over"]), sep="", end="")
     if not views:
         print("No schedules.")
     elif absent is not None:

@@ -24,6 +24,7 @@ _HEADINGS = frozenset({"tracker", "progress", "phase tracker", "status tracker",
 _STATUS = ("status", "state", "progress")
 _COMMIT = ("commit", "commits", "hash", "sha")
 _DEPENDS = ("depends", "dependenc", "blocked by")
+_NOTES = ("note", "comment", "reason", "remark", "owner", "assignee")
 _NUMBER = ("#", "id", "no", "no.", "nr")
 
 
@@ -45,6 +46,7 @@ def read_tracker(lines: Lines) -> Iterator[Reading]:
             remarks.append(Remark(section.at + 1, message))
     names = _column_names(lines.texts[header])
     depends = next((number for number, name in enumerate(names) if name.startswith(_DEPENDS)), len(names))
+    noted = [number for number, name in enumerate(names) if name.startswith(_NOTES)]
     places = []
     paired_with = pair_sections(lines, "tracker", [(name.id, line) for line, name, _ in rows], listed_sections)
     for (line, name, spots), section in zip(rows, paired_with, strict=True):
@@ -53,10 +55,10 @@ def read_tracker(lines: Lines) -> Iterator[Reading]:
             raise lines.error_at(line, f"the row of phase {name.id} has no Status cell; add one")
         commit = read_commit(texts.get("commit", "")) or read_commit(texts["cell"])
         place = Place(id=name.id, title=section.name.title or name.title, first=section.at, end=section.end)
-        prose = tuple(
-            lines.texts[line][slice(*cell)].strip() for cell in _cell_columns(lines.texts[line])[depends:][:1]
-        )
-        places.append(replace(place, mark=read_mark(texts["cell"]), commit=commit, spots=spots, prose=prose))
+        cells = [lines.texts[line][slice(*cell)].strip() for cell in _cell_columns(lines.texts[line])]
+        mark = read_mark(texts["cell"], "; ".join(cells[number] for number in noted if number < len(cells)).strip("; "))
+        prose = tuple(cells[depends:][:1])
+        places.append(replace(place, mark=mark, commit=commit, spots=spots, prose=prose))
     yield Reading("tracker", "tracker table", tuple(places), header, remarks=tuple(remarks))
 
 

@@ -77,7 +77,7 @@ def list_ahead(
     taken = dict(worked)
     free = [base for base in bases if base not in below.values()]
     for phase in plan.phases if plan.status is PlanStatus.ACTIVE else ():
-        is_open = phase.status not in (Status.DONE, Status.BLOCKED) and not phase.unsupported and phase.id not in taken
+        is_open = phase.status is Status.TODO and not phase.unsupported and phase.id not in taken
         overlapping = {other for other, touches in taken.items() if paths_overlap(phase.touches, touches)}
         waits = {*missing_dependencies(plan, phase), *overlapping}
         after = next((base for base in free if waits <= _list_contained(base, below)), "")
