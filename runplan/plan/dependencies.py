@@ -73,7 +73,8 @@ _EARLIER = r"(?:previous|prior|earlier|preceding|above)"
 _EACH = r"(?:all|every|each)(?: of)?(?: the)?"
 #: Phrases that stand for all phases before this one, the last one, the later ones, all others.
 _PHRASES = (
-    rf"(?i)\b(?:{_EACH} {_EARLIER}(?: phases?| ones?)?|(?:the )?{_EARLIER} phases|everything above)\b",
+    rf"(?i)\b(?:{_EACH} {_EARLIER}(?: phases?| ones?)?|(?:the )?{_EARLIER} phases"
+    rf"|everything above|(?:everything|{_EACH} phases?) before (?:this|it)(?: one| phase)?)\b",
     rf"(?i)\b(?:the )?{_EARLIER} (?:phase|one)\b",
     rf"(?i)\b(?:{_EACH} |the )?(?:later|subsequent|remaining) phases?\b",
     rf"(?i)\b{_EACH} (?:other )?(?:phases\b(?! (?:before\b|[0-9]|[A-Za-z](?:[0-9]|\b)))"

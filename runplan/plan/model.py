@@ -60,6 +60,8 @@ RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
 }
 #: Formats that the same evidence may show.
 RIVALS: tuple[tuple[Format, ...], ...] = (("humanlayer", "sections", "kiro", "headings"), ("todo", "checklist"))
+#: The sections of a plan of plansmith, by the beginnings of their headings.
+_PLANSMITH = ("goal", "scope", "non-scope", "steps", "verification", "risk", "open question")
 #: A document that holds the progress of a plan: PROGRESS.md, `search-tracker.md`, docs/status.md.
 _PROGRESS_FILE = r"(?i)(?<![\w-])((?:[\w.-]{0,80}[_.-])?(?:progress|tracker|status)\.(?:md|json))(?!\w)"
 _PROGRESS_LABEL = (
@@ -276,11 +278,16 @@ def recognise_format(lines: Lines, *, wanted: str) -> Reading:
         chosen = next((reading for reading in rivals if len(reading.places) > 1), chosen)
     if chosen is None and wanted:
         raise lines.error_at(0, f"the front matter says format: {wanted}, but the plan has nothing of that form")
+    rewrite = f"write phases, or have agents write them: {command('runplan', 'plan', '--file', lines.path)}"
+    titles = [heading.text.lower() for heading in lines.headings]
+    is_outline = all(any(title.startswith(word) for title in titles) for word in _PLANSMITH)
+    if is_outline and not wanted and (chosen is None or chosen.format in ("kiro", "headings", "todo", "checklist")):
+        message = "this is a plan of plansmith, whose steps have neither statuses nor items"
+        raise lines.error_at(0, f"{message}; {rewrite}", NotAPlan)
     if chosen is None:
         fence = f" (the fence opened on line {lines.open_fence + 1} is never closed)" if lines.open_fence >= 0 else ""
         forms = "a Progress Tracker table nor '## Phase 1 — Title' or '### Task 1: Title' headings nor '- [ ]' items"
-        remedy = f"add phase sections, then run {command('runplan', 'check', lines.path, '--fix')}"
-        raise lines.error_at(0, f"no phases found{fence}: neither {forms}; {remedy}", NotAPlan)
+        raise lines.error_at(0, f"no phases found{fence}: neither {forms}; {rewrite}", NotAPlan)
     if len(chosen.places) > MAX_PHASES:
         message = f"{len(chosen.places):,} phases as {chosen.name}, and a plan has at most {MAX_PHASES:,}"
         raise lines.error_at(chosen.decided_by, f"{message}; is it a plan?")

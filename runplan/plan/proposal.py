@@ -60,11 +60,13 @@ def write_proposal(
 ) -> str:
     """The agent's text with our front matter, and with a tracker if it has none.
 
-    The revision of a plan keeps the front matter, the line ends and the statuses of the text `before`.
+    The revision of a plan keeps the byte order mark, the front matter, the line ends and the statuses of the text
+    `before`.
     """
     old = scan_lines(before.encode(), path=path)
     front = old.text_between(0, old.front + 1) if old.front else _write_front(title, created, issues)
-    text = re.sub(r"\r?\n", old.eol.decode(), f"{front}\n{strip_front_matter(markdown)}").encode()
+    mark = "\ufeff" if before.startswith("\ufeff") else ""
+    text = re.sub(r"\r?\n", old.eol.decode(), f"{mark}{front}\n{strip_front_matter(markdown)}").encode()
     text = put_key(text, path=path, key="status", value=PlanStatus.PROPOSED)
     return (text if before else add_tracker(text, path=path)).decode()
 

@@ -211,8 +211,8 @@ def test_a_narrative_is_refused_with_what_is_missing() -> None:
     said = refusal("narrative.md")
     assert said.startswith("plans/narrative.md:1: no phases found")
     assert "Progress Tracker" in said
-    assert "runplan check plans/narrative.md --fix" in said
-    with pytest.raises(PlanUnreadable, match=r"runplan check 'plans/a b\.md' --fix"):
+    assert said.endswith("; write phases, or have agents write them: runplan plan --file plans/narrative.md")
+    with pytest.raises(PlanUnreadable, match=r"runplan plan --file 'plans/a b\.md'"):
         parse_plan(b"Text", path="plans/a b.md")
 
 

@@ -18,6 +18,12 @@ TWICE = "two phases are called '1', the first on line {}; rename one"
 ONE_AND_TWO = tracker("| 1 | ⬚ | |", "| 2 | ⬚ | |")
 CYCLE = a_plan(dict.fromkeys("1234", "⬚"), {"2": "Depends: 4", "3": "Depends: 2", "4": "Depends: 1, 3"})
 
+#: The seven sections that plansmith demands of a plan.
+PLANSMITH = (
+    "# Goal\n\nA parser.\n\n## Scope\n\n- [ ] `src/parse.py`\n\n## Non-Scope\n\nSpeed.\n\n## Steps\n\n{}\n\n"
+    "## Verification\n\n- [ ] `make test`\n\n## Risks\n\nNone.\n\n## Open Questions\n\nNone.\n"
+)
+
 
 @pytest.mark.parametrize(
     ("text", "line", "said"),
@@ -30,6 +36,12 @@ CYCLE = a_plan(dict.fromkeys("1234", "⬚"), {"2": "Depends: 4", "3": "Depends: 
             for text in ("", "\n", "---\n", "---\nstatus: active\n---\n", "# Title\n\nProse.\n", "\ufeff")
         ),
         ("# T\n\n```\n\n## Phase 1 — A\n", 1, "the fence opened on line 3 is never closed"),
+        *(
+            pytest.param(
+                PLANSMITH.format(steps), 1, "or have agents write them: runplan plan --file plans/x.md", id=id_
+            )
+            for id_, steps in (("list", "1. Parse (S)\n2. Print (M)"), ("headings", "### Step 1: Parse\n\nDo it."))
+        ),
         (tracker(), 3, "the tracker lists no phase"),
         (tracker("| 1 | ⬚ | |", "| 1 | ⬚ | |") + "## Phase 1\n", 6, TWICE.format(5)),
         ("## Phase 1 — A\n\n## Phase 1 — B\n", 3, TWICE.format(1)),

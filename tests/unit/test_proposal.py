@@ -85,10 +85,11 @@ BEFORE = (
 )
 
 
-def test_a_revision_keeps_front_matter_line_ends_and_form() -> None:
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_revision_keeps_front_matter_line_ends_and_form(mark: str) -> None:
     agents = BEFORE.replace("\r\n", "\n").replace("— B", "— C")
-    text = propose(agents, before=BEFORE)
-    assert text == BEFORE.replace("active", "proposed").replace("---\r\n#", "---\r\n\r\n#").replace("— B", "— C")
+    text = propose(agents, before=mark + BEFORE)
+    assert text == mark + BEFORE.replace("active", "proposed").replace("---\r\n#", "---\r\n\r\n#").replace("— B", "— C")
     assert check_revision(BEFORE, text) == ()
 
 
