@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from runplan.plan.marks import MANUAL, STATUS_LINE, ExecutionKind
 from runplan.plan.scan import LABEL, marks_within
+from runplan.text import nearest_word
 
 if TYPE_CHECKING:
     from runplan.plan.scan import Entry, Heading, Lines
@@ -20,13 +21,20 @@ WHOLE_PHASE = "P"
 
 HOST_LABEL = r"[a-z0-9][a-z0-9_.-]{0,39}"  #: of a host of a fleet
 
+LONGEST_HEAD = 40  #: lines of a phase that are searched for unknown keys
+LIKENESS = 0.76  #: of a key to a known one: Touch, Depend on and Execution mode are like one, Cost and Notes are not
+
 #: Begins a line of a foreign text, such as that of an issue: it is no label, and permits nothing.
 QUOTED = "> >"
 
+KEYS = ("Touches", "Allows", "Host", "Depends", "Depends on", "Dependencies", "Execution", "Sign-off")
+UNSUPPORTED_KEYS = ("Agent", "Verifier", "Model", "Effort", "Tests", "Pull-request")  #: with a value in backticks
 _LABEL = (
     r"(?is)[ \t]*(?:[-*>+][ \t]+)?(?:#{3,6}[ \t]+)?[*_]{0,2}"
-    r"(Touches|Allows|Host|Depends(?: on)?|Dependencies|Execution|Sign-off)(?:\*\*:|:\*\*|:)[ \t]*(.*?)_?\Z"
+    rf"({'|'.join(KEYS)})(?:\*\*:|:\*\*|:)[ \t]*(.*?)_?\Z"
 )
+#: A line that looks like one of these: a capitalised word, perhaps with a second one, and a value.
+_KEY = r"(?:[-*>+][ \t]+)?(?:\*\*)?([A-Z][a-z]{3,}(?:[ -][a-z]+)?)(?:\*\*:|:\*\*|:)[ \t]+(\S.*)"
 #: An item that is a paragraph: `**WI 3.1** text`, `4.0 **Title** text`.
 _PARAGRAPH = r"(?i)\*\*(?:WI|Work item)[ \t-]?[0-9]|[0-9]{1,3}\.[0-9]{1,3}[ \t]+\*\*"
 _WORK = (
@@ -86,6 +94,25 @@ def body_of(lines: Lines, first: int, end: int) -> Body:
         if ":" in lines.texts[i] and not lines.inert[i] and (label := re.match(_LABEL, lines.texts[i])):
             labels.setdefault(label[1].lower(), (i, label[2].strip()))
     return Body(lines, range(first + 1, end), marks_within(lines.parts, first + 1, end), labels)
+
+
+def list_unknown_keys(body: Body) -> Iterator[tuple[int, str]]:
+    """The lines at the head of a phase whose key runplan does not know, each with a sentence about it.
+
+    Other keys, which are not like one of runplan's, are prose. The head ends at the first heading.
+    """
+    end = body.parts[0].at if body.parts else body.whole.stop
+    for i in body.whole[: min(end - body.whole.start, LONGEST_HEAD)]:
+        line = None if body.lines.inert[i] else re.match(_KEY, body.lines.texts[i])
+        if line is None or line[1].lower() in body.labels:
+            continue
+        keys = (*KEYS, *UNSUPPORTED_KEYS) if re.fullmatch(_CODE, line[2].rstrip(" \t.")) else KEYS
+        known = {key.lower(): key for key in keys}
+        near = nearest_word(line[1].lower(), known, LIKENESS)
+        if near == line[1].lower():
+            yield i, f"{line[1]}: is not supported yet and has no effect"
+        elif near:
+            yield i, f"runplan does not know {line[1]}:, which has no effect; did you mean {known[near]}:?"
 
 
 # --- items ------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from runplan.plan.body import (
     Item,
     body_of,
     list_passed_over,
+    list_unknown_keys,
     read_execution,
     read_items,
     read_labels,
@@ -152,6 +153,9 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
         for label, count in list_passed_over(bodies[phase.id], phase.items):
             message = f"the list under {label.text[:60]!r} is no item of phase {phase.id} ({count}); boxes would be"
             remarks.append(Remark(label.at + 1, message))
+        for index, sentence in list_unknown_keys(bodies[phase.id]) if phase.status is not Status.DONE else ():
+            line_number = index + 1 if bodies[phase.id].lines is lines else phase.line
+            remarks.append(Remark(line_number, f"phase {phase.id}: {sentence}"))
         if not phase.host and (line := bodies[phase.id].labels.get("host")):
             message = f"phase {phase.id} names no labels after Host:, which has no effect; labels are like: gpu, docker"
             remarks.append(Remark(line[0] + 1, message))

@@ -94,6 +94,36 @@ def test_labels_of_a_host_are_read(body: str, host: tuple[str, ...]) -> None:
     )
 
 
+UNKNOWN = "runplan does not know {}:, which has no effect; did you mean {}:?"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("Touch: src/**", UNKNOWN.format("Touch", "Touches")),
+        ("- **Allowed:** Makefile", UNKNOWN.format("Allowed", "Allows")),
+        ("Depend on: 1", UNKNOWN.format("Depend on", "Depends on")),
+        ("Goal: x\n\nExecution mode: direct", UNKNOWN.format("Execution mode", "Execution")),
+        ("Verifer: `codex`", UNKNOWN.format("Verifer", "Verifier")),
+        ("Agent: `codex`", "Agent: is not supported yet and has no effect"),
+        ("Pull-request: `own`.", "Pull-request: is not supported yet and has no effect"),
+        *(
+            (body, "")
+            for body in ("Tests: cover the edge cases", "Tests: `a.py` passes", "Effort: 2 days", "Agent: codex")
+        ),
+        *(
+            (body, "")
+            for body in ("Note: `x`", "Cost: low", "Owner: Anna", "Ex: src", "File: `src/a.py`", "Touches: a")
+        ),
+        *((body, "") for body in ("### Design\n\nTouch: the wire", "```\nTouch: x\n```", "Touch the wire: twice")),
+    ],
+)
+def test_an_unknown_key_at_the_head_of_a_phase_is_named(body: str, said: str) -> None:
+    texts = [remark.text for remark in parse_plan(a_plan({"1": "⬚"}, {"1": body}), path="p.md").remarks]
+    assert texts == ([f"phase 1: {said}"] if said else [])
+    assert parse_plan(a_plan({"1": "✅"}, {"1": body}), path="p.md").remarks == ()
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "argument"),
     [
