@@ -22,8 +22,9 @@ from runplan.landing import modes
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.swap import BOX
 from runplan.plan.folders import split_files
-from runplan.plan.marks import ExecutionKind, NoWorkKind, Status
+from runplan.plan.marks import ExecutionKind, NoWorkKind, Status, id_key
 from runplan.plan.model import Phase, Plan, parse_plan
+from runplan.plan.reading import list_done
 from runplan.plan.tracker import NoPhase, choose_phase, list_workable
 from runplan.processes import marked_inside
 from runplan.run.events import Chosen, CompletionChosen, NoWork
@@ -137,6 +138,20 @@ def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resum
     if options.mode is Mode.FINISH:
         return list_workable(plan)
     return [read.phase] if isinstance(read, Chosen) and read.phase else []
+
+
+def require_open(context: RepositoryContext, plan: Plan, phases: Iterable[str], tip: str) -> None:
+    """Refuse phases that a document about the plan's progress marks done, which the plan does not."""
+    folder = posixpath.dirname(plan.path)
+    named = [remark.document for remark in plan.remarks if remark.document]
+    paths = (posixpath.normpath(posixpath.join(start, name)) for name in named for start in (folder, ""))
+    for path in (path for path in dict.fromkeys(paths) if not path.startswith("..")):
+        done = list_done(context.git.blob(tip, path) or b"", path=path)
+        if phase := next((phase for phase in phases if id_key(phase) in done), ""):
+            start = command("runplan", "start", plan.path, phase)
+            remedy = f"mark it done there and commit it, or have it worked: {start}"
+            line = done[id_key(phase)]
+            raise RefusedEarly(f"{path}:{line} says that phase {phase} is done, {plan.path} does not; {remedy}")
 
 
 def require_executions(context: RepositoryContext, plan: Plan) -> None:

@@ -63,11 +63,15 @@ RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
 RIVALS: tuple[tuple[Format, ...], ...] = (("humanlayer", "sections", "kiro", "headings"), ("todo", "checklist"))
 #: The sections of a plan of plansmith, by the beginnings of their headings.
 _PLANSMITH = ("goal", "scope", "non-scope", "steps", "verification", "risk", "open question")
-#: A document that holds the progress of a plan: PROGRESS.md, `search-tracker.md`, docs/status.md.
-_PROGRESS_FILE = r"(?i)(?<![\w-])((?:[\w.-]{0,80}[_.-])?(?:progress|tracker|status)\.(?:md|json))(?!\w)"
+_FOLDERS = r"(?:[\w.-]{1,80}/){0,9}"
+#: A document that holds the progress of a plan: `search-tracker.md`, docs/status.md, X_PROGRESS_AND_NEXT_STEPS.md.
+_PROGRESS_FILE = (
+    rf"(?i)(?<![\w-])({_FOLDERS}(?:[\w.-]{{0,80}}[_.-])?"
+    r"(?:progress|tracker|status|(?:progress[_-]and[_-])?next[_-]steps)\.(?:md|json))(?!\w)"
+)
 _PROGRESS_LABEL = (
     r"(?i)\A\W*(?:progress(?: tracker)?|tracker|status)\**:\W*"
-    r"(?:\[[^\[\]]{0,80}\]\()?(?:[\w.-]{1,80}/){0,9}([\w.-]{1,80}\.(?:md|json))\W*\Z"
+    rf"(?:\[[^\[\]]{{0,80}}\]\()?({_FOLDERS}[\w.-]{{1,80}}\.(?:md|json))\W*\Z"
 )
 _LANDING = re.compile(r">[ \t]*\*\*Landing mode:[ \t]*`?(cherry-pick|pr|direct)\b", re.IGNORECASE)
 
@@ -150,15 +154,8 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
         remarks += _about_depends(place, waits[place.id], bodies, lines)
     phases = tuple(_build_phase(place, bodies[place.id], waits[place.id]) for place in reading.places)
     for phase in phases:
-        for label, count in list_passed_over(bodies[phase.id], phase.items):
-            message = f"the list under {label.text[:60]!r} is no item of phase {phase.id} ({count}); boxes would be"
-            remarks.append(Remark(label.at + 1, message))
-        for index, sentence in list_unknown_keys(bodies[phase.id]) if phase.status is not Status.DONE else ():
-            line_number = index + 1 if bodies[phase.id].lines is lines else phase.line
-            remarks.append(Remark(line_number, f"phase {phase.id}: {sentence}"))
-        if not phase.host and (line := bodies[phase.id].labels.get("host")):
-            message = f"phase {phase.id} names no labels after Host:, which has no effect; labels are like: gpu, docker"
-            remarks.append(Remark(line[0] + 1, message))
+        about = _about_body(phase, body := bodies[phase.id])
+        remarks += about if body.lines is lines else (replace(remark, line=phase.line) for remark in about)
     _refuse_cycle(phases, lines, reading.format)
     status = PlanStatus.ACTIVE if reading.format in OWN_FRONT else _plan_status(lines)
     left = [phase for phase in phases if phase.status is not Status.DONE]
@@ -358,6 +355,17 @@ def _about_depends(place: Place, waits: Depends, ids: Iterable[str], lines: Line
         yield Remark(quote.line, f"{message}; if it should, name the phases in a line 'Depends: …'")
 
 
+def _about_body(phase: Phase, body: Body) -> Iterator[Remark]:
+    for label, count in list_passed_over(body, phase.items):
+        message = f"the list under {label.text[:60]!r} is no item of phase {phase.id} ({count}); boxes would be"
+        yield Remark(label.at + 1, message)
+    for index, sentence in list_unknown_keys(body) if phase.status is not Status.DONE else ():
+        yield Remark(index + 1, f"phase {phase.id}: {sentence}")
+    if not phase.host and (line := body.labels.get("host")):
+        message = f"phase {phase.id} names no labels after Host:, which has no effect; labels are like: gpu, docker"
+        yield Remark(line[0] + 1, message)
+
+
 def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
     """The boxes that belong to no phase, by the heading above them, optional ones, and open ones of done phases.
 
@@ -403,8 +411,9 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
         is_of_plan = line is not None and line[1] and index < reading.places[0].first
         if line and is_of_plan and left and read_mark(text[line.end() :]).status is Status.DONE:
             yield Remark(index + 1, f"the plan says here that it is done, but not done: {left}")
-        for name in (*re.findall(_PROGRESS_FILE, text), *re.findall(_PROGRESS_LABEL, text)):
+        for path in (*re.findall(_PROGRESS_FILE, text), *re.findall(_PROGRESS_LABEL, text)):
+            name = path.rpartition("/")[2]
             if name.lower() not in documents:
-                message = f"the plan names {name} for its progress, which runplan does not read"
-                yield Remark(index + 1, f"{message}; it reads and writes the statuses in this file")
+                message = f"the plan names {name} for its progress, which runplan does not keep up to date"
+                yield Remark(index + 1, f"{message}; the statuses in this file count", document=path)
             documents.add(name.lower())

@@ -15,14 +15,16 @@ from runplan.plan.marks import (
     MANUAL,
     NEXT_FIELD,
     STATUS_LINE,
+    UNITS,
     Mark,
     Named,
     Status,
     id_key,
     read_commit,
     read_mark,
+    read_name,
 )
-from runplan.plan.scan import marks_within
+from runplan.plan.scan import marks_within, scan_lines
 
 if TYPE_CHECKING:
     from runplan.plan.scan import Entry, Heading, Lines
@@ -40,6 +42,9 @@ OWN_FRONT = ("backlog", "cursor")
 Slot: TypeAlias = Literal["cell", "commit", "line", "brackets", "box", "word"]
 _MEASURE = r"(?i)[\W\d_]*(?:(?:success|key|performance) )?(?:metrics|kpis?|timeline|(?:success|acceptance) criteria)\W*"
 
+#: Marks before the name of a phase: `- [x] Phase 1`, `## ✅ Phase 1`, `| 1 |`.
+_BEFORE_NAME = r"\A[\s#|>+-]*(?:\*[ \t])?(?:\[[xX]\]|[✅✔☑]\ufe0f?)?[ \t]*"
+
 
 class Spot(Struct, frozen=True):
     slot: Slot
@@ -55,6 +60,7 @@ class Remark(Struct, frozen=True, omit_defaults=True):
     line: int
     text: str
     is_error: bool = False
+    document: str = ""  #: the path of a document about the plan's progress, as the plan names it
     landing: str = ""  #: the landing mode that the plan names, which the settings or the word after PLAN choose
 
 
@@ -186,6 +192,18 @@ def _status_line(lines: Lines, first: int, end: int) -> Spot | None:
                 return spot
             below.append(spot)
     return below[0] if len(below) == 1 else None
+
+
+def list_done(text: bytes, *, path: str) -> dict[str, int]:
+    """The phases that a document about progress marks done in sections, rows or lines, by their keys, with the line."""
+    lines = scan_lines(text, path=path)
+    places = section_places(lines, find_sections(lines, *UNITS))
+    done = {id_key(place.id): place.at + 1 for place in places if place.mark.status is Status.DONE}
+    for i, line in enumerate(lines.texts):
+        name = None if lines.inert[i] else read_name(re.sub(_BEFORE_NAME, "", line))
+        if name and (name.unit or (name.strong and line.startswith("|"))) and read_mark(line).status is Status.DONE:
+            done.setdefault(id_key(name.id), i + 1)
+    return done
 
 
 def mark_of(boxes: Sequence[Entry]) -> Mark:

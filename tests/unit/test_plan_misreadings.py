@@ -3,6 +3,7 @@
 import pytest
 
 from runplan.plan.model import Plan, Status, parse_plan
+from runplan.plan.reading import list_done
 from runplan.plan.tracker import NoPhase, choose_phase, set_status
 from tests.support.builders import a_plan, waiting
 
@@ -229,15 +230,34 @@ def test_lists_beside_the_work_are_no_phases(text: str, titles: str, left_out: s
         ("**Progress:** [here](./PROGRESS.md)", "PROGRESS.md"),
         ("Tracker: [x](notes/x.md)", "x.md"),
         ("See [progress](docs/search-progress.md) for status.", "search-progress.md"),
+        ("See `plans/X_PROGRESS_AND_NEXT_STEPS.md`.", "X_PROGRESS_AND_NEXT_STEPS.md"),
+        ("Read [it](../X-next-steps.md) first", "X-next-steps.md"),
+        ("Companion: X_PROGRESS_AND_NEXT_STEPS.md, by hand", "X_PROGRESS_AND_NEXT_STEPS.md"),
         ("`p.md` and docs/tracking/NAMES.md", ""),
         ("**Status:** as in SKILL.md, which is old", ""),
         ("```\nPROGRESS.md\n```", ""),
     ],
 )
-def test_a_document_about_progress_is_named_as_not_read(line: str, name: str) -> None:
+def test_a_document_about_progress_is_named(line: str, name: str) -> None:
     said = remarks(read(f"# T\n\n{line}\n\n## Phase 1: A\n- [ ] write STATUS.md\n"))
-    begins = f"3: the plan names {name} for its progress, which runplan does not read; "
+    begins = f"3: the plan names {name} for its progress, which runplan does not keep up to date; "
     assert [text.startswith(begins) for text in said] == [True] * bool(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "done"),
+    [
+        ("| Phase | Status |\n|---|---|\n| 1 — A | ✅ Done |\n| 2 — B | ⬚ | after 1 is done |\n", {"1": 3}),
+        ("# Done\n\n- ✅ Phase 1: A\n- [x] Phase 2 — B\n- [ ] Phase 3 — C\n- Phase 4: not done\n", {"1": 3, "2": 4}),
+        (
+            "## Phase 1 — A\n\n**Status:** Completed (4a6075d)\n\n## Phase 2b — B ✅\n\n## Phase 3 — C\n",
+            {"1": 3, "2b": 5},
+        ),
+        ("**Phase 1**: done\n\nThen phase 2 is done, too.\n```\n- [x] Phase 3: C\n```\n", {"1": 1}),
+    ],
+)
+def test_the_done_phases_of_a_document_about_progress_are_read(text: str, done: dict[str, int]) -> None:
+    assert list_done(text.encode(), path="p.md") == done
 
 
 # --- dependencies ------------------------------------------------------------------------------------------

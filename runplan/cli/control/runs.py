@@ -24,6 +24,7 @@ from runplan.errors import Busy, Exit, Fenced, Interrupted, JournalDamaged, Sett
 from runplan.landing import modes
 from runplan.names import WATCH
 from runplan.plan.model import Plan, parse_plan
+from runplan.plan.tracker import list_workable
 from runplan.run.attempts import PlanningAttempt
 from runplan.run.decide import decide
 from runplan.run.events import Answered, Rows, RunStarted
@@ -202,6 +203,8 @@ def resolve_request(context: RepositoryContext, path: str, asked: Options) -> Re
         if not context.is_on_branch:
             return NothingToDo(why=phases)
         phases = []  # the pull request is still to be merged
+    if not asked.phase and not resuming:
+        preflight.require_open(context, plan, list_workable(plan) if asked.every else phases, tip)
     preflight.require_executions(context, plan)
     require_subplans(on_target, plan)
     preflight.require_test_command(context)
