@@ -19,12 +19,13 @@ from runplan.checks.secrets import named_like_secret, redact_text, secrets_in
 from runplan.errors import PlanUnreadable
 from runplan.globs import covers, literal, matches
 from runplan.names import is_within
-from runplan.plan.marks import ExecutionKind
-from runplan.plan.model import parse_plan
+from runplan.plan.marks import ExecutionKind, Status
+from runplan.plan.model import Remark, parse_plan
 from runplan.run.kinds import Reason
 
 if TYPE_CHECKING:
     from runplan.checks.guarded import Read
+    from runplan.plan.model import Plan
 
 LARGEST_ADDED = 5_000_000  #: bytes of a new file that the phase does not name
 
@@ -33,6 +34,7 @@ LIFECYCLE = (".runplan/**", ".runplan-*")
 #: The prompts of a repository; a weaker one would make every later verdict weaker.
 PROMPTS = ("config/prompts/*.md",)
 
+_QUOTED_PATH = r"`(?:\./)?(?!/|\.\./)([^`\s]+)`"
 _WORD = r"`([^`\n]+)`|([^\s`'\"()\[\]{}<>,;|*]+)"
 
 
@@ -158,6 +160,22 @@ def examine_checks(
         for path, detail in changes
         if not permit.allowed(path) and not (path in is_new and permit.names(path))
     )
+
+
+def foresee_refusals(plan: Plan, commands: Sequence[str], *, own: tuple[str, ...], read: Read) -> Iterator[Remark]:
+    """Why changes to files that open phases name in backticks would be refused. Criteria may name what they run."""
+    for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
+        criteria = (re.escape(item.text) for item in phase.items if item.id.startswith("C"))
+        named = re.findall(_QUOTED_PATH, re.sub("|".join(criteria) or "(?!)", "", phase.text))
+        changes = [
+            FileChange(path=path, before="", after="\n") for path in dict.fromkeys(named) if read(path) is not None
+        ]
+        paths = [change.path for change in changes]
+        permit = Permit(text=phase.text, touches=phase.touches, allows=phase.allows, bookkeeping=own)
+        guarded = examine_checks(commands, paths, permit, before=read, after=lambda path: f"{read(path)}\n")
+        for finding in (*examine_changes(changes, permit), *guarded):
+            words = f"names {finding.path}, which agents may not change{describe_remedy([finding])}"
+            yield Remark(phase.heading_line, f"phase {phase.id} {words}")
 
 
 def describe_remedy(findings: Sequence[Tampering]) -> str:

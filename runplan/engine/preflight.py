@@ -11,9 +11,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from runplan import names
 from runplan.agents import invocation
 from runplan.agents.prompts import PLACEHOLDERS, Template
+from runplan.checks import tamper
 from runplan.engine.context import RepositoryContext, read_checkout, stored_as, task_folder
 from runplan.errors import NotFound, RefusedEarly, UsageError
 from runplan.git import objects as trees
@@ -31,7 +34,7 @@ from runplan.run.events import Chosen, CompletionChosen, NoWork
 from runplan.run.kinds import Mode, Reason
 from runplan.settings import toolchain
 from runplan.settings.places import user_file, worktree_root
-from runplan.settings.schema import uses_remote
+from runplan.settings.schema import FILES, uses_remote
 from runplan.steps.lease import describe_refusal
 from runplan.steps.read_plan import choose_work
 from runplan.store.claims import landing_lock
@@ -140,18 +143,27 @@ def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resum
     return [read.phase] if isinstance(read, Chosen) and read.phase else []
 
 
-def require_open(context: RepositoryContext, plan: Plan, phases: Iterable[str], tip: str) -> None:
-    """Refuse phases that a document about the plan's progress marks done, which the plan does not."""
-    folder = posixpath.dirname(plan.path)
-    named = [remark.document for remark in plan.remarks if remark.document]
-    paths = (posixpath.normpath(posixpath.join(start, name)) for name in named for start in (folder, ""))
-    for path in (path for path in dict.fromkeys(paths) if not path.startswith("..")):
+def require_open(context: RepositoryContext, plan: Plan, tip: str) -> None:
+    """Refuse a plan if a document about its progress marks a phase done that would be worked."""
+    named = [remark.document.lstrip("/") for remark in plan.remarks if remark.document]
+    paths = (posixpath.normpath(f"{folder}/{name}") for name in named for folder in (posixpath.dirname(plan.path), "."))
+    for path in (path for path in paths if not path.startswith("../")):
         done = list_done(context.git.blob(tip, path) or b"", path=path)
-        if phase := next((phase for phase in phases if id_key(phase) in done), ""):
+        for phase in (phase for phase in list_workable(plan) if id_key(phase) in done):
+            why = f"{path}:{done[id_key(phase)]} says that phase {phase} is done, {plan.path} does not"
             start = command("runplan", "start", plan.path, phase)
-            remedy = f"mark it done there and commit it, or have it worked: {start}"
-            line = done[id_key(phase)]
-            raise RefusedEarly(f"{path}:{line} says that phase {phase} is done, {plan.path} does not; {remedy}")
+            raise RefusedEarly(f"{why}; mark it done there and commit it, or have it worked: {start}")
+
+
+def foresee_refusals(context: RepositoryContext, plan: Plan, tip: str) -> Plan:
+    """The plan with warnings about open phases that name files which they may not change."""
+
+    def read(path: str) -> str | None:
+        content = context.git.blob(tip, path)
+        return None if content is None else content.decode("utf-8", "replace")
+
+    commands = [check.command for check in context.settings.checks.values()]
+    return replace(plan, remarks=(*plan.remarks, *tamper.foresee_refusals(plan, commands, own=FILES, read=read)))
 
 
 def require_executions(context: RepositoryContext, plan: Plan) -> None:

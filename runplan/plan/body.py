@@ -99,7 +99,7 @@ def body_of(lines: Lines, first: int, end: int) -> Body:
 def list_unknown_keys(body: Body) -> Iterator[tuple[int, str]]:
     """The lines at the head of a phase whose key runplan does not know, each with a sentence about it.
 
-    Other keys, which are not like one of runplan's, are prose. The head ends at the first heading.
+    Keys that are not like one of runplan's are prose. The head ends at the first heading.
     """
     end = body.parts[0].at if body.parts else body.whole.stop
     for i in body.whole[: min(end - body.whole.start, LONGEST_HEAD)]:
@@ -107,12 +107,11 @@ def list_unknown_keys(body: Body) -> Iterator[tuple[int, str]]:
         if line is None or line[1].lower() in body.labels:
             continue
         keys = (*KEYS, *UNSUPPORTED_KEYS) if re.fullmatch(_CODE, line[2].rstrip(" \t.")) else KEYS
-        known = {key.lower(): key for key in keys}
-        near = nearest_word(line[1].lower(), known, LIKENESS)
-        if near == line[1].lower():
-            yield i, f"{line[1]}: is not supported yet and has no effect"
+        near = nearest_word(line[1].capitalize(), keys, LIKENESS)
+        if near == line[1]:
+            yield i, f"{near}: is not supported yet and has no effect"
         elif near:
-            yield i, f"runplan does not know {line[1]}:, which has no effect; did you mean {known[near]}:?"
+            yield i, f"runplan does not know {line[1]}:, which has no effect; did you mean {near}:?"
 
 
 # --- items ------------------------------------------------------------------------------------------------

@@ -63,15 +63,13 @@ RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
 RIVALS: tuple[tuple[Format, ...], ...] = (("humanlayer", "sections", "kiro", "headings"), ("todo", "checklist"))
 #: The sections of a plan of plansmith, by the beginnings of their headings.
 _PLANSMITH = ("goal", "scope", "non-scope", "steps", "verification", "risk", "open question")
-_FOLDERS = r"(?:[\w.-]{1,80}/){0,9}"
 #: A document that holds the progress of a plan: `search-tracker.md`, docs/status.md, X_PROGRESS_AND_NEXT_STEPS.md.
 _PROGRESS_FILE = (
-    rf"(?i)(?<![\w-])({_FOLDERS}(?:[\w.-]{{0,80}}[_.-])?"
-    r"(?:progress|tracker|status|(?:progress[_-]and[_-])?next[_-]steps)\.(?:md|json))(?!\w)"
+    r"(?i)(?<![\w-])((?:[\w./-]{0,200}[_./-])?(?:progress|tracker|status|next[_-]steps)\.(?:md|json))(?!\w)"
 )
 _PROGRESS_LABEL = (
     r"(?i)\A\W*(?:progress(?: tracker)?|tracker|status)\**:\W*"
-    rf"(?:\[[^\[\]]{{0,80}}\]\()?({_FOLDERS}[\w.-]{{1,80}}\.(?:md|json))\W*\Z"
+    r"(?:\[[^\[\]]{0,80}\]\()?([\w./-]{1,200}\.(?:md|json))\W*\Z"
 )
 _LANDING = re.compile(r">[ \t]*\*\*Landing mode:[ \t]*`?(cherry-pick|pr|direct)\b", re.IGNORECASE)
 

@@ -60,8 +60,7 @@ def write_proposal(
 ) -> str:
     """The agent's text with our front matter, and with a tracker if it has none.
 
-    The revision of a plan keeps the byte order mark, the front matter, the line ends and the statuses of the text
-    `before`.
+    The revision of a plan keeps the byte order mark, front matter, line ends and statuses of the text `before`.
     """
     old = scan_lines(before.encode(), path=path)
     front = old.text_between(0, old.front + 1) if old.front else _write_front(title, created, issues)

@@ -116,6 +116,17 @@ PLANS = {
         make=plan(a_plan("1").replace("⬚", "🔴 Blocked")),
         says="phase 1 is marked blocked; clear its status in the plan",
     ),
+    "done in its companion": Bad(
+        make=lambda project: project.repo.commit(
+            "Set up",
+            **{
+                "plans/X.md": f"See `X_PROGRESS_AND_NEXT_STEPS.md`.\n\n{a_plan('1', front='')}",
+                "plans/X_PROGRESS_AND_NEXT_STEPS.md": "# Progress\n\n- ✅ Phase 1: Step 1\n",
+            },
+        ),
+        says="plans/X_PROGRESS_AND_NEXT_STEPS.md:3 says that phase 1 is done, plans/X.md does not; mark it done there "
+        "and commit it, or have it worked: runplan start plans/X.md 1\n",
+    ),
     "not active": Bad(
         make=plan(a_plan("1", front="status: draft")),
         says="plans/X.md: the plan says status: draft; to have it worked, write status: active",

@@ -72,7 +72,11 @@ def test_changing_the_test_command_is_tampering_unless_allowed(project: Project)
     project.repo.commit("A check", Makefile="test:\n\ttest ! -e 1.txt\n")
     project.settings('[tests]\ncommand = "make -s test"\n')
     project.agent(work('write = "Makefile"\ntext = "test:\\n\\ttrue\\n"', 'commit = "Mend the check"'))
+    project.plan(a_plan("1").replace("Write 1.txt", "Mend the `Makefile`"))
+    foreseen = "warning: phase 1 names Makefile, which agents may not change; if the plan means it, add to the phase: "
+    assert f"plans/X.md:13: {foreseen}Allows: Makefile\n" in project.runplan("check", "X").out
     ran = project.start("1", "auto")
+    assert f"runplan: {foreseen.replace('phase', 'plans/X.md:13: phase', 1)}Allows: Makefile\n" in ran.err
     assert (ran.code, ran.last) == (1, "runplan: failed: tampered"), ran.err
     assert "Makefile: a check runs make, which reads it, and it was changed" in ran.err
     assert "add to the phase: Allows: Makefile" in ran.err

@@ -11,8 +11,12 @@ from runplan.checks.tamper import (
     examine_changes,
     examine_checks,
     examine_commits,
+    foresee_refusals,
 )
+from runplan.plan.model import parse_plan
 from runplan.run.kinds import Reason
+from runplan.settings.schema import FILES
+from tests.support.builders import a_plan
 
 
 def changed(path: str, before: str = "", after: str = "") -> FileChange:
@@ -103,6 +107,33 @@ def test_a_file_of_the_checks_is_named_with_the_remedy() -> None:
     assert str(finding) == "Makefile: a check runs make, which reads it, and it was changed"
     assert describe_remedy(found) == "; if the plan means it, add to the phase: Allows: Makefile"
     assert examined(a_permit(allows=("Makefile",))) == ()
+
+
+MAY_NOT = "9: phase 1 names {0}, which agents may not change"
+ALLOW = f"{MAY_NOT}; if the plan means it, add to the phase: Allows: {{0}}"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("- [ ] Add a target to `Makefile`", [ALLOW.format("Makefile")]),
+        ("Speed up `./tests/run.sh` and `src/a.py`.", [ALLOW.format("tests/run.sh")]),
+        ("Reword `config/prompts/verify.md`.", [ALLOW.format("config/prompts/verify.md")]),
+        ("Allows: Makefile, config/\n\nChange `runplan.toml` and `Makefile`.", [MAY_NOT.format("runplan.toml")]),
+        *(
+            (f"Change `{path}`.", [])
+            for path in ("src/a.py", ".gitlab-ci.yml", "pyproject.toml", "new.mk", "make test")
+        ),
+        ("Run `/etc/hosts` and `../x`; Makefile stays.\n\n### Acceptance Criteria\n\n- `tests/run.sh` passes", []),
+    ],
+)
+def test_a_phase_that_names_a_guarded_file_is_told_beforehand(body: str, said: list[str]) -> None:
+    paths = ("src/a.py", ".gitlab-ci.yml", "pyproject.toml", "runplan.toml", "config/prompts/verify.md", "tests/run.sh")
+    tree = {**dict.fromkeys(paths, "x = 1\n"), "Makefile": "test:\n\tsh tests/run.sh\n"}
+    plans = [parse_plan(a_plan({"1": mark}, {"1": body}), path="p.md") for mark in ("⬚", "✅")]
+    open_, done = (list(foresee_refusals(plan, ["make test"], own=FILES, read=tree.get)) for plan in plans)
+    assert [f"{remark.line}: {remark.text}" for remark in open_] == said
+    assert done == []
 
 
 def test_a_phase_that_names_a_new_file_of_the_checks_permits_it() -> None:

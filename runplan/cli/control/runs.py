@@ -24,7 +24,6 @@ from runplan.errors import Busy, Exit, Fenced, Interrupted, JournalDamaged, Sett
 from runplan.landing import modes
 from runplan.names import WATCH
 from runplan.plan.model import Plan, parse_plan
-from runplan.plan.tracker import list_workable
 from runplan.run.attempts import PlanningAttempt
 from runplan.run.decide import decide
 from runplan.run.events import Answered, Rows, RunStarted
@@ -204,7 +203,7 @@ def resolve_request(context: RepositoryContext, path: str, asked: Options) -> Re
             return NothingToDo(why=phases)
         phases = []  # the pull request is still to be merged
     if not asked.phase and not resuming:
-        preflight.require_open(context, plan, list_workable(plan) if asked.every else phases, tip)
+        preflight.require_open(context, plan, tip)
     preflight.require_executions(context, plan)
     require_subplans(on_target, plan)
     preflight.require_test_command(context)
@@ -212,7 +211,7 @@ def resolve_request(context: RepositoryContext, path: str, asked: Options) -> Re
     preflight.require_same_history(context, path)
     if not resuming:
         preflight.require_own_branches(context, plan=path, slug=started.slug, phases=phases, tip=tip)
-    for remark in plan.remarks:
+    for remark in preflight.foresee_refusals(context, plan, tip).remarks:
         if remark.landing != started.landing:
             progress.warn(f"{path}:{remark.line}: {remark.text}")
     return Ready(context=on_target, request=RunRequest(started=started), plan=plan, phases=phases)

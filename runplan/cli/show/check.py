@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from runplan import names
 from runplan.engine.context import describe_link, open_context, plan_in, plan_path, read_checkout, task_folder
+from runplan.engine.preflight import foresee_refusals
 from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.plan.body import WHOLE_PHASE
 from runplan.plan.marks import ExecutionKind, NoWorkKind
@@ -45,6 +47,8 @@ def run_check(args: argparse.Namespace) -> Exit:
         print(f"runplan: {name}: {note}", file=sys.stderr)
     plan = parse_plan(text, path=name)
     readings = other_way(text, path=name)
+    with contextlib.suppress(RefusedEarly), open_context(file.parent, warn=lambda _: None) as context:
+        plan = foresee_refusals(context, plan, context.tip())
     picture = [] if args.json else [*_draw_plan(plan), *_describe_plan(plan, readings, text)]
     print(as_json(_view_plan(plan, readings)) if args.json else plain("\n".join(picture)))
     return Exit.USAGE if plan.refusals(strict=args.strict) else Exit.DONE

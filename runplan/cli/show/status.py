@@ -231,9 +231,10 @@ def run_next(args: argparse.Namespace) -> None:
         absent = view_missing_daemon(context, [{"schedule": view} for view in views])
         for view in views:
             (plan,) = PlanReader(context, view["plan"], now, warn=warn).views()
-            is_idle = plan["status"] == PlanStatus.ACTIVE and not plan["next"]
-            passed_over = [phase for phase in plan["phases"] if phase["hindrance"] and not phase["blocked_by"]]
-            view["passed_over"] = [f"phase {p['id']} {p['hindrance']}" for p in passed_over] if is_idle else []
+            left = [
+                phase for phase in plan["phases"] if phase["hindrance"] and not (plan["next"] or phase["blocked_by"])
+            ]
+            view["passed_over"] = [f"phase {phase['id']} {phase['hindrance']}" for phase in left]
     if args.json:
         print(as_json(views))
         return
