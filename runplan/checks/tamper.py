@@ -166,11 +166,9 @@ def foresee_refusals(plan: Plan, commands: Sequence[str], *, own: tuple[str, ...
     """Why changes to files that open phases name in backticks would be refused. Criteria may name what they run."""
     for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
         criteria = (re.escape(item.text) for item in phase.items if item.id.startswith("C"))
-        named = re.findall(_QUOTED_PATH, re.sub("|".join(criteria) or "(?!)", "", phase.text))
-        changes = [
-            FileChange(path=path, before="", after="\n") for path in dict.fromkeys(named) if read(path) is not None
-        ]
-        paths = [change.path for change in changes]
+        named = dict.fromkeys(re.findall(_QUOTED_PATH, re.sub("|".join(criteria) or "(?!)", "", phase.text)))
+        paths = [path for path in named if read(path) is not None]
+        changes = [FileChange(path=path, before="", after="\n") for path in paths]
         permit = Permit(text=phase.text, touches=phase.touches, allows=phase.allows, bookkeeping=own)
         guarded = examine_checks(commands, paths, permit, before=read, after=lambda path: f"{read(path)}\n")
         for finding in (*examine_changes(changes, permit), *guarded):

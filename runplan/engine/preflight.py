@@ -133,11 +133,12 @@ def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resum
     if isinstance(read, CompletionChosen) and options.every:
         return f"{plan.path}: every phase is done; a schedule would have nothing to do"
     # An interrupted run may have landed the requested phase; it is completed first.
-    if isinstance(read, NoWork) and not resuming and not (options.every and read.kind is NoWorkKind.ELSEWHERE):
+    if isinstance(read, NoWork) and not resuming:
+        if options.every and read.kind in (NoWorkKind.BLOCKED, NoWorkKind.ELSEWHERE):
+            return []  # a schedule fires again when a person has changed the statuses
         if read.kind in (NoWorkKind.COMPLETE, NoWorkKind.PHASE_DONE, NoWorkKind.ELSEWHERE):
             return f"{plan.path}: {read.detail}; nothing to do"
-        if not (options.every and read.kind is NoWorkKind.BLOCKED):  # a schedule fires again when a person unblocked it
-            raise RefusedEarly(read.detail if read.detail.startswith(plan.path) else f"{plan.path}: {read.detail}")
+        raise RefusedEarly(read.detail if read.detail.startswith(plan.path) else f"{plan.path}: {read.detail}")
     if options.mode is Mode.FINISH:
         return list_workable(plan)
     return [read.phase] if isinstance(read, Chosen) and read.phase else []
@@ -159,8 +160,7 @@ def foresee_refusals(context: RepositoryContext, plan: Plan, tip: str) -> Plan:
     """The plan with warnings about open phases that name files which they may not change."""
 
     def read(path: str) -> str | None:
-        content = context.git.blob(tip, path)
-        return None if content is None else content.decode("utf-8", "replace")
+        return None if (content := context.git.blob(tip, path)) is None else content.decode("utf-8", "replace")
 
     commands = [check.command for check in context.settings.checks.values()]
     return replace(plan, remarks=(*plan.remarks, *tamper.foresee_refusals(plan, commands, own=FILES, read=read)))

@@ -23,7 +23,6 @@ HOST_LABEL = r"[a-z0-9][a-z0-9_.-]{0,39}"  #: of a host of a fleet
 
 LONGEST_HEAD = 40  #: lines of a phase that are searched for unknown keys
 LIKENESS = 0.76  #: of a key to a known one: Touch, Depend on and Execution mode are like one, Cost and Notes are not
-
 #: Begins a line of a foreign text, such as that of an issue: it is no label, and permits nothing.
 QUOTED = "> >"
 
@@ -97,10 +96,7 @@ def body_of(lines: Lines, first: int, end: int) -> Body:
 
 
 def list_unknown_keys(body: Body) -> Iterator[tuple[int, str]]:
-    """The lines at the head of a phase whose key runplan does not know, each with a sentence about it.
-
-    Keys that are not like one of runplan's are prose. The head ends at the first heading.
-    """
+    """The lines above the headings of a phase with a key that is only like one of runplan's, each with a sentence."""
     end = body.parts[0].at if body.parts else body.whole.stop
     for i in body.whole[: min(end - body.whole.start, LONGEST_HEAD)]:
         line = None if body.lines.inert[i] else re.match(_KEY, body.lines.texts[i])

@@ -146,8 +146,7 @@ def read_mark(written: str, note: str = "") -> Mark:
         word = None
     if word is None or (glyph is not None and word.group().lower() != "blocked"):
         return Mark(Status.TODO, known=glyph is not None or _strip_marks(text) in _TODO)
-    status = _WORDS.get(word.group().lower(), Status.IN_PROGRESS)
-    return Mark(status, note=_read_note(written, note, status))
+    return Mark(status := _WORDS.get(word[0].lower(), Status.IN_PROGRESS), note=_read_note(written, note, status))
 
 
 def _read_note(written: str, note: str, status: Status) -> str:

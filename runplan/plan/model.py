@@ -64,9 +64,7 @@ RIVALS: tuple[tuple[Format, ...], ...] = (("humanlayer", "sections", "kiro", "he
 #: The sections of a plan of plansmith, by the beginnings of their headings.
 _PLANSMITH = ("goal", "scope", "non-scope", "steps", "verification", "risk", "open question")
 #: A document that holds the progress of a plan: `search-tracker.md`, docs/status.md, X_PROGRESS_AND_NEXT_STEPS.md.
-_PROGRESS_FILE = (
-    r"(?i)(?<![\w-])((?:[\w./-]{0,200}[_./-])?(?:progress|tracker|status|next[_-]steps)\.(?:md|json))(?!\w)"
-)
+_PROGRESS_FILE = r"(?i)(?<![\w-])((?:[\w./-]{0,99}[_./-])?(?:progress|tracker|status|next.steps)\.(?:md|json))(?!\w)"
 _PROGRESS_LABEL = (
     r"(?i)\A\W*(?:progress(?: tracker)?|tracker|status)\**:\W*"
     r"(?:\[[^\[\]]{0,80}\]\()?([\w./-]{1,200}\.(?:md|json))\W*\Z"
@@ -277,16 +275,16 @@ def recognise_format(lines: Lines, *, wanted: str) -> Reading:
         chosen = next((reading for reading in rivals if len(reading.places) > 1), chosen)
     if chosen is None and wanted:
         raise lines.error_at(0, f"the front matter says format: {wanted}, but the plan has nothing of that form")
-    rewrite = f"write phases, or have agents write them: {command('runplan', 'plan', '--file', lines.path)}"
     titles = [heading.text.lower() for heading in lines.headings]
-    is_outline = all(any(title.startswith(word) for title in titles) for word in _PLANSMITH)
-    if is_outline and not wanted and (chosen is None or chosen.format in ("kiro", "headings", "todo", "checklist")):
-        message = "this is a plan of plansmith, whose steps have neither statuses nor items"
-        raise lines.error_at(0, f"{message}; {rewrite}", NotAPlan)
-    if chosen is None:
+    is_outline = not wanted and all(any(title.startswith(word) for title in titles) for word in _PLANSMITH)
+    if chosen is None or (is_outline and chosen.format in ("kiro", "headings", "todo", "checklist")):
         fence = f" (the fence opened on line {lines.open_fence + 1} is never closed)" if lines.open_fence >= 0 else ""
         forms = "a Progress Tracker table nor '## Phase 1 — Title' or '### Task 1: Title' headings nor '- [ ]' items"
-        raise lines.error_at(0, f"no phases found{fence}: neither {forms}; {rewrite}", NotAPlan)
+        why = (
+            "the steps of a plansmith plan have no status" if is_outline else f"no phases found{fence}: neither {forms}"
+        )
+        rewrite = f"write phases, or have agents write them: {command('runplan', 'plan', '--file', lines.path)}"
+        raise lines.error_at(0, f"{why}; {rewrite}", NotAPlan)
     if len(chosen.places) > MAX_PHASES:
         message = f"{len(chosen.places):,} phases as {chosen.name}, and a plan has at most {MAX_PHASES:,}"
         raise lines.error_at(chosen.decided_by, f"{message}; is it a plan?")
@@ -321,18 +319,16 @@ def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
         if text.startswith(">") and not lines.inert[index] and (named := _LANDING.match(text)):
             mode = named[1].lower()
             message = f"the plan names the landing mode {mode}, which runplan does not take from a plan; to use it, add"
-            yield Remark(
-                index + 1, f"{message} the word: {command('runplan', 'start', lines.path, mode)}", landing=mode
-            )
+            start = command("runplan", "start", lines.path, mode)
+            yield Remark(index + 1, f"{message} the word: {start}", landing=mode)
     for place in reading.places:
+        start = command("runplan", "start", lines.path, place.id)
         if place.mark.status is Status.IN_PROGRESS:
             note = f": {place.mark.note}" if place.mark.note else ""
-            start = command("runplan", "start", lines.path, place.id)
             message = f"phase {place.id} is marked in progress{note}; it is passed over unless it is named: {start}"
             yield Remark(place.at + 1, message)
         elif place.mark.reason:
-            again = command("runplan", "start", lines.path, place.id)
-            yield Remark(place.at + 1, f"phase {place.id} {place.mark.reason}; to have it worked again: {again}")
+            yield Remark(place.at + 1, f"phase {place.id} {place.mark.reason}; to have it worked again: {start}")
         elif not place.mark.known:
             yield Remark(place.at + 1, f"the status of phase {place.id} is unknown; it counts as todo")
 

@@ -42,8 +42,7 @@ OWN_FRONT = ("backlog", "cursor")
 Slot: TypeAlias = Literal["cell", "commit", "line", "brackets", "box", "word"]
 _MEASURE = r"(?i)[\W\d_]*(?:(?:success|key|performance) )?(?:metrics|kpis?|timeline|(?:success|acceptance) criteria)\W*"
 
-#: Marks before the name of a phase: `- [x] Phase 1`, `## ✅ Phase 1`, `| 1 |`.
-_BEFORE_NAME = r"\A[\s#|>+-]*(?:\*[ \t])?(?:\[[xX]\]|[✅✔☑]\ufe0f?)?[ \t]*"
+_BEFORE_NAME = r"\A[\s#|>+-]*(?:\*[ \t])?(?:\[[xX]\]|[✅✔☑]\ufe0f?)?[ \t]*"  #: `- [x] Phase 1`, `## ✅ Phase 1`
 
 
 class Spot(Struct, frozen=True):

@@ -143,10 +143,8 @@ def choose_phase(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
         if not describe_hindrance(plan, phase):
             return phase
     why = "; ".join(f"phase {phase.id} {describe_hindrance(plan, phase)}" for phase in left)
-    if not left:
-        return NoPhase(NoWorkKind.ALL_DONE)
     is_blocked = any(phase.status is Status.BLOCKED or phase.unsupported for phase in left)
-    return NoPhase(NoWorkKind.BLOCKED if is_blocked else NoWorkKind.ELSEWHERE, why)
+    return NoPhase(NoWorkKind.BLOCKED if is_blocked else NoWorkKind.ELSEWHERE if left else NoWorkKind.ALL_DONE, why)
 
 
 def describe_hindrance(plan: Plan, phase: Phase) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan import names
+from runplan.cells import cut_cells
 from runplan.engine.context import describe_link, open_context, plan_in, plan_path, read_checkout, task_folder
 from runplan.engine.preflight import foresee_refusals
 from runplan.errors import Exit, NotFound, RefusedEarly
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from runplan.plan.reading import Reading
 
 
-LONGEST_ITEM = 100  #: characters of an item that are shown
+WIDEST_ITEM = 100  #: cells of an item that are shown
 
 
 def run_check(args: argparse.Namespace) -> Exit:
@@ -85,13 +86,8 @@ def _view_plan(plan: Plan, readings: tuple[Reading, Reading] | None) -> dict[str
         "format": plan.format,
         "read_as": plan.read_as,
         "readings": [
-            {
-                "format": reading.format,
-                "read_as": reading.name,
-                "phases": len(reading.places),
-                "line": reading.decided_by + 1,
-            }
-            for reading in readings or ()
+            {"format": way.format, "read_as": way.name, "phases": len(way.places), "line": way.decided_by + 1}
+            for way in readings or ()
         ],
         "issues": plan.issues,
         "phases": [_view_phase(phase) for phase in plan.phases],
@@ -135,22 +131,18 @@ def _draw_plan(plan: Plan) -> list[str]:
 def _describe_phase(phase: Phase) -> Iterator[str]:
     for item in phase.items:
         if item.id != WHOLE_PHASE:
-            yield f"{item.id} {_shorten_text(item.text)}"
-    yield from (f"sign-off: {_shorten_text(text)}" for text in phase.sign_off)
+            yield f"{item.id} {cut_cells(item.text, WIDEST_ITEM)}"
+    yield from (f"sign-off: {cut_cells(text, WIDEST_ITEM)}" for text in phase.sign_off)
     for name in ("touches", "allows", "soft"):
         if values := getattr(phase, name):
             yield f"{'ideally after' if name == 'soft' else name}: {', '.join(values)}"
     if phase.note:
-        yield f"{phase.status}: {_shorten_text(phase.note)}"
+        yield f"{phase.status}: {cut_cells(phase.note, WIDEST_ITEM)}"
     if phase.host:
         effect = "" if load_user(environment()).fleet.dsn else " (no effect without a fleet)"
         yield f"host: {', '.join(phase.host)}{effect}"
     if phase.execution.kind is not ExecutionKind.WORKTREE:
         yield f"execution: {phase.execution.text}"
-
-
-def _shorten_text(text: str) -> str:
-    return text if len(text) <= LONGEST_ITEM else f"{text[: LONGEST_ITEM - 1]}…"
 
 
 def _describe_plan(plan: Plan, readings: tuple[Reading, Reading] | None, text: bytes) -> Iterator[str]:

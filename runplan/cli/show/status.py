@@ -231,17 +231,15 @@ def run_next(args: argparse.Namespace) -> None:
         absent = view_missing_daemon(context, [{"schedule": view} for view in views])
         for view in views:
             (plan,) = PlanReader(context, view["plan"], now, warn=warn).views()
-            left = [
-                phase for phase in plan["phases"] if phase["hindrance"] and not (plan["next"] or phase["blocked_by"])
-            ]
-            view["passed_over"] = [f"phase {phase['id']} {phase['hindrance']}" for phase in left]
+            left = [] if plan["next"] else [phase for phase in plan["phases"] if not phase["blocked_by"]]
+            view["passed_over"] = [f"phase {phase['id']} {phase['hindrance']}" for phase in left if phase["hindrance"]]
     if args.json:
         print(as_json(views))
         return
     width = max((len(view["plan"]) for view in views), default=0)
     for view in views:
-        print(f"{view['plan']:<{width}}  {describe_schedule(view, now=now)}")
-        print(*(f"  {plain(words)}\n" for words in view["passed_over"]), sep="", end="")
+        passed_over = (f"  {plain(words)}" for words in view["passed_over"])
+        print(f"{view['plan']:<{width}}  {describe_schedule(view, now=now)}", *passed_over, sep="\n")
     if not views:
         print("No schedules.")
     elif absent is not None:

@@ -57,8 +57,7 @@ def read_tracker(lines: Lines) -> Iterator[Reading]:
         place = Place(id=name.id, title=section.name.title or name.title, first=section.at, end=section.end)
         cells = [lines.texts[line][slice(*cell)].strip() for cell in _cell_columns(lines.texts[line])]
         mark = read_mark(texts["cell"], "; ".join(cells[number] for number in noted if number < len(cells)).strip("; "))
-        prose = tuple(cells[depends:][:1])
-        places.append(replace(place, mark=mark, commit=commit, spots=spots, prose=prose))
+        places.append(replace(place, mark=mark, commit=commit, spots=spots, prose=tuple(cells[depends:][:1])))
     yield Reading("tracker", "tracker table", tuple(places), header, remarks=tuple(remarks))
 
 
