@@ -122,8 +122,12 @@ class Agents(Struct, frozen=True, dict=True):
     @cached_property
     def digest(self) -> str:
         """Identifies the variables of the caller that tests and setup get."""
-        variables = sorted(self.script_env.items())
-        return sha256(repr(variables).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        return _digest(self.script_env)
+
+    @cached_property
+    def named_digest(self) -> str:
+        """Identifies those of them that tests.env names."""
+        return _digest({name: value for name, value in self.script_env.items() if name in self.checks})
 
     def confine(self, argv: Sequence[str], cwd: Path, writable: Sequence[Path]) -> Sequence[str]:
         """A command of runplan that opens an agent's files, in the sandbox of agents and without a network."""
@@ -139,6 +143,10 @@ class Agents(Struct, frozen=True, dict=True):
 
     def redacted(self, text: str) -> str:
         return redact_text(text, secret_values(self.caller))
+
+
+def _digest(variables: Mapping[str, str]) -> str:
+    return sha256(repr(sorted(variables.items())).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def lacks_login(table: AgentTable, caller: Mapping[str, str]) -> str:

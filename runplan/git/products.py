@@ -1,14 +1,12 @@
 """A program that keeps the products of run.setup as run.setup left them: the untracked files of the worktree.
 
-    git ls-tree -rz --name-only COMMIT | python products.py tidy|list|compare|check|touched LISTING [NAME…]
+    git ls-tree -rz --name-only COMMIT | python products.py tidy|list|compare|check LISTING [NAME…]
 
 It runs in the sandbox, by its path and in the worktree, so it imports nothing of runplan; and often, so it imports
 little: pathlib alone takes longer than the rest. `tidy` deletes pipes next to
 tracked files, and tracked files with odd modes or further links: git writes them again. `list` notes the products in
 LISTING. `compare` deletes every file that is neither tracked nor listed, and fails when a listed one has changed or is
-gone; `check` only fails. `touched` prints the tracked files that were read or changed after LISTING was written, and
-with a slash the folders of which all files were; it fails where reading leaves no trace. NAME is a file that the caller
-writes itself.
+gone; `check` only fails. NAME is a file that the caller writes itself.
 """
 
 from __future__ import annotations
@@ -26,12 +24,6 @@ def main(how: str, listing: str, *names: str) -> str:
     if not (files := sys.stdin.buffer.read()):
         return "git lists no file"
     tracked = {*files.split(b"\0"), b".git", *map(os.fsencode, names)}
-    if how == "touched":
-        if not records_reads():
-            return f"the file system of {os.getcwd()} does not record access times"
-        own = {b"", *map(os.fsencode, names)}
-        sys.stdout.buffer.write(b"\0".join(find_touched({*files.split(b"\0")} - own, os.stat(listing).st_mtime_ns)))
-        return ""
     if how == "check":
         listed = read_listing(listing)
         products = {path: describe(os.lstat(path)) for path in listed if os.path.lexists(path)}
@@ -46,35 +38,6 @@ def main(how: str, listing: str, *names: str) -> str:
     for path in sorted(products.keys() - listed.keys(), reverse=True):  # the content of a directory before it
         (os.rmdir if products[path] == DIRECTORY else os.unlink)(path)
     return name_changed(listed, products, tracked)
-
-
-def records_reads(folder: str = ".") -> bool:
-    """Whether a file system records when a file is read; `relatime` does so for the first read after a change."""
-    probe = f"{folder}/.runplan-{os.getpid()}"
-    with open(probe, "wb") as file:
-        file.write(b"x")
-    try:
-        os.utime(probe, (0, os.stat(probe).st_mtime))
-        with open(probe, "rb") as file:
-            file.read()
-        return os.stat(probe).st_atime > 0
-    finally:
-        os.unlink(probe)
-
-
-def find_touched(tracked: set[bytes], since_ns: int) -> list[bytes]:
-    touched = []
-    for path in sorted(tracked):
-        try:
-            status = os.lstat(path)
-        except OSError:
-            touched.append(path)
-        else:
-            if max(status.st_atime_ns, status.st_mtime_ns, status.st_ctime_ns) > since_ns:
-                touched.append(path)
-    folders = {path.rpartition(b"/")[0] + b"/" for path in touched if b"/" in path}
-    spared = {path.rpartition(b"/")[0] + b"/" for path in tracked.difference(touched)}
-    return [*touched, *sorted(folders - spared)]
 
 
 def list_parents(paths: set[bytes]) -> set[bytes]:

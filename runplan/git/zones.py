@@ -105,8 +105,7 @@ objectformat = sha256"
 """
 #: Fills a worktree. Arguments: git directory, tree, seen, commit of the files, commit of the index, how, clean, diff,
 #: root of the checkout, the user's modules, then the names of run.copy. `seen` keeps what only this script opens: the
-#: index and its commit. `how` is agent, proof, or reuse for a proof worktree with the products of run.setup. With
-#: `clean` new the worktree is empty, and git in run.setup need not read each file to know that it is unchanged.
+#: index and its commit. `how` is agent, proof, or reuse for a proof worktree with the products of run.setup.
 _FILL = f"""{IS_EMPTY}{_FILL_MODULES}
 ulimit -v {SCRIPT_KIB} 2>/dev/null
 umask 022
@@ -114,7 +113,6 @@ dir=$1 tree=$2 seen=$3 files=$4 tip=$5 how=$6 clean=$7 diff=$8 root=$9; shift 9
 modules=$1; shift
 export GIT_DIR="$dir" GIT_WORK_TREE="$tree" GIT_INDEX_FILE="$seen/index"
 cd "$tree" || exit 1
-later=; [ "$clean" != new ] || later=1
 is_empty && clean=none
 rm -rf .git "./{DIFF_FILE}" "$dir/index" "$dir/index.lock" "$seen/index.lock" || exit 1
 printf 'gitdir: %s\\n' "$dir" >.git && : >"$seen/commit" || exit 1
@@ -135,7 +133,6 @@ fi
 [ "$how" = reuse ] || [ ! -d "$modules" ] || fill_modules "$dir" "$tree" "$files" "$modules" || exit 1
 [ "$files" = "$tip" ] || git read-tree --reset "$tip" || exit 1
 cp -p "$seen/index" "$dir/index" || exit 1 # -p: git looks for racy entries
-[ -z "$later" ] || touch -d '+2 seconds' "$dir/index" 2>/dev/null
 printf '%s\\n' "$tip" >"$seen/commit" || exit 1
 [ -z "$diff" ] || {{ rm -rf "./{DIFF_FILE}" && cp "$diff" "./{DIFF_FILE}"; }} || exit 1
 for name; do
@@ -360,10 +357,6 @@ class Place:
     def _read_note(self, name: str) -> str:
         return read_text(self._products / name, largest=LARGEST_NOTE) or ""
 
-    def note_inputs(self, inputs: str) -> None:
-        """Note that the products here are those of these inputs."""
-        self._note_products("inputs", inputs)
-
     def _note_products(self, name: str, text: str) -> None:
         make_below(self._workspace.common_dir, self._products)
         publish(self._products / name, text.encode(), sync=False)
@@ -376,27 +369,21 @@ class Place:
     def keep_products(self, commit: Oid, inputs: str, *, extra: Extra = NOTHING) -> None:
         """List what run.setup has made on the files of `commit`, and note its inputs."""
         make_below(self._workspace.common_dir, self._products)
-        error, _ = self._look_at_products("list", commit, clean=self._clean, extra=extra)
-        if error:
+        if error := self._look_at_products("list", commit, clean=self._clean, extra=extra):
             raise GitFailed(f"the products of run.setup in {self.path} cannot be listed: {error}")
-        self.note_inputs(inputs)
+        self._note_products("inputs", inputs)
 
     def describe_changed_product(self, commit: Oid) -> str:
         """The product that has changed since run.setup, or ""; for files of `commit`."""
-        return self._look_at_products("check", commit)[0]
+        return self._look_at_products("check", commit)
 
-    def _look_at_products(
-        self, how: str, commit: Oid, *, clean: str = "never", extra: Extra = NOTHING
-    ) -> tuple[str, bytes]:
-        """What is wrong with the products, or "", and what the script prints."""
-        listing = self._seen / "commit" if how == "touched" else self._products / "listing"
-        places = (str(self._workspace.path), str(self._git_dir), str(self.path), str(listing))
+    def _look_at_products(self, how: str, commit: Oid, *, clean: str = "never", extra: Extra = NOTHING) -> str:
+        """What is wrong with the products, or ""."""
+        places = (str(self._workspace.path), str(self._git_dir), str(self.path), str(self._products / "listing"))
         writable = {"list": (self.path, self._products), "check": ()}.get(how, (self.path,))
-        deadline = time.monotonic() + FILL_S
         arguments = (*places, commit, how, clean, *extra.copies)
         with self._zones.start(_COMPARE, arguments, cwd=self.path, writable=writable) as script:
-            output = script.read_exactly(LARGEST_STATUS, deadline)
-            return script.finish(deadline) if len(output) < LARGEST_STATUS else "too many files", output
+            return script.finish(time.monotonic() + FILL_S)
 
     def _require_copies(self, commit: Oid, extra: Extra) -> None:
         """Refuse names of run.copy that lie outside, or below something that is no directory in the commit."""
@@ -435,16 +422,6 @@ class ProofWorktree(Place):
         self._write(commit, "proof", "-x" if clean == "ignored" else "", extra=extra)
         return self.path
 
-    def write_anew(self, commit: Oid, *, extra: Extra = NOTHING) -> None:
-        """Newly written files of `commit`, for run.setup: so it is known which of them it reads."""
-        self.remove()
-        self._write(commit, "proof", "new", extra=extra)
-
-    def list_touched(self, commit: Oid, extra: Extra = NOTHING) -> list[str] | None:
-        """The files of `commit` that run.setup has read or changed; None if they are too many, or cannot be known."""
-        error, output = self._look_at_products("touched", commit, extra=extra)
-        return None if error else [os.fsdecode(path) for path in output.split(b"\0") if path]
-
     def keep_products(self, commit: Oid, inputs: str, *, extra: Extra = NOTHING) -> None:
         self._write(commit, "reuse", "none", extra=extra)
         super().keep_products(commit, inputs, extra=extra)
@@ -457,7 +434,7 @@ class ProofWorktree(Place):
         if not self.is_made:
             return "the worktree was removed"
         self._write(commit, "reuse", "none", extra=extra)
-        return self._look_at_products("compare", commit, clean="last" if clean else "never", extra=extra)[0]
+        return self._look_at_products("compare", commit, clean="last" if clean else "never", extra=extra)
 
     def _write(self, commit: Oid, how: str, clean: str, *, extra: Extra) -> None:
         self._require_copies(commit, extra)

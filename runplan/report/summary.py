@@ -69,8 +69,10 @@ class Spent(Struct, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         parts = {"agents": self.seconds, "set-up": self.setup_seconds, "tests": self.test_seconds}
-        shares = ", ".join(f"{name} {elapsed(seconds)}" for name, seconds in parts.items() if seconds)
-        time = elapsed(self.wall_seconds) + (f" ({shares})" if shares else "")
+        words = {name: f"{name} {elapsed(seconds)}" for name, seconds in parts.items() if seconds}
+        if "set-up" in words:
+            words["set-up"] += f" = {self.setup_seconds / sum(parts.values()):.0%}"
+        time = elapsed(self.wall_seconds) + (f" ({', '.join(words.values())})" if words else "")
         used = format_usage(self.tokens, self.usd, unpriced=self.unpriced, estimated=self.estimated)
         return ", ".join(part for part in (time, used) if part)
 

@@ -30,8 +30,6 @@ from runplan.run.dispatch import EndingKind
 from runplan.run.kinds import Beginning, GateAnswer, PhaseStep, Reason, Role
 from runplan.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
 
-INPUTS_UNKNOWN = "run.setup runs on every tree from now on; name its input files in run.setup_inputs"
-
 # --- the kinds of attempts ----------------------------------------------------------------------------
 
 
@@ -359,8 +357,6 @@ def _record_work(attempt: W, event: e.Event) -> W:
             return replace(attempt, broken=event, breaks=attempt.breaks + 1)
         case e.CandidateBuilt():
             return replace(attempt, unsolved=None)
-        case e.GateJudged(answer=GateAnswer.PASSED, tree=tree) if setup.renewed == tree and event.time > 1:
-            return _add_warnings(attempt, INPUTS_UNKNOWN)
         case e.BranchRebuilt():
             return _record_rebuild(attempt, event)
         case e.EvidenceUnresolved():

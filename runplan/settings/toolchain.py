@@ -10,14 +10,17 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from fnmatch import translate
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.checks.guarded import package_table
+from runplan.checks.guarded import list_named, package_table
+from runplan.globs import covers, literal
 
 
 class Kind(StrEnum):
@@ -54,6 +57,13 @@ INPUTS: dict[Kind, tuple[str, ...]] = {
     Kind.RUST: ("Cargo.toml", "Cargo.lock"),
     Kind.RUBY: ("Gemfile", "Gemfile.lock"),
 }
+#: Those of package managers that `init` does not know, and the files that choose the version of a language.
+_FURTHER_INPUTS = (
+    *("Pipfile*", "pdm.lock", "pylock*.toml", "constraints*.txt", "environment.y*ml", ".python-version"),
+    *(".nvmrc", ".node-version", ".tool-versions", "deno.lock", "go.work*", "rust-toolchain*", "gems.*", "*.gemspec"),
+    *("pom.xml", "build.gradle*", "gradle.lockfile", "composer.json", "composer.lock", "mix.exs", "mix.lock"),
+    *("pubspec.*", "Package.swift", "Package.resolved", "*.csproj", "packages.lock.json", "flake.lock"),
+)
 #: Files whose text is read.
 _READ = ("Makefile", "package.json", "pyproject.toml", "CMakeLists.txt", ".gitignore", "requirements*.txt")
 
@@ -122,6 +132,21 @@ class Toolchain(Struct, frozen=True, kw_only=True):
     @property
     def setup(self) -> str:
         return " && ".join(tool.setup for tool in self.tools if tool.setup)
+
+
+def list_inputs(paths: Iterable[str], command: str, patterns: Sequence[str]) -> list[str]:
+    """The files that decide what a set-up makes: lock files, manifests, those its command names, and `patterns`."""
+    named = list_named(command)
+    plain = {name for name in named if literal(name) == name}  # a word may be the name of a folder by chance
+    patterns = (*patterns, *(name for name in named if name not in plain))
+    names = map(translate, chain(*INPUTS.values(), _FURTHER_INPUTS))
+    manifest = re.compile(f"(?:[^/]*/)?(?:{'|'.join(names)})")  # its folder for those like requirements/dev.txt
+
+    def is_input(path: str) -> bool:
+        tail = path[path.rfind("/", 0, path.rfind("/")) + 1 :]
+        return path in plain or manifest.match(tail) is not None or covers(patterns, path)
+
+    return list(filter(is_input, paths))
 
 
 def manifests(files: Sequence[str]) -> list[str]:

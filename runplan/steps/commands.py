@@ -105,11 +105,9 @@ def fill_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunConte
     if is_for_writers(started):
         return ""
     commit = setup.commit_of(started, phase, context)
-    if started.role is Role.SETUP:
-        context.proof.write_anew(commit, extra=extra)
-        return ""
-    if not run.setup:
-        context.proof.checkout_exact_tree(commit, clean=run.clean, extra=extra)
+    if started.role is Role.SETUP or not run.setup:
+        clean = "ignored" if started.role is Role.SETUP else run.clean
+        context.proof.checkout_exact_tree(commit, clean=clean, extra=extra)
         return ""
     if context.proof.inputs != setup.find_inputs(started, phase, context):
         return "the products of run.setup are those of other inputs"

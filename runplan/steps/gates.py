@@ -23,7 +23,6 @@ from runplan.run.events import TESTS, BaselineKnown, GateJudged, WorkRefused
 from runplan.run.kinds import GateAnswer, ProofKind, Reason, Role
 from runplan.settings.places import is_hidden
 from runplan.settings.toolchain import SUBMODULES
-from runplan.steps import setup
 from runplan.store.files import read_bounded
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ NAMED_ONLY = "names "  #: before the key of results that are no baseline
 JUNIT_READ = 8 * 1024 * 1024  #: bytes of a JUnit file that are read
 NAMED = 3  #: failing tests named in one line
 #: Of a check that failed with products of an earlier set-up, and passed with new ones.
-FRESH = "passed with a fresh set-up: run.setup depends on files that run.setup_inputs does not name"
+STALE = 'passed with a fresh set-up, so the earlier one was stale: name what it reads, run.setup_inputs = ["PATH"]'
 
 _EXIT = r"(?m)^(\S+) (\d{1,3})$"
 
@@ -174,8 +173,7 @@ def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iter
         known = results.to_text(result, passes=False)
         note = f"{result.line} before any work{describe_lacking(phase, context)}" if result.red else ""
         if phase.setup.renewed == tree and not result.red:
-            setup.doubt_inputs(phase, context)
-            note = FRESH
+            note = STALE
         yield BaselineKnown(key=key, tree=tree, results=known, name=name, ran=evidence, note=note)
 
 
@@ -240,8 +238,7 @@ def _judge_results(
     )
     answer, line = _describe_comparison(judged, now)
     if before is not None and answer is GateAnswer.PASSED and phase.setup.renewed == tree:
-        setup.doubt_inputs(phase, context)
-        line = f"{line}; {FRESH}"
+        line = f"{line}; {STALE}"
     elif before is not None and answer is GateAnswer.PASSED:
         line = f"{line}; flaky, passed when run again: {', '.join(before.failures or (name,))}"
     rerun = ""

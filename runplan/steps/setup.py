@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from fnmatch import translate
 from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -12,35 +10,29 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
-from runplan.checks.guarded import list_named
 from runplan.git.zones import Extra
-from runplan.globs import covers, literal
 from runplan.run.attempt_parts import SetupReused
 from runplan.run.kinds import ProofKind, Role
-from runplan.settings.toolchain import INPUTS
+from runplan.settings.toolchain import list_inputs
 from runplan.store.files import read_bounded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from runplan.git.command import Git
     from runplan.git.zones import Place
     from runplan.run.attempts import WorkAttempt
     from runplan.run.events import DispatchStarted, Event
     from runplan.steps.context import RunContext
 
-ALL_FILES = "the code"  #: the only input of a set-up whose inputs are not known
 NAMED = 3  #: changed inputs named in one line
 LARGEST_COPY = 16 * 1024 * 1024  #: bytes of a file of run.copy that are compared
 SUBMODULE = "160000"  #: the mode of its entry in a tree
-_SLASH = re.compile("/")
 
 
 class Inputs(Struct, frozen=True, kw_only=True):
     """What decides the products of run.setup."""
 
     command: str
-    environment: str  #: digest of its variables
+    variables: str  #: digest of those that tests.env names
     files: dict[str, str]  #: the id of the content, by path
 
     def describe_change(self, before: Inputs) -> str:
@@ -48,7 +40,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
             return "its command changed"
         differing = {path for path, _ in self.files.items() ^ before.files.items()}
         names = sorted(differing)[:NAMED]
-        return f"{', '.join(names)} changed" if names else "its environment changed"
+        return f"{', '.join(names)} changed" if names else "a variable of tests.env changed"
 
 
 def already_done(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[Event, ...]:
@@ -79,8 +71,6 @@ def keep_products(started: DispatchStarted, phase: WorkAttempt, context: RunCont
     extra = Extra(copies=context.copied, root=context.root)
     for setup in (started, replace(started, tree="")) if started.agents else (started,):
         commit = commit_of(setup, phase, context)
-        if setup.tree:  # the worktree of agents is not newly written
-            _note_touched(context.proof.list_touched(commit, extra), context)
         _place_of(setup, context).keep_products(commit, find_inputs(setup, phase, context), extra=extra)
 
 
@@ -106,72 +96,19 @@ def find_inputs(started: DispatchStarted, phase: WorkAttempt, context: RunContex
     tree = started.tree or context.objects.commit(commit_of(started, phase, context)).tree
     if started.role is Role.PROVE:  # only tests differ from the code that it runs on
         tree = phase.built.onto_tree if started.scope == ProofKind.NEW_TESTS else phase.built.tree
-    touched = context.store.get_baseline(_touched_key(context)) or ""
-    if touched == ALL_FILES:
-        files = {ALL_FILES: context.candidates.tree_with(tree, dict.fromkeys(context.bookkeeping))}
-    else:
-        files = _list_inputs(context.objects, tree, run.setup, run.setup_inputs, context.bookkeeping, touched)
+    files = _list_inputs(context.objects, tree, run.setup, run.setup_inputs, context.bookkeeping)
     contents = {name: read_bounded(context.root / name, largest=LARGEST_COPY) or b"" for name in run.copy}
     copies = {name: sha256(content).hexdigest() for name, content in contents.items()}
-    inputs = Inputs(command=run.setup, environment=context.agents.digest, files={**files, **copies})
+    inputs = Inputs(command=run.setup, variables=context.agents.named_digest, files={**files, **copies})
     return json.dumps(to_builtins(inputs), sort_keys=True)  # msgspec.json rejects names that are not UTF-8
 
 
 @lru_cache(maxsize=8)
 def _list_inputs(
-    git: Git, tree: str, command: str, patterns: tuple[str, ...], without: tuple[str, ...], touched: str
+    git: Git, tree: str, command: str, patterns: tuple[str, ...], without: tuple[str, ...]
 ) -> dict[str, str]:
-    """The files that decide what run.setup makes: manifests, lock files, those that are named, and those of `touched`.
-
-    Where it has read all files of a folder, the names there count, too. So does each submodule: its files are not in
-    the tree.
-    """
+    """The mode and id of each file and submodule that decides what run.setup makes."""
     records = (record.partition("\t") for record in git.run("ls-tree", "-rz", tree).text.split("\0") if record)
-    blobs = {path: meta for meta, _, path in records if path not in without}  # with their modes, which are copied, too
-    named = list_named(command)
-    plain = {name for name in named if literal(name) == name}
-    patterns = (*patterns, *(name for name in named if name not in plain))
-    known = json.loads(touched or "[]")
-    read = {path for path in known if path in blobs}
-    manifest = re.compile("|".join(translate(pattern) for patterns in INPUTS.values() for pattern in patterns))
-
-    def is_input(path: str) -> bool:
-        return path in plain or manifest.match(path.rpartition("/")[2]) is not None or covers(patterns, path)
-
-    inputs = {path: meta for path, meta in blobs.items() if is_input(path) or meta.startswith(SUBMODULE)}
-    names = _list_folders(known, blobs)
-    listings = {folder: sha256(json.dumps(found).encode()).hexdigest() for folder, found in names.items()}
-    return {**inputs, **{path: blobs[path] for path in read}, **listings}
-
-
-def _list_folders(known: Iterable[str], blobs: Iterable[str]) -> dict[str, list[str]]:
-    """The names in each folder of `known`: run.setup has read all files there, and would read a new one, too."""
-    names = {folder: set[str]() for folder in known if folder.endswith("/")}
-    for path in blobs if names else ():
-        for slash in _SLASH.finditer(path):
-            if (folder := path[: slash.end()]) in names:
-                names[folder].add(path[slash.end() :].partition("/")[0])
-    return {folder: sorted(found) for folder, found in names.items()}
-
-
-def _note_touched(touched: list[str] | None, context: RunContext) -> None:
-    """Remember what run.setup has read; where that is not known, all files count, unless a person has named some."""
-    key = _touched_key(context)
-    known = context.store.get_baseline(key)
-    if known == ALL_FILES or (touched is None and context.settings.run.setup_inputs):
-        return
-    after = ALL_FILES if touched is None else json.dumps(sorted({*json.loads(known or "[]"), *touched}))
-    if after != known:
-        context.store.put_baseline(key, after)
-
-
-def doubt_inputs(phase: WorkAttempt, context: RunContext) -> None:
-    """Have run.setup run on every tree from now on; the products that the last check had are those of its tree."""
-    context.store.put_baseline(_touched_key(context), ALL_FILES)
-    if (check := phase.dispatches.newest) is not None:
-        context.proof.note_inputs(find_inputs(check, phase, context))
-
-
-def _touched_key(context: RunContext) -> str:
-    run = context.settings.run
-    return json.dumps(["set-up", run.setup, run.setup_inputs])
+    entries = {path: meta for meta, _, path in records if path not in without}
+    modules = (path for path, meta in entries.items() if meta.startswith(SUBMODULE))
+    return {path: entries[path] for path in (*list_inputs(entries, command, patterns), *modules)}

@@ -20,8 +20,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 @pytest.fixture
 def proof(place: Place) -> Path:
     """The proof worktree after run.setup and one look."""
-    place.proof.write_anew(place.base, extra=extra(place))
-    path = place.proof.path
+    path = place.proof.checkout_exact_tree(place.base, clean="ignored", extra=extra(place))
     (path / "deps/bin").mkdir(parents=True)
     (path / "deps/bin/run.o").write_text("exit 1\n")
     (path / "deps/link").symlink_to("bin/run.o")

@@ -52,7 +52,7 @@ def test_set_up_and_tests_are_no_time_of_agents() -> None:
     setup, gate = replace(command, role=Role.SETUP, seconds=20.0), replace(command, role=Role.GATE, seconds=90.0)
     spent = summarise_attempts(records(LEASED, setup, ROBOT, gate, LANDED))["1"].spent
     assert replace(spent, wall_seconds=300.0).words == (
-        "5m00s (agents 1m00s, set-up 20s, tests 1m30s), 1,000 tokens, $0.50"
+        "5m00s (agents 1m00s, set-up 20s = 12%, tests 1m30s), 1,000 tokens, $0.50"
     )
 
 

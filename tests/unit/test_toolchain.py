@@ -8,6 +8,7 @@ from runplan.settings.toolchain import (
     INPUTS,
     commands_of,
     detect,
+    list_inputs,
     manifests,
     missing_file,
     module_of,
@@ -106,6 +107,31 @@ def test_every_tool_with_a_set_up_knows_its_input_files() -> None:
     found = detect([".gitmodules", "uv.lock", "yarn.lock", "go.mod", "Cargo.lock", "Gemfile.lock"], {})
     assert [tool.kind for tool in found.tools if tool.setup] == list(INPUTS)
     assert all(set(tool.signs) & set(INPUTS[tool.kind]) for tool in found.tools)
+
+
+@pytest.mark.parametrize(
+    ("command", "named", "path"),
+    [
+        ("pip install -e .", (), "pyproject.toml"),
+        ("pip install -e .", (), "libs/a/setup.cfg"),
+        ("pip install -r requirements/dev.txt", (), "requirements/base.txt"),
+        ("npm ci", (), "web/package-lock.json"),
+        ("composer install", (), "composer.lock"),
+        ("make deps", (), "Makefile"),
+        ("sh tools/deps.sh", (), "tools/deps.sh"),
+        ("cp etc/*.conf .", (), "etc/a.conf"),
+        ("pip install .", ("src/**",), "src/a/__init__.py"),
+    ],
+)
+def test_the_inputs_of_a_set_up_are_manifests_and_the_files_that_it_names(
+    command: str, named: tuple[str, ...], path: str
+) -> None:
+    others = ["a/__init__.py", "README.md", "tools/x.py", "etc/sub/a.conf", "tests/requirements.py"]
+    assert list_inputs([*others, path], command, named) == [path]
+
+
+def test_a_word_of_a_set_up_is_no_folder_by_chance() -> None:
+    assert list_inputs(["install/a.py", "-e/b.py"], "pip install -e .", ()) == []
 
 
 @pytest.mark.parametrize(

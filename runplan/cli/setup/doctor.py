@@ -40,7 +40,6 @@ from runplan.engine.repository import open_repository
 from runplan.engine.worker import Interruption
 from runplan.errors import Exit, NotAllowed, RefusedEarly, RunplanError
 from runplan.forge.access import find_forge, forge_kind, read_address
-from runplan.git.products import records_reads
 from runplan.git.removal import Kept, Removed
 from runplan.git.repository import NO_IDENTITY, require_git, require_target, require_workable
 from runplan.landing import modes
@@ -162,14 +161,9 @@ def _check_target(context: RepositoryContext) -> str:
     return f"branch {context.settings.run.target}"
 
 
-def _worktree_places(context: RepositoryContext) -> tuple[Path, Path]:
-    """The directory of worktrees, and the nearest one that exists."""
-    place = worktree_root(context.root, context.settings, context.env)
-    return place, next(directory for directory in (place, *place.parents) if directory.exists())
-
-
 def _check_worktrees(context: RepositoryContext) -> str:
-    place, nearest = _worktree_places(context)
+    place = worktree_root(context.root, context.settings, context.env)
+    nearest = next(directory for directory in (place, *place.parents) if directory.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         raise RefusedEarly(f"{place} is not writable; set run.worktrees to a writable directory")
     return str(place)
@@ -249,11 +243,6 @@ def _check_tests(context: RepositoryContext) -> str | Check:
 def _check_setup(context: RepositoryContext) -> str | Check:
     line = context.settings.run.setup
     _require_programs(context, line, "or set run.setup to another command")
-    nearest = _worktree_places(context)[1]
-    is_watched = context.settings.run.setup_inputs or not os.access(nearest, os.W_OK) or records_reads(str(nearest))
-    if line and not is_watched:
-        detail = "the file system records no access times, so run.setup runs on every tree"
-        return Check("setup", State.WARN, detail, "name the files that it reads in run.setup_inputs")
     if line:
         return line
     files, texts = preflight.project_files(context)
