@@ -35,9 +35,9 @@ _IGNORED = ("status", "task_started", "task_updated", "task_notification", "task
 
 #: Tools that only make its requests longer: they schedule, switch worktrees, or talk to a person or other sessions.
 _USELESS = (
-    *("AskUserQuestion", "CronCreate", "CronDelete", "CronList", "EnterPlanMode", "EnterWorktree", "ExitPlanMode"),
-    *("ExitWorktree", "PushNotification", "RemoteTrigger", "ReportFindings", "ScheduleWakeup", "SendMessage"),
-    "Workflow",
+    *("Artifact", "AskUserQuestion", "CronCreate", "CronDelete", "CronList", "EnterPlanMode", "EnterWorktree"),
+    *("ExitPlanMode", "ExitWorktree", "ListAgents", "PushNotification", "RemoteTrigger", "ReportFindings"),
+    *("ScheduleWakeup", "SendMessage", "SendUserFile", "Workflow"),
 )
 #: Settings with a command that the program runs for a login.
 _HELPERS = (
