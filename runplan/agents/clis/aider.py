@@ -35,7 +35,8 @@ _DIFF_IN_PROMPT = "\n=== begin of diff"  #: as the prompt quotes it
 class Aider(ProviderAgent):
     program = "aider"
     base = (
-        *("--yes-always", "--no-pretty", "--no-stream", "--no-check-update", "--analytics-disable"),
+        *("--yes-always", "--no-pretty", "--no-stream", "--no-check-update"),
+        "--no-analytics",  # --analytics-disable would write that to the user's home, for ever
         *("--no-show-release-notes", "--no-gitignore", "--no-detect-urls", "--no-suggest-shell-commands"),
         *("--map-tokens", "0", "--chat-history-file", "/dev/null", "--input-history-file", "/dev/null"),
         *("--no-auto-commits", "--no-dirty-commits"),  # runplan commits the changes itself
