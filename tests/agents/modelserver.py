@@ -21,7 +21,7 @@ DIALECTS: tuple[Dialect, ...] = (Anthropic(), Responses(), Chat(), Gemini())
 LARGEST = 32 * 1024 * 1024
 
 #: A request of a program for its own ends, known by the words of its instructions.
-_TITLE = "title generator"
+TITLE = "title generator"
 _CUTS = {FaultKind.REFUSAL: Stop.REFUSAL, FaultKind.LENGTH: Stop.LENGTH}
 
 
@@ -123,7 +123,7 @@ class ModelServer:
     def _turn(self, seen: Seen, dialect: Dialect, asked: Asked) -> _Plan:
         self._known.update(asked.tools)
         part, turn = asked.place(self.scenario.parts)
-        side = not part or asked.form is not None or any(_TITLE in each.text for each in asked.heard)
+        side = not part or asked.form is not None or any(TITLE in each.text for each in asked.heard)
         seen = replace(seen, part="" if side else part, turn=turn, tools=tuple(asked.tools), results=asked.results)
         if side:
             words = json.dumps(filled_form(asked.form)) if asked.form else "A scripted answer"

@@ -33,7 +33,7 @@ from tests.agents.clis import (
     verdict,
     work,
 )
-from tests.agents.modelserver import ModelServer
+from tests.agents.modelserver import TITLE, ModelServer
 from tests.agents.scenario import Fault, FaultKind, Judge, Read, Run, Say, Turn, Use, Write
 from tests.support.cli import Project
 from tests.support.forks import Process
@@ -98,6 +98,7 @@ def test_the_work_of_a_real_agent_lands(tmp_path: Path, cli: Cli, record: Callab
     assert project.leftovers() == []
     ended = endings(project)
     assert [(each["role"], each["kind"]) for each in ended] == [("implement", "success"), ("verify", "success")]
+    assert not any(TITLE.encode() in seen.body for seen in server.seen), "nobody reads a title"
     asked = sum(seen.part != "" for seen in server.seen)
     assert asked * 1_000 <= sum(each["input_tokens"] for each in ended) <= (asked + 4) * 1_000
     assert all(each["output_tokens"] for each in ended)

@@ -21,7 +21,7 @@ _DENIED = "rule which prevents"
 
 class OpenCode(ProviderAgent):
     program = "opencode"
-    base = ("run", "--format", "json")
+    base = ("run", "--format", "json", "--title", "runplan")  # without a title it asks a model for one
     writing = ("--auto",)  # its `--agent plan` can still commit through bash: the configuration denies that to readers
     prints_json = True
     rank = 4
