@@ -66,10 +66,10 @@ def scrubbed(env: Mapping[str, str]) -> dict[str, str]:
     return kept | AS_STORED
 
 
-def borrowing(objects: Path) -> dict[str, str]:
-    """An environment in which git also reads the objects of another repository."""
-    quoted = f'"{objects}"' if ":" in str(objects) else str(objects)
-    return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": quoted}
+def borrowing(*places: Path) -> dict[str, str]:
+    """An environment in which git also reads the objects of other repositories."""
+    escaped = (str(objects).replace("\\", r"\\").replace('"', r"\"") for objects in places)
+    return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(f'"{objects}"' for objects in escaped)}
 
 
 def configured(*settings: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.errors import GitFailed, HandOverRefused, ObjectsRefused, RefusedEarly
-from runplan.git.command import CALLS, STREAMED, one_line, remedy_for
+from runplan.git.command import CALLS, STREAMED, borrowing, one_line, remedy_for
 from runplan.git.objects import KEEPER, Candidates, changes
 from runplan.git.workspace import NO_BRANCH
 from runplan.git.zones import FILL_S, IS_EMPTY, NOTHING, SCRIPT_KIB, Place, ProofWorktree
@@ -336,10 +336,7 @@ class AgentZone(Place):
         remove_directory(quarantine)
         (quarantine / "pack").mkdir(parents=True)
         places = (self._workspace.path / "objects", self._workspace.common_dir / "objects")
-        env = STREAMED | {
-            "GIT_OBJECT_DIRECTORY": str(quarantine),
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(f'"{place}"' for place in places),
-        }
+        env = STREAMED | borrowing(*places) | {"GIT_OBJECT_DIRECTORY": str(quarantine)}
         words = ("index-pack", "--stdin", "--fix-thin", "--strict", f"--max-input-size={self._zones.bounds.size}")
         indexer = self._tool.start(*words, env=env, stdin=script.output, session=True)
         with indexer, CALLS.bounded(indexer, state=self._workspace.state):

@@ -80,7 +80,13 @@ def crlf(repo: Repo, place: Path) -> Repo:
     return repo
 
 
+def oddly_named(repo: Repo, place: Path) -> Repo:
+    """With all that git quotes in a list of paths."""
+    return repo.at(repo.path.rename(place.with_name('a"b\\c:d')))
+
+
 KINDS = (
+    oddly_named,
     linked,
     inside_another,
     with_another_inside,
