@@ -186,7 +186,7 @@ def mark(run: str, lane: str) -> str:
 
 def parked_under(slug: str, phase: str) -> str:
     """The prefix of the refs that keep unlanded work of a phase."""
-    words = (re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "unnamed" for name in (slug, phase))
+    words = (re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:_LONGEST].strip("-") or "unnamed" for name in (slug, phase))
     return f"{PARKED}{'/'.join(words)}/"
 
 

@@ -299,7 +299,14 @@ def _left_on_a_branch(tree: Repo) -> None:
     tree.git("reset", "-q", "--hard", "main")
 
 
-@pytest.mark.parametrize("work", [_stashed, _left_on_a_branch])
+def _left_on_a_branch_with_a_long_name(tree: Repo) -> None:
+    tip = tree.commit("work", **{"c.txt": "c"})
+    packed = Path(tree.git("rev-parse", "--git-common-dir")) / "packed-refs"
+    packed.write_text(f"{packed.read_text()}{tip} refs/zzz/{'x' * 5000}\n")
+    tree.git("reset", "-q", "--hard", "main")
+
+
+@pytest.mark.parametrize("work", [_stashed, _left_on_a_branch, _left_on_a_branch_with_a_long_name])
 def test_commits_only_in_the_agents_repository_are_parked_before_its_removal(
     place: Place, work: Callable[[Repo], None]
 ) -> None:
