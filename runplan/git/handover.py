@@ -247,6 +247,8 @@ class AgentZone(Place):
             self._tool.update_refs(*orders)
         if received.said:
             raise HandOverRefused(f"a file cannot be committed: {received.said}")
+        if not received.left and received.tip == before:
+            raise HandOverRefused(f"the worktree {self.path} was removed during the work, and nothing was committed")
         self._note(received.left)
         self._workspace.merge_packs()
         return received.tip

@@ -21,7 +21,7 @@ from runplan.run.kinds import Reason, Role, WaitKind
 from runplan.run.rules.hosts import describe_wait
 from runplan.steps import setup
 from runplan.steps.gates import NAMES
-from runplan.steps.process import FINGERPRINT, sent_at_first, still_running, without_result
+from runplan.steps.process import FINGERPRINT, find_removed, sent_at_first, still_running, without_result
 from runplan.steps.verify import reply_of
 from runplan.text import in_words
 from runplan.times import busy_ends, iso, limit_ends, parse_iso
@@ -57,6 +57,9 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
         yield without_result(started, Ending.LOST)
         return
     ended = _record_result(started, context, outcome)
+    if removed := find_removed(started, context):
+        yield replace(ended, ending=Ending.LOST, said="", detail=f"the worktree {removed} was removed meanwhile")
+        return
     if started.role is Role.SETUP and ended.succeeded:
         try:
             setup.keep_products(started, state.work, context)

@@ -21,6 +21,7 @@ from runplan.run.attempts import WorkAttempt
 from runplan.run.dispatch import Ending, Running
 from runplan.run.kinds import Access, Reason, Role, WaitKind
 from runplan.settings.schema import FILES
+from runplan.store.files import is_directory
 from runplan.times import iso, parse_iso, zone
 
 if TYPE_CHECKING:
@@ -108,6 +109,12 @@ def place_of(started: e.DispatchStarted, context: RunContext) -> tuple[Path, tup
     proof = context.proof
     writable = {Access.PRODUCTS: proof.writable, Access.SCRATCH: (proof.path,)}
     return proof.path, writable.get(started.role.access, ())
+
+
+def find_removed(started: e.DispatchStarted, context: RunContext) -> Path | None:
+    """The worktree of a command or a reader that is gone, so that its result says nothing."""
+    places = (place_of(started, context)[0], *([context.zone.path] if started.agents else []))
+    return None if started.role.is_writer else next((path for path in places if not is_directory(path)), None)
 
 
 def is_for_writers(started: e.DispatchStarted) -> bool:

@@ -141,8 +141,8 @@ def describe_event(event: e.Event) -> str:
             return f"  setup      reused in the worktree of the {'checks' if event.tree else 'agents'}"
         case SetupDoubted(why=why):
             return f"  baseline   {why}; it runs again after a fresh set-up"
-        case e.DispatchEnded(ending=Ending.LOST, role=role):
-            return f"  {role:<10} is gone and left no result"
+        case e.DispatchEnded(ending=Ending.LOST, role=role, detail=detail):
+            return f"  {role:<10} left no result: {detail or 'the process is gone'}"
         case e.Paused(kind=kind, until=until) if not until or kind in REPEATED_WAITS:
             return f"  waiting    {describe_pause(event)}"
         case e.Paused(until=until):

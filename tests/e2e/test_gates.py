@@ -1,6 +1,7 @@
 """Gates: every one of them passes on the exact tree, its run is on record, and nothing known runs twice."""
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +181,13 @@ def test_a_gate_that_runs_longer_than_its_time_limit_has_not_finished(project: P
     ran = project.start("1", "auto")
     assert ran.last == "runplan: failed: tests-unfinished", ran.err
     assert "slow: the command did not end by itself" in ran.err
+
+
+def test_a_gate_whose_worktree_was_removed_runs_again_and_the_removal_is_told(project: Project, tmp_path: Path) -> None:
+    project.settings(
+        f"""[tests]\ncommand = 'test ! -e 1.txt || ! mkdir {tmp_path}/once || {{ rm -r "$PWD"; exit 1; }}'"""
+    )
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert [gate["answer"] for gate in gates(project)] == ["passed"]
+    assert re.search(r"gate       left no result: the worktree \S+-proof was removed meanwhile\n", ran.err)

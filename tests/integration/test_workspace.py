@@ -333,6 +333,14 @@ def test_a_deleted_branch_leaves_the_commits_taken_before(place: Place, content:
     assert place.left() == {}
 
 
+def test_a_worktree_that_was_removed_before_the_first_commit_is_told(place: Place) -> None:
+    tree = place.lease()
+    tree.write("a.txt", "lost")
+    shutil.rmtree(tree.path)
+    with pytest.raises(HandOverRefused, match=f"the worktree {tree.path} was removed during the work"):
+        place.take()
+
+
 def test_objects_that_git_refuses_are_not_taken(place: Place) -> None:
     tree = place.lease()
     bad = tree.git("mktree", stdin=f"100644 blob {tree.git('hash-object', '-w', 'a.txt')}\t.git\n")
