@@ -70,6 +70,8 @@ def _work_phase(state: RunState, context: RunContext, on_event: Callable[[e.Even
                 continue
             if action.step == a.END.step:
                 context.dispatches.end(list_running(state), grace_s=GRACE_S)
+            if action.step == a.CLEAN_UP.step:
+                context.zone.remove()  # no agent has had it: what run.setup changed there is no work to keep
             for event in act(action, state, context):
                 state = apply(state, event)
                 on_event(event)
