@@ -154,7 +154,7 @@ def manifests(files: Sequence[str]) -> list[str]:
     return [path for path in files if _first((path,), _READ)]
 
 
-def detect(files: Sequence[str], texts: Mapping[str, str]) -> Toolchain:
+def detect(files: Sequence[str], texts: Mapping[str, str], *, needs_pytest: bool = True) -> Toolchain:
     """Examine the paths at the top and under tests/ and test/, and the texts of the manifests."""
     tools = {tool.kind: tool for tool in reversed(_TOOLS) if _first(files, tool.signs)}
     package = texts.get("package.json", "")
@@ -172,7 +172,7 @@ def detect(files: Sequence[str], texts: Mapping[str, str]) -> Toolchain:
     else:
         tests, shown_by = _find_tests(files, texts, tools)
     if Kind.PYTHON in tools:
-        setup, options = _python_setup(tools[Kind.PYTHON], files, texts)
+        setup, options = _python_setup(tools[Kind.PYTHON], files, texts, needs_pytest=needs_pytest)
         tools[Kind.PYTHON] = replace(tools[Kind.PYTHON], setup=setup)
         tests = tests.replace("uv run ", f"uv run {options}", 1) if options else tests
     used = sorted(tools.values(), key=lambda tool: list(Kind).index(tool.kind))
@@ -222,7 +222,7 @@ def _hide(directory: str, texts: Mapping[str, str]) -> str:
 # --- Python and Node ----------------------------------------------------------------------------------------
 
 
-def _python_setup(tool: Tool, files: Sequence[str], texts: Mapping[str, str]) -> tuple[str, str]:
+def _python_setup(tool: Tool, files: Sequence[str], texts: Mapping[str, str], *, needs_pytest: bool) -> tuple[str, str]:
     """The set-up with the dependencies of the tests, and the options that `uv run` needs for them."""
     project = _toml(texts.get("pyproject.toml", ""))
     group = _group(_table(project, "dependency-groups"))
@@ -242,10 +242,11 @@ def _python_setup(tool: Tool, files: Sequence[str], texts: Mapping[str, str]) ->
     if "project" in project or "setup.py" in files or "setup.cfg" in files:
         words += ["-e", shlex.quote(f".[{extra}]") if extra else "."]
     words += ["--group", group] if group else []
-    if not group and not extra and not any(_names_pytest(texts.get(path, "").splitlines()) for path in wanted):
-        words.append("pytest")
-    newer = ".venv/bin/pip install -U pip && " if group else ""  # groups need pip 25.1
-    return f"python3 -m venv .venv{_hide('.venv', texts)} && {newer}.venv/bin/pip install {' '.join(words)}", ""
+    has_pytest = group or extra or any(_names_pytest(texts.get(path, "").splitlines()) for path in wanted)
+    words += ["pytest"] if needs_pytest and not has_pytest else []
+    newer = " && .venv/bin/pip install -U pip" if group else ""  # groups need pip 25.1
+    install = f"{newer} && .venv/bin/pip install {' '.join(words)}" if words else ""
+    return f"python3 -m venv .venv{_hide('.venv', texts)}{install}", ""
 
 
 def _group(groups: Mapping[str, Any]) -> str:
@@ -363,15 +364,17 @@ class Need(Struct, frozen=True, kw_only=True):
 
 def needed_setup(files: Sequence[str], texts: Mapping[str, str], line: str) -> Need | None:
     """The need of the test command `line`; None where it may run in a fresh worktree."""
-    detected = detect(files, texts)
+    needs_pytest = "unittest" not in re.split(r"\W", line)
+    detected = detect(files, texts, needs_pytest=needs_pytest)
     makefile = texts.get("Makefile", "") if {"make", "gmake"} & set(programs_of(line)) else ""
     used = re.search(_IN_VENV, f"{line}\n{makefile}")
     if used is not None and used[1] not in files and not re.search(_ENVIRONMENTS, makefile):
-        packages = detected.setup or _python_setup(_VENV, files, texts)[0]
+        packages = detected.setup or _python_setup(_VENV, files, texts, needs_pytest=needs_pytest)[0]
         setup = re.sub(r"(?<![\w/.])\.venv\b", used[1], packages)
         return Need(what="virtual environment", setup=setup, is_certain=True)
     for tool in detected.tools:
-        if tool.setup and not tool.fetches and tool.kind not in files:
+        is_bare = tool.kind is Kind.PYTHON and not needs_pytest and not _first(files, INPUTS[Kind.PYTHON])
+        if tool.setup and not tool.fetches and tool.kind not in files and not is_bare:
             is_certain = tool.kind in (Kind.SUBMODULES, Kind.NODE)  # other packages may be installed for all projects
             return Need(what=tool.kind, setup=detected.setup, is_certain=is_certain)
     return None

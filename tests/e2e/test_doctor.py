@@ -7,7 +7,9 @@ import pytest
 
 from tests.support.cli import Meanwhile, Project, a_plan, ended, until, work
 
-SETUP = '[run]\nsetup = "echo made | tee made.txt >>agent.toml"\n[tests]\ncommand = "cat made.txt && pwd >>{log}{more}"\n'
+SETUP = (
+    '[run]\nsetup = "echo made | tee made.txt >>agent.toml"\n[tests]\ncommand = "cat made.txt && pwd >>{log}{more}"\n'
+)
 
 
 PYTEST_RED = "printf '%s\\\\n' '= short test summary info =' 'FAILED a.py::b' '1 failed, 2 passed in 0.1s'; false"

@@ -292,6 +292,17 @@ def test_the_doctor_finds_an_agent_without_key_and_login(
     assert call("doctor") is Exit.DONE
 
 
+def test_the_doctor_warns_of_a_planner_that_cannot_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(tmp_path, "codex")
+    settings = '[agents]\nimplementer = "codex"\nverifier = "codex"\n'
+    monkeypatch.chdir(make_repo(tmp_path / "app", **{"runplan.toml": settings}).path)
+    assert call("doctor") is Exit.DONE
+    problem = "`runplan plan` cannot work: claude is not installed or not on PATH"
+    assert f"\nWARN  planner     {problem}\n" in capsys.readouterr().out
+
+
 def test_the_doctor_judges_by_the_committed_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -113,6 +113,9 @@ def run_checks(context: RepositoryContext) -> list[Check]:
         context = replace(context, fleet=find_fleet(context.repository, context.settings))
         checks.append(_run_check("fleet", _check_fleet, context))
     checks += [_run_check(role, _check_agent, context, role, name) for role, name in context.settings.agents.dispatched]
+    planner = _run_check("planner", _check_agent, context, "planner", context.settings.agents.planner)
+    words = f"`runplan plan` cannot work: {planner.detail}"
+    checks.append(planner if planner.ok else replace(planner, state=State.WARN, detail=words))
     checks.append(_run_check("sandbox", _check_sandbox, context))
     if channels := list_channels(context.settings.notify, context.env):
         checks.append(_check_channels(context, channels))
