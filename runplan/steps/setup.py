@@ -7,7 +7,6 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from runplan.git.zones import Extra
@@ -26,21 +25,6 @@ if TYPE_CHECKING:
 NAMED = 3  #: changed inputs named in one line
 LARGEST_COPY = 16 * 1024 * 1024  #: bytes of a file of run.copy that are compared
 SUBMODULE = "160000"  #: the mode of its entry in a tree
-
-
-class Inputs(Struct, frozen=True, kw_only=True):
-    """What decides the products of run.setup."""
-
-    command: str
-    variables: str  #: digest of those that tests.env names
-    files: dict[str, str]  #: the id of the content, by path
-
-    def describe_change(self, before: Inputs) -> str:
-        if self.command != before.command:
-            return "its command changed"
-        differing = {path for path, _ in self.files.items() ^ before.files.items()}
-        names = sorted(differing)[:NAMED]
-        return f"{', '.join(names)} changed" if names else "a variable of tests.env changed"
 
 
 def already_done(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[Event, ...]:
@@ -62,8 +46,12 @@ def describe_reason(started: DispatchStarted, phase: WorkAttempt, context: RunCo
     before = place.inputs
     if started.again or not before:
         return started.again or place.outdated or "first use of the worktree"
-    inputs = convert(json.loads(find_inputs(started, phase, context)), Inputs)
-    return inputs.describe_change(convert(json.loads(before), Inputs))
+    return describe_change(json.loads(before), json.loads(find_inputs(started, phase, context)))
+
+
+def describe_change(before: dict[str, str], now: dict[str, str]) -> str:
+    differing = {name for name, _ in before.items() ^ now.items()}
+    return f"{', '.join(sorted(differing)[:NAMED])} changed"
 
 
 def keep_products(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> None:
@@ -91,7 +79,7 @@ def commit_of(started: DispatchStarted, phase: WorkAttempt, context: RunContext)
 
 
 def find_inputs(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
-    """The inputs of the set-up for a dispatch, as JSON."""
+    """What decides the products of the set-up for a dispatch: the content of each input by its name, as JSON."""
     run = context.settings.run
     tree = started.tree or context.objects.commit(commit_of(started, phase, context)).tree
     if started.role is Role.PROVE:  # only tests differ from the code that it runs on
@@ -99,8 +87,8 @@ def find_inputs(started: DispatchStarted, phase: WorkAttempt, context: RunContex
     files = _list_inputs(context.objects, tree, run.setup, run.setup_inputs, context.bookkeeping)
     contents = {name: read_bounded(context.root / name, largest=LARGEST_COPY) or b"" for name in run.copy}
     copies = {name: sha256(content).hexdigest() for name, content in contents.items()}
-    inputs = Inputs(command=run.setup, variables=context.agents.named_digest, files={**files, **copies})
-    return json.dumps(to_builtins(inputs), sort_keys=True)  # msgspec.json rejects names that are not UTF-8
+    others = {"its command": run.setup, "a variable of tests.env": context.agents.named_digest}
+    return json.dumps({**files, **copies, **others}, sort_keys=True)  # msgspec rejects names that are not UTF-8
 
 
 @lru_cache(maxsize=8)

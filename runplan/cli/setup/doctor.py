@@ -58,7 +58,6 @@ from runplan.views.journal import LINES_SHOWN
 
 if TYPE_CHECKING:
     from runplan.daemon.channels import Channel
-    from runplan.run.attempts import WorkAttempt
 
 
 class State(StrEnum):
@@ -275,8 +274,17 @@ def _rehearse_phase(context: RepositoryContext, checks: Sequence[Check]) -> Chec
     if failed := [name for name in _NEEDED if name not in passed]:
         return Check("run", State.FAIL, f"not run, because of: {', '.join(failed)}", "correct the failed checks first")
     ended: list[e.DispatchEnded] = []
+
+    def show(event: e.Event) -> None:
+        if isinstance(event, e.DispatchStarted | e.DispatchEnded):
+            progress.show_event(event)
+        if isinstance(event, e.DispatchEnded):
+            ended.append(event)
+
     try:
-        phase = _run_rehearsal(context, ended)
+        context = runs.with_target_settings(context.with_settings(), "").with_landing("cherry-pick")
+        with Interruption(0.0), progress.live_line(), open_repository(context) as repository:
+            phase = rehearse_phase(context, repository, show).work
     except RunplanError as error:
         return _failed_check("run", error)
     failure = phase.failure
@@ -291,20 +299,6 @@ def _rehearse_phase(context: RepositoryContext, checks: Sequence[Check]) -> Chec
     if any(result.red for result in results):
         return Check("run", State.WARN, detail, "repair the tests that fail; until then runs accept their failures")
     return Check("run", State.OK, detail)
-
-
-def _run_rehearsal(context: RepositoryContext, ended: list[e.DispatchEnded]) -> WorkAttempt:
-    """Rehearse a phase; its state, and the set-up and tests that ended."""
-
-    def show(event: e.Event) -> None:
-        if isinstance(event, e.DispatchStarted | e.DispatchEnded):
-            progress.show_event(event)
-        if isinstance(event, e.DispatchEnded):
-            ended.append(event)
-
-    context = runs.with_target_settings(context.with_settings(), "").with_landing("cherry-pick")
-    with Interruption(0.0), progress.live_line(), open_repository(context) as repository:
-        return rehearse_phase(context, repository, show).work
 
 
 def _check_forge(context: RepositoryContext) -> list[Check]:
