@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -181,6 +181,7 @@ LONGEST = 10_000
 #: Compares two trees as a patch, whatever the user's configuration is. A line that is no id is repeated.
 _DIFFER = ("diff-tree", "--stdin", "-r", "-p", "-M", "--no-color", "--no-ext-diff", "--no-textconv")
 _END = "end\n"
+_OF_BASE = ("index ", "similarity ", "dissimilarity ")  #: lines of a patch that depend on the rest of the file
 _KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
 #: Of commits that only keep uncommitted files; the same content kept twice is the same commit.
 KEEPER = Signature(author=_KEEPER, committer=_KEEPER, when="0 +0000")
@@ -269,6 +270,16 @@ class Candidates:
         answer = self._git.request(*_DIFFER, words=f"{trees}\n{_END}".encode(), end=_END.encode())
         patch = answer.partition(b"\n")[2].removesuffix(_END.encode())  # after the line with the ids
         return patch.decode("utf-8", "surrogateescape")
+
+    def change_id(self, old: Oid, new: Oid) -> str:
+        """A hash of the change between two commits, on any base: as `git patch-id`, but binary files count as well."""
+        lines = self.diff(old, new).split("\n")
+        fixed = (
+            "@@" if line.startswith("@@ ") else line
+            for line, following in pairwise([*lines, ""])
+            if following.startswith("Binary ") or not line.startswith(_OF_BASE)
+        )
+        return digest_of("\n".join(fixed).encode("utf-8", "surrogateescape"))
 
     def landed_commits(self, *tips: Oid) -> tuple[tuple[Oid, str], ...]:
         """(id, message) of every commit below the tips with a landing trailer, newest first."""

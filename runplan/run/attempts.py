@@ -203,7 +203,6 @@ class PlanningAttempt(AgentAttempt, frozen=True, kw_only=True):
     last_try: str = ""  #: that output, if it was refused
     has_written: bool = False  #: its agent has changed files, though it may only read
     proposal: ProposalMade | None = None
-    refused: tuple[str, ...] = ()  #: texts of plans that a person rejected
     queued: bool = False  #: the run of the plan
 
     @property
@@ -355,8 +354,9 @@ def _record_work(attempt: W, event: e.Event) -> W:
         case e.RulesBroken():
             attempt = _add_warnings(attempt, *(f"a fixer was told: {line}" for line in event.lines))
             return replace(attempt, broken=event, breaks=attempt.breaks + 1)
-        case e.CandidateBuilt():
-            return replace(attempt, unsolved=None)
+        case e.CandidateBuilt(rejected=rejected):
+            is_new = rejected and rejected not in attempt.warnings
+            return _add_warnings(replace(attempt, unsolved=None), *([rejected] if is_new else []))
         case e.BranchRebuilt():
             return _record_rebuild(attempt, event)
         case e.EvidenceUnresolved():
@@ -445,7 +445,7 @@ def _record_planning(attempt: PlanningAttempt, event: e.Event) -> PlanningAttemp
     attempt = replace(attempt, dispatches=record_dispatch(attempt.dispatches, event))
     match event:
         case e.Answered(approved=False) if event.why and attempt.proposal is not None:
-            return replace(attempt, proposal=None, refused=(*attempt.refused, attempt.proposal.text))
+            return replace(attempt, proposal=None)
         case StepJudged():
             return _record_step(attempt, event)
         case ProposalMade():

@@ -414,6 +414,7 @@ class CandidateBuilt(Event, frozen=True, kw_only=True):
     undone: tuple[str, ...] = ()  #: its code commits, newest first
     proofs: tuple[ProofRun, ...] = ()  #: due after the gates, because tests differ from those before the plan
     versions: Rows = ()  #: test files that earlier phases changed, each with the commit before that
+    rejected: str = ""  #: that a person rejected this very change before, when and with which words; "" if not
 
 
 class CandidateConflicted(Event, frozen=True, kw_only=True):

@@ -46,7 +46,7 @@ from runplan.steps.proof import list_unproven, plan_proofs
 from runplan.steps.verify import before_the_end, correct_plan, is_complete_with
 from runplan.store.claims import landing_lock
 from runplan.text import bounded, command, inert
-from runplan.times import iso
+from runplan.times import iso, parse_iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,7 +92,31 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> Ite
         head = phase.work.head
         replayed = context.candidates.replay(base=base, head=head, onto=onto, rewrite=rewrite, whole=phase.squash)
     built = _record_candidate(replayed, onto, context)
+    if isinstance(built, e.CandidateBuilt):
+        built = replace(built, rejected=_find_rejection(built, context))
     yield plan_proofs(built, context) if isinstance(built, e.CandidateBuilt) and not is_merge else built
+
+
+def _find_rejection(built: e.CandidateBuilt, context: RunContext) -> str:
+    """Who rejected this change of the plan before, also on another base; "" if the newest answer to it is none."""
+    answers = context.store.list_facts(e.Answered, plan=context.plan)
+    if all(fact.event.approved for fact in answers):  # usual
+        return ""
+    candidates = {fact.event.tree: fact.event for fact in context.store.list_facts(e.CandidateBuilt, plan=context.plan)}
+    change = context.candidates.change_id(built.onto, built.commits[-1])
+
+    def is_same(tree: str) -> bool:
+        other = candidates.get(tree)
+        if other is None or other.tree == built.tree or context.objects.tip(other.commits[-1]) is None:
+            return tree == built.tree
+        return context.candidates.change_id(other.onto, other.commits[-1]) == change
+
+    newest = next((fact for fact in reversed(answers) if is_same(fact.event.tree)), None)
+    if newest is None or newest.event.approved:
+        return ""
+    by = f" by {newest.event.by}" if newest.event.by else ""
+    why = f": {newest.event.why}" if newest.event.why else ""
+    return f"a person rejected this very change on {parse_iso(newest.at):%Y-%m-%d %H:%M} UTC{by}{why}"
 
 
 def _record_candidate(replayed: Replayed, onto: str, context: RunContext) -> e.Event:

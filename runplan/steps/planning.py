@@ -149,7 +149,7 @@ def judge_step(action: Action, state: RunState, context: RunContext) -> Iterator
         paths=list_paths(context.objects, attempt.chosen.tip),
         findings=attempt.findings if ended.role is Role.REVISE else (),
         before=attempt.chosen.before,
-        rejected=attempt.refused,
+        rejected=_list_rejected(context),
         path=context.plan,
         test_command=context.settings.tests.command,
     )
@@ -160,6 +160,14 @@ def judge_step(action: Action, state: RunState, context: RunContext) -> Iterator
         facts=facts,
     )
     yield StepJudged(role=ended.role, dispatch=ended.id, **asdict(result))
+
+
+def _list_rejected(context: RunContext) -> tuple[str, ...]:
+    """The texts proposed for the plan, in this run or an earlier one, whose newest answer is a rejection."""
+    answers = {fact.event.tree: fact.event for fact in context.store.list_facts(e.Answered, plan=context.plan)}
+    rejected = {sha256 for sha256, answer in answers.items() if not answer.approved}
+    proposals = context.store.list_facts(ProposalMade, plan=context.plan) if rejected else []
+    return tuple(fact.event.text for fact in proposals if fact.event.sha256 in rejected)
 
 
 def ask_questions(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001

@@ -56,11 +56,13 @@ def test_a_rejection_with_words_revises_at_once_and_asks_again(project: Project)
     assert "Rejected: Make it smaller." in project.runplan("report", "greet-people").out
 
 
-def test_the_rejected_text_is_not_proposed_again(project: Project) -> None:
-    """M6"""
+@pytest.mark.parametrize("words", [("-m", "Make it smaller."), ()])
+def test_the_rejected_text_is_not_proposed_again(project: Project, words: tuple[str, ...]) -> None:
+    """M6, in the same run and in the next one"""
     planning_project(project, revising({"plan": PLAN}))
     proposed(project)
-    ran = project.runplan("reject", "greet-people", "-m", "Make it smaller.")
+    ran = project.runplan("reject", "greet-people", *words)
+    ran = ran if words else project.runplan("retry", "greet-people")
     assert (ran.code, ran.last) == (1, "runplan: failed: plan-invalid"), ran.err
     assert fields(project, "StepJudged", "problems")[-1] == ["a person rejected exactly this text; change it"]
     assert len(asked(project)) == 1

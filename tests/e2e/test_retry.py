@@ -195,6 +195,30 @@ def test_a_rejection_stands_until_a_fixer_has_changed_something(project: Project
     assert (ran.code, project.show("main:1.txt")) == (0, "1\nlonger"), ran.err
 
 
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_a_rejected_change_lands_only_with_a_person_who_is_told_of_the_rejection(
+    project: Project, is_moved: bool
+) -> None:
+    """Also as the same change on another base, which has another tree."""
+    assert project.start("1").code == 4
+    assert project.runplan("reject", "X").code == 0
+    assert project.start("1", "auto").last == "runplan: failed: no-progress"
+    if is_moved:
+        project.commit_file("other.txt", "other\n")
+    told = "a person rejected this very change on "
+    ran = project.runplan("retry", "X")
+    assert (ran.code, f"needs your sign-off: {told}" in ran.err) == (4, True), ran.err
+    assert project.landed() == []
+    for verb in ("inbox", "diff", "status"):
+        assert told in project.runplan(verb, *(["X"] if verb != "inbox" else [])).out, verb
+    again = project.start("1", "auto")
+    assert (again.code, told in again.err) == (4, True), again.err
+    assert project.runplan("approve", "X").code == 0
+    assert project.landed() == ["1"]
+    report = project.show("main:reports/plan-x.md")
+    assert (f"Warning: {told}" in report, "Approved by a person on tree" in report) == (True, True)
+
+
 def test_a_corrected_plan_is_checked_before_anyone_fixes(project: Project) -> None:
     """What the agent changed outside `Touches:` is permitted now."""
     plan = project.show("main:plans/X.md") + "\n"

@@ -360,3 +360,31 @@ def test_a_large_file_is_named_in_the_patch_and_not_read(repo: Repo, candidates:
     assert "+seen" in patch
     assert "Binary files /dev/null and b/large.txt differ" in patch
     assert "ours" not in patch
+
+
+LINES = "".join(f"{n}\n" for n in range(1, 40))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_same"),
+    [
+        ("head\n" + LINES, "head\n" + LINES.replace("20\n", "twenty\n"), True),
+        (LINES, LINES.replace("20\n", "zwanzig\n"), False),
+        (LINES, LINES.replace("30\n", "twenty\n"), False),
+        (LINES, LINES + "\0", False),
+    ],
+)
+def test_a_change_has_the_same_id_on_another_base(
+    repo: Repo, candidates: Candidates, before: str, after: str, is_same: bool
+) -> None:
+    ids = []
+    for old, new in ((LINES, LINES.replace("20\n", "twenty\n")), (before, after)):
+        base = repo.commit("Before", **{"n.txt": old, "other.txt": repo.head()})
+        ids.append(candidates.change_id(base, repo.commit("After", **{"n.txt": new})))
+    assert (ids[0] == ids[1]) is is_same
+
+
+def test_changes_of_a_binary_file_differ_by_its_content(repo: Repo, candidates: Candidates) -> None:
+    base = repo.head()
+    ids = {candidates.change_id(base, repo.commit("Binary", x=f"\0{n}")) for n in range(3)}
+    assert len(ids) == 3

@@ -186,3 +186,16 @@ def test_a_stop_before_the_fixer_leaves_the_words_of_a_rejection_to_the_next_att
         phase="1", reason=action.reason, step=action.at, detail=action.detail, rejected="too short", tree="t1"
     )
     assert beginning_after(failed, is_changed=False, has_fixers=True) is Beginning.FIX
+
+
+@pytest.mark.parametrize("options", [{"auto": True}, {"auto": False}, {"auto": True, "concludes": True}])
+def test_a_change_that_was_rejected_before_waits_for_a_person_also_with_auto(options: dict[str, bool]) -> None:
+    told = "a person rejected this very change on 2026-01-01 10:00 UTC: too short"
+    built = [replace(fact, rejected=told) if isinstance(fact, e.CandidateBuilt) else fact for fact in proven("t1")]
+    state = fold([replace(started(test_command=""), **options), *BEGUN[1:], *built])
+    assert decide(state).actions == (a.ASK,)
+    waits = decide(apply(state, e.ApprovalAsked(tree="t1")))
+    assert (waits.waiting, waits.about) == ("sign-off", told)
+    assert waits.why == f"phase 1 passed all checks and needs your sign-off: {told}"
+    assert state.work.warnings == (told,)
+    assert decide(apply(state, e.Answered(tree="t1", approved=True))).actions == (a.LAND,)

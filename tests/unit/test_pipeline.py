@@ -73,6 +73,7 @@ def test_the_plan_is_searched_when_a_phase_is_to_be_proven_and_once() -> None:
         [*proven()[:-1]],
         [fact if not isinstance(fact, e.PhaseChosen) else replace(fact, sign_off=("look",)) for fact in proven()],
         [fact if not isinstance(fact, e.PhaseChosen) else replace(fact, direct=True) for fact in proven()],
+        [fact if not isinstance(fact, e.CandidateBuilt) else replace(fact, rejected="no") for fact in proven()],
     ],
 )
 def test_no_phase_begins_on_one_that_may_change_or_that_a_person_has_to_see(facts: list[e.Event]) -> None:

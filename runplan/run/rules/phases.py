@@ -381,7 +381,8 @@ def list_sign_off(started: RunStarted, phase: WorkAttempt) -> tuple[str, ...] | 
     asked = [text for _, text in phase.proof.questions if started.changed == "ask"]
     files = phase.changed_files
     is_shown = any(matches(pattern, path) for pattern in started.sign_off for path in files)
-    criteria = (*phase.chosen.sign_off, *asked)
+    built = phase.delivery.candidate
+    criteria = (*([built.rejected] if built and built.rejected else []), *phase.chosen.sign_off, *asked)
     return criteria if criteria or is_shown else None
 
 

@@ -88,7 +88,8 @@ def land_candidate(
     proven = f"phase {attempt.chosen.phase} passed all checks and needs your"
     if is_signed:
         criteria = f": {'; '.join(sign_off)}" if sign_off else ""
-        return Decision(why=f"{proven} sign-off{criteria}", waiting=WaitKind.SIGN_OFF)
+        rejected = delivery.candidate.rejected if delivery.candidate else ""
+        return Decision(why=f"{proven} sign-off{criteria}", waiting=WaitKind.SIGN_OFF, about=rejected)
     return Decision(why=f"{proven} approval", waiting=WaitKind.APPROVAL)
 
 
