@@ -82,7 +82,7 @@ def is_current(state: RunState, answer: Reply) -> bool:
             continue
         delivery = attempt.delivery
         tree = attempt.answerable
-        is_approved = bool(tree) and delivery.approved == tree and not delivery.held
+        is_approved = bool(tree) and (delivery.is_approved or delivery.approved == tree) and not delivery.held
         shown = answer.replaces if isinstance(answer, ProposalMade) else answer.tree
         if shown == tree and not is_approved:
             return True

@@ -209,8 +209,10 @@ def _list_verification(phase: WorkAttempt, commands: Mapping[str, str]) -> Itera
         word = "Verdict on all phases" if verdict.scope else "Verdict"
         carried = "" if verdict.tree == tree else f", carried over to tree {code_span(tree)} (the same patch)"
         yield f"{word}: pass by {code_span(verdict.agent)} on tree {code_span(verdict.tree)}{carried}"
-    if tree and phase.delivery.approved == tree:
-        yield f"Approved by a person on tree {code_span(tree)}"
+    if phase.delivery.is_approved:
+        seen = phase.delivery.approved
+        carried = "" if seen == tree else f", carried over to tree {code_span(tree)} (the same patch)"
+        yield f"Approved by a person on tree {code_span(seen)}{carried}"
 
 
 def _describe_check(

@@ -202,6 +202,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     moves: int = 0  #: of the target, while it landed
     asked: str = ""  #: the tree that waits for approval
     approved: str = ""  #: the tree that a person approved
+    carried: str = ""  #: the patch of that tree, if only landings of runplan have moved the target since
     landing: e.LandingStarted | None = None
     held: str = ""  #: why the landing waits
     landed: e.Landed | None = None
@@ -210,24 +211,28 @@ class Delivery(Struct, frozen=True, kw_only=True):
     def conflicting_paths(self) -> str:
         return ", ".join(self.conflict.paths) if self.conflict else ""
 
-    def is_about(self, tree: str) -> bool:
-        """Whether an answer about this tree is for the candidate."""
-        return self.candidate is None or tree in ("", self.candidate.tree)
+    @property
+    def is_approved(self) -> bool:
+        """Whether a person approved the candidate, or the same patch before a landing of runplan moved the target."""
+        built = self.candidate
+        return built is not None and (built.tree == self.approved or bool(self.carried and built.patch == self.carried))
 
 
 def record_delivery(delivery: Delivery, event: e.Event) -> Delivery:
     match event:
         case e.CandidateBuilt():
-            approved = delivery.approved if delivery.approved == event.tree else ""
-            return replace(delivery, candidate=event, conflict=None, asked="", approved=approved)
+            delivery = replace(delivery, candidate=event, conflict=None, asked="")
+            return delivery if delivery.is_approved else replace(delivery, approved="", carried="")
+        case e.ProofJudged(promises=promises) if promises:  # the person who approved has not seen them
+            return replace(delivery, carried="")
         case e.CandidateConflicted():
             return replace(delivery, conflict=event)
         case e.ApprovalAsked():
             return replace(delivery, asked=event.tree)
         case e.Answered(approved=True):
-            return replace(delivery, approved=event.tree, asked="")
-        case e.Answered() if delivery.is_about(event.tree):
-            return replace(delivery, asked="", approved="", held="")
+            return replace(delivery, approved=event.tree, carried="", asked="")
+        case e.Answered():
+            return replace(delivery, asked="", approved="", carried="", held="")
         case e.RunResumed() | e.Woke(kind=WaitKind.CHECKOUT):
             return replace(delivery, held="")
         case e.LandingStarted():
@@ -235,7 +240,9 @@ def record_delivery(delivery: Delivery, event: e.Event) -> Delivery:
         case e.LandingHeld():
             return replace(delivery, landing=None, held=event.why)
         case e.LandingMoved():
-            return replace(delivery, landing=None, candidate=None, moves=delivery.moves + (not event.ours))
+            carried = delivery.candidate.patch if delivery.candidate and delivery.is_approved and event.ours else ""
+            delivery = replace(delivery, landing=None, candidate=None, carried=carried)
+            return replace(delivery, moves=delivery.moves + (not event.ours))
         case e.LandingRefused():
             return replace(delivery, landing=None)
         case HostChanged() if delivery.landing is None and delivery.landed is None:

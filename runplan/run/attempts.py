@@ -58,6 +58,10 @@ class Attempt(Struct, frozen=True, kw_only=True):
         """The id of the content that a person's answer is about: the candidate's tree; "" for none."""
         return self.delivery.candidate.tree if self.delivery.candidate else ""
 
+    def is_answered_by(self, answer: e.Answered) -> bool:
+        """Whether the answer is about this content, or about the held landing of none."""
+        return answer.tree == self.answerable and bool(answer.tree or self.delivery.held)
+
 
 class AgentAttempt(Attempt, frozen=True, kw_only=True):
     """An attempt in which agents or commands run."""
@@ -304,11 +308,13 @@ def record_event(attempt: AnyAttempt, event: e.Event) -> AnyAttempt:
 
 
 def _record_common(attempt: A, event: e.Event) -> A:
+    if isinstance(event, e.Answered) and not attempt.is_answered_by(event):
+        return attempt
     attempt = replace(attempt, delivery=record_delivery(attempt.delivery, event))
     match event:
         case e.WorkRefused():
             return replace(attempt, refusal=attempt.refusal or (event.reason, event.detail))
-        case e.Answered(approved=False, why=why, by=by) if attempt.delivery.is_about(event.tree):
+        case e.Answered(approved=False, why=why, by=by):
             if why and attempt.is_revisable:
                 attempt = replace(attempt, revision=why, rejections=(*attempt.rejections, why))
                 rejected = f"a person rejected the change{f' by {by}' if by else ''}: {why}"

@@ -113,7 +113,7 @@ def _decide_step(state: RunState) -> Decision:
         return fail_phase(reason, PhaseStep.LAND if is_landing else attempt.step, detail)
     if waiting := _find_wait(state):
         return waiting
-    decision = _await_answer(state, started, attempt) or _await_phase(state, attempt)
+    decision = _await_answer(attempt) or _await_phase(state, attempt)
     decision = decision or _await_host(state, _work_on(started, attempt))
     is_held = decision.waiting is not None and wait_of(decision.waiting).is_for_person
     if state.revision is not None and is_held and isinstance(attempt, PhaseAttempt):
@@ -121,13 +121,10 @@ def _decide_step(state: RunState) -> Decision:
     return _look_ahead(state, started, decision)
 
 
-def _await_answer(state: RunState, started: RunStarted, attempt: AnyAttempt) -> Decision | None:
-    """Wait for the answer to a question; independent phases go on meanwhile."""
+def _await_answer(attempt: AnyAttempt) -> Decision | None:
     questions = open_questions(attempt)
     if not questions:
         return None
-    if started.auto and not state.is_lane and (more := _search_phases(state, started)):
-        return more
     about = "; ".join(f"{question.text} ({question.id})" for question in questions)
     who = f"phase {attempt.chosen.phase}" if attempt.chosen.phase else "the agent"
     return Decision(why=f"{who} asks: {about}", waiting=WaitKind.QUESTION, about=about)
@@ -150,10 +147,12 @@ def _await_host(state: RunState, work: Decision) -> Decision:
 
 
 def _look_ahead(state: RunState, started: RunStarted, decision: Decision) -> Decision:
-    """The decision, and a search for a phase that can begin on this one, which is being proven."""
-    if state.is_lane or not may_begin_ahead(state) or (more := _search_phases(state, started)) is None:
+    """The decision, and a search for phases: on this one while it is proven, or beside it while a person is asked."""
+    is_asked = started.auto and decision.waiting in FOR_ANSWER
+    is_searched = not state.is_lane and (is_asked or may_begin_ahead(state))
+    if not is_searched or (more := _search_phases(state, started)) is None:
         return decision
-    return replace(decision, actions=(*decision.actions, *more.actions))
+    return more if is_asked else replace(decision, actions=(*decision.actions, *more.actions))
 
 
 def _find_wait(state: RunState) -> Decision | None:

@@ -118,9 +118,9 @@ def open_lanes(state: RunState) -> list[Lane]:
 
 
 def count_busy(state: RunState) -> int:
-    """The phases at work side by side, without those ahead; one that asks a person counts against no limit."""
-    busy = (open_state for _, open_state in open_states(state) if not open_state.after)
-    return sum(open_state.attempt is None or not open_questions(open_state.attempt) for open_state in busy)
+    """The phases at work side by side, without those ahead; one that waits for a person counts against no limit."""
+    attempts = (open_state.attempt for _, open_state in open_states(state) if not open_state.after)
+    return sum(attempt is None or not (attempt.delivery.asked or open_questions(attempt)) for attempt in attempts)
 
 
 def count_ahead(state: RunState) -> int:
@@ -210,7 +210,7 @@ def apply(state: RunState, fact: e.Event) -> RunState:
             return _begin_lanes(state, fact)
         case e.Chosen() | e.NoWork() if open_lanes(state) or _is_at_work(state.attempt):
             return replace(state, looked=True)
-        case e.QuestionAsked() | e.CandidateBuilt() | e.CleanedUp():  # further phases may start
+        case e.QuestionAsked() | e.ApprovalAsked() | e.CandidateBuilt() | e.CleanedUp():  # further phases may start
             return replace(state, looked=False)
         case e.RunResumed():
             return _change_lanes(
@@ -218,23 +218,14 @@ def apply(state: RunState, fact: e.Event) -> RunState:
             )
         case e.StopRequested() | e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.IssueShared():
             return _change_lanes(state, lambda lane: apply(lane.state, fact))
-        case RevisionRequested() | e.QuestionAnswered() | e.ClaimTaken():  # each lane knows its own questions
+        case RevisionRequested() | e.Answered() | e.QuestionAnswered() | e.ClaimTaken():  # each lane knows its own
             return _change_lanes(state, lambda lane: apply(lane.state, fact))
-        case e.Answered():
-            return _change_lanes(
-                state, lambda lane: apply(lane.state, fact) if _is_answered(lane, fact.tree) else lane.state
-            )
         case _:
             return state
 
 
 def _change_lanes(state: RunState, change: Callable[[Lane], RunState]) -> RunState:
     return replace(state, lanes=tuple(replace(lane, state=change(lane)) for lane in state.lanes))
-
-
-def _is_answered(lane: Lane, tree: str) -> bool:
-    candidate = lane.state.attempt.delivery.candidate if lane.state.attempt else None
-    return candidate is not None and candidate.tree == tree
 
 
 def _apply_to_lane(state: RunState, name: str, event: e.Event) -> RunState:
@@ -244,7 +235,7 @@ def _apply_to_lane(state: RunState, name: str, event: e.Event) -> RunState:
             return _change_lanes(state, _without_budget_pause)
         case e.Landed():
             return replace(state, landed=(*state.landed, event))
-        case e.RunEnded() | e.QuestionAsked():  # further phases may start
+        case e.RunEnded() | e.QuestionAsked() | e.ApprovalAsked():  # further phases may start
             return replace(state, looked=False, no_work=None)
         case e.CandidateBuilt() | e.WorkTaken() if state.options.pipeline:
             return replace(state, looked=False)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.cli import (
     Meanwhile,
     Project,
@@ -118,22 +120,28 @@ def test_agents_that_ask_for_ever_are_blocked(project: Project) -> None:
     assert project.show("runplan/x/1:1.txt") == "1"
 
 
-def test_independent_phases_go_on_while_one_waits_for_an_answer(project: Project) -> None:
+@pytest.mark.parametrize("kind", ["question", "sign-off"])
+def test_independent_phases_go_on_while_one_waits_for_a_person(project: Project, kind: str) -> None:
     """Also where phases are worked one after the other; dependent ones wait."""
     text = a_plan("1", "2", "3", depends={"3": "Phase 1"})
     for phase in "123":
         text = text.replace(
             f"## Phase {phase} — Step {phase}\n", f"## Phase {phase} — Step {phase}\n\nTouches: {phase}.txt\n"
         )
-    project.plan(text)
-    project.agent(steps('say = "BLOCKER: which port?"', phase="1") + writes("2", "3"))
+    is_question = kind == "question"
+    project.plan(text if is_question else text.replace("Touches: 1", "Sign-off: required\nTouches: 1"))
+    asking = steps('say = "BLOCKER: which port?"', phase="1") + writes("2", "3")
+    project.agent(asking if is_question else writes("1", "2", "3"))
     ran = project.start("finish", "auto")
     assert ran.code == 4, ran.err
-    assert "phase 1 asks: which port?" in ran.err
+    assert ("phase 1 asks: which port?" in ran.err) is is_question
+    told = "phase 1 will wait for your sign-off; independent phases go on meanwhile"
+    assert (told in ran.err) is not is_question
     assert project.landed() == ["2"]
-    assert project.runplan("status", "X", "--json").json["run"]["waiting_for"] == "question"
-    project.agent(writes("1", "2", "3"))
-    done = project.runplan("answer", "X", "8080")
+    assert project.runplan("status", "X", "--json").json["run"]["waiting_for"] == kind
+    if is_question:
+        project.agent(writes("1", "2", "3"))
+    done = project.runplan(*(("answer", "X", "8080") if is_question else ("approve", "X")))
     assert done.code == 0, done.err
     assert project.landed() == ["2", "1", "3"]
 

@@ -194,7 +194,7 @@ def test_a_change_that_was_rejected_before_waits_for_a_person_also_with_auto(opt
     built = [replace(fact, rejected=told) if isinstance(fact, e.CandidateBuilt) else fact for fact in proven("t1")]
     state = fold([replace(started(test_command=""), **options), *BEGUN[1:], *built])
     assert decide(state).actions == (a.ASK,)
-    waits = decide(apply(state, e.ApprovalAsked(tree="t1")))
+    waits = decide(fold_on(state, e.ApprovalAsked(tree="t1"), e.LanesChosen(tip="c0", lanes=())))
     assert (waits.waiting, waits.about) == ("sign-off", told)
     assert waits.why == f"phase 1 passed all checks and needs your sign-off: {told}"
     assert state.work.warnings == (told,)

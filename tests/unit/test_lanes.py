@@ -12,7 +12,7 @@ from runplan.run import actions as a, events as e
 from runplan.run.attempts import open_questions
 from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
+from runplan.run.kinds import Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
 from runplan.run.planning_events import PlanningChosen, RevisionRequested
 from runplan.run.rules.lanes import list_startable, paths_overlap
 from runplan.run.state import RunState, apply, count_busy, failure, find_awaiting, fold, list_running, open_lanes
@@ -274,6 +274,40 @@ def test_a_rejection_applies_to_the_lane_of_its_candidate() -> None:
     assert phases["p2"] is not None
     assert phases["p2"].refusal is not None
     assert find_awaiting(fold(facts)) == phases["p1"]
+
+
+def test_an_approval_reaches_the_phase_that_it_is_about_and_leaves_the_others_waiting() -> None:
+    """Each of two phases waits for its sign-off beside the one of the run, which asks a question."""
+    begun = [replace(started(), parallel=1), *at_work("p0", "d0"), replace(ASKED, phase="p0")]
+    facts: list[e.Event] = [*begun, *two_lanes()[1:]]
+    for lane, tree in (("1", "t1"), ("2", "t2")):
+        built = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree=tree, patch=tree)
+        facts += in_lane(lane, read(f"p{lane}"), built, e.ApprovalAsked(tree=tree))
+    state = fold(facts)
+    assert (count_busy(state), decide(state).actions[-1]) == (0, a.READ_PLAN)
+    for approved in (True, False):
+        after = apply(state, e.Answered(tree="t2", approved=approved))
+        first, second = (lane.state.current for lane in open_lanes(after))
+        assert (first.delivery.asked, second.delivery.asked) == ("t1", "")
+        assert (second.delivery.is_approved, second.refusal is None) == (approved, approved)
+        assert after.attempt == state.attempt
+
+
+@pytest.mark.parametrize(
+    ("ours", "patch", "broken", "is_approved"),
+    [(True, "p", False, True), (False, "p", False, False), (True, "q", False, False), (True, "p", True, False)],
+)
+def test_an_approval_holds_for_the_same_patch_after_a_landing_of_runplan(
+    *, ours: bool, patch: str, broken: bool, is_approved: bool
+) -> None:
+    """So phases that landed while one waited for its sign-off make nobody sign off twice."""
+    built = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p")
+    moved = e.LandingMoved(tip="c2", ours=ours)
+    again = replace(built, onto="c2", onto_tree="t2", tree="t3", patch=patch)
+    promises = (e.Promise(test="a.py::test_a", why="x"),) if broken else ()
+    proof = e.ProofJudged(tree="t3", kind=ProofKind.OLD_TESTS, line="", promises=promises)
+    facts = [started(), read("p1"), built, e.Answered(tree="t1", approved=True), moved, again, proof]
+    assert fold(facts).current.delivery.is_approved is is_approved
 
 
 class Lanes:

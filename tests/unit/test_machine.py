@@ -612,8 +612,10 @@ def test_a_phase_with_an_interface_waits_for_its_sign_off_also_with_auto(
         return
     assert decide(state).actions == (a.ASK,)
     asked = apply(state, e.ApprovalAsked(tree="t1"))
+    assert decide(asked).actions == (a.READ_PLAN,), "independent phases go on"
+    asked = apply(asked, e.LanesChosen(tip="c0", lanes=()))
     assert decide(asked).waiting == "sign-off"
-    assert decide(apply(asked, e.Answered(tree="t0", approved=True))).actions == (a.ASK,)
+    assert decide(apply(asked, e.Answered(tree="t0", approved=True))).waiting == "sign-off"
     assert decide(apply(asked, e.Answered(tree="t1", approved=True))).actions == (a.LAND,)
 
 

@@ -45,6 +45,7 @@ def test_a_failure_pauses_the_schedule_until_it_is_resumed(facts: list[e.Event],
 @pytest.mark.parametrize("daemon", [True, False])
 def test_a_rejection_pauses_the_schedule_of_any_run(*, daemon: bool) -> None:
     no: list[e.Event] = [
+        e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p"),
         e.Answered(tree="t1", approved=False),
         replace(FAILED, reason=Reason.STOPPED),
         e.RunEnded(outcome=RunOutcome.STOPPED),

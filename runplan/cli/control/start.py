@@ -82,7 +82,10 @@ def start_run(
         case runs.AlreadyRunning(why=why, plan=plan, run=run):
             progress.say(why)
             code = runs.follow_run(context, plan, run) if wait and run else Exit.DONE
-        case runs.Ready(context=context, request=request):
+        case runs.Ready(context=context, request=request) as start:
+            if asked.auto and (signed := _list_sign_offs(start)):
+                waits = f"{'phase' if len(signed) == 1 else 'phases'} {', '.join(signed)}"
+                progress.say(f"{waits} will wait for your sign-off; independent phases go on meanwhile")
             request = replace(request, again=again)
             plan = request.started.plan
             if spawner is not None:
@@ -97,6 +100,10 @@ def start_run(
     return code
 
 
+def _list_sign_offs(start: runs.Ready) -> list[str]:
+    return [phase.id for phase in start.plan.phases if phase.id in start.phases and phase.sign_off]
+
+
 def _dry_run(context: RepositoryContext, word: str, asked: Options) -> str:
     """What a start would do; nothing is written."""
     context = runs.with_target_settings(runs.with_landing(context, asked.landing), asked.landing)
@@ -107,7 +114,7 @@ def _dry_run(context: RepositoryContext, word: str, asked: Options) -> str:
     agents = context.settings.agents
     after = assume_done(start.plan, *start.phases)
     others = [phase for phase in start.plan.phases if phase.status is not Status.DONE and phase.id not in start.phases]
-    signed = [phase.id for phase in start.plan.phases if phase.id in start.phases and phase.sign_off]
+    signed = _list_sign_offs(start)
     pauses = f"before the landing of {', '.join(signed)}" if signed else "none"
     lines = [
         f"plan        {started.plan} ({started.title})",

@@ -79,7 +79,7 @@ def land_candidate(
     if delivery.held:
         return Decision(why=f"the landing waits: {delivery.held}", waiting=WaitKind.CHECKOUT, about=delivery.held)
     is_free = started.auto or started.concludes  # a pull request is approved as a whole
-    if (is_free and sign_off is None) or not tree or delivery.approved == tree:
+    if (is_free and sign_off is None) or not tree or delivery.is_approved:
         return perform_action(a.LAND, f"{proof}; code, tracker and report land together")
     is_signed = sign_off is not None
     if delivery.asked != tree:
