@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from runplan.agents.clis import agent_of
 from runplan.gitfacts import AGENT
 from runplan.processes import MARK
-from runplan.run.reasons import name_variables
+from runplan.run.reasons import FORGE_TOKENS, name_variables
 from runplan.settings.load import OURS
 from runplan.text import command
 
@@ -22,13 +22,9 @@ if TYPE_CHECKING:
 ALLOWED = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR"))
 ALLOWED_PREFIXES = ("LC_", "XDG_")
 
-#: Tokens of GitHub and GitLab, and where their programs find more; sent with runs that land by pull request.
-FORGE_TOKENS = (
-    *("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"),
-    *("GITHUB_APP_ID", "GITHUB_APP_PRIVATE_KEY_FILE", "GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN"),
-)
 #: Variables that name a host on which GitLab runs; CI of GitLab sets the last two.
 GITLAB_HOSTS = ("GITLAB_HOST", "GITLAB_API_URL", "CI_SERVER_FQDN", "CI_SERVER_HOST")
+#: Tokens of forges, and where their programs find more; sent with runs that land by pull request.
 FORGE = (*FORGE_TOKENS, *GITLAB_HOSTS, "GH_CONFIG_DIR", "GLAB_CONFIG_DIR", "GITHUB_API_URL", "GITHUB_SERVER_URL")
 _LOGINS = ("GIT_ASKPASS", "SSH_AGENT_PID", "SSH_ASKPASS", "SSH_AUTH_SOCK")
 

@@ -240,9 +240,12 @@ class Executor:
     # --- keys -------------------------------------------------------------------------------------------
 
     def halt_without_keys(self, started: e.RunStarted) -> None:
-        """Pause a run whose keys are lost, until a caller sends them."""
-        if names := self._environments.missing(started):
+        """Pause a run whose keys are lost, until a caller has sent all of them."""
+        active = self._worker.runs.get(started.plan)
+        if names := self._environments.missing(active.state.options if active else started):
             self._worker.record(started.plan, e.Halted(by="a restart", missing=names))
+        elif active is not None and active.state.missing:
+            self._worker.record(started.plan, e.Continued())
 
     def _revoke_pause(self, plan: str, command: Command) -> None:
         """Have a run continue that pauses when its agent has ended, unless it still lacks keys."""

@@ -279,7 +279,8 @@ class RepositoryWorker:
         active = self.runs.get(plan)
         if active is None:
             return False
-        if not isinstance(event, e.Halted) or active.state.halted != event.by:
+        known = (active.state.halted, active.state.missing)
+        if not isinstance(event, e.Halted) or known != (event.by, event.missing):
             active.journal.append(event)
         if not isinstance(event, e.StopRequested):  # a stop reaches them with the next step
             for child in [path for path, run in self.runs.items() if run.state.options.parent == active.id]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from runplan.agents.environment import describe_missing
 from runplan.errors import RunplanError
 from runplan.report.planning import describe_proposal
 from runplan.run import events as e
@@ -93,12 +94,13 @@ def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str
     if attempt is None or decision.waiting not in FOR_ANSWER:
         return
     phase = attempt.chosen.phase
+    lost = f"\n{describe_missing(state.missing, plan=row.plan)}" if state.missing else ""
 
     def entry(kind: EntryKind, id_: str, text: str, *commands: str) -> InboxEntry:
         title = attempt.chosen.title or row.title
         since = asked.get(id_, row.since)
         where = {"repository": root, "plan": row.plan, "phase": phase, "title": title, "run": row.id}
-        return InboxEntry(kind=kind, id=id_, since=since, text=text, commands=commands, **where)
+        return InboxEntry(kind=kind, id=id_, since=since, text=f"{text}{lost}", commands=commands, **where)
 
     for question in open_questions(attempt):
         yield entry(EntryKind.QUESTION, question.id, question.text, command("runplan", "answer", question.id, "TEXT"))

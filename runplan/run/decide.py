@@ -27,7 +27,7 @@ from runplan.run.attempts import (
 )
 from runplan.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, WaitKind
 from runplan.run.planning_events import PlanningChosen
-from runplan.run.reasons import name_variables
+from runplan.run.reasons import PUSHING_KEYS, name_variables
 from runplan.run.rows import wait_of
 from runplan.run.rules.hosts import missing_labels
 from runplan.run.rules.lanes import may_begin_ahead
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from runplan.run.state import Lane, RunState
 
 
+BEGINNINGS = (a.READ_PLAN.step, a.CHOOSE_GOAL.step, a.LEASE.step, a.START)  #: steps that begin something
 #: These steps first say what is to be pushed.
 BEFORE_PUSH = (*(action.step for action in (a.TAKE_WORK, a.HAND_OVER, a.ASK_QUESTION)), "fail")
 
@@ -111,10 +112,10 @@ def _decide_step(state: RunState) -> Decision:
         reason, detail = attempt.refusal
         is_landing = reason is Reason.ALREADY_ON_TARGET and attempt.step is not PhaseStep.UNDO
         return fail_phase(reason, PhaseStep.LAND if is_landing else attempt.step, detail)
-    if waiting := _find_wait(state):
-        return waiting
+    if waiting := _find_wait(replace(state, missing=(), halted="") if state.missing else state):
+        return _require_keys(state, started, waiting)
     decision = _await_answer(attempt) or _await_phase(state, attempt)
-    decision = decision or _await_host(state, _work_on(started, attempt))
+    decision = _require_keys(state, started, decision or _await_host(state, _work_on(started, attempt)))
     is_held = decision.waiting is not None and wait_of(decision.waiting).is_for_person
     if state.revision is not None and is_held and isinstance(attempt, PhaseAttempt):
         return fail_phase(Reason.STOPPED, attempt.step, "its text is revised; the work is kept")
@@ -153,6 +154,19 @@ def _look_ahead(state: RunState, started: RunStarted, decision: Decision) -> Dec
     if not is_searched or (more := _search_phases(state, started)) is None:
         return decision
     return more if is_asked else replace(decision, actions=(*decision.actions, *more.actions))
+
+
+def _require_keys(state: RunState, started: RunStarted, decision: Decision) -> Decision:
+    """The decision, if it needs no variable that a restart has lost; an answer and a local landing need none."""
+    if not state.missing:
+        return decision
+    lost = f"the daemon restarted and lost {name_variables(state.missing)}"
+    if decision.waiting:
+        return replace(decision, about=f"{decision.about or decision.waiting}; {lost}")
+    is_pushing = started.remote and any(name in PUSHING_KEYS for name in state.missing)
+    if is_pushing or any(action.step in BEGINNINGS for action in decision.actions):
+        return Decision(why=lost, waiting=WaitKind.KEY, about=lost)
+    return decision
 
 
 def _find_wait(state: RunState) -> Decision | None:
@@ -321,8 +335,7 @@ def _search_phases(state: RunState, started: RunStarted) -> Decision | None:
 
 def without_beginnings(decision: Decision) -> Decision:
     """The decision without the actions that begin something; a draining daemon leaves these to the next one."""
-    begins = (a.READ_PLAN.step, a.CHOOSE_GOAL.step, a.LEASE.step, a.START)
-    return replace(decision, actions=tuple(action for action in decision.actions if action.step not in begins))
+    return replace(decision, actions=tuple(action for action in decision.actions if action.step not in BEGINNINGS))
 
 
 def list_end_actions(state: RunState) -> tuple[a.Action, ...]:

@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from runplan.run.events import DispatchEnded, Paused, PhaseFailed, ProofJudged
 
 
+#: Tokens of GitHub and GitLab.
+FORGE_TOKENS = (
+    *("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"),
+    *("GITHUB_APP_ID", "GITHUB_APP_PRIVATE_KEY_FILE", "GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN"),
+)
+PUSHING_KEYS = (*FORGE_TOKENS, "SSH_AUTH_SOCK")  #: the variables of a run that a landing may need
+
+
 def beginning_after(failure: PhaseFailed, *, is_changed: bool, has_fixers: bool) -> Beginning:
     """How the attempt after this failure begins on the kept work.
 

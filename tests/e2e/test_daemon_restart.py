@@ -218,6 +218,22 @@ def test_a_run_that_lost_its_key_in_a_restart_waits_and_names_it(
     assert found_in_files(project.home, project.path) == []
 
 
+def test_an_approval_lands_without_the_key_that_the_next_agent_waits_for(project: Project, tmp_path: Path) -> None:
+    shell_agent(project, tmp_path, f"test ${{#ROBOT_KEY}} = {len(KEY)}", env='"ROBOT_KEY"')
+    assert project.runplan("start", "X", "finish", ROBOT_KEY=KEY).code == 0
+    until(lambda: states(project) == ["waiting"])
+    kill_daemon(project)
+    with in_foreground(project):
+        until(lambda: "$ROBOT_KEY" in (run_of(project)["about"] or ""))
+        assert run_of(project)["waiting_for"] == "approval"
+        [entry] = project.runplan("inbox", "--json").json["entries"]
+        assert (entry["kind"], "lost $ROBOT_KEY; resume it from a shell" in entry["text"]) == ("change", True), entry
+        assert project.runplan("approve", "X").code == 0
+        until(lambda: project.landed() == ["1"] and run_of(project)["waiting_for"] == "key")
+        assert project.runplan("resume", "X", ROBOT_KEY=KEY).code == 0
+        until(lambda: run_of(project)["phase"] == "2" and run_of(project)["waiting_for"] == "approval")
+
+
 def test_a_retry_brings_the_lost_key_while_the_agent_still_runs(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:

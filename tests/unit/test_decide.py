@@ -199,3 +199,23 @@ def test_a_change_that_was_rejected_before_waits_for_a_person_also_with_auto(opt
     assert waits.why == f"phase 1 passed all checks and needs your sign-off: {told}"
     assert state.work.warnings == (told,)
     assert decide(apply(state, e.Answered(tree="t1", approved=True))).actions == (a.LAND,)
+
+
+@pytest.mark.parametrize(
+    ("remote", "missing", "lands"),
+    [
+        ("", "ROBOT_KEY", True),
+        ("origin", "ROBOT_KEY", True),
+        ("origin", "SSH_AUTH_SOCK", False),
+        ("origin", "GH_TOKEN", False),
+    ],
+)
+def test_an_approved_change_lands_while_only_agents_miss_a_variable(remote: str, missing: str, *, lands: bool) -> None:
+    begun = replace(started(auto=False, test_command=""), remote=remote)
+    waits = fold([begun, *BEGUN[1:], *proven("t1"), e.ApprovalAsked(tree="t1"), e.Halted(by="r", missing=(missing,))])
+    lost = f"the daemon restarted and lost ${missing}"
+    assert (decide(waits).waiting, decide(waits).about) == ("approval", f"approval; {lost}")
+    decision = decide(apply(waits, e.Answered(tree="t1", approved=True)))
+    assert (decision.actions, decision.waiting) == (((a.LAND,), None) if lands else ((), "key"))
+    failed = replace(proven("t2")[-1], passed=False, why="W1")
+    assert decide(fold_on(waits, *proven("t2")[:-1], failed)).waiting == "key", "a fixer is an agent"
