@@ -36,6 +36,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     edited: ProposalMade | None = None  #: a person's version of a proposed plan
     fired: bool = False  #: by a schedule, which never approves
     again: bool = False  #: a retry, which does nothing after success
+    origin: str = ""  #: the planning run that queued it
     timing: Timing | None = None
 
     @property

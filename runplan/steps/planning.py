@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from msgspec import convert, to_builtins
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from runplan import names
 from runplan.agents.plan_prompts import PlanBrief, planning_prompt, template_name
@@ -217,12 +217,12 @@ def landed_files(attempt: PlanningAttempt, context: RunContext, onto: str) -> di
 
 
 def already_queued(action: Action, state: RunState, context: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
-    """A start that was queued before a crash is not queued again."""
-    queued = (command for command in context.store.list_queued_commands() if command.plan == context.plan)
-    return tuple(StartQueued(command=command.seq) for command in queued if command.verb == "start")[:1]
+    """The start that this run queued before a crash is not queued again; answers to changes are starts as well."""
+    queued = context.store.list_queued_commands()
+    return tuple(StartQueued(command=start.seq) for start in queued if start.arguments.get("origin") == context.run)
 
 
 def queue_start(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    request = convert(json.loads(state.planning.chosen.planning.then), RunRequest)
+    request = replace(convert(json.loads(state.planning.chosen.planning.then), RunRequest), origin=context.run)
     command = Command(plan=context.plan, verb="start", arguments=to_builtins(request), by=BY_PERSON, at=context.iso())
     yield StartQueued(command=context.store.add_command(command))

@@ -1,9 +1,11 @@
 """Commands are executed in order and answered once; a stop overrides earlier starts."""
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,11 +17,13 @@ from runplan.engine.repository import ENVIRONMENT, Environments
 from runplan.engine.runs import ActiveRun
 from runplan.engine.worker import RepositoryWorker
 from runplan.errors import Fenced, RefusedEarly, RunplanError, Unreachable
-from runplan.run.events import Event, RunStarted
+from runplan.run.events import Event, Planning, RunStarted
 from runplan.run.kinds import Mode
+from runplan.run.planning_events import PlanningChosen, StartQueued
 from runplan.run.requests import RunRequest
 from runplan.run.rows import Answer, Command
-from runplan.run.state import RunState
+from runplan.run.state import RunState, fold
+from runplan.steps import planning
 from runplan.steps.context import OpenRepository
 from runplan.store.claims import Claims
 from runplan.store.sqlite import SqliteStore
@@ -275,3 +279,22 @@ def local(bench: Bench) -> LocalWorker:
     worker = LocalWorker()
     worker.open(cast("RepositoryContext", None), cast("OpenRepository", bench.runs.repository), bench.environments)
     return worker
+
+
+def test_a_planning_run_finds_the_start_that_it_queued_and_takes_no_other_for_it(bench: Bench) -> None:
+    """An approval that was not answered when its daemon was killed is a start as well."""
+    bench.queue("start")
+    then = json.dumps(arguments("start", A))
+    chosen = PlanningChosen(tip="c", title="A", planning=Planning(goal="A", then=then))
+    state = fold(
+        [RunStarted(mode=Mode.PLAN, wanted="", auto=True, plan=A, title="A", landing="", target="", slug="a"), chosen]
+    )
+    context: Any = SimpleNamespace(store=bench.store, plan=A, run="r1", iso=lambda: NOW)
+    action: Any = None
+    assert planning.already_queued(action, state, context) == ()
+    [queued] = planning.queue_start(action, state, context)
+    assert planning.already_queued(action, state, context) == (queued,)
+    assert isinstance(queued, StartQueued)
+    assert bench.queued[-1] == queued.command
+    context.run = "r2"
+    assert planning.already_queued(action, state, context) == ()
