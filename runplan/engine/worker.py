@@ -23,7 +23,7 @@ from runplan.engine.runs import ActiveRun, state_of
 from runplan.engine.subplans import awaited_plan, examine_subplan, pause_for_owner
 from runplan.errors import Crashed, Exit, Fenced, GitFailed, RunplanError
 from runplan.run import events as e
-from runplan.run.decide import decide, pending_answer
+from runplan.run.decide import decide, is_ending, pending_answer
 from runplan.run.dispatch import GRACE_S
 from runplan.run.kinds import FOR_ANSWER, RunStatus, WaitKind
 from runplan.run.requests import RunRequest
@@ -307,7 +307,7 @@ class RepositoryWorker:
             if not runs.is_current(active.state, request.reply):
                 return Answer(declined=True, why=runs.describe_late(plan, request.reply))
             active.journal.append(request.reply)
-        elif active.state.stop:
+        elif active.state.stop or is_ending(active.state):
             if active.state.pause is not None:  # else the request would wait until the stopped run tries again
                 active.journal.append(e.Woke(kind=active.state.pause.kind))
             return None

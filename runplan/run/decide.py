@@ -338,6 +338,15 @@ def without_beginnings(decision: Decision) -> Decision:
     return replace(decision, actions=tuple(action for action in decision.actions if action.step not in BEGINNINGS))
 
 
+def is_ending(state: RunState) -> bool:
+    """Whether a landing that a person approved, and the clean-up, are all that is left of the run."""
+    steps = {action.step for action in decide(state).actions}
+    is_approved = state.attempt is not None and state.attempt.delivery.is_approved
+    is_last = state.options.mode is not Mode.FINISH or failure(state) is not None or steps <= {"fail", "finish"}
+    ends = ("fail", "finish", a.CLEAN_UP.step, a.QUEUE_START.step, *([a.LAND.step] if is_approved else []))
+    return bool(steps) and is_last and steps <= {*ends}
+
+
 def list_end_actions(state: RunState) -> tuple[a.Action, ...]:
     """The actions that end every process of a run; each process is due again afterwards."""
     at_work = [lane for lane, open_state in open_states(state) if running_dispatch(open_state.attempt) is not None]

@@ -154,6 +154,7 @@ class PhaseStep(StrEnum):
     SUBPLAN = "sub-plan"
     DELEGATE = "delegate"
     LAND = "land"
+    CLEAN_UP = "clean-up"
     UNDO = "undo"
     STOP = "stop"
     UNDERSTAND = "understand"

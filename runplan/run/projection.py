@@ -85,7 +85,8 @@ def _project_work(state: RunState, attempt: AnyAttempt | None, since: str) -> Wo
     )
     if attempt is None:
         return work
-    work = replace(work, phase=attempt.chosen.phase or None, step=attempt.step)
+    is_over = attempt.refusal or attempt.failure or attempt.delivery.landed
+    work = replace(work, phase=attempt.chosen.phase or None, step=PhaseStep.CLEAN_UP if is_over else attempt.step)
     if isinstance(attempt, SubplanAttempt) and attempt.over is None:
         work = replace(work, subplan=attempt.chosen.subplan)
     if isinstance(attempt, WorkAttempt) and attempt.delivery.landed is None:

@@ -395,6 +395,21 @@ def test_the_first_answer_to_a_pending_change_counts_and_later_ones_are_declined
     ]
 
 
+@pytest.mark.parametrize(("verb", "ended", "landed"), [("approve", "done", ["1", "2"]), ("reject", "stopped", ["2"])])
+def test_a_start_right_after_an_answer_begins_when_the_run_has_ended(
+    project: Project, verb: str, ended: str, landed: list[str]
+) -> None:
+    with in_foreground(project) as daemon:
+        assert project.runplan("start", "X", "1").code == 0
+        until_runs_are(project, "waiting")
+        freeze_daemon(project)
+        assert project.runplan(verb, "X").code == 5
+        assert project.runplan("start", "X", "2", "auto").code == 5
+        daemon.send_signal(signal.SIGCONT)
+        until_runs_are(project, ended, "done")
+    assert project.landed() == landed
+
+
 def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) -> None:
     """The daemon died before it executed the start, and a stop came first."""
     with in_foreground(project) as daemon:

@@ -5,7 +5,9 @@ from msgspec.structs import replace
 
 from runplan.engine.runs import describe_busy, does_other_work, does_what_is_asked
 from runplan.run import events as e
-from runplan.run.kinds import RunOutcome
+from runplan.run.decide import is_ending
+from runplan.run.kinds import Mode, PhaseStep, Reason, RunOutcome
+from runplan.run.projection import project_run
 from runplan.run.state import fold
 from tests.support.builders import started
 
@@ -74,3 +76,33 @@ def test_a_declined_request_names_the_phases_at_work(running: list[e.Event], wor
         f"{PLAN} is busy with {work} (r1); nothing was changed. "
         f"Follow it: runplan logs {PLAN} -f; end it: runplan stop {PLAN}"
     )
+
+
+BUILT = e.CandidateBuilt(onto="c1", onto_tree="t0", commits=("c2",), tree="t1", patch="p")
+LANDED = e.Landed(id="l", phase="1", tip="c3", code="c2")
+NO = e.Answered(tree="t1", approved=False)
+YES = e.Answered(tree="t1", approved=True)
+FAILED = e.PhaseFailed(phase="1", reason=Reason.STOPPED, step=PhaseStep.LAND, detail="no")
+
+
+@pytest.mark.parametrize(
+    ("facts", "mode", "step", "ends"),
+    [
+        ([NO], Mode.NEXT, "clean-up", True),
+        ([NO], Mode.FINISH, "clean-up", True),
+        ([NO, FAILED], Mode.FINISH, "clean-up", True),
+        ([NO, FAILED, e.CleanedUp(phase="1")], Mode.FINISH, "clean-up", True),
+        ([YES], Mode.NEXT, "undo", True),
+        ([YES, LANDED], Mode.NEXT, "clean-up", True),
+        ([YES, LANDED], Mode.FINISH, "clean-up", False),
+        ([e.ApprovalAsked(tree="t1")], Mode.NEXT, "undo", False),
+        ([e.RunResumed(mode=Mode.NEXT, wanted="", auto=True)], Mode.NEXT, "undo", False),
+    ],
+)
+def test_a_start_is_queued_behind_a_run_that_only_lands_and_cleans_up(
+    facts: list[e.Event], mode: Mode, step: str, *, ends: bool
+) -> None:
+    chosen = e.UndoChosen(tip="c1", phase="1")  # it needs no checks
+    state = fold([replace(started("next", auto=False), mode=mode), chosen, BUILT, *facts])
+    assert is_ending(state) is ends
+    assert project_run(state, run="r1", plan=PLAN, started="", since="").step == step

@@ -25,7 +25,7 @@ from runplan.landing import modes
 from runplan.names import WATCH
 from runplan.plan.model import Plan, parse_plan
 from runplan.run.attempts import PlanningAttempt
-from runplan.run.decide import decide
+from runplan.run.decide import decide, is_ending
 from runplan.run.events import Answered, Rows, RunStarted
 from runplan.run.kinds import FOR_ANSWER, Mode, RunStatus
 from runplan.run.recorded import from_json
@@ -122,7 +122,7 @@ def resolve_plan(context: RepositoryContext, word: str) -> str:
 def _already_running(context: RepositoryContext, plan: str, asked: Options) -> AlreadyRunning | None:
     """Find a live process that does what is asked, before the remote is asked, which may hang.
 
-    Other work is refused. A run that is being stopped ends first.
+    Other work is refused. A run that is being stopped, or has only to clean up, ends first.
     """
     store = context.store()
     row = store.get_interrupted_run(plan)
@@ -131,8 +131,10 @@ def _already_running(context: RepositoryContext, plan: str, asked: Options) -> A
         return None
     if any(queued.plan == plan for queued in store.list_queued_commands()):
         return None
-    context = context.landing_like(row)
     state = state_of(store, row)
+    if is_ending(state):
+        return None
+    context = context.landing_like(row)
     phases = parse_plan(preflight.committed_plan(context, plan, is_compared=False), path=plan).phases
     wanted = in_plan(asked, [phase.id for phase in phases])
     request = run_started(context.with_landing(asked.landing or row.landing), plan, row.title, wanted)
