@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from runplan.checks.runners import plain
 from runplan.checks.runners.output import Report, Runner, TestState, find_last, worst_states
+from runplan.decoding import decode_json
 from runplan.globs import covers
 
 _ANSI = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\([AB0])"
@@ -73,7 +74,7 @@ def to_text(results: Results, *, passes: bool = True) -> str:
 
 
 def from_text(text: str) -> Results:
-    return msgspec.json.decode(text, type=Results)
+    return decode_json(text, Results)
 
 
 def merge_runs(first: Results, passed: frozenset[str]) -> Results:

@@ -6,8 +6,9 @@ import json
 import re
 from typing import Annotated, TypeAlias, TypeVar
 
-from msgspec import Meta, Struct, ValidationError, convert
+from msgspec import Meta, Struct, ValidationError
 
+from runplan.decoding import convert
 from runplan.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKind, Return, ReturnStatus, Usage
 
 T = TypeVar("T")

@@ -13,8 +13,9 @@ import sys
 from typing import Any
 from urllib.parse import unquote
 
-import msgspec
 from msgspec import Struct
+
+from runplan.decoding import decode_json
 
 UNUSABLE = 3  #: exit code when another attempt does not help
 INSTALL = "install it: pip install 'runplan[notify]'"
@@ -33,7 +34,7 @@ class Message(Struct, frozen=True, kw_only=True):
 
 
 def main() -> int:
-    message = msgspec.json.decode(sys.stdin.buffer.read(), type=Message)
+    message = decode_json(sys.stdin.buffer.read(), Message)
     try:
         apprise = importlib.import_module("apprise")
     except ImportError:

@@ -23,6 +23,7 @@ from msgspec import Struct, to_builtins
 
 from runplan.checks.secrets import redact_text
 from runplan.daemon.apprise_child import UNUSABLE, Message, redact_parts
+from runplan.decoding import decode_json
 from runplan.errors import Unreachable
 from runplan.forge.retry import Calls, Outage
 from runplan.git.command import LongCalls
@@ -132,7 +133,7 @@ def list_failures(env: Mapping[str, str], channels: Sequence[Channel]) -> list[F
     failures = []
     for channel in channels:
         try:
-            failures.append(msgspec.json.decode(_failure_file(env, channel).read_bytes(), type=Failure))
+            failures.append(decode_json(_failure_file(env, channel).read_bytes(), Failure))
         except (OSError, msgspec.DecodeError):
             continue
     return failures

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from msgspec import convert
-
 from runplan import __version__, processes
 from runplan.agents.environment import for_the_daemon
 from runplan.clock import until
 from runplan.daemon import service
 from runplan.daemon.protocol import Hello, Ping, Request, line_of, peer_of, read_reply
 from runplan.daemon.state import read_holder
+from runplan.decoding import convert
 from runplan.errors import RefusedEarly, Unreachable, error_with
 from runplan.settings.places import OUTPUT, own_directory, socket_path, state_directory
 from runplan.store.files import publish

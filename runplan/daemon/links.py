@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 
+from runplan.decoding import convert
 from runplan.errors import Unreachable
 from runplan.run.events import Answered
 from runplan.settings.places import own_directory

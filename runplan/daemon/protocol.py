@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from runplan.daemon.state import Known  # noqa: TC001 - msgspec reads the annotation
+from runplan.decoding import convert
 from runplan.errors import Exit, UsageError
 
 
@@ -87,14 +88,14 @@ def line_of(message: Request | Reply) -> bytes:
 
 def read_request(line: bytes) -> AnyRequest:
     try:
-        return msgspec.convert(json.loads(line), AnyRequest)  # type: ignore[no-any-return]
+        return convert(json.loads(line), AnyRequest)  # type: ignore[arg-type]
     except (ValueError, RecursionError) as error:
         raise UsageError(f"invalid request: {error}") from error
 
 
 def read_reply(line: bytes) -> Reply:
     try:
-        return msgspec.convert(json.loads(line), Reply)
+        return convert(json.loads(line), Reply)
     except (ValueError, RecursionError):
         return Reply(error=f"the daemon sent an invalid answer: {line[:80]!r}", exit=Exit.UNREACHABLE)
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from runplan import processes
+from runplan.decoding import convert, decode_json
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.names import digest_of
 from runplan.settings.places import own_directory, state_directory
@@ -63,7 +64,7 @@ def hold_lock(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> 
 def read_holder(state: Path) -> Holder | None:
     """The record of the living daemon; None when none runs."""
     try:
-        record = msgspec.json.decode((state / RECORD).read_bytes(), type=Holder)
+        record = decode_json((state / RECORD).read_bytes(), Holder)
     except (OSError, msgspec.DecodeError):
         return None
     return record if processes.alive(record.identity) else None
@@ -115,5 +116,5 @@ def list_repositories(state: Path) -> list[Known]:
     repositories = []
     for file in sorted((state / REPOSITORIES).glob("*.json")):
         with contextlib.suppress(OSError, ValueError):
-            repositories.append(msgspec.convert(json.loads(file.read_bytes()), Known))
+            repositories.append(convert(json.loads(file.read_bytes()), Known))
     return repositories

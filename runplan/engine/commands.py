@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from msgspec import convert
 from msgspec.structs import replace
 
 from runplan.agents.environment import describe_missing
+from runplan.decoding import convert
 from runplan.engine import issues
 from runplan.engine.worker import RepositoryWorker
 from runplan.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable

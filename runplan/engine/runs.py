@@ -6,9 +6,10 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, convert
+from msgspec import Struct
 from msgspec.structs import replace
 
+from runplan.decoding import convert
 from runplan.errors import Crashed, RefusedEarly, RunplanError, Unreachable, WorkspaceLost, refused_by_system
 from runplan.git.command import ANY
 from runplan.names import HEADS, base_ref

@@ -23,9 +23,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 
 from runplan.clock import until
+from runplan.decoding import convert
 from runplan.errors import GitFailed
 from runplan.git.command import ANY, CALLS, STREAMED, close_process, exchange, one_line
 from runplan.git.objects import SUBMODULE

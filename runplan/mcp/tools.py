@@ -8,9 +8,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, convert
+from msgspec import Meta, Struct
 from msgspec.json import schema_components
 
+from runplan.decoding import convert
 from runplan.errors import UsageError
 from runplan.views.commands import BACKGROUND
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from runplan.decoding import convert
 from runplan.run import events as e, planning_events as _  # noqa: F401 - so that its events are known
 from runplan.run.attempt_parts import SetupReused
 from runplan.run.dispatch import Ending

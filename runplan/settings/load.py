@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 from msgspec.structs import fields
 
+from runplan.decoding import convert
 from runplan.errors import SettingsError
 from runplan.settings.places import repository_file, user_file
 from runplan.settings.schema import (

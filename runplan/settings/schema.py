@@ -6,10 +6,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, ClassVar, TypeAlias
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct, ValidationError
 from msgspec.structs import fields
 
 from runplan import names
+from runplan.decoding import convert
 from runplan.run.kinds import Role
 from runplan.times import zone
 

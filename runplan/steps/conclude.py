@@ -7,9 +7,9 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, assert_never
 
-from msgspec import convert
 from msgspec.structs import asdict, replace
 
+from runplan.decoding import convert
 from runplan.errors import NotAllowed, RateLimited, RefusedEarly, Unreachable
 from runplan.landing.conversation import describe_no_change, to_repair
 from runplan.landing.lander import Commanded, Failed, Landed, NeedsRepair, Progress, Waiting

@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from msgspec import convert, to_builtins
+from msgspec import to_builtins
 from msgspec.structs import asdict, replace
 
 from runplan import names
 from runplan.agents.plan_prompts import PlanBrief, planning_prompt, template_name
 from runplan.agents.prompts import PRINCIPLES
 from runplan.checks.planning import StepFacts, judge_output
+from runplan.decoding import convert
 from runplan.git.zones import Extra
 from runplan.plan.marks import PlanStatus
 from runplan.plan.proposal import set_plan_status, slug_of_title, summarize, write_proposal

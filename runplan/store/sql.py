@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 from msgspec.structs import asdict, astuple, replace
 
+from runplan.decoding import convert
 from runplan.errors import Fenced
 from runplan.run import rows as r
 from runplan.run.kinds import Reason

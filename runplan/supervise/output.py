@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from runplan.agents.budgets import tokens_in
 from runplan.agents.clis import agent_of
 from runplan.checks.secrets import LONGEST, Redactor, longest_overlap, redact_text, redacted_end
+from runplan.decoding import decode_json
 from runplan.run.dispatch import (
     MESSAGE_TAIL,
     RETURN,
@@ -260,5 +261,5 @@ def _read(path: Path, kind: type[T]) -> T | None:
 
 def decode_record(content: bytes, kind: type[T]) -> T | None:
     with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return msgspec.json.decode(content, type=kind)
+        return decode_json(content, kind)
     return None

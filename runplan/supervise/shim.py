@@ -26,7 +26,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -34,6 +33,7 @@ from runplan import processes
 from runplan.agents.budgets import has_reached, is_estimate, meter_usage
 from runplan.agents.clis import agent_of
 from runplan.checks.secrets import secret_values
+from runplan.decoding import convert
 from runplan.errors import is_shortage, refused_by_system
 from runplan.processes import MARK
 from runplan.run.dispatch import LOGS, OWN, Ending, Launch, Outcome
@@ -114,7 +114,7 @@ def _serve(runner: socket.socket, *, me: str) -> None:
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
             with contextlib.suppress(OSError):  # the runner may have died
                 runner.sendall(HEADER.pack(os.getpid()))
-            directory, launch = msgspec.convert(json.loads(text), tuple[str, Launch])
+            directory, launch = convert(json.loads(text), tuple[str, Launch])
             is_reusable = supervise(launch, DispatchFiles(Path(directory)), me=me)
             os.close(locks[0])
             if not is_reusable:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from runplan.daemon.client import Client
+from runplan.decoding import convert
 from runplan.errors import RunplanError, Unreachable, error_with
 from runplan.plan.reading import Remark  # noqa: TC001 - msgspec converts to it
 from runplan.report.html import commits_in
@@ -155,6 +156,6 @@ def _read_json(text: str, type_: type[T]) -> T | None:
     # Not msgspec.json: a text need not be valid Unicode.
     try:
         data: Any = json.loads(text)
-        return msgspec.convert(data, type_)
+        return convert(data, type_)
     except (json.JSONDecodeError, msgspec.ValidationError):
         return None

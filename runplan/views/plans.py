@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from runplan import __version__
 from runplan.daemon.state import read_holder
+from runplan.decoding import convert, decode_json
 from runplan.engine.context import RepositoryContext, describe_link, known_plans, plans_on_target, read_checkout
 from runplan.errors import NotAPlan, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.git.objects import read_plan
@@ -151,7 +152,7 @@ class PlanReader:
         known, outline = facts.outline
         if known == stamp:
             with suppress(msgspec.DecodeError):  # text that is not valid Unicode
-                return msgspec.json.decode(outline, type=PlanOutline)
+                return decode_json(outline, PlanOutline)
         text = read_plan(self._context.git, blob, path)
         if text is None:
             raise Unreachable(f"{path} cannot be read; see: git fsck")
@@ -162,7 +163,7 @@ class PlanReader:
 
 
 def outline_of(plan: Plan, describe_hindrance: Callable[[Plan, Phase], str]) -> PlanOutline:
-    outline = msgspec.convert(plan, PlanOutline, from_attributes=True)
+    outline = convert(plan, PlanOutline, from_attributes=True)
     hindrances = ["" if phase.status == "done" else describe_hindrance(plan, phase) for phase in plan.phases]
     phases = (replace(phase, hindrance=why) for phase, why in zip(outline.phases, hindrances, strict=True))
     return replace(outline, phases=tuple(phases))

@@ -15,10 +15,11 @@ from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct, ValidationError
 
 from runplan.agents.adapter import Agent
 from runplan.agents.fields import get_count, get_number
+from runplan.decoding import convert
 from runplan.errors import SettingsError
 from runplan.run.dispatch import Context, EndingKind, Message, Spent, ToolUsed, Trouble, Usage
 from runplan.run.kinds import Role

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from runplan.agents.environment import for_a_run, needed_by_a_run
@@ -15,6 +15,7 @@ from runplan.agents.invocation import require_sandbox, sandbox_modes
 from runplan.cli.show import progress
 from runplan.clock import SystemClock
 from runplan.daemon.state import Known, remember_repository, wake_daemon
+from runplan.decoding import convert
 from runplan.engine import context as contexts, preflight
 from runplan.engine.repository import open_repository
 from runplan.engine.runs import describe_busy, does_what_is_asked, find_awaited, state_of

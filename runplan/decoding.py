@@ -1,0 +1,37 @@
+"""Decoding into types.
+
+msgspec builds a type when it is first used, and a thread that uses a type while another one builds it ends the process
+with SIGSEGV. So types are built one after the other, and only finished ones are used. The linter bans the functions of
+msgspec that build a type.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+_BUILDING = Lock()
+_BUILT: set[Any] = set()
+
+
+def convert(value: object, kind: type[T], *, strict: bool = True, from_attributes: bool = False) -> T:
+    """As `msgspec.convert`; any thread may be the first to use the type."""
+    _build_type(kind)
+    return msgspec.convert(value, kind, strict=strict, from_attributes=from_attributes)
+
+
+def decode_json(content: bytes | str, kind: type[T]) -> T:
+    """As `msgspec.json.decode`; any thread may be the first to use the type."""
+    _build_type(kind)
+    return msgspec.json.decode(content, type=kind)
+
+
+def _build_type(kind: object) -> None:
+    if kind not in _BUILT:
+        with _BUILDING:
+            msgspec.json.Decoder(kind)
+            _BUILT.add(kind)
