@@ -105,8 +105,6 @@ def remember_repository(state: Path, repository: Known) -> None:
     text = json.dumps(msgspec.to_builtins(repository)).encode("ascii")
     try:
         publish(own_directory(state / REPOSITORIES) / f"{repository.key}.json", text, sync=True)
-    except FileNotFoundError:  # another process has renamed the same draft, with the same content
-        return
     except OSError as error:
         raise Unreachable(f"{state / REPOSITORIES} cannot be written: {error.strerror}") from error
 

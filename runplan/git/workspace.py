@@ -17,7 +17,7 @@ from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
 from runplan.git.command import ANY, STREAMED, Git, Ran, one_line, remedy_for
 from runplan.git.repository import LIST_CONFIG, Checkouts
 from runplan.names import DIFF_FILE, HEADS, base_ref, parked_under
-from runplan.store.files import file_lock, first_line, make_below, publish, read_file, sweep_removed
+from runplan.store.files import file_lock, first_line, make_below, publish, read_file, sweep_leftovers
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -100,8 +100,9 @@ class Workspace:
         with self.lock():
             self.write_repository(self.path, head="" if self.is_whole else NO_BRANCH, bare=True)
         self.merge_packs()
-        for place in (self.root, self.path, *(self.state / name for name in ("lanes", "proof", "seen", "handover"))):
-            sweep_removed(place)
+        places = (self.root, self.state, *(self.path / name for name in ("", "info", "objects/info")))
+        for place in (*places, *(self.state / name for name in ("lanes", "proof", "seen", "handover"))):
+            sweep_leftovers(place)
 
     @property
     def is_whole(self) -> bool:
@@ -144,11 +145,15 @@ class Workspace:
         for name in ("objects/info", "objects/pack", "refs/heads", "info"):
             (path / name).mkdir(parents=True, exist_ok=True)
         places = [*lenders, *([self.path / "objects"] if path != self.path else []), self.common_dir / "objects"]
-        alternates = b"".join(os.fsencode(place) + b"\n" for place in places)
-        publish(path / "objects/info/alternates", alternates, sync=False)
-        publish(path / "config", os.fsencode(config_text(self._configuration(path, bare=bare))), sync=False)
-        # Anew for each process: without a sandbox the last one may have changed it (`git config --global`).
-        publish(self.state / GIT_CONFIG, os.fsencode(config_text((*self._config, *self._branch))), sync=False)
+        for file, text in (
+            (path / "objects/info/alternates", "".join(f"{place}\n" for place in places)),
+            (path / "config", config_text(self._configuration(path, bare=bare))),
+            # Without a sandbox the last agent may have changed it (`git config --global`).
+            (self.state / GIT_CONFIG, config_text((*self._config, *self._branch))),
+        ):
+            content = os.fsencode(text)
+            if read_file(file) != content:  # else another thread has written it
+                publish(file, content, sync=False)
         for name in _COPIED:
             source, goal = self.common_dir / name, path / name
             content = source.read_bytes() if source.is_file() else b""

@@ -63,6 +63,7 @@ def _read_identity(path: Path) -> tuple[int, int] | None:
 
 REMOVED_S = 3600.0  #: within which a directory is removed, or the process that removes it was killed
 _GONE = ".gone-"
+_DRAFT = ".draft-"
 LARGEST = 8 * 1024 * 1024  #: bytes of the largest file written by an agent that is read
 
 
@@ -101,8 +102,8 @@ def read_text(path: Path, *, largest: int = LARGEST, follow: bool = True) -> str
 
 def publish(path: Path, content: bytes, *, sync: bool, directory: int | None = None) -> None:
     """Write the file whole or not at all; an error names it. The path is relative to `directory`, an open directory."""
-    draft = f"{path}.new"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    draft = path.with_name(f"{_DRAFT}{os.urandom(8).hex()}")  # its own: threads may write the same file
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         with open(os.open(draft, flags, 0o600, dir_fd=directory), "wb") as file:
             file.write(content)
@@ -111,7 +112,9 @@ def publish(path: Path, content: bytes, *, sync: bool, directory: int | None = N
                 os.fsync(file.fileno())
         os.replace(draft, path, src_dir_fd=directory, dst_dir_fd=directory)
     except OSError as error:
-        error.filename = error.filename or str(path)  # write() names no file
+        with suppress(OSError):
+            os.unlink(draft, dir_fd=directory)
+        error.filename = str(path)  # write() names no file, open() the draft
         raise
 
 
@@ -195,12 +198,12 @@ def remove_directory(path: Path) -> None:
     empty_directory(gone)
 
 
-def sweep_removed(parent: Path) -> None:
-    """Delete what removals that were killed have left in this directory; running ones are younger."""
-    for gone in parent.glob(f"{_GONE}*"):
+def sweep_leftovers(parent: Path) -> None:
+    """Delete what killed processes have left in this directory: drafts and removals; running ones are younger."""
+    for left in (*parent.glob(f"{_GONE}*"), *parent.glob(f"{_DRAFT}*")):
         with suppress(OSError):  # another process sweeps it
-            if gone.lstat().st_mtime < time.time() - REMOVED_S:
-                empty_directory(gone)
+            if left.lstat().st_mtime < time.time() - REMOVED_S:
+                empty_directory(left) if is_directory(left) else left.unlink()
 
 
 def empty_directory(top: Path) -> None:

@@ -112,10 +112,6 @@ ASK = "printf 'protocol=https\\nhost=example.org\\n\\n' | GIT_TERMINAL_PROMPT=0 
 
 
 REPOSITORY = {
-    "links the draft of its branch": WORK + 'ln -s "$user/.git/refs/heads/main" "$lane/$branch.new"',
-    "links the draft of packed refs": WORK + 'ln -s "$user/README.md" "$lane/packed-refs.new"',
-    "links the drafts of config and HEAD": WORK
-    + 'for f in config HEAD info/exclude; do ln -sf "$user/README.md" "$lane/$f.new"; done',
     "replaces its refs by a link": WORK + 'mv "$lane/refs" "$lane/r"; ln -s "$user/.git/refs" "$lane/refs"',
     "replaces its git directory by a link": WORK + 'mv "$dir" "$dir.x"; ln -s "$user/.git" "$dir"',
     "replaces its repository by a link": WORK + 'mv "$lane" "$lane.x" && ln -s "$user/.git" "$lane"',

@@ -112,7 +112,7 @@ def test_runplan_opens_no_path_below_an_agents_directory(project: Project, tmp_p
     project.start("2", "auto", TEST_OPENED=str(log))
     project.runplan("gc", TEST_OPENED=str(log))
     lines = [line.partition(" ") for line in log.read_text().splitlines()]
-    assert str(project.path / ".git/runplan/tool.git/config.new") in {path for _, _, path in lines}
+    assert str(project.path / ".git/runplan/tool.git/config") in {path for _, _, path in lines}
     lanes = (project.worktrees, project.path / ".git/runplan/lanes")
     for event, _, path in lines:
         names = next((Path(path).relative_to(lane).parts for lane in lanes if lane in Path(path).parents), (".",))

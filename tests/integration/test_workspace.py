@@ -5,6 +5,7 @@ import shutil
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from runplan.git.removal import Kept, Removed
 from runplan.git.repository import is_users_own
 from runplan.git.workspace import MOST_LANDED, MOST_PACKS
 from runplan.git.zones import Bounds, Extra
+from runplan.store.files import publish
 from tests.support.dispatching import gone, until
 from tests.support.repos import BASE, BRANCH, PARKED, Place, Repo, a_place, init_repo, make_repo
 
@@ -116,6 +118,36 @@ def test_a_partial_clone_is_refused_before_any_work(place: Place) -> None:
     place.repo.git("config", "remote.origin.promisor", "true")
     with pytest.raises(RefusedEarly, match="partial clone"):
         place.workspace.prepare()
+
+
+def test_threads_that_write_the_same_file_write_it_whole(tmp_path: Path) -> None:
+    file = tmp_path / "gitconfig"
+    contents = [bytes([65 + number]) * 20_000 for number in range(2)]
+    publish(file, contents[0], sync=False)
+
+    def write(content: bytes) -> set[bytes]:
+        return {(publish(file, content, sync=False), file.read_bytes())[1] for _ in range(500)}
+
+    with ThreadPoolExecutor(2) as threads:
+        assert set().union(*threads.map(write, contents)) <= set(contents)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_what_all_repositories_share_is_written_when_it_differs(place: Place) -> None:
+    shared = place.workspace.state / "gitconfig"
+    files = (shared, place.workspace.path / "config", place.workspace.path / "objects/info/alternates")
+    before = [file.stat().st_ino for file in files]
+    place.lease()
+    place.workspace.prepare()
+    assert [file.stat().st_ino for file in files] == before
+    content = shared.read_bytes()
+    shared.write_text("[user]\n\tname = changed by an agent\n")
+    draft = shared.with_name(".draft-left")  # by a kill, two hours ago
+    draft.touch()
+    os.utime(draft, (time.time() - 7200,) * 2)
+    place.workspace.prepare()
+    assert shared.read_bytes() == content
+    assert not draft.exists()
 
 
 # --- objects ---------------------------------------------------------------------------------------------
