@@ -58,13 +58,7 @@ class Busy(RunplanError):
 
 
 class Crashed(RunplanError):
-    """A fault of runplan itself ended the run."""
-
-    exit = Exit.FAILED
-
-
-class WorkspaceLost(Crashed):
-    """runplan's own repository is gone or damaged; that ended the run."""
+    """A defect of runplan itself; the run waits for a person, or ended if it was being stopped."""
 
     exit = Exit.UNREACHABLE
 
@@ -73,6 +67,10 @@ class Unreachable(RunplanError):
     """Git, disk, daemon or forge does not answer."""
 
     exit = Exit.UNREACHABLE
+
+
+class WorkspaceLost(Unreachable):
+    """runplan's own repository is gone or damaged; that ended the run."""
 
 
 class RateLimited(Unreachable):

@@ -69,8 +69,6 @@ def main(argv: list[str]) -> int:
         return _run_words([word for word in argv if word != "--debug"])
     except RunplanError as error:
         _say_error(str(error), debug=debug)
-        if error.exit is Exit.FAILED:
-            _say_error("failed: crashed")
         return int(error.exit)
     except KeyboardInterrupt:
         _say_error("interrupted", debug=debug)

@@ -19,11 +19,12 @@ from runplan.engine.commands import BEGINNING, Executor, awaits_retry, fire_sche
 from runplan.engine.repository import Environments
 from runplan.engine.runs import ActiveRun, state_of
 from runplan.engine.worker import RepositoryWorker
-from runplan.errors import CallEnded, Crashed, Fenced, PlanUnreadable, RunplanError, Unreachable, refused_by_system
+from runplan.errors import CallEnded, Crashed, PlanUnreadable, RunplanError, Unreachable, refused_by_system
 from runplan.git.command import CALLS
 from runplan.git.objects import read_plan
 from runplan.plan.model import parse_plan
 from runplan.report.notices import Notice, of_ending, of_lost_keys, of_stopped_owner, of_waiting
+from runplan.run.attempt_parts import StepCrashed
 from runplan.run.attempts import open_questions
 from runplan.run.decide import decide, pause_reason
 from runplan.run.events import Admitted, DispatchEnded, DispatchStarted, Event, Halted, Paused, Queued
@@ -419,16 +420,16 @@ class DaemonWorker(RepositoryWorker):
                 return decide(active.state)
             self.disown(plan)  # the next daemon repeats the step
             return None
-        except (Fenced, Crashed) as error:
-            self._log.warning("trouble", plan=plan, error=str(error))
-            return None
         except RunplanError as error:
-            lane = active.journal.lane(error.lane) if error.lane else active.journal
-            until = self._now() + timedelta(seconds=delay_s(lane.state.waits + 1))
-            active.journal.append(
-                Paused(kind=WaitKind.UNREACHABLE, until=iso(until), words=str(error)), lane=error.lane
-            )
             self._log.warning("trouble", plan=plan, error=str(error))
+            if plan not in self.runs:  # it has ended, or another process owns it
+                return None
+            lane = active.journal.lane(error.lane) if error.lane else active.journal
+            if not isinstance(error, Crashed):
+                until = self._now() + timedelta(seconds=delay_s(lane.state.waits + 1))
+                active.journal.append(
+                    Paused(kind=WaitKind.UNREACHABLE, until=iso(until), words=str(error)), lane=error.lane
+                )
             decision = self._report_waits(plan, active)
             # The other lanes continue at once.
             return self.step(plan) if error.lane and decide(lane.state).waiting else decision
@@ -478,7 +479,7 @@ class DaemonWorker(RepositoryWorker):
         for _, open_state in open_states(state) if lanes else ():
             if (alone := decide(open_state)).waiting:
                 self.report_wait(plan, active.id, open_state, alone)
-        if decision.waiting and not list_running(state):
+        if decision.waiting and (decision.waiting is WaitKind.CRASHED or not list_running(state)):
             if decision.waiting is not WaitKind.SLOT:
                 self._daemon.limit.release_permit(self.root, plan)
             if not lanes:
@@ -487,7 +488,8 @@ class DaemonWorker(RepositoryWorker):
 
     def recorded(self, plan: str, run: str, event: Event, phase: str) -> None:
         dispatch = event.id if isinstance(event, DispatchStarted | DispatchEnded) else ""
-        self._log.info(type(event).__name__, plan=plan, run=run, phase=phase, dispatch=dispatch)
+        trace = {"trace": event.trace} if isinstance(event, StepCrashed) else {}
+        self._log.info(type(event).__name__, plan=plan, run=run, phase=phase, dispatch=dispatch, **trace)
         if isinstance(event, Halted) and event.missing:  # recorded once, however often the daemon is started
             self._daemon.notifier.send(of_lost_keys(event.missing, **self._locate(plan, run)))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from runplan.errors import PlanUnreadable, RefusedEarly, RunplanError, SettingsError
+from runplan.errors import PlanUnreadable, RefusedEarly, SettingsError
 from runplan.run import actions as a
 from runplan.run.decide import decide, list_end_actions, without_beginnings
 from runplan.run.dispatch import GRACE_S
@@ -135,8 +135,8 @@ def _take_in_lane(action: a.Action, journal: Journal, context: RunContext) -> bo
         return _take_step(action, journal, context)
     try:
         return _take_step(action, journal.lane(action.lane), replace(context, lane=action.lane))
-    except RunplanError as error:
-        error.lane = action.lane
+    except Exception as error:
+        error.lane = action.lane  # type: ignore[attr-defined]
         raise
 
 

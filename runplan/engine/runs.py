@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,9 @@ from runplan.errors import Crashed, RefusedEarly, RunplanError, Unreachable, Wor
 from runplan.git.command import ANY
 from runplan.names import HEADS, base_ref
 from runplan.run import actions as a, events as e
+from runplan.run.attempt_parts import StepCrashed
 from runplan.run.attempts import WorkAttempt, open_questions
-from runplan.run.decide import decide, pending_answer
+from runplan.run.decide import await_retry, decide, pending_answer
 from runplan.run.dispatch import GRACE_S
 from runplan.run.kinds import FOR_ANSWER, Mode, Reason, RunOutcome
 from runplan.run.planning_events import ProposalMade, RevisionRequested
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from runplan.run.requests import Reply
     from runplan.run.rows import RunRow
     from runplan.steps.context import RunContext
+
+
+TRACED = 8  #: calls of a traceback that are recorded
 
 
 class ActiveRun(Struct, frozen=True, kw_only=True):
@@ -189,14 +194,24 @@ def describe_success(plan: str) -> str:
 # --- crashes --------------------------------------------------------------------------------------------
 
 
-def record_crash(error: Exception, active: ActiveRun) -> RunplanError:
-    """The error to raise: a system without resources leaves the run as it is, any other error ends it."""
+def record_crash(error: Exception, active: ActiveRun, lane: str) -> RunplanError | None:
+    """Record a defect of runplan itself; the error to raise, or None when the step is to be taken once more.
+
+    A system without resources leaves the run as it is. A run that is being stopped ends.
+    """
     if refused := refused_by_system(error):
         return Unreachable(refused)
     active.context.store.require_there()
     detail = f"{type(error).__name__}: {error}"
-    fail_run(active, detail)
-    return Crashed(f"unexpected {detail}; the work is kept. --debug shows the traceback")
+    if active.state.stop:
+        fail_run(active, detail)
+    else:
+        trace = "".join(traceback.format_exception(error, limit=-TRACED, chain=False))
+        active.journal.append(StepCrashed(detail=detail, trace=trace), lane=lane)
+        if await_retry(active.journal.lane(lane).state if lane else active.state) is None:
+            return None
+    again = command("runplan", "retry", active.context.plan)
+    return Crashed(f"unexpected {detail}; the work is kept. --debug shows the traceback. Continue it: {again}")
 
 
 def end_lost(active: ActiveRun) -> WorkspaceLost | None:

@@ -21,7 +21,7 @@ from runplan.engine.advance import advance, record_ends
 from runplan.engine.repository import Environments, make_run_context
 from runplan.engine.runs import ActiveRun, state_of
 from runplan.engine.subplans import awaited_plan, examine_subplan, pause_for_owner
-from runplan.errors import Crashed, Exit, Fenced, GitFailed, RunplanError
+from runplan.errors import Exit, Fenced, GitFailed, RunplanError
 from runplan.run import events as e
 from runplan.run.decide import decide, is_ending, pending_answer
 from runplan.run.dispatch import GRACE_S
@@ -159,8 +159,12 @@ class RepositoryWorker:
         except RunplanError:
             raise
         except Exception as error:
-            failure = runs.record_crash(error, active)
-            if isinstance(failure, Crashed):
+            lane = getattr(error, "lane", "")
+            failure = runs.record_crash(error, active, lane)
+            if failure is None:
+                return self.step(plan)
+            failure.lane = lane
+            if active.state.ended is not None:
                 self._end_run(plan)
             raise failure from error
         if active.state.ended is None:

@@ -34,6 +34,7 @@ class EntryKind(StrEnum):
     CHANGE = "change"  #: a phase that needs approval
     SIGN_OFF = "sign-off"
     QUESTION = "question"  #: of an agent
+    CRASH = "crash"  #: a run that runplan itself failed at
 
 
 class InboxEntry(Struct, frozen=True, kw_only=True):
@@ -79,7 +80,7 @@ def read_inbox(journals: Mapping[str, Location]) -> Inbox:
 
 def _list_entries(store: Store, root: str) -> Iterator[InboxEntry]:
     for row in store.list_unfinished_runs():
-        if any(work.waiting_for in FOR_ANSWER for work in (row, *row.lanes)):
+        if any(work.waiting_for in (*FOR_ANSWER, WaitKind.CRASHED) for work in (row, *row.lanes)):
             records = list_records(store, row.id)
             asked = {record.event.tree: record.at for record in records if isinstance(record.event, e.ApprovalAsked)}
             asked |= {record.event.id: record.at for record in records if isinstance(record.event, e.QuestionAsked)}
@@ -91,21 +92,23 @@ def _list_entries(store: Store, root: str) -> Iterator[InboxEntry]:
 def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str]) -> Iterator[InboxEntry]:
     decision = decide(state)
     attempt = state.attempt
-    if attempt is None or decision.waiting not in FOR_ANSWER:
-        return
-    phase = attempt.chosen.phase
+    phase = attempt.chosen.phase if attempt is not None else ""
     lost = f"\n{describe_missing(state.missing, plan=row.plan)}" if state.missing else ""
 
     def entry(kind: EntryKind, id_: str, text: str, *commands: str) -> InboxEntry:
-        title = attempt.chosen.title or row.title
+        title = (attempt.chosen.title if attempt is not None else "") or row.title
         since = asked.get(id_, row.since)
         where = {"repository": root, "plan": row.plan, "phase": phase, "title": title, "run": row.id}
         return InboxEntry(kind=kind, id=id_, since=since, text=f"{text}{lost}", commands=commands, **where)
 
+    commands = [line for _, line in wait_of(decision.waiting).list_commands(row.plan, phase)]
+    if decision.waiting is WaitKind.CRASHED:
+        yield entry(EntryKind.CRASH, row.id, state.crash, *commands)
+    if attempt is None or decision.waiting not in FOR_ANSWER:
+        return
     for question in open_questions(attempt):
         yield entry(EntryKind.QUESTION, question.id, question.text, command("runplan", "answer", question.id, "TEXT"))
     if decision.waiting in ANSWERED:
-        commands = [line for _, line in wait_of(decision.waiting).list_commands(row.plan, phase)]
         commands.append(f"{commands[-1]} -m TEXT")
         kind = EntryKind.SIGN_OFF if decision.waiting is WaitKind.SIGN_OFF else EntryKind.CHANGE
         text = decision.why

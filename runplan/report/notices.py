@@ -101,7 +101,8 @@ def of_waiting(state: RunState, decision: Decision, *, plan: str, **where: str) 
         return None  # a host has the labels
     waits = find_awaiting(state)
     phase = waits.chosen.phase if waits and reason is not WaitKind.REVIEW else ""
-    subject = f"phase {phase}" if phase else "the plan" if isinstance(waits, PlanningAttempt) else "the pull request"
+    others = "the pull request" if reason is WaitKind.REVIEW else "the run"
+    subject = f"phase {phase}" if phase else "the plan" if isinstance(waits, PlanningAttempt) else others
     title = f"{plan}: {subject} waits for you ({reason})"
     about = f"{decision.about or decision.why}."
     is_linked = bool(where.get("link")) and reason in ANSWERED  # the page shows the change and the answers

@@ -71,6 +71,13 @@ def _record_ending(record: DispatchRecord, event: e.DispatchEnded) -> DispatchRe
 # --- messages on a pull request -----------------------------------------------------------------------
 
 
+class StepCrashed(e.Event, frozen=True, kw_only=True):
+    """A defect of runplan itself: a step raised an unexpected error."""
+
+    detail: str  #: the last line of the traceback
+    trace: str  #: its last calls
+
+
 class MessagesHandled(e.Event, frozen=True, kw_only=True):
     """These messages count no more: an agent answered them without a change, or a command was heeded."""
 

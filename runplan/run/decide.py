@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 
 BEGINNINGS = (a.READ_PLAN.step, a.CHOOSE_GOAL.step, a.LEASE.step, a.START)  #: steps that begin something
+MAX_CRASHES = 2  #: between two landings
 #: These steps first say what is to be pushed.
 BEFORE_PUSH = (*(action.step for action in (a.TAKE_WORK, a.HAND_OVER, a.ASK_QUESTION)), "fail")
 
@@ -58,6 +59,8 @@ def decide(state: RunState) -> Decision:
 
 
 def _decide_work(state: RunState) -> Decision:
+    if not open_lanes(state) and (waiting := await_retry(state)):
+        return waiting
     decision = _decide_step(state)
     if not state.host or state.ended is not None or open_lanes(state):
         return decision
@@ -68,6 +71,14 @@ def _decide_work(state: RunState) -> Decision:
     if not may_push(state.attempt) or any(action.step in BEFORE_PUSH for action in decision.actions):
         return decision
     return perform_action(a.PUSH_WORK, "the work is pushed, so that another host can continue it")
+
+
+def await_retry(state: RunState) -> Decision | None:
+    """After a defect of runplan itself the step is taken once more; after a second one a person has to continue it."""
+    if state.crashes < MAX_CRASHES or state.stop or state.ended is not None:
+        return None
+    about = f"runplan itself failed {state.crashes} times: {state.crash}"
+    return Decision(why=about, waiting=WaitKind.CRASHED, about=about)
 
 
 def _decide_step(state: RunState) -> Decision:
@@ -327,6 +338,8 @@ def _search_phases(state: RunState, started: RunStarted) -> Decision | None:
         return None
     if state.pause is not None:  # the target could not be read; the open lanes continue
         return wait_until(state.pause)
+    if waiting := await_retry(state):
+        return waiting
     return perform_action(a.READ_PLAN, "the plan is searched for phases that can start next to the running ones")
 
 
@@ -387,7 +400,7 @@ def pending_answer(state: RunState, plan: str) -> str:
         return ""
     decision = decide(state)
     see = command("runplan", "status", plan)
-    if decision.waiting in FOR_ANSWER:
+    if decision.waiting in (*FOR_ANSWER, WaitKind.CRASHED):
         return f"{decision.why}. {wait_of(decision.waiting).help(plan, questions=list_questions(state))}"
     return "" if state.started.auto else f"a run of {plan} without `auto` has not ended: {decision.why}; see: {see}"
 

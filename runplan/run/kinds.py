@@ -128,6 +128,7 @@ class WaitKind(StrEnum):
     REVIEW = "review"
     MERGE = "merge"
     HOST = "host"  #: of a fleet, with labels
+    CRASHED = "crashed"  #: a person, after a defect of runplan itself
     CLAIM = "claim"  #: of the daemon: another process works on the run
 
 

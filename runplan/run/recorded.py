@@ -58,7 +58,7 @@ def read_row(row: EventRow) -> Recorded[e.Event] | None:
 
 #: Fields with words of agents and commands. Those of _SHORT are cut to the length of a detail.
 _SHORT = ("detail", "words", "why", "line", "complaint", "lines")
-_LONG = ("output", "evidence", "note")
+_LONG = ("output", "evidence", "note", "trace")
 
 
 def sanitize_event(event: e.Event) -> e.Event:

@@ -116,6 +116,7 @@ WAITS = {
     WaitKind.HOST: Wait((("See why", "explain"), ("look again now", "retry")), is_notified=True, until="looks again"),
     WaitKind.PAUSED: Wait((("Resume it", "resume"),), is_asked=True),
     WaitKind.KEY: Wait((("From a shell that has it", "resume"),)),
+    WaitKind.CRASHED: Wait(is_notified=True),
     WaitKind.SUBPLAN: Wait((("See it", "status"), ("continue it", "retry")), is_for_person=False),
     WaitKind.PHASE: Wait((("See it", "status"),), is_for_person=False),
     WaitKind.LIMIT: Wait(is_for_person=False, until="resets"),

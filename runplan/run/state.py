@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.run import events as e
-from runplan.run.attempt_parts import HostChanged
+from runplan.run.attempt_parts import HostChanged, StepCrashed
 from runplan.run.attempts import (
     AgentAttempt,
     AnyAttempt,
@@ -44,6 +44,8 @@ class RunState(Struct, frozen=True, kw_only=True):
     pause: e.Paused | None = None
     waited: WaitKind | None = None  #: the kind of the last wait
     waits: int = 0  #: waits for the same thing in a row
+    crashes: int = 0  #: defects of runplan itself since the last landing, or since a person continued the run
+    crash: str = ""  #: the last of them
     queued: bool = False
     halted: str = ""  #: who paused the run
     missing: tuple[str, ...] = ()  #: the variables that a restart has lost
@@ -397,6 +399,8 @@ def _count_usage(state: RunState, event: e.Event) -> RunState:
     match event:
         case HostChanged():
             return _change_host(state, event)
+        case StepCrashed(detail=detail):
+            return replace(state, crashes=state.crashes + 1, crash=detail)
         case e.Woke():
             return replace(state, pause=None)
         case e.ClaimTaken(owner=owner, labels=labels):
@@ -406,7 +410,7 @@ def _count_usage(state: RunState, event: e.Event) -> RunState:
             state = replace(state, host=host, home=home)
             return replace(state, labels=labels, pause=None if is_over else state.pause)
         case e.Landed():
-            return replace(state, landed=(*state.landed, event), no_work=None, waits=0)
+            return replace(state, landed=(*state.landed, event), no_work=None, waits=0, crashes=0)
         case e.Leased():
             return replace(state, leased=True)
         case e.DispatchStarted():
@@ -426,7 +430,7 @@ def _resume_run(state: RunState, event: e.RunResumed) -> RunState:
     if event.daemon:  # a foreground run belongs to the daemon once the daemon was asked to resume it
         started = replace(started, daemon=True, needs=event.needs)
     state = replace(_apply_to_attempt(state, event), pause=None, waits=0, halted="", missing=())
-    state = replace(state, repairs=0, reviews=0)
+    state = replace(state, repairs=0, reviews=0, crashes=0)
     handled = state.attempt.chosen.review if isinstance(state.attempt, RepairAttempt) else ()
     known = {id_ for landed in state.landed for id_ in landed.review}.union(handled)
     review = tuple(row for row in event.review if row[0] not in known) or state.review

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from runplan.engine.runs import find_awaited
 from runplan.run import events as e
-from runplan.run.attempt_parts import HostChanged, SetupDoubted, SetupReused, WorkKept
+from runplan.run.attempt_parts import HostChanged, SetupDoubted, SetupReused, StepCrashed, WorkKept
 from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import REPEATED_WAITS
@@ -44,6 +44,7 @@ LINES: dict[type[e.Event], str] = {
     e.LandingMoved: "  landing    the target moved to {0.tip:.12}; building again",
     e.LandingRefused: "  landing    refused: {0.why}",
     WorkKept: "  not pushed only the host {0.host} has the work: {0.why}",
+    StepCrashed: "  crashed    {0.detail} (a defect of runplan)",
     HostChanged: "  host       {0.words}",
     StartQueued: "  queued     the run of the plan",
 }

@@ -2,6 +2,8 @@
 
 import shlex
 import shutil
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -379,6 +381,39 @@ def test_one_crash_of_an_agent_is_retried_and_reported(project: Project, tmp_pat
     assert "**Status:** Completed (verified, landed)\n" in report
     assert "- Warning: robot (implement) was killed by signal 9; it was tried once more" in report
     assert "- Warning: robot (verify) exited with code 3; it was tried once more" in report
+
+
+DEFECT = """
+import sys
+from runplan.cli.main import entry
+from runplan.steps import work
+take = work.take_work
+left = int(sys.argv.pop(1))
+def fail(*given):
+    global left
+    left -= 1
+    return {}["key"] if left >= 0 else take(*given)
+work.take_work = fail
+entry()
+"""
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_run_that_runplan_itself_failed_at_is_taken_up_once_and_then_waits(project: Project, times: int) -> None:
+    defect = [sys.executable, "-P", "-c", DEFECT, str(times), "start", "X", "1", "auto", "--foreground"]
+    ran = subprocess.run(defect, cwd=project.path, env=project.env, capture_output=True, text=True, check=False)
+    assert ran.stderr.count("  crashed    KeyError: 'key' (a defect of runplan)") == 1, ran.stderr
+    if times == 2:
+        again = "runplan retry plans/X.md"
+        words = f"unexpected KeyError: 'key'; the work is kept. --debug shows the traceback. Continue it: {again}"
+        assert (ran.returncode, ran.stderr.splitlines()[-1]) == (5, f"runplan: {words}")
+        (entry,) = project.runplan("inbox", "--json").json["entries"]
+        assert (entry["kind"], entry["text"], entry["commands"]) == ("crash", "KeyError: 'key'", [again])
+        assert project.runplan("status", "X", "--json").json["run"]["state"] == "waiting"
+        continued = project.runplan("retry", "X", "--foreground")
+        assert continued.code == 0, continued.err
+    assert project.landed() == ["1"]
+    assert project.dispatched() == ["implement", "verify"]
 
 
 #: A program that prints text and then an unknown error.

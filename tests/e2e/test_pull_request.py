@@ -652,20 +652,24 @@ CRASH = """
 from runplan.cli.main import entry
 from runplan.steps import work
 def fail(*_): raise ZeroDivisionError
-work.take_work = fail
+work.fail = work.take_work = fail
 entry()
 """
 
 
-def test_a_claim_is_taken_back_when_runplan_itself_fails(project: Project, hub: Hub) -> None:
+def test_a_claim_is_taken_back_when_runplan_itself_fails_at_the_stop(project: Project, hub: Hub) -> None:
     issue = hub.add_issue("Bug")
     plan = project.show("main:plans/X.md").replace("---\n", "---\nissue: 1\n", 1)
     set_up(project, plan=plan, settings='[issues]\nclaim = "busy"\n')
     hub.mirror(project.path)
-    command = [sys.executable, "-P", "-c", CRASH, "start", "X", "auto", "--foreground"]
-    ran = subprocess.run(command, cwd=project.path, env=project.env, capture_output=True, text=True, check=False)
-    assert (ran.returncode, "failed: crashed" in ran.stderr) == (1, True), ran.stderr
-    assert issue.labels == []
+    seen = []
+    for words in (("start", "X", "auto", "--foreground"), ("stop", "X")):
+        command = [sys.executable, "-P", "-c", CRASH, *words]
+        ran = subprocess.run(command, cwd=project.path, env=project.env, capture_output=True, text=True, check=False)
+        assert (ran.returncode, "unexpected ZeroDivisionError" in ran.stderr) == (5, True), ran.stderr
+        seen.append(list(issue.labels))
+    assert seen == [["busy"], []]
+    assert project.runplan("status", "X", "--json").json["run"]["reason"] == "crashed"
     assert [one["body"].startswith("runplan ended its work") for one in issue.comments] == [True]
 
 

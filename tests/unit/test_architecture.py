@@ -174,6 +174,7 @@ def test_broad_catches_stand_only_at_named_boundaries() -> None:
     undo_and_raise = {
         "runplan.store.sql",
         "runplan.landing.swap",
+        "runplan.engine.advance",
     }
     # The edges of a command line, of a run, of a worker's thread, of a request to the daemon, and of a task of its
     # main thread.

@@ -4,9 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.run import actions as a, events as e
+from runplan.run.attempt_parts import StepCrashed
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import Beginning, GateAnswer, Mode, Reason, Role, RunOutcome
+from runplan.run.kinds import Beginning, GateAnswer, Mode, Reason, Role, RunOutcome, WaitKind
 from runplan.run.reasons import beginning_after
 from runplan.run.rules.shared import MAX_QUESTIONS
 from runplan.run.state import RunState, apply, fold
@@ -39,6 +40,53 @@ def fold_on(state: RunState, *events: e.Event) -> RunState:
     for event in events:
         state = apply(state, event)
     return state
+
+
+# --- defects of runplan itself ----------------------------------------------------------------------
+
+CRASH = StepCrashed(detail="KeyError: 'x'", trace="…")
+LANDED = e.Landed(id="l", tip="c2", phase="1", code="c1")
+
+
+@pytest.mark.parametrize(
+    ("events", "waits"),
+    [
+        ([CRASH], False),
+        ([CRASH, CRASH], True),
+        ([CRASH, *blocked(), asked("q1"), CRASH], True),
+        ([CRASH, LANDED, CRASH], False),
+        ([CRASH, CRASH, RESUMED], False),
+        ([CRASH, CRASH, RESUMED, CRASH], False),
+        ([CRASH, CRASH, e.StopRequested(by="me")], False),
+        (
+            [
+                CRASH,
+                CRASH,
+                e.Paused(kind=WaitKind.UNREACHABLE, until="2026-03-01T12:00:00Z"),
+                e.Woke(kind=WaitKind.UNREACHABLE),
+            ],
+            True,
+        ),
+    ],
+)
+def test_a_step_that_crashed_is_taken_once_more_and_then_a_person_has_to_continue(
+    events: list[e.Event], waits: bool
+) -> None:
+    state = fold([*BEGUN, *events])
+    decision = decide(state)
+    assert (decision.waiting == "crashed") is waits
+    if waits:
+        assert (decision.actions, decision.wake) == ((), "")
+        assert decision.about == "runplan itself failed 2 times: KeyError: 'x'"
+        assert pending_answer(state, "plans/x.md").endswith(". Continue it: runplan retry plans/x.md")
+
+
+def test_a_crash_in_one_lane_does_not_hold_the_others() -> None:
+    lanes = e.LanesChosen(lanes=(("a", "1", ()), ("b", "2", ())), tip="c0")
+    state = fold([replace(started("finish"), parallel=2), lanes, *[replace(CRASH, lane="a")] * 2])
+    decision = decide(state)
+    assert decision.waiting is None
+    assert {action.lane for action in decision.actions} == {"b"}
 
 
 # --- questions ----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from runplan.run import events as e
 from runplan.run.attempts import PlanningAttempt
 from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
-from runplan.run.kinds import Mode, Reason, RunOutcome
+from runplan.run.kinds import Mode, Reason, RunOutcome, WaitKind
 from runplan.run.reasons import describe_ending, next_action
 from runplan.run.recorded import from_json
 from runplan.run.rows import EventRow, RunRow, wait_of
@@ -104,7 +104,7 @@ def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, l
     if ended is None:
         itself = "it continues by itself. " if decision.wake else ""
         proposal = state.attempt.proposal if isinstance(state.attempt, PlanningAttempt) else None
-        return Exit.WAITING, [
+        return Exit.UNREACHABLE if decision.waiting is WaitKind.CRASHED else Exit.WAITING, [
             decision.why,
             *(describe_proposal(proposal) if proposal is not None else ()),
             f"{itself}{wait_of(decision.waiting).help(plan, questions=list_questions(state))}",
