@@ -1,8 +1,7 @@
-"""Decoding into types.
+"""`convert` and `json.decode` of msgspec, for any thread.
 
-msgspec builds a type when it is first used, and a thread that uses a type while another one builds it ends the process
-with SIGSEGV. So types are built one after the other, and only finished ones are used. The linter bans the functions of
-msgspec that build a type.
+msgspec builds a type at its first use. A thread that uses a type while another one builds it ends the process with
+SIGSEGV. So types are built one after the other, and only finished ones are used.
 """
 
 from __future__ import annotations
@@ -19,13 +18,11 @@ _BUILT: set[Any] = set()
 
 
 def convert(value: object, kind: type[T], *, strict: bool = True, from_attributes: bool = False) -> T:
-    """As `msgspec.convert`; any thread may be the first to use the type."""
     _build_type(kind)
     return msgspec.convert(value, kind, strict=strict, from_attributes=from_attributes)
 
 
 def decode_json(content: bytes | str, kind: type[T]) -> T:
-    """As `msgspec.json.decode`; any thread may be the first to use the type."""
     _build_type(kind)
     return msgspec.json.decode(content, type=kind)
 

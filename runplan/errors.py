@@ -57,16 +57,14 @@ class Busy(RunplanError):
     exit = Exit.WAITING
 
 
-class Crashed(RunplanError):
-    """A defect of runplan itself; the run waits for a person, or ended if it was being stopped."""
-
-    exit = Exit.UNREACHABLE
-
-
 class Unreachable(RunplanError):
     """Git, disk, daemon or forge does not answer."""
 
     exit = Exit.UNREACHABLE
+
+
+class Crashed(Unreachable):
+    """A defect of runplan itself; the run waits for a person, or ended if it was being stopped."""
 
 
 class WorkspaceLost(Unreachable):

@@ -139,6 +139,12 @@ def run_verb(verb: str, words: list[str]) -> int:
         from runplan.engine.context import refuse_under_agent  # `--version` needs no repository
 
         refuse_under_agent(verb)
+    if verb not in ("daemon", "help", "completion"):
+        from runplan.daemon.state import take_death
+        from runplan.settings.load import environment
+
+        if death := take_death(environment()):
+            say(death)
     try:
         module = importlib.import_module(f"runplan.cli.{VERBS[verb][0]}")
     except ModuleNotFoundError as error:

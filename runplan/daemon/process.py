@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import functools
 import os
 import queue
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from runplan.settings.schema import Settings
     from runplan.steps.context import OpenRepository
 
-LOG = "daemon.log"
 FOREVER_S = 86400.0  #: between two checks whether the socket is to be closed, which is not needed
 CHECK_S = 60.0  #: interval of the periodic check
 JUMP_S = 1.0  #: smaller changes of the clock are ignored
@@ -68,7 +68,12 @@ def run_daemon(env: Mapping[str, str]) -> None:
     directory = state_directory(env)
     signal.signal(signal.SIGHUP, lambda _number, _frame: None)  # a client may send it before the handlers are set
     since = iso(SystemClock().now())
-    with state.hold_lock(directory, version=__version__, since=since, wait_s=1.0), open_log(directory / LOG) as log:
+    with (
+        state.hold_lock(directory, version=__version__, since=since, wait_s=1.0),
+        open_log(directory / state.LOG) as log,
+        open(directory / state.FAULT, "wb") as fault,
+    ):
+        faulthandler.enable(fault)
         DaemonProcess(env, since, log).run()
 
 

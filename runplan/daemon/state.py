@@ -17,11 +17,15 @@ from runplan.decoding import convert, decode_json
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.names import digest_of
 from runplan.settings.places import own_directory, state_directory
-from runplan.store.files import file_lock, publish
+from runplan.store.files import file_lock, first_line, publish, read_file
 from runplan.store.location import FleetLocation  # noqa: TC001 - msgspec reads it
 
 LOCK = "daemon.lock"
 RECORD = "daemon.json"
+LOG = "daemon.log"
+FAULT = "daemon.fault"  #: what the interpreter writes when a signal such as SIGSEGV ends it
+DIED = "daemon.died"  #: how a daemon died, for the next command
+LOG_LINES = 3  #: that the next command shows
 REPOSITORIES = "repositories"
 POLL_S = 0.02
 
@@ -52,6 +56,7 @@ def hold_lock(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> 
         lock.acquire(timeout=wait_s, poll_interval=POLL_S)
     except TimeoutError:
         raise RefusedEarly(f"the daemon is already running: {read_holder(state) or 'it is just starting'}") from None
+    _note_death(state)
     holder = Holder(identity=processes.identity(os.getpid()) or "", version=version, since=since)
     try:
         publish(state / RECORD, msgspec.json.encode(holder), sync=False)
@@ -63,11 +68,40 @@ def hold_lock(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> 
 
 def read_holder(state: Path) -> Holder | None:
     """The record of the living daemon; None when none runs."""
+    record = _read_record(state)
+    return record if record and processes.alive(record.identity) else None
+
+
+def _read_record(state: Path) -> Holder | None:
     try:
-        record = decode_json((state / RECORD).read_bytes(), Holder)
+        return decode_json((state / RECORD).read_bytes(), Holder)
     except (OSError, msgspec.DecodeError):
         return None
-    return record if processes.alive(record.identity) else None
+
+
+def _note_death(state: Path) -> None:
+    """Note how the last daemon died, if it left its record. The caller holds the lock."""
+    if (record := _read_record(state)) is None:
+        return
+    cause = first_line(state / FAULT) or "it left no error, as after SIGKILL, a lack of memory or a power cut"
+    lines = (read_file(state / LOG) or b"").decode(errors="replace").splitlines()[-LOG_LINES:]
+    text = "\n  ".join([f"the daemon died: {record}: {cause}. The last lines of {state / LOG}:", *lines])
+    publish(state / DIED, text.encode(errors="replace"), sync=False)
+    (state / RECORD).unlink()
+
+
+def take_death(env: Mapping[str, str]) -> str:
+    """How a daemon died, for the first caller; "" when none did."""
+    state = state_directory(env)
+    with contextlib.suppress(TimeoutError, OSError):  # a daemon that is starting notes it
+        if (state / RECORD).exists() and read_holder(state) is None:
+            with file_lock(state / LOCK).acquire(timeout=0):
+                _note_death(state)
+    with contextlib.suppress(OSError):
+        text = (state / DIED).read_text(encoding="utf-8", errors="replace")
+        (state / DIED).unlink()
+        return text
+    return ""
 
 
 def wake_daemon(env: Mapping[str, str]) -> None:

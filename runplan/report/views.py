@@ -135,7 +135,7 @@ def _view_phase(phase: PhaseOutline, done: set[str], is_worked: bool, failure: d
 
 
 #: Fields of a run that `status --json` prints with the plan, or not at all.
-_OF_PLAN = ("plan", "title", "slug", "landing", "target", "remote", "concludes", "daemon")
+_OF_PLAN = ("plan", "title", "slug", "landing", "target", "remote", "concludes")
 _INTERNAL = ("started", "began", "dispatch", "failed")
 
 

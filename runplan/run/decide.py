@@ -336,10 +336,8 @@ def _search_phases(state: RunState, started: RunStarted) -> Decision | None:
     is_held = state.stop or state.revision or state.halted or state.queued or state.concluded
     if not may_start or is_held or failed_lane(state) is not None or failure(state) is not None:
         return None
-    if state.pause is not None:  # the target could not be read; the open lanes continue
-        return wait_until(state.pause)
-    if waiting := await_retry(state):
-        return waiting
+    if waiting := await_retry(state) or (wait_until(state.pause) if state.pause is not None else None):
+        return waiting  # the plan could not be read; the open lanes continue
     return perform_action(a.READ_PLAN, "the plan is searched for phases that can start next to the running ones")
 
 

@@ -20,7 +20,7 @@ from runplan.git.objects import read_plan
 from runplan.names import WATCH
 from runplan.plan.marks import PlanStatus
 from runplan.report.views import PlanOutline, status_view
-from runplan.run.kinds import Mode, RunStatus
+from runplan.run.kinds import UNFINISHED, Mode, RunStatus
 from runplan.run.rows import OwnerState, PlanFacts, RunRow, Work
 from runplan.settings.places import socket_path, state_directory
 from runplan.store.protocol import open_store, store_exists
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     W = TypeVar("W", bound=Work)
 
 ANSWER_S = 1.0  #: to ask the daemon
-ABSENT = "No daemon is running, so no schedule fires. Start it now and at each login: runplan service install"
+ABSENT = "No daemon is running, so nobody works on the queue. Start it now and at each login: runplan service install"
 NO_WORKER = "No worker of the fleet is running. Start one on any host: runplan worker"
 STANDS_STILL = "Stands still: the daemon cannot work in this repository for now."
 
@@ -187,14 +187,21 @@ def view_daemon(context: RepositoryContext, views: list[dict[str, Any]]) -> dict
 
 
 def view_missing_daemon(context: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """That no daemon runs, where a schedule needs one; in a fleet, that no worker runs."""
-    running = [view for view in views if (run := view.get("run")) and run["state"] == RunStatus.RUNNING]
-    if context.fleet is not None and (running or any(view["schedule"] or view["queued"] for view in views)):
+    """That no daemon runs, where a run, a command or a schedule needs one; in a fleet, that no worker runs."""
+    if not any(map(_has_work, views)):
+        return None
+    if context.fleet is not None:
         is_missing = not context.store().list_host_labels()
         return {"state": "absent", "error": NO_WORKER} if is_missing else None
-    if not any(view["schedule"] and not view["schedule"]["paused"] for view in views):
-        return None
     return {"state": "absent", "error": ABSENT} if read_holder(state_directory(context.env)) is None else None
+
+
+def _has_work(view: dict[str, Any]) -> bool:
+    """Whether a daemon or worker has to do something for the plan, now or at a time."""
+    run = view.get("run")
+    if run and run["daemon"] and run["state"] in UNFINISHED and (run["state"] != RunStatus.WAITING or run["wake"]):
+        return True
+    return bool(view.get("queued") or (view["schedule"] and not view["schedule"]["paused"]))
 
 
 def _view_closed_repository(context: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:

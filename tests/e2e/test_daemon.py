@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from runplan.views.plans import ABSENT
 from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, ended, processes_of, steps, until, with_remote, work
 from tests.support.daemons import (
     approve,
@@ -236,6 +237,30 @@ def test_a_start_after_a_crash_says_that_it_resumes_the_run(project: Project, me
     assert (ran.code, ran.last.startswith(f"runplan: Resumed {run}; follow it: ")) == (0, True), ran.err
     meanwhile.let_on("agent")
     until_runs_are(project, "done")
+
+
+def test_a_daemon_that_died_is_told_once_and_status_says_that_nobody_works(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    pid = daemon_of(project)
+    kill_daemon(project, signal.SIGSEGV)
+    told, again = (project.runplan("status", "X") for _ in range(2))
+    assert f"(process {pid}, since " in told.err
+    assert "): Fatal Python error: Segmentation fault. The last lines of " in told.err
+    assert '"event":"DispatchStarted"' in told.err
+    assert again.err == ""
+    assert told.out.endswith(f"\n\n{ABSENT}\n")
+    meanwhile.let_on("agent")
+    with in_foreground(project):
+        kill_daemon(project)
+    with in_foreground(project):  # as a service manager starts it again
+        told = project.runplan("status", "X")
+        assert "it left no error, as after SIGKILL" in told.err
+        until_runs_are(project, "done")
+    assert project.landed() == ["1"]
 
 
 def test_retry_wait_follows_the_daemon_and_exits_with_the_outcome(project: Project) -> None:

@@ -108,6 +108,7 @@ def test_status_json_has_the_promised_fields(recorded: Project) -> None:
         "unpriced": False,
         "kept": None,
         "version": None,
+        "daemon": False,
         "lanes": [],
     }
     assert stuck["level"] == "look"
@@ -432,7 +433,7 @@ def test_a_failed_phase_is_shown_until_it_lands_or_a_person_stops_it(project: Pr
         assert (phase["failed"] or {}).get("reason") == reason, number
 
 
-ABSENT = "No daemon is running, so no schedule fires. Start it now and at each login: runplan service install"
+ABSENT = "No daemon is running, so nobody works on the queue. Start it now and at each login: runplan service install"
 
 
 def test_status_names_a_symbolic_link(project: Project) -> None:
