@@ -140,8 +140,8 @@ def run_verb(verb: str, words: list[str]) -> int:
 
         refuse_under_agent(verb)
     if verb not in ("daemon", "help", "completion"):
-        from runplan.daemon.state import take_death
-        from runplan.settings.load import environment
+        from runplan.daemon.state import take_death  # `help` needs no daemon
+        from runplan.settings.load import environment  # `help` needs no settings
 
         if death := take_death(environment()):
             say(death)
