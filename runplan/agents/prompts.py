@@ -17,7 +17,7 @@ from runplan.run.reasons import describe_proof
 
 if TYPE_CHECKING:
     from runplan.checks.results import Results
-    from runplan.run.events import Chosen, GateJudged, KeptWork, ProofJudged
+    from runplan.run.events import Chosen, GateJudged, KeptWork, ProofJudged, Rows
 
 FINAL = "final"  #: the template of the verification across all phases
 PRINCIPLES = "principles"  #: the list by which a critique judges a plan; it is no prompt of its own
@@ -227,8 +227,21 @@ def _list_context(files: Sequence[str]) -> str:
 
 def unresolved_note(missing: Sequence[tuple[str, str]]) -> str:
     """The part of a prompt for a verifier that is asked once more; "" for none."""
-    head = "A verifier passed these items with evidence that runplan does not find. Judge every item again."
+    head = (
+        "A verifier passed these items with evidence that does not count. Judge every item again. A file counts if the "
+        'work changed it or the phase names it, or with `"unchanged": true`; a test, if it passed in the gates. At '
+        "least one item has to rest on the work or a test."
+    )
     return write_section("What did not resolve", head, [f"- {item}: {one_line(words)}" for item, words in missing])
+
+
+def missing_note(missing: Rows) -> str:
+    """The part of a prompt for a verifier about files that items name; "" for none."""
+    head = (
+        "Neither this tree nor those before it have these files, so the items cannot pass. Only if an item does not "
+        'need its file, pass it with the reference `{"kind": "file", "ref": "<path>", "absent": true}`.'
+    )
+    return write_section("Missing files", head, [f"- {item}: {path}" for item, path in missing])
 
 
 def rejections_note(words: Sequence[str]) -> str:

@@ -39,6 +39,8 @@ class _Reference(Struct):
     ref: str | None = None
     line: int | str | None = None
     gone: bool | None = None
+    absent: bool | None = None
+    unchanged: bool | None = None
 
 
 class _Item(Struct):
@@ -174,6 +176,8 @@ def _read_reference(reference: str | _Reference) -> Reference:
         kind=ReferenceKind(kind) if kind in list(ReferenceKind) else ReferenceKind.TEXT,
         ref=clean_text(f"{reference.ref or ''}{line}")[:LONGEST_EVIDENCE],
         gone=bool(reference.gone),
+        absent=bool(reference.absent),
+        unchanged=bool(reference.unchanged),
     )
 
 

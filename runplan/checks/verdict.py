@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.checks.evidence import resolve_evidence
 from runplan.checks.returns import NAME, Unusable
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from runplan.run.dispatch import ItemResult, Return
     from runplan.run.events import Rows
 
+_NO_WORK = "no item rests on a file that the work changed, or on a test"
+
 
 class Judgement(Struct, frozen=True, kw_only=True):
     """The judgement of one item."""
@@ -27,6 +30,8 @@ class Judgement(Struct, frozen=True, kw_only=True):
     passed: bool
     evidence: str  #: the references in words, or what is against the item
     missing: str = ""  #: what a pass lacks to count; the verifier is asked for it once more
+    rests_on_work: bool = False  #: its evidence is a file that the work changed, or a test
+    absent: tuple[str, ...] = ()  #: files that it names and passes without
 
 
 class Verdict(Struct, frozen=True):
@@ -54,7 +59,8 @@ def judge_reply(
 ) -> Verdict | NoVerdict:
     """The judgement of the reply for these ids; `questions` are the ids of broken promises of tests.
 
-    An item passes with a reference that resolves, a question with the item that demands the change.
+    An item passes with a reference that resolves, a question with the item that demands the change. At least one item
+    has to rest on the work itself.
     """
     if isinstance(ret, Unusable):
         return NoVerdict(why=ret.why)
@@ -67,6 +73,8 @@ def judge_reply(
         judged.append(
             against or (_judge_demand(stated[-1], ids) if item in questions else _judge_evidence(item, stated, facts))
         )
+    if all(item.passed for item in judged) and not any(item.rests_on_work for item in judged):
+        judged = [replace(item, passed=False, missing=_NO_WORK) if item.item in ids else item for item in judged]
     why = _why_not(ret, judged)
     if not why and gates_red:
         return NoVerdict(why="the verifier passes every item while a gate is red")
@@ -88,10 +96,16 @@ def _find_objection(item: str, stated: Sequence[ItemResult]) -> Judgement | None
 
 
 def _judge_evidence(item: str, stated: Sequence[ItemResult], facts: Facts) -> Judgement:
-    resolved = resolve_evidence([reference for result in stated for reference in result.evidence], facts)
-    if resolved.is_proven:
-        return Judgement(item=item, passed=True, evidence=resolved.words)
-    missing = "; ".join(resolved.unresolved) or "no file or test is named"
+    evidence = [reference for result in stated for reference in result.evidence]
+    absent = tuple(path for of, path in facts.missing if of == item)
+    lacking = [path for path in absent if not any(reference.absent and reference.ref == path for reference in evidence)]
+    if missing := "; ".join(f"{path}, which the item names, is not there" for path in lacking):
+        return Judgement(item=item, passed=False, evidence=f"passed, but {missing}", missing=missing)
+    found = resolve_evidence(evidence, facts, absent)
+    if found.is_proven:
+        words, is_work = found.words, found.rests_on_work
+        return Judgement(item=item, passed=True, evidence=words, rests_on_work=is_work, absent=absent)
+    missing = "; ".join(found.unresolved) or "no file or test is named"
     return Judgement(item=item, passed=False, evidence=f"passed, but no reference resolves: {missing}", missing=missing)
 
 

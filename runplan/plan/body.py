@@ -44,6 +44,16 @@ _CRITERIA = (
     r"(?i)(?:acceptance|success|exit) criteria|definition of done|(?:phase \S{1,9} |automated )?verification"
     r"|(?:phase \S{1,9} )?completion criteria"
 )
+#: Suffixes of names that are files also without a folder; `response.json` or `self.cfg` may be an attribute.
+_SUFFIXES = (
+    r"(?:bash|c|cc|cpp|cs|css|csv|go|gradle|h|hpp|html|ini|ipynb|java|js|jsx|kt|kts|md|mjs|php|proto|ps1|py|pyi|rb|rs|rst"
+    r"|scala|scss|sh|sql|svelte|swift|tf|toml|ts|tsx|txt|vue|yaml|yml|zig)"
+)
+#: `src/x.py`, `./x.py:12`, `tests/x.py::test_y`; not an option, a product (`Vue.js`) or a host (`example.com/x.html`).
+_FILE = (
+    r"(?:\./)?((?!-|[A-Z]\w*\.js\b|[^./]+\.[^/]*/)(?:(?:(?!\.+/)[\w+.-]+/)+[\w+.-]*[\w+-]\.[a-z][a-z0-9]{0,7}"
+    rf"|[\w+.-]*[\w+-]\.{_SUFFIXES}))(?:::.*|[:#]L?\d.*)?"
+)
 #: Parts of a list of paths. A comma inside braces belongs to a pattern like `src/{a,b}.py`.
 _CODE = r"`([^`]+)`"
 _LISTED = r"(?:[^,{]|\{[^{}]*\}|\{)+"
@@ -201,6 +211,12 @@ def _headed_items(body: Body, part: range) -> dict[int, str]:
 def _list_paragraphs(body: Body, part: range, without: set[int]) -> dict[int, str]:
     lines = ((i, body.lines.texts[i]) for i in part if i not in without and not body.lines.inert[i])
     return {i: text.strip() for i, text in lines if re.match(_PARAGRAPH, text)}
+
+
+def named_paths(text: str) -> tuple[str, ...]:
+    """The files that an item names in backticks: relative paths with a suffix, without wildcards."""
+    files = (re.fullmatch(_FILE, code.strip()) for code in re.findall(_CODE, text))
+    return tuple(dict.fromkeys(file[1] for file in files if file))
 
 
 # --- execution -------------------------------------------------------------------------------------------

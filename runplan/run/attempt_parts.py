@@ -294,6 +294,12 @@ class Proof(Struct, frozen=True, kw_only=True):
         words = "passed on the base, and that version of it does not pass on the new code"
         return tuple((f"T{n}", f"{promise.test} {words}: {promise.why}") for n, promise in enumerate(promises, 1))
 
+    @property
+    def exceptions(self) -> tuple[str, ...]:
+        """What a person has to know about the verdicts, in words."""
+        absent = dict.fromkeys(row for verdict in self.verdicts for row in verdict.absent)
+        return tuple(f"{item} passes without {path}, which it names" for item, path in absent)
+
     def questions_to_verifiers(self, changed: str) -> e.Rows:
         """These questions, unless `tests.changed` gives them to a person or refuses the change."""
         return self.questions if changed == "verify" else ()

@@ -376,6 +376,8 @@ class Reference(Struct, frozen=True, kw_only=True):
     kind: ReferenceKind = ReferenceKind.TEXT
     ref: str  #: a file with its line is `path:12`
     gone: bool = False  #: the file was in the base and is not in the tree
+    absent: bool = False  #: the item names the file, and it was never there
+    unchanged: bool = False  #: the file was so before the work
 
 
 class ItemResult(Struct, frozen=True, kw_only=True):

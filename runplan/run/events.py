@@ -476,6 +476,7 @@ class VerdictGiven(Judgement, frozen=True, kw_only=True):
     agent: str
     scope: str = ""  #: "final" for all phases of the plan, "" for one
     questions: Rows = ()  #: about tests of the base, which it answers
+    absent: Rows = ()  #: items that pass without a file that they name
     why: str = ""  #: why it did not pass, in one line
 
 

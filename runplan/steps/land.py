@@ -181,7 +181,10 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
             run=context.run,
             subjects=_list_subjects(context, phase),
             commands={name: check.command for name, check in context.settings.checks.items()},
-            warnings=(*state.warnings, *phase.warnings, *remarks, *list_unproven(phase, context)),
+            warnings=(
+                *(*state.warnings, *phase.warnings, *remarks),
+                *(*list_unproven(phase, context), *phase.proof.exceptions),
+            ),
         )
         sections.append(section)
     if row is not None and isinstance(phase, SubplanAttempt):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -13,8 +16,9 @@ from runplan.agents import prompts
 from runplan.agents.clis import agent_of
 from runplan.checks import drift, returns, verdict
 from runplan.checks.evidence import Facts
-from runplan.git.objects import SUBMODULE, TREE, find
+from runplan.git.objects import SUBMODULE, TREE, find, list_files
 from runplan.names import as_utf8, is_within, requires_ref
+from runplan.plan.body import named_paths
 from runplan.plan.model import Status, parse_plan
 from runplan.run.attempts import PhaseAttempt, UndoAttempt
 from runplan.run.dispatch import EVERY_PHASE, RETURN, Outcome, ToolUsed
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 
     from runplan.agents.prompts import Brief
     from runplan.checks.returns import Unusable
+    from runplan.git.command import Git
     from runplan.plan.model import Plan
     from runplan.run.actions import Action, Start
     from runplan.run.attempts import WorkAttempt
@@ -69,24 +74,24 @@ def _prepare_verifier(started: DispatchStarted, state: RunState, context: RunCon
 
 def _read_change(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
     """The change that it judges; an agent without a shell reads it in its worktree."""
-    base, without = (plan_base(phase, context), context.bookkeeping) if started.scope else (phase.built.onto, ())
-    return context.candidates.diff(base, phase.built.commits[-1], without=without)
+    base = _base_of(phase, context, started.scope)
+    return context.candidates.diff(base, phase.built.commits[-1], without=context.bookkeeping if started.scope else ())
 
 
 def _write_prompt(started: DispatchStarted, phase: WorkAttempt, context: RunContext, diff: str) -> str:
-    assert phase.work is not None
     asked = phase.proof.questions_to_verifiers(context.settings.tests.changed)
     brief = write_brief(started, phase, context, tip=phase.built.commits[-1], asked=asked)
     checks = context.settings.checks
-    changed = phase.work.files
     gates = [(checks[gate.name].command, gate) for gate in phase.proof.gates if gate.answer is not GateAnswer.SKIPPED]
     proofs = () if started.scope else phase.proof.runs
     if started.scope:
-        brief, changed = final_brief(brief, phase, context)
+        brief = final_brief(brief, phase, context)
+    changed = _list_changed(phase, context, started.scope)
     template = context.prompts[prompts.FINAL if started.scope else started.role]
-    missing = prompts.unresolved_note(phase.proof.unresolved.items if phase.proof.unresolved else ())
+    missing = prompts.missing_note(_list_missing(phase, context, started.scope))
+    unresolved = prompts.unresolved_note(phase.proof.unresolved.items if phase.proof.unresolved else ())
     text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
-    return text + as_utf8(missing)
+    return text + as_utf8(missing + unresolved)
 
 
 def reply_of(id: str, context: RunContext) -> tuple[str, Return | Unusable]:
@@ -111,7 +116,7 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
     ids = [item for item, _ in (final_items(phase, context) if scope else phase.chosen.items)]
     asked = [item for item, _ in questions]
     is_red = any(gate.answer is GateAnswer.FAILED for gate in phase.proof.newest_gates.values())
-    judged = verdict.judge_reply(answer, ids, facts_of(phase, context), questions=asked, gates_red=is_red)
+    judged = verdict.judge_reply(answer, ids, facts_of(phase, context, scope), questions=asked, gates_red=is_red)
     if isinstance(judged, verdict.NoVerdict):
         yield WorkRefused(reason=Reason.INVALID_VERDICT, detail=judged.why)
         return
@@ -132,19 +137,23 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
         agent=phase.dispatches.ended.agent,
         scope=scope,
         questions=questions,
+        absent=tuple((item.item, path) for item in judged.items for path in item.absent),
         why=judged.why,
     )
 
 
-def facts_of(phase: WorkAttempt, context: RunContext) -> Facts:
+def facts_of(phase: WorkAttempt, context: RunContext, scope: str) -> Facts:
     """What the verifier's evidence is looked up in."""
-    base = plan_base(phase, context) if phase.dispatches.newest and phase.dispatches.newest.scope else phase.built.onto
-    base_tree = context.objects.commit(base).tree
+    base_tree = context.objects.commit(_base_of(phase, context, scope)).tree
     tree = phase.built.tree
+    text = context.plan_at(phase.built.onto)[1].decode("utf-8", "replace") if scope else phase.chosen.text
     return Facts(
         count_lines=cache(lambda path: count_lines(tree, path, context)),
         is_in_base=lambda path: count_lines(base_tree, path, context) is not None,
-        changed=[change.path for change in context.candidates.changes(base, phase.built.commits[-1])],
+        changed=_list_changed(phase, context, scope),
+        text=text,
+        touches=phase.chosen.touches,
+        missing=_list_missing(phase, context, scope),
         tests=tests_of_gates(phase, context),
         list_commands=cache(lambda: _list_commands(phase, context)),
         root=str(context.proof.path),
@@ -158,6 +167,48 @@ def count_lines(tree: str, path: str, context: RunContext) -> int | None:
         return None
     stored = context.objects.object(entry.oid, most=LARGEST_CITED)
     return len(stored.content.splitlines()) if stored is not None else None
+
+
+def _base_of(phase: WorkAttempt, context: RunContext, scope: str) -> str:
+    return plan_base(phase, context) if scope else phase.built.onto
+
+
+def _list_changed(phase: WorkAttempt, context: RunContext, scope: str) -> list[str]:
+    """The files that differ from the base, without those that runplan writes."""
+    changes = context.candidates.changes(_base_of(phase, context, scope), phase.built.commits[-1])
+    return [change.path for change in changes if not is_within(context.bookkeeping, change.path)]
+
+
+def _list_missing(phase: WorkAttempt, context: RunContext, scope: str) -> Rows:
+    """Items, each with a file that it names: it was never there since the plan began, and git does not ignore it."""
+    texts = phase.chosen.items if phase.chosen.phase else ()
+    if scope:
+        rows = enumerate(context.plan_at(phase.built.onto)[0].phases, 1)
+        texts = tuple((f"F{number}", item.text) for number, row in rows for item in row.items)
+    named = dict.fromkeys((item, path) for item, text in texts for path in named_paths(text))
+    git = context.objects
+    head = phase.built.commits[-1]
+    missing = {path for _, path in named if git.known(f"{head}:{path}") is None}
+    if not missing:
+        return ()
+    tips = (fact.event.tip for fact in context.store.list_facts(Landed, plan=context.plan))
+    for commit in dict.fromkeys((head, phase.built.onto, plan_base(phase, context), *tips)):
+        files = list_files(git, git.commit(commit).tree, "") if git.tip(commit) is not None else ()
+        missing = {path for path in missing if not any(f"/{file}".endswith(f"/{path}") for file in files)}
+    missing -= _list_ignored(missing, phase.built.tree, git)
+    return tuple((item, path) for item, path in named if path in missing)
+
+
+def _list_ignored(paths: set[str], tree: str, git: Git) -> set[str]:
+    """The paths that the .gitignore files of the tree cover."""
+    with TemporaryDirectory() as place:
+        for name, entry in list_files(git, tree, "").items():
+            if name.endswith(".gitignore") and (rules := git.object(entry.oid)) is not None:
+                Path(place, name).parent.mkdir(parents=True, exist_ok=True)
+                Path(place, name).write_bytes(rules.content)
+        ask = (f"--work-tree={place}", "check-ignore", "--no-index", "-z", "--stdin")
+        ignored = git.run(*ask, stdin=os.fsencode("\0".join(paths)), ok=(0, 1)).out
+    return set(os.fsdecode(ignored).split("\0"))
 
 
 def _list_commands(phase: WorkAttempt, context: RunContext) -> list[str] | None:
@@ -217,16 +268,11 @@ def final_items(phase: WorkAttempt, context: RunContext) -> Rows:
     return tuple((f"F{number}", f"phase {row.id}") for number, row in enumerate(plan.phases, 1))
 
 
-def final_brief(brief: Brief, phase: WorkAttempt, context: RunContext) -> tuple[Brief, tuple[str, ...]]:
-    """The whole plan instead of one phase, and the files that differ from the time before the plan."""
+def final_brief(brief: Brief, phase: WorkAttempt, context: RunContext) -> Brief:
+    """The whole plan instead of one phase."""
     _, text = context.plan_at(phase.built.onto)
-    items = final_items(phase, context)
-    whole = text.decode("utf-8", "replace")
-    changes = context.candidates.changes(plan_base(phase, context), phase.built.commits[-1])
-    chosen = replace(brief.chosen, phase=EVERY_PHASE, text=whole, items=items, touches=())
-    return replace(brief, chosen=chosen), tuple(
-        change.path for change in changes if not is_within(context.bookkeeping, change.path)
-    )
+    whole = {"phase": EVERY_PHASE, "text": text.decode("utf-8", "replace"), "items": final_items(phase, context)}
+    return replace(brief, chosen=replace(brief.chosen, **whole, touches=()))
 
 
 # --- numbers that a plan states and agents measure ------------------------------------------------------

@@ -164,7 +164,7 @@ def view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
         ],
         "verdict": verdict
         and {"verifier": verdict.agent, "passed": verdict.passed, "tree": verdict.tree, "items": items},
-        "findings": list(attempt.warnings),
+        "findings": [*attempt.warnings, *proof.exceptions],
         "diff": compare_commits(context, *ends),
     }
 

@@ -145,7 +145,8 @@ implement | fix)
     if test -e "$HOME/hold/fail"; then git update-ref refs/heads/stray HEAD; exit 1; fi
     ;;
 verify)
-    passed='{"item": "\1", "result": "pass", "evidence": "agent.sh:1"}'
+    changed=$(sed -n "s,^+++ b/,,p" .runplan.diff | head -n 1)
+    passed='{"item": "\1", "result": "pass", "evidence": "'$changed'"}'
     items=$(sed -n "/^## Items/,/^## [^I]/s/^- \([A-Z]*[0-9]*\): .*/$passed/p" "$RUNPLAN_PROMPT" | paste -sd,)
     echo "{\"status\": \"done\", \"summary\": \"Looked.\", \"items\": [$items]}" >"$RUNPLAN_RETURN"
     ;;

@@ -31,8 +31,10 @@ def verify(phase: dict[str, Any]) -> None:
     with (HOME / "asked").open("a") as asked:
         asked.writelines(f"{item}\n" for item in ids)
     items = []
+    cited = phase["evidence"]
+    evidence = f"{cited}:1" if Path(cited).exists() else [{"kind": "file", "ref": cited, "gone": True}]
     for item in ids:
-        passed: dict[str, object] = {"item": item, "result": "pass", "evidence": f"{phase['evidence']}:1"}
+        passed: dict[str, object] = {"item": item, "result": "pass", "evidence": evidence}
         if item.startswith("T"):
             passed |= {"demanded_by": "W1"} if phase["demanded"] else {"result": "fail", "evidence": "no item asks"}
         items.append(passed)

@@ -85,7 +85,8 @@ def play(repository: Path, commit: str, place: Path, command: str, setup: str, e
     settings += f"[tests]\ncommand = {json.dumps(command)}\nenv = {json.dumps([*env])}\n"
     repo.commit("Begin", **{"runplan.toml": settings, "plans/X.md": plan_of((ITEM,))})
     patch = git(repository, "diff", "--binary", parent, commit)
-    script = {"patch": patch, "write": {}, "delete": [], "evidence": "runplan.toml", "demanded": True}
+    paths = git(repository, "diff", "--name-only", "--diff-filter=AM", parent, commit).splitlines()
+    script = {"patch": patch, "write": {}, "delete": [], "evidence": paths[0], "demanded": True}
     (home / "1.json").write_text(json.dumps(script))
     project = Project(repo=repo, home=home, extra=env)
     words = [str(RUNPLAN), "start", "X", "1", "auto", "--foreground"]

@@ -171,10 +171,11 @@ def plan_of(items: Sequence[str], allows: Sequence[str] = ()) -> str:
 
 def write_script(path: Path, case: Case, before: Files, after: Files) -> None:
     write = {name: text for name, text in after.items() if before.get(name) != text}
+    delete = [name for name in before if name not in after]
     script = {
         "write": write,
-        "delete": [name for name in before if name not in after],
-        "evidence": next((name for name, text in write.items() if text), ".gitignore"),
+        "delete": delete,
+        "evidence": next(iter((*filter(write.get, write), *delete)), ".gitignore"),
         "demanded": case.expect is not Expected.REFUSED,
     }
     path.write_text(json.dumps(script))

@@ -7,7 +7,7 @@ import pytest
 
 from runplan.agents.prompts import SMALL_DIFF
 from runplan.names import DIFF_FILE
-from tests.support.cli import SETTINGS, Project, a_project, steps, verify
+from tests.support.cli import SETTINGS, Project, a_plan, a_project, steps, verify
 
 PLANTED = "total = 0  # planted fault"
 
@@ -90,6 +90,33 @@ def test_evidence_that_does_not_resolve_twice_fails_the_item(tmp_path: Path) -> 
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed"), ran.err
     assert project.dispatched() == ["implement", "verify", "verify"]
+
+
+def test_an_item_does_not_pass_without_a_file_that_it_names_unless_its_absence_is_stated(tmp_path: Path) -> None:
+    """The other names are of a file that the work removes, one in a folder, and one that the work makes git ignore."""
+    item = "Write `docs/z.md`, remove `old.py`, see `deep.txt`, generate `out/list.csv`"
+    plan = a_plan("1").replace("Write 1.txt", item).replace("— Step 1\n", "— Step 1\n\nSign-off: required\n")
+    project = a_project(tmp_path, "1")
+    project.plan(plan)
+    project.commit_file("old.py", "x\n")
+    project.commit_file("a/deep.txt", "x\n")
+    work = steps('run = "rm old.py; echo /out/ >.gitignore"', 'write = "1.txt"\ntext = "one\\n"')
+    absent = 'evidence = ["1.txt", {kind = "file", ref = "docs/z.md", absent = true}]'
+    project.agent(work + verify(f"pass_all = true\n{absent}") + verify(f'pass_all = true\nonce = "{tmp_path}/first"'))
+
+    ran = project.start("1", "auto")
+
+    assert ran.code == 4, ran.err
+    assert "needs your sign-off: Sign-off: required; W1 passes without docs/z.md, which it names" in ran.err
+    assert project.dispatched() == ["implement", "verify", "verify"]
+    first, second = (path.read_text() for path in sorted(project.path.glob(".git/runplan/dispatch/*/prompt.md"))[1:])
+    missing = first.partition("## Missing files\n")[2]
+    assert [line for line in missing.splitlines() if line.startswith("- ")] == ["- W1: docs/z.md"]
+    assert "- W1: docs/z.md, which the item names, is not there\n" in second
+    assert project.runplan("approve", "X").code == 0
+    report = project.show("main:reports/plan-x.md")
+    assert "| pass | 1.txt; docs/z.md (absent) |" in report
+    assert "Warning: W1 passes without docs/z.md, which it names" in report
 
 
 @pytest.mark.parametrize(

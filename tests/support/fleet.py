@@ -67,7 +67,8 @@ if role == "verify":
     prompt = pathlib.Path(env["RUNPLAN_PROMPT"]).read_text()
     listed = re.search(r"^## Items$(.*?)^## ", prompt, re.M | re.S)
     names = re.findall(r"^- ([A-Z]+\d+): ", listed[1] if listed else "", re.M)
-    items = [{"item": name, "result": "pass", "evidence": "runplan.toml"} for name in names]
+    changed = re.search(r"^\+\+\+ b/(.+)$", pathlib.Path(".runplan.diff").read_text(), re.M)
+    items = [{"item": name, "result": "pass", "evidence": changed[1]} for name in names]
     answer = {"status": "done", "summary": "Seen.", "items": items}
     pathlib.Path(env["RUNPLAN_RETURN"]).write_text(json.dumps(answer))
 else:

@@ -27,6 +27,7 @@ def facts_of(project: dict[str, Any], **more: Any) -> Facts:
         count_lines=files.get,
         is_in_base=lambda path: path in files or path in gone,
         changed=project["changed"],
+        text=" ".join(project.get("named", ())),
         tests=names or None,
         root="/home/me/tree",
         **more,

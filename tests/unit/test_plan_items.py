@@ -2,6 +2,7 @@
 
 import pytest
 
+from runplan.plan.body import named_paths
 from runplan.plan.model import Phase, parse_plan
 from tests.support.builders import a_plan
 
@@ -151,3 +152,41 @@ def test_an_unknown_execution_is_an_error_that_names_its_line() -> None:
     text = a_plan({"1": "⬚", "2": "✅"}, {"1": "Execution: on the moon", "2": "Execution: by hand"})
     (remark,) = parse_plan(text, path="p.md").remarks
     assert (text.splitlines()[remark.line - 1], remark.is_error) == (b"Execution: on the moon", True)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        *("src/x.py", "x.py", "setup.py", "main.c", "App.tsx", "app.js", "README.md", "docs/new.bin", "a/b-c/d_e.x1"),
+        *(".github/workflows/ci.yml", ".gitlab-ci.yml", "lib/2.0/data.json", "src/mod.test.ts"),
+    ],
+)
+def test_a_path_in_backticks_is_a_file_that_the_item_names(file: str) -> None:
+    for place in ("", ":12", ":3-9", "#L4", "::test_y[1]"):
+        assert named_paths(f"Change `./{file}{place}` and `{file}`.") == (file,)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("os.path", "foo.bar()", "Writer.add(page)", "response.json", "self.cfg", "v1.2", "1.2.3", ".py", "e.g."),
+        *(
+            "https://example.com/x.py",
+            "example.com/x.html",
+            "--config=x.toml",
+            "-x.py",
+            "Vue.js",
+            "Node.js",
+            "socket.io",
+        ),
+        *("src/*.py", "src/**", "app/[id]/page.tsx", "{a,b}.py", "<name>.py", "$HOME/x.py", "~/x.py", "/etc/x.ini"),
+        *("../x.py", "src/../x.py", "src/", "src/app", "bin/deploy", "and/or", "application/json", "origin/main"),
+        *("python tools/x.py", "pytest -q tests/test_x.py", "src/.../x.py", "@scope/pkg.js", "a=b.py", "x.py, y.py"),
+    ],
+)
+def test_other_code_is_no_file(code: str) -> None:
+    assert named_paths(f"Change `{code}`.") == ()
+
+
+def test_a_file_outside_of_backticks_is_not_read() -> None:
+    assert named_paths("Change src/x.py") == ()

@@ -1,13 +1,14 @@
 """A verdict passes a phase only when every item is proven; anything less is a fail, or no verdict at all."""
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.checks.evidence import Facts
 from runplan.checks.returns import Unusable
 from runplan.checks.verdict import Judgement, NoVerdict, Verdict, judge_reply
-from runplan.run.dispatch import ItemAnswer, ItemResult, Reference, Return, ReturnStatus
+from runplan.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKind, Return, ReturnStatus
 
-FACTS = Facts(count_lines={"x.py": 9, "y.py": 9}.get, is_in_base=lambda _: False)
+FACTS = Facts(count_lines={"x.py": 9, "y.py": 9}.get, is_in_base=lambda _: False, changed=["x.py"])
 
 
 def stated(item: str, evidence: str = "x.py:3", answer: str = "pass", demanded_by: str = "") -> ItemResult:
@@ -25,12 +26,16 @@ def judged(*items: ItemResult, wanted: str = "W1 C1", questions: str = "") -> Ve
     return verdict
 
 
+def file(ref: str, **flags: bool) -> Reference:
+    return Reference(kind=ReferenceKind.FILE, ref=ref, **flags)
+
+
 def failed_items(verdict: Verdict) -> list[str]:
     return [item.item for item in verdict.failed]
 
 
 def test_done_with_a_pass_and_a_reference_for_every_item_passes_in_the_order_of_the_phase() -> None:
-    passed = [Judgement(item=item, passed=True, evidence="x.py:3") for item in ("W1", "C1")]
+    passed = [Judgement(item=item, passed=True, evidence="x.py:3", rests_on_work=True) for item in ("W1", "C1")]
     assert judged(stated("C1"), stated("W1")) == Verdict(tuple(passed))
 
 
@@ -127,3 +132,38 @@ def test_a_broken_promise_passes_only_with_an_item_that_demands_it(
 ) -> None:
     verdict = judged(stated("W1"), stated("T1", "as asked", answer, demanded_by), wanted="W1", questions="T1")
     assert (verdict.passed, bool(verdict.unresolved)) == (passes, asks)
+
+
+ABSENT = file("docs/z.md", absent=True)
+
+
+@pytest.mark.parametrize(
+    ("work", "criterion", "asked"),
+    [
+        pytest.param([file("x.py")], [file("x.py"), ABSENT], [], id="stated as absent"),
+        pytest.param([file("x.py")], [ABSENT], [], id="only stated as absent"),
+        pytest.param([file("x.py")], [file("x.py")], ["C1"], id="not stated"),
+        pytest.param([file("x.py"), ABSENT], [file("x.py")], ["C1"], id="stated for another item"),
+        pytest.param([file("x.py", absent=True)], [ABSENT], ["W1"], id="stated of a file that is there"),
+        pytest.param([file("y.py")], [file("x.py"), ABSENT], ["W1"], id="a file that is neither changed nor named"),
+        pytest.param([file("y.py", unchanged=True)], [file("x.py"), ABSENT], [], id="a file from before"),
+        pytest.param([file("README")], [file("x.py"), ABSENT], [], id="a file that the phase names"),
+        pytest.param([file("src/a.c")], [file("x.py"), ABSENT], [], id="a file in Touches"),
+        pytest.param([file("y.py", unchanged=True)], [ABSENT], ["W1", "C1"], id="nothing rests on the work"),
+        pytest.param([file("README")], [ABSENT], ["W1", "C1"], id="nothing rests on the work, though named"),
+    ],
+)
+def test_an_item_passes_with_its_files_and_a_reference_that_concerns_the_phase(
+    work: list[Reference], criterion: list[Reference], asked: list[str]
+) -> None:
+    """The criterion names docs/z.md, which was never there; the phase changed x.py, and names README and src."""
+    files = {"x.py": 9, "y.py": 9, "README": 9, "src/a.c": 9}
+    facts = replace(FACTS, count_lines=files.get, text="As `./README` says.", touches=["src"])
+    facts = replace(facts, missing=(("C1", "docs/z.md"),))
+    items = [
+        ItemResult(item=item, answer=ItemAnswer.PASSED, evidence=tuple(evidence))
+        for item, evidence in (("W1", work), ("C1", criterion))
+    ]
+    verdict = judge_reply(returned(*items), ["W1", "C1"], facts)
+    assert isinstance(verdict, Verdict)
+    assert [item for item, _ in verdict.unresolved] == failed_items(verdict) == asked

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict
+
 from runplan import names
 from runplan.cells import cut_cells
 from runplan.engine.context import describe_link, open_context, plan_in, plan_path, read_checkout, task_folder
 from runplan.engine.preflight import foresee_refusals
 from runplan.errors import Exit, NotFound, RefusedEarly
-from runplan.plan.body import WHOLE_PHASE
+from runplan.plan.body import WHOLE_PHASE, named_paths
 from runplan.plan.marks import ExecutionKind, NoWorkKind
 from runplan.plan.model import Phase, Plan, other_way, parse_plan
 from runplan.plan.tracker import NoPhase, add_tracker, choose_phase
@@ -97,7 +99,8 @@ def _view_plan(plan: Plan, readings: tuple[Reading, Reading] | None) -> dict[str
 
 def _view_phase(phase: Phase) -> dict[str, Any]:
     shown = {name: getattr(phase, name) for name in phase.__struct_fields__ if name not in ("text", "heading_line")}
-    return {**shown, "commit": phase.commit or None, "execution": phase.execution.text}
+    items = [{**asdict(item), "paths": named_paths(item.text)} for item in phase.items]
+    return {**shown, "items": items, "commit": phase.commit or None, "execution": phase.execution.text}
 
 
 def _draw_plan(plan: Plan) -> list[str]:
@@ -132,6 +135,8 @@ def _describe_phase(phase: Phase) -> Iterator[str]:
     for item in phase.items:
         if item.id != WHOLE_PHASE:
             yield f"{item.id} {cut_cells(item.text, WIDEST_ITEM)}"
+        if paths := named_paths(item.text):
+            yield f"{item.id} names: {', '.join(paths)}"
     yield from (f"sign-off: {cut_cells(text, WIDEST_ITEM)}" for text in phase.sign_off)
     for name in ("touches", "allows", "soft"):
         if values := getattr(phase, name):

@@ -383,7 +383,7 @@ def list_sign_off(started: RunStarted, phase: WorkAttempt) -> tuple[str, ...] | 
     is_shown = any(matches(pattern, path) for pattern in started.sign_off for path in files)
     built = phase.delivery.candidate
     criteria = (*([built.rejected] if built and built.rejected else []), *phase.chosen.sign_off, *asked)
-    return criteria if criteria or is_shown else None
+    return (*criteria, *phase.proof.exceptions) if criteria or is_shown else None
 
 
 def _fix_candidate(
