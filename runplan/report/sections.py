@@ -59,15 +59,17 @@ def phase_section(
     return "\n\n".join(parts) + "\n"
 
 
-def subplan_section(phase: SubplanAttempt, *, plan: str, run: str, report: str) -> str:
+def subplan_section(phase: SubplanAttempt, *, plan: str, run: str, report: str, commands: Mapping[str, str]) -> str:
     """A phase that another plan has done; `report` is the file name of its report."""
     done = f" in the run {code_span(phase.over.run)}" if phase.over and phase.over.run else ""
+    lines = "\n".join(f"- {escape_inline(line)}" for line in _list_verification(phase, commands))
     parts = [
         f"## Phase — {escape_inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
         _section_mark(run=run, phase=phase.chosen.phase),
         f"**Status:** Completed by {code_span(phase.chosen.subplan)}{done}",
         f"**Plan:** {code_span(plan)}",
         f"**Report of the sub-plan:** [{report}]({report})",
+        *(["### Verification", lines] if phase.is_last else []),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -113,7 +115,7 @@ def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = 
     failed = failure.event
     reason = failed.reason
     landed = "Nothing was changed" if failed.step is PhaseStep.UNDO else "Nothing of the phase landed"
-    landed = "The command of the phase has landed its work, which stays on the target" if failed.stays else landed
+    landed = "The work of the phase has landed before, and stays on the target" if failed.stays else landed
     detail = "\n\n".join(part for part in (failed.detail, failed.evidence, failed.output) if part)
     shown = indent_block(bounded(detail, LONGEST_DETAIL))
     parts = [
@@ -209,6 +211,7 @@ def _list_verification(phase: WorkAttempt, commands: Mapping[str, str]) -> Itera
         word = "Verdict on all phases" if verdict.scope else "Verdict"
         carried = "" if verdict.tree == tree else f", carried over to tree {code_span(tree)} (the same patch)"
         yield f"{word}: pass by {code_span(verdict.agent)} on tree {code_span(verdict.tree)}{carried}"
+    yield from phase.proof.exceptions
     if phase.delivery.is_approved:
         seen = phase.delivery.approved
         carried = "" if seen == tree else f", carried over to tree {code_span(tree)} (the same patch)"

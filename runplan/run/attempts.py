@@ -174,16 +174,28 @@ class MergeAttempt(RepairAttempt, frozen=True, kw_only=True):
         return self.rebuilt > 0
 
 
-class DelegateAttempt(WorkAttempt, frozen=True, kw_only=True):
-    """Its candidate is on the target already: what its command has landed there."""
+class SelfLandingAttempt(WorkAttempt, frozen=True, kw_only=True):
+    """Its candidate is on the target already: what a command or another plan has landed there."""
 
+
+class DelegateAttempt(SelfLandingAttempt, frozen=True, kw_only=True):
     chosen: e.DelegateChosen
 
 
-class SubplanAttempt(Attempt, frozen=True, kw_only=True):
+class SubplanAttempt(SelfLandingAttempt, frozen=True, kw_only=True):
+    """It has a candidate only where the plan ends, for the verification across all phases."""
+
     chosen: e.SubplanChosen
     over: e.SubplanEnded | None = None
-    step: ClassVar[PhaseStep] = PhaseStep.SUBPLAN
+
+    @property
+    def step(self) -> PhaseStep:
+        return PhaseStep.SUBPLAN if self.lease is None else super().step
+
+    @property
+    def needs_verdict(self) -> bool:
+        """Its own run has verified it."""
+        return False
 
 
 class UndoAttempt(Attempt, frozen=True, kw_only=True):
@@ -296,11 +308,10 @@ def may_push(attempt: AnyAttempt | None) -> bool:
 def record_event(attempt: AnyAttempt, event: e.Event) -> AnyAttempt:
     """The attempt after one more event."""
     match attempt:
+        case SubplanAttempt() if isinstance(event, e.SubplanEnded):
+            return replace(attempt, over=event)
         case WorkAttempt():
             return _record_work(_record_common(attempt, event), event)
-        case SubplanAttempt():
-            attempt = _record_common(attempt, event)
-            return replace(attempt, over=event) if isinstance(event, e.SubplanEnded) else attempt
         case PlanningAttempt():
             return _record_planning(attempt, event)
         case UndoAttempt() | CompletionAttempt():

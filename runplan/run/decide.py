@@ -14,11 +14,11 @@ from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, wait_until
 from runplan.run.attempts import (
     CompletionAttempt,
-    DelegateAttempt,
     MergeAttempt,
     PhaseAttempt,
     PlanningAttempt,
     RepairAttempt,
+    SelfLandingAttempt,
     SubplanAttempt,
     UndoAttempt,
     may_push,
@@ -282,9 +282,9 @@ def _work_on(started: RunStarted, attempt: AnyAttempt) -> Decision:
             return merge_target(started, attempt)
         case RepairAttempt():
             return repair_branch(started, attempt)
-        case SubplanAttempt():
+        case SubplanAttempt() if not attempt.is_last:
             return work_on_subplan(started, attempt)
-        case DelegateAttempt():
+        case SelfLandingAttempt():
             return delegate_phase(started, attempt)
         case UndoAttempt():
             return undo_phase(started, attempt)

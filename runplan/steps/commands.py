@@ -74,7 +74,7 @@ def _look_at_target(phase: WorkAttempt, context: RunContext) -> tuple[e.Event, .
     if not context.objects.is_ancestor(base, tip):
         return (e.WorkRefused(reason=Reason.OFF_BASE, detail=f"the target does not contain {base[:12]} any more"),)
     commits = context.candidates.commits(base, tip)
-    if not _lands_something(phase, commits, context):
+    if not phase.is_last and not _lands_something(phase, commits, context):
         return (e.WorkTaken(head=tip, tree=tree, commits=0),)
     oids = tuple(commit.oid for commit in commits) if commits else (tip,)
     files = tuple(change.path for change in context.candidates.changes(base, tip))

@@ -37,6 +37,7 @@ from runplan.run.attempts import (
     PhaseAttempt,
     PlanningAttempt,
     RepairAttempt,
+    SelfLandingAttempt,
     SubplanAttempt,
     UndoAttempt,
 )
@@ -171,6 +172,7 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
         return refusal
     if first := before_the_end(state, context, plan):
         return first
+    commands = {name: check.command for name, check in context.settings.checks.items()}
     if row is not None and isinstance(phase, PhaseAttempt | DelegateAttempt):
         text, remarks = correct_plan(text, phase, context)
         short = phase.built.commits[-1][:SHORT]
@@ -180,27 +182,25 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
             plan=plan.path,
             run=context.run,
             subjects=_list_subjects(context, phase),
-            commands={name: check.command for name, check in context.settings.checks.items()},
-            warnings=(
-                *(*state.warnings, *phase.warnings, *remarks),
-                *(*list_unproven(phase, context), *phase.proof.exceptions),
-            ),
+            commands=commands,
+            warnings=(*state.warnings, *phase.warnings, *remarks, *list_unproven(phase, context)),
         )
         sections.append(section)
     if row is not None and isinstance(phase, SubplanAttempt):
         commit = phase.chosen.tip[:SHORT]
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=commit)
-        sections.append(_write_subplan(phase, context))
+        sections.append(_write_subplan(phase, context, commands))
     is_done = is_complete_with(plan, phase.chosen.phase)
     if is_done:
         text = tracker.mark_complete(text, path=context.plan, completed=context.iso())
     return _write_files(context, onto, plan.title, text, sections, is_done=is_done)
 
 
-def _write_subplan(phase: SubplanAttempt, context: RunContext) -> str:
+def _write_subplan(phase: SubplanAttempt, context: RunContext, commands: dict[str, str]) -> str:
     newest = context.store.get_newest_run(phase.chosen.subplan)
     own = report_path(context.settings.paths.reports, newest.slug if newest else plan_slug(phase.chosen.subplan))
-    return subplan_section(phase, plan=context.plan, run=context.run, report=PurePosixPath(own).name)
+    name = PurePosixPath(own).name
+    return subplan_section(phase, plan=context.plan, run=context.run, report=name, commands=commands)
 
 
 def _list_subjects(context: RunContext, phase: Attempt) -> dict[str, str]:
@@ -403,7 +403,7 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
     tip = context.tip()
     chosen = tip if isinstance(attempt, PlanningAttempt) else attempt.chosen.tip
     code = candidate.commits[-1] if candidate else chosen
-    onto = candidate.onto if candidate and not isinstance(attempt, DelegateAttempt) else code
+    onto = candidate.onto if candidate and not isinstance(attempt, SelfLandingAttempt) else code
     if tip != onto or context.objects.tip(code) is None:
         return _record_move(context, tip)
     files = write_bookkeeping(state, context, onto)

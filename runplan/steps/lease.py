@@ -17,12 +17,13 @@ from runplan.landing.pull_request import PullRequestLander
 from runplan.names import HEADS, wip_ref
 from runplan.run import events as e
 from runplan.run.attempt_parts import HostChanged
-from runplan.run.attempts import DelegateAttempt, PhaseAttempt, WorkAttempt, running_dispatch
+from runplan.run.attempts import PhaseAttempt, SelfLandingAttempt, SubplanAttempt, WorkAttempt, running_dispatch
 from runplan.run.dispatch import GRACE_S
 from runplan.run.events import WorkRefused
 from runplan.run.kinds import Beginning, Reason
 from runplan.run.reasons import beginning_after
 from runplan.steps.outcome import record_ended
+from runplan.steps.verify import plan_base
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = state.work
-    if isinstance(phase, DelegateAttempt):
-        yield _lease_for_command(phase, context)
+    if isinstance(phase, SelfLandingAttempt):
+        yield _lease_for_checks(phase, context)
         return
     if isinstance(phase, PhaseAttempt) and phase.chosen.drift:
         yield WorkRefused(reason=Reason.DRIFT, detail=phase.chosen.drift)
@@ -77,9 +78,9 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
     )
 
 
-def _lease_for_command(phase: DelegateAttempt, context: RunContext) -> e.Leased:
-    """The command of a phase works in the main checkout; only the worktree of the checks is used."""
-    base = phase.chosen.tip
+def _lease_for_checks(phase: SelfLandingAttempt, context: RunContext) -> e.Leased:
+    """The work is done elsewhere, and only the worktree of the checks is used."""
+    base = plan_base(phase, context) if isinstance(phase, SubplanAttempt) else phase.chosen.tip
     branch = context.branch(phase.chosen.phase)
     return e.Leased(
         phase=phase.chosen.phase,
@@ -229,7 +230,7 @@ def take_over(action: Action, state: RunState, context: RunContext) -> Iterator[
     changed = HostChanged(host=state.host, before=state.home)
     is_over = attempt is not None and (attempt.failure is not None or attempt.delivery.landed is not None)
     has_branch = isinstance(attempt, WorkAttempt) and attempt.lease is not None
-    if has_branch and not is_over and not isinstance(attempt, DelegateAttempt):
+    if has_branch and not is_over and not isinstance(attempt, SelfLandingAttempt):
         yield _restore_branch(state.work, changed, context, tip)
     elif state.base and not is_over and context.objects.tip(state.base) is None:
         yield replace(changed, is_restarted=True, has_branch=False)

@@ -17,18 +17,21 @@ from runplan.agents.clis import agent_of
 from runplan.checks import drift, returns, verdict
 from runplan.checks.evidence import Facts
 from runplan.git.objects import SUBMODULE, TREE, find, list_files
+from runplan.landing.modes import concludes
 from runplan.names import as_utf8, is_within, requires_ref
 from runplan.plan.body import named_paths
 from runplan.plan.model import Status, parse_plan
-from runplan.run.attempts import PhaseAttempt, UndoAttempt
+from runplan.run.attempts import PhaseAttempt, SelfLandingAttempt, SubplanAttempt, UndoAttempt
 from runplan.run.dispatch import EVERY_PHASE, RETURN, Outcome, ToolUsed
 from runplan.run.events import (
+    DelegateChosen,
     DriftFound,
     EvidenceUnresolved,
     FinalVerificationDue,
     Landed,
     LandingStarted,
     Paused,
+    SubplanChosen,
     VerdictGiven,
     WorkRefused,
 )
@@ -239,11 +242,12 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> Event | 
         return Paused(kind=WaitKind.PARENT, until=iso(until), words=words)
     is_finish = bool(context.lane) or state.options.mode is Mode.FINISH
     # A repair follows the phases, which were verified together before.
-    if not is_finish or not isinstance(phase, PhaseAttempt) or phase.is_last:
+    if not is_finish or not isinstance(phase, PhaseAttempt | SelfLandingAttempt) or phase.is_last:
         return None
-    if plan_base(phase, context) == phase.built.onto:
+    is_elsewhere = isinstance(phase, SubplanAttempt) and concludes(context.settings.run.landing)  # not on the branch
+    if is_elsewhere or plan_base(phase, context) == _own_base(phase):
         return None
-    return FinalVerificationDue(tree=phase.built.tree)
+    return FinalVerificationDue(tree=phase.answerable)
 
 
 def is_complete_with(plan: Plan, phase: str) -> bool:
@@ -252,11 +256,19 @@ def is_complete_with(plan: Plan, phase: str) -> bool:
 
 def plan_base(phase: WorkAttempt, context: RunContext) -> str:
     """The target before the first phase of the plan landed, as far as the journal knows."""
-    landed = {fact.event.id for fact in context.store.list_facts(Landed, plan=context.plan)}
-    begun = (fact.event for fact in context.store.list_facts(LandingStarted, plan=context.plan))
-    first = next((event.old for event in begun if event.id in landed), "")
-    is_there = first and context.objects.tip(first) is not None
-    return first if is_there else phase.built.onto
+    facts = context.store.list_facts
+    landed = {fact.event.id: fact.event.phase for fact in facts(Landed, plan=context.plan)}
+    begun = (fact.event for fact in facts(LandingStarted, plan=context.plan) if fact.event.id in landed)
+    first = next(begun, None)
+    # What another plan or a command does lands before the row of its phase.
+    chosen = (fact.event for kind in (SubplanChosen, DelegateChosen) for fact in facts(kind, plan=context.plan))
+    tips = (event.tip for event in chosen if first and event.phase == landed[first.id])
+    base = next(tips, first.old if first else "")
+    return base if base and context.objects.tip(base) is not None else _own_base(phase)
+
+
+def _own_base(phase: WorkAttempt) -> str:
+    return phase.built.onto if phase.delivery.candidate else phase.chosen.tip
 
 
 # --- the verification -----------------------------------------------------------------------------------

@@ -21,10 +21,10 @@ from runplan.run import events as e
 from runplan.run.attempt_parts import MessagesHandled, WorkKept, WorkPushed
 from runplan.run.attempts import (
     AgentAttempt,
-    DelegateAttempt,
     MergeAttempt,
     PlanningAttempt,
     RepairAttempt,
+    SelfLandingAttempt,
     WorkAttempt,
 )
 from runplan.run.dispatch import NOTES, Return
@@ -341,7 +341,8 @@ def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event
 
 def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext) -> e.PhaseFailed:
     """The failure with the place of the work, which is kept, and with what proves it."""
-    has_branch = phase.lease is not None and not isinstance(phase, DelegateAttempt)
+    has_landed = isinstance(phase, SelfLandingAttempt)
+    has_branch = phase.lease is not None and not has_landed
     branch = _publish_work(phase, context) if has_branch else ""
     tree = phase.work.tree if phase.work else ""
     is_stuck = _is_stuck(failed, tree, context)
@@ -362,7 +363,7 @@ def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext
         failed=phase.proof.failed_items,
         red=phase.proof.red_checks,
         authors=phase.authors,
-        stays=isinstance(phase, DelegateAttempt) and phase.delivery.candidate is not None,
+        stays=has_landed and phase.delivery.candidate is not None,
     )
 
 

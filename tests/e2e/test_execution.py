@@ -1,10 +1,11 @@
 """Phases with `Execution:`: pushed, done by another plan, or done by a command of the user's."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Meanwhile, Project, a_plan, set_up, until, verify, with_remote, work
+from tests.support.cli import Meanwhile, Project, a_plan, set_up, steps, until, verify, with_remote, work
 from tests.support.daemons import in_foreground, kill_daemon, run_of, until_runs_are, user_settings
 
 
@@ -134,6 +135,10 @@ def test_a_plan_of_three_sub_plans_names_the_one_that_fails_and_completes_once_a
     assert "status: complete" in project.show("main:plans/X.md")
     report = project.runplan("report", "X").out
     assert "[plan-b.md](plan-b.md)" in report
+    assert "- Verdict on all phases: pass by `robot` on tree" in report
+    final = next(body["id"] for kind, body in project.events() if kind == "DispatchStarted" and body["scope"])
+    diff = (project.path / ".git/runplan/dispatch" / final / "prompt.md").read_text()
+    assert re.findall(r"^diff --git a/(\w+.txt) ", diff, re.MULTILINE) == ["A1.txt", "B1.txt", "C1.txt"]
     assert project.leftovers() == []
 
 
@@ -252,6 +257,31 @@ def test_sub_plans_that_cannot_be_worked_are_refused_before_any_work(
     assert project.dispatched("plans/A.md") == []
 
 
+@pytest.mark.parametrize(
+    ("execution", "made"),
+    [
+        ("plan plans/A.md", "A1.txt"),
+        ("delegate echo 2 > 2.txt && git add 2.txt && git commit -qm 'By hand'", "2.txt"),
+    ],
+    ids=["sub-plan", "command"],
+)
+def test_finish_verifies_all_phases_also_where_the_last_one_lands_by_itself(
+    project: Project, execution: str, made: str
+) -> None:
+    project.repo.write("plans/A.md", a_plan("A1").replace("title: X", "title: A"))
+    failing = steps("fail = ['F1']", phase="all", role="verify")
+    set_up(project, plan=executed(a_plan("1", "2"), p2=execution), agent=works("1", "A1") + failing)
+
+    failed = project.start("finish", "auto")
+
+    assert (failed.code, failed.last) == (1, "runplan: failed: verification-failed"), failed.err
+    assert "not proven: F1; what has landed stays on the target: " in failed.err
+    assert "status: complete" not in project.show("main:plans/X.md")
+    (begun,) = [body for kind, body in project.events() if kind == "DispatchStarted" and body["scope"]]
+    prompt = (project.path / ".git/runplan/dispatch" / begun["id"] / "prompt.md").read_text()
+    assert {"1.txt", made} <= set(re.findall(r"^diff --git a/(\S+) ", prompt, re.MULTILINE))
+
+
 # --- a command ------------------------------------------------------------------------------------------
 
 LANDS = "echo 1 > 1.txt && git add 1.txt && git commit -qm 'By hand' && env > ../seen"
@@ -283,9 +313,9 @@ def test_a_command_lands_by_itself_and_its_row_after_gate_and_verifier(project: 
             f"touch broken && git add broken && {LANDS}",
             "",
             "tests-failed",
-            "what the command landed stays on the target: ",
+            "what has landed stays on the target: ",
         ),
-        (LANDS, verify("fail = ['W1']"), "verification-failed", "what the command landed stays on the target: "),
+        (LANDS, verify("fail = ['W1']"), "verification-failed", "what has landed stays on the target: "),
     ],
     ids=["unmoved", "failed", "red", "not verified"],
 )

@@ -116,7 +116,7 @@ def test_an_item_does_not_pass_without_a_file_that_it_names_unless_its_absence_i
     assert project.runplan("approve", "X").code == 0
     report = project.show("main:reports/plan-x.md")
     assert "| pass | 1.txt; docs/z.md (absent) |" in report
-    assert "Warning: W1 passes without docs/z.md, which it names" in report
+    assert "- W1 passes without docs/z.md, which it names" in report
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from runplan.run.rules.shared import MAX_MOVES, STOPPED_BY, UNNAMED, fail_lost, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan.run.attempts import DelegateAttempt, MergeAttempt, PhaseAttempt, RepairAttempt, WorkAttempt
+    from runplan.run.attempts import MergeAttempt, PhaseAttempt, RepairAttempt, SelfLandingAttempt, WorkAttempt
     from runplan.run.events import (
         CandidateBuilt,
         DispatchEnded,
@@ -56,18 +56,18 @@ def merge_target(started: RunStarted, merge: MergeAttempt) -> Decision:
     return repair_branch(started, merge)
 
 
-def delegate_phase(started: RunStarted, phase: DelegateAttempt) -> Decision:
-    """The command lands by itself, so its work is neither fixed nor approved; only the row of the phase is left."""
+def delegate_phase(started: RunStarted, phase: SelfLandingAttempt) -> Decision:
+    """The work lands by itself, so it is neither fixed nor approved; only the row of the phase is left."""
     decision = _follow_command(replace(started, max_fix_cycles=0, auto=True), phase)
     match decision.actions:
         case (a.Fail(reason=reason, at=step, detail=detail),) if phase.delivery.candidate is not None:
-            landed = f"what the command landed stays on the target: {phase.base[:7]}..{phase.built.commits[-1][:7]}"
+            landed = f"what has landed stays on the target: {phase.base[:7]}..{phase.built.commits[-1][:7]}"
             return fail_phase(reason, step, f"{detail}; {landed}")
         case _:
             return decision
 
 
-def _follow_command(started: RunStarted, phase: DelegateAttempt) -> Decision:
+def _follow_command(started: RunStarted, phase: SelfLandingAttempt) -> Decision:
     ended = phase.dispatches.ended
     candidate = phase.delivery.candidate
     if lost := fail_lost(phase, phase.step):
@@ -79,8 +79,9 @@ def _follow_command(started: RunStarted, phase: DelegateAttempt) -> Decision:
         return fail_phase(reason, PhaseStep.DELEGATE, describe_ending(ended))
     if ended is not None and ended.role is not Role.DELEGATE:
         return _judge_ended(phase, ended)
-    if ended is not None or (phase.work is not None and phase.work.commits and candidate is None):
-        return perform_action(a.TAKE_DELEGATED, "the target shows what the command has landed")
+    has_landed = phase.is_last or (phase.work is not None and phase.work.commits)
+    if ended is not None or (has_landed and candidate is None):
+        return perform_action(a.TAKE_DELEGATED, "the target shows what has landed")
     if phase.delivery.moves > MAX_MOVES:
         return fail_phase(Reason.TARGET_MOVING, PhaseStep.LAND, f"the target moved {phase.delivery.moves} times")
     if candidate is not None:
@@ -351,8 +352,6 @@ def _name_gate(gate: GateJudged, line: str) -> str:
 
 def _verify_candidate(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) -> Decision:
     """One verifier after the other, then one for all phases where the plan ends; the first that fails starts a fix."""
-    if not phase.needs_verdict:
-        return _deliver_work(started, phase)
     if phase.proof.verdict is not None and not phase.proof.verdict.passed:
         return _fix_candidate(started, phase, candidate, Reason.VERIFICATION_FAILED, phase.proof.verdict.why)
     verifiers = started.verifiers or ("",)
@@ -360,7 +359,7 @@ def _verify_candidate(started: RunStarted, phase: WorkAttempt, candidate: Candid
     given = sum(not verdict.scope and verdict.questions == asked for verdict in phase.proof.verdicts)
     verifier = DispatchStarted(role=Role.VERIFY, cycle=phase.cycle, tree=candidate.tree)
     again = "; it is asked once more, because its evidence did not resolve" if phase.proof.unresolved else ""
-    if given < len(verifiers):
+    if phase.needs_verdict and given < len(verifiers):
         verify = replace(verifier, agent=verifiers[given])
         why = f"an independent verifier judges the exact tree{again}"
         return _set_up_proof(started, phase, candidate.tree) or start_dispatch(verify, why)
