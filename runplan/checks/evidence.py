@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from runplan.run.events import Rows
 
 NOT_SEEN = "not seen to pass"
-UNRELATED = "the phase neither changed nor names this file"
+UNRELATED = "is a file that the phase neither changed nor names"
 _NO_FILE = "is not a file of the tree"
 
 #: `src/x.py:12`, `src/x.py:12-20`, `src/x.py#L12`

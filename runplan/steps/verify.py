@@ -191,7 +191,7 @@ def _list_missing(phase: WorkAttempt, context: RunContext, scope: str) -> Rows:
     named = dict.fromkeys((item, path) for item, text in texts for path in named_paths(text))
     git = context.objects
     head = phase.built.commits[-1]
-    missing = {path for _, path in named if git.known(f"{head}:{path}") is None}
+    missing = {path for _, path in named if find(git, phase.built.tree, path)[1] is None}  # not in a submodule either
     if not missing:
         return ()
     tips = (fact.event.tip for fact in context.store.list_facts(Landed, plan=context.plan))

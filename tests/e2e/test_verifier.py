@@ -86,7 +86,10 @@ def test_unresolved_evidence_is_asked_for_once_more_without_a_fix_cycle(tmp_path
 def test_evidence_that_does_not_resolve_twice_fails_the_item(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     project.settings("[run]\nmax_fix_cycles = 0\n")
-    project.agent(steps('write = "1.txt"\ntext = "one\\n"') + verify('pass_all = true\nevidence = "../1.txt"'))
+    project.agent(
+        steps('write = "1.txt"\ntext = "one\\n"')
+        + verify("pass_all = true\nevidence = 'not done, not a blocker (runplan.toml:1)'")
+    )
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed"), ran.err
     assert project.dispatched() == ["implement", "verify", "verify"]
