@@ -55,6 +55,7 @@ class _Named(Struct):
 
     words: set[str]
     scripts: set[str]
+    test_paths: Sequence[str]
 
     def add(self, command: str, read: Read) -> None:
         words = _split_words(command)
@@ -65,7 +66,7 @@ class _Named(Struct):
             text = read(path) if is_recipe or _SCRIPT.search(path) else None
             if text is None:
                 continue
-            if not is_recipe and _is_script(path, text):
+            if not is_recipe and self._is_script(path, text):
                 self.scripts.add(path)
             if is_recipe or _is_shell(path, text):
                 self._add_mentioned(path, text, read, is_recipe=is_recipe)
@@ -80,11 +81,15 @@ class _Named(Struct):
         meant = (
             word
             for word in filter(_SCRIPT.search, words)
-            if (is_recipe if is_on_test_side(word) else covers(_TEST_SCRIPTS, word))
+            if (is_recipe if is_on_test_side(word, self.test_paths) else covers(_TEST_SCRIPTS, word))
         )
         for script in _join_paths(("", posixpath.dirname(path)), meant):
-            if (content := read(script)) is not None and _is_script(script, content):
+            if (content := read(script)) is not None and self._is_script(script, content):
                 self.scripts.add(script)
+
+    def _is_script(self, path: str, text: str) -> bool:
+        """Whether it runs tests; other test files contain them."""
+        return _is_shell(path, text) or not is_test(path, self.test_paths)
 
 
 def list_named(command: str) -> tuple[str, ...]:
@@ -105,10 +110,10 @@ def _list_paths(words: Sequence[str], recipes: Iterable[str]) -> Iterable[str]:
 
 
 def find_changes(
-    commands: Iterable[str], changed: Iterable[str], *, before: Read, after: Read
+    commands: Iterable[str], changed: Iterable[str], *, before: Read, after: Read, test_paths: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
     """The changed paths that decide how the commands run, each with its change in words."""
-    named = _Named(words=set(), scripts=set())
+    named = _Named(words=set(), scripts=set(), test_paths=test_paths)
     for command in commands:
         named.add(command, before)
     if not named.words:
@@ -206,11 +211,6 @@ def _join_paths(folders: Iterable[str], names: Iterable[str]) -> dict[str, None]
     return dict.fromkeys(path for path in joined if path != "." and not path.startswith("../"))
 
 
-def _is_script(path: str, text: str) -> bool:
-    """Whether it runs tests; other test files contain them."""
-    return _is_shell(path, text) or not is_test(path)
-
-
 def _is_shell(path: str, text: str) -> bool:
     return re.search(_SHELL, path) is not None or re.match(_SHELL_SCRIPT, text) is not None
 
@@ -235,7 +235,8 @@ _COLLECTED = (
     *(f"**/{name}.{ext}" for name in ("test", "test-*", "*[-_]test") for ext in ("js", "cjs", "mjs")),  # of Node.js
     *("**/__tests__/**", "**/*Test.java", "**/*Tests.java", "**/*Test.kt", "**/*Tests.cs", "**/*Test.php"),
 )
-_TEST_FOLDER = r"(?:^|/)(?:tests?|spec)/(?:.*/)?[^/]+\.(?:py|js|ts|tsx|jsx|mjs|rs|rb|sh|c|cc|cpp|java|php)$"
+_SOURCES = "py|js|ts|tsx|jsx|mjs|rs|rb|sh|c|cc|cpp|cs|java|kt|php|scala|swift"
+_TEST_FOLDER = rf"(?:^|/)(?:tests?|spec)/(?:.*/)?[^/]+\.(?:{_SOURCES})$"
 
 #: What tests read besides their own files.
 _TEST_SIDE = (
@@ -251,16 +252,19 @@ _CI = (
 )
 
 
-def is_test(path: str) -> bool:
-    """Whether the file is a test by its name or folder; a conftest.py changes others, and is none itself."""
+def is_test(path: str, paths: Sequence[str] = ()) -> bool:
+    """Whether the file is a test by its name or folder, or by `paths`, which is tests.paths.
+
+    A conftest.py changes other tests, and is none itself.
+    """
     if path.rpartition("/")[2] == "conftest.py":
         return False
-    return covers(_COLLECTED, path) or re.search(_TEST_FOLDER, path) is not None
+    return covers((*_COLLECTED, *paths), path) or re.search(_TEST_FOLDER, path) is not None
 
 
-def is_on_test_side(path: str) -> bool:
+def is_on_test_side(path: str, paths: Sequence[str] = ()) -> bool:
     """Whether the file is a test, or belongs to tests: a helper, data, or settings of a test runner alone."""
-    return is_test(path) or covers(_TEST_SIDE, path)
+    return is_test(path, paths) or covers(_TEST_SIDE, path)
 
 
 def is_collected(path: str) -> bool:

@@ -150,10 +150,16 @@ def examine_commits(changes: Sequence[FileChange], permit: Permit, *, messages: 
 
 
 def examine_checks(
-    commands: Iterable[str], changed: Iterable[str], permit: Permit, *, before: Read, after: Read
+    commands: Iterable[str],
+    changed: Iterable[str],
+    permit: Permit,
+    *,
+    before: Read,
+    after: Read,
+    test_paths: Sequence[str] = (),
 ) -> tuple[Tampering, ...]:
     """The changes to files that decide how the project's checks run."""
-    changes = find_changes(commands, changed, before=before, after=after)
+    changes = find_changes(commands, changed, before=before, after=after, test_paths=test_paths)
     is_new = {path for path, _ in changes if before(path) is None}
     return tuple(
         Tampering(TamperKind.CHECK_FILE, path, detail)

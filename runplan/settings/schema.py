@@ -189,6 +189,7 @@ class CheckSettings(Struct, frozen=True, kw_only=True):
     allow_red_baseline: Annotated[bool, "start although the tests already fail before any work"] = False
     summary: Annotated[str, "regular expression in the output of a finished run; empty: none", pattern] = ""
     junit: Annotated[Texts, 'JUnit files to read instead of the output, e.g. ["out/*.xml"]', path_inside] = ()
+    paths: Annotated[Texts, 'further test files, beside the usual names, e.g. ["t/**"]', path_inside] = ()
     env: Annotated[Texts, "your variables that tests and run.setup see, e.g. JAVA_HOME"] = ()
     rerun: Annotated[str, "command that repeats failed tests, e.g. pytest {tests}; empty: automatic"] = ""
     prove: Annotated[

@@ -234,7 +234,7 @@ def _judge_results(
         now,
         allow_red_baseline=tests.allow_red_baseline,
         allows=phase.chosen.allows,
-        changed=_changed_tests(phase),
+        changed=_changed_tests(phase, tests.paths),
     )
     answer, line = _describe_comparison(judged, now)
     if before is not None and answer is GateAnswer.PASSED and phase.setup.renewed == tree:
@@ -261,9 +261,9 @@ def _judge_results(
     )
 
 
-def _changed_tests(phase: WorkAttempt) -> list[str]:
+def _changed_tests(phase: WorkAttempt, paths: Sequence[str]) -> list[str]:
     """The test files of the phase that may lose tests: the base's versions of them run on the new code, or Allows:."""
-    files = [path for path in phase.changed_files if is_on_test_side(path)]
+    files = [path for path in phase.changed_files if is_on_test_side(path, paths)]
     runs_base = any(run.kind is not ProofKind.NEW_TESTS for run in phase.built.proofs)
     return files if runs_base else [file for file in files if covers(phase.chosen.allows, file)]
 

@@ -28,7 +28,7 @@ from runplan.steps import gates
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from runplan.run.actions import Action, Start
     from runplan.run.attempts import WorkAttempt
@@ -66,7 +66,7 @@ def plan_proofs(built: CandidateBuilt, context: RunContext) -> CandidateBuilt:
         overlays.append((ProofKind.OLD_TESTS, built.tree, before | earlier))
     if rewritten & versions.keys():
         overlays.append((ProofKind.LANDED_TESTS, built.tree, before))
-    if len(ours) < len(changes) and any(after[path] is not None and is_test(path) for path in ours):
+    if len(ours) < len(changes) and any(after[path] is not None and is_test(path, tests.paths) for path in ours):
         overlays.append((ProofKind.NEW_TESTS, built.onto_tree, after))
     runs = (_plan_run(kind, tree, files, built, context) for kind, tree, files in overlays)
     return replace(built, proofs=tuple(run for run in runs if run), versions=tuple(versions.items()))
@@ -74,8 +74,9 @@ def plan_proofs(built: CandidateBuilt, context: RunContext) -> CandidateBuilt:
 
 def _is_of_tests(path: str, built: CandidateBuilt, context: RunContext) -> bool:
     """Whether a changed file is on the test side, or has settings of a test runner that changed."""
-    if is_on_test_side(path) or not is_project_settings(path):
-        return is_on_test_side(path)
+    is_ours = is_on_test_side(path, context.settings.tests.paths)
+    if is_ours or not is_project_settings(path):
+        return is_ours
     old, new = (context.objects.blob(commit, path) or b"" for commit in (built.onto, built.commits[-1]))
     return sets_runner(path, old.decode("utf-8", "replace"), new.decode("utf-8", "replace"))
 
@@ -103,7 +104,8 @@ def _find_versions(built: CandidateBuilt, context: RunContext) -> dict[str, str]
     if not landings or context.objects.tip(landings[0].old) is None or SUITE in _list_answered(context, landings):
         return {}
     changes = context.candidates.changes(landings[0].old, built.onto)
-    changed = {change.path for change in changes if is_on_test_side(change.path)}
+    paths = context.settings.tests.paths
+    changed = {change.path for change in changes if is_on_test_side(change.path, paths)}
     versions: dict[str, str] = {}
     newest: dict[str, str] = {}
     for landing in landings if changed else ():
@@ -139,9 +141,9 @@ def list_unproven(phase: WorkAttempt, context: RunContext) -> tuple[str, ...]:
     """Why changed tests were not compared with the base's, for the report."""
     files = phase.changed_files
     tests = context.settings.tests
-    if tests.command and tests.prove == "off" and any(map(is_on_test_side, files)):
+    if tests.command and tests.prove == "off" and any(is_on_test_side(path, tests.paths) for path in files):
         return ('tests changed, and `tests.prove = "off"`: the tests of the base did not run on the new code',)
-    inner = [path for path in files if path.endswith(".rs") and not is_on_test_side(path)]
+    inner = [path for path in files if path.endswith(".rs") and not is_on_test_side(path, tests.paths)]
     if tests.command and inner:
         return (f"tests inside product files are not compared with the base's: {inner[0]}",)
     return ()
@@ -254,16 +256,16 @@ def _judge_results(
         notes += [f"passed when repeated without warnings of deprecation: {', '.join(cleared)}"] if cleared else []
     elif dropped := note_dropped(expected, new) or note_fewer(base, gate):
         notes.append(dropped)
-    asked = tuple(promise for promise in promises if not _is_allowed(promise, phase))
+    asked = tuple(promise for promise in promises if not _is_allowed(promise, phase, context.settings.tests.paths))
     permitted = [promise.test for promise in promises if promise not in asked]
     notes += [f"permitted by Allows: {', '.join(permitted)}"] if permitted else []
     return replace(judged, promises=asked, notes=tuple(notes))
 
 
-def _is_allowed(promise: Promise, phase: WorkAttempt) -> bool:
+def _is_allowed(promise: Promise, phase: WorkAttempt, paths: Sequence[str]) -> bool:
     """Whether the phase's Allows: covers the test's file; a test without a file, whether it covers a changed one."""
     file = file_of(f"{promise.test}::")
-    changed = [path for path in phase.changed_files if is_on_test_side(path)]
+    changed = [path for path in phase.changed_files if is_on_test_side(path, paths)]
     return any(covers(phase.chosen.allows, path) for path in ([file] if file else changed))
 
 

@@ -199,7 +199,8 @@ def _find_tampering(
     files = [_file_change(context, change, before=_read_text(context, change.old)) for change in changes]
     commands = (check.command for check in context.settings.checks.values())
     paths = (change.path for change in changes)
-    guarded = tamper.examine_checks(commands, paths, permit, before=before, after=after)
+    test_paths = context.settings.tests.paths
+    guarded = tamper.examine_checks(commands, paths, permit, before=before, after=after, test_paths=test_paths)
     return (*tamper.examine_changes(files, permit), *guarded)
 
 

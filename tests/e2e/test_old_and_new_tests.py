@@ -111,6 +111,17 @@ def test_a_test_that_one_phase_weakens_still_protects_the_code_from_the_next(scr
     assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed"), ran.err
 
 
+@pytest.mark.parametrize(("paths", "code"), [('["qa/**"]', 1), ("[]", 0)])
+def test_the_base_s_versions_of_tests_paths_run_on_the_new_code(scripts: Project, paths: str, code: int) -> None:
+    """No built-in pattern covers the file, and the results have no names."""
+    scripts.repo.commit("Begin", **{"qa/answer.check": STRICT})
+    command = SCRIPTS.replace("tests/*.sh", "qa/*")
+    settings = f'changed = "refuse"\npaths = {paths}\n'
+    play(scripts, ("qa/answer.check", LOOSE), WRONG, settings=settings, command=command)
+    ran = scripts.start("1", "auto")
+    assert ran.code == code, ran.err
+
+
 def test_a_test_that_a_person_edited_since_counts_as_it_is(scripts: Project) -> None:
     play(scripts, WEAKER, command=SCRIPTS)
     assert scripts.start("1", "auto").code == 0
