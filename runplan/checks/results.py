@@ -27,8 +27,8 @@ _NEAR_END = 40
 _LINES_READ = 300_000  # the end of a longer output is enough
 _LINES_CLOSING = 20_000  # a summary is looked for in these
 _LONGEST_LINE = 10_000  # characters; no summary is longer
-# Coverage tables follow the summary of some runners and may be long.
-_TABLE = r"\||\d%[\d,\s>-]*$|^[\s-]*$"
+# Tables, such as of coverage, follow the summary of some runners and may be long.
+_TABLE = r"[|│]|\d%[\d,\s>-]*$|^[\s-]*$"
 _MOST_NAMES = 20_000  # with more tests, only their counts are compared
 _LONGEST_NAME = 500  # characters
 _NO_REPORT = Report(passed=None, failed=None, skipped=None)
@@ -160,11 +160,17 @@ def _read_report(lines: list[str], pattern: str, junit: Iterable[str] | None) ->
 
 def _list_runners() -> tuple[Runner, ...]:
     """The more specific first: if two runners recognise the same line, the first wins."""
-    from runplan.checks.runners import compiled, javascript, python, tap  # 10 ms, and most commands read no test
+    from runplan.checks.runners import (
+        compiled,
+        javascript,
+        listed,
+        python,
+        tap,
+    )  # 10 ms, and most commands read no test
 
     return (
         *(python.PYTEST, python.UNITTEST, compiled.CARGO, compiled.GO, javascript.JEST, javascript.VITEST),
-        *(tap.NODE, compiled.CTEST, tap.TAP, *plain.list_runners()),
+        *(tap.NODE, compiled.CTEST, tap.TAP, *listed.RUNNERS, *plain.list_runners()),
     )
 
 

@@ -25,6 +25,8 @@ UNITTEST = {"test_error (test_u.Sums.test_error)", "test_wrong (test_u.Sums.test
 GO = {"example.com/m/broken", "example.com/m/sum.TestWrong", "example.com/m/sum.TestWrong/sub"}
 JEST = {"broken.test.js", "sums.test.js › more › is wrong", "sums.test.js › todo one"}
 VITEST = {"src/broken.test.ts", "src/sums.test.ts > more > is wrong"}
+MOCHA = {'other "before all" hook: prepares for "adds"', "more is wrong"}
+RSPEC = {"spec/other_spec.rb::other broken cannot", "spec/sums_spec.rb::sums is wrong"}
 ALL = "all"  #: every test that passed is named
 
 #: The sample, its counts (passed, failed, skipped), the tests that failed, and whether all are named.
@@ -74,6 +76,26 @@ READ: tuple[tuple[str, tuple[int | None, int, int], set[str], str], ...] = (
     ("tap/passing.0", (2, 0, 1), set(), ALL),
     ("tap/failing.1", (2, 1, 1), {"is wrong"}, ALL),
     ("tap/empty.0", (0, 0, 0), set(), ""),
+    ("mocha/passing.0", (5, 0, 1), set(), ALL),
+    ("mocha/failing.2", (4, 2, 1), MOCHA, ALL),
+    ("mocha/coloured.2", (4, 2, 1), MOCHA, ALL),
+    ("mocha/dots.2", (4, 2, 1), set(), ""),
+    ("mocha/empty.0", (0, 0, 0), set(), ""),
+    ("mocha/cypress.0", (3, 0, 1), set(), ALL),
+    ("mocha/cypress-failing.1", (2, 1, 0), {"sums.cy.js: sums is wrong"}, ALL),
+    ("rspec/passing.0", (4, 0, 2), set(), ""),
+    ("rspec/failing.1", (4, 2, 2), RSPEC, ""),
+    ("rspec/empty.0", (0, 0, 0), set(), ""),
+    ("dotnet/passing.0", (2, 0, 1), set(), ""),
+    ("dotnet/verbose.0", (3, 0, 1), set(), ALL),
+    ("dotnet/failing-verbose.1", (1, 1, 0), {"Sums.Tests.SumsTests.IsWrong"}, ALL),
+    ("swift/passing.0", (3, 0, 2), set(), ALL),
+    ("swift/failing.1", (2, 2, 0), {"SumsTests.SumsTests testWrong", '"is wrong"'}, ALL),
+    ("prove/passing.0", (2, 0, 1), set(), ALL),  # its files
+    ("prove/failing.1", (0, 2, 1), {"t/more/other.t", "t/sums.t"}, ""),
+    ("prove/verbose.0", (6, 0, 3), set(), ALL),
+    ("prove/failing-verbose.1", (5, 2, 3), {"t/more/other.t", "t/sums.t::is wrong"}, ALL),
+    ("prove/empty.0", (0, 0, 0), set(), ""),
     ("ctest/passing.0", (1, 0, 1), set(), ALL),
     ("ctest/failing.8", (1, 3, 1), {"dies", "slow", "wrong"}, ALL),
     ("ctest/verbose.8", (1, 3, 1), {"dies", "slow", "wrong"}, ALL),
@@ -97,6 +119,8 @@ STOPPED = {
     "node/crashed.137": "no closing summary of tap",
     "tap/crashed.3": "no closing summary of tap",
     "tap/bailed.255": "no closing summary of tap",
+    "dotnet/crashed.1": "no closing summary of dotnet",
+    "swift/crashed.1": "no closing summary of swift",
     "ctest/crashed.137": "no closing summary of ctest",
     "ctest/stopped.8": "ctest did not run every test",
 }

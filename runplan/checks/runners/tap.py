@@ -24,7 +24,7 @@ def read_tap(lines: list[str], end: int, plan: re.Match[str]) -> Report | None:
     point = find_last(lines, _TOP_POINT)
     if int(plan[1]) != (int(point[1][1]) if point else 0):
         return None
-    return count_states(_read_points(lines), lines_after=max(0, point[0] - end) if point else 0)
+    return count_states(read_points(lines), lines_after=max(0, point[0] - end) if point else 0)
 
 
 def read_node(lines: list[str], end: int, closing: re.Match[str]) -> Report | None:
@@ -38,11 +38,11 @@ def read_node(lines: list[str], end: int, closing: re.Match[str]) -> Report | No
         passed=int(passes[1][1]),
         failed=int(closing[1]) + others.get("cancelled", 0),
         skipped=others.get("skipped", 0) + others.get("todo", 0),
-        tests=_read_points(lines[:end]) or _read_spec(lines[:end]),
+        tests=read_points(lines[:end]) or _read_spec(lines[:end]),
     )
 
 
-def _read_points(lines: list[str]) -> list[tuple[str, TestState]]:
+def read_points(lines: list[str]) -> list[tuple[str, TestState]]:
     """The points without sub-tests; a point that follows deeper ones is their parent."""
     points: list[tuple[int, str, TestState]] = []
     for point in match_lines(lines, _POINT):
