@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -31,6 +31,7 @@ _LONGEST_LINE = 10_000  # characters; no summary is longer
 _TABLE = r"[|│]|\d%[\d,\s>-]*$|^[\s-]*$"
 _MOST_NAMES = 20_000  # with more tests, only their counts are compared
 _LONGEST_NAME = 500  # characters
+_UNPRINTED = ("phpunit", "cucumber", "behave")  # runners whose output is not read, but the files they write
 _NO_REPORT = Report(passed=None, failed=None, skipped=None)
 MOST_NOTED = 20  #: names of one kind that an event carries
 
@@ -53,6 +54,10 @@ class Results(Struct, frozen=True, kw_only=True):
     @property
     def ran(self) -> frozenset[str]:
         return self.passes | self.failures
+
+    @property
+    def is_unnamed(self) -> bool:
+        return not self.ran and self.passed != 0
 
     @property
     def line(self) -> str:
@@ -97,20 +102,24 @@ def read_results(
     exit_code: int | None,
     summary_pattern: str = "",
     junit: Iterable[str] | None = None,
-    names: str = "",
+    names: Mapping[str, Sequence[str]] = {},
 ) -> Results:
     """The results of a test command.
 
     `summary_pattern` is tests.summary, which a complete output contains. `junit` are the texts of the files that
-    tests.junit names; None if it is not set. The caller removes these files before the command runs. `names` is the
-    text of a JUnit file that pytest wrote besides its output.
+    tests.junit names; None if it is not set. The caller removes these files before the command runs. `names` are the
+    texts of the files that runners wrote besides their output, because they were asked to.
     """
     printed = output.splitlines()
     lines = [re.sub(_ANSI, "", line[:_LONGEST_LINE]).rstrip() for line in printed[-_LINES_READ:]]
     name, report, unfinished = _read_report(lines, summary_pattern, junit)
     if exit_code is None or exit_code < 0:
         unfinished = "the command did not end by itself"
-    report = _with_names(report, names) if name == "pytest" and names else report
+    if name in names:
+        report = _with_names(report, names[name])
+    elif not name and (runner := next((key for key in names if key in _UNPRINTED), "")):
+        listed = plain.read_junit(names[runner])
+        name, report = (runner, listed) if isinstance(listed, Report) else (name, report)
     states = worst_states(report.tests)
     passes = frozenset(name[:_LONGEST_NAME] for name, state in states.items() if state is TestState.PASSED)
     failures = frozenset(name[:_LONGEST_NAME] for name, state in states.items() if state is TestState.FAILED)
@@ -128,12 +137,13 @@ def read_results(
     )
 
 
-def _with_names(report: Report, junit: str) -> Report:
+def _with_names(report: Report, texts: Sequence[str]) -> Report:
     """The printed report with the names of all tests, unless the file is of another run: then its counts differ.
 
-    The file says of a test that was expected to fail and passed that it passed; the printed report counts it apart.
+    pytest's file says of a test that was expected to fail and passed that it passed; the printed report counts it
+    apart.
     """
-    listed = plain.read_junit([junit])
+    listed = plain.read_junit(texts)
     if isinstance(listed, str) or _count_unfailed(listed) != _count_unfailed(report):
         return report
     return msgspec.structs.replace(report, tests=listed.tests, is_named=True, reasons=listed.reasons)
@@ -160,13 +170,7 @@ def _read_report(lines: list[str], pattern: str, junit: Iterable[str] | None) ->
 
 def _list_runners() -> tuple[Runner, ...]:
     """The more specific first: if two runners recognise the same line, the first wins."""
-    from runplan.checks.runners import (
-        compiled,
-        javascript,
-        listed,
-        python,
-        tap,
-    )  # 10 ms, and most commands read no test
+    from runplan.checks.runners import compiled, javascript, listed, python, tap  # 10 ms; most commands read no test
 
     return (
         *(python.PYTEST, python.UNITTEST, compiled.CARGO, compiled.GO, javascript.JEST, javascript.VITEST),
@@ -306,7 +310,7 @@ def _find_missing(
 def file_of(name: str) -> str:
     """The file that a test's name begins with; "" where it has none."""
     file, *rest = re.split(r"::| [›>] ", name, maxsplit=1)
-    return file if rest and re.search(r"\.\w{1,5}$", file) else ""
+    return file if rest and re.search(r"\.[a-z]\w{0,4}$", file) else ""
 
 
 def _short_name(name: str) -> str:

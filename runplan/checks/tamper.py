@@ -87,6 +87,7 @@ class Permit(Struct, frozen=True, kw_only=True):
     touches: tuple[str, ...] = ()  #: patterns; empty permits every path
     allows: tuple[str, ...] = ()  #: patterns: guarded files that may change
     bookkeeping: tuple[str, ...] = ()  #: plan, report, index, runplan.toml: never permitted
+    test_paths: tuple[str, ...] = ()  #: tests.paths
     written: tuple[str, ...] = ()  #: plan, report and index: no file may replace one of their folders
 
     def names(self, path: str) -> bool:
@@ -150,16 +151,10 @@ def examine_commits(changes: Sequence[FileChange], permit: Permit, *, messages: 
 
 
 def examine_checks(
-    commands: Iterable[str],
-    changed: Iterable[str],
-    permit: Permit,
-    *,
-    before: Read,
-    after: Read,
-    test_paths: Sequence[str] = (),
+    commands: Iterable[str], changed: Iterable[str], permit: Permit, *, before: Read, after: Read
 ) -> tuple[Tampering, ...]:
     """The changes to files that decide how the project's checks run."""
-    changes = find_changes(commands, changed, before=before, after=after, test_paths=test_paths)
+    changes = find_changes(commands, changed, before=before, after=after, test_paths=permit.test_paths)
     is_new = {path for path, _ in changes if before(path) is None}
     return tuple(
         Tampering(TamperKind.CHECK_FILE, path, detail)

@@ -17,6 +17,7 @@ from runplan import names
 from runplan.agents import invocation
 from runplan.agents.prompts import PLACEHOLDERS, Template
 from runplan.checks import tamper
+from runplan.checks.runners.naming import foresee_unnamed
 from runplan.engine.context import RepositoryContext, read_checkout, stored_as, task_folder
 from runplan.errors import NotFound, RefusedEarly, UsageError
 from runplan.git import objects as trees
@@ -229,10 +230,14 @@ def require_same_history(context: RepositoryContext, plan: str) -> None:
 # --- tests and agents -----------------------------------------------------------------------------------
 
 
-def require_test_command(context: RepositoryContext) -> None:
-    """Refuse a repository with tests and no test command: runplan neither guesses one nor skips the tests."""
-    if context.settings.tests.command:
-        return
+def require_test_command(context: RepositoryContext) -> str:
+    """Refuse a repository with tests and no test command: runplan neither guesses one nor skips the tests.
+
+    A note where the command probably names no tests.
+    """
+    tests = context.settings.tests
+    if tests.command:
+        return foresee_unnamed(tests.command, tests.junit, functools.partial(context.git.blob, context.tip()))
     tools = toolchain.detect(*project_files(context))
     if tools.shown_by:
         hint = f"; for example: command = {json.dumps(tools.tests)}" if tools.tests else ""
@@ -240,6 +245,7 @@ def require_test_command(context: RepositoryContext) -> None:
             f"the repository has tests ({tools.shown_by}) but tests.command is empty; set it in runplan.toml "
             f"under [tests]{hint}"
         )
+    return ""
 
 
 def project_files(context: RepositoryContext) -> tuple[list[str], dict[str, str]]:
@@ -248,7 +254,7 @@ def project_files(context: RepositoryContext) -> tuple[list[str], dict[str, str]
     top = trees.entries(context.git, context.git.commit(tip).tree)
     below = [
         path
-        for name in ("tests", "test")
+        for name in toolchain.FOLDERS
         if (entry := top.get(name)) is not None and entry.mode == trees.TREE
         for path in sorted(trees.list_files(context.git, entry.oid, f"{name}/"))
     ]

@@ -32,7 +32,8 @@ class Kind(StrEnum):
     GO = "Go modules"
     RUST = "crates"
     RUBY = "gems"
-    JAVA = "Java packages"
+    PHP = "Composer packages"
+    BUILD = "packages of the build tool"
 
 
 class Tool(Struct, frozen=True, kw_only=True):
@@ -56,12 +57,13 @@ INPUTS: dict[Kind, tuple[str, ...]] = {
     Kind.GO: ("go.mod", "go.sum"),
     Kind.RUST: ("Cargo.toml", "Cargo.lock"),
     Kind.RUBY: ("Gemfile", "Gemfile.lock"),
+    Kind.PHP: ("composer.json", "composer.lock"),
 }
 #: Those of package managers that `init` does not know, and the files that choose the version of a language.
 _FURTHER_INPUTS = (
     *("Pipfile*", "pdm.lock", "pylock*.toml", "constraints*.txt", "environment.y*ml", ".python-version"),
     *(".nvmrc", ".node-version", ".tool-versions", "deno.lock", "go.work*", "rust-toolchain*", "gems.*", "*.gemspec"),
-    *("pom.xml", "build.gradle*", "gradle.lockfile", "composer.json", "composer.lock", "mix.exs", "mix.lock"),
+    *("pom.xml", "build.gradle*", "gradle.lockfile", "mix.exs", "mix.lock"),
     *("pubspec.*", "Package.swift", "Package.resolved", "*.csproj", "packages.lock.json", "flake.lock"),
 )
 #: Files whose text is read.
@@ -91,10 +93,13 @@ _TOOLS = (
     Tool(kind=Kind.RUST, signs=("Cargo.lock",), setup="cargo fetch --locked", fetches=True),
     Tool(kind=Kind.RUST, signs=("Cargo.toml",)),
     Tool(kind=Kind.RUBY, signs=("Gemfile.lock",), setup="bundle install", run="bundle exec "),
-    Tool(kind=Kind.JAVA, signs=("mvnw",), run="./mvnw -B "),
-    Tool(kind=Kind.JAVA, signs=("pom.xml",), run="mvn -B "),
-    Tool(kind=Kind.JAVA, signs=("gradlew",), run="./gradlew "),
-    Tool(kind=Kind.JAVA, signs=("build.gradle", "build.gradle.kts"), run="gradle "),
+    Tool(kind=Kind.PHP, signs=("composer.json",), setup="composer install", run="vendor/bin/"),
+    Tool(kind=Kind.BUILD, signs=("mvnw",), run="./mvnw -B "),
+    Tool(kind=Kind.BUILD, signs=("pom.xml",), run="mvn -B "),
+    Tool(kind=Kind.BUILD, signs=("gradlew",), run="./gradlew "),
+    Tool(kind=Kind.BUILD, signs=("build.gradle", "build.gradle.kts"), run="gradle "),
+    *(Tool(kind=Kind.BUILD, signs=signs, run=run) for signs, run in (
+        (("build.sbt",), "sbt "), (("Package.swift",), "swift "), (("*.sln", "*.csproj"), "dotnet "))),
 )  # fmt: skip
 
 _CMAKE = "cmake -S . -B build{} && cmake --build build && ctest --test-dir build --output-on-failure"
@@ -107,12 +112,26 @@ _TESTS: tuple[tuple[str, Kind | None, str], ...] = (
     ("*_test.go", Kind.GO, "go test -v ./..."),
     ("tests/*.rs", Kind.RUST, "cargo test"),
     (".rspec", Kind.RUBY, "rspec"),
+    ("spec/*_spec.rb", Kind.RUBY, "rspec"),
     ("test/*_test.rb", Kind.RUBY, "rake test"),
+    ("phpunit.xml*", Kind.PHP, "phpunit"),
+    ("t/*.t", None, "prove -lr t"),
+    ("features/steps/*.py", Kind.PYTHON, "behave"),
+    ("features/*.feature", Kind.NODE, "cucumber-js"),
     ("tests/*.js", None, "node --test tests/"),
     ("tests/*.sh", None, ""),
 )
+FOLDERS = ("tests", "test", "t", "spec", "features", "cypress", "Tests")  #: in which tests are looked for
+#: Files that show that their folder has tests, though their names do not say so.
+_PATHS = ("t/*.t", "features/*.feature", "cypress/e2e/*", "Tests/*.swift")
+#: JUnit files that build tools write without being asked.
+_JUNIT = (
+    (r"\bmvnw?\b", "**/target/surefire-reports/TEST-*.xml"),
+    (r"\bgradlew?\b", "**/build/test-results/*/TEST-*.xml"),
+    (r"^sbt\b", "**/target/test-reports/*.xml"),
+)
 #: Build tools with a test command: a suggestion, but no sign of tests.
-_BUILDS = {Kind.RUST: "cargo test", Kind.GO: "go test -v ./...", Kind.JAVA: "test"}
+_BUILDS = {Kind.RUST: "cargo test", Kind.GO: "go test -v ./...", Kind.BUILD: "test"}
 _RUN_ALONE = {Kind.NODE: "npx ", Kind.RUBY: "bundle exec "}  #: without a manifest
 
 _TARGETS = r"(?m)^([\w. -]+):(?!:?=)"
@@ -128,6 +147,8 @@ class Toolchain(Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...] = ()  #: those that the project uses, with their set-up for it
     tests: str = ""  #: the command that probably runs the tests; "" if unknown
     shown_by: str = ""  #: a file that shows that there are tests; "" for none
+    paths: tuple[str, ...] = ()  #: of tests that are not known by their names
+    junit: tuple[str, ...] = ()  #: files that the command writes
 
     @property
     def setup(self) -> str:
@@ -155,7 +176,7 @@ def manifests(files: Sequence[str]) -> list[str]:
 
 
 def detect(files: Sequence[str], texts: Mapping[str, str], *, needs_pytest: bool = True) -> Toolchain:
-    """Examine the paths at the top and under tests/ and test/, and the texts of the manifests."""
+    """Examine the paths at the top and in the folders of tests, and the texts of the manifests."""
     tools = {tool.kind: tool for tool in reversed(_TOOLS) if _first(files, tool.signs)}
     package = texts.get("package.json", "")
     makefile = texts.get("Makefile", "")
@@ -176,7 +197,9 @@ def detect(files: Sequence[str], texts: Mapping[str, str], *, needs_pytest: bool
         tools[Kind.PYTHON] = replace(tools[Kind.PYTHON], setup=setup)
         tests = tests.replace("uv run ", f"uv run {options}", 1) if options else tests
     used = sorted(tools.values(), key=lambda tool: list(Kind).index(tool.kind))
-    return Toolchain(tools=tuple(used), tests=tests, shown_by=shown_by)
+    paths = tuple(f"{sign.partition('/')[0]}/**" for sign in _PATHS if _first(files, (sign,)))
+    junit = tuple(written for program, written in _JUNIT if re.search(program, tests))
+    return Toolchain(tools=tuple(used), tests=tests, shown_by=shown_by, paths=paths, junit=junit)
 
 
 def _first(files: Sequence[str], patterns: Collection[str]) -> str:

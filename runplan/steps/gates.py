@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from runplan.checks import results
 from runplan.checks.guarded import is_on_test_side
 from runplan.checks.results import MOST_NOTED
+from runplan.checks.runners import naming
 from runplan.git.command import ANY
 from runplan.globs import covers
 from runplan.report.sections import NO_TESTS
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
 
 OUTPUT_READ = 16 * 1024 * 1024  #: bytes at the end of a check's output that are read; a log is not longer
 OUTPUT_SENT = 6000  #: characters of it that the fixer gets
-NAMES = f"{OWN}/junit.xml"  #: the names of all tests, which pytest writes for us
 NAMED_ONLY = "names "  #: before the key of results that are no baseline
 JUNIT_READ = 8 * 1024 * 1024  #: bytes of a JUnit file that are read
+DEEPEST = 8  #: directories for which `**` in tests.junit stands
 NAMED = 3  #: failing tests named in one line
 #: Of a check that failed with products of an earlier set-up, and passed with new ones.
 STALE = 'passed with a fresh set-up, so the earlier one was stale: name what it reads, run.setup_inputs = ["PATH"]'
@@ -63,12 +64,11 @@ def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunConte
 
 
 def with_names(line: str, started: DispatchStarted, context: RunContext, options: str = "") -> str:
-    """The test command, which names its tests in files for us; `options` are further ones of pytest."""
-    if junit := context.settings.tests.junit:
-        return f"rm -f -- {' '.join(junit)}\n{line}"  # stale results prove nothing
-    file = quote(str(context.dispatches.directory(started.id) / NAMES))
-    given = quote(f"--junitxml={file} -o junit_family=xunit1 {options}".strip())
-    return f'export PYTEST_ADDOPTS="${{PYTEST_ADDOPTS-}} "{given}\n{line}'
+    """The test command, which names its tests for us; `options` are further ones of pytest."""
+    if junit := context.settings.tests.junit:  # stale results prove nothing; the shell has no `**`
+        stale = (pattern.replace("**/", "*/" * depth) for pattern in junit for depth in range(DEEPEST))
+        return f"rm -f -- {' '.join(dict.fromkeys(stale))}\n{line}"
+    return naming.ask_for_names(line, str(context.dispatches.directory(started.id) / OWN), options)
 
 
 def _rerun_command(name: str, phase: WorkAttempt) -> str:
@@ -308,17 +308,22 @@ def read_checks(phase: WorkAttempt, context: RunContext) -> Iterator[tuple[str, 
         output = whole[-OUTPUT_READ:].decode("utf-8", "replace")
         summary = ""
         junit = None
-        names = b""
+        names: dict[str, list[str]] = {}
         if name == TESTS:
             summary = tests.summary
-            names = read_content(directory / NAMES)[:JUNIT_READ]
-            files = sorted(path for pattern in tests.junit for path in worktree.glob(pattern))
-            read = (read_content(path)[:JUNIT_READ].decode("utf-8", "replace") for path in files)
-            junit = read if tests.junit else None
-        named = names.decode("utf-8", "replace")
-        result = results.read_results(output, exit_code=code, summary_pattern=summary, junit=junit, names=named)
+            junit = _read_junit(worktree, tests.junit, worktree) if tests.junit else None
+            listed = {key: [*_read_junit(directory / OWN, (file,), worktree)] for key, file in naming.FILES.items()}
+            names = {key: texts for key, texts in listed.items() if texts}
+        result = results.read_results(output, exit_code=code, summary_pattern=summary, junit=junit, names=names)
         file = path.relative_to(directory.parent.parent).as_posix()
         yield name, result, output, Evidence(dispatch=ended.id, file=file, sha256=sha256(whole).hexdigest())
+
+
+def _read_junit(folder: Path, patterns: Sequence[str], worktree: Path) -> Iterator[str]:
+    """The texts of the files with results; they name other files as those of the tree."""
+    for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
+        text = read_content(path)[:JUNIT_READ].decode("utf-8", "replace")
+        yield text.replace(f'file="{worktree}/', 'file="')
 
 
 def log_files(started: DispatchStarted, context: RunContext) -> dict[str, Path]:

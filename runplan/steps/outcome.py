@@ -11,6 +11,7 @@ from runplan.agents.budgets import meter_usage, price_usage
 from runplan.agents.clis import agent_of
 from runplan.agents.endings import judge_ending, quote_error
 from runplan.checks import returns
+from runplan.checks.runners.naming import FILES
 from runplan.checks.secrets import redact_text
 from runplan.errors import HandOverRefused, ObjectsRefused, RunplanError, Unreachable
 from runplan.git.repository import describe_differences
@@ -20,7 +21,6 @@ from runplan.run.dispatch import Ending, EndingKind, NeverStarted, Outcome, Retu
 from runplan.run.kinds import Reason, Role, WaitKind
 from runplan.run.rules.hosts import describe_wait
 from runplan.steps import setup
-from runplan.steps.gates import NAMES
 from runplan.steps.process import FINGERPRINT, find_removed, sent_at_first, still_running, without_result
 from runplan.steps.verify import reply_of
 from runplan.text import in_words
@@ -108,7 +108,8 @@ def _running_dispatch(state: RunState) -> e.DispatchStarted:
 
 def _record_result(started: e.DispatchStarted, context: RunContext, outcome: Outcome) -> e.DispatchEnded:
     """How the process ended, what it said and what it used, by its output or by its return."""
-    context.dispatches.store_end(started.id, (d.RETURN, d.NOTES, NAMES), context.agents.redacted)
+    names = (f"{d.OWN}/{file}" for file in FILES.values())
+    context.dispatches.store_end(started.id, (d.RETURN, d.NOTES, *names), context.agents.redacted)
     usage = outcome.tally.usage
     seconds = outcome.seconds
     table = context.settings.agents.agent(started.agent) if started.agent else None

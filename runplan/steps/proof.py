@@ -20,6 +20,7 @@ from runplan.checks.promises import (
     note_fewer,
 )
 from runplan.checks.results import file_of
+from runplan.checks.runners.naming import UNNAMED
 from runplan.git.objects import KEEPER, Entry
 from runplan.globs import covers
 from runplan.run.events import TESTS, DispatchEnded, Landed, LandingStarted, ProofJudged, ProofRun
@@ -138,15 +139,17 @@ def _list_answered(context: RunContext, landings: list[LandingStarted]) -> set[s
 
 
 def list_unproven(phase: WorkAttempt, context: RunContext) -> tuple[str, ...]:
-    """Why changed tests were not compared with the base's, for the report."""
+    """Why changed tests were not compared with the base's, or not by name, for the report."""
     files = phase.changed_files
     tests = context.settings.tests
+    known = gates.known_results(phase, context) if tests.command else None
+    unnamed = (UNNAMED,) if known is not None and known.is_unnamed else ()
     if tests.command and tests.prove == "off" and any(is_on_test_side(path, tests.paths) for path in files):
-        return ('tests changed, and `tests.prove = "off"`: the tests of the base did not run on the new code',)
+        return ('tests changed, and `tests.prove = "off"`: the tests of the base did not run on the new code', *unnamed)
     inner = [path for path in files if path.endswith(".rs") and not is_on_test_side(path, tests.paths)]
     if tests.command and inner:
-        return (f"tests inside product files are not compared with the base's: {inner[0]}",)
-    return ()
+        return (f"tests inside product files are not compared with the base's: {inner[0]}", *unnamed)
+    return unnamed
 
 
 # --- the command -----------------------------------------------------------------------------------------

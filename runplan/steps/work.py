@@ -147,7 +147,14 @@ def permit_of(phase: WorkAttempt, context: RunContext) -> Permit:
     lines = [] if isinstance(phase, RepairAttempt) else read.text.splitlines(keepends=True)
     own = "".join(line for line in lines if not line.startswith(QUOTED))
     bookkeeping = (*written, *FILES)
-    return tamper.Permit(text=own, touches=read.touches, allows=read.allows, bookkeeping=bookkeeping, written=written)
+    return tamper.Permit(
+        text=own,
+        touches=read.touches,
+        allows=read.allows,
+        bookkeeping=bookkeeping,
+        test_paths=context.settings.tests.paths,
+        written=written,
+    )
 
 
 def _record_findings(findings: tuple[Tampering, ...], tree: str) -> e.RulesBroken:
@@ -199,8 +206,7 @@ def _find_tampering(
     files = [_file_change(context, change, before=_read_text(context, change.old)) for change in changes]
     commands = (check.command for check in context.settings.checks.values())
     paths = (change.path for change in changes)
-    test_paths = context.settings.tests.paths
-    guarded = tamper.examine_checks(commands, paths, permit, before=before, after=after, test_paths=test_paths)
+    guarded = tamper.examine_checks(commands, paths, permit, before=before, after=after)
     return (*tamper.examine_changes(files, permit), *guarded)
 
 

@@ -18,7 +18,7 @@ from runplan.errors import GitFailed
 from runplan.git.command import SETTINGS, borrowing, configured, scrubbed
 from runplan.gitfacts import Identity
 from runplan.settings.load import list_agent_kinds
-from runplan.settings.toolchain import Toolchain, detect, manifests
+from runplan.settings.toolchain import FOLDERS, Toolchain, detect, manifests
 
 if TYPE_CHECKING:
     from git import Git
@@ -51,7 +51,7 @@ def known_agents() -> tuple[str, ...]:
 def inspect_repository(context: RepositoryContext) -> Facts:
     """What `init` writes down and `doctor` checks."""
     root = context.root
-    places = (":(top,glob)*", ":(top)tests", ":(top)test")
+    places = (":(top,glob)*", *(f":(top){folder}" for folder in FOLDERS))
     with _open_with_gitpython(context) as git:
         listed = git.ls_files("-z", "--full-name", "--cached", "--others", "--exclude-standard", "--", *places)
         files = [name for name in listed.split("\0") if (root / name).is_file()]

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.checks.results import read_results
+from runplan.checks.runners.naming import FILES
 from runplan.engine.context import known_plans
 from runplan.errors import NotFound
 from runplan.report.summary import KINDS, PhaseSummary, summarise_attempts
@@ -19,10 +20,10 @@ from runplan.report.views import Need, by_need
 from runplan.run import events as e
 from runplan.run.attempt_parts import Proof
 from runplan.run.attempts import AnyAttempt, WorkAttempt, begin_attempt, record_event
-from runplan.run.dispatch import Ending, Evidence
+from runplan.run.dispatch import OWN, Ending, Evidence
 from runplan.run.kinds import GateAnswer, Role
 from runplan.run.reasons import describe_proof
-from runplan.steps.gates import JUNIT_READ, NAMES
+from runplan.steps.gates import JUNIT_READ
 from runplan.store.journal import list_records
 from runplan.text import bounded, command
 from runplan.times import parse_iso
@@ -280,13 +281,14 @@ def read_checks(outputs: Outputs, work: PhaseWork) -> Iterator[Check]:
 def _read_tests(outputs: Outputs, ran: Evidence, code: int | None) -> tuple[NamedTest, ...]:
     """The tests that the output of a check names; () when the log was removed."""
     output, _ = outputs.read(ran.dispatch, PurePath(ran.file).name, -LOG_READ)
-    names, _ = outputs.read(ran.dispatch, NAMES)
-    return _parse_tests(output.decode("utf-8", "replace"), names[:JUNIT_READ].decode("utf-8", "replace"), code)
+    read = {key: outputs.read(ran.dispatch, f"{OWN}/{file}")[0][:JUNIT_READ] for key, file in FILES.items()}
+    names = tuple((key, content.decode("utf-8", "replace")) for key, content in read.items() if content)
+    return _parse_tests(output.decode("utf-8", "replace"), names, code)
 
 
 @lru_cache(maxsize=16)
-def _parse_tests(output: str, names: str, code: int | None) -> tuple[NamedTest, ...]:
-    results = read_results(output, exit_code=code, names=names)
+def _parse_tests(output: str, names: tuple[tuple[str, str], ...], code: int | None) -> tuple[NamedTest, ...]:
+    results = read_results(output, exit_code=code, names={key: (text,) for key, text in names})
     failed = (NamedTest(name, False, bounded(results.reasons.get(name, ""), LONGEST_LINE)) for name in results.failures)
     return (*failed, *(NamedTest(name, True) for name in results.passes))
 

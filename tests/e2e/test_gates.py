@@ -169,7 +169,7 @@ def test_a_junit_file_of_an_earlier_run_does_not_count(project: Project) -> None
     check = "test -e 1.txt || { mkdir -p out; echo '<testsuite><testcase name=\"a\"/></testsuite>' >out/a.xml; }"
     project.repo.commit("A check", **{"check.sh": f"{check}\n", ".gitignore": "out/\n"})
     project.settings(
-        '[run]\nclean = "untracked"\nmax_fix_cycles = 0\n[tests]\ncommand = "sh check.sh"\njunit = ["out/*.xml"]\n'
+        '[run]\nclean = "untracked"\nmax_fix_cycles = 0\n[tests]\ncommand = "sh check.sh"\njunit = ["out/**/*.xml"]\n'
     )
     ran = project.start("1", "auto")
     assert ran.last == "runplan: failed: tests-unfinished", ran.err

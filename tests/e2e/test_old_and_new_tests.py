@@ -111,6 +111,17 @@ def test_a_test_that_one_phase_weakens_still_protects_the_code_from_the_next(scr
     assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed"), ran.err
 
 
+def test_a_command_that_names_no_tests_is_told_by_every_command(scripts: Project) -> None:
+    line = "no test names are read from this command: deleted tests are not noticed"
+    play(scripts, WEAKER, command=SCRIPTS)
+    ran = scripts.start("1", "auto")
+    assert ran.err.count(line) == 1, ran.err
+    assert line in scripts.show("main:reports/plan-x.md")
+    assert line in scripts.runplan("doctor").out
+    (scripts.path / "runplan.toml").unlink()
+    assert line in scripts.runplan("init").out
+
+
 @pytest.mark.parametrize(("paths", "code"), [('["qa/**"]', 1), ("[]", 0)])
 def test_the_base_s_versions_of_tests_paths_run_on_the_new_code(scripts: Project, paths: str, code: int) -> None:
     """No built-in pattern covers the file, and the results have no names."""

@@ -13,6 +13,7 @@ from runplan.checks.results import (
     read_results,
     rerun_command,
 )
+from runplan.checks.runners.naming import ask_for_names, foresee_unnamed
 from runplan.errors import SettingsError
 
 SAMPLES = Path(__file__).parents[1] / "runners"  #: captured output, by runner; `<case>.<exit code>.txt`
@@ -25,6 +26,7 @@ UNITTEST = {"test_error (test_u.Sums.test_error)", "test_wrong (test_u.Sums.test
 GO = {"example.com/m/broken", "example.com/m/sum.TestWrong", "example.com/m/sum.TestWrong/sub"}
 JEST = {"broken.test.js", "sums.test.js › more › is wrong", "sums.test.js › todo one"}
 VITEST = {"src/broken.test.ts", "src/sums.test.ts > more > is wrong"}
+PHP = "/project/phpunit/tests/SumsTest.php"
 MOCHA = {'other "before all" hook: prepares for "adds"', "more is wrong"}
 RSPEC = {"spec/other_spec.rb::other broken cannot", "spec/sums_spec.rb::sums is wrong"}
 ALL = "all"  #: every test that passed is named
@@ -158,6 +160,10 @@ def test_every_sample_is_read() -> None:
 
 
 def test_names_have_their_file_and_suite_and_no_time() -> None:
+    assert sample("mocha/passing.0").passes >= {"top level", "other adds", "sums deep adds more"}
+    assert sample("mocha/cypress.0").passes >= {"sums.cy.js: sums adds", "other.cy.js: sums adds"}
+    assert sample("prove/verbose.0").passes >= {"t/sums.t::deep › is two", "t/more/other.t::test 2"}
+    assert sample("swift/passing.0").passes == {"SumsTests.testAdds", "adds()", '"adds more"'}
     assert sample("jest/verbose.0").passes >= {"sums.test.js › sums › deep › adds more", "other.test.js › top level"}
     assert sample("vitest/verbose.0").passes >= {"src/sums.test.ts > sums > deep > adds more"}
     assert sample("node/passing.0").passes == sample("node/passing-tap.0").passes == {"adds", "sums › adds more"}
@@ -188,6 +194,74 @@ def test_junit_files_are_read_in_place_of_the_output(
     assert bool(results.passes) is named
 
 
+SUMS = {"testAdds", 'testMore with data set "one"', "testMore with data set #0"}
+
+
+@pytest.mark.parametrize(
+    ("runner", "file", "printed", "passes", "failures"),
+    [
+        ("phpunit", "phpunit.xml", "Tests: 7, Assertions: 4, Errors: 1.", {f"{PHP}::{name}" for name in SUMS},
+         {f"{PHP}::testWrong", f"{PHP}::testError"}),
+        ("rspec", "rspec.json", "8 examples, 2 failures, 2 pending",
+         {"spec/other_spec.rb::other adds", "spec/sums_spec.rb::sums adds", "spec/sums_spec.rb::sums deep adds more",
+          "spec/sums_spec.rb::sums deep is expected to eq 3"}, RSPEC),
+        ("rspec", "rspec.json", "9 examples, 2 failures, 2 pending", set(), set()),  # of another process
+        ("behave", "behave.xml", "1 scenario passed, 1 failed, 1 error, 0 skipped", {"other.Other::adds"},
+         {"other.Other::is wrong", "other.Other::is unknown"}),
+        ("cucumber", "cucumber.xml", "7 scenarios (1 failed, 1 undefined, 5 passed)",
+         {"Other::adds", "Sums::adds", "Sums::later", *(f"Sums::adds <n> - #1.{n}: adds {n}" for n in (1, 2))},
+         {"Other::is wrong", "Other::is unknown"}),
+    ],
+)  # fmt: skip
+def test_names_are_read_from_the_file_that_a_runner_was_asked_for(
+    runner: str, file: str, printed: str, passes: set[str], failures: set[str]
+) -> None:
+    text = (SAMPLES / "junit" / file).read_text()
+    results = read_results(f"{printed}\n", exit_code=1, names={runner: [text]})
+    assert (results.runner, set(results.passes), set(results.failures)) == (runner, passes, failures)
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        ("vendor/bin/phpunit tests", "vendor/bin/phpunit --log-junit /o/phpunit.xml tests"),
+        ("npx cucumber-js", "npx cucumber-js --format junit:/o/cucumber.xml"),
+        (".venv/bin/python -m behave", ".venv/bin/python -m behave --junit --junit-directory /o"),
+        ("yarn jest src", "yarn jest --verbose src"),
+        ("dotnet test -c Release", "dotnet test --logger 'console;verbosity=normal' -c Release"),
+        ("make behave", "make behave"),
+        ("phpunit && make lint", "phpunit && make lint"),
+        ("npm test", "npm test"),
+    ],
+)
+def test_an_option_asks_for_names_where_the_command_shows_its_runner(line: str, asked: str) -> None:
+    exports, _, last = ask_for_names(line, "/o").rpartition("\n")
+    assert last == asked
+    assert [export.partition("=")[0] for export in exports.splitlines()] == [
+        *("export PYTEST_ADDOPTS", "export SPEC_OPTS", "export HARNESS_VERBOSE"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "recipe", "is_named"),
+    [
+        ("python3 -m pytest -q", "", True),
+        ("make test", "test:\n\tnpx mocha test\n", True),
+        ("npm test", '{"scripts": {"test": "jest"}}', False),
+        ("npm test", '{"scripts": {"test": "jest --verbose"}}', True),
+        ("jest", "", True),
+        ("go test ./...", "", False),
+        ("go test -v ./...", "", True),
+        ("sh check.sh", "for file in tests/*; do sh $file; done", False),
+        ("composer test", "", False),
+        ("sbt test", "", False),
+    ],
+)
+def test_names_are_foreseen_by_the_command_and_the_files_that_it_runs(line: str, recipe: str, is_named: bool) -> None:
+    read = {"Makefile": recipe, "package.json": recipe, "check.sh": recipe}
+    assert (foresee_unnamed(line, (), lambda path: read.get(path, "").encode()) == "") is is_named
+
+
 JUNIT_OF_PYTEST = """<testsuites><testsuite name="pytest">
 <testcase classname="tests.test_sums.TestSums" name="test_adds" file="tests/test_sums.py" line="3" />
 <testcase classname="tests.test_sums.MoreSums" name="test_inherited" file="tests/checks.py" line="5" />
@@ -206,7 +280,7 @@ JUNIT_OF_PYTEST = """<testsuites><testsuite name="pytest">
     ],
 )
 def test_the_names_that_pytest_writes_for_us_count_beside_its_own_summary(printed: str, is_known: bool) -> None:
-    results = read_results(f"==== {printed} ====\n", exit_code=1, names=JUNIT_OF_PYTEST)
+    results = read_results(f"==== {printed} ====\n", exit_code=1, names={"pytest": [JUNIT_OF_PYTEST]})
     of_classes = {"tests/test_sums.py::TestSums::test_adds", "tests/test_sums.py::MoreSums::test_inherited"}
     names = of_classes | {"tests/test_sums.py::test_more[1-a]"}
     assert results.passes == (names if is_known else frozenset())
@@ -311,6 +385,11 @@ def test_traces_after_the_summary_do_not_hide_it() -> None:
     assert read(NODE_SPEC + "    at somewhere\n" * 100, exit_code=1).failures == {"is wrong"}
     many = "".join(f"\t  {n} - case{n} (Timeout)\n" for n in range(100))
     assert len(read(f"0% tests passed, 100 tests failed out of 100\n{many}", exit_code=8).failures) == 100
+
+
+def test_lines_that_a_test_prints_and_equal_names_do_not_mix_up_the_tree_of_mocha() -> None:
+    printed = '\n\n  sums\n{\n  "at": 12:30\n}\n    ✔ adds (3ms)\n    ✔ adds\n\n\n  2 passing (4ms)\n\n'
+    assert read(printed).passes == {"sums adds", "sums adds (2)"}
 
 
 def test_an_ok_before_the_count_closes_nothing() -> None:

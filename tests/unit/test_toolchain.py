@@ -81,6 +81,15 @@ CTEST = "cmake --build build && ctest --test-dir build --output-on-failure"
         ({"pom.xml": "", "mvnw": ""}, "", "./mvnw -B test"),
         ({"build.gradle.kts": "", "gradlew": ""}, "", "./gradlew test"),
         ({"build.gradle": ""}, "", "gradle test"),
+        ({"composer.json": "{}", "phpunit.xml.dist": ""}, "composer install", "vendor/bin/phpunit"),
+        ({"t/sums.t": ""}, "", "prove -lr t"),
+        ({"features/sums.feature": "", "features/steps/a.py": "", "setup.py": ""}, f"{VENV}{PIP}-e . pytest",
+         ".venv/bin/python -m behave"),
+        ({"features/sums.feature": "", "package.json": package(scripts={})}, "npm install --no-package-lock",
+         "npx cucumber-js"),
+        ({"build.sbt": ""}, "", "sbt test"),
+        ({"Package.swift": ""}, "", "swift test"),
+        ({"Sums.sln": ""}, "", "dotnet test"),
         ({"CMakeLists.txt": "include(CTest)\n", ".gitignore": "build/\n"}, "", f"cmake -S . -B build && {CTEST}"),
         ({"CMakeLists.txt": "enable_testing()\n"}, "",
          f"cmake -S . -B build && echo '*' >build/.gitignore && {CTEST}"),
@@ -102,9 +111,26 @@ def test_set_up_and_tests_are_found_in_manifests(texts: dict[str, str], setup: s
     assert (found.setup, found.tests) == (setup, tests)
 
 
+@pytest.mark.parametrize(
+    ("files", "paths", "junit"),
+    [
+        (["t/sums.t", "t/lib/Help.pm"], ("t/**",), ()),
+        (["features/sums.feature", "features/steps/a.py", "tests/test_a.py"], ("features/**",), ()),
+        (["features/login/page.tsx", "spec/a_spec.rb", "tests/a.py"], (), ()),  # no tests, and known ones
+        (["cypress/e2e/login.cy.js", "Tests/SumsTests/Sums.swift"], ("cypress/**", "Tests/**"), ()),
+        (["build.sbt"], (), ("**/target/test-reports/*.xml",)),
+        (["pom.xml"], (), ("**/target/surefire-reports/TEST-*.xml",)),
+        (["gradlew"], (), ("**/build/test-results/*/TEST-*.xml",)),
+    ],
+)
+def test_test_files_and_results_are_found_by_the_layout(files: list[str], paths: object, junit: object) -> None:
+    found = detect(files, {})
+    assert (found.paths, found.junit) == (paths, junit)
+
+
 def test_every_tool_with_a_set_up_knows_its_input_files() -> None:
     """A tool without them would not be set up again after a change."""
-    found = detect([".gitmodules", "uv.lock", "yarn.lock", "go.mod", "Cargo.lock", "Gemfile.lock"], {})
+    found = detect([".gitmodules", "uv.lock", "yarn.lock", "go.mod", "Cargo.lock", "Gemfile.lock", "composer.json"], {})
     assert [tool.kind for tool in found.tools if tool.setup] == list(INPUTS)
     assert all(set(tool.signs) & set(INPUTS[tool.kind]) for tool in found.tools)
 

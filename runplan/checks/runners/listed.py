@@ -9,9 +9,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import TypeAlias
 
 from runplan.checks.runners.output import Report, Runner, TestState, count_states, match_lines
 from runplan.checks.runners.tap import read_points
+
+ReadTests: TypeAlias = Callable[[list[str]], Iterable[tuple[str, TestState]]]
 
 _COUNT = re.compile(r"\b(\d{1,9}) ([a-z]+)|\b([a-z]+): *(\d{1,9})\b")
 _FURTHER = re.compile(r" +(?:\d{1,9} [a-z]+|[A-Z][a-z]+: +\d{1,9})")  #: the next line of a summary
@@ -23,8 +26,9 @@ _MEANINGS = {
 }
 
 
-def _read_summaries(pattern: str, lines: list[str], end: int, closing: re.Match[str]) -> Report:
-    """The sum of all summaries, as each part of a suite has one, and the tests that are named."""
+def _read_summaries(read_tests: ReadTests, lines: list[str], end: int, closing: re.Match[str]) -> Report:
+    """The tests that are named, and the sum of all summaries, as each part of a suite has one."""
+    tests = list(_number_equal(read_tests(lines)))
     sums = Counter[str]()
     for number in (n for n, line in enumerate(lines[: end + 1]) if closing.re.match(line)):
         further = (line for line in lines[number + 1 : number + 4] if _FURTHER.fullmatch(line))
@@ -34,29 +38,19 @@ def _read_summaries(pattern: str, lines: list[str], end: int, closing: re.Match[
         if counts["total"]:
             counts["passed"] = counts["total"] - counts["failed"] - counts["skipped"]
         sums += counts
-    tests = _match_tests(pattern, lines) if pattern else _read_tree(lines)
-    return Report(
-        passed=sums["passed"],
-        failed=sums["failed"],
-        skipped=sums["skipped"],
-        tests=_number_equal(tests),
-        # mocha and RSpec list every failure again.
-        lines_after=len(lines) - 1 - end if sums["failed"] and closing.re in (_MOCHA, _RSPEC) else 0,
-    )
+    if closing.re in (_SWIFT, _PROVE):  # they count other things than tests
+        return count_states(tests)
+    after = len(lines) - 1 - end if sums["failed"] and closing.re in (_MOCHA, _RSPEC) else 0  # all failures again
+    passed, failed, skipped = (sums[state] for state in TestState)
+    return Report(passed=passed, failed=failed, skipped=skipped, tests=tests, lines_after=after)
 
 
-def _read_names(read: Callable[[list[str]], Iterable[tuple[str, TestState]]], lines: list[str], *_: object) -> Report:
-    return count_states(_number_equal(read(lines)))
-
-
-def _number_equal(tests: Iterable[tuple[str, TestState]]) -> list[tuple[str, TestState]]:
+def _number_equal(tests: Iterable[tuple[str, TestState]]) -> Iterator[tuple[str, TestState]]:
     """The tests; those of equal names, such as in two files, get numbers."""
     seen = Counter[str]()
-    listed = []
     for name, state in tests:
         seen[name] += 1
-        listed.append((name if seen[name] == 1 else f"{name} ({seen[name]})", state))
-    return listed
+        yield f"{name} ({seen[name]})" if seen[name] > 1 else name, state
 
 
 def _match_tests(pattern: str, lines: list[str]) -> Iterator[tuple[str, TestState]]:
@@ -104,6 +98,7 @@ def _read_tree(lines: list[str]) -> Iterator[tuple[str, TestState]]:
 # --- prove ----------------------------------------------------------------------------------------------------
 
 _PROVE_FILE = re.compile(r"^(\S+) \.\.+(?: (\w+).*)?$")
+_PROVE = re.compile(r"^Result: (?:PASS|FAIL|NOTESTS)$")
 _BAD_FILE = re.compile(r"^(\S+) +\(Wstat: ")
 
 
@@ -132,16 +127,17 @@ _RSPEC = re.compile(r"^\d{1,9} examples?, \d{1,9} failures?\b")
 _RSPEC_FAILED = r"rspec (?:\./)?(?P<place>[^\s:]+):\d+ # (?P<name>.+)$"
 _DOTNET = re.compile(r"^(?:Passed|Failed)! +- Failed: |^Total tests: \d|^Test summary: total: \d")
 _DOTNET_TEST = r"  (?P<state>Passed|Failed|Skipped) (?P<name>\S.*?) \[[^\]]{1,20}\]$"
+_DOTNET_BEGINS = re.compile(r"^Starting test execution, ")
 _SWIFT = re.compile(r"^\s+Executed \d{1,9} tests?, with |^\S+ +Test run with \d{1,9} tests?\b")
 _SWIFT_TEST = (
     r"(?:Test Case '(?:-\[)?|\W +Test (?!run ))(?P<name>.+?)(?:\]?')? (?P<state>passed(?= )|failed(?= )|skipped)"
 )
-_SWIFT_BEGINS = re.compile(r"^Test Suite .* started|^\W +Test run started")
 
+_SWIFT_BEGINS = re.compile(r"^Test Suite .* started|^\W +Test run started")
 RUNNERS = (
-    Runner("mocha", _MOCHA, partial(_read_summaries, "")),
-    Runner("rspec", _RSPEC, partial(_read_summaries, _RSPEC_FAILED)),
-    Runner("dotnet", _DOTNET, partial(_read_summaries, _DOTNET_TEST), re.compile(r"^Starting test execution, ")),
-    Runner("swift", _SWIFT, partial(_read_names, partial(_match_tests, _SWIFT_TEST)), _SWIFT_BEGINS),
-    Runner("prove", re.compile(r"^Result: (?:PASS|FAIL|NOTESTS)$"), partial(_read_names, _read_prove), _PROVE_FILE),
+    Runner("mocha", _MOCHA, partial(_read_summaries, _read_tree)),
+    Runner("rspec", _RSPEC, partial(_read_summaries, partial(_match_tests, _RSPEC_FAILED))),
+    Runner("dotnet", _DOTNET, partial(_read_summaries, partial(_match_tests, _DOTNET_TEST)), _DOTNET_BEGINS),
+    Runner("swift", _SWIFT, partial(_read_summaries, partial(_match_tests, _SWIFT_TEST)), _SWIFT_BEGINS),
+    Runner("prove", _PROVE, partial(_read_summaries, _read_prove), _PROVE_FILE),
 )

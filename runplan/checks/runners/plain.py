@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -71,11 +72,12 @@ def read_junit(texts: Iterable[str]) -> Report | str:
         if "<!DOCTYPE" in text or "<!ENTITY" in text:
             return "a JUnit file declares entities"
         try:
-            for name, state, reason in _read_cases(ET.fromstring(text)):  # noqa: S314 - no entities
+            cases = _read_examples(text) if text.startswith("{") else _read_cases(ET.fromstring(text))  # noqa: S314
+            for name, state, reason in cases:
                 tests.append((name, state))
                 if reason and len(reasons) < MOST_REASONS:
                     reasons[name] = reason
-        except (ET.ParseError, ValueError) as error:
+        except (ET.ParseError, ValueError, LookupError, TypeError, AttributeError) as error:
             return f"a JUnit file is no XML: {error}"
     if text is None:
         return "no file matches tests.junit"
@@ -94,6 +96,18 @@ def _read_cases(root: ET.Element) -> Iterator[tuple[str, TestState, str]]:
         reason = lines[0][:LONGEST_REASON] if lines else ""
         full = f"{place}::{name}" if place not in ("", name) else name
         yield full, state if failed is None else TestState.FAILED, reason
+
+
+def _read_examples(text: str) -> Iterator[tuple[str, TestState, str]]:
+    """The same of the JSON of RSpec."""
+    for example in json.loads(text)["examples"]:
+        state = TestState.SKIPPED if example["status"] == "pending" else TestState(example["status"])
+        reason = example.get("exception", {}).get("message", "").strip().partition("\n")[0]
+        yield (
+            f"{example['file_path'].removeprefix('./')}::{example['full_description']}",
+            state,
+            reason[:LONGEST_REASON],
+        )
 
 
 def _describe_place(file: str, classname: str) -> str:

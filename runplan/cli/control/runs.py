@@ -209,7 +209,8 @@ def resolve_request(context: RepositoryContext, path: str, asked: Options) -> Re
         preflight.require_open(context, plan, tip)
     preflight.require_executions(context, plan)
     require_subplans(on_target, plan)
-    preflight.require_test_command(context)
+    if unnamed := preflight.require_test_command(context):
+        progress.warn(unnamed)
     started = context.record_settings(run_started(context, path, plan.title, asked, issues=plan.issues))
     preflight.require_same_history(context, path)
     if not resuming:

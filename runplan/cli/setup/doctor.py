@@ -228,7 +228,7 @@ def _check_prompts(context: RepositoryContext) -> str:
 
 
 def _check_tests(context: RepositoryContext) -> str | Check:
-    preflight.require_test_command(context)
+    unnamed = preflight.require_test_command(context)
     line = context.settings.tests.command
     other = "or set tests.command to another command"
     if file := toolchain.missing_file(line, preflight.project_files(context)[0]):
@@ -237,6 +237,8 @@ def _check_tests(context: RepositoryContext) -> str | Check:
             f"commit {file} on {context.target_name}, {other}"
         )
     _require_programs(context, line, other)
+    if unnamed:
+        return Check("tests", State.WARN, f"{line}\n{unnamed}", "name JUnit files that it writes in tests.junit")
     if line or context.settings.gates.tables:
         return line or f"none; gates: {', '.join(context.settings.gates.tables)}"
     return Check("tests", State.WARN, "no tests are run, and every report says so", "set tests.command in runplan.toml")

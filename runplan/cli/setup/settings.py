@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from runplan.checks.runners.naming import foresee_unnamed
 from runplan.engine.context import context_at, open_context, settings_note, spec_plans
 from runplan.errors import RefusedEarly
 from runplan.names import PLAN_FILE
@@ -16,6 +17,7 @@ from runplan.report.views import as_json
 from runplan.settings.load import environment
 from runplan.settings.places import repository_file
 from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Key, Settings
+from runplan.store.files import LARGEST, read_bounded
 from runplan.store.location import hide_password
 from runplan.text import command, committing
 from runplan.views.inspection import Facts, inspect_repository, known_agents
@@ -105,6 +107,7 @@ def settings_text(facts: Facts) -> str:
         values["run.setup"] = facts.toolchain.setup
     if facts.toolchain.tests:
         values["tests.command"] = facts.toolchain.tests
+    values |= {f"tests.{key}": found for key in ("junit", "paths") if (found := getattr(facts.toolchain, key))}
     if facts.variables and (facts.toolchain.setup or facts.toolchain.tests):
         values["tests.env"] = facts.variables
     return settings_document(
@@ -126,12 +129,16 @@ def _describe_settings(facts: Facts, path: Path) -> str:
     agents = f"{roles['agents.implementer']} implements, {roles['agents.verifier']} verifies" if roles else ""
     identity = facts.identity and f"{facts.identity.name} <{facts.identity.email}>"
     specs = (path.removesuffix(f"/{PLAN_FILE}") for path in spec_plans(Path(facts.root)))
+    tools = facts.toolchain
+    root = Path(facts.root)
+    unnamed = foresee_unnamed(tools.tests, tools.junit, lambda name: read_bounded(root / name, largest=LARGEST))
     rows = (
         ("repository", facts.root),
         ("target", facts.default_branch or "no branch yet"),
         ("identity", identity or "git has no user.name and user.email"),
-        ("set-up", facts.toolchain.setup or "none; a fresh worktree has only committed files"),
-        ("tests", facts.toolchain.tests or "no test command found; set tests.command"),
+        ("set-up", tools.setup or "none; a fresh worktree has only committed files"),
+        ("tests", tools.tests or "no test command found; set tests.command"),
+        *([("", unnamed)] if unnamed else []),
         ("agents", agents or "none of the known agents is installed; name any command under [agents] in the file"),
         *(("spec", command("runplan", "start", folder, "finish", "auto")) for folder in specs),
         ("wrote", str(path)),
