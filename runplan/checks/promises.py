@@ -1,4 +1,4 @@
-"""Judges the base's tests on the new code, and the new tests on the base's code.
+"""Judges the base's tests on the new code, and what the new tests prove.
 
 A test function that passed on the base is a promise. It holds when the base's version of it passes on the new code,
 however the test was rewritten since. Cases of one function with different parameters are counted.
@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from runplan.checks.results import file_of
+from runplan.run.dispatch import NewTestsAnswer
 from runplan.run.events import Promise
 
 if TYPE_CHECKING:
@@ -24,13 +23,6 @@ MOST_NAMED = 5  #: tests that a note names
 LONGEST = 200  #: characters of a place's name
 SUITE = "the tests of the base"
 _SUBTEST = r"(\S+?\.(?:Test|Example|Fuzz)\w*)/"  #: `example.com/m/sum.TestAdd/of_two`
-
-
-class NewTests(Struct, frozen=True, kw_only=True):
-    """What the new tests say about the base's code."""
-
-    note: str
-    is_hollow: bool = False  #: none of them fails there, so they prove nothing
 
 
 def function_of(name: str) -> str:
@@ -104,28 +96,43 @@ def note_fewer(base: Results | None, new: Results | None) -> str:
     return f"{before} tests passed before the work, {after} after it" if is_fewer else ""
 
 
-def judge_new_tests(added: Collection[str] | None, old: Results) -> NewTests:
-    """What `added`, the functions that the base did not have, say when they run on the base's code.
+def judge_new_tests(
+    added: Collection[str] | None, old: Results, emptied: Results | None = None
+) -> tuple[NewTestsAnswer | None, str]:
+    """What `added`, the functions that the base did not have, prove; None if they first have to run with emptied code.
 
-    Where names are not known, it is None, and the result of the whole run counts.
+    `old` are the results on the base's code, `emptied` those on the new code with the added functions emptied. Where
+    names are not known, `added` is None, and the result of the whole run counts.
     """
     if not added:
-        if old.red or old.unfinished:
-            return NewTests(note=f"they fail there: {old.line}")
-        return NewTests(note="they pass there, too", is_hollow=added is None)
-    passing = count_cases(old.passes)
+        if old.unfinished:
+            return NewTestsAnswer.NOT_JUDGED, f"on the base's code {old.unfinished}"
+        if old.red:
+            return NewTestsAnswer.FAILS, f"on the base's code {old.line}"
+        return (
+            NewTestsAnswer.HOLLOW if added is None else NewTestsAnswer.NOT_JUDGED,
+            "they pass on the base's code, too",
+        )
     failing = count_cases(old.failures)
-    hollow = sorted(name for name in added if passing[name] and not failing[name])
-    proving = sorted(name for name in added if failing[name])
-    if not hollow and not proving:
-        return NewTests(note=f"they do not run there: {old.unfinished or 'they cannot be loaded'}")
-    if not proving:
-        unloaded = len(added) - len(hollow)
-        weak = f"; {unloaded} cannot be loaded there" if unloaded else ""
-        note = f"no new test fails there; these pass: {_list_names(hollow)}{weak}"
-        return NewTests(note=note, is_hollow=not unloaded)
-    passed = f"; these pass: {_list_names(hollow)}" if hollow else ""
-    return NewTests(note=f"{len(proving)} of {len(added)} new tests fail there{passed}")
+    passing = count_cases(old.passes)
+    hollow = [name for name in sorted(added) if passing[name] and not failing[name]]
+    unloaded = [name for name in sorted(added) if not passing[name] and not failing[name]]
+    if count := len(added) - len(hollow) - len(unloaded):
+        passed = f"; these pass there: {_list_names(hollow)}" if hollow else ""
+        return NewTestsAnswer.FAILS, f"{count} of {len(added)} new tests fail on the base's code{passed}"
+    if not unloaded:
+        return NewTestsAnswer.HOLLOW, f"no new test fails on the base's code; these pass: {_list_names(hollow)}"
+    if emptied is None:
+        return None, f"they do not run on the base's code: {old.unfinished or 'they cannot be loaded'}"
+    failing = count_cases(emptied.failures)
+    passing = count_cases(emptied.passes)
+    if proving := [name for name in unloaded if failing[name]]:
+        return NewTestsAnswer.FAILS_EMPTIED, f"{len(proving)} of {len(added)} new tests"
+    if all(passing[name] for name in unloaded):
+        passed = _list_names(hollow + unloaded)
+        return NewTestsAnswer.HOLLOW, f"with all added functions emptied, no new test fails; these pass: {passed}"
+    why = emptied.unfinished or "they cannot be loaded"
+    return NewTestsAnswer.NOT_JUDGED, f"with all added functions emptied, they do not run, either: {why}"
 
 
 def _list_names(names: Iterable[str]) -> str:

@@ -337,6 +337,15 @@ class Evidence(Struct, frozen=True, kw_only=True):
     sha256: str  #: of that file
 
 
+class NewTestsAnswer(StrEnum):
+    """What the new tests prove."""
+
+    FAILS = "fails by assertion"  #: a new test runs on the base's code and fails
+    FAILS_EMPTIED = "fails to load and fails when emptied"
+    HOLLOW = "hollow"  #: they pass without the change
+    NOT_JUDGED = "not judged"  #: they reach nothing that can be emptied, or do not run then, either
+
+
 class Running(Struct, frozen=True, kw_only=True):
     """The dispatch is alive: its shim holds its lock."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from runplan.plan.marks import NoWorkKind  # noqa: TC001 - msgspec reads the annotations
-from runplan.run.dispatch import Ending, Evidence
+from runplan.run.dispatch import Ending, Evidence, NewTestsAnswer
 from runplan.run.kinds import Beginning, GateAnswer, Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
 
 TESTS = "tests"  #: the check that runs tests.command
@@ -399,7 +399,7 @@ class ProofRun(Struct, frozen=True, kw_only=True):
     kind: ProofKind
     commit: str  #: with the tree that both sides make
     tree: str
-    files: tuple[str, ...] = ()  #: the test files that differ; () when the whole suite has to run
+    files: tuple[str, ...] = ()  #: the test files to run; () when the whole suite has to run
 
 
 class CandidateBuilt(Event, frozen=True, kw_only=True):
@@ -455,14 +455,14 @@ class Promise(Struct, frozen=True, kw_only=True):
 
 
 class ProofJudged(Judgement, frozen=True, kw_only=True):
-    """The base's tests ran on the new code, or the new tests on the base's code."""
+    """The base's tests ran on the new code, or the new tests on the base's code or without the added functions."""
 
     tree: str  #: of the candidate
     kind: ProofKind
     line: str  #: one line for people
     time: int = 1  #: 2 for the second run
     promises: tuple[Promise, ...] = ()  #: tests of the base that do not pass
-    is_hollow: bool = False  #: no new test fails without the change
+    answer: NewTestsAnswer | None = None  #: None for the other kinds of runs
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     ran: Evidence | None = None  #: None: known from an earlier run on the same tree

@@ -185,6 +185,7 @@ class ProofKind(StrEnum):
     OLD_TESTS = "old-tests"  #: the base's tests on the new code
     LANDED_TESTS = "landed-tests"  #: tests of earlier phases that this one changes again, on the new code
     NEW_TESTS = "new-tests"  #: the new tests on the base's code
+    EMPTIED = "emptied"  #: those that cannot be loaded there, on the new code with the added functions emptied
 
 
 class Beginning(StrEnum):

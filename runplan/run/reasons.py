@@ -53,6 +53,7 @@ _PROOFS = {
     "old-tests": "The base's tests on the new code",
     "landed-tests": "The tests of earlier phases on the new code",
     "new-tests": "The new tests on the base's code",
+    "emptied": "What the new tests prove",
 }
 
 
@@ -60,7 +61,8 @@ def describe_proof(proof: ProofJudged) -> str:
     """What a run of old tests on new code, or of new tests on old code, has shown."""
     again = " (repeated)" if proof.time > 1 else ""
     took = f", {proof.seconds:.1f} s" if proof.ran else ""
-    return f"{_PROOFS[proof.kind]}{again}{took}: {'; '.join((proof.line, *proof.notes))}"
+    answer = f"{proof.answer}: " if proof.answer else ""
+    return f"{_PROOFS[proof.kind]}{again}{took}: {answer}{'; '.join((proof.line, *proof.notes))}"
 
 
 def describe_pause(pause: Paused) -> str:

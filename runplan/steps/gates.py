@@ -264,7 +264,7 @@ def _judge_results(
 def _changed_tests(phase: WorkAttempt, paths: Sequence[str]) -> list[str]:
     """The test files of the phase that may lose tests: the base's versions of them run on the new code, or Allows:."""
     files = [path for path in phase.changed_files if is_on_test_side(path, paths)]
-    runs_base = any(run.kind is not ProofKind.NEW_TESTS for run in phase.built.proofs)
+    runs_base = any(run.kind in (ProofKind.OLD_TESTS, ProofKind.LANDED_TESTS) for run in phase.built.proofs)
     return files if runs_base else [file for file in files if covers(phase.chosen.allows, file)]
 
 

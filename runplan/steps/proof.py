@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from shlex import join
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from runplan.checks import results
+from runplan.checks.emptied import empty_added_functions
 from runplan.checks.guarded import is_collected, is_on_test_side, is_project_settings, is_test, sets_runner
 from runplan.checks.promises import (
     SUITE,
@@ -23,14 +25,17 @@ from runplan.checks.results import file_of
 from runplan.checks.runners.naming import UNNAMED
 from runplan.git.objects import KEEPER, Entry
 from runplan.globs import covers
+from runplan.run.dispatch import NewTestsAnswer
 from runplan.run.events import TESTS, DispatchEnded, Landed, LandingStarted, ProofJudged, ProofRun
 from runplan.run.kinds import ProofKind, Role
 from runplan.steps import gates
+from runplan.steps.setup import find_inputs
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from runplan.gitfacts import Change
     from runplan.run.actions import Action, Start
     from runplan.run.attempts import WorkAttempt
     from runplan.run.dispatch import Evidence
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
 MOST_TIMES = 5  #: the gate's time that a run may take
 SHORTEST_LIMIT_S = 30.0
 MOST_FILES = 20  #: with more test files, the whole suite runs
+MOST_PARSED = 5_000_000  #: bytes of product files
 _DEPRECATIONS = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning")
 #: A file that cannot be loaded must not keep pytest from the others; a new warning breaks no promise.
 FIRST_OPTIONS = "--continue-on-collection-errors"
@@ -70,7 +76,14 @@ def plan_proofs(built: CandidateBuilt, context: RunContext) -> CandidateBuilt:
     if len(ours) < len(changes) and any(after[path] is not None and is_test(path, tests.paths) for path in ours):
         overlays.append((ProofKind.NEW_TESTS, built.onto_tree, after))
     runs = (_plan_run(kind, tree, files, built, context) for kind, tree, files in overlays)
-    return replace(built, proofs=tuple(run for run in runs if run), versions=tuple(versions.items()))
+    proofs = [run for run in runs if run]
+    if proofs and proofs[-1].kind is ProofKind.NEW_TESTS:
+        tree = context.candidates.tree_with(built.tree, _empty_product(changes, ours, built, context))
+        commit = context.candidates.commit(tree, onto=built.onto, message="emptied\n", by=KEEPER)
+        files = tuple(path for path, entry in after.items() if entry is not None and is_collected(path))
+        files = files if len(files) <= MOST_FILES else ()
+        proofs.append(ProofRun(kind=ProofKind.EMPTIED, commit=commit, tree=tree, files=files))
+    return replace(built, proofs=tuple(proofs), versions=tuple(versions.items()))
 
 
 def _is_of_tests(path: str, built: CandidateBuilt, context: RunContext) -> bool:
@@ -93,6 +106,28 @@ def _plan_run(
     present = tuple(path for path, entry in files.items() if entry is not None)
     is_whole = not all(map(is_collected, files)) or not 0 < len(present) <= MOST_FILES
     return ProofRun(kind=kind, commit=commit, tree=made, files=() if is_whole else present)
+
+
+def _empty_product(
+    changes: Iterable[Change], tests: Collection[str], built: CandidateBuilt, context: RunContext
+) -> dict[str, Entry]:
+    """The product files without the functions that the phase added; none if the tests have none of their names."""
+    git = context.objects
+    head = built.commits[-1]
+    text = b"\n".join(git.blob(head, path) or b"" for path in tests)
+    words = set(re.findall(r"\w+", text.decode("utf-8", "replace")))
+    files: dict[str, Entry] = {}
+    is_named = False
+    size = 0
+    for change in changes:
+        new = git.blob(head, change.path) if change.new_mode.startswith("100") and change.path not in tests else None
+        size += len(new or b"")
+        if new is None or size > MOST_PARSED:
+            continue
+        if emptied := empty_added_functions(change.path, git.blob(built.onto, change.path), new):
+            files[change.path] = Entry(change.new_mode, git.write_object("blob", emptied.content))
+            is_named = is_named or not words.isdisjoint(emptied.words)
+    return files if is_named else {}
 
 
 def _find_versions(built: CandidateBuilt, context: RunContext) -> dict[str, str]:
@@ -158,7 +193,7 @@ def list_unproven(phase: WorkAttempt, context: RunContext) -> tuple[str, ...]:
 def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[str, float]:
     """The test command on the files that differ, where the runner takes files; else the whole of it."""
     tests = context.settings.tests
-    run = _run_of(started, phase)
+    run = _run_of(started.scope, phase)
     first = phase.proof.newest_runs.get(ProofKind(started.scope))
     files = _files_of(first.promises) if first else run.files
     base = _base_results(phase, context)
@@ -187,8 +222,8 @@ def _files_of(promises: tuple[Promise, ...]) -> tuple[str, ...]:
     return tuple(files) if all(files) else ()
 
 
-def _run_of(started: DispatchStarted, phase: WorkAttempt) -> ProofRun:
-    return next(run for run in phase.built.proofs if run.kind == started.scope)
+def _run_of(kind: str, phase: WorkAttempt) -> ProofRun:
+    return next(run for run in phase.built.proofs if run.kind == kind)
 
 
 # --- the results -----------------------------------------------------------------------------------------
@@ -202,8 +237,18 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
     if started.role is not Role.PROVE:
         return gates.already_known(action, state, context)
     phase = state.work
-    known = None if started.again else context.store.get_baseline(_result_key(_run_of(started, phase), context))
-    return (_judge_results(started, phase, context, results.from_text(known)),) if known else ()
+    known = None if started.again else _known_results(started.scope, phase, context)
+    if known is not None:
+        return (_judge_results(started, phase, context, known),)
+    if started.scope != ProofKind.EMPTIED:
+        return ()
+    answer, line = _judge_new_tests(phase, context)
+    # What run.setup builds from the functions stays as it is.
+    is_built = find_inputs(replace(started, role=Role.SETUP), phase, context) != find_inputs(started, phase, context)
+    if answer is None and (started.tree == phase.built.tree or is_built):
+        answer, line = NewTestsAnswer.NOT_JUDGED, f"{line}, and reach no added function that can be emptied"
+    judged = ProofJudged(tree=phase.built.tree, kind=ProofKind.EMPTIED, line=line, answer=answer)
+    return (judged,) if answer else ()
 
 
 def judge_proof(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
@@ -214,12 +259,17 @@ def judge_proof(action: Action, state: RunState, context: RunContext) -> Iterato
     assert ended is not None
     for _, result, _, evidence in gates.read_checks(phase, context):
         if not result.unfinished and not started.again:
-            context.store.put_baseline(_result_key(_run_of(started, phase), context), results.to_text(result))
+            context.store.put_baseline(_result_key(_run_of(started.scope, phase), context), results.to_text(result))
         yield _judge_results(started, phase, context, result, seconds=ended.seconds, ran=evidence)
 
 
 def _result_key(run: ProofRun, context: RunContext) -> str:
     return json.dumps([gates.check_key(context, TESTS, run.tree), run.files])
+
+
+def _known_results(kind: str, phase: WorkAttempt, context: RunContext) -> results.Results | None:
+    known = context.store.get_baseline(_result_key(_run_of(kind, phase), context))
+    return results.from_text(known) if known else None
 
 
 def _judge_results(
@@ -231,16 +281,16 @@ def _judge_results(
     seconds: float = 0.0,
     ran: Evidence | None = None,
 ) -> ProofJudged:
-    run = _run_of(started, phase)
+    run = _run_of(started.scope, phase)
+    judged = ProofJudged(tree=phase.built.tree, kind=run.kind, line=result.line, seconds=seconds, ran=ran)
+    if run.kind is ProofKind.NEW_TESTS:  # which of them are new is known after the gate
+        return judged
+    if run.kind is ProofKind.EMPTIED:
+        answer, line = _judge_new_tests(phase, context, result)
+        return replace(judged, line=line, answer=answer)
     base = _base_results(phase, context)
     gate = gates.known_results(phase, context)
     new = frozenset(count_cases(gate.passes)) if gate else frozenset[str]()
-    judged = ProofJudged(tree=phase.built.tree, kind=run.kind, line=result.line, seconds=seconds, ran=ran)
-    if run.kind is ProofKind.NEW_TESTS:
-        names = new or frozenset(count_cases(result.ran))  # the gate may not have run yet
-        is_named = base is not None and base.passes and names
-        said = judge_new_tests(names - count_cases(base.ran).keys() if base and is_named else None, result)
-        return replace(judged, line=said.note, is_hollow=said.is_hollow)
     first = phase.proof.newest_runs.get(run.kind)
     notes = list[str]()
     expected = _count_expected(run, phase, context, base)
@@ -263,6 +313,18 @@ def _judge_results(
     permitted = [promise.test for promise in promises if promise not in asked]
     notes += [f"permitted by Allows: {', '.join(permitted)}"] if permitted else []
     return replace(judged, promises=asked, notes=tuple(notes))
+
+
+def _judge_new_tests(
+    phase: WorkAttempt, context: RunContext, emptied: results.Results | None = None
+) -> tuple[NewTestsAnswer | None, str]:
+    # Results that are not known did not end.
+    old = _known_results(ProofKind.NEW_TESTS, phase, context) or results.read_results("", exit_code=None)
+    base = _base_results(phase, context)
+    gate = gates.known_results(phase, context)
+    names = count_cases(gate.passes).keys() if gate else set[str]()
+    is_named = names and base is not None and (base.passes or base.passed == 0)
+    return judge_new_tests(names - count_cases(base.ran).keys() if base and is_named else None, old, emptied)
 
 
 def _is_allowed(promise: Promise, phase: WorkAttempt, paths: Sequence[str]) -> bool:

@@ -82,7 +82,7 @@ def find_inputs(started: DispatchStarted, phase: WorkAttempt, context: RunContex
     """What decides the products of the set-up for a dispatch: the content of each input by its name, as JSON."""
     run = context.settings.run
     tree = started.tree or context.objects.commit(commit_of(started, phase, context)).tree
-    if started.role is Role.PROVE:  # only tests differ from the code that it runs on
+    if started.role is Role.PROVE:  # only tests, or bodies of functions, differ from the code that it runs on
         tree = phase.built.onto_tree if started.scope == ProofKind.NEW_TESTS else phase.built.tree
     files = _list_inputs(context.objects, tree, run.setup, run.setup_inputs, context.bookkeeping)
     contents = {name: read_bounded(context.root / name, largest=LARGEST_COPY) or b"" for name in run.copy}

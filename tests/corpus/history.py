@@ -106,7 +106,7 @@ def play(repository: Path, commit: str, place: Path, command: str, setup: str, e
         reason="" if ran.returncode == 0 else ran.stderr.rstrip().rpartition("\n")[2] + said,
         can_run=ran.returncode == 0 or (bool(judged) and judged[-1]["code"] == 0),
         promises=tuple(f"{promise['test']}: {promise['why']}" for promise in promises),
-        is_hollow=any(proof.get("is_hollow") for proof in proofs),
+        is_hollow=any(proof.get("answer") == "hollow" for proof in proofs),
         gate_s=sum(body["seconds"] for kind, body in events if kind == "DispatchEnded" and body["id"] in gates),
         proof_s=sum(proof["seconds"] for proof in proofs),
     )

@@ -87,6 +87,17 @@ def test_a_changed_expectation_lands_only_with_the_item_that_demands_it(project:
     assert "it passes in its new version" in ran.err
 
 
+def test_code_that_set_up_builds_is_not_judged_with_its_functions_emptied(project: Project) -> None:
+    hollow = "from difference import sub\n\n\ndef test_sub():\n    assert sub\n"
+    files = ("difference.py", "def sub(a, b):\n    return a + b\n"), ("tests/test_difference.py", hollow)
+    play(project, *files, command=COMMAND, settings='prove = "require"\n')
+    settings = project.show("main:runplan.toml").replace("[run]", '[run]\nsetup = "true"\nsetup_inputs = ["*.py"]')
+    project.commit_file("runplan.toml", settings)
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert "What the new tests prove: not judged: " in project.show("main:reports/plan-x.md")
+
+
 # --- a suite of shell scripts, whose results have no names ---------------------------------------------------
 
 SCRIPTS = "for file in tests/*.sh; do sh $file || exit 1; done"
@@ -149,7 +160,7 @@ def test_no_further_set_up_is_needed_for_tests_alone(scripts: Project) -> None:
     scripts.commit_file("runplan.toml", settings)
     ran = scripts.start("1", "auto")
     assert ran.code == 0, ran.err
-    assert {proof["kind"] for proof in proofs(scripts)} == {"old-tests", "new-tests"}
+    assert {proof["kind"] for proof in proofs(scripts)} == {"old-tests", "new-tests", "emptied"}
     assert ran.err.count("setup      runs") == 1  # at the same time in the worktree of the checks and of the agents
 
 
@@ -169,7 +180,7 @@ def test_a_person_may_be_asked_about_changed_tests(scripts: Project) -> None:
     ("files", "settings", "says"),
     [
         ((WEAKER, WRONG), 'changed = "refuse"', "the tests of the base passed on the base"),
-        ((("tests/more.sh", "true\n"),), 'prove = "require"', "they pass there, too"),
+        ((("tests/more.sh", "true\n"),), 'prove = "require"', "hollow: they pass on the base's code, too"),
     ],
 )
 def test_tests_that_prove_less_can_be_refused(

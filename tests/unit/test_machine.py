@@ -427,13 +427,13 @@ def test_the_first_set_up_runs_in_both_worktrees_at_once() -> None:
     assert [step.dispatch.role for step in decide(state).actions if isinstance(step, a.Start)] == [Role.IMPLEMENT]
 
 
-KINDS = (ProofKind.OLD_TESTS, ProofKind.NEW_TESTS)
+KINDS = (ProofKind.OLD_TESTS, ProofKind.NEW_TESTS, ProofKind.EMPTIED)
 
 
 def test_old_and_new_tests_use_the_set_up_of_the_code_that_they_run_on() -> None:
     runs = tuple(e.ProofRun(kind=kind, commit=f"c-{kind}", tree=f"t-{kind}") for kind in KINDS)
     built = replace(IMPLEMENTED[-1], proofs=runs)
-    new, old = (e.ProofJudged(tree="t1", kind=kind, line="x") for kind in reversed(KINDS))
+    old, new, emptied = (e.ProofJudged(tree="t1", kind=kind, line="x") for kind in KINDS)
     events = [*IMPLEMENTED[:-1], built]
     assert due(proven_by(*events)) == ("prove", "t-new-tests")  # the base is still set up
     events += [*ran("prove", "t-new-tests"), new]
@@ -444,7 +444,9 @@ def test_old_and_new_tests_use_the_set_up_of_the_code_that_they_run_on() -> None
         e.GateJudged(tree="t1", answer=GateAnswer.PASSED, code=0, line="x", time=1),
     ]
     assert due(proven_by(*events)) == ("prove", "t-old-tests")
-    assert due(proven_by(*events, *ran("prove", "t-old-tests"), old)) == ("verify", "t1")
+    events += [*ran("prove", "t-old-tests"), old]
+    assert due(proven_by(*events)) == ("prove", "t-emptied")  # the products are those of the candidate
+    assert due(proven_by(*events, *ran("prove", "t-emptied"), emptied)) == ("verify", "t1")
 
 
 def test_a_verdict_on_the_same_patch_does_not_answer_a_question_that_came_later() -> None:

@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 
 from runplan.checks.promises import SUITE, count_cases, find_broken, find_broken_suite, judge_new_tests, note_dropped
-from runplan.checks.results import Results
+from runplan.checks.results import Results, read_results
+from runplan.run.dispatch import NewTestsAnswer
 
 A, B = "tests/test_x.py::test_a", "tests/test_x.py::test_b"
 
@@ -101,24 +102,41 @@ def test_tests_that_are_dropped_are_named() -> None:
     assert note_dropped(Counter({A: 1}), set()) == ""  # names are not known
 
 
+UNLOADED = ran(failures=("tests/test_x.py",))
+FAILS, EMPTIED, HOLLOW, NOT_JUDGED = NewTestsAnswer
+
+
 @pytest.mark.parametrize(
-    ("added", "old", "note", "is_hollow"),
+    ("added", "old", "emptied", "answer", "line"),
     [
-        ({A, B}, ran(B, failures=(A,)), f"1 of 2 new tests fail there; these pass: {B}", False),
-        ({A}, ran(A), f"no new test fails there; these pass: {A}", True),
         (
-            {A},
-            ran(failures=("tests/test_x.py",)),
-            "they do not run there: they cannot be loaded",
-            False,
+            {A, B},
+            ran(B, failures=(A,)),
+            None,
+            FAILS,
+            f"1 of 2 new tests fail on the base's code; these pass there: {B}",
         ),
-        (set(), ran(A), "they pass there, too", False),
-        (None, ran(A), "they pass there, too", True),
-        (None, ran(failures=(A,)), "they fail there: 0 passed, 1 failed", False),
+        ({A}, ran(A), None, HOLLOW, f"no new test fails on the base's code; these pass: {A}"),
+        ({A}, UNLOADED, None, None, "they do not run on the base's code: they cannot be loaded"),
+        ({A, B}, UNLOADED, ran(A, failures=(B,)), EMPTIED, "1 of 2 new tests"),
+        ({A}, UNLOADED, ran(A), HOLLOW, f"with all added functions emptied, no new test fails; these pass: {A}"),
+        (
+            {A, B},
+            ran(B),
+            ran(A, failures=(B,)),
+            HOLLOW,
+            f"these pass: {B}, {A}",
+        ),  # B passed on the base, so it tests that
+        ({A, B}, UNLOADED, ran(A, failures=("tests/test_x.py",)), NOT_JUDGED, "they do not run, either"),
+        (set(), ran(A), None, NOT_JUDGED, "they pass on the base's code, too"),
+        (None, ran(A), None, HOLLOW, "they pass on the base's code, too"),
+        (None, ran(failures=(A,)), None, FAILS, "on the base's code 0 passed, 1 failed"),
+        (None, read_results("", exit_code=None), None, NOT_JUDGED, "did not end by itself"),
     ],
 )
 def test_new_tests_prove_something_when_one_fails_without_the_change(
-    added: set[str] | None, old: Results, note: str, is_hollow: bool
+    added: set[str] | None, old: Results, emptied: Results | None, answer: NewTestsAnswer | None, line: str
 ) -> None:
-    said = judge_new_tests(added, old)
-    assert (said.note, said.is_hollow) == (note, is_hollow)
+    judged, words = judge_new_tests(added, old, emptied)
+    assert judged is answer
+    assert line in words

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from runplan.globs import matches
 from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, start_dispatch
-from runplan.run.dispatch import EndingKind, ReturnStatus
+from runplan.run.dispatch import EndingKind, NewTestsAnswer, ReturnStatus
 from runplan.run.events import TESTS, DispatchStarted
 from runplan.run.kinds import Beginning, GateAnswer, PhaseStep, ProofKind, Reason, Role
 from runplan.run.reasons import describe_ending, describe_proof
@@ -36,6 +36,7 @@ PROOFS = {
     ProofKind.OLD_TESTS: "tests changed: the base's tests run on the new code",
     ProofKind.LANDED_TESTS: "tests of earlier phases changed again: their landed versions run on the new code",
     ProofKind.NEW_TESTS: "tests changed: the new tests run on the base's code",
+    ProofKind.EMPTIED: "new tests that cannot be loaded on the base run with the added functions emptied",
 }
 
 
@@ -308,17 +309,16 @@ def _is_doubtful(gate: GateJudged, phase: WorkAttempt) -> bool:
 
 
 def _prove_tests(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) -> Decision:
-    """Where tests changed: the base's tests on the new code, and the new tests on the base's code."""
+    """Where tests changed: the base's tests on the new code, and whether the new tests fail without it."""
     if due := _run_proofs(started, phase, candidate, candidate.proofs):
         return due
     if phase.proof.questions and started.changed == "refuse":
         detail = "; ".join(f"{test}" for _, test in phase.proof.questions)
         return _fix_candidate(started, phase, candidate, Reason.TESTS_FAILED, detail)
-    hollow = next((proof for proof in phase.proof.newest_runs.values() if proof.is_hollow), None)
-    if hollow is not None and started.prove == "require":
-        return _fix_candidate(
-            started, phase, candidate, Reason.TESTS_FAILED, f'{describe_proof(hollow)} (tests.prove = "require")'
-        )
+    proven = phase.proof.newest_runs.get(ProofKind.EMPTIED)
+    if proven is not None and proven.answer is NewTestsAnswer.HOLLOW and started.prove == "require":
+        detail = f'{describe_proof(proven)} (tests.prove = "require")'
+        return _fix_candidate(started, phase, candidate, Reason.TESTS_FAILED, detail)
     return _verify_candidate(started, phase, candidate)
 
 
@@ -333,7 +333,7 @@ def _run_proofs(
             proof = DispatchStarted(
                 role=Role.PROVE, gates=(TESTS,), cycle=phase.cycle, tree=run.tree, scope=run.kind, again=again
             )
-            # Only tests differ, so the products of run.setup are those of the code that they run on.
+            # Only tests or bodies of functions differ, so the products of run.setup are those of the code under test.
             tree = candidate.onto_tree if run.kind is ProofKind.NEW_TESTS else candidate.tree
             return _set_up_proof(started, phase, tree, again) or start_dispatch(proof, PROOFS[run.kind])
     return None
