@@ -28,6 +28,34 @@ def plain(text: str) -> str:
     return re.sub(_CONTROL, "", re.sub(_SEQUENCE, "", text.replace("\r\n", "\n").replace("\r", "\n")))
 
 
+#: Printable for Python, and yet not seen: fillers, variation selectors, an empty pattern of dots.
+_UNSEEN = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+_EMOJI = "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u27ff\u2900-\u2bff\u3030-\u303d\u3297\u3299\U0001f000-\U0001faff"
+#: What joins the parts of one emoji, and chooses its picture.
+_JOINER = f"(?<=[{_EMOJI}])\ufe0f|(?<=[0-9#*])\ufe0f(?=\u20e3)|(?<=[{_EMOJI}\ufe0f])\u200d(?=[{_EMOJI}])"
+
+
+def visible(text: str, *, is_prose: bool = False) -> str:
+    """The text with each character that a reader would not see written out; none is left out.
+
+    `\\r`, `\\x1b` and `\\xff` are control characters and bytes that are not UTF-8, `<U+202E>` is any other character.
+    Line ends and tabs stay. In prose the spaces of typography stay as well, and the joiners within an emoji.
+    """
+
+    def write(match: re.Match[str]) -> str:
+        char = match[0]
+        code = ord(char)
+        is_space = is_prose and char.isspace() and code > 0x85 and char not in "\u2028\u2029"
+        if match["joiner"] or is_space or (char.isprintable() and not match["unseen"]):
+            return char
+        if code > 0x7F and not 0xDC80 <= code <= 0xDCFF:
+            return f"<U+{code:04X}>"
+        return "\\r" if char == "\r" else f"\\x{code & 0xFF:02x}"  # a byte that is not UTF-8 is a surrogate
+
+    joiner = _JOINER if is_prose else "(?!)"
+    return re.sub(f"(?P<joiner>{joiner})|(?P<unseen>{_UNSEEN})|[^\n\t -~]", write, text)
+
+
 def bounded(text: str, most: int = LONGEST) -> str:
     """The text, cut with a mark where it is longer."""
     return text if len(text) <= most else text[: most - len(_CUT)] + _CUT

@@ -62,7 +62,11 @@ _RETRY = (
     _flag("have an agent handle new comments on the pull request", "--review"),
     [_HERE, _WAIT, _BACKGROUND],
 )
-_DIFF = (_PLAN, _value("a phase that waits or failed", "phase", metavar="PHASE", nargs="?"), _JSON)
+_DIFF = (
+    _PLAN,
+    _value("a phase that waits or failed", "phase", metavar="PHASE", nargs="?"),
+    [_flag("print it at once, also on a terminal", "--no-pager"), _JSON],
+)
 _STOP = (
     _ANY_PLAN,
     _flag("end the run only; its schedule stays", "--keep-schedule"),
@@ -240,7 +244,7 @@ EXAMPLES = {
     "diff": """\
   runplan diff plans/X.md         checks, verdict, findings and diff
   runplan diff X 2                one of several phases that wait, or the kept work of a failed phase
-  PAGER=cat runplan diff X        without a pager; the default on a terminal is less""",
+  runplan diff X --no-pager       without the pager, which on a terminal is that of git""",
     "approve": """\
   runplan approve plans/X.md               land the change that was shown, then continue the run
   runplan approve                          the only change that waits in this repository

@@ -10,7 +10,7 @@ from runplan.report.text import code_span, escape_inline, table_row
 from runplan.report.views import format_usage
 from runplan.run.events import Answered, DispatchEnded, Event, PhaseFailed
 from runplan.run.planning_events import PlanningChosen, ProposalMade, StepJudged
-from runplan.text import bounded, command, counted, elapsed
+from runplan.text import bounded, command, counted, elapsed, visible
 
 if TYPE_CHECKING:
     from runplan.run.recorded import Recorded
@@ -43,7 +43,8 @@ def describe_summary(summary: Summary, *, is_edited: bool) -> list[str]:
     lines += [f"  phase {phase.id} {phase.title} ({counted(phase.items, 'item')})" for phase in summary.phases]
     lines += [f"  permits: {permission}" for permission in summary.permissions]
     lines += [f"  sign-off: {criterion}" for criterion in summary.sign_offs]
-    return [*lines, *(f"  open question: {question}" for question in summary.open_questions)]
+    lines += [f"  open question: {question}" for question in summary.open_questions]
+    return [visible(line, is_prose=True) for line in lines]
 
 
 def _list_steps(facts: Iterable[Recorded[Event]]) -> Iterator[str]:

@@ -200,5 +200,5 @@ def view_planning(context: RepositoryContext, run: str) -> dict[str, Any]:
 
 
 def _compare_texts(before: str, after: str, path: str) -> str:
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), f"a/{path}", f"b/{path}", lineterm="")
+    lines = difflib.unified_diff(before.split("\n"), after.split("\n"), f"a/{path}", f"b/{path}", lineterm="")
     return "\n".join(lines)

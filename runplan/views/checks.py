@@ -19,7 +19,6 @@ from runplan.errors import RunplanError, Unreachable, error_with
 from runplan.plan.reading import Remark  # noqa: TC001 - msgspec converts to it
 from runplan.report.html import commits_in
 from runplan.settings.places import socket_path, state_directory
-from runplan.text import plain
 from runplan.times import iso
 from runplan.views.commands import run_command
 from runplan.views.inspection import read_short_diffs
@@ -135,8 +134,7 @@ def read_report(known: Known, plan: str, env: Mapping[str, str]) -> tuple[str, d
     """The report as Markdown, and the diffs of the commits that it lists, by their abbreviated ids."""
     markdown = _read_markdown(known, ["report", "--", plan], env)
     with open_known(known, warn=lambda _: None) as context:
-        diffs = read_short_diffs(context, commits_in(markdown))
-    return markdown, {short: plain(diff) for short, diff in diffs.items()}
+        return markdown, read_short_diffs(context, commits_in(markdown))
 
 
 def read_news(known: Known, since: str, env: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.text import escaped
+from runplan.text import visible
 
 _FILE = "diff --git "
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")
@@ -26,7 +26,7 @@ class LineKind(StrEnum):
 class Line(Struct, frozen=True):
     kind: LineKind
     number: int  #: in the new file; of a removed line in the old one
-    text: str  #: without the mark; control characters are escaped, so that a reader sees them
+    text: str  #: without the mark; every character is visible
 
 
 class Hunk(Struct, frozen=True):
@@ -137,7 +137,7 @@ def _read_hunk(lines: list[str], position: int, match: re.Match[str]) -> tuple[H
     read: list[Line] = []
     position += 1
     while position < len(lines) and (old_left > 0 or new_left > 0 or lines[position].startswith("\\")):
-        mark, text = lines[position][:1], escaped(lines[position][1:])
+        mark, text = lines[position][:1], visible(lines[position][1:])
         if mark == "+":
             read.append(Line(LineKind.ADDED, new, text))
         elif mark == "-":
@@ -150,7 +150,7 @@ def _read_hunk(lines: list[str], position: int, match: re.Match[str]) -> tuple[H
         old, old_left = old + is_old, old_left - is_old
         new, new_left = new + is_new, new_left - is_new
         position += 1
-    return Hunk(match[0], tuple(read)), position
+    return Hunk(visible(match[0]), tuple(read)), position
 
 
 # --- parts of a large diff ------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ Only the commands that need GitPython import it. It works on the user's reposito
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from runplan.git.command import SETTINGS, borrowing, configured, scrubbed
 from runplan.gitfacts import Identity
 from runplan.settings.load import list_agent_kinds
 from runplan.settings.toolchain import FOLDERS, Toolchain, detect, manifests
+from runplan.text import visible
 
 if TYPE_CHECKING:
     from git import Git
@@ -77,11 +79,11 @@ def describe_commits(context: RepositoryContext, oids: Iterable[Oid]) -> dict[Oi
 
 
 def read_diffs(context: RepositoryContext, oids: Iterable[Oid]) -> dict[Oid, str]:
-    """The diff of each commit to its parent; one git process."""
+    """The diff of each commit to its parent, every character visible; one git process."""
     with _open_with_gitpython(context) as git:
         output = git.log(*_PLAIN_LOG, "--format=%x00%H", *_PLAIN_DIFF, *oids, "--", stdout_as_string=False)
-    records = (record.partition("\n") for record in output.decode("utf-8", "replace").split("\0")[1:])
-    return {oid: diff.strip("\n") for oid, _, diff in records}
+    shown = (visible(record) for record in output.decode("utf-8", "backslashreplace").split("\0")[1:])
+    return {oid: diff.strip("\n") for oid, _, diff in (record.partition("\n") for record in shown)}
 
 
 def read_short_diffs(context: RepositoryContext, shorts: Iterable[str]) -> dict[str, str]:
@@ -95,9 +97,20 @@ def compare_commits(context: RepositoryContext, old: Oid, new: Oid) -> str:
     """The diff of two commits; `new` may not be in the user's repository yet."""
     with _open_with_gitpython(context) as git:
         output: bytes = git.diff(
-            "--stat", *_PLAIN_DIFF, old, new, "--", stdout_as_string=False, strip_newline_in_stdout=False
+            "--stat", "--text", *_PLAIN_DIFF, old, new, "--", stdout_as_string=False, strip_newline_in_stdout=False
         )
-    return output.decode("utf-8", "backslashreplace")
+    files = (_cut_binary(file) for file in re.split(rb"^(?=diff --git )", output, flags=re.MULTILINE))
+    return b"".join(files).decode("utf-8", "backslashreplace")
+
+
+def _cut_binary(diff: bytes) -> bytes:
+    """The diff of a file, without its content if that is no text. A null byte or an attribute does not hide a text."""
+    head, at, _ = diff.partition(b"\n@@ ")
+    try:
+        diff.decode("utf-8")
+    except UnicodeDecodeError:
+        return head + b"\nBinary files differ\n" if at and b"\0" in diff else diff
+    return diff
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Renders pages from templates. All text that is not of a template is escaped and free of control characters."""
+"""Renders pages from templates. Text that is not of a template is escaped, and each of its characters is visible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse
 
 from runplan import __version__
 from runplan.report.views import format_cost, token_count
-from runplan.text import clock, elapsed, in_words, plain
+from runplan.text import clock, elapsed, in_words, visible
 from runplan.times import parse_iso, zone as zone_of
 from runplan.web.access import Site, make_form_token
 
@@ -97,8 +97,8 @@ def _time_element(moment: str, text: str, more: str = "") -> str:
 
 
 def _make_inert(value: object) -> object:
-    """The text of an expression without terminal sequences and control characters; escaping comes after it."""
-    return plain(value) if type(value) is str else value
+    """The text of an expression with every character visible; escaping comes after it."""
+    return visible(value, is_prose=True) if type(value) is str else value
 
 
 TEMPLATES = Environment(

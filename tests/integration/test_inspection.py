@@ -10,6 +10,7 @@ import pytest
 from runplan.engine.context import RepositoryContext, context_at
 from runplan.gitfacts import Identity
 from runplan.settings.schema import Settings
+from runplan.views.diffs import parse_diff
 from runplan.views.inspection import Facts, compare_commits, describe_commits, inspect_repository, read_diffs
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, install_signer, isolated_env, make_repo
 
@@ -108,6 +109,25 @@ def test_the_repository_of_a_callers_git_dir_is_not_looked_at(tmp_path: Path, mo
     repo.write("tests/new.py", "")
     facts = seen(repo.path)
     assert (facts.default_branch, facts.toolchain.shown_by) == ("main", "tests/new.py")
+
+
+def test_neither_a_null_byte_nor_an_attribute_hides_a_text(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "app", **{".gitattributes": "*.py binary\n"})
+    old = repo.head()
+    repo.write("a.py", "print('seen')\n")
+    repo.write("b.sh", "echo one\n\0\n")
+    (repo.path / "c.png").write_bytes(b"\x89PNG\r\n\0\0rest\n")
+    repo.git("add", "-A")
+    repo.git("commit", "-qm", "Change")
+    with opened(repo.path) as context:
+        shown = compare_commits(context, old, repo.head())
+    assert "+print('seen')\n" in shown
+    assert "+echo one\n+\0\n" in shown
+    assert [(file.path, file.is_binary) for file in parse_diff(shown)] == [
+        ("a.py", False),
+        ("b.sh", False),
+        ("c.png", True),
+    ]
 
 
 def test_no_configured_program_runs(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import runplan
-from tests.support.cli import RUNPLAN, a_project
+from tests.support.cli import RUNPLAN, Project, a_project, steps
 
 
 def on_terminal(command: list[str], *, cwd: Path, env: Mapping[str, str]) -> str:
@@ -42,17 +42,39 @@ def test_status_is_coloured_on_a_terminal_unless_no_color_is_set(
     assert "\x1b[" not in project.runplan("status").out, "a pipe gets no colour"
 
 
-@pytest.mark.parametrize(
-    ("pager", "shown"),
-    [("sed s/^/paged:/", True), ("cat", False), ("no-such-pager 2>/dev/null", False), (" ", False), ("/", False)],
-)
-def test_diff_goes_through_the_pager_on_a_terminal_only(tmp_path: Path, pager: str, shown: bool) -> None:
-    project = a_project(tmp_path, "1")
+PAGED = "sed s/^/paged:/"
+
+
+@pytest.fixture(scope="module")
+def pending(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A change with a control string, a mark that reverses text, and a pager in the repository's configuration."""
+    project = a_project(tmp_path_factory.mktemp("pending"), "1")
+    project.repo.git("config", "core.pager", "sed s/^/agent:/")
+    project.agent(steps('write = "1.txt"\ntext = "1\\u001bPhidden\\u001b\\\\ \\u202ex"', 'commit = "One"'))
     assert project.start().code == 4
-    env = {**project.env, "TERM": "xterm", "PAGER": pager}
-    out = on_terminal([str(RUNPLAN), "diff", "X"], cwd=project.path, env=env)
-    assert ("paged:+1" in out, "+1" in out) == (shown, True), out
-    assert "paged:" not in project.runplan("diff", "X", PAGER=pager).out
+    return project
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "is_paged"),
+    [
+        ([], {"PAGER": PAGED}, True),
+        ([], {"PAGER": "cat", "GIT_PAGER": PAGED}, True),
+        (["--no-pager"], {"PAGER": PAGED}, False),
+        *(([], {"PAGER": pager}, False) for pager in ("no-such-pager 2>/dev/null", "cat", " ", "/")),
+    ],
+)
+def test_diff_goes_through_the_pager_of_git_on_a_terminal_only(
+    pending: Project, words: list[str], env: dict[str, str], is_paged: bool
+) -> None:
+    out = on_terminal(
+        [str(RUNPLAN), "diff", "X", *words], cwd=pending.path, env={**pending.env, "TERM": "xterm", **env}
+    )
+    line = "\x1b[32m+1\\x1bPhidden\\x1b\\ <U+202E>x\x1b[0m"
+    assert f"\n{'paged:' if is_paged else ''}{line}\r" in out
+    piped = pending.runplan("diff", "X", *words, **env).out
+    assert "\n+1\\x1bPhidden" in piped
+    assert "\x1b" not in piped
 
 
 def test_columns_sets_the_width(tmp_path: Path) -> None:

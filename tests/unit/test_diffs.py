@@ -77,7 +77,7 @@ def test_lines_that_look_like_heads_stay_lines() -> None:
         ("removed", 1, "-- a/x"),
         ("added", 1, "diff --git a/z b/z"),
         ("added", 2, "+++ b/x"),
-        ("same", 3, "same\u2028line"),
+        ("same", 3, "same<U+2028>line"),
         ("note", 0, "No newline at end of file"),
     ]
     assert second.path == "b"
@@ -85,7 +85,7 @@ def test_lines_that_look_like_heads_stay_lines() -> None:
 
 def test_control_characters_are_shown_and_not_obeyed() -> None:
     (file,) = parse_diff("diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -0,0 +1 @@\n+if\x1b[31m \u202ex\r\n")
-    assert lines(file) == [("added", 1, "if\\u001b[31m \\u202ex\\u000d")]
+    assert lines(file) == [("added", 1, "if\\x1b[31m <U+202E>x\\r")]
 
 
 def test_a_diff_of_texts_is_read_without_the_head_of_git() -> None:

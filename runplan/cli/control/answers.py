@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from runplan.cli.control import runs
 from runplan.cli.show import progress
+from runplan.cli.terminal import Style
 from runplan.engine.context import RepositoryContext, open_context, plan_path
 from runplan.engine.runs import describe_late, state_of
 from runplan.errors import Busy, Exit, NotFound, UsageError
+from runplan.git.command import ANY
 from runplan.report.planning import describe_summary
 from runplan.report.views import as_json
 from runplan.run.attempts import open_questions
@@ -23,7 +25,7 @@ from runplan.run.kinds import ANSWERED
 from runplan.run.requests import RunRequest
 from runplan.run.state import open_states
 from runplan.settings.load import environment
-from runplan.text import command, plain
+from runplan.text import command, plain, visible
 from runplan.views.changes import Change, find_change, list_pending, nothing_pending, view_change
 
 SHORT = 12  #: digits of an id
@@ -34,26 +36,28 @@ def run_diff(args: argparse.Namespace) -> None:
     with open_context(warn=progress.warn) as context:
         plan = plan_path(context, args.plan)
         view = view_change(context, find_change(context, plan, args.phase))
-    if args.json:
-        print(as_json(view, indent=None))
-    else:
-        _show_change(view)
+        if args.json:
+            print(as_json(view, indent=None))
+        else:
+            _show_change(context, view, is_paged=not args.no_pager)
 
 
-def _show_change(view: dict[str, Any]) -> None:
-    show_page(plain(_render_proposal(view) if "proposal" in view else _render_change(view)))
-
-
-def show_page(text: str) -> None:
-    """Print the text, on a terminal through $PAGER (default: less)."""
+def _show_change(context: RepositoryContext, view: dict[str, Any], *, is_paged: bool = True) -> None:
+    """Print the change, on a terminal in colours and through the pager that git uses."""
+    style = Style.of(sys.stdout)
+    text = _render_proposal(view, style) if "proposal" in view else _render_change(view, style)
     env = environment()
-    pager = env.get("PAGER", "less").strip()
-    if not sys.stdout.isatty() or pager in ("", "cat"):
+    pager = "cat"
+    if is_paged and sys.stdout.isatty():
+        chosen = {name: env[name] for name in ("GIT_PAGER",) if name in env}
+        # Not in the repository: an agent may have written its configuration.
+        pager = context.git.run("-C", "/", "var", "GIT_PAGER", env=chosen, ok=ANY).text.strip()
+    if pager in ("", "cat"):
         print(text)
         return
     before = signal.getsignal(signal.SIGINT)
-    # LESS as git sets it: short texts without a pager, colours, and the text stays on the screen.
-    shown = subprocess.Popen(["sh", "-c", pager], stdin=subprocess.PIPE, env={"LESS": "FRX", **env})
+    # As git sets them: short texts without a pager, colours, and the text stays on the screen.
+    shown = subprocess.Popen(["sh", "-c", pager], stdin=subprocess.PIPE, env={"LESS": "FRX", "LV": "-c", **env})
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pager handles Ctrl-C
     try:
         shown.communicate(f"{text}\n".encode("utf-8", "backslashreplace"))  # ignores a pager that was quit
@@ -63,7 +67,18 @@ def show_page(text: str) -> None:
         print(text)
 
 
-def _render_proposal(view: dict[str, Any]) -> str:
+def _paint_diff(diff: str, style: Style) -> str:
+    """The diff in git's colours, with every character visible."""
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    is_head = diff.startswith("--- ")  # a diff of texts has no other head
+    lines = []
+    for line in visible(diff).split("\n"):
+        is_head = line.startswith("diff --git ") or (is_head and not line.startswith("@@ "))
+        lines.append(style.paint(line, "bold" if is_head else colours.get(line[:1], "")))
+    return "\n".join(lines)
+
+
+def _render_proposal(view: dict[str, Any], style: Style) -> str:
     """The proposal as text: what it grants, then all of it, or the changes of a revision."""
     plan = view["plan"]
     proposal = view["proposal"]
@@ -71,10 +86,12 @@ def _render_proposal(view: dict[str, Any]) -> str:
     helps = f"to land it: {command('runplan', 'approve', plan)}; to change it: {command('runplan', 'edit', plan)}"
     reject = f"to have it revised: {command('runplan', 'reject', plan)} -m REASON"
     head = f"{plan} waits for {view['waiting_for']}, SHA-256 {proposal['sha256'][:12]}"
-    return "\n".join([head, *summary, "", proposal["diff"] or proposal["text"], "", f"{helps}; {reject}"])
+    diff = proposal["diff"]
+    text = _paint_diff(diff, style) if diff else visible(proposal["text"], is_prose=True)
+    return "\n".join([head, *summary, "", text, "", f"{helps}; {reject}"])
 
 
-def _render_change(view: dict[str, Any]) -> str:
+def _render_change(view: dict[str, Any], style: Style) -> str:
     plan = view["plan"]
     failed = view["failed"]
     ending = f"failed at {failed['step']} ({failed['reason']})" if failed else f"waits for {view['waiting_for']}"
@@ -105,7 +122,7 @@ def _render_change(view: dict[str, Any]) -> str:
         approve = command("runplan", "approve", plan)
         reject = command("runplan", "reject", plan)
         helps = f"to land it: {approve}; to have it changed: {reject} -m TEXT"
-    return "\n".join([*lines, "", view["diff"], helps])
+    return "\n".join([visible("\n".join(lines), is_prose=True), "", _paint_diff(view["diff"], style), helps])
 
 
 def _change_to_answer(
@@ -197,7 +214,7 @@ def _ask_person(context: RepositoryContext, change: Change) -> Answered | None:
             case "n" | "no" | None:
                 return None
             case "d" | "diff":
-                _show_change(view_change(context, change))
+                _show_change(context, view_change(context, change))
             case "r" | "reject":
                 if words := _prompt("what has to change?"):
                     return Answered(tree=tree, approved=False, why=words)

@@ -24,7 +24,7 @@ from runplan.plan.tracker import NoPhase, add_tracker, choose_phase
 from runplan.report.views import as_json
 from runplan.settings.load import environment, load_user
 from runplan.store.files import publish
-from runplan.text import command, plain
+from runplan.text import command, visible
 
 if TYPE_CHECKING:
     from runplan.plan.reading import Reading
@@ -53,7 +53,7 @@ def run_check(args: argparse.Namespace) -> Exit:
     with contextlib.suppress(RefusedEarly), open_context(file.parent, warn=lambda _: None) as context:
         plan = foresee_refusals(context, plan, context.tip())
     picture = [] if args.json else [*_draw_plan(plan), *_describe_plan(plan, readings, text)]
-    print(as_json(_view_plan(plan, readings)) if args.json else plain("\n".join(picture)))
+    print(as_json(_view_plan(plan, readings)) if args.json else visible("\n".join(picture), is_prose=True))
     return Exit.USAGE if plan.refusals(strict=args.strict) else Exit.DONE
 
 

@@ -21,7 +21,7 @@ from runplan.report.planning import planning_report
 from runplan.report.sections import failure_sections, newest_pull_request
 from runplan.report.views import as_json
 from runplan.settings.schema import parse_duration
-from runplan.text import command, command_in, in_words, plain
+from runplan.text import command, command_in, in_words, plain, visible
 from runplan.times import iso, parse_iso
 from runplan.views.inspection import read_short_diffs
 from runplan.views.repositories import list_journals
@@ -120,8 +120,8 @@ def run_inbox(args: argparse.Namespace) -> None:
 def _show_entry(entry: InboxEntry, style: Style, now: datetime) -> str:
     phase = f", phase {entry.phase} {entry.title}" if entry.phase else f", {entry.title}"
     waited = in_words(max(0.0, (now - parse_iso(entry.since)).total_seconds()))
-    head = style.paint(plain(f"{entry.kind}: {entry.plan}{phase}"), "bold")
-    lines = [f"{head}  ({waited}, {entry.repository})", *plain(entry.text).splitlines()]
+    head = style.paint(visible(f"{entry.kind}: {entry.plan}{phase}", is_prose=True), "bold")
+    lines = [f"{head}  ({waited}, {entry.repository})", *visible(entry.text, is_prose=True).split("\n")]
     is_here = Path.cwd().is_relative_to(entry.repository)
     is_fleet = not Path(entry.repository, ".git").exists()  # then it has the name of its remote
     there = (line if is_here else command_in(entry.repository, line, is_fleet=is_fleet) for line in entry.commands)
