@@ -132,6 +132,10 @@ def usage() -> str:
 def run_verb(verb: str, words: list[str]) -> int:
     """Import the module of the verb, and call its function with the arguments; None is success."""
     parser = parser_of(verb)
+    for before, word in zip(["", *words], words, strict=False):
+        if not word or (word.startswith("-") and word.partition("=")[1:] == ("=", "")):
+            name = word or (before if before.startswith("-") else "a word")
+            raise UsageError(f"{verb}: {name} is empty; is a variable not set? See: {parser.prog} --help")
     args, unknown = parser.parse_known_intermixed_args(words)  # options may stand between the words
     if unknown:
         raise UsageError(f"{verb}: {_describe_unknown(unknown[0], parser)}")

@@ -261,7 +261,16 @@ WORDS = {
     ),
     "no goal": Bad(words=("plan",), says="say what the plan is for"),
     "empty goal": Bad(words=("plan", " "), says="the goal is empty"),
-    "no goal at all": Bad(words=("plan", ""), says="the goal is empty"),
+    **{
+        f"empty {' '.join(words)}": Bad(words=words, says=f"{words[0]}: {name} is empty; is a variable not set?")
+        for name, words in (
+            ("--tree", ("approve", "X", "--tree", "")),
+            ("--tree=", ("approve", "X", "--tree=")),
+            ("-m", ("reject", "X", "-m", "")),
+            ("a word", ("approve", "")),
+            ("a word", ("stop", "")),
+        )
+    },
     "empty standard input": Bad(words=("plan", "-"), says="the goal is empty"),
     "goal and file": Bad(words=("plan", "x", "--file", "agent.toml"), says="a goal and --file: a plan is written for"),
     "no such file": Bad(words=("plan", "--file", "nothing.md"), says="nothing.md: No such file or directory"),
