@@ -1,5 +1,6 @@
 """A proposed plan waits for a person, who approves it, edits it, has it revised, or abandons it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -106,7 +107,7 @@ def test_an_edited_text_is_checked_labelled_and_asked_about_again(project: Proje
     assert "A file waves." in project.show(f"main:{GREET}")
 
 
-def test_an_invalid_edit_is_refused_and_kept(project: Project) -> None:
+def test_an_invalid_edit_is_refused_kept_and_continued(project: Project) -> None:
     first = proposed(project)
     edited = project.runplan("edit", "greet-people", EDITOR="sed -i 's/## Risks/## Mut/'")
     assert edited.code == 2, edited.err
@@ -114,13 +115,29 @@ def test_an_invalid_edit_is_refused_and_kept(project: Project) -> None:
     assert "## Mut" in kept.read_text()
     assert asked(project) == [first]
     assert "## Risks" in project.runplan("diff", "greet-people").out
+    failed = project.runplan("edit", "greet-people", EDITOR="false")
+    assert (failed.code, f"Your text is kept at {kept}" in failed.last) == (2, True), failed.err
+    assert "## Mut" in kept.read_text()
+    edited = project.runplan("edit", "greet-people", EDITOR="sed -i 's/## Mut/## Risks of all/'")
+    assert (edited.code, f"continuing with your text in {kept};" in edited.err) == (4, True), edited.err
+    assert "## Risks of all" in project.runplan("diff", "greet-people").out
+    assert not kept.exists()
 
 
-@pytest.mark.parametrize("editor", ["false", "rm"])
-def test_an_editor_that_fails_changes_nothing(project: Project, editor: str) -> None:
+def test_an_editor_that_leaves_no_text_changes_nothing(project: Project) -> None:
     first = proposed(project)
-    edited = project.runplan("edit", "greet-people", EDITOR=editor)
-    assert (edited.code, "nothing was changed" in edited.last) == (2, True), edited.err
+    replace = 'sh -c \'rm "$0"; mkdir "$0"\''
+    for editor, left in (
+        ("false", "exit code 1"),
+        ("truncate -s 0", "an empty file"),
+        ("rm", "no file"),
+        (replace, "a folder"),
+    ):
+        edited = project.runplan("edit", "greet-people", EDITOR=editor)
+        assert edited.code == 2, edited.err
+        assert re.fullmatch(
+            rf"runplan: nothing was changed: the editor \(.*\) (left|failed with) {left}.*", edited.last
+        )
     assert asked(project) == [first]
 
 

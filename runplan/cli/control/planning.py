@@ -319,7 +319,7 @@ def run_edit(args: argparse.Namespace) -> Exit:
         if left is None or not isinstance(attempt, PlanningAttempt) or attempt.proposal is None:
             raise NotFound(f"no proposal of {plan} waits for you; see: {command('runplan', 'status', plan)}")
         proposal = attempt.proposal
-        file = context.state / "edited" / f"{names.slug(plan)}.md"
+        file = context.state / "edited" / f"{names.slug(plan)}-{proposal.sha256[:12]}.md"
         text = set_plan_status(_edit_text(context, proposal.text, file), PlanStatus.PROPOSED)
         if text == proposal.text:
             progress.say("nothing was changed")
@@ -334,19 +334,36 @@ def run_edit(args: argparse.Namespace) -> Exit:
         if problems := check_plan(text, facts).problems:
             raise RefusedEarly(f"the edited plan is not valid: {'; '.join(problems)}. Your text is kept at {file}")
         edited = replace(make_proposal(text, path=plan), is_edited=True, replaces=proposal.sha256)
-        return continue_run(context, RunRequest(started=options, edited=edited))
+        code = continue_run(context, RunRequest(started=options, edited=edited))
+        file.unlink(missing_ok=True)  # the journal has it
+        return code
 
 
 def _edit_text(context: RepositoryContext, text: str, file: Path) -> str:
-    """The text as the editor of the person leaves it. The file stays, so that nothing typed is lost."""
+    """The text as the editor of the person leaves it. A text that was kept is continued, never overwritten."""
     make_below(context.common_dir, file.parent)
-    file.write_text(text, encoding="utf-8")
+    if file.is_file():
+        progress.say(f"continuing with your text in {file}; to begin with the proposal again, remove that file")
+    elif not file.exists():
+        file.write_text(text, encoding="utf-8")
     editor = context.env.get("VISUAL") or context.env.get("EDITOR") or "vi"
     ended = subprocess.run(["sh", "-c", f'{editor} "$1"', editor, str(file)], env=dict(context.env), check=False)
-    if ended.returncode or not file.is_file():
-        raise UsageError(f"the editor ({editor}) failed; nothing was changed; set EDITOR")
     line_end = "\r\n" if "\r\n" in text else "\n"
-    return file.read_text(encoding="utf-8", errors="replace").replace("\n", line_end)
+    is_file = file.is_file()
+    typed = file.read_text(encoding="utf-8", errors="replace").replace("\n", line_end) if is_file else ""
+    is_kept = bool(typed.strip()) and typed != text
+    if is_file and not is_kept:
+        file.unlink()
+    if not ended.returncode and typed.strip():
+        return typed
+    left = (
+        f"left a folder, which you can remove: {file}"
+        if file.is_dir()
+        else f"left {'an empty' if is_file else 'no'} file"
+    )
+    why = f"failed with exit code {ended.returncode}; is EDITOR right?" if ended.returncode else left
+    kept = f" Your text is kept at {file}" if is_kept else ""
+    raise UsageError(f"nothing was changed: the editor ({editor}) {why}{kept}")
 
 
 # --- output ---------------------------------------------------------------------------------------------
