@@ -87,7 +87,7 @@ _ANSWER = (
 )
 _STATUS = (
     _ANY_PLAN,
-    _flag("show finished plans and other pages as well", "--all"),
+    _flag("all repositories, with finished plans and other pages", "--all"),
     _JSON,
 )
 _REPORT = (
@@ -255,7 +255,7 @@ EXAMPLES = {
   runplan reject plans/X.md                                   end the run; its work is kept
   runplan reject plans/X.md -m "the flag must be optional"    a fixer changes the work, then you are asked again""",
     "inbox": """\
-  runplan inbox             proposals, changes, sign-offs and questions, with the commands that answer them
+  runplan inbox             proposals, changes, sign-offs, questions and failed plans, with the next commands
   runplan inbox --json      the same, for a program""",
     "answer": """\
   runplan answer r1a2b3c4d.2 "Use port 8080."     the next agent continues the work with it
@@ -263,7 +263,7 @@ EXAMPLES = {
     "edit": "  runplan edit plans/X.md      then approve your own version of it",
     "status": """\
   runplan status                what needs you first; finished plans in one line
-  runplan status --all          finished plans and other pages as well
+  runplan status --all          all your repositories, with finished plans; outside of one it shows all as well
   runplan status X --json       one plan, for a program""",
     "watch": """\
   runplan watch             every plan of every repository; ? lists the keys, q quits""",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from runplan.report.planning import describe_proposal
 from runplan.run import events as e
 from runplan.run.attempts import PlanningAttempt, open_questions
 from runplan.run.decide import decide
-from runplan.run.kinds import ANSWERED, FOR_ANSWER, WaitKind
+from runplan.run.kinds import ANSWERED, FOR_ANSWER, RunStatus, WaitKind
 from runplan.run.rows import wait_of
 from runplan.run.state import fold, open_states
 from runplan.store.journal import list_records
@@ -35,20 +36,21 @@ class EntryKind(StrEnum):
     SIGN_OFF = "sign-off"
     QUESTION = "question"  #: of an agent
     CRASH = "crash"  #: a run that runplan itself failed at
+    FAILED = "failed"  #: the newest run of a plan
 
 
 class InboxEntry(Struct, frozen=True, kw_only=True):
     """One thing that waits for a person (docs/reference.md)."""
 
     kind: EntryKind
-    id: str  #: of a question; else what the answer is bound to: the tree, or the hash of a proposal
+    id: str  #: of a question or a failed run; else what the answer is bound to: the tree, or the hash of a proposal
     repository: str  #: its root
     plan: str
     phase: str
     title: str  #: of the phase, else of the plan
     run: str
     since: str  #: UTC ISO-8601
-    text: str  #: the question, what is asked for, or the summary of a proposal
+    text: str  #: the question, what is asked for, the summary of a proposal, or why a run failed
     commands: tuple[str, ...]  #: that show and answer it, in that repository
 
 
@@ -87,6 +89,18 @@ def _list_entries(store: Store, root: str) -> Iterator[InboxEntry]:
             state = fold(record.event for record in records)
             for _, lane_state in open_states(state):
                 yield from _entries_of(lane_state, row, root, asked)
+    for plan, facts in store.read_plan_facts().items():
+        is_over = facts.queued or json.loads(facts.outline[1] or "{}").get("complete")  # by hand, meanwhile
+        if facts.run is not None and facts.run.state is RunStatus.FAILED and not is_over:
+            yield _failed_entry(store, plan, facts.run, root)
+
+
+def _failed_entry(store: Store, plan: str, row: RunRow, root: str) -> InboxEntry:
+    whys = [f"phase {failed.phase}: {failed.reason}: {failed.detail}" for failed in store.list_failures(plan)]
+    commands = (command("runplan", "report", plan), command("runplan", "retry", plan))
+    where = {"repository": root, "plan": plan, "phase": "", "title": row.title, "run": row.id}
+    text = "\n".join(whys) or row.reason or ""
+    return InboxEntry(kind=EntryKind.FAILED, id=row.id, since=row.since, text=text, commands=commands, **where)
 
 
 def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str]) -> Iterator[InboxEntry]:

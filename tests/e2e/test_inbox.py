@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from tests.support.cli import SETTINGS, Project, a_plan, a_project, set_up, steps
+from tests.support.cli import SETTINGS, Project, a_plan, a_project, set_up, steps, work
 from tests.support.planning import planner
 
 
@@ -61,6 +61,29 @@ def test_a_proposal_is_listed_with_what_it_permits(project: Project) -> None:
     assert (entry["kind"], entry["plan"], entry["phase"]) == ("proposal", "plans/greet-people.md", "")
     assert entry["text"].startswith("Greet people: 2 phases, ")
     assert "runplan edit plans/greet-people.md" in entry["commands"]
+
+
+def test_a_failed_plan_is_listed_until_it_is_retried(project: Project, tmp_path: Path) -> None:
+    project.agent(steps('say = "nothing done"'))
+    assert project.start("1", "auto").code == 1
+    (entry,) = project.runplan("inbox", "--json").json["entries"]
+    assert (entry["kind"], entry["plan"], entry["run"]) == ("failed", "plans/X.md", entry["id"])
+    assert entry["text"].startswith("phase 1: no-commits: ")
+    assert entry["commands"] == ["runplan report plans/X.md", "runplan retry plans/X.md"]
+    other = a_neighbour(project, tmp_path / "other")
+    assert other.start("1").code == 4
+    places = {str(project.path), str(other.path)}
+    for words, place in ((("status", "--all"), project.path), (("status",), project.home)):
+        seen = project.runplan_in(place, *words)
+        assert {line.removeprefix("== ") for line in seen.out.splitlines() if line.startswith("== ")} == places
+        views = project.runplan_in(place, *words, "--json").json
+        assert {(view["repository"], view["need"]) for view in views} == {
+            (str(project.path), "failed"),
+            (str(other.path), "waiting"),
+        }
+    project.agent(work())
+    assert project.runplan("retry", "X").code == 0
+    assert [entry["kind"] for entry in project.runplan("inbox", "--json").json["entries"]] == ["change"]
 
 
 def test_an_agent_may_read_the_inbox_but_answers_nothing(project: Project) -> None:

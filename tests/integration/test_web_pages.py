@@ -19,12 +19,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A landed phase, a change that waits, and a question; the title of a plan is hostile."""
     project = a_project(tmp_path_factory.mktemp("web"), "1", "2", "3")
     project.plan(a_plan("7").replace("title: X", "title: Ask"), "plans/ask.md")
+    project.plan(a_plan("8").replace("title: X", "title: Bad"), "plans/bad.md")
     plan = a_plan("1", "2", "3").replace("title: X", f'title: "{HOSTILE}"').replace("Plan: X", f"Plan: {HOSTILE}")
-    asks = steps('say = "BLOCKER: which <port>?"', "exit = 0", phase="7")
+    asks = steps('say = "BLOCKER: which <port>?"', "exit = 0", phase="7") + steps('say = "nothing"', phase="8")
     set_up(project, plan=plan, agent=writes("1", "2", "3") + asks, settings="[limits]\nplan_usd = 5.0\n")
     assert project.start("1", "auto").code == 0
     assert project.start("2").code == 4
     assert project.runplan("start", "ask", "--foreground").code == 4
+    assert project.runplan("start", "bad", "--foreground").code == 1
     return project
 
 
@@ -67,9 +69,11 @@ def test_cards_lead_to_the_next_action(browser: Browser) -> None:
     assert 'aria-label="1 of 3 phases done"' in board
 
 
-def test_a_question_has_a_form_that_answers_it(browser: Browser, project: Project) -> None:
+def test_a_question_and_a_failed_plan_have_a_form(browser: Browser, project: Project) -> None:
     (asked,) = [body["id"] for kind, body in project.events("plans/ask.md") if kind == "QuestionAsked"]
-    inbox = browser.get("/inbox").text
+    *_, inbox, failed = browser.get("/inbox").text.split("<article ")
+    assert 'name="verb" value="retry"' in failed
+    assert "phase 8: no-commits: the agent left no change" in failed
     fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', inbox))
     assert fields == {
         "csrf": browser.csrf,

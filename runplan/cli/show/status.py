@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from runplan.cli.terminal import Style, warn
-from runplan.engine.context import open_context, plan_or_watch
+from runplan.engine.context import RepositoryContext, open_context, plan_or_watch
+from runplan.errors import RefusedEarly, RunplanError
 from runplan.plan.marks import PlanStatus
 from runplan.report.views import Need, as_json, by_need, describe_schedule, format_usage, schedule_view
 from runplan.run.kinds import UNFINISHED, RunStatus, WaitKind
 from runplan.run.rows import wait_of
+from runplan.settings.load import environment
 from runplan.text import clock, command, counted, in_words, plain
 from runplan.views.plans import PlanReader, view_daemon, view_missing_daemon
 
@@ -21,22 +23,52 @@ FEW = 3  #: finished plans that are shown when no other plan is
 LINES_SHOWN = 3  #: of the reason of a failure, and of the output of its command
 
 
+Plans: TypeAlias = tuple[list[dict[str, Any]], dict[str, Any] | None, str]  #: views, that of the daemon, their folder
+
+
 def run_status(args: argparse.Namespace) -> None:
     now = datetime.now(UTC)
-    with open_context(warn=warn) as context:
-        context.git.prepare_reader()  # starts while the journal is opened
-        plan = plan_or_watch(context, args.plan) if args.plan is not None else ""
-        views = PlanReader(context, plan, now, warn=warn).views()
-        daemon = view_daemon(context, views)
-    views = by_need(views)
+    is_one = args.plan is not None
+    try:
+        with open_context(warn=warn) as context:
+            shown = {} if args.all and not is_one else {str(context.root): _read_plans(context, args.plan, now)}
+    except RefusedEarly:  # outside of a repository
+        shown = {} if is_one else _read_repositories(now)
+        if not shown:
+            raise
+    shown = shown or _read_repositories(now)
     if args.json:
-        for view in views:
-            view["daemon"] = daemon
-        print(as_json(views if args.plan is None else views[0]))
-    else:
-        is_all = args.all or args.plan is not None
-        page = Page(Style.of(sys.stdout), now, context.settings.paths.plans)
-        print(_render_page(page, views, daemon, is_all=is_all))
+        rows = ((view, root, daemon) for root, (views, daemon, _) in shown.items() for view in views)
+        listed = [{**view, "repository": root, "daemon": daemon} for view, root, daemon in rows]
+        print(as_json(listed[0] if is_one else listed))
+        return
+    style = Style.of(sys.stdout)
+    for number, (root, (views, daemon, folder)) in enumerate(shown.items()):
+        head = style.paint(f"== {root}", "cyan") + "\n\n" if len(shown) > 1 else ""
+        print(end="\n" if number else "")
+        print(head + _render_page(Page(style, now, folder), views, daemon, is_all=args.all or is_one))
+
+
+def _read_plans(context: RepositoryContext, word: str | None, now: datetime) -> Plans:
+    """The plans of a repository, or the one that the word means, by need; and what keeps the daemon from working."""
+    context.git.prepare_reader()  # starts while the journal is opened
+    plan = plan_or_watch(context, word) if word is not None else ""
+    views = PlanReader(context, plan, now, warn=warn).views()
+    return by_need(views), view_daemon(context, views), context.settings.paths.plans
+
+
+def _read_repositories(now: datetime) -> dict[str, Plans]:
+    """The plans of all known repositories, by root."""
+    from runplan.views.repositories import list_with_current, open_known  # slow to import, and mostly not needed
+
+    shown = {}
+    for known in list_with_current(environment()):
+        try:
+            with open_known(known, warn=warn) as context:
+                shown[known.root] = _read_plans(context, None, now)
+        except (RunplanError, OSError) as error:
+            warn(f"{known.root} cannot be read: {error}")
+    return shown
 
 
 def _render_page(page: Page, views: list[dict[str, Any]], daemon: dict[str, Any] | None, *, is_all: bool) -> str:
