@@ -76,7 +76,7 @@ _WHY = _value(
     "what to change: an agent does it at once, and you are asked again", "-m", metavar="TEXT", dest="why", default=""
 )
 _TREE = _value("only this tree, or this SHA-256 of a plan, as diff shows it", "--tree", metavar="TREE", default="")
-_VIA = _value(SUPPRESS, "--via", metavar="WHO", default="")  # for programs that answer for a person
+_VIA = _value(SUPPRESS, "--via", metavar="WAY", default="terminal")  # for programs that answer for a person
 _FOLLOW = [_WAIT, _BACKGROUND]
 _APPROVE = (_ANY_PLAN, _WAITING, _TREE, _VIA, _FOLLOW)
 _REJECT = (_PLAN, _WAITING, _WHY, _TREE, _VIA, _FOLLOW)

@@ -215,7 +215,7 @@ def _list_verification(phase: WorkAttempt, commands: Mapping[str, str]) -> Itera
     if phase.delivery.is_approved:
         seen = phase.delivery.approved
         carried = "" if seen == tree else f", carried over to tree {code_span(tree)} (the same patch)"
-        yield f"Approved by a person on tree {code_span(seen)}{carried}"
+        yield f"Approved by {phase.delivery.approved_by or 'a person'} on tree {code_span(seen)}{carried}"
 
 
 def _describe_check(

@@ -210,6 +210,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     asked: str = ""  #: the tree that waits for approval
     approved: str = ""  #: the tree that a person approved
     carried: str = ""  #: the patch of that tree, if only landings of runplan have moved the target since
+    approved_by: str = ""  #: who, and by which way
     landing: e.LandingStarted | None = None
     held: str = ""  #: why the landing waits
     landed: e.Landed | None = None
@@ -237,7 +238,7 @@ def record_delivery(delivery: Delivery, event: e.Event) -> Delivery:
         case e.ApprovalAsked():
             return replace(delivery, asked=event.tree)
         case e.Answered(approved=True):
-            return replace(delivery, approved=event.tree, carried="", asked="")
+            return replace(delivery, approved=event.tree, approved_by=event.by, carried="", asked="")
         case e.Answered():
             return replace(delivery, asked="", approved="", carried="", held="")
         case e.RunResumed() | e.Woke(kind=WaitKind.CHECKOUT):

@@ -328,7 +328,7 @@ def _record_common(attempt: A, event: e.Event) -> A:
         case e.Answered(approved=False, why=why, by=by):
             if why and attempt.is_revisable:
                 attempt = replace(attempt, revision=why, rejections=(*attempt.rejections, why))
-                rejected = f"a person rejected the change{f' by {by}' if by else ''}: {why}"
+                rejected = f"the change was rejected by {by or 'a person'}: {why}"
                 return replace(attempt, warnings=(*attempt.warnings, rejected))
             detail = "the change was rejected" + (f": {event.why}" if event.why else "")
             return replace(attempt, refusal=(Reason.STOPPED, detail), rejected=event.why)

@@ -545,7 +545,7 @@ class Answered(Event, frozen=True, kw_only=True):
     tree: str
     approved: bool
     why: str = ""  #: why it was rejected
-    by: str = ""  #: the way of the answer, such as `link 1a2b3c`; empty: the command line
+    by: str = ""  #: who, and by which way: `Uma (terminal)`, `Uma (page)`, `Uma (mcp)`; for a link `link 1a2b3c`
 
 
 class LandingStarted(Event, frozen=True, kw_only=True):

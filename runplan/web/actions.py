@@ -110,7 +110,7 @@ async def act(request: Request) -> Response:
     if not access.is_form_token(site, request.state.session, form.csrf):
         raise HTTPException(403, "The form is out of date; load the page again")
     known = await run_in_threadpool(find_known, site.env, form.repo)
-    words = build_words(form)
+    words = [*build_words(form), *(["--via=page"] if form.verb in ("approve", "reject") else [])]
     result = await run_in_threadpool(run_command, words, cwd=Path(known.root), env=site.env)
     back = link("/plan", repo=form.repo, plan=form.plan) if form.plan else "/inbox"
     return show_result(request, result, back=back)

@@ -128,7 +128,7 @@ def test_a_plan_is_made_started_and_approved_from_inside(
         record_property(key, value)
     assert landed == ["plan", "1"], "\n".join((output, *server.results))
     answers = [body for kind, body in project.events(PROPOSED) if kind == "Answered"]
-    assert [(answer["approved"], answer["by"]) for answer in answers] == [(True, "mcp")] * 2
+    assert [(answer["approved"], answer["by"]) for answer in answers] == [(True, "Uma User (mcp)")] * 2
     assert "Phase 1 has landed." in output
 
 

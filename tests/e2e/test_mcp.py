@@ -97,8 +97,8 @@ def test_a_plan_is_started_followed_answered_rejected_and_approved_by_its_tree(p
     answers = [body for kind, body in project.events() if kind == "Answered"]
     assert question["text"] == "--8080"
     assert [(answer["approved"], answer["why"].strip(), answer["by"]) for answer in answers] == [
-        (False, "- more words", "mcp"),
-        (True, "", "mcp"),
+        (False, "- more words", "Uma User (mcp)"),
+        (True, "", "Uma User (mcp)"),
     ]
 
 

@@ -78,7 +78,7 @@ def test_a_rejection_with_words_has_a_fixer_change_the_work_at_once_and_asks_aga
     assert len(set(trees)) == 3
     assert project.runplan("approve", "X").code == 0
     assert project.show("main:1.txt") == "1\nmore\nmore"
-    assert "a person rejected the change: the file needs a head" in project.runplan("report", "X").out
+    assert "the change was rejected by Uma User (terminal): the file needs a head" in project.runplan("report", "X").out
     assert len(project.rows("SELECT id FROM runs")) == 1
     assert project.start("finish", "auto").code == 0
     prompts = [prompt_of(project, body["id"]) for kind, body in project.events() if kind == "DispatchStarted"]
@@ -116,7 +116,7 @@ def test_an_answer_with_a_tree_is_only_for_the_change_that_was_shown(project: Pr
     assert "by link 1a2b; then: " in project.runplan("explain", "X").out
     logs = project.runplan("logs", "X").out
     assert ("rejected by link 1a2b" in logs, "approved by link 1a2b" in logs) == (True, True)
-    assert "a person rejected the change by link 1a2b: longer" in project.runplan("report", "X").out
+    assert "the change was rejected by link 1a2b: longer" in project.runplan("report", "X").out
 
 
 def prompt_of(project: Project, dispatch: str) -> str:

@@ -13,7 +13,7 @@ from runplan.settings.places import key_directory
 from runplan.views.repositories import list_known
 from tests.support.cli import Project, a_project, until
 from tests.support.daemons import none_left
-from tests.support.web import Browser, serving
+from tests.support.web import Browser, serving, signed_in
 
 
 @pytest.fixture
@@ -46,6 +46,15 @@ def address(project: Project, link: Link) -> str:
 
 def answers(project: Project) -> list[str]:
     return [body["by"] for kind, body in project.events() if kind == "Answered"]
+
+
+def test_the_report_names_who_approved_on_the_page(project: Project, link: Link) -> None:
+    with signed_in(project.env) as browser:
+        fields = {"csrf": browser.csrf, "verb": "approve", "repo": link.repo, "plan": link.plan, "tree": link.tree}
+        assert browser.post("/act", fields).status == 200
+    until(lambda: project.landed() == ["1"])
+    assert answers(project) == ["Uma User (page)"]
+    assert f"- Approved by Uma User (page) on tree `{link.tree}`" in project.runplan("report", "X").out
 
 
 def test_a_link_approves_the_change_that_it_shows_once(project: Project, link: Link, browser: Browser) -> None:

@@ -129,9 +129,8 @@ def test_every_check_is_listed_with_its_differences_to_the_base() -> None:
 
 
 def test_an_approval_is_part_of_the_verification() -> None:
-    assert f"- Approved by a person on tree `{TREE}`\n" in phase_section(
-        replace(PHASE, delivery=replace(DELIVERY, approved=TREE))
-    )
+    approved = replace(DELIVERY, approved=TREE, approved_by="Uma (mcp)")
+    assert f"- Approved by Uma (mcp) on tree `{TREE}`\n" in phase_section(replace(PHASE, delivery=approved))
     assert "Approved" not in phase_section(replace(PHASE, delivery=replace(DELIVERY, approved=OTHER_TREE)))
 
 

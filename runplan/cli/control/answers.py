@@ -167,7 +167,7 @@ def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exi
         phase = change.attempt.chosen.phase
         options = change.state.options
         candidate = change.attempt.delivery.candidate
-        answer = replace(answer, tree=change.attempt.answerable, by=plain(args.via))
+        answer = replace(answer, tree=change.attempt.answerable, by=_name_person(context, plain(args.via)))
         action = "approving" if verb == "approve" else "rejecting"
         if candidate is not None:
             commit = candidate.commits[-1]
@@ -179,6 +179,12 @@ def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exi
             progress.say(f"{action} the proposed {options.plan}: SHA-256 {answer.tree[:SHORT]}{takes}")
         request = RunRequest(started=options, answer=answer)
         return continue_run(context, request, wait=args.wait, background=args.background)
+
+
+def _name_person(context: RepositoryContext, way: str) -> str:
+    """Who answers, and by which way. A link is for everyone who has it."""
+    name = context.git.run("config", "user.name", ok=ANY).text or "a person"
+    return way if way.startswith("link ") else f"{name} ({way})"
 
 
 def continue_run(
@@ -210,14 +216,14 @@ def _ask_person(context: RepositoryContext, change: Change) -> Answered | None:
             f"land {f'phase {phase}' if phase else change.state.options.plan}? y(es), n(o), d(iff), r(eject)"
         ):
             case "y" | "yes":
-                return Answered(tree=tree, approved=True)
+                return Answered(tree=tree, approved=True, by=_name_person(context, "terminal"))
             case "n" | "no" | None:
                 return None
             case "d" | "diff":
                 _show_change(context, view_change(context, change))
             case "r" | "reject":
                 if words := _prompt("what has to change?"):
-                    return Answered(tree=tree, approved=False, why=words)
+                    return Answered(tree=tree, approved=False, why=words, by=_name_person(context, "terminal"))
 
 
 def _prompt(question: str) -> str | None:
