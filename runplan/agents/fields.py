@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runplan.agents.budgets import tokens_in
-from runplan.run.dispatch import Context, ToolUsed, Usage
+from runplan.run.dispatch import Context, ToolEnded, ToolUsed, Usage
 from runplan.store.files import read_text
 
 _LONGEST_OUTPUT = 10_000  #: programs shorten a command's output before they send it to the model
@@ -81,6 +81,11 @@ def read_tool(name: str, parameters: object, *, denied: bool = False) -> ToolUse
     """The use of a tool, with the file and the command that its parameters name."""
     path, detail = (next(filter(None, (get_text(parameters, key) for key in keys)), "") for keys in (_PATHS, _DETAILS))
     return ToolUsed(tool=name[:200], path=path[:4_096], detail=detail[:4_096], denied=denied)
+
+
+def end_tool(output: str, code: object) -> ToolEnded:
+    """The end of a command; an exit code that is none is not shown."""
+    return ToolEnded(output=output[-_LONGEST_OUTPUT:], ending=f"exit code {code}" if isinstance(code, int) else "")
 
 
 def estimate_context(message: str, output: str = "", *, resent: bool = False) -> Context:

@@ -100,7 +100,7 @@ _LOGS = (
     _ANY_PLAN,
     _flag("continue until the run ends", "-f", "--follow"),
     [
-        _flag("the transcript of the running agents, or of the last one", "--agent"),
+        _flag("the transcripts of all its agents", "--agent"),
         _flag("the recorded events with their fields, in UTC", "--events"),
         _flag("one JSON object per line", "--json"),
     ],

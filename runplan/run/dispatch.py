@@ -99,6 +99,13 @@ class ToolUsed(Struct, frozen=True, kw_only=True):
     denied: bool = False  #: the agent was not allowed to use it
 
 
+class ToolEnded(Struct, frozen=True, kw_only=True):
+    """A command, or a tool that failed, has ended; for people."""
+
+    output: str
+    ending: str = ""  #: `exit code 3`, `failed`
+
+
 class Spent(Struct, frozen=True, kw_only=True):
     usage: Usage
     total: bool = False  #: the sum of this dispatch; else it is added
@@ -143,7 +150,9 @@ class Unread(Struct, frozen=True, kw_only=True):
     """A line of an unknown form."""
 
 
-AgentEvent: TypeAlias = Started | Message | ToolUsed | Spent | Context | Trouble | Retrying | Finished | Unread
+AgentEvent: TypeAlias = (
+    Started | Message | ToolUsed | ToolEnded | Spent | Context | Trouble | Retrying | Finished | Unread
+)
 
 
 class Tally(Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from runplan.agents.adapter import Agent
     from runplan.store.outputs import Outputs
 
+OUTPUT_LINES = 3  #: of a command, the last ones
 TAIL_BYTES = 100_000  #: of the output of an agent, for a page
 
 
@@ -83,7 +84,8 @@ class Transcript:
                     yield from self._lines_of(text)
             elif (text := _describe_output(event)) or isinstance(event, u.Message):
                 yield from self._end_message()
-                yield from self._lines_of(text)
+                for shown in text.split("\n"):
+                    yield from self._lines_of(shown)
         if not line.startswith(b"{") and all(
             isinstance(event, (u.Context, u.Unread)) for event in events
         ):  # plain text
@@ -112,6 +114,9 @@ def _describe_output(event: u.AgentEvent) -> str:
         case u.ToolUsed(tool=tool, path=path, detail=detail, denied=denied):
             use = " ".join(f"{tool} {detail} {path}".split())
             return f"> {use}{' (denied)' if denied else ''}"
+        case u.ToolEnded(output=output, ending=ending):
+            last = [line for line in output.splitlines() if line.strip()][-OUTPUT_LINES:]
+            return "\n".join(f"    {line}" for line in (*last, *filter(None, [ending])))
         case u.Trouble(kind=kind, words=event_words):
             return f"! {kind.value}: {event_words}"
         case u.Retrying(words=event_words):

@@ -558,15 +558,6 @@ def test_metrics_come_from_a_running_daemon_also_outside_of_a_repository(project
     assert "No daemon is running" not in attended
 
 
-def test_logs_agent_shows_the_messages_of_the_last_agent(project: Project, tmp_path: Path) -> None:
-    shell_agent(project, tmp_path, "echo I write a file", "echo I have looked at it")
-    assert project.start("auto").code == 0
-    ran = project.runplan("logs", "X", "--agent")
-    head, *rest = ran.out.splitlines()
-    assert (ran.code, rest) == (0, ["I have looked at it", "== verify by robot ended after 0s"])
-    assert re.fullmatch(r"== verify by robot, phase 1, since \d\d:\d\d UTC", head)
-
-
 def test_logs_agent_waits_for_the_first_agent_and_follows_its_successors(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:

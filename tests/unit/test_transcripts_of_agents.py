@@ -22,6 +22,7 @@ AT = "2026-01-01T12:00:00Z"
 RUN = RunRow(id="r1", plan="plans/x.md", started=AT, since=AT, state=RunStatus.RUNNING, landing="cherry-pick")
 STARTED = DispatchStarted(id="r1.1", role=Role.IMPLEMENT, agent="robot", phase="1", cycle=1, at=AT)
 COMMIT = "git add -A && git commit -qm 'phase 1: add file' && git log -1 --format=%s"
+PRINTED = "    phase 1: add file"
 
 
 def a_dispatch(place: Path, kind: str) -> DispatchFiles:
@@ -37,13 +38,19 @@ def written(tool: str) -> str:
 
 #: The transcripts of the same work by real programs. What else they print differs between versions.
 SHOWN = {
-    "claude": ["Creating the file.", written("Write"), f"> Bash {COMMIT}", "Phase 1 is done.", "-- finished"],
-    "codex": ["Creating the file.", written("file_change"), f"> command {COMMIT}", "Phase 1 is done.", "-- finished"],
-    "gemini": [
-        *("-- auto", "Creating the file.", written("write_file"), f"> run_shell_command {COMMIT}"),
+    "claude": ["Creating the file.", written("Write"), f"> Bash {COMMIT}", PRINTED, "Phase 1 is done.", "-- finished"],
+    "codex": [
+        *("Creating the file.", written("file_change"), f"> command {COMMIT}", PRINTED, "    exit code 0"),
         *("Phase 1 is done.", "-- finished"),
     ],
-    "opencode": ["Creating the file.", written("write"), f"> bash {COMMIT}", "Phase 1 is done.", "-- finished"],
+    "gemini": [
+        *("-- auto", "Creating the file.", written("write_file"), f"> run_shell_command {COMMIT}", PRINTED),
+        *("Phase 1 is done.", "-- finished"),
+    ],
+    "opencode": [
+        *("Creating the file.", written("write"), f"> bash {COMMIT}", PRINTED, "    exit code 0"),
+        *("Phase 1 is done.", "-- finished"),
+    ],
     "qwen": [
         *("Creating the file.", written("write_file"), f"> run_shell_command {COMMIT}"),
         *("Phase 1 is done.", "-- finished"),
@@ -59,6 +66,24 @@ def test_a_real_stream_shows_messages_commands_and_paths_but_not_the_prompt(tmp_
     _, *shown = Transcript(Outputs(tmp_path, None), STARTED).read_new(is_last=True)
     first = 0 if kind in ("codex", "opencode", "gemini", "mini") else 1  # the model and the version
     assert shown[first : first + len(SHOWN[kind])] == SHOWN[kind]
+
+
+@pytest.mark.parametrize(
+    ("sample", "expected"),
+    [
+        ("codex/failing_command", ["> command echo boom >&2; exit 3", "    boom", "    exit code 3"]),
+        ("codex/sigint", ["> command python3 -c 'import time; time.sleep(600)'"]),
+        ("gemini/plan_mode", ["    failed"]),
+        ("claude/plan_mode", ["    Cannot write to $RIG/tree/phase1.txt while in plan mode.", "    failed"]),
+    ],
+)
+def test_a_command_is_shown_when_it_begins_and_its_end_with_its_last_lines(
+    tmp_path: Path, sample: str, expected: list[str]
+) -> None:
+    kind = sample.partition("/")[0]
+    shutil.copy(SAMPLES / f"{sample}.jsonl", a_dispatch(tmp_path / STARTED.id, kind).out)
+    shown = "\n".join(Transcript(Outputs(tmp_path, None), STARTED).read_new(is_last=True))
+    assert "\n".join(expected) in shown
 
 
 def test_chunks_of_a_message_are_joined_to_whole_lines(tmp_path: Path) -> None:
@@ -91,7 +116,7 @@ def an_end(id_: str, seconds: float) -> EventRow:
     return a_row(DispatchEnded(id=id_, role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, seconds=seconds))
 
 
-def test_every_lane_has_its_name_and_the_final_verification_is_called_so(
+def test_every_agent_is_shown_with_its_lane_and_the_final_verification_is_called_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = Transcripts(RUN, Outputs(tmp_path, None))
@@ -106,6 +131,7 @@ def test_every_lane_has_its_name_and_the_final_verification_is_called_so(
     log.look(is_last=True)
     shown = [line.partition(", since")[0] for line in capsys.readouterr().out.splitlines()]
     assert shown == [
+        *("== implement by robot, phase 2", "hello from r1.1", "== implement by robot ended after 3s"),
         *("[b] == implement by robot, phase 2", "[b] hello from r1.2"),
         *("[c] == implement by robot, phase 2", "[c] hello from r1.3"),
         "[b] == implement by robot ended after 1m00s",

@@ -20,6 +20,7 @@ from runplan.run.dispatch import (
     Retrying,
     Spent,
     Started,
+    ToolEnded,
     Trouble,
     Unread,
     Usage,
@@ -108,7 +109,16 @@ class Claude(Agent):
                 resets = float(get_count(info, "resetsAt")) or None
                 limit = Trouble(kind=EndingKind.LIMIT, words=words, resets=resets)
                 return (limit,) if get_text(info, "status") == "rejected" else ()
-            case "user" | "stream_event":
+            case "user":
+                result = get_value(event, "tool_use_result")
+                parts = (
+                    get_text(part, "content")
+                    for part in get_objects(event, "message", "content")
+                    if part.get("is_error")
+                )
+                failed = (ToolEnded(output=output, ending="failed") for output in parts)
+                return (ToolEnded(output=get_text(result, "stdout") + get_text(result, "stderr")), *failed)
+            case "stream_event":
                 return ()
             case _:
                 return (Unread(),)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from runplan.agents.adapter import Agent, under_home
 from runplan.agents.endings import classify_trouble
-from runplan.agents.fields import estimate_context, get_objects, get_text, get_value, read_usage
+from runplan.agents.fields import end_tool, estimate_context, get_objects, get_text, get_value, read_usage
 from runplan.run.dispatch import Context, Finished, Message, Retrying, Spent, ToolUsed, Unread
 
 if TYPE_CHECKING:
@@ -84,6 +84,9 @@ class Codex(Agent):
 
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
         match get_text(event, "type"):
+            case "item.started" if get_text(event, "item", "type") == "command_execution":
+                line = get_text(event, "item", "command")
+                return (ToolUsed(tool="command", detail=_unwrap_shell(line[:4_096])),)
             case "thread.started" | "turn.started" | "item.started" | "item.updated":
                 return ()
             case "item.completed":
@@ -110,9 +113,9 @@ def _read_item(item: Any) -> Iterable[AgentEvent]:
             words = get_text(item, "text")
             return (Message(text="", final=True), Message(text=words), estimate_context(words))
         case "command_execution":
-            line = get_text(item, "command")
-            used = ToolUsed(tool="command", detail=_unwrap_shell(line[:4_096]))
-            return (used, estimate_context(line, get_text(item, "aggregated_output"), resent=True))
+            output = get_text(item, "aggregated_output")
+            ended = end_tool(output, get_value(item, "exit_code"))
+            return (ended, estimate_context(get_text(item, "command"), output, resent=True))
         case "file_change":
             denied = get_text(item, "status") == "declined"
             changes = [

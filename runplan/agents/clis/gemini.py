@@ -11,7 +11,18 @@ from runplan.agents.adapter import Agent, under_home
 from runplan.agents.budgets import tokens_in
 from runplan.agents.endings import classify_trouble
 from runplan.agents.fields import estimate_context, get_count, get_text, get_value, read_json, read_tool, read_usage
-from runplan.run.dispatch import OWN, Context, EndingKind, Finished, Message, Spent, Started, ToolUsed, Unread
+from runplan.run.dispatch import (
+    OWN,
+    Context,
+    EndingKind,
+    Finished,
+    Message,
+    Spent,
+    Started,
+    ToolEnded,
+    ToolUsed,
+    Unread,
+)
 
 if TYPE_CHECKING:
     from runplan.agents.adapter import Task
@@ -94,7 +105,9 @@ class Gemini(Agent):
             case "tool_result":
                 denied = get_text(event, "error", "type") in _DENIED
                 refused = (ToolUsed(tool=get_text(event, "tool_id")[:200], denied=True),) if denied else ()
-                return (estimate_context("", get_text(event, "output"), resent=True), *refused)
+                output = get_text(event, "output")
+                ending = "failed" if get_text(event, "status") == "error" else ""
+                return (ToolEnded(output=output, ending=ending), estimate_context("", output, resent=True), *refused)
             case "result":
                 return _read_result(event)
             case "error":  # a warning, or an error that the result repeats

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from runplan.agents.adapter import ProviderAgent, first_set, provider_keys, under_home
 from runplan.agents.endings import classify_trouble, reset_header
-from runplan.agents.fields import get_count, get_number, get_text, get_value, read_tool
+from runplan.agents.fields import end_tool, get_count, get_number, get_text, get_value, read_tool
 from runplan.run.dispatch import Context, EndingKind, Finished, Message, Spent, Trouble, Unread, Usage
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ class OpenCode(ProviderAgent):
             case "tool_use":
                 state = get_value(event, "part", "state")
                 denied = get_text(state, "status") == "error" and _DENIED in get_text(state, "error")[:400]
-                return (read_tool(get_text(event, "part", "tool"), get_value(state, "input"), denied=denied),)
+                used = read_tool(get_text(event, "part", "tool"), get_value(state, "input"), denied=denied)
+                output = get_text(state, "metadata", "output")
+                return (used, end_tool(output, get_value(state, "metadata", "exit")))
             case "step_finish":
                 return _read_step(get_value(event, "part"))
             case "error":

@@ -78,7 +78,7 @@ def _shorten_value(value: object) -> str:
 
 
 class Transcripts:
-    """Prints the output of the running agents, or of the last one, and of those after them."""
+    """Prints the output of every agent, in the order in which they started."""
 
     def __init__(self, run: RunRow, outputs: Outputs) -> None:
         self._run = run
@@ -91,14 +91,11 @@ class Transcripts:
         match from_json(row.type, row.body):
             case e.DispatchStarted(id=id_, agent=agent) as started if agent:
                 self._open[id_] = Transcript(self._outputs, started)
+                self._has_begun = True
             case e.DispatchEnded(id=id_, seconds=seconds) if id_ in self._open:
                 self._open[id_].took_s = seconds
 
     def look(self, *, is_last: bool) -> None:
-        if not self._has_begun:  # the agents before this look have been seen, but for the last one
-            running = {id_: transcript for id_, transcript in self._open.items() if transcript.took_s is None}
-            self._open = running or dict([*self._open.items()][-1:])
-            self._has_begun = bool(self._open)
         if is_last and not self._has_begun:
             raise NotFound(f"no agent has worked on {self._run.plan} in the run {self._run.id} yet")
         for transcript in self._open.values():
