@@ -20,6 +20,7 @@ def _value(help: str, *names: str, **more: Any) -> Argument:
 
 _ANY_PLAN = _value("a path, a base name, or a unique part of one", "plan", metavar="PLAN", nargs="?")
 _PLAN = _value("a path, a base name, or a unique part of one", "plan", metavar="PLAN")
+_ANY_RUN = _value("a plan, or the id of a run", "plan", metavar="PLAN|RUN", nargs="?")
 _PHASE = _value("the id of a phase", "phase", metavar="PHASE")
 _WAITING = _value("a phase id; without it, the first that waits", "phase", metavar="PHASE", nargs="?")
 _JSON = _flag("print JSON", "--json")
@@ -63,8 +64,8 @@ _RETRY = (
     [_HERE, _WAIT, _BACKGROUND],
 )
 _DIFF = (
-    _PLAN,
-    _value("a phase that waits or failed", "phase", metavar="PHASE", nargs="?"),
+    _value("a plan, or the id of a run", "plan", metavar="PLAN|RUN"),
+    _value("a phase that waits, failed or, of a run, landed", "phase", metavar="PHASE", nargs="?"),
     [_flag("print it at once, also on a terminal", "--no-pager"), _JSON],
 )
 _STOP = (
@@ -86,18 +87,19 @@ _ANSWER = (
     _FOLLOW,
 )
 _STATUS = (
-    _ANY_PLAN,
+    _ANY_RUN,
     _flag("all repositories, with finished plans and other pages", "--all"),
     _JSON,
 )
 _REPORT = (
-    _ANY_PLAN,
+    _ANY_RUN,
     _value("all repositories since today, yesterday, 8h, 2d or 2026-11-15", "--since", metavar="WHEN"),
     [_flag("print one HTML page", "--html"), _JSON],
     _value("write to a file", "-o", "--output", metavar="FILE"),
 )
 _LOGS = (
-    _ANY_PLAN,
+    _ANY_RUN,
+    _flag("list the runs, the newest first", "--list"),
     _flag("continue until the run ends", "-f", "--follow"),
     [
         _flag("the transcripts of all its agents", "--agent"),
@@ -175,7 +177,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "next": ("show.status", "List schedules and when they fire next", (_JSON,)),
         "report": ("show.report", "Show a plan's report", _REPORT),
         "logs": ("show.journal", "Show what a plan's newest run did, step by step", _LOGS),
-        "explain": ("show.journal", "Explain the current state and how it got there", (_ANY_PLAN, _STEPS, _JSON)),
+        "explain": ("show.journal", "Explain the current state and how it got there", (_ANY_RUN, _STEPS, _JSON)),
         "check": ("show.check", "Show how runplan reads a plan, and what is wrong with it", _CHECK),
         "web": ("show.web", "Show plans, changes and costs in a browser, and answer there", _WEB),
         "metrics": ("show.journal", "Print Prometheus metrics", ()),
@@ -244,6 +246,7 @@ EXAMPLES = {
     "diff": """\
   runplan diff plans/X.md         checks, verdict, findings and diff
   runplan diff X 2                one of several phases that wait, or the kept work of a failed phase
+  runplan diff r1a2b3c4           the change of a run: what waits, the kept work, or what it landed
   runplan diff X --no-pager       without the pager, which on a terminal is that of git""",
     "approve": """\
   runplan approve plans/X.md               land the change that was shown, then continue the run
@@ -271,11 +274,13 @@ EXAMPLES = {
     "report": """\
   runplan report                      the plan of the newest run
   runplan report plans/X.md           Markdown, newest first
+  runplan report r1a2b3c4             only this run
   runplan report X --html -o X.html   one page with the diffs, for a browser
   runplan report X --json             phases, figures and the Markdown
   runplan report --since yesterday    all your repositories; also today, 8h, 2026-11-15""",
     "logs": """\
   runplan logs                   the newest run of all plans
+  runplan logs X --list          its runs with their ids; runplan logs r1a2b3c4 shows one of them
   runplan logs X -f              follow the newest run of a plan until it ends
   runplan logs X --agent -f      the messages and tool calls of its agents
   runplan logs X --events        the recorded events with their fields

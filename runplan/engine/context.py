@@ -257,9 +257,11 @@ def refuse_under_agent(verb: str) -> None:
 
 
 def newest_run(context: RepositoryContext, word: str | None) -> tuple[Store, RunRow]:
-    """The newest run of the plan, or of all plans without a word, and the journal it is in."""
-    path = plan_path(context, word) if word is not None else None
+    """The run of this id, or the newest run of the plan, or of all plans without a word; and the journal it is in."""
     store = context.store()
+    if word is not None and (row := store.get_run(word)) is not None:
+        return store, row
+    path = plan_path(context, word) if word is not None else None
     rows = store.list_runs(path, limit=1)
     if not rows and any(queued.plan == path for queued in store.list_queued_commands()):
         raise NotFound(f"the run of {path} is queued and has not begun; see: {command('runplan', 'status', str(path))}")

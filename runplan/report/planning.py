@@ -20,9 +20,9 @@ KINDS: tuple[type[Event], ...] = (PlanningChosen, DispatchEnded, StepJudged, Pro
 LONGEST = 2_000  #: characters of a finding or an answer
 
 
-def planning_report(store: Store, plan: str) -> str:
-    """What agents did for the plan, as Markdown; "" when no agent has planned it."""
-    chosen = store.list_facts(PlanningChosen, plan=plan)
+def planning_report(store: Store, plan: str, run: str = "") -> str:
+    """What agents did for the plan, in all runs or in one, as Markdown; "" when no agent has planned it."""
+    chosen = [fact for fact in store.list_facts(PlanningChosen, plan=plan) if run in ("", fact.run)]
     if not chosen:
         return ""
     runs = {fact.run for fact in chosen}

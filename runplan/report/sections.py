@@ -89,9 +89,9 @@ def undo_section(phase: UndoAttempt, *, plan: str, run: str, subjects: Mapping[s
     return "\n\n".join(parts) + "\n"
 
 
-def failure_sections(store: Store, plan: str) -> list[str]:
-    """Every failure of the plan so far, oldest first; they reach the repository with the next landing."""
-    failures = store.list_facts(PhaseFailed, plan=plan)
+def failure_sections(store: Store, plan: str, run: str = "") -> list[str]:
+    """Every failure of the plan, or of one run, oldest first; they reach the repository with the next landing."""
+    failures = [failure for failure in store.list_facts(PhaseFailed, plan=plan) if run in ("", failure.run)]
     ends = store.list_facts(RunEnded, plan=plan) if failures else []
     shared = store.list_facts(IssueShared, plan=plan) if failures else []
     parked = {(end.run, end.event.lane): end.event.parked for end in ends}

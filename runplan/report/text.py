@@ -89,6 +89,12 @@ def prepend_sections(report: str | None, *, plan_title: str, sections: Sequence[
     return text
 
 
+def sections_of_run(report: str, run: str) -> list[str]:
+    """The sections that the run has landed, oldest first. Foreign text is indented, so it begins no section."""
+    sections = re.split(r"^(?=## )", report.replace("\r\n", "\n"), flags=re.MULTILINE)
+    return [f"{section.rstrip()}\n" for section in reversed(sections) if f"<!-- runplan: run {run}," in section]
+
+
 def insert_section(text: str, section: str) -> str:
     """The text with the section before its first one."""
     lines = re.findall(_LINES, text)

@@ -14,10 +14,11 @@ from runplan.plan.proposal import summarize
 from runplan.run.attempt_parts import Proof
 from runplan.run.attempts import AnyAttempt, PlanningAttempt, WorkAttempt, open_questions
 from runplan.run.decide import decide
-from runplan.run.events import PhaseFailed
+from runplan.run.events import Landed, PhaseFailed
 from runplan.run.kinds import ANSWERED, WaitKind
 from runplan.run.reasons import describe_proof
-from runplan.run.state import RunState, open_states
+from runplan.run.state import RunState, fold, open_states
+from runplan.store.journal import list_records
 from runplan.text import command
 from runplan.views.inspection import compare_commits
 
@@ -59,6 +60,18 @@ def nothing_pending(plan: str, wanted: str | None) -> NotFound:
     return NotFound(f"no change of {which} waits for you; see: {command('runplan', 'status', plan)}")
 
 
+def _find_landed(context: RepositoryContext, run: str, wanted: str | None) -> Change | None:
+    """What the run has landed last, or of the phase, as it was before the landing."""
+    records = list_records(context.store(), run)
+    for place, record in reversed(list(enumerate(records))):
+        if isinstance(record.event, Landed) and wanted in (None, record.event.phase):
+            state = fold(earlier.event for earlier in records[:place])
+            attempts = (lane_state.attempt for _, lane_state in open_states(state))
+            landed = (attempt for attempt in attempts if attempt and attempt.chosen.phase == record.event.phase)
+            return next((Change(run=run, state=state, attempt=attempt) for attempt in landed), None)
+    return None
+
+
 def find_kept_work(context: RepositoryContext, plan: str, wanted: str | None) -> Change | None:
     """The newest failure of the phase, or of any, whose work is on its branch and is not continued now."""
     store = context.store()
@@ -97,10 +110,13 @@ def list_questions(context: RepositoryContext, plan: str) -> list[QuestionAsked]
     return [question for lane_state in lanes for question in open_questions(lane_state.attempt)]
 
 
-def find_change(context: RepositoryContext, plan: str, wanted: str | None) -> Change:
-    """The change of the plan that waits, else the kept work of its newest failure."""
-    pending = next(iter(list_pending(context, plan, wanted, "diff")), None)
-    change = pending or find_kept_work(context, plan, wanted)
+def find_change(context: RepositoryContext, plan: str, wanted: str | None, run: str = "") -> Change:
+    """The change of the plan that waits, else the kept work of its newest failure; of a run also what it landed."""
+    changes = [*list_pending(context, plan, wanted, "diff"), find_kept_work(context, plan, wanted)]
+    change = next((change for change in changes if change and run in ("", change.run)), None)
+    change = change or (_find_landed(context, run, wanted) if run else None)
+    if change is None and run:
+        raise NotFound(f"the run {run} has no change to show; see: {command('runplan', 'logs', run)}")
     if change is None:
         raise nothing_pending(plan, wanted)
     return change

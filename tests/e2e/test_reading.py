@@ -61,6 +61,33 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
+def test_the_id_of_a_run_is_taken_in_place_of_the_plan(recorded: Project) -> None:
+    runs = recorded.runplan("logs", "X", "--list", "--json").json
+    assert [(run["plan"], run["state"]) for run in runs] == [
+        ("plans/X.md", state) for state in ("waiting", "done", "failed")
+    ]
+    waits, landed, failed = (run["id"] for run in runs)
+    assert [line.split()[0] for line in recorded.runplan("logs", "--list").out.splitlines()] == [waits, landed, failed]
+    for run in (waits, landed, failed):
+        assert recorded.runplan("explain", run, "--json").json["run"] == run
+        assert f"plans/X.md, run {run}, " in recorded.runplan("logs", run).out
+        assert recorded.runplan("status", run, "--json").json["plan"] == "plans/X.md"
+        assert "== implement by robot, phase" in recorded.runplan("logs", run, "--agent").out
+    report = recorded.runplan("report", failed).out
+    assert ("## Run Failed" in report, "## Phase — 1" in report) == (True, False), report
+    report = recorded.runplan("report", landed).out
+    assert ("## Run Failed" in report, "## Phase — 1 Step 1" in report, "| 1 " in report) == (False, True, True), report
+    assert recorded.runplan("diff", waits, "--json").json["phase"] == "2"
+    seen = recorded.runplan("diff", landed).out
+    assert ("phase 1 Step 1: landed\n" in seen, "\n+1\n" in seen, "runplan undo plans/X.md 1" in seen) == (
+        True,
+        True,
+        True,
+    )
+    none = recorded.runplan("diff", failed)
+    assert (none.code, none.last) == (3, f"runplan: the run {failed} has no change to show; see: runplan logs {failed}")
+
+
 def test_status_json_has_the_promised_fields(recorded: Project) -> None:
     view = recorded.runplan("status", "X", "--json").json
     fields = ["plan", "title", "status", "landing", "phases", "next", "run", "claim", "schedule"]

@@ -34,8 +34,9 @@ NOT_RUN = (126, 127)  #: exit codes of a shell for a program that it cannot run
 
 def run_diff(args: argparse.Namespace) -> None:
     with open_context(warn=progress.warn) as context:
-        plan = plan_path(context, args.plan)
-        view = view_change(context, find_change(context, plan, args.phase))
+        run = context.store().get_run(args.plan)
+        plan = run.plan if run is not None else plan_path(context, args.plan)
+        view = view_change(context, find_change(context, plan, args.phase, run=run.id if run is not None else ""))
         if args.json:
             print(as_json(view, indent=None))
         else:
@@ -85,7 +86,8 @@ def _render_proposal(view: dict[str, Any], style: Style) -> str:
     summary = describe_summary(proposal["summary"], is_edited=proposal["edited"])
     helps = f"to land it: {command('runplan', 'approve', plan)}; to change it: {command('runplan', 'edit', plan)}"
     reject = f"to have it revised: {command('runplan', 'reject', plan)} -m REASON"
-    head = f"{plan} waits for {view['waiting_for']}, SHA-256 {proposal['sha256'][:12]}"
+    standing = f"waits for {view['waiting_for']}" if view["waiting_for"] else f"is {view['state']}"
+    head = f"{plan} {standing}, SHA-256 {proposal['sha256'][:12]}"
     diff = proposal["diff"]
     text = _paint_diff(diff, style) if diff else visible(proposal["text"], is_prose=True)
     return "\n".join([head, *summary, "", text, "", f"{helps}; {reject}"])
@@ -94,7 +96,8 @@ def _render_proposal(view: dict[str, Any], style: Style) -> str:
 def _render_change(view: dict[str, Any], style: Style) -> str:
     plan = view["plan"]
     failed = view["failed"]
-    ending = f"failed at {failed['step']} ({failed['reason']})" if failed else f"waits for {view['waiting_for']}"
+    ending = f"waits for {view['waiting_for']}" if view["waiting_for"] else "landed"
+    ending = f"failed at {failed['step']} ({failed['reason']})" if failed else ending
     about = (failed["detail"], failed["evidence"], failed["output"], f"branch {failed['branch']}") if failed else ()
     lines = [
         f"{plan}, phase {view['phase']} {view['title']}: {ending}",
@@ -122,6 +125,8 @@ def _render_change(view: dict[str, Any], style: Style) -> str:
         approve = command("runplan", "approve", plan)
         reject = command("runplan", "reject", plan)
         helps = f"to land it: {approve}; to have it changed: {reject} -m TEXT"
+    elif not view["waiting_for"]:
+        helps = f"to revert it: {command('runplan', 'undo', plan, view['phase'])}"
     return "\n".join([visible("\n".join(lines), is_prose=True), "", _paint_diff(view["diff"], style), helps])
 
 

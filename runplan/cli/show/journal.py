@@ -15,12 +15,13 @@ from runplan.daemon.protocol import Metrics, MetricsText
 from runplan.engine.context import newest_run, open_context
 from runplan.errors import NotFound
 from runplan.report.metrics import collect_samples, render_samples
-from runplan.report.views import as_json
+from runplan.report.views import as_json, format_usage
 from runplan.run import events as e
 from runplan.run.recorded import from_json
 from runplan.settings.load import environment
 from runplan.store.journal import list_records
 from runplan.text import clock, escaped, localized, plain
+from runplan.times import parse_iso
 from runplan.views.journal import event_words, follow_events, list_repeats, list_steps
 from runplan.views.transcript import Transcript
 
@@ -39,6 +40,9 @@ INTERNAL = {"settings", "slug", "patch", "onto_tree", "base_tree", "bounds", "gi
 def run_logs(args: argparse.Namespace) -> None:
     with open_context(warn=warn) as context:
         store, run = newest_run(context, args.plan)
+        if args.list:
+            _print_runs(store.list_runs(run.plan if args.plan else None), is_json=args.json)
+            return
         batches = follow_events(store, run.plan, run.id, is_followed=args.follow)
         if args.json or args.events:
             for rows, _ in batches:
@@ -54,6 +58,23 @@ def run_logs(args: argparse.Namespace) -> None:
                 log.add(row)
             log.look(is_last=is_last)
             sys.stdout.flush()
+
+
+def _print_runs(runs: list[RunRow], *, is_json: bool) -> None:
+    """Print the runs, the newest first."""
+    if is_json:
+        names = ("id", "plan", "mode", "started", "since", "state", "outcome", "reason", "tokens", "usd")
+        print(as_json([{name: getattr(run, name) for name in names} for run in runs]))
+        return
+    now = datetime.now(UTC)
+    for run in runs:
+        why = f" ({run.reason})" if run.reason not in (None, run.state) else ""
+        used = format_usage(run.tokens, run.usd, unpriced=run.unpriced, estimated=run.estimated)
+        print(
+            f"{run.id}  {clock(parse_iso(run.started), None, now=now):<20}  {run.plan}, {run.mode}: {run.state}{why}",
+            used,
+            sep=", " if used else "",
+        )
 
 
 def _event_as_json(row: EventRow) -> str:

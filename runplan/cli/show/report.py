@@ -46,24 +46,32 @@ def run_report(args: argparse.Namespace) -> None:
 def _one_plan(args: argparse.Namespace) -> str:
     with open_context(warn=warn) as context:
         store = context.store()
-        path = plan_path(context, args.plan) if args.plan is not None else newest_run(context, None)[1].plan
+        run = store.get_run(args.plan) if args.plan is not None else newest_run(context, None)[1]
+        path = run.plan if run is not None else plan_path(context, args.plan)
+        only = run.id if run is not None and args.plan else ""  # the report of a run
         context = context.for_plan(path)
         tip = context.tip()
         landed = context.git.blob(tip, names.report_path(context.settings.paths.reports, slug_of(context, path)))
-        failures = failure_sections(store, path)
-        planned = planning_report(store, path)
-        if landed is None and not failures and not planned:
+        failures = failure_sections(store, path, only)
+        planned = planning_report(store, path, only)
+        if landed is None and not failures and not planned and not only:
             raise NotFound(f"nothing to report of {path} yet; start it: {command('runplan', 'start', path)}")
         plan = None
-        text = read_plan(context.git, f"{tip}:{path}", path)
+        text = read_plan(context.git, f"{tip}:{path}", path) if not only else None
         with suppress(PlanUnreadable):
             plan = parse_plan(text, path=path) if text is not None else None
-        attempts = summary.summarise_attempts(summary.list_summary_facts(store, path))
+        recorded = [fact for fact in summary.list_summary_facts(store, path) if only in ("", fact.run)]
         owned = bool(store.get_living_owner(path))
-        facts = summary.summary_of(path, plan, store.get_newest_run(path), attempts, owned=owned)
+        newest = run if only else store.get_newest_run(path)
+        facts = summary.summary_of(path, plan, newest, summary.summarise_attempts(recorded), owned=owned)
         old = None if landed is None else landed.decode("utf-8", "surrogateescape")
-        whole = report.prepend_sections(old, plan_title=facts.title, sections=failures)
-        whole = report.name_pull_request(whole, newest_pull_request(store, path))
+        if only:
+            title = f"{path}, run {only}"
+            sections = [*report.sections_of_run(old or "", only), *failures]
+            whole = report.prepend_sections(None, plan_title=title, sections=sections)
+        else:
+            whole = report.prepend_sections(old, plan_title=facts.title, sections=failures)
+            whole = report.name_pull_request(whole, newest_pull_request(store, path))
         whole = report.insert_section(whole, summary.summary_section(facts))
         whole = f"{whole}\n{planned}\n" if planned else whole
         if args.html:
