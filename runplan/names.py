@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from runplan.errors import NotFound, UsageError
-from runplan.text import nearest_word
+from runplan.text import nearest_word, visible
 
 HEADS = "refs/heads/"
 PARKED = "refs/runplan/parked/"  #: work that is nowhere else
@@ -91,17 +91,12 @@ def is_plain(path: str) -> bool:
 
 def shown(path: str) -> str:
     """The path on one line, with control characters and odd bytes escaped: `a\\nb`, `a\\xff`."""
-    return path if is_plain(path) else "".join(char if is_plain(char) else _escaped(char) for char in path)
+    return path if is_plain(path) else visible(path).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def as_utf8(text: str) -> str:
     """The text with bytes that are not UTF-8 escaped: `a\\xff`."""
-    return re.sub(_NOT_UTF8, lambda match: _escaped(match.group()), text)
-
-
-def _escaped(char: str) -> str:
-    byte = ord(char) - 0xDC00  # Python's surrogate of a byte that is not UTF-8
-    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else char.encode("unicode_escape").decode()
+    return re.sub(_NOT_UTF8, lambda match: visible(match[0]), text)
 
 
 def require_plain(path: str) -> None:

@@ -112,9 +112,10 @@ def list_questions(context: RepositoryContext, plan: str) -> list[QuestionAsked]
 
 def find_change(context: RepositoryContext, plan: str, wanted: str | None, run: str = "") -> Change:
     """The change of the plan that waits, else the kept work of its newest failure; of a run also what it landed."""
-    changes = [*list_pending(context, plan, wanted, "diff"), find_kept_work(context, plan, wanted)]
-    change = next((change for change in changes if change and run in ("", change.run)), None)
-    change = change or (_find_landed(context, run, wanted) if run else None)
+    pending = (change for change in list_pending(context, plan, wanted, "diff") if run in ("", change.run))
+    change = next(pending, None) or find_kept_work(context, plan, wanted)
+    if run and (change is None or change.run != run):
+        change = _find_landed(context, run, wanted)
     if change is None and run:
         raise NotFound(f"the run {run} has no change to show; see: {command('runplan', 'logs', run)}")
     if change is None:

@@ -110,14 +110,10 @@ class Claude(Agent):
                 limit = Trouble(kind=EndingKind.LIMIT, words=words, resets=resets)
                 return (limit,) if get_text(info, "status") == "rejected" else ()
             case "user":
-                result = get_value(event, "tool_use_result")
-                parts = (
-                    get_text(part, "content")
-                    for part in get_objects(event, "message", "content")
-                    if part.get("is_error")
-                )
-                failed = (ToolEnded(output=output, ending="failed") for output in parts)
-                return (ToolEnded(output=get_text(result, "stdout") + get_text(result, "stderr")), *failed)
+                printed = [get_text(event, "tool_use_result", name) for name in ("stdout", "stderr")]
+                parts = (part for part in get_objects(event, "message", "content") if part.get("is_error"))
+                failed = (ToolEnded(output=get_text(part, "content"), ending="failed") for part in parts)
+                return (ToolEnded(output="\n".join(printed)), *failed)
             case "stream_event":
                 return ()
             case _:

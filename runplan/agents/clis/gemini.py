@@ -11,18 +11,7 @@ from runplan.agents.adapter import Agent, under_home
 from runplan.agents.budgets import tokens_in
 from runplan.agents.endings import classify_trouble
 from runplan.agents.fields import estimate_context, get_count, get_text, get_value, read_json, read_tool, read_usage
-from runplan.run.dispatch import (
-    OWN,
-    Context,
-    EndingKind,
-    Finished,
-    Message,
-    Spent,
-    Started,
-    ToolEnded,
-    ToolUsed,
-    Unread,
-)
+from runplan.run.dispatch import OWN, Context, EndingKind, Finished, Message, Spent, Started, ToolEnded, Unread
 
 if TYPE_CHECKING:
     from runplan.agents.adapter import Task
@@ -104,10 +93,10 @@ class Gemini(Agent):
                 return (read_tool(used, parameters), Message(text="", final=True), *tokens)
             case "tool_result":
                 denied = get_text(event, "error", "type") in _DENIED
-                refused = (ToolUsed(tool=get_text(event, "tool_id")[:200], denied=True),) if denied else ()
+                refused = (read_tool(get_text(event, "tool_id"), {}, denied=True),) if denied else ()
                 output = get_text(event, "output")
-                ending = "failed" if get_text(event, "status") == "error" else ""
-                return (ToolEnded(output=output, ending=ending), estimate_context("", output, resent=True), *refused)
+                ended = ToolEnded(output=output, ending="failed" if get_text(event, "status") == "error" else "")
+                return (ended, estimate_context("", output, resent=True), *refused)
             case "result":
                 return _read_result(event)
             case "error":  # a warning, or an error that the result repeats
