@@ -6,6 +6,7 @@ parsed values. The proof runs judge test files, also those that a command names.
 
 from __future__ import annotations
 
+import configparser
 import json
 import posixpath
 import re
@@ -186,8 +187,6 @@ def _read_sections(name: str, text: str, words: set[str]) -> dict[str, Any]:
 
 
 def _parse_ini(text: str) -> dict[str, dict[str, str]]:
-    import configparser  # 2 ms, and few projects have such a file
-
     parser = configparser.RawConfigParser(strict=False)
     try:
         parser.read_string(text)

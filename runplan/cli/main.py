@@ -145,9 +145,8 @@ def run_verb(verb: str, words: list[str]) -> int:
         refuse_under_agent(verb)
     if verb not in ("daemon", "help", "completion"):
         from runplan.daemon.state import take_death  # `help` needs no daemon
-        from runplan.settings.load import environment  # `help` needs no settings
 
-        if death := take_death(environment()):
+        if death := take_death():
             say(death)
     try:
         module = importlib.import_module(f"runplan.cli.{VERBS[verb][0]}")

@@ -16,6 +16,7 @@ from runplan import processes
 from runplan.decoding import convert, decode_json
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.names import digest_of
+from runplan.settings.load import environment
 from runplan.settings.places import own_directory, state_directory
 from runplan.store.files import file_lock, first_line, publish, read_file
 from runplan.store.location import FleetLocation  # noqa: TC001 - msgspec reads it
@@ -90,9 +91,9 @@ def _note_death(state: Path) -> None:
     (state / RECORD).unlink()
 
 
-def take_death(env: Mapping[str, str]) -> str:
+def take_death() -> str:
     """How a daemon died, for the first caller; "" when none did."""
-    state = state_directory(env)
+    state = state_directory(environment())
     with contextlib.suppress(TimeoutError, OSError):  # a daemon that is starting notes it
         if (state / RECORD).exists() and read_holder(state) is None:
             with file_lock(state / LOCK).acquire(timeout=0):

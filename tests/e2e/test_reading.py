@@ -136,7 +136,9 @@ def test_status_json_has_the_promised_fields(recorded: Project) -> None:
         "kept": None,
         "version": None,
         "daemon": False,
+        "estimated": False,
         "lanes": [],
+        "questions": [],
     }
     assert stuck["level"] == "look"
     assert re.fullmatch(r"Needs attention: phase 2, land, waiting \d+s for approval", stuck["sentence"])
@@ -213,7 +215,7 @@ def test_logs_are_the_sentences_of_wait_with_local_times(recorded: Project) -> N
     shown = recorded.runplan("logs", TZ="XYZ-5:30").out.splitlines()
     assert re.fullmatch(rf"plans/X\.md, run {run}, \d{{4}}-\d\d-\d\d XYZ", shown[0])
     assert all(re.match(r"\d\d:\d\d:\d\d  ", line) for line in shown[1:] if line)
-    steps = "phase worktree baseline implement implement work candidate gate gate gate verify verify verdict approval"
+    steps = "phase worktree baseline implement implement work candidate gate gate verify verify verdict approval"
     assert [line.split()[1] for line in shown[1:-3] if line] == steps.split()
     assert [line[10:] for line in shown if "  implement " in line] == ["  implement  robot …", "  implement  robot, 0s"]
     assert [line[10:] for line in shown[-3:]] == [
@@ -340,7 +342,7 @@ def test_check_prints_the_parsed_plan(recorded: Project) -> None:
     view = recorded.runplan("check", "plans/X.md", "--json").json
     assert (view["format"], view["warnings"], len(view["phases"])) == ("tracker", [], 3)
     assert view["phases"][2]["depends"] == ["1", "2"]
-    assert view["phases"][1]["items"] == [{"id": "W1", "text": "Write 2.txt", "line": 25}]
+    assert view["phases"][1]["items"] == [{"id": "W1", "text": "Write 2.txt", "line": 25, "paths": []}]
     table = recorded.runplan("check", "X").out.splitlines()
     assert table[0] == "X  (plans/X.md, read as: tracker table)"
     assert table[-2:] == ["   └─ 3  Step 3  [todo]", "            W1 Write 3.txt"]
@@ -500,11 +502,12 @@ def test_next_prints_local_time_and_time_left(project: Project) -> None:
         "paused": None,
         "due": False,
         "zone": "Europe/Berlin",
+        "moved": "",
         "passed_over": [],
     }
     assert two["paused"] == "phase 2 failed"
     view = project.runplan("status", "X", "--json").json
-    assert view["schedule"] == {name: one[name] for name in ("spec", "next", "paused", "due")}
+    assert view["schedule"] == {name: one[name] for name in ("spec", "next", "zone", "moved", "paused", "due")}
     assert "every 4h, next " in project.runplan("status", "X").out
 
 

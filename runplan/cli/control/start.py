@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from runplan import names
 from runplan.agents import prompts
 from runplan.cli.control import runs
+from runplan.cli.control.answers import ask_on_terminal
 from runplan.cli.show import progress
 from runplan.clock import SystemClock
 from runplan.engine import issues, preflight
@@ -94,8 +95,6 @@ def start_run(
                 runs.admit_agents(context)
                 code = runs.submit_run(context, request, runs.timing_of(asked, context.settings.run), wait=wait)
     if code is Exit.WAITING and (spawner is not None or wait):
-        from runplan.cli.control.answers import ask_on_terminal  # 3 ms, and most runs end without a question
-
         code = ask_on_terminal(context, plan, code)
     return code
 
