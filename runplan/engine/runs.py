@@ -210,8 +210,7 @@ def record_crash(error: Exception, active: ActiveRun, lane: str) -> RunplanError
         active.journal.append(StepCrashed(detail=detail, trace=trace), lane=lane)
         if await_retry(active.journal.lane(lane).state if lane else active.state) is None:
             return None
-    again = command("runplan", "retry", active.context.plan)
-    return Crashed(f"unexpected {detail}; the work is kept. --debug shows the traceback. Continue it: {again}")
+    return Crashed(f"unexpected {detail} (--debug shows the traceback)")
 
 
 def end_lost(active: ActiveRun) -> WorkspaceLost | None:

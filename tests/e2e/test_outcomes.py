@@ -405,7 +405,7 @@ def test_a_run_that_runplan_itself_failed_at_is_taken_up_once_and_then_waits(pro
     assert ran.stderr.count("  crashed    KeyError: 'key' (a defect of runplan)") == 1, ran.stderr
     if times == 2:
         again = "runplan retry plans/X.md"
-        words = f"unexpected KeyError: 'key'; the work is kept. --debug shows the traceback. Continue it: {again}"
+        words = f"unexpected KeyError: 'key' (--debug shows the traceback); the work is kept. Continue with: {again}"
         assert (ran.returncode, ran.stderr.splitlines()[-1]) == (5, f"runplan: {words}")
         (entry,) = project.runplan("inbox", "--json").json["entries"]
         assert (entry["kind"], entry["text"], entry["commands"]) == ("crash", "KeyError: 'key'", [again])

@@ -54,7 +54,7 @@ def test_a_rejection_with_words_revises_at_once_and_asks_again(project: Project)
     assert asked(project)[0] == first != asked(project)[1]
     assert "One small file greets." in project.runplan("diff", "greet-people").out
     assert what_is_the_users(project) == mine
-    assert "Rejected: Make it smaller." in project.runplan("report", "greet-people").out
+    assert "Rejected by Uma User (terminal): Make it smaller." in project.runplan("report", "greet-people").out
 
 
 @pytest.mark.parametrize("words", [("-m", "Make it smaller."), ()])

@@ -54,7 +54,10 @@ def pause(kind: str) -> e.Paused:
 WAITS: dict[str, tuple[Sequence[e.Event] | WaitRow, str | None, str | None, str, bool]] = {
     "approval": ((*PROVEN, e.ApprovalAsked(tree="t1")), None, None, "for approval", True),
     "sign-off": (
-        (e.PhaseChosen(tip="c0", phase="1", sign_off=("look",)), *PROVEN[1:], e.ApprovalAsked(tree="t1")),
+        (
+            *(e.PhaseChosen(tip="c0", phase="1", sign_off=("look",)), *PROVEN[1:]),
+            *(e.ApprovalAsked(tree="t1"), e.LanesChosen(tip="c0", lanes=())),
+        ),
         None,
         None,
         "for sign-off",

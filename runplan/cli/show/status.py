@@ -29,9 +29,11 @@ Plans: TypeAlias = tuple[list[dict[str, Any]], dict[str, Any] | None, str]  #: v
 def run_status(args: argparse.Namespace) -> None:
     now = datetime.now(UTC)
     is_one = args.plan is not None
+    root_here = ""
     try:
         with open_context(warn=warn) as context:
-            shown = {} if args.all and not is_one else {str(context.root): _read_plans(context, args.plan, now)}
+            root_here = str(context.root)
+            shown = {} if args.all and not is_one else {root_here: _read_plans(context, args.plan, now)}
     except RefusedEarly:  # outside of a repository
         shown = {} if is_one else _read_repositories(now)
         if not shown:
@@ -44,7 +46,7 @@ def run_status(args: argparse.Namespace) -> None:
         return
     style = Style.of(sys.stdout)
     for number, (root, (views, daemon, folder)) in enumerate(shown.items()):
-        head = style.paint(f"== {root}", "cyan") + "\n\n" if len(shown) > 1 else ""
+        head = style.paint(f"== {root}", "cyan") + "\n\n" if [*shown] != [root_here] else ""
         print(end="\n" if number else "")
         print(head + _render_page(Page(style, now, folder), views, daemon, is_all=args.all or is_one))
 
