@@ -475,6 +475,7 @@ class VerdictGiven(Judgement, frozen=True, kw_only=True):
     items: tuple[tuple[str, bool, str], ...]  #: id, passed, evidence
     agent: str
     scope: str = ""  #: "final" for all phases of the plan, "" for one
+    work_items: int = 0  #: of all phases, in the final verification
     questions: Rows = ()  #: about tests of the base, which it answers
     absent: Rows = ()  #: items that pass without a file that they name
     why: str = ""  #: why it did not pass, in one line

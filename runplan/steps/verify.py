@@ -139,6 +139,7 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
         items=tuple((item.item, item.passed, item.evidence[:EVIDENCE]) for item in judged.items),
         agent=phase.dispatches.ended.agent,
         scope=scope,
+        work_items=sum(len(row.items) for row in context.plan_at(phase.built.onto)[0].phases) if scope else 0,
         questions=questions,
         absent=tuple((item.item, path) for item in judged.items for path in item.absent),
         why=judged.why,

@@ -204,9 +204,12 @@ def _describe_outcome(event: e.Event) -> str:
         case e.ProofJudged():
             asked = [f"             {promise.test}: {promise.why}" for promise in event.promises]
             return "\n".join([f"  proof      {describe_proof(event)}", *asked])
-        case e.VerdictGiven(passed=passed, items=items):
+        case e.VerdictGiven(passed=passed, items=items, scope=scope):
             good = sum(1 for _, ok, _ in items if ok)
-            head = f"  verdict    {'passed' if passed else 'failed'}: {good} of {counted(len(items), 'item')} proven"
+            words = f"{good} of {counted(len(items), 'phase' if scope else 'item')} proven"
+            if scope and passed:
+                words = f"all {counted(event.work_items, 'item')} of {counted(len(items), 'phase')}"
+            head = f"  verdict    {'passed' if passed else 'failed'}: {words}"
             return "\n".join([head, *(f"             {item}: {why}" for item, ok, why in items if not ok)])
         case e.EvidenceUnresolved(items=items):
             head = "  verdict    asked once more: no reference resolves"

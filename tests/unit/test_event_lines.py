@@ -15,6 +15,12 @@ def test_a_gate_without_counts_says_once_that_it_passed(line: str, shown: str) -
     assert describe_event(e.GateJudged(tree="t1", answer=GateAnswer.PASSED, code=0, line=line, time=1)) == shown
 
 
+def test_the_final_verdict_counts_items_and_phases() -> None:
+    phases = (("F1", True, "a.txt"), ("F2", True, "b.txt"))
+    final = e.VerdictGiven(tree="t", patch="p", passed=True, items=phases, agent="codex", scope="final", work_items=3)
+    assert describe_event(final) == "  verdict    passed: all 3 items of 2 phases"
+
+
 @pytest.mark.parametrize(
     ("agent", "seconds", "shown"),
     [("", 0.4, ""), ("", 2.4, "  baseline   took 2s"), ("claude", 0.4, "  baseline   claude, 0s")],
