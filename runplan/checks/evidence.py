@@ -49,6 +49,7 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
     changed: Sequence[str] = ()  #: paths that the work changed
     text: str = ""  #: of the phase
     touches: Sequence[str] = ()  #: of the phase
+    test_paths: Sequence[str] = ()  #: patterns of further test files
     missing: Rows = ()  #: items, each with a path that it names and that was never there
     tests: Mapping[str, bool] | None = None  #: whether each test of the gates passed; None where results have no names
     list_commands: Callable[[], Sequence[str] | None] = lambda: None  #: that ran; None where the stream shows none
@@ -176,7 +177,7 @@ def _look_up_test(ref: str, facts: Facts, *, is_unchanged: bool = False) -> Look
     files, line = _find_files(file, facts)
     if facts.tests is None or (files and not rest):
         lookup = _look_up_file(file, facts, is_unchanged=is_unchanged)
-        names_test = facts.tests is None and (rest or line) and any(map(is_test, files))
+        names_test = facts.tests is None and (rest or line) and any(is_test(path, facts.test_paths) for path in files)
         if names_test and (lookup.is_proof or lookup.words == UNRELATED):
             return Lookup(True, NOT_SEEN, is_work=True)
         results = [(facts.tests or {})[name] for name in _of_file(file, facts)]

@@ -157,6 +157,7 @@ def facts_of(phase: WorkAttempt, context: RunContext, scope: str) -> Facts:
         changed=_list_changed(phase, context, scope),
         text=text,
         touches=phase.chosen.touches,
+        test_paths=context.settings.tests.paths,
         missing=_list_missing(phase, context, scope),
         tests=tests_of_gates(phase, context),
         list_commands=cache(lambda: _list_commands(phase, context)),

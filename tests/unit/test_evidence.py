@@ -75,3 +75,10 @@ def test_a_command_counts_beside_a_file_when_the_stream_shows_it(shown: list[str
     file = Reference(kind=ReferenceKind.FILE, ref="src/auth.js")
     resolved = resolve_evidence([command, file], facts_of(SAMPLES["project"]["jest"], list_commands=lambda: shown))
     assert (resolved.is_proven, resolved.words) == (True, words)
+
+
+@pytest.mark.parametrize("patterns", [(), ("checks/*.sh",)])
+def test_a_file_of_tests_paths_is_a_test_file(patterns: tuple[str, ...]) -> None:
+    project = {"files": {"checks/log.sh": 5}, "changed": ["bin/log"]}
+    reference = read([{"kind": "test", "ref": "checks/log.sh::rotates"}])
+    assert resolve_evidence(reference, facts_of(project, test_paths=patterns)).is_proven is bool(patterns)
