@@ -138,7 +138,7 @@ def _empty(_stage: Stage) -> None:
 
 def _with_makefile(stage: Stage) -> None:
     stage.run("mkdir project && cd project && git init -q -b main")
-    stage.write("Makefile", "test:\n\t@python3 -m unittest\n")
+    stage.write("Makefile", "test:\n\t@python3 -m unittest -v\n")
     stage.run("git add . && git commit -qm Start")
 
 

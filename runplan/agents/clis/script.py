@@ -41,7 +41,8 @@ PATHS = ("write", "append", "delete", "wait_for", "once")
 #: Keys that a step may have besides the one that names it.
 MODIFIERS = frozenset(("text", "date", "all", "summary", "evidence", "demanded_by", "once"))
 
-_CHANGED = re.compile(r"^\+\+\+ b/(.+)$", re.MULTILINE)
+#: A file of a diff, also an empty one, and whether it is gone.
+_CHANGED = re.compile(r"^diff --git a/.+ b/(.+)\n(deleted)?", re.MULTILINE)
 _TOOL = b"runplan:tool "
 _TELL = b"runplan:tell "
 
@@ -121,7 +122,7 @@ def _write_verdict(failed: list[str], step: Step, task: Task) -> str:
     prompt = "\n" + (read_text(task.prompt) or "")
     section = prompt.partition("\n## Items")[2].partition("\n## ")[0]
     entries = [line[2:].partition(":") for line in section.splitlines() if line.startswith("- ")]
-    seen = [{"kind": "file", "ref": path.strip()} for path in _CHANGED.findall(prompt) or task.guarded]
+    seen = [{"kind": "file", "ref": path, "gone": bool(gone)} for path, gone in _CHANGED.findall(prompt)]
     items = []
     for name in (item.strip() for item, colon, _ in entries if colon):
         result, evidence = ("fail", "played by `script`") if name in failed else ("pass", seen)

@@ -28,6 +28,8 @@ _OPTIONS = {
     "behave": "--junit --junit-directory {own}",
     "cucumber-js": "--format junit:{own}/cucumber.xml",
     "jest": "--verbose",
+    "unittest discover": "-v",
+    "unittest": "-v",
     "dotnet test": "--logger 'console;verbosity=normal'",
 }
 #: A command of plain words that is one of these programs, also after another that runs it.
