@@ -126,8 +126,11 @@ def prompt_of(project: Project, dispatch: str) -> str:
 ASKS = "land phase {}? y(es), n(o), d(iff), r(eject): "
 
 
-def answering(project: Project, how: str, *turns: tuple[str, str]) -> tuple[int, str]:
-    """Exit code and output of `start X finish` on a terminal; each turn is a prompt and the line that is typed."""
+def answering(project: Project, how: str, *turns: tuple[str, str], early: bytes = b"") -> tuple[int, str]:
+    """Exit code and output of `start X finish` on a terminal; each turn is a prompt and the line that is typed.
+
+    `early` is typed before any prompt.
+    """
     ours, theirs = pty.openpty()
     running = subprocess.Popen(
         [RUNPLAN, "start", "X", "finish", how],
@@ -138,6 +141,7 @@ def answering(project: Project, how: str, *turns: tuple[str, str]) -> tuple[int,
         stderr=theirs,
     )
     os.close(theirs)
+    os.write(ours, early)
     seen = ""
     with contextlib.suppress(OSError):  # the terminal is closed when the process ends
         for prompt, line in turns:
@@ -149,6 +153,11 @@ def answering(project: Project, how: str, *turns: tuple[str, str]) -> tuple[int,
             seen += os.read(ours, 65536).decode()
     os.close(ours)
     return running.wait(timeout=60), seen
+
+
+def test_keys_that_were_pressed_before_the_question_answer_nothing(project: Project) -> None:
+    code, seen = answering(project, "--foreground", (ASKS.format(1), "n"), early=b"y\n")
+    assert (code, project.landed()) == (4, []), seen
 
 
 @pytest.mark.parametrize("how", ["--foreground", "--wait"])

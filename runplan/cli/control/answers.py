@@ -6,6 +6,7 @@ import argparse
 import signal
 import subprocess
 import sys
+import termios
 from typing import Any
 
 from msgspec.structs import replace
@@ -166,7 +167,7 @@ def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exi
     """Record the answer to the change that waits, and continue the run as it was started."""
     if args.tree and len(args.tree) < SHORT:
         raise UsageError(f"{verb}: --tree needs at least {SHORT} digits of the tree")
-    with open_context() as context:
+    with open_context(warn=progress.warn) as context:  # the run has its own settings
         plan = plan_path(context, args.plan) if args.plan else None
         change = _change_to_answer(context, plan, args.phase, verb, tree=args.tree)
         phase = change.attempt.chosen.phase
@@ -232,7 +233,8 @@ def _ask_person(context: RepositoryContext, change: Change) -> Answered | None:
 
 
 def _prompt(question: str) -> str | None:
-    """The line that the person types; None at the end of the input."""
+    """The line that the person types after the question; None at the end of the input."""
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)  # keys pressed before the question answer nothing
     print(f"runplan: {question}: ", end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     return plain(line).strip() if line else None
@@ -245,7 +247,7 @@ def run_answer(args: argparse.Namespace) -> Exit:
     text = plain(" ".join(args.text)).strip()
     if not text:
         raise UsageError("answer: the text is empty")
-    with open_context() as context:
+    with open_context(warn=progress.warn) as context:
         started, question = _question_to_answer(context, args.id)
         progress.say(f"answering {question.id}: {question.text}")
         request = RunRequest(started=started, answered=QuestionAnswered(id=question.id, text=text))
