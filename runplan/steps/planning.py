@@ -74,13 +74,13 @@ def choose_goal(action: Action, state: RunState, context: RunContext) -> Iterato
 
 
 def _list_accepted(planning: e.Planning, context: RunContext) -> list[e.Event]:
-    """The valid steps and the answers of the plan's last run, if it was for the same goal and made no proposal."""
+    """What the plan's last run has, if it was for the same goal and no person rejected it: steps, answers, proposals."""
     facts = partial(context.store.list_facts, plan=context.plan)
     last = next((fact for fact in reversed(facts(PlanningChosen)) if fact.run != context.run), None)
-    if last is None or last.event.planning != planning or any(fact.run == last.run for fact in facts(ProposalMade)):
+    if last is None or last.event.planning != planning or any(fact.run == last.run for fact in facts(e.Answered)):
         return []
     steps = [fact for fact in facts(StepJudged) if not fact.event.problems]
-    known: list[Recorded[Any]] = [*steps, *facts(e.QuestionAsked), *facts(e.QuestionAnswered)]
+    known: list[Recorded[Any]] = [*steps, *facts(ProposalMade), *facts(e.QuestionAsked), *facts(e.QuestionAnswered)]
     known.sort(key=lambda fact: fact.seq)
     return [fact.event for fact in known if fact.run == last.run]
 

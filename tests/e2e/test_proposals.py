@@ -94,6 +94,16 @@ def test_the_first_of_two_answers_wins_and_the_other_is_told(project: Project) -
     assert project.landed() == (["plan"] if is_approved else [])
 
 
+def test_a_retry_after_a_stop_proposes_the_edited_text_again(project: Project) -> None:
+    proposed(project)
+    assert project.runplan("edit", "greet-people", EDITOR="sed -i 's/A file greets/A file waves/'").code == 4
+    assert project.runplan("stop", "greet-people").code == 0
+    before = project.dispatched(GREET)
+    assert project.runplan("retry", "greet-people", "--foreground").code == 4
+    assert project.dispatched(GREET) == before
+    assert "A file waves." in project.runplan("diff", "greet-people").out
+
+
 def test_an_edited_text_is_checked_labelled_and_asked_about_again(project: Project) -> None:
     """M7"""
     first = proposed(project)
