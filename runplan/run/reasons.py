@@ -112,7 +112,8 @@ def _describe_manner(ended: DispatchEnded) -> str:
         return _KINDS[EndingKind(ended.kind)]
     if ended.kind == EndingKind.CRASHED and not ended.code:
         return "failed with exit code 0"
-    return "reported a failure" if ended.said == ReturnStatus.FAILED else f"exited with code {ended.code}"
+    how = "was stopped" if ended.code is None else f"exited with code {ended.code}"
+    return "reported a failure" if ended.said == ReturnStatus.FAILED else how
 
 
 def name_variables(names: Sequence[str]) -> str:

@@ -75,7 +75,7 @@ def test_a_failed_plan_is_listed_until_it_is_retried(project: Project, tmp_path:
     places = {str(project.path), str(other.path)}
     for words, place in ((("status", "--all"), project.path), (("status",), project.home)):
         seen = project.runplan_in(place, *words)
-        assert {line.removeprefix("== ") for line in seen.out.splitlines() if line.startswith("== ")} == places
+        assert {line.removeprefix("== cd ") for line in seen.out.splitlines() if line.startswith("== ")} == places
         views = project.runplan_in(place, *words, "--json").json
         assert {(view["repository"], view["need"]) for view in views} == {
             (str(project.path), "failed"),

@@ -86,7 +86,10 @@ def start_run(
         case runs.Ready(context=context, request=request) as start:
             if asked.auto and (signed := _list_sign_offs(start)):
                 waits = f"{'phase' if len(signed) == 1 else 'phases'} {', '.join(signed)}"
-                progress.say(f"{waits} will wait for your sign-off; independent phases go on meanwhile")
+                others = "; independent phases go on meanwhile" if len(start.phases) > len(signed) else ""
+                progress.say(f"{waits} will wait for your sign-off{others}")
+            if asked.every and asked.phase:
+                progress.say(f"phase {asked.phase} is not chosen: a schedule works on the next phase each time")
             request = replace(request, again=again)
             plan = request.started.plan
             if spawner is not None:

@@ -46,7 +46,7 @@ def run_status(args: argparse.Namespace) -> None:
         return
     style = Style.of(sys.stdout)
     for number, (root, (views, daemon, folder)) in enumerate(shown.items()):
-        head = style.paint(f"== {root}", "cyan") + "\n\n" if [*shown] != [root_here] else ""
+        head = style.paint(f"== {command('cd', root)}", "cyan") + "\n\n" if [*shown] != [root_here] else ""
         print(end="\n" if number else "")
         print(head + _render_page(Page(style, now, folder), views, daemon, is_all=args.all or is_one))
 
