@@ -74,7 +74,7 @@ def choose_goal(action: Action, state: RunState, context: RunContext) -> Iterato
 
 
 def _list_accepted(planning: e.Planning, context: RunContext) -> list[e.Event]:
-    """What the plan's last run has, if it was for the same goal and no person rejected it: steps, answers, proposals."""
+    """The steps, answers and proposals of the plan's last run, if it had the same goal and no person answered it."""
     facts = partial(context.store.list_facts, plan=context.plan)
     last = next((fact for fact in reversed(facts(PlanningChosen)) if fact.run != context.run), None)
     if last is None or last.event.planning != planning or any(fact.run == last.run for fact in facts(e.Answered)):
