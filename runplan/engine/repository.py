@@ -166,9 +166,6 @@ def open_repository(
         closing.callback(store.close)
         dispatches.stored = store.outputs
         closing.callback(workspace.close)
-        for git in (workspace.git, context.git):  # they start while the run is resolved
-            git.prepare_reader()
-            git.prepare_updater()
         claims = Claims(store, context.state / "locks", host=context.fleet.host if context.fleet else "")
         closing.callback(claims.close)
         yield OpenRepository(

@@ -10,6 +10,7 @@ import fcntl
 import functools
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -89,9 +91,7 @@ STREAMED = configured(*STREAMING)
 @functools.cache
 def git_program(path: str | None) -> str:
     """Looked up once: the system would try every directory of PATH for every command."""
-    # Not shutil.which: shutil imports lzma and bz2, which takes 3 ms of every command.
-    places = (os.path.join(folder, "git") for folder in os.get_exec_path({"PATH": path} if path else None))
-    return next((place for place in places if os.access(place, os.X_OK)), "git")
+    return shutil.which("git", path=path) or "git"
 
 
 class LongCalls:
@@ -183,14 +183,6 @@ class Stored(Struct, frozen=True):
     size: int = 0  #: of the whole content
 
 
-class _Call(Struct, frozen=True, kw_only=True):
-    """A command that runs, and the files of its output."""
-
-    process: subprocess.Popen[bytes]
-    out: IO[bytes]
-    err: IO[bytes]
-
-
 class _RefFiles(Struct, frozen=True, kw_only=True):
     """The files that contain the refs of a repository."""
 
@@ -227,9 +219,7 @@ class Git:
         self._base = [git_program(env.get("PATH")), *options, *(word for pair in SETTINGS for word in ("-c", pair))]
         self._processes: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}  #: long-lived ones, by their arguments
         self._objects: dict[str, Stored] = {}
-        self._prepared: dict[tuple[str, ...], _Call] = {}
         self._listed: _Listed | None = None
-        self._files_before: _RefFiles | None = None  #: when the refs were asked for in advance
         self._heads: dict[Path, tuple[list[Signature], str]] = {}  #: by git directory: its files when read, and HEAD
 
     def at(self, cwd: Path, *options: str) -> Git:
@@ -247,42 +237,23 @@ class Git:
         among: LongCalls | None = None,
     ) -> Ran:
         """Run one command; an exit code outside `ok` is `GitFailed`. The command inherits `fds`; `stdin` is closed."""
-        prepared = self._prepared.pop(args, None)
-        call = prepared or self._begin(*args, stdin=stdin, env=env, fds=fds, session=among is not None)
-        with call.out, call.err:
+        with _scratch() as out, _scratch() as err:
+            with _scratch(stdin) if isinstance(stdin, bytes) else stdin as source:
+                session = among is not None
+                process = self.start(*args, env=env, fds=fds, stdin=source, output=(out, err), session=session)
             try:
-                with (among or LongCalls()).bounded(call.process):
-                    wait_for(call.process, timeout_s)
+                with (among or LongCalls()).bounded(process):
+                    wait_for(process, timeout_s)
             except subprocess.TimeoutExpired as error:
                 raise GitFailed(f"git {args[0]} did not finish within {timeout_s:.0f} s in {self.cwd}") from error
             finally:
-                call.process.wait()
-            call.out.seek(0)
-            call.err.seek(0)
-            ran = Ran(code=call.process.returncode, out=call.out.read(), err=os.fsdecode(call.err.read()).strip())
+                process.wait()
+            out.seek(0)
+            err.seek(0)
+            ran = Ran(code=process.returncode, out=out.read(), err=os.fsdecode(err.read()).strip())
         if ran.code not in ok:
             raise GitFailed(failure(args, ran, self.cwd))
         return ran
-
-    def _begin(
-        self,
-        *args: str,
-        stdin: bytes | IO[bytes] = b"",
-        env: Mapping[str, str] | None = None,
-        fds: Collection[int] = (),
-        session: bool = False,
-    ) -> _Call:
-        with contextlib.ExitStack() as on_failure:
-            out = on_failure.enter_context(_scratch())
-            err = on_failure.enter_context(_scratch())
-            with _scratch(stdin) if isinstance(stdin, bytes) else stdin as source:
-                process = self.start(*args, env=env, fds=fds, stdin=source, output=(out, err), session=session)
-            on_failure.pop_all()
-        return _Call(process=process, out=out, err=err)
-
-    def prepare(self, *args: str) -> None:
-        """Start a command, whose result the next `run` with these arguments returns."""
-        self._prepared[args] = self._begin(*args)
 
     def text(self, *args: str) -> str:
         """The output of one command that must succeed."""
@@ -316,14 +287,6 @@ class Git:
 
     # --- long-lived processes ---------------------------------------------------------------------------
 
-    def prepare_reader(self) -> None:
-        """Start the process that reads objects, so that a later read need not wait for it."""
-        self._keep(*READER)
-
-    def prepare_updater(self) -> None:
-        """Start the process that updates refs."""
-        self._keep(*UPDATER)
-
     def _keep(self, *args: str) -> subprocess.Popen[bytes]:
         """The long-lived process with these arguments."""
         process = self._processes.get(args)
@@ -345,12 +308,7 @@ class Git:
         return GitFailed(failure(args, Ran(code=process.returncode, out=b"", err=said), self.cwd))
 
     def close(self) -> None:
-        """End the long-lived processes, and the prepared commands."""
-        while self._prepared:
-            call = self._prepared.popitem()[1]
-            with call.out, call.err, LongCalls().bounded(call.process):
-                pass
-            call.process.wait()
+        """End the long-lived processes."""
         while self._processes:
             close_process(self._processes.popitem()[1])
         self._objects.clear()
@@ -415,8 +373,6 @@ class Git:
 
     def write_object(self, kind: str, content: bytes) -> Oid:
         """Store a blob or a commit."""
-        from tempfile import NamedTemporaryFile  # slow to import, and reading verbs write no object
-
         with NamedTemporaryFile() as file:
             file.write(content)
             file.flush()
@@ -437,13 +393,12 @@ class Git:
         A phase asks ten times. Git lists the refs again when packed refs or reftables have changed; else it resolves
         those whose file has changed. Git replaces these files and never writes to them, so the inode shows each change.
         """
-        if (before := self._files_before) is not None:
-            self._files_before = None
-            self._listed = self._list_anew(before)
         files = _find_ref_files(common_dir)
         last = self._listed
         if last is None or last.files.packed != files.packed:
-            self._listed = self._list_anew(files)
+            rows = [row.split(" ") for row in self.text(*LISTER).splitlines()]
+            symbolic = frozenset(ref for _, ref, target in rows if target)
+            self._listed = _Listed(files=files, refs={ref: oid for oid, ref, _ in rows}, symbolic=symbolic)
             return self._listed.refs
         refs = dict(last.refs)
         changed = {ref for ref, _ in files.loose.items() ^ last.files.loose.items()}
@@ -453,16 +408,6 @@ class Git:
                 refs[ref] = stored.oid
         self._listed = _Listed(files=files, refs=refs, symbolic=last.symbolic)
         return refs
-
-    def prepare_refs(self, common_dir: Path) -> None:
-        """Ask for the refs in advance; those whose file changes until `list_refs` are resolved then."""
-        self._files_before = _find_ref_files(common_dir)
-        self.prepare(*LISTER)
-
-    def _list_anew(self, files: _RefFiles) -> _Listed:
-        rows = [row.split(" ") for row in self.text(*LISTER).splitlines()]
-        symbolic = frozenset(ref for _, ref, target in rows if target)
-        return _Listed(files=files, refs={ref: oid for oid, ref, _ in rows}, symbolic=symbolic)
 
     def read_head(self, git_dir: Path) -> str:
         """The branch that the checkout with this git directory has out, as `ref: refs/heads/…`; else its commit."""
@@ -483,8 +428,6 @@ def _scratch(content: bytes = b"") -> IO[bytes]:
     if hasattr(os, "memfd_create"):
         file: IO[bytes] = open(os.memfd_create("git"), "r+b", buffering=0)  # noqa: SIM115
     else:
-        from tempfile import TemporaryFile  # for systems without memfd
-
         file = TemporaryFile(buffering=0)  # noqa: SIM115
     if content:
         file.write(content)

@@ -31,9 +31,6 @@ NO_IDENTITY = (
 PROBE_S = 20.0  #: a signature that takes longer waits for a passphrase
 ODD_PATH = "runplan cannot work in a path with control characters or with bytes that are not UTF-8"
 _ASKED = ("rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-common-dir", "--git-dir")
-LIST_CONFIG = ("config", "--list", "-z")
-_VERSION = ("version",)
-_IDENTITY = ("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
 _MOST_NAMED = 8  #: branches in one message
 _SURE_S = 0.05  #: a git that is alive holds the lock of a ref for less
 
@@ -78,17 +75,9 @@ def open_repository(start: Path, *, env: Mapping[str, str]) -> Repository:
 # --- refusals before any work -------------------------------------------------------------------------
 
 
-def prepare_checks(repository: Repository) -> None:
-    """Start the commands that a run asks first, and the reader of objects, so that nothing waits for them later."""
-    repository.git.prepare_reader()
-    repository.git.prepare_refs(repository.common_dir)
-    for asked in (_VERSION, _IDENTITY, LIST_CONFIG):
-        repository.git.prepare(*asked)
-
-
 def require_workable(repository: Repository, *, target: str, prefix: str) -> Identity:
     """Refuse a repository that cannot be worked in, with the remedy; else the identity of landed commits."""
-    require_git(repository.git.text(*_VERSION))
+    require_git(repository.git.text("version"))
     refs = require_target(repository, target)
     parts = prefix.split("/")[:-1]
     needed = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
@@ -128,7 +117,7 @@ def require_git(version: str) -> None:
 
 def identity(git: Git) -> Identity:
     """The configured identity of the user; git's guess from the host name does not count."""
-    ran = git.run(*_IDENTITY, ok=(0, 1, 128))
+    ran = git.run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT", ok=(0, 1, 128))
     person, when = read_person(ran.text)
     if ran.code or not when:
         raise RefusedEarly(NO_IDENTITY)

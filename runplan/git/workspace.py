@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
 from runplan.git.command import ANY, STREAMED, Git, Ran, one_line, remedy_for
-from runplan.git.repository import LIST_CONFIG, Checkouts
+from runplan.git.repository import Checkouts
 from runplan.names import DIFF_FILE, HEADS, base_ref, parked_under
 from runplan.store.files import file_lock, first_line, make_below, publish, read_file, sweep_leftovers
 
@@ -83,7 +83,7 @@ class Workspace:
 
     def read_config(self) -> Pairs:
         """Read the user's configuration; refuse a repository whose objects cannot be borrowed."""
-        pairs = read_listing(os.fsdecode(self.user.run(*LIST_CONFIG).out))
+        pairs = read_listing(os.fsdecode(self.user.run("config", "--list", "-z").out))
         if is_partial_clone(pairs):
             raise RefusedEarly(
                 "this repository is a partial clone, so objects that a phase needs may be missing; "

@@ -186,7 +186,6 @@ def read_repository(repository: Known, name: str, now: datetime) -> tuple[list[C
         notes.append(f"{name}: {text}")
 
     with open_known(repository, warn=warn) as context:
-        context.git.prepare_reader()  # starts while the journal is opened
         views = PlanReader(context, "", now, warn=warn).views()
         daemon = view_daemon(context, views)
         limits = context.settings.limits

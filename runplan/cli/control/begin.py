@@ -7,7 +7,6 @@ import contextlib
 
 from runplan.engine.context import open_context
 from runplan.errors import Exit, RefusedEarly, UsageError
-from runplan.git.repository import prepare_checks
 from runplan.settings.options import parse_words
 from runplan.supervise.dispatches import start_spawner
 
@@ -26,8 +25,6 @@ def run_start(args: argparse.Namespace) -> Exit:
         raise RefusedEarly("schedules need the daemon; leave out --foreground")
     is_here = args.foreground and not args.dry_run
     with open_context() as context, contextlib.ExitStack() as closing:
-        if is_here:
-            prepare_checks(context.repository)
         spawner = closing.enter_context(start_spawner()) if is_here else None
         from runplan.cli.control.start import start_plan  # takes as long as the processes to start
 

@@ -53,7 +53,6 @@ def run_status(args: argparse.Namespace) -> None:
 
 def _read_plans(context: RepositoryContext, word: str | None, now: datetime) -> Plans:
     """The plans of a repository, or the one that the word means, by need; and what keeps the daemon from working."""
-    context.git.prepare_reader()  # starts while the journal is opened
     run = context.store().get_run(word) if word is not None else None
     plan = run.plan if run is not None else plan_or_watch(context, word) if word is not None else ""
     views = PlanReader(context, plan, now, warn=warn).views()

@@ -35,7 +35,6 @@ def show_plan(request: Request) -> Response:
     known = find_known(site_of(request).env, repo)
     notes: list[str] = []
     with open_known(known, warn=notes.append) as context:
-        context.git.prepare_reader()  # starts while the journal is opened
         page = read_plan_page(context, plan, query.get("phase", ""), now=datetime.now(UTC))
     values = prepare_plan(page, repo, is_all=query.get("phases") == "all")
     return render(
