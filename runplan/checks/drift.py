@@ -68,7 +68,7 @@ def read_tokens(message: str) -> Tokens:
     marked = (line.partition(MARK)[2] for line in message.splitlines() if MARK in line[:200])
     for rest in islice(marked, _MOST_TOKENS):
         token = re.fullmatch(_TOKEN, rest)
-        if token and _is_id(token[1]):
+        if token and (named := read_name(token[1])) and named.id == token[1]:
             drifts.append(Drift(token[1], int(token[2]), token[3], token[4].strip(), int(token[5])))
         else:
             malformed.append(rest.strip()[:200])
@@ -131,11 +131,6 @@ def _read_stated(stated: str) -> tuple[str, tuple[int, ...]]:
         if match := re.fullmatch(form, plain):
             return kind, tuple(map(int, match.groups()))
     return "", ()
-
-
-def _is_id(text: str) -> bool:
-    named = read_name(text)
-    return named is not None and named.id == text
 
 
 # --- corrections --------------------------------------------------------------------------------------------

@@ -243,7 +243,7 @@ _TEST_SIDE = (
     *("**/conftest.py", "**/pytest.ini", "**/.pytest.ini", "**/jest.config.*", "**/vitest.config.*", "**/.mocharc*"),
 )
 
-_CI = (
+CI = (
     *(".github/workflows/**", ".github/actions/**", ".gitlab-ci.yml", ".gitlab/ci/**", ".circleci/**", ".ci/**"),
     *(".travis.yml", "azure-pipelines.yml", "Jenkinsfile", "bitbucket-pipelines.yml", ".buildkite/**"),
     *(".drone.yml", ".woodpecker.yml", ".woodpecker/**", "appveyor.yml", ".appveyor.yml", "cloudbuild.yaml"),
@@ -269,7 +269,3 @@ def is_on_test_side(path: str, paths: Sequence[str] = ()) -> bool:
 def is_collected(path: str) -> bool:
     """Whether a test runner finds the file by its name; in Rust the code decides."""
     return covers(_COLLECTED, path) or path.endswith(".rs")
-
-
-def is_ci(path: str) -> bool:
-    return covers(_CI, path)

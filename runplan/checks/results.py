@@ -16,8 +16,8 @@ from enum import StrEnum
 import msgspec
 from msgspec import Struct
 
-from runplan.checks.runners import plain
-from runplan.checks.runners.output import Report, Runner, TestState, find_last, worst_states
+from runplan.checks.runners import compiled, javascript, listed, plain, python, tap
+from runplan.checks.runners.output import Report, TestState, find_last, worst_states
 from runplan.decoding import decode_json
 from runplan.globs import covers
 
@@ -33,6 +33,11 @@ _MOST_NAMES = 20_000  # with more tests, only their counts are compared
 _LONGEST_NAME = 500  # characters
 _UNPRINTED = ("phpunit", "cucumber", "behave")  # runners whose output is not read, but the files they write
 _NO_REPORT = Report(passed=None, failed=None, skipped=None)
+#: The more specific first: if two runners recognise the same line, the first wins.
+_RUNNERS = (
+    *(python.PYTEST, python.UNITTEST, compiled.CARGO, compiled.GO, javascript.JEST, javascript.VITEST),
+    *(tap.NODE, compiled.CTEST, tap.TAP, *listed.RUNNERS, *plain.RUNNERS),
+)
 MOST_NOTED = 20  #: names of one kind that an event carries
 
 
@@ -54,10 +59,6 @@ class Results(Struct, frozen=True, kw_only=True):
     @property
     def ran(self) -> frozenset[str]:
         return self.passes | self.failures
-
-    @property
-    def is_unnamed(self) -> bool:
-        return not self.ran and self.passed != 0
 
     @property
     def line(self) -> str:
@@ -156,33 +157,23 @@ def _count_unfailed(report: Report) -> int:
 def _read_report(lines: list[str], pattern: str, junit: Iterable[str] | None) -> tuple[str, Report, str]:
     """The runner's name, its report, and why the run is not complete."""
     if junit is not None:
-        listed = plain.read_junit(junit)
-        return ("junit", listed, "") if isinstance(listed, Report) else ("", _NO_REPORT, listed)
+        read = plain.read_junit(junit)
+        return ("junit", read, "") if isinstance(read, Report) else ("", _NO_REPORT, read)
     name, report, rest = _closing_report(lines)
     if pattern:
         configured = plain.read_configured(lines, pattern)
         if configured is None:
             return name, report, f"the output does not contain tests.summary {pattern!r}"
         return (name, report, "") if configured.passed is None else ("summary", configured, "")
-    begun = [runner.name for runner in _list_runners() if runner.begins and any(map(runner.begins.match, rest))]
+    begun = [runner.name for runner in _RUNNERS if runner.begins and any(map(runner.begins.match, rest))]
     return name, report, f"no closing summary of {begun[0]}" if begun else ""
-
-
-def _list_runners() -> tuple[Runner, ...]:
-    """The more specific first: if two runners recognise the same line, the first wins."""
-    from runplan.checks.runners import compiled, javascript, listed, python, tap  # 10 ms; most commands read no test
-
-    return (
-        *(python.PYTEST, python.UNITTEST, compiled.CARGO, compiled.GO, javascript.JEST, javascript.VITEST),
-        *(tap.NODE, compiled.CTEST, tap.TAP, *listed.RUNNERS, *plain.list_runners()),
-    )
 
 
 def _closing_report(lines: list[str]) -> tuple[str, Report, list[str]]:
     """The runner and report of the last summary in the output, if it is near its end, and the lines after it."""
     offset = max(0, len(lines) - _LINES_CLOSING)
     best = ("", _NO_REPORT, lines)
-    for runner in _list_runners():
+    for runner in _RUNNERS:
         closing = find_last(lines[offset:], runner.closing)
         report = runner.read(lines, offset + closing[0], closing[1]) if closing else None
         if closing and report is not None:

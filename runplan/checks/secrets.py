@@ -17,7 +17,7 @@ LONGEST_TOKEN = 512
 LONGEST_CLAIMS = 4 * LONGEST_TOKEN  #: the middle of a signed token
 SHORTEST_VALUE = 8
 
-_FILES = (
+SENSITIVE_FILES = (
     r"(?i)(?:^|/)(?:"
     r"\.env(?:\.(?!example|sample|template|dist|test)[^/]*)?"
     r"|[^/]*\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk)"
@@ -56,10 +56,6 @@ _FORMS = (
 _KNOWN = tuple((begin, re.escape(begin) + rest) for _, begin, rest in _FORMS)
 #: Signed tokens are redacted, but are no reason to refuse work: tests and documents contain many.
 _SIGNED = ("eyJ", rf"eyJ(?<!\w.{{3}}){_WORD % 10}\.eyJ{_LONG_WORD}\.{_WORD % 20}")
-
-
-def named_like_secret(path: str) -> bool:
-    return re.search(_FILES, path) is not None
 
 
 def secrets_in(text: str) -> dict[str, str]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.checks.guarded import find_changes, is_ci
-from runplan.checks.secrets import named_like_secret, redact_text, secrets_in
+from runplan.checks.guarded import CI, find_changes
+from runplan.checks.secrets import SENSITIVE_FILES, redact_text, secrets_in
 from runplan.errors import PlanUnreadable
 from runplan.globs import covers, literal, matches
 from runplan.names import is_within
@@ -119,10 +119,6 @@ def _path_words(text: str) -> frozenset[str]:
     )
 
 
-def is_lifecycle(path: str) -> bool:
-    return covers(LIFECYCLE, path)
-
-
 def examine_changes(
     changes: Sequence[FileChange], permit: Permit, *, messages: Iterable[str] = ()
 ) -> tuple[Tampering, ...]:
@@ -133,7 +129,7 @@ def examine_changes(
         findings += _check_scope(path, permit, is_gone=change.deleted)
         if change.added and not permit.names(path):
             findings += _check_added(change)
-        if is_ci(path) and not permit.permits_ci(path):
+        if covers(CI, path) and not permit.permits_ci(path):
             detail = "a file of the CI or a hook was changed, and the phase does not name it"
             findings.append(Tampering(TamperKind.CHANGED_CI, path, detail))
         if covers(PROMPTS, path) and not permit.allowed(path):
@@ -199,7 +195,7 @@ def _list_commands(path: str, text: str | None) -> set[str]:
 def _check_added(file: FileChange) -> Iterator[Tampering]:
     if file.size > LARGEST_ADDED:
         yield Tampering(TamperKind.TOO_LARGE, file.path, f"{file.size} bytes, a new file of over 5 MB")
-    if named_like_secret(file.path):
+    if re.search(SENSITIVE_FILES, file.path):
         yield Tampering(TamperKind.SECRET, file.path, "looks like a secret")
 
 

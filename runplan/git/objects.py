@@ -183,10 +183,8 @@ _DIFFER = ("diff-tree", "--stdin", "-r", "-p", "-M", "--no-color", "--no-ext-dif
 _END = "end\n"
 _OF_BASE = ("index ", "similarity ", "dissimilarity ")  #: lines of a patch that depend on the rest of the file
 _KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
-#: Of commits that only keep uncommitted files; the same content kept twice is the same commit.
+#: Of commits that only keep files, or none at all; the same content kept twice is the same commit.
 KEEPER = Signature(author=_KEEPER, committer=_KEEPER, when="0 +0000")
-_RUNPLAN = Identity(name="runplan", email="runplan@localhost")
-_TEMPORARY = Signature(author=_RUNPLAN, committer=_RUNPLAN, when="0 +0000")  #: of commits that hold no work
 
 
 Rewrite: TypeAlias = Callable[[Commit], tuple[str, Signature]]
@@ -358,8 +356,8 @@ class Candidates:
         if before in (onto, theirs):
             return theirs if before == onto else onto
         # Temporary commits make `base` the merge base; `merge-tree --merge-base` came with git 2.40.
-        ours = self.commit(onto, onto=base, message="temporary", by=_TEMPORARY)
-        other = commit or self.commit(theirs, onto=base, message="temporary", by=_TEMPORARY)
+        ours = self.commit(onto, onto=base, message="temporary", by=KEEPER)
+        other = commit or self.commit(theirs, onto=base, message="temporary", by=KEEPER)
         tree, conflicts = self.merge(ours, other)
         return Conflicted(paths=conflicts) if conflicts else tree
 

@@ -107,7 +107,8 @@ class Workspace:
     @property
     def is_whole(self) -> bool:
         """Whether git would accept `tool.git` as a repository."""
-        return is_repository(self.path)
+        head = first_line(self.path / "HEAD") or ""
+        return head.startswith("ref: refs/") and all((self.path / name).is_dir() for name in ("objects", "refs"))
 
     def require_whole(self) -> None:
         if not self.is_whole:
@@ -283,11 +284,6 @@ class Workspace:
     def unpin(self, pin: str) -> None:
         """Stop protecting the base from the user's `git gc`."""
         self.user.update_refs(f"delete {base_ref(pin)}")
-
-
-def is_repository(path: Path) -> bool:
-    head = first_line(path / "HEAD") or ""
-    return head.startswith("ref: refs/") and (path / "objects").is_dir() and (path / "refs").is_dir()
 
 
 def _is_small(pack: Path) -> bool:

@@ -166,9 +166,7 @@ def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iter
             yield WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{command}` failed on the base: {fault}")
             return
         key = check_key(context, name, tree)
-        if (
-            not result.red and not result.unfinished
-        ):  # a red one may be accidental, and would excuse real failures later
+        if not result.red and not result.unfinished:  # a red one may be accidental, and would excuse real failures
             context.store.put_baseline(key, results.to_text(result))
         known = results.to_text(result, passes=False)
         note = f"{result.line} before any work{describe_lacking(phase, context)}" if result.red else ""

@@ -175,15 +175,16 @@ def _list_answered(context: RunContext, landings: list[LandingStarted]) -> set[s
 
 def list_unproven(phase: WorkAttempt, context: RunContext) -> tuple[str, ...]:
     """Why changed tests were not compared with the base's, or not by name, for the report."""
-    files = phase.changed_files
     tests = context.settings.tests
-    known = gates.known_results(phase, context) if tests.command else None
-    unnamed = (UNNAMED,) if known is not None and known.is_unnamed else ()
-    if tests.command and tests.prove == "off" and any(is_on_test_side(path, tests.paths) for path in files):
+    if not tests.command:
+        return ()
+    known = gates.known_results(phase, context)
+    unnamed = (UNNAMED,) if known is not None and not known.ran and known.passed != 0 else ()
+    if tests.prove == "off" and any(is_on_test_side(path, tests.paths) for path in phase.changed_files):
         return ('tests changed, and `tests.prove = "off"`: the tests of the base did not run on the new code', *unnamed)
-    inner = [path for path in files if path.endswith(".rs") and not is_on_test_side(path, tests.paths)]
-    if tests.command and inner:
-        return (f"tests inside product files are not compared with the base's: {inner[0]}", *unnamed)
+    products = (path for path in phase.changed_files if not is_on_test_side(path, tests.paths))
+    if inner := next((path for path in products if path.endswith(".rs")), ""):
+        return (f"tests inside product files are not compared with the base's: {inner}", *unnamed)
     return unnamed
 
 

@@ -46,7 +46,6 @@ from runplan.times import iso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.agents.prompts import Brief
     from runplan.checks.returns import Unusable
     from runplan.git.command import Git
     from runplan.plan.model import Plan
@@ -68,17 +67,13 @@ def start_verifier(action: Start, state: RunState, context: RunContext) -> Itera
 
 def _prepare_verifier(started: DispatchStarted, state: RunState, context: RunContext) -> Prepared:
     phase = state.work
-    diff = _read_change(started, phase, context)
+    base = _base_of(phase, context, started.scope)
+    without = context.bookkeeping if started.scope else ()
+    diff = context.candidates.diff(base, phase.built.commits[-1], without=without)
     text = _write_prompt(started, phase, context, diff)
     launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
     fill = partial(fill_files, started, phase, context, diff=diff)
     return Prepared(started=started, launch=launch, fill=fill, diff=diff)
-
-
-def _read_change(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
-    """The change that it judges; an agent without a shell reads it in its worktree."""
-    base = _base_of(phase, context, started.scope)
-    return context.candidates.diff(base, phase.built.commits[-1], without=context.bookkeeping if started.scope else ())
 
 
 def _write_prompt(started: DispatchStarted, phase: WorkAttempt, context: RunContext, diff: str) -> str:
@@ -87,8 +82,11 @@ def _write_prompt(started: DispatchStarted, phase: WorkAttempt, context: RunCont
     checks = context.settings.checks
     gates = [(checks[gate.name].command, gate) for gate in phase.proof.gates if gate.answer is not GateAnswer.SKIPPED]
     proofs = () if started.scope else phase.proof.runs
-    if started.scope:
-        brief = final_brief(brief, phase, context)
+    if started.scope:  # the whole plan instead of one phase
+        whole = context.plan_at(phase.built.onto)[1].decode("utf-8", "replace")
+        items = final_items(phase, context)
+        chosen = replace(brief.chosen, phase=EVERY_PHASE, text=whole, items=items, touches=())
+        brief = replace(brief, chosen=chosen)
     changed = _list_changed(phase, context, started.scope)
     template = context.prompts[prompts.FINAL if started.scope else started.role]
     missing = prompts.missing_note(_list_missing(phase, context, started.scope))
@@ -280,13 +278,6 @@ def final_items(phase: WorkAttempt, context: RunContext) -> Rows:
     """One item for each phase of the plan."""
     plan, _ = context.plan_at(phase.built.onto)
     return tuple((f"F{number}", f"phase {row.id}") for number, row in enumerate(plan.phases, 1))
-
-
-def final_brief(brief: Brief, phase: WorkAttempt, context: RunContext) -> Brief:
-    """The whole plan instead of one phase."""
-    _, text = context.plan_at(phase.built.onto)
-    whole = {"phase": EVERY_PHASE, "text": text.decode("utf-8", "replace"), "items": final_items(phase, context)}
-    return replace(brief, chosen=replace(brief.chosen, **whole, touches=()))
 
 
 # --- numbers that a plan states and agents measure ------------------------------------------------------

@@ -15,6 +15,7 @@ from runplan.checks.tamper import FileChange, TamperKind
 from runplan.git.objects import Signature
 from runplan.git.removal import Kept
 from runplan.gitfacts import AGENT, signing
+from runplan.globs import covers
 from runplan.names import HEADS, wip_ref
 from runplan.plan.body import QUOTED
 from runplan.run import events as e
@@ -130,7 +131,7 @@ def _commit_leftovers(phase: WorkAttempt, context: RunContext, *, message: str) 
     added = [change for change in changes if change.kind == "A"]
     if nested := [change.path for change in added if change.new_mode == GITLINK]:
         return WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own")
-    ours: dict[str, Entry | None] = {change.path: None for change in added if tamper.is_lifecycle(change.path)}
+    ours: dict[str, Entry | None] = {change.path: None for change in added if covers(tamper.LIFECYCLE, change.path)}
     tree = context.candidates.tree_with(context.objects.commit(left).tree, ours)
     made = tip
     if tree != context.objects.commit(tip).tree:

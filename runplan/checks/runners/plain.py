@@ -6,15 +6,12 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
 from msgspec.structs import replace
 
 from runplan.checks.runners.output import Report, Runner, TestState, count_states, list_failed
 from runplan.errors import SettingsError
-
-if TYPE_CHECKING:
-    import xml.etree.ElementTree as ET
 
 _PAIR = (
     r"^.*?\b(\d{1,9}) (?:tests? )?pass(?:ed|ing)?\b\W{1,5}(\d{1,9}) (?:tests? )?fail(?:ed|ing|ures?)?\b"
@@ -49,8 +46,7 @@ def read_configured(lines: list[str], pattern: str) -> Report | None:
     return Report(passed=numbers.get("passed"), failed=numbers.get("failed", 0), tests=failures)
 
 
-def list_runners() -> tuple[Runner, ...]:
-    return Runner("plain", re.compile(_PAIR), read_pair), Runner("plain", re.compile(_OUT_OF), read_out_of)
+RUNNERS = (Runner("plain", re.compile(_PAIR), read_pair), Runner("plain", re.compile(_OUT_OF), read_out_of))
 
 
 # --- JUnit XML ----------------------------------------------------------------------------------------------
@@ -62,8 +58,6 @@ LONGEST_REASON = 300  #: characters
 
 def read_junit(texts: Iterable[str]) -> Report | str:
     """The sum of all files, of which one at a time is in memory; why they cannot be read."""
-    import xml.etree.ElementTree as ET  # slow to import
-
     tests: list[tuple[str, TestState]] = []
     reasons: dict[str, str] = {}
     text = None
