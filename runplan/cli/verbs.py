@@ -153,7 +153,7 @@ _HELP = (_value("the verb to explain", "verb", metavar="VERB", nargs="?"),)
 #: The verbs by group: the module with `run_<verb>`, one line, and the arguments.
 GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
     "Work on plans": {
-        "start": ("control.begin", "Work on a plan: its next phase, one phase, or all of it", _START),
+        "start": ("control.start", "Work on a plan: its next phase, one phase, or all of it", _START),
         "plan": ("control.planning", "Write a plan for a goal, which you approve before any work", _PLANNING),
         "watch-issues": ("control.start", "Work on the open issues with a label, one after the other", _WATCH),
         "stop": ("control.commands", "Cancel schedules and end runs; their work is kept", _STOP),

@@ -29,7 +29,7 @@ from runplan.steps.context import OpenRepository, RunContext
 from runplan.store.claims import Claims
 from runplan.store.files import make_below
 from runplan.store.protocol import open_store
-from runplan.supervise.dispatches import Dispatches, Spawner
+from runplan.supervise.dispatches import Dispatches
 
 if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
@@ -139,10 +139,8 @@ def make_run_context(
 
 
 @contextlib.contextmanager
-def open_repository(
-    context: RepositoryContext, *, wakeup: int | None = None, spawner: Spawner | None = None
-) -> Iterator[OpenRepository]:
-    """Open a repository, or refuse one that cannot be worked in; a `spawner` that has been started is used.
+def open_repository(context: RepositoryContext, *, wakeup: int | None = None) -> Iterator[OpenRepository]:
+    """Open a repository, or refuse one that cannot be worked in.
 
     `wakeup` is a descriptor that interrupts a wait for dispatches.
     """
@@ -161,7 +159,7 @@ def open_repository(
             root, below=Path(root.anchor), mode=0o755, remedy="set run.worktrees to a directory that can be created"
         )
         workspace.make_tool()
-        dispatches = closing.enter_context(Dispatches(context.state / "dispatch", wakeup=wakeup, spawner=spawner))
+        dispatches = closing.enter_context(Dispatches(context.state / "dispatch", wakeup=wakeup))
         store = open_store(context.journal)
         closing.callback(store.close)
         dispatches.stored = store.outputs

@@ -49,7 +49,7 @@ _HEADER = struct.Struct("!I")
 
 
 class Spawner:
-    """The process that forks shims. It needs no repository, so that it can start before one is checked."""
+    """The process that forks shims."""
 
     def __init__(self) -> None:
         self.socket, theirs = socket.socketpair()
@@ -74,22 +74,17 @@ class Spawner:
         self.process.wait()
 
 
-def start_spawner() -> contextlib.closing[Spawner]:
-    """The spawner of a run in this process. It is ready when the checks are done and the worktree is made."""
-    return contextlib.closing(Spawner())
-
-
 class Dispatches:
     """The dispatches of one repository. They live on after it is closed."""
 
-    def __init__(self, directory: Path, *, wakeup: int | None = None, spawner: Spawner | None = None) -> None:
+    def __init__(self, directory: Path, *, wakeup: int | None = None) -> None:
         """`wakeup` is a descriptor that interrupts `wait` when it becomes readable."""
         self.stored: StoredOutputs | None = None  #: the outputs in the database of a fleet
         self._directory = directory
         self._spawner_log = directory / "spawner.log"
         self._anchor = Anchor(directory.parent)
         self._wakeup = wakeup
-        self._spawner = spawner
+        self._spawner: Spawner | None = None
         self._made: set[str] = set()  #: dispatches whose directory exists
         self._begun: set[str] = set()  #: dispatches started here
         self._shims: dict[str, Process] = {}  #: of these, unless the shim had ended before it was looked up
@@ -97,7 +92,7 @@ class Dispatches:
         self._idle: list[socket.socket] = []  #: to shims whose dispatch has ended
 
     def __enter__(self) -> Dispatches:
-        self._spawner = self._spawner or Spawner()
+        self._spawner = Spawner()  # it imports while the run is resolved
         return self
 
     def __exit__(self, *_: object) -> None:

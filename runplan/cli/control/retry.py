@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -24,7 +23,6 @@ from runplan.run.requests import RunRequest
 from runplan.settings.options import Options
 from runplan.steps.conclude import list_answers
 from runplan.steps.land import landing_to_undo
-from runplan.supervise.dispatches import start_spawner
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -57,10 +55,7 @@ def run_retry(args: argparse.Namespace) -> Exit:
         is_again = not args.phase and not args.review
         asked = Options(phase=last.wanted, finish=last.mode is Mode.FINISH, auto=last.auto, landing=last.landing)
         asked = replace(asked, anew=args.fresh)
-        with start_spawner() if here else contextlib.nullcontext() as spawner:
-            return start_run(
-                context, row.plan, asked, spawner=spawner, wait=args.wait, again=is_again, like=last, review=review
-            )
+        return start_run(context, row.plan, asked, here=here, wait=args.wait, again=is_again, like=last, review=review)
 
 
 def _last_work(store: Store, last: RunStarted) -> RunStarted:

@@ -46,7 +46,6 @@ from runplan.views.journal import follow_events
 if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
     from runplan.settings.schema import RunSettings
-    from runplan.supervise.dispatches import Spawner
 
 MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
 
@@ -342,7 +341,7 @@ def admit_agents(context: RepositoryContext) -> None:
         last_warning.write_text(today)  # not by rename: several starts may be here at once
 
 
-def run_here(context: RepositoryContext, request: RunRequest, spawner: Spawner | None = None) -> Exit:
+def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
     """Execute the run in this process; errors from outside name the command that continues it. Not in a fleet."""
     if context.fleet is not None and request.started.mode is Mode.UNDO:
         return submit_run(context, request, wait=True)
@@ -355,7 +354,7 @@ def run_here(context: RepositoryContext, request: RunRequest, spawner: Spawner |
     with (
         progress.live_line(),
         Interruption(load_user(context.env).daemon.grace_s) as interruption,
-        open_repository(context, wakeup=interruption.wakeup, spawner=spawner) as repository,
+        open_repository(context, wakeup=interruption.wakeup) as repository,
     ):
         _remember_repository(context)
         worker = ForegroundWorker(interruption, show=progress.show_event, warn=progress.warn)

@@ -1,4 +1,4 @@
-"""runplan start (see begin.py) and watch-issues: begin runs, in the daemon or in this process."""
+"""runplan start and watch-issues: begin runs, in the daemon or in this process."""
 
 from __future__ import annotations
 
@@ -27,29 +27,38 @@ from runplan.text import counted
 if TYPE_CHECKING:
     from runplan.plan.model import Phase
     from runplan.run.events import Rows, RunStarted
-    from runplan.supervise.dispatches import Spawner
 
 
 # --- start ------------------------------------------------------------------------------------------------
 
 
-def start_plan(args: argparse.Namespace, asked: Options, context: RepositoryContext, spawner: Spawner | None) -> Exit:
-    """Work on the plan or the issue, in this process if there is a spawner."""
+def run_start(args: argparse.Namespace) -> Exit:
     plan = args.plan
-    if args.issue is not None:
-        asked = in_plan(asked, ["1"])
-        context = _with_pull_requests(context, asked, "--issue")
-        taken = issues.take_issue(context, args.issue, now=SystemClock().now())
-        if isinstance(taken, issues.TakenElsewhere):
-            progress.say(taken.why)
+    number = args.issue
+    if number is None and plan is None:
+        raise UsageError("name a plan, or an issue with --issue")
+    words = args.words if number is None or plan is None else [plan, *args.words]
+    asked = parse_words(words)
+    if number is not None and (args.dry_run or asked.every):
+        word = "every" if asked.every else "--dry-run"
+        raise UsageError(f"{word} with --issue: an issue is worked on once, and has no plan yet; leave out one of them")
+    if args.foreground and asked.every:
+        raise RefusedEarly("schedules need the daemon; leave out --foreground")
+    with open_context() as context:
+        if number is not None:
+            asked = in_plan(asked, ["1"])
+            context = _with_pull_requests(context, asked, "--issue")
+            taken = issues.take_issue(context, number, now=SystemClock().now())
+            if isinstance(taken, issues.TakenElsewhere):
+                progress.say(taken.why)
+                return Exit.DONE
+            context = taken.context
+            plan = taken.plan
+            asked = replace(asked, landing="pr")
+        if args.dry_run:
+            print(_dry_run(context, plan, asked))
             return Exit.DONE
-        context = taken.context
-        plan = taken.plan
-        asked = replace(asked, landing="pr")
-    if args.dry_run:
-        print(_dry_run(context, plan, asked))
-        return Exit.DONE
-    return start_run(context, plan, asked, spawner=spawner, wait=args.wait)
+        return start_run(context, plan, asked, here=args.foreground, wait=args.wait)
 
 
 def _with_pull_requests(context: RepositoryContext, asked: Options, option: str) -> RepositoryContext:
@@ -66,13 +75,13 @@ def start_run(
     word: str,
     asked: Options,
     *,
-    spawner: Spawner | None,
+    here: bool,
     wait: bool = False,
     again: bool = False,
     like: RunStarted | None = None,
     review: Rows = (),
 ) -> Exit:
-    """Begin the run that the options ask for, in this process if there is a spawner.
+    """Begin the run that the options ask for, in the daemon or `here`, in this process.
 
     `again`: as a retry of the plan's last run, which was `like`.
     """
@@ -92,12 +101,12 @@ def start_run(
                 progress.say(f"phase {asked.phase} is not chosen: a schedule works on the next phase each time")
             request = replace(request, again=again)
             plan = request.started.plan
-            if spawner is not None:
-                code = runs.run_here(context, request, spawner)
+            if here:
+                code = runs.run_here(context, request)
             else:
                 runs.admit_agents(context)
                 code = runs.submit_run(context, request, runs.timing_of(asked, context.settings.run), wait=wait)
-    if code is Exit.WAITING and (spawner is not None or wait):
+    if code is Exit.WAITING and (here or wait):
         code = ask_on_terminal(context, plan, code)
     return code
 
