@@ -123,7 +123,8 @@ def test_an_agent_is_called_supervised_and_judged(on: Stage, tmp_path: Path) -> 
 
 PROMPT = """# Phase 1
 - not: an item
-+++ b/a b.py\t
+diff --git a/a b.py b/a b.py
+new file mode 100644
 
 ## Items
 
@@ -316,7 +317,9 @@ def test_a_return_goes_into_its_file(theatre: Theatre) -> None:
 @pytest.mark.parametrize(
     ("step", "results", "evidence"),
     [
-        pytest.param("pass_all = true", ["pass", "pass"], [{"kind": "file", "ref": "a b.py"}], id="pass"),
+        pytest.param(
+            "pass_all = true", ["pass", "pass"], [{"kind": "file", "ref": "a b.py", "gone": False}], id="pass"
+        ),
         pytest.param('fail = ["C1"]\nevidence = "saw it"', ["pass", "fail"], "saw it", id="fail"),
         pytest.param('pass_all = true\nevidence = ""', ["pass", "pass"], "", id="without evidence"),
     ],
