@@ -134,11 +134,6 @@ def needed_by_a_run(
     return tuple(sorted(name for name in wanted if sent.get(name)))
 
 
-def missing_variables(names: Sequence[str], *, at_hand: Mapping[str, str]) -> tuple[str, ...]:
-    """The needed variables that are lost, as after a restart."""
-    return tuple(name for name in names if not at_hand.get(name))
-
-
 def describe_missing(names: Sequence[str], *, plan: str) -> str:
     """Why a run waits, and the command that ends the wait."""
     it = "it" if len(names) == 1 else "them"

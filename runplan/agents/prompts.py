@@ -353,13 +353,8 @@ def handover_note(standing: Standing) -> str:
     said = [line for line in (standing.summary or standing.message).splitlines() if line.strip()] or ["Nothing."]
     lines += [f"> {line}"[:300] for line in said[len(lines) - LINES :]]
     notes = standing.notes.strip()[-NOTES_SHOWN:]
-    return (
-        "\n".join(lines)
-        + "\n"
-        + write_section(
-            "Its notes", "They are also in your own notes file.", [quote_text(notes, "notes")] if notes else []
-        )
-    )
+    quoted = [quote_text(notes, "notes")] if notes else []
+    return "\n".join([*lines, write_section("Its notes", "They are also in your own notes file.", quoted)])
 
 
 def _list_some(lines: Sequence[str], noun: str, most: int = _MOST) -> list[str]:

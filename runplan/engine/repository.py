@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan import names
-from runplan.agents.environment import missing_variables
 from runplan.agents.invocation import Agents, Sandbox
 from runplan.clock import SystemClock
 from runplan.engine.preflight import require_prompts, settle_lost_landings
@@ -78,7 +77,8 @@ class Environments:
 
     def missing(self, started: RunStarted) -> tuple[str, ...]:
         """The variables that the run needs and that a restart has lost."""
-        return missing_variables(started.needs, at_hand=self.of(started.plan))
+        at_hand = self.of(started.plan)
+        return tuple(name for name in started.needs if not at_hand.get(name))
 
 
 def make_run_context(

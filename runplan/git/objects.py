@@ -340,7 +340,8 @@ class Candidates:
 
     def _built(self, commits: Sequence[Oid], tree: Oid, onto: Oid) -> Replayed:
         differing = changes(self._git, self._tree(onto), tree)
-        return Built(commits=tuple(commits), tree=tree, patch=patch_of(differing)) if differing else NothingLeft()
+        patch = digest_of(repr(differing).encode())  # unlike git's patch id it changes with moved lines
+        return Built(commits=tuple(commits), tree=tree, patch=patch) if differing else NothingLeft()
 
     def entry(self, commit: Oid, path: str) -> Entry | None:
         """The entry of a path in the commit; None if there is none."""
@@ -400,11 +401,3 @@ class Candidates:
             f"{where} is {kinds.get(entry.mode, 'a file')} on the target, so {path} cannot be written; "
             "make it a plain file, or set [paths] to another place"
         )
-
-
-def patch_of(differing: Iterable[Change]) -> str:
-    """A hash of paths, modes and contents before and after. A verdict is bound to it and to the tree.
-
-    Unlike git's patch id it changes with moved lines, and it costs no process.
-    """
-    return digest_of(repr(tuple(differing)).encode())

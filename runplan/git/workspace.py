@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
 from runplan.git.command import ANY, STREAMED, Git, Ran, one_line, remedy_for
 from runplan.git.repository import Checkouts
-from runplan.names import DIFF_FILE, HEADS, base_ref, parked_under
+from runplan.names import DIFF_FILE, HEADS, parked_under
 from runplan.store.files import file_lock, first_line, make_below, publish, read_file, sweep_leftovers
 
 if TYPE_CHECKING:
@@ -280,10 +280,6 @@ class Workspace:
         if keep:
             keep.unlink(missing_ok=True)
         return ref
-
-    def unpin(self, pin: str) -> None:
-        """Stop protecting the base from the user's `git gc`."""
-        self.user.update_refs(f"delete {base_ref(pin)}")
 
 
 def _is_small(pack: Path) -> bool:

@@ -56,10 +56,6 @@ def status_of(plan: Plan) -> tuple[CheckState, str]:
     return state, f"{proven} of {counted(sum(count for count, _ in counts), 'item')} proven"
 
 
-def title_of(slug: str, title: str) -> str:
-    return f"[{slug}] {inert(title)}"[:LONGEST_TITLE]
-
-
 def choose_template(paths: Iterable[str]) -> str:
     """The path of the repository's template among these; the sole one of a folder counts, "" for none."""
     by_name = {path.lower(): path for path in paths}

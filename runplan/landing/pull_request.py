@@ -25,13 +25,13 @@ from runplan.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, UNDOES, read_trailers
 from runplan.landing.conversation import find_due, handle_requests, missing_answers
 from runplan.landing.description import (
     DRAFT,
+    LONGEST_TITLE,
     PEOPLE,
     TEMPLATE_FOLDER,
     body_of,
     choose_template,
     marks_of,
     status_of,
-    title_of,
 )
 from runplan.landing.direct import RemoteLander
 from runplan.landing.lander import (
@@ -52,7 +52,7 @@ from runplan.names import parked_under
 from runplan.plan.marks import Status
 from runplan.plan.model import parse_plan
 from runplan.run.kinds import Reason, WaitKind
-from runplan.text import command
+from runplan.text import command, inert
 
 if TYPE_CHECKING:
     from runplan.forge.model import Check, Message, PullRequest, Target
@@ -359,7 +359,7 @@ class PullRequestLander(RemoteLander):
         report = forge.file_url(self._plan.report, self.branch)
         body = body_of(before, plan, report=report, fixes=self._plan.issues, marks=marks)
         if pull is None:
-            title = title_of(self._plan.slug, self._undo_of(tip) or plan.title)
+            title = f"[{self._plan.slug}] {inert(self._undo_of(tip) or plan.title)}"[:LONGEST_TITLE]
             pull = forge.create_pull_request(
                 branch=self.branch, base=self.target.branch, title=title, body=body, draft=is_draft
             )

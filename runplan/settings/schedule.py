@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import groupby, takewhile
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -113,24 +112,18 @@ def _parse_cron(match: re.Match[str]) -> Schedule | None:
     return Schedule(text=match[0], cron=match[0])
 
 
-def _load_triggers() -> SimpleNamespace:
-    """The classes of APScheduler's triggers."""
-    from apscheduler.triggers import combining, cron, interval  # 60 ms, and `status` knows most next times
-
-    classes = (combining.OrTrigger, cron.CronTrigger, interval.IntervalTrigger)
-    return SimpleNamespace(**{trigger.__name__: trigger for trigger in classes})
-
-
 @lru_cache(maxsize=32)
 def _make_trigger(cron: str) -> Any:
     """The APScheduler trigger of a cron line. Its zone is UTC, which stands for the wall clock."""
-    triggers = _load_triggers()
+    from apscheduler.triggers.combining import OrTrigger  # 60 ms, and `status` knows most next times
+    from apscheduler.triggers.cron import CronTrigger  # as slow
+
     minute, hour, day, month, weekday = cron.split()
     fields = {"minute": minute, "hour": hour, "day": day, "month": month, "day_of_week": _by_name(weekday)}
     # As in cron: a day field that begins with a star restricts nothing, two that do not are alternatives.
     by_star = day.startswith("*") or weekday.startswith("*")
     alternatives = [fields] if by_star else [{**fields, "day": "*"}, {**fields, "day_of_week": "*"}]
-    return triggers.OrTrigger([triggers.CronTrigger(**fields, timezone=UTC) for fields in alternatives])
+    return OrTrigger([CronTrigger(**fields, timezone=UTC) for fields in alternatives])
 
 
 def _by_name(field: str) -> str:
@@ -262,10 +255,12 @@ def describe_delay(spec: str, plan: str) -> str:
 
 
 def _elapsed_slots(seconds: int, anchor: datetime, after: datetime) -> Iterator[Slot]:
+    from apscheduler.triggers.interval import IntervalTrigger  # slow to import
+
     period = timedelta(seconds=seconds)
     start = anchor.astimezone(UTC).replace(microsecond=0)
     start -= max(0, (start - after) // period + 1) * period
-    trigger = _load_triggers().IntervalTrigger(seconds=seconds, start_date=start, timezone=UTC)
+    trigger = IntervalTrigger(seconds=seconds, start_date=start, timezone=UTC)
     return (Slot(moment, iso(moment)) for moment in _fire_times(trigger, after))
 
 

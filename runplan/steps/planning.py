@@ -100,7 +100,13 @@ def _prepare_planner(started: e.DispatchStarted, state: RunState, context: RunCo
     attempt = state.planning
     text = _write_prompt(started, attempt, context)
     launch = launch_agent(started, context, text, base=attempt.chosen.tip)
-    return Prepared(started=started, launch=launch, fill=partial(_fill_files, attempt, context))
+
+    def fill() -> str:
+        extra = Extra(copies=context.copied, root=context.root)
+        context.proof.checkout_exact_tree(attempt.chosen.tip, clean="ignored", extra=extra)
+        return ""
+
+    return Prepared(started=started, launch=launch, fill=fill)
 
 
 def _write_prompt(started: e.DispatchStarted, attempt: PlanningAttempt, context: RunContext) -> str:
@@ -126,13 +132,6 @@ def _read_rules(context: RunContext, commit: str) -> e.Rows:
 def list_paths(git: Git, commit: str, *below: str) -> frozenset[str]:
     listed = git.run("ls-tree", "-rz", "--name-only", "--full-tree", commit, "--", *below).out
     return frozenset(filter(None, os.fsdecode(listed).split("\0")))
-
-
-def _fill_files(attempt: PlanningAttempt, context: RunContext) -> str:
-    """Put the files of the base into the proof worktree, which planning agents only read."""
-    extra = Extra(copies=context.copied, root=context.root)
-    context.proof.checkout_exact_tree(attempt.chosen.tip, clean="ignored", extra=extra)
-    return ""
 
 
 def judge_step(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001

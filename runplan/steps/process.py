@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from runplan.run.attempts import AgentAttempt
     from runplan.run.recorded import Recorded
     from runplan.run.state import RunState
-    from runplan.settings.schema import AgentsSettings, RunSettings
+    from runplan.settings.schema import AgentsSettings
     from runplan.steps.context import RunContext
 
 CHANGE = "change.diff"  #: that a fixer continues or a verifier judges
@@ -122,11 +122,6 @@ def is_for_writers(started: e.DispatchStarted) -> bool:
     return started.role.is_writer or (started.role is Role.SETUP and not started.tree)
 
 
-def clean_mode_for_agents(started: e.DispatchStarted, run: RunSettings) -> str:
-    """What is removed before an agent starts; the products of run.setup stay until it runs again."""
-    return "untracked" if run.setup and started.role is not Role.SETUP else run.clean
-
-
 def extra_files(started: e.DispatchStarted, context: RunContext, *, diff: str = "") -> Extra:
     change = context.dispatches.directory(started.id) / CHANGE if diff else None
     return Extra(copies=context.copied, root=context.root, diff=change)
@@ -140,7 +135,8 @@ def follows_setup(started: e.DispatchStarted, phase: WorkAttempt) -> bool:
 
 def lend_worktree(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, extra: Extra) -> None:
     """Put the files of the agents' worktree right."""
-    clean = clean_mode_for_agents(started, context.settings.run)
+    run = context.settings.run
+    clean = "untracked" if run.setup and started.role is not Role.SETUP else run.clean  # its products stay until then
     keeps = follows_setup(started, phase)
     context.zone.lend(branch=phase.leased.branch, clean=clean, extra=extra, keeps_repository=keeps)
 
@@ -155,7 +151,10 @@ def start_writer(action: Start, state: RunState, context: RunContext) -> Iterato
 
 def _prepare_writer(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
     phase = state.work
-    diff = _read_work(phase, context) if started.role is Role.FIX else ""
+    diff = ""
+    if started.role is Role.FIX:
+        head = context.objects.tip(phase.leased.branch) or phase.base
+        diff = context.agents.redacted(context.candidates.diff(phase.base, head))  # it may have to remove a secret
     text = _write_prompt(started, phase, context, diff)
     if phase.handovers or phase.dispatches.questions or started.again:  # it continues the notes of its predecessor
         context.dispatches.write(started.id, d.NOTES, context.dispatches.read(phase.written, d.NOTES) or "")
@@ -166,12 +165,6 @@ def _prepare_writer(started: e.DispatchStarted, state: RunState, context: RunCon
         return ""
 
     return Prepared(started=started, launch=launch, fill=fill, diff=diff)
-
-
-def _read_work(phase: WorkAttempt, context: RunContext) -> str:
-    """The change that a fixer continues; an agent without a shell reads it in its worktree."""
-    head = context.objects.tip(phase.leased.branch) or phase.base
-    return context.agents.redacted(context.candidates.diff(phase.base, head))  # it may have to remove a secret
 
 
 def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, diff: str) -> str:

@@ -16,7 +16,7 @@ from runplan.git.objects import Signature
 from runplan.git.removal import Kept
 from runplan.gitfacts import AGENT, signing
 from runplan.globs import covers
-from runplan.names import HEADS, wip_ref
+from runplan.names import HEADS, base_ref, wip_ref
 from runplan.plan.body import QUOTED
 from runplan.run import events as e
 from runplan.run.attempt_parts import MessagesHandled, WorkKept, WorkPushed
@@ -448,7 +448,8 @@ def _clean_branch(phase: WorkAttempt, lease: e.Leased, context: RunContext) -> N
 def finish(action: Finish, state: RunState, context: RunContext) -> Iterator[e.Event]:
     detail = action.detail
     parked = ""
-    context.workspace.unpin(context.mark)  # a run that was stopped while it leased has a pin and no lease
+    # A run that was stopped while it leased has a pin of its base and no lease.
+    context.workspace.user.update_refs(f"delete {base_ref(context.mark)}")
     for lane in list_places(state):
         answer = context.removal.remove_worktree(context.worktree(lane))
         if isinstance(answer, Kept):
