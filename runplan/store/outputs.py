@@ -75,11 +75,11 @@ class StoredOutputs:
                 self._add_file(directory, name)
 
     def add_end(self, directory: Path, names: Collection[str], redact: Callable[[str], str]) -> None:
-        """Store the rest of a dispatch that has ended, and the named files, which its processes wrote."""
+        """Store the rest of a dispatch that has ended, and what its processes wrote to these files; `*` is any name."""
         self.add_files(directory)
-        for name in names:
-            if text := read_text(directory / name, follow=False):
-                self.add(directory.name, name, BytesIO(redact(text).encode()), directory / name)
+        for path in (path for name in names for path in directory.glob(name)):
+            if text := read_text(path, follow=False):
+                self.add(directory.name, str(path.relative_to(directory)), BytesIO(redact(text).encode()), path)
         self._add_file(directory, EXIT)
 
     def _add_file(self, directory: Path, name: str) -> None:

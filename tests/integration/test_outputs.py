@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from runplan.run.dispatch import NOTES, RETURN, Ending, NeverStarted, Outcome
+from runplan.run.dispatch import NOTES, OWN, RETURN, Ending, NeverStarted, Outcome
 from runplan.store.outputs import Outputs, StoredOutputs
 from runplan.store.postgres import PostgresStore
 from runplan.supervise.dispatches import Dispatches
@@ -100,7 +100,10 @@ def test_a_host_that_takes_over_reads_the_files_of_a_dispatch(store: PostgresSto
         assert here.outcome(dispatch).code == 0
         here.dispatches.write(dispatch, RETURN, f"say {SECRET}")
         (here.dispatches.directory(dispatch) / NOTES).symlink_to("/etc/passwd")
-        here.dispatches.store_end(dispatch, (RETURN, NOTES), lambda text: text.replace(SECRET, "***"))
+        (here.dispatches.directory(dispatch) / OWN / "TESTS-a.xml").write_text("<testsuite/>")
+        here.dispatches.store_end(
+            dispatch, (RETURN, NOTES, f"{OWN}/TESTS-*.xml"), lambda text: text.replace(SECRET, "***")
+        )
         used = """echo 'runplan:tell {"tokens": 1234}'"""
         lost = here.sh(f"{used}; sleep 60", reader="script")
         until(lambda: Outputs(tmp_path / "dispatch", None).read(lost, "out.log")[0])
@@ -113,6 +116,7 @@ def test_a_host_that_takes_over_reads_the_files_of_a_dispatch(store: PostgresSto
     assert other.read(dispatch, "out.log") == "hello\n"
     assert other.read(dispatch, RETURN) == "say ***"
     assert other.read(dispatch, NOTES) is None
+    assert other.read(dispatch, f"{OWN}/TESTS-a.xml") == "<testsuite/>"
     ended = other.standing(lost)
     assert isinstance(ended, Outcome)
     assert (ended.ending, ended.tally.usage.input_tokens) == (Ending.LOST, 1234)
