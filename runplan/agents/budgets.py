@@ -118,7 +118,7 @@ _MEASURES: tuple[tuple[str, str, Callable[[float, float], str]], ...] = (
 def remaining_budget(
     budgets: Mapping[str, Cost], spent: Mapping[str, Cost], reserved: Mapping[str, Cost] | None = None
 ) -> Left | UsedUp | GivenOut:
-    """What is left for the next dispatch; `given` is what running agents may still use, by scope."""
+    """What is left for the next dispatch; `reserved` is what running agents may still use, by scope."""
     rests: dict[str, tuple[float, str]] = {}
     waits: GivenOut | None = None
     for scope, budget in budgets.items():

@@ -1,4 +1,4 @@
-"""GitHub on PyGithub."""
+"""GitHub on PyGithub, and the token for it."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import requests
-from github import Github, GithubException
+from github import Auth, Github, GithubException, GithubIntegration
+from jwt import PyJWTError
 
 from runplan.errors import NotAllowed, NotFound, RefusedEarly
 from runplan.forge import github_facts as f, model as m
-from runplan.forge.access import header_settings
+from runplan.forge.access import Token, ask_with, find_stored_token, header_settings
 from runplan.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, check_answers, describe_error
 from runplan.forge.retry import repeatable
 from runplan.names import HEADS
 
 if TYPE_CHECKING:
-    from github import Auth
     from github.IssueComment import IssueComment
     from github.PullRequest import PullRequest
     from github.PullRequestComment import PullRequestComment
 
+    from runplan.forge.access import Ask
+    from runplan.git.command import Git
     from runplan.gitfacts import Oid
 
 STATES = {m.CheckState.PASSED: "success", m.CheckState.FAILED: "failure", m.CheckState.PENDING: "pending"}
@@ -35,6 +38,62 @@ INSTALLATION = "ghs_"  #: begins the token of an app, also that of a workflow
 MOST_OPEN = 50  #: open pull requests whose files are read, with one call each
 FAILED_JOBS = 3  #: whose logs are read
 IS_PARTIAL = "isPartial"  #: in an answer that lacks fields which the token may not read
+APP_ID = "GITHUB_APP_ID"
+APP_KEY = "GITHUB_APP_PRIVATE_KEY_FILE"
+
+
+def open_forge(git: Git, address: m.Address, env: Mapping[str, str]) -> GitHub:
+    if "/" in address.owner:
+        raise RefusedEarly(f"{address.full_name} is no repository on GitHub; for GitLab set GITLAB_HOST={address.host}")
+    token = find_token(address, env, ask_with(git, env))
+    if token is None:
+        name = "GH_TOKEN" if _is_cloud(address.host) else "GH_ENTERPRISE_TOKEN"
+        raise RefusedEarly(f"there is no token for {address.host}; set {name}, or run: gh auth login")
+    api = env.get("GITHUB_API_URL", "") or api_address(address.host)
+    auth = _find_installation(address, token.app, token.value, api) if token.app else Auth.Token(token.value)
+    return GitHub(address, auth, api=api, token_source=token.source, is_gits=token.is_gits)
+
+
+@functools.cache  # each signature with the key takes 0.2 s
+def _find_installation(address: m.Address, app: str, file: str, api: str) -> Auth.AppInstallationAuth:
+    """The installation of a GitHub App on this repository; PyGithub renews its token, which lives for an hour."""
+    try:
+        signed = Auth.AppAuth(app, Path(file).read_text(encoding="ascii") or "-")
+        apps = GithubIntegration(auth=signed, base_url=api, **CLIENT)
+        installation = GitHubCalls().attempt(
+            "find the app", lambda: apps.get_repo_installation(address.owner, address.repository)
+        )
+    except NotAllowed as error:
+        raise RefusedEarly(f"the GitHub App {app} is not installed on {address.full_name}: {error}") from None
+    except (OSError, ValueError, PyJWTError) as error:
+        raise RefusedEarly(f"{APP_KEY}: {file or 'the file'} is no private key that can be read: {error}") from None
+    return Auth.AppInstallationAuth(signed, installation.id, requester=apps.requester)
+
+
+def _is_cloud(host: str) -> bool:
+    """github.com or *.ghe.com, for which gh uses other variables than for a server of one's own."""
+    return host == "github.com" or host.endswith(".ghe.com")
+
+
+def api_address(host: str) -> str:
+    if host == "github.com":
+        return "https://api.github.com"
+    return f"https://api.{host}" if _is_cloud(host) else f"https://{host}/api/v3"
+
+
+def find_token(address: m.Address, env: Mapping[str, str], ask: Ask) -> Token | None:
+    """The token for this host, in the order of the `gh` program; never from a file of the repository."""
+    is_actions = urlsplit(env.get("GITHUB_SERVER_URL", "")).netloc == address.host  # a workflow has one token
+    cloud = ("GH_TOKEN", "GITHUB_TOKEN") if _is_cloud(address.host) or is_actions else ()
+    own = () if _is_cloud(address.host) else ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+    for name in (*own, *cloud):
+        if value := env.get(name, "").strip():
+            return Token(value=value, source=f"${name}")
+    if app := env.get(APP_ID, "").strip():
+        return Token(value=env.get(APP_KEY, ""), source=f"the GitHub App {app}", app=app)
+    if value := ask(("gh", "auth", "token", "--hostname", address.host), "").strip():
+        return Token(value=value, source="gh auth token")
+    return find_stored_token(address, ask)
 
 
 class GitHub:

@@ -3,7 +3,7 @@
 import pytest
 
 from runplan.forge.access import parse_remote
-from runplan.forge.github_access import api_address, find_token
+from runplan.forge.github import api_address, find_token
 from runplan.forge.model import Address, open_conflicts
 
 REMOTES = {
