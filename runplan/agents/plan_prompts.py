@@ -52,10 +52,6 @@ class PlanBrief(Struct, frozen=True, kw_only=True):
     principles: str = ""
 
 
-def template_name(role: Role) -> str:
-    return f"plan-{role}"
-
-
 def planning_prompt(template: str, brief: PlanBrief) -> str:
     attempt = brief.attempt
     planning = attempt.chosen.planning

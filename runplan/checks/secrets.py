@@ -119,11 +119,6 @@ def redacted_end(data: bytes, values: Collection[str] = (), *, size: int) -> byt
     return redacted_bytes(data[next(across, start) :], values)
 
 
-def longest_overlap(values: Collection[str]) -> int:
-    """The largest number of bytes by which a secret may begin before a place that it contains."""
-    return max(LONGEST, *(4 * len(value) for value in values), 0)
-
-
 @functools.lru_cache(maxsize=8)
 def _known_forms(values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return (*((value, re.escape(value)) for value in values), *_KNOWN, _SIGNED)

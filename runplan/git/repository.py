@@ -270,15 +270,13 @@ class Fingerprints(Struct, frozen=True):
             for name in sorted({*old, *new})
             if old.get(name) != new.get(name) and not (name.startswith("refs/") and new.get(name) in landed)
         ]
-        moved = {name for name in names[:_MOST_LOGS] if name.startswith("refs/") and self._last_mover(name) == agent}
+        refs = [name for name in names[:_MOST_LOGS] if name.startswith("refs/")]
+        newest = ("log", "-g", "-1", "--format=%ge")  # the address in the newest reflog entry
+        moved = {ref for ref in refs if self.git.run(*newest, ref, "--", ok=ANY).text == agent}
         return tuple(
             Difference(name=name, old=old.get(name, ""), new=new.get(name, ""), by_agent=name in moved)
             for name in names
         )
-
-    def _last_mover(self, ref: str) -> str:
-        """The address in the newest reflog entry."""
-        return self.git.run("log", "-g", "-1", "--format=%ge", ref, "--", ok=ANY).text
 
     def _list_values(self) -> Iterator[tuple[str, str]]:
         ours = ("refs/runplan/", *([f"{HEADS}{self.prefix}"] if self.prefix else []))

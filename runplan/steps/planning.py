@@ -12,7 +12,7 @@ from msgspec import to_builtins
 from msgspec.structs import asdict, replace
 
 from runplan import names
-from runplan.agents.plan_prompts import PlanBrief, planning_prompt, template_name
+from runplan.agents.plan_prompts import PlanBrief, planning_prompt
 from runplan.agents.prompts import PRINCIPLES
 from runplan.checks.planning import StepFacts, judge_output
 from runplan.decoding import convert
@@ -118,7 +118,7 @@ def _write_prompt(started: e.DispatchStarted, attempt: PlanningAttempt, context:
         rules=_read_rules(context, attempt.chosen.tip),
         principles=context.prompts[PRINCIPLES],
     )
-    return planning_prompt(context.prompts[template_name(started.role)], brief)
+    return planning_prompt(context.prompts[f"plan-{started.role}"], brief)
 
 
 def _read_rules(context: RunContext, commit: str) -> e.Rows:

@@ -192,6 +192,8 @@ def write_brief(
     started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, *, tip: str, asked: e.Rows = ()
 ) -> prompts.Brief:
     """The part that is in each prompt of a phase; `tip` is the commit that the agent sees."""
+    checks = context.settings.checks
+    known = ((name, event.results) for name, event in phase.proof.baselines.items() if name in checks and event.results)
     return prompts.Brief(
         plan=context.plan,
         chosen=replace(phase.chosen, items=(*phase.chosen.items, *asked)),
@@ -199,7 +201,7 @@ def write_brief(
         branch=phase.leased.branch.removeprefix("refs/heads/"),
         test_command=context.settings.tests.command,
         context=[name for name in context_files(context.plan) if context.objects.blob(tip, name) is not None],
-        baseline=_list_baselines(phase, context),
+        baseline=[(checks[name].command, results.from_text(text)) for name, text in known],
     )
 
 
@@ -241,13 +243,6 @@ def launch_agent(
 def sent_at_first(agent: Agent, prompt: str) -> int:
     """The characters of the first request, for an estimate; an agent that prints its prompt shows them itself."""
     return 0 if agent.prompt_ends else len(prompt) + agent.overhead
-
-
-def _list_baselines(phase: WorkAttempt, context: RunContext) -> list[tuple[str, results.Results]]:
-    """The commands of the checks with their results before the work."""
-    checks = context.settings.checks
-    known = ((name, event.results) for name, event in phase.proof.baselines.items() if name in checks and event.results)
-    return [(checks[name].command, results.from_text(text)) for name, text in known]
 
 
 # --- its agent and budget -------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from runplan.agents.budgets import tokens_in
 from runplan.agents.clis import agent_of
-from runplan.checks.secrets import LONGEST, Redactor, longest_overlap, redact_text, redacted_end
+from runplan.checks.secrets import LONGEST, Redactor, redact_text, redacted_end
 from runplan.decoding import decode_json
 from runplan.run.dispatch import (
     MESSAGE_TAIL,
@@ -81,7 +81,7 @@ class CappedLog:
         self._head_left = cap - self._tail_size
         self._secrets = secrets
         self._redactor = Redactor(secrets)
-        self._overlap = longest_overlap(secrets)
+        self._overlap = max([LONGEST, *(4 * len(value) for value in secrets)])  #: bytes of a secret before the tail
         self._tail = bytearray()
         self._dropped = 0
 

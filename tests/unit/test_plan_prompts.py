@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.agents.plan_prompts import PlanBrief, planning_prompt, template_name
+from runplan.agents.plan_prompts import PlanBrief, planning_prompt
 from runplan.agents.prompts import PRINCIPLES
 from runplan.checks.planning import StepFacts, judge_output
 from runplan.checks.returns import find_blockers
@@ -62,7 +62,7 @@ def template(name: str) -> str:
 
 
 def prompt(role: Role, brief: PlanBrief = BRIEF) -> str:
-    return planning_prompt(template(template_name(role)), brief)
+    return planning_prompt(template(f"plan-{role}"), brief)
 
 
 @pytest.mark.parametrize("role", PLANNING)
