@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.checks.guarded import CI, find_changes
 from runplan.checks.secrets import SENSITIVE_FILES, redact_text, secrets_in
@@ -159,14 +160,14 @@ def examine_checks(
     )
 
 
-def foresee_refusals(plan: Plan, commands: Sequence[str], *, own: tuple[str, ...], read: Read) -> Iterator[Remark]:
+def foresee_refusals(plan: Plan, commands: Sequence[str], usual: Permit, *, read: Read) -> Iterator[Remark]:
     """Why changes to files that open phases name in backticks would be refused. Criteria may name what they run."""
     for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
         criteria = (re.escape(item.text) for item in phase.items if item.id.startswith("C"))
         named = dict.fromkeys(re.findall(_QUOTED_PATH, re.sub("|".join(criteria) or "(?!)", "", phase.text)))
         paths = [path for path in named if read(path) is not None]
         changes = [FileChange(path=path, before="", after="\n") for path in paths]
-        permit = Permit(text=phase.text, touches=phase.touches, allows=phase.allows, bookkeeping=own)
+        permit = replace(usual, text=phase.text, touches=phase.touches, allows=phase.allows)
         guarded = examine_checks(commands, paths, permit, before=read, after=lambda path: f"{read(path)}\n")
         for finding in (*examine_changes(changes, permit), *guarded):
             words = f"names {finding.path}, which agents may not change{describe_remedy([finding])}"

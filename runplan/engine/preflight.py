@@ -164,7 +164,8 @@ def foresee_refusals(context: RepositoryContext, plan: Plan, tip: str) -> Plan:
         return None if (content := context.git.blob(tip, path)) is None else content.decode("utf-8", "replace")
 
     commands = [check.command for check in context.settings.checks.values()]
-    return replace(plan, remarks=(*plan.remarks, *tamper.foresee_refusals(plan, commands, own=FILES, read=read)))
+    usual = tamper.Permit(text="", bookkeeping=FILES, test_paths=context.settings.tests.paths)
+    return replace(plan, remarks=(*plan.remarks, *tamper.foresee_refusals(plan, commands, usual, read=read)))
 
 
 def require_executions(context: RepositoryContext, plan: Plan) -> None:

@@ -131,9 +131,18 @@ def test_a_phase_that_names_a_guarded_file_is_told_beforehand(body: str, said: l
     paths = ("src/a.py", ".gitlab-ci.yml", "pyproject.toml", "runplan.toml", "config/prompts/verify.md", "tests/run.sh")
     tree = {**dict.fromkeys(paths, "x = 1\n"), "Makefile": "test:\n\tsh tests/run.sh\n"}
     plans = [parse_plan(a_plan({"1": mark}, {"1": body}), path="p.md") for mark in ("⬚", "✅")]
-    open_, done = (list(foresee_refusals(plan, ["make test"], own=FILES, read=tree.get)) for plan in plans)
+    usual = Permit(text="", bookkeeping=FILES)
+    open_, done = (list(foresee_refusals(plan, ["make test"], usual, read=tree.get)) for plan in plans)
     assert [f"{remark.line}: {remark.text}" for remark in open_] == said
     assert done == []
+
+
+@pytest.mark.parametrize(("test_paths", "count"), [((), 1), (("checks/**",), 0)])
+def test_a_phase_may_name_a_test_of_tests_paths(test_paths: tuple[str, ...], count: int) -> None:
+    plan = parse_plan(a_plan({"1": "⬚"}, {"1": "Change `checks/a.py`."}), path="p.md")
+    tree = {"checks/a.py": "x = 1\n"}
+    usual = Permit(text="", bookkeeping=FILES, test_paths=test_paths)
+    assert len(list(foresee_refusals(plan, ["python checks/a.py"], usual, read=tree.get))) == count
 
 
 def test_a_phase_that_names_a_new_file_of_the_checks_permits_it() -> None:
