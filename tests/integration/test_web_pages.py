@@ -3,11 +3,17 @@
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
+from runplan.clock import SystemClock
+from runplan.run.attempt_parts import StepCrashed
+from runplan.run.rows import Acquired
+from runplan.store.journal import Journal
+from runplan.store.protocol import open_store
 from tests.support.cli import Project, a_plan, a_project, set_up, steps, writes
 from tests.support.web import Browser, know, signed_in
 
@@ -132,3 +138,18 @@ def test_an_unplugged_repository_is_a_card_that_says_so(browser: Browser, projec
     assert "&lt;script&gt;alert(1)" in board
     assert browser.get("/inbox").status == 200
     assert browser.get(f"/start?repo={key}&plan=plans/X.md").status == 503
+
+
+def test_a_run_that_runplan_itself_failed_at_can_be_retried(browser: Browser, project: Project, tmp_path: Path) -> None:
+    copy = shutil.copytree(project.path, tmp_path / "crashed")
+    know(project.env, copy)
+    with closing(open_store(copy / ".git/runplan")) as store:
+        run = store.list_runs("plans/X.md", limit=1)[0]
+        claim = store.claim_plan(run.plan, run=run.id, owner="0:0")
+        assert isinstance(claim, Acquired)
+        journal = Journal(store, SystemClock(), run=run.id, plan=run.plan, fence=claim.fence, on_event=lambda *_: None)
+        journal.append(*[StepCrashed(detail="KeyError: 'key'", trace="")] * 2)
+    inbox = browser.get("/inbox")
+    shutil.rmtree(copy)
+    (crashed,) = [entry for entry in inbox.text.split("<article ") if "KeyError" in entry]
+    assert 'name="verb" value="retry"' in crashed
