@@ -19,6 +19,7 @@ from runplan.checks.planning import StepFacts, check_plan
 from runplan.cli.control import runs
 from runplan.cli.control.answers import ask_on_terminal, continue_run
 from runplan.cli.show import progress
+from runplan.cli.show.ending import show_end
 from runplan.engine import preflight
 from runplan.engine.context import RepositoryContext, known_plans, open_context, plan_path
 from runplan.engine.runs import state_of
@@ -300,7 +301,7 @@ def _follow_planning(context: RepositoryContext, row: RunRow, state: RunState, a
     if is_left and not row.needs_person:
         code = continue_run(context, RunRequest(started=state.options), wait=not args.no_wait)
     elif row.needs_person or args.no_wait:
-        code = runs.show_end(context, row.id)
+        code = show_end(context, row.id)
     else:
         code = runs.follow_run(context, row.plan, row.id)
     if args.json:

@@ -13,8 +13,10 @@ from msgspec.structs import replace
 from runplan.agents.environment import for_a_run, needed_by_a_run
 from runplan.agents.invocation import require_sandbox, sandbox_modes
 from runplan.cli.show import progress
+from runplan.cli.show.ending import show_end
 from runplan.clock import SystemClock
 from runplan.daemon.state import Known, remember_repository, wake_daemon
+from runplan.daemon.submit import submit_commands
 from runplan.decoding import convert
 from runplan.engine import context as contexts, preflight
 from runplan.engine.repository import open_repository
@@ -256,8 +258,6 @@ def submit_command(
     context: RepositoryContext, plan: str, verb: str, arguments: Mapping[str, Any] | None = None, *, wait: bool = True
 ) -> Answer | None:
     """Submit a command; its answer, or None while the daemon is busy, unless `wait`. A refusal is raised."""
-    from runplan.daemon.submit import submit_commands  # 3 ms, and a run in this process submits nothing
-
     asked = Command(plan=plan, verb=verb, arguments=arguments or {}, by=BY_PERSON, at="")
     (answer,) = submit_commands(context, [asked], say=progress.say, wait=wait)
     if answer is not None and answer.error:
@@ -373,13 +373,6 @@ def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
     code = show_end(context, answer.run)
     _start_next(context, answer.run)
     return code
-
-
-def show_end(context: RepositoryContext, run: str) -> Exit:
-    """Print the last lines of a run."""
-    from runplan.cli.show import ending  # 6 ms with the report, and a run begins without it
-
-    return ending.show_end(context.store(), run, context.state)
 
 
 def _start_next(context: RepositoryContext, run: str) -> None:

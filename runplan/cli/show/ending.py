@@ -28,6 +28,7 @@ from runplan.text import command, counted, zone_name
 from runplan.views.journal import describe_duration, describe_event
 
 if TYPE_CHECKING:
+    from runplan.engine.context import RepositoryContext
     from runplan.store.protocol import Store
 
 
@@ -76,12 +77,13 @@ class RunLog:
 # --- the end ------------------------------------------------------------------------------------------
 
 
-def show_end(store: Store, run: str, directory: Path) -> Exit:
+def show_end(context: RepositoryContext, run: str) -> Exit:
     """Print the last lines of a run."""
+    store = context.store()
     row = store.get_run(run)
     assert row is not None
     awaited = find_awaited(store, row)
-    code, lines = _last_lines(store, awaited, state_of(store, awaited), directory)
+    code, lines = _last_lines(store, awaited, state_of(store, awaited), context.state)
     if awaited is not row:
         itself = "" if row.daemon else f" Then continue it: {command('runplan', 'retry', row.plan)}"
         lines = [f"{row.plan} waits for {awaited.plan}.{itself}", *lines]
