@@ -10,7 +10,6 @@ import importlib
 import logging
 import re
 import sys
-from typing import Any
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -45,13 +44,9 @@ def main() -> int:
         if not service.add(message.url):
             scheme = message.url.partition(":")[0]
             return _fail(f"Apprise does not understand this {scheme}:// address; see its documentation", UNUSABLE)
-        is_sent = _notify(service, message)
+        kind = TYPES.get(message.kind, "info")
+        is_sent = service.notify(title=message.title, body=message.body, notify_type=kind, body_format="text")
         return 0 if is_sent else _fail(redact_parts(log.getvalue(), message.url) or "Apprise gives no reason", 1)
-
-
-def _notify(service: Any, message: Message) -> bool:
-    kind = TYPES.get(message.kind, "info")
-    return bool(service.notify(title=message.title, body=message.body, notify_type=kind, body_format="text"))
 
 
 def _fail(why: str, code: int) -> int:

@@ -190,7 +190,8 @@ class DaemonProcess:
             if abs(_wall_ahead_s() - ahead_s) >= JUMP_S:
                 next_check = 0.0
                 ahead_s = _wall_ahead_s()
-                self._attempt_task(self._clock_jumped)
+                self._attempt_task(self._scheduler.wakeup)  # the machine slept or its clock was set
+                self._attempt_task(self._wake_workers)
             if time.monotonic() >= next_check:
                 next_check = time.monotonic() + every_s
                 service.notify_manager(self._env, service.WATCHDOG)
@@ -208,11 +209,6 @@ class DaemonProcess:
 
     def _log_failure(self, error: Exception) -> None:
         self._log.error("failed", error=str(error), trace=traceback.format_exc(limit=-TRACED))
-
-    def _clock_jumped(self) -> None:
-        """The machine slept or its clock was set: check what is due."""
-        self._scheduler.wakeup()
-        self._wake_workers()
 
     # --- workers ------------------------------------------------------------------------------------------
 

@@ -131,10 +131,6 @@ def _plain_login(login: str) -> str:
     return re.sub(r"[^\w-]+", "", login) or "a person"
 
 
-def path_of(context: RepositoryContext, number: int, nth: int = 1) -> str:
-    return f"{context.settings.paths.plans}/issue-{number}{f'-{nth}' if nth > 1 else ''}.md"
-
-
 class IssuePlan(Struct, frozen=True, kw_only=True):
     """The plan that an issue has now."""
 
@@ -152,7 +148,8 @@ def newest_plan(context: RepositoryContext, forge: Forge, number: int) -> IssueP
     run = context.settings.run
     earlier = ""
     since = 0.0
-    for path in (path_of(context, number, nth) for nth in count(1)):
+    for nth in count(1):
+        path = f"{context.settings.paths.plans}/issue-{number}{f'-{nth}' if nth > 1 else ''}.md"
         branch = names.pull_branch(run.branch_prefix, slug_of(context, path))
         pull = forge.find_pull_request(branch=branch, base=run.target)
         if pull is None or pull.is_open or forge.find_reopening(number) <= pull.ended:

@@ -54,18 +54,15 @@ def rehearse_phase(
             remove_directory(directory)
 
 
-def _is_enough(dispatch: e.DispatchStarted, state: RunState) -> bool:
-    """Whether an agent is due, or its worktree would be set up as that of the checks was."""
-    return dispatch.role.is_writer or (is_for_writers(dispatch) and bool(state.work.setup.tree))
-
-
 def _work_phase(state: RunState, context: RunContext, on_event: Callable[[e.Event], None]) -> RunState:
     """Take the steps of the phase; the one that would start an agent stops it."""
     trouble: BaseException | None = None
     while state.ended is None:
         (action,) = decide(state).actions
         try:
-            if isinstance(action, a.Start) and _is_enough(action.dispatch, state):
+            dispatch = action.dispatch if isinstance(action, a.Start) else None
+            # The worktree of an agent would be set up as that of the checks was.
+            if dispatch and (dispatch.role.is_writer or (is_for_writers(dispatch) and state.work.setup.tree)):
                 state = apply(state, e.StopRequested(by=SLUG))
                 continue
             if action.step == a.END.step:

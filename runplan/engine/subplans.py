@@ -99,7 +99,8 @@ def examine_subplan(
     if not path or decide(state).waiting is not WaitKind.SUBPLAN or state.pause is not None:
         return None
     store = active.context.store
-    own = _find_own_run(store, path, parent=active.id)
+    own_runs = [fact.run for fact in store.list_facts(e.RunStarted, plan=path) if fact.event.parent == active.id]
+    own = store.get_run(own_runs[-1]) if own_runs else None
     if state.stop and own is not None and own.is_active:
         return e.StopRequested(by=state.stop)
     if state.stop:  # a run that the parent did not begin continues
@@ -151,12 +152,6 @@ def pause_for_owner(path: str, owner: str, state: RunState, *, now: datetime) ->
     until = now + timedelta(seconds=look_s(state.waits + 1))
     words = f"process {owner.partition(':')[0]} works on {path}"
     return e.Paused(kind=WaitKind.SUBPLAN, until=iso(until), words=words)
-
-
-def _find_own_run(store: Store, path: str, *, parent: str) -> RunRow | None:
-    """The newest run of the plan that the parent began."""
-    runs = [fact.run for fact in store.list_facts(e.RunStarted, plan=path) if fact.event.parent == parent]
-    return store.get_run(runs[-1]) if runs else None
 
 
 def _describe_end(store: Store, row: RunRow) -> str:

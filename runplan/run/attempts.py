@@ -327,11 +327,10 @@ def _record_common(attempt: A, event: e.Event) -> A:
             return replace(attempt, refusal=attempt.refusal or (event.reason, event.detail))
         case e.Answered(approved=False, why=why, by=by):
             if why and attempt.is_revisable:
-                attempt = replace(attempt, revision=why, rejections=(*attempt.rejections, why))
-                rejected = f"the change was rejected by {by or 'a person'}: {why}"
-                return replace(attempt, warnings=(*attempt.warnings, rejected))
-            detail = "the change was rejected" + (f": {event.why}" if event.why else "")
-            return replace(attempt, refusal=(Reason.STOPPED, detail), rejected=event.why)
+                attempt = _add_warnings(attempt, f"the change was rejected by {by or 'a person'}: {why}")
+                return replace(attempt, revision=why, rejections=(*attempt.rejections, why))
+            detail = "the change was rejected" + (f": {why}" if why else "")
+            return replace(attempt, refusal=(Reason.STOPPED, detail), rejected=why)
         case e.GuardFound():
             worse = (Reason.GUARD_VIOLATED, "; ".join(event.lines)) if event.violated else attempt.refusal
             return replace(_add_warnings(attempt, *event.lines), refusal=worse)
@@ -360,7 +359,9 @@ def _record_work(attempt: W, event: e.Event) -> W:
         case e.DispatchStarted():
             return _record_start(attempt, event)
         case e.DispatchEnded():
-            return _record_end(attempt, event)
+            is_author = event.role.is_writer and event.kind not in (EndingKind.LIMIT, EndingKind.OVERLOADED)
+            new = (event.agent,) if is_author and event.agent not in ("", *attempt.authors) else ()
+            return replace(attempt, authors=(*attempt.authors, *new))
         case e.QuestionAnswered(id=id_) if dispatches is not before.dispatches:
             asked = next(question.text for question in dispatches.questions if question.id == id_)
             return _add_warnings(attempt, f"an agent asked: {asked}; a person answered: {event.text}")
@@ -445,13 +446,6 @@ def _record_start(attempt: W, event: e.DispatchStarted) -> W:
     if event.role is not Role.FIX:
         return attempt
     return _begin_fix(attempt, tree=event.tree, complaint=event.complaint, cycle=event.cycle)
-
-
-def _record_end(attempt: W, event: e.DispatchEnded) -> W:
-    has_run = event.kind not in (EndingKind.LIMIT, EndingKind.OVERLOADED)
-    if event.role.is_writer and has_run and event.agent not in ("", *attempt.authors):
-        return replace(attempt, authors=(*attempt.authors, event.agent))
-    return attempt
 
 
 # --- planning -----------------------------------------------------------------------------------------

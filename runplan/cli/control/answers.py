@@ -51,7 +51,7 @@ def _show_change(context: RepositoryContext, view: dict[str, Any], *, is_paged: 
     env = environment()
     pager = "cat"
     if is_paged and sys.stdout.isatty():
-        chosen = {name: env[name] for name in ("GIT_PAGER",) if name in env}
+        chosen = {"GIT_PAGER": env["GIT_PAGER"]} if "GIT_PAGER" in env else {}
         # Not in the repository: an agent may have written its configuration.
         pager = context.git.run("-C", "/", "var", "GIT_PAGER", env=chosen, ok=ANY).text.strip()
     if pager in ("", "cat"):
@@ -138,7 +138,9 @@ def _change_to_answer(
     pending = list_pending(context, plan, wanted, verb)
     changes = [change for change in pending if change.attempt.answerable.startswith(tree)]
     if pending and not changes:
-        raise _describe_replaced(pending[0], tree)
+        phase = pending[0].attempt.chosen.phase
+        see = command("runplan", "diff", pending[0].state.options.plan, *filter(None, [phase]))
+        raise Busy(f"the change was replaced: tree {tree[:SHORT]} does not wait any more; nothing was done. See: {see}")
     if plan is None and len(changes) > 1:
         commands = (
             command("runplan", verb, change.state.options.plan, change.attempt.chosen.phase) for change in changes
@@ -147,12 +149,6 @@ def _change_to_answer(
     if not changes:
         raise nothing_pending(plan, wanted) if plan else NotFound("no change waits for you here; see: runplan status")
     return changes[0]
-
-
-def _describe_replaced(change: Change, tree: str) -> Busy:
-    plan = change.state.options.plan
-    see = command("runplan", "diff", plan, *filter(None, [change.attempt.chosen.phase]))
-    return Busy(f"the change was replaced: tree {tree[:SHORT]} does not wait any more; nothing was done. See: {see}")
 
 
 def run_approve(args: argparse.Namespace) -> Exit:

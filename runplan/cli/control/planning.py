@@ -235,6 +235,10 @@ def _resolve_request(
     path = goal.plan or _choose_path(context, goal.title, args.out)
     if not context.settings.tests.command:
         preflight.require_test_command(context)
+    queued = None
+    if then is not None:  # it begins when the plan has landed, and reads the settings then
+        later = runs.for_daemon(context, runs.run_started(context, path, goal.title, then, issues=goal.issues))
+        queued = RunRequest(started=later, timing=runs.timing_of(then, context.settings.run))
     planning = Planning(
         goal=goal.text,
         is_quoted=goal.is_quoted,
@@ -244,7 +248,7 @@ def _resolve_request(
         rounds=args.rounds or settings.rounds,
         asks=args.ask,
         approval=settings.approval,
-        then=_request_of(context, path, goal, then) if then is not None else "",
+        then=json.dumps(to_builtins(queued)) if queued is not None else "",
     )
     started = runs.run_started(context, path, goal.title, Options(), issues=goal.issues)
     started = context.record_settings(replace(started, mode=Mode.PLAN, planning=planning))
@@ -267,13 +271,6 @@ def _choose_path(context: RepositoryContext, title: str, out: str | None) -> str
     slug = slug_of_title(title)
     numbered = (PurePath(plans, f"{slug}{f'-{number}' if number > 1 else ''}.md") for number in range(1, 10_000))
     return next(path.as_posix() for path in numbered if path.as_posix().lower() not in taken)
-
-
-def _request_of(context: RepositoryContext, path: str, goal: Goal, asked: Options) -> str:
-    """The run that is queued when the plan has landed; it reads the settings when it starts."""
-    started = runs.for_daemon(context, runs.run_started(context, path, goal.title, asked, issues=goal.issues))
-    request = RunRequest(started=started, timing=runs.timing_of(asked, context.settings.run))
-    return json.dumps(to_builtins(request))
 
 
 # --- a goal that is planned already -----------------------------------------------------------------------
@@ -357,12 +354,11 @@ def _edit_text(context: RepositoryContext, text: str, file: Path) -> str:
         file.unlink()
     if not ended.returncode and typed.strip():
         return typed
-    left = (
-        f"left a folder, which you can remove: {file}"
-        if file.is_dir()
-        else f"left {'an empty' if is_file else 'no'} file"
-    )
-    why = f"failed with exit code {ended.returncode}; is EDITOR right?" if ended.returncode else left
+    why = f"left {'an empty' if is_file else 'no'} file"
+    if ended.returncode:
+        why = f"failed with exit code {ended.returncode}; is EDITOR right?"
+    elif file.is_dir():
+        why = f"left a folder, which you can remove: {file}"
     kept = f" Your text is kept at {file}" if is_kept else ""
     raise UsageError(f"nothing was changed: the editor ({editor}) {why}{kept}")
 

@@ -96,17 +96,15 @@ def _land_first_phase(repository: Path, env: Mapping[str, str], plan: str, *, pa
     _run_runplan(repository, env, "start", plan, "--foreground")
     _say_command(f"\nApprove it on the page; in {PATIENCE * pause_s:.0f} seconds it is approved here.")
     deadline = time.monotonic() + PATIENCE * pause_s
-    while (state := _read_state(repository, env, plan)) in UNFINISHED:
+    while True:
+        view = json.loads(run_command(["status", plan, "--json"], cwd=repository, env=env).output)
+        state = view["run"]["state"]
+        if state not in UNFINISHED:
+            return
         if time.monotonic() >= deadline and state == RunStatus.WAITING:
             _run_runplan(repository, env, "approve", plan)
             return
         time.sleep(LOOK_S)
-
-
-def _read_state(repository: Path, env: Mapping[str, str], plan: str) -> str:
-    """The state of the newest run."""
-    view = json.loads(run_command(["status", plan, "--json"], cwd=repository, env=env).output)
-    return str(view["run"]["state"])
 
 
 def _write_plan(repository: Path, env: Mapping[str, str]) -> Exit:

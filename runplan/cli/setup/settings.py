@@ -16,7 +16,7 @@ from runplan.names import PLAN_FILE
 from runplan.report.views import as_json
 from runplan.settings.load import environment
 from runplan.settings.places import repository_file
-from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Key, Settings
+from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Settings
 from runplan.store.files import LARGEST, read_bounded
 from runplan.store.location import hide_password
 from runplan.text import command, committing
@@ -193,10 +193,9 @@ def settings_document(head: str, values: Mapping[str, object], agents_note: str 
 
 
 def keys_text(section: str, values: Mapping[str, object]) -> str:
-    return "".join(_format_line(key, values) for key in KEYS if key.section == section)
-
-
-def _format_line(key: Key, values: Mapping[str, object]) -> str:
-    comment = "" if key.path in values else "# "
-    written = f"{comment}{key.name} = {toml_value(values.get(key.path, key.written))}"
-    return f"{written:<{_COLUMN}}  # {key.why}\n"
+    lines = []
+    for key in (key for key in KEYS if key.section == section):
+        comment = "" if key.path in values else "# "
+        written = f"{comment}{key.name} = {toml_value(values.get(key.path, key.written))}"
+        lines.append(f"{written:<{_COLUMN}}  # {key.why}\n")
+    return "".join(lines)

@@ -46,11 +46,9 @@ def run_logs(args: argparse.Namespace) -> None:
         batches = follow_events(store, run.plan, run.id, is_followed=args.follow)
         if args.json or args.events:
             for rows, _ in batches:
-                print(
-                    "".join(f"{(_event_as_json if args.json else _event_as_text)(row)}\n" for row in rows),
-                    end="",
-                    flush=True,
-                )
+                for row in rows:
+                    print(_event_as_json(row) if args.json else _event_as_text(row))
+                sys.stdout.flush()
             return
         log = Transcripts(run, context.outputs(store)) if args.agent else RunLog(store, run, context.state)
         for rows, is_last in batches:
@@ -70,11 +68,9 @@ def _print_runs(runs: list[RunRow], *, is_json: bool) -> None:
     for run in runs:
         why = f" ({run.reason})" if run.reason not in (None, run.state) else ""
         used = format_usage(run.tokens, run.usd, unpriced=run.unpriced, estimated=run.estimated)
-        print(
-            f"{run.id}  {clock(parse_iso(run.started), None, now=now):<20}  {run.plan}, {run.mode}: {run.state}{why}",
-            used,
-            sep=", " if used else "",
-        )
+        began = clock(parse_iso(run.started), None, now=now)
+        line = f"{run.id}  {began:<20}  {run.plan}, {run.mode}: {run.state}{why}"
+        print(line, used, sep=", " if used else "")
 
 
 def _event_as_json(row: EventRow) -> str:

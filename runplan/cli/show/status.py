@@ -7,6 +7,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+from runplan.cells import cut_cells
 from runplan.cli.terminal import Style, warn
 from runplan.engine.context import RepositoryContext, open_context, plan_or_watch
 from runplan.errors import RefusedEarly, RunplanError
@@ -127,10 +128,6 @@ class Page:
             lines.append(self._plan_line(describe_schedule(view["schedule"], now=self._now)))
         return "\n".join(lines)
 
-    def _cut_line(self, line: str) -> str:
-        width = self._style.width or WIDE
-        return line if len(line) <= width else f"{line[: width - 1]}…"
-
     def _plan_line(self, text: str) -> str:
         return self._style.wrap(f"  {plain(text)}", "    ")
 
@@ -178,7 +175,7 @@ class Page:
             if failed := phase["failed"]:
                 said = [line for line in plain(failed["output"]).splitlines() if line.strip()][-LINES_SHOWN:]
                 lines.append(self._style.wrap(f"{indent}{plain(failed['why'])}", indent, most=LINES_SHOWN))
-                lines += [self._cut_line(f"{indent}{line}") for line in said]
+                lines += [cut_cells(f"{indent}{line}", self._style.width or WIDE) for line in said]
                 lines.append(self._style.wrap(f"{indent}Retry it: {failed['command']}", indent))
         return lines
 

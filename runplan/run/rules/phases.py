@@ -367,11 +367,6 @@ def _verify_candidate(started: RunStarted, phase: WorkAttempt, candidate: Candid
         final = replace(verifier, agent=verifiers[0], scope="final")
         why = f"the plan ends with this phase; a verifier judges all phases together{again}"
         return _set_up_proof(started, phase, candidate.tree) or start_dispatch(final, why)
-    return _deliver_work(started, phase)
-
-
-def _deliver_work(started: RunStarted, phase: WorkAttempt) -> Decision:
-    """A person signs off where the plan or `tests.changed` says so, and where files of the interface changed."""
     return land_candidate(started, phase, sign_off=list_sign_off(started, phase))
 
 
