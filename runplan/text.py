@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import unicodedata
 from collections.abc import Iterable
 from datetime import datetime, tzinfo
 
@@ -121,6 +122,42 @@ def nearest_word(word: str, known: Iterable[str], cutoff: float = 0.7) -> str:
     known = list(known)
     near = [name for name in known if name.startswith(word)] or get_close_matches(word, known, n=1, cutoff=cutoff)
     return near[0] if near else ""
+
+
+# --- the width of text, where a narrow character takes one cell: on terminals, and in drawings ------------
+
+
+def plain_line(text: str) -> str:
+    """The text in one line that has no effect on a terminal."""
+    return "".join(filter(str.isprintable, " ".join(plain(text).split())))
+
+
+def _measure(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def count_cells(text: str) -> int:
+    return sum(map(_measure, text))
+
+
+def cut_cells(text: str, width: int) -> str:
+    """The text in at most this many cells, with a mark where it is cut."""
+    if count_cells(text) <= width:
+        return text
+    cells = 0
+    for number, character in enumerate(text):
+        cells += _measure(character)
+        if cells > width - 1:
+            return f"{text[:number]}…" if width > 0 else ""
+    return text
+
+
+def fit_cells(text: str, width: int) -> str:
+    """The text in exactly this many cells."""
+    cut = cut_cells(text, width)
+    return cut + " " * (width - count_cells(cut))
 
 
 # --- time ---------------------------------------------------------------------------------------------

@@ -86,11 +86,7 @@ _ANSWER = (
     _value("your answer, for the next agent", "text", metavar="TEXT", nargs="+"),
     _FOLLOW,
 )
-_STATUS = (
-    _ANY_RUN,
-    _flag("all repositories, with finished plans and other pages", "--all"),
-    _JSON,
-)
+_STATUS = (_ANY_RUN, _flag("all repositories, with finished plans and other pages", "--all"), _JSON)
 _REPORT = (
     _ANY_RUN,
     _value("all repositories since today, yesterday, 8h, 2d or 2026-11-15", "--since", metavar="WHEN"),

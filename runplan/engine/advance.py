@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable, RefusedEarly, SettingsError
 from runplan.run import actions as a
-from runplan.run.decide import decide, list_end_actions, without_beginnings
+from runplan.run.attempts import running_dispatch
+from runplan.run.decide import decide, without_beginnings
 from runplan.run.dispatch import GRACE_S
 from runplan.run.events import Event, WorkRefused
 from runplan.run.kinds import Reason
-from runplan.run.state import RunState, list_running
+from runplan.run.state import RunState, list_running, open_states
 
 if TYPE_CHECKING:
     from runplan.run.actions import Decision
@@ -126,8 +127,9 @@ def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool]
 
 def record_ends(journal: Journal, context: RunContext) -> None:
     """Record the end of all processes of the run, which this process has ended; they are due again afterwards."""
-    for action in list_end_actions(journal.state):
-        _take_in_lane(action, journal, context)
+    for lane, state in open_states(journal.state):
+        if running_dispatch(state.attempt) is not None:
+            _take_in_lane(replace(a.END, lane=lane), journal, context)
 
 
 def _take_in_lane(action: a.Action, journal: Journal, context: RunContext) -> bool:

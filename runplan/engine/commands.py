@@ -19,7 +19,7 @@ from runplan.landing.conversation import find_due
 from runplan.names import WATCH, pull_branch
 from runplan.run import events as e
 from runplan.run.attempt_parts import MessagesHandled
-from runplan.run.decide import describe_rejection, pending_answer, rejected_phase
+from runplan.run.decide import pending_answer, rejected_phase
 from runplan.run.kinds import Mode, RunOutcome
 from runplan.run.recorded import to_json
 from runplan.run.requests import RunRequest, Timing, refused, unexpected
@@ -27,6 +27,7 @@ from runplan.run.rows import Answer, Command, FiringRow, ScheduleRow, WaitRow
 from runplan.run.state import RunState
 from runplan.settings.schedule import Slot, parse_schedule, what_is_due
 from runplan.steps.conclude import list_answers
+from runplan.text import command
 from runplan.times import iso, parse_iso
 
 if TYPE_CHECKING:
@@ -305,7 +306,9 @@ def fire_early(row: ScheduleRow, worker: RepositoryWorker, now: datetime) -> Ans
     """Fire on request, and count intervals from now; this also answers a due slot."""
     store = worker.repository.store
     if row.paused and (phase := rejected_phase(worker.newest(row.plan))):
-        answer: Answer | None = Answer(declined=True, why=describe_rejection(phase, row.plan))
+        retry, resume = (command("runplan", verb, row.plan) for verb in ("retry", "resume"))
+        why = f"phase {phase} was rejected; retry it: {retry}; or resume the schedule: {resume}"
+        answer: Answer | None = Answer(declined=True, why=why)
     else:
         answer = _begin_run(row, worker, now)
     if answer is None:

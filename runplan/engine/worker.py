@@ -6,7 +6,7 @@ import functools
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from types import FrameType
@@ -176,7 +176,10 @@ class RepositoryWorker:
         active = self.runs[plan]
         self.disown(plan)
         self.ended(plan, active.id, active.state)
-        self._wake_parents(plan)
+        for parent in self.runs.values():  # that waits for the plan
+            for lane, state in open_states(parent.state):
+                if awaited_plan(state) == plan:
+                    parent.journal.append(e.Woke(kind=WaitKind.SUBPLAN), lane=lane)
 
     def update_subplans(self, active: ActiveRun) -> bool:
         """Begin or stop the sub-plans that the run waits for, and record the end of those that are over.
@@ -217,13 +220,6 @@ class RepositoryWorker:
             if child is not None and waiting is not None and waiting not in FOR_ANSWER:
                 child.journal.append(runs.as_resumed(child.state.options))
                 self._resume_subplans(child)
-
-    def _wake_parents(self, plan: str) -> None:
-        """Have the runs that wait for the plan, whose run has ended, look at it."""
-        for active in self.runs.values():
-            for lane, state in open_states(active.state):
-                if awaited_plan(state) == plan:
-                    active.journal.append(e.Woke(kind=WaitKind.SUBPLAN), lane=lane)
 
     def disown(self, plan: str) -> None:
         """Leave the run to the next process that asks for it."""
@@ -428,20 +424,16 @@ class RepositoryWorker:
         self.runs[plan] = active = ActiveRun(context=run.context, journal=journal)
         if not run.is_new:
             active.unlock_refs()
-        self._claim_issues(active, run.started.issues)
+        for number in run.started.issues:
+            other = repository.store.claim_issue(number, run=run.id, owner=repository.claims.me)
+            shared = e.IssueShared(number=number, run=other.id, plan=other.plan) if other is not None else None
+            if shared is not None and shared.words not in active.state.warnings:  # recorded once
+                journal.append(shared)
         return active
 
     def lacks_files(self, run: ResolvedRun) -> bool:  # noqa: ARG002
         """Whether this machine has lost the files of the run."""
         return False
-
-    def _claim_issues(self, active: ActiveRun, issues: Sequence[int]) -> None:
-        """Claim the issues for the run; record once those of another unfinished run."""
-        for number in issues:
-            other = self.repository.store.claim_issue(number, run=active.id, owner=self.repository.claims.me)
-            shared = e.IssueShared(number=number, run=other.id, plan=other.plan) if other is not None else None
-            if shared is not None and shared.words not in active.state.warnings:
-                active.journal.append(shared)
 
 
 def _is_busy(state: RunState, asked: e.RunStarted) -> bool:

@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -105,7 +105,10 @@ class FleetWorker:
             left = [owned for owned in heartbeat.list_owned() if _is_gone(owned[-1])]
             most_in_repository = self._user.daemon.max_parallel_repository
             heartbeat.set_capacity(fleet=self._user.fleet.max_parallel, repository=most_in_repository)
-        self._end_lost_agents({run for _, _, run, _ in left})
+        runs = {run for _, _, run, _ in left}
+        for place in self._directory.glob("repositories/*/.git/runplan/dispatch"):  # agents of an earlier worker
+            live = [files.name for files in place.iterdir() if DispatchFiles(files).locked()]
+            Dispatches(place).end([id_ for id_ in live if run_of(id_.rpartition(".")[0]) not in runs], grace_s=0.0)
         self._queue = JobQueue(
             self._dsn,
             queues=list_queues(self._row.labels),
@@ -123,12 +126,6 @@ class FleetWorker:
         channels.CALLS.close()
         self._threads.shutdown(wait=False)
         self._log.info("stopped")
-
-    def _end_lost_agents(self, runs: Collection[str]) -> None:
-        """End agents that an earlier worker left, but for those of runs that it still owns."""
-        for place in self._directory.glob("repositories/*/.git/runplan/dispatch"):
-            live = [files.name for files in place.iterdir() if DispatchFiles(files).locked()]
-            Dispatches(place).end([id_ for id_ in live if run_of(id_.rpartition(".")[0]) not in runs], grace_s=0.0)
 
     async def _run_queue(self, left: list[tuple[str, str]]) -> None:
         self._loop = asyncio.get_running_loop()

@@ -358,12 +358,6 @@ def is_ending(state: RunState) -> bool:
     return bool(steps) and is_last and steps <= {*ends}
 
 
-def list_end_actions(state: RunState) -> tuple[a.Action, ...]:
-    """The actions that end every process of a run; each process is due again afterwards."""
-    at_work = [lane for lane, open_state in open_states(state) if running_dispatch(open_state.attempt) is not None]
-    return tuple(replace(a.END, lane=lane) for lane in at_work)
-
-
 def pause_reason(state: RunState) -> str:
     """Why the plan's schedule pauses after this run, until a person resumes it; "" when it does not."""
     ended = state.ended
@@ -401,10 +395,3 @@ def pending_answer(state: RunState, plan: str) -> str:
     if decision.waiting in (*FOR_ANSWER, WaitKind.CRASHED):
         return f"{decision.why}. {wait_of(decision.waiting).help(plan, questions=list_questions(state))}"
     return "" if state.started.auto else f"a run of {plan} without `auto` has not ended: {decision.why}; see: {see}"
-
-
-def describe_rejection(phase: str, plan: str) -> str:
-    """Why `now` starts nothing after a rejection, and the commands that help."""
-    retry = command("runplan", "retry", plan)
-    resume = command("runplan", "resume", plan)
-    return f"phase {phase} was rejected; retry it: {retry}; or resume the schedule: {resume}"

@@ -76,26 +76,18 @@ def _sanitize_value(value: object, *, cut: bool) -> object:
     return plain(bounded(value) if cut else value) if isinstance(value, str) else value
 
 
+_FOUND_AGAIN = (
+    *(e.Chosen, e.NoWork, e.WorkTaken, e.CandidateBuilt, e.CleanedUp, SetupReused),
+    *(e.GateJudged, e.ProofJudged, e.VerdictGiven, e.EvidenceUnresolved),
+)
+
+
 def may_wait(event: e.Event) -> bool:
     """Whether the event may be written with the next transaction: after a crash its step finds it again."""
     match event:
-        case (
-            e.Chosen()
-            | e.NoWork()
-            | e.WorkTaken()
-            | e.CandidateBuilt()
-            | e.GateJudged()
-            | e.ProofJudged()
-            | e.VerdictGiven()
-            | e.EvidenceUnresolved()
-            | SetupReused()
-        ):
-            return True
-        case e.CleanedUp():
-            return True
         case e.Leased():
             return not event.parked  # parked work is not found on the branch a second time
         case e.DispatchEnded():
             return event.ending == Ending.EXITED  # its shim has written the exit record
         case _:
-            return False
+            return isinstance(event, _FOUND_AGAIN)

@@ -194,6 +194,8 @@ def view_planning(context: RepositoryContext, run: str) -> dict[str, Any]:
     attempt = state_of(store, row).attempt
     proposal = attempt.proposal if isinstance(attempt, PlanningAttempt) else None
     before = attempt.chosen.before if isinstance(attempt, PlanningAttempt) else ""
+    after = proposal.text if proposal else ""
+    diff = difflib.unified_diff(before.split("\n"), after.split("\n"), f"a/{row.plan}", f"b/{row.plan}", lineterm="")
     return {
         "plan": row.plan,
         "title": proposal.title if proposal else row.title,
@@ -210,12 +212,7 @@ def view_planning(context: RepositoryContext, run: str) -> dict[str, Any]:
             "sha256": proposal.sha256,
             "edited": proposal.is_edited,
             "text": proposal.text,
-            "diff": _compare_texts(before, proposal.text, proposal.path) if before else None,
+            "diff": "\n".join(diff) if before else None,
             "summary": summarize(proposal.text, path=proposal.path),
         },
     }
-
-
-def _compare_texts(before: str, after: str, path: str) -> str:
-    lines = difflib.unified_diff(before.split("\n"), after.split("\n"), f"a/{path}", f"b/{path}", lineterm="")
-    return "\n".join(lines)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from enum import StrEnum
 
 from msgspec import Struct
@@ -93,24 +92,19 @@ def _begin_file(names: str) -> FileDiff:
 
 def _read_head(file: FileDiff, line: str) -> FileDiff:
     word, _, rest = line.partition(" ")
+    mode = line.rpartition(" ")[2]
     if line.startswith(("rename from ", "copy from ")):
         return replace(file, old_path=_unquote(rest.removeprefix("from ")), change=_CHANGES[word])
     if line.startswith(("rename to ", "copy to ")):
         return replace(file, path=_unquote(rest.removeprefix("to ")))
     if line.startswith(("new file mode ", "deleted file mode ")):
-        return replace(file, change=_CHANGES[word], mode=_name_new_mode(line.rpartition(" ")[2]))
+        return replace(file, change=_CHANGES[word], mode="" if mode == "100644" else mode)
     if line.startswith(("old mode ", "new mode ")):
-        mode = line.rpartition(" ")[2]
         return replace(file, mode=f"{file.mode} → {mode}" if file.mode else mode)
     if line.startswith(("--- ", "+++ ")):
         path = _read_path(rest)
         return replace(file, path=path) if path else file
     return replace(file, is_binary=file.is_binary or line.startswith(("Binary files ", "GIT binary patch")))
-
-
-def _name_new_mode(mode: str) -> str:
-    """The mode of a new or removed file; "" for an ordinary one."""
-    return "" if mode == "100644" else mode
 
 
 _CHANGES = {"rename": "renamed", "copy": "copied", "new": "added", "deleted": "removed"}
@@ -172,13 +166,10 @@ def choose_inline(files: list[FileDiff]) -> list[bool]:
 
 def cut_lines(file: FileDiff, start: int, most: int) -> FileDiff:
     """The file with some of its lines, from a position on."""
-    return replace(file, hunks=tuple(_cut_hunks(file.hunks, start, start + most)))
-
-
-def _cut_hunks(hunks: tuple[Hunk, ...], start: int, end: int) -> Iterator[Hunk]:
+    hunks = []
     passed = 0
-    for hunk in hunks:
-        lines = hunk.lines[max(start - passed, 0) : max(end - passed, 0)]
+    for hunk in file.hunks:
+        if lines := hunk.lines[max(start - passed, 0) : max(start + most - passed, 0)]:
+            hunks.append(replace(hunk, lines=lines))
         passed += len(hunk.lines)
-        if lines:
-            yield replace(hunk, lines=lines)
+    return replace(file, hunks=tuple(hunks))

@@ -78,18 +78,15 @@ def describe_commits(context: RepositoryContext, oids: Iterable[Oid]) -> dict[Oi
     return {oid: description for oid, _, description in (line.partition(" ") for line in lines)}
 
 
-def read_diffs(context: RepositoryContext, oids: Iterable[Oid]) -> dict[Oid, str]:
-    """The diff of each commit to its parent, every character visible; one git process."""
-    with _open_with_gitpython(context) as git:
-        output = git.log(*_PLAIN_LOG, "--format=%x00%H", *_PLAIN_DIFF, *oids, "--", stdout_as_string=False)
-    shown = (visible(record) for record in output.decode("utf-8", "backslashreplace").split("\0")[1:])
-    return {oid: diff.strip("\n") for oid, _, diff in (record.partition("\n") for record in shown)}
-
-
 def read_short_diffs(context: RepositoryContext, shorts: Iterable[str]) -> dict[str, str]:
-    """The diffs of the commits that exist, by their abbreviated ids."""
+    """The diffs of the commits that exist to their parents, by abbreviated ids; every character is visible."""
     known = {short: oid for short in shorts if (oid := context.git.tip(short)) is not None}
-    diffs = read_diffs(context, known.values()) if known else {}
+    if not known:
+        return {}
+    with _open_with_gitpython(context) as git:
+        output = git.log(*_PLAIN_LOG, "--format=%x00%H", *_PLAIN_DIFF, *known.values(), "--", stdout_as_string=False)
+    shown = (visible(record) for record in output.decode("utf-8", "backslashreplace").split("\0")[1:])
+    diffs = {oid: diff.strip("\n") for oid, _, diff in (record.partition("\n") for record in shown)}
     return {short: diffs[oid] for short, oid in known.items() if oid in diffs}
 
 

@@ -31,6 +31,12 @@ TAKEOVER_S = 15.0  #: for the next daemon to take over a followed run
 LINES_SHOWN = 10  #: of the output of a failed command
 #: The lines of events that have no variants.
 LINES: dict[type[e.Event], str] = {
+    e.SubplanChosen: "\nphase {0.phase}  {0.title}\n  sub-plan   {0.subplan}",
+    e.DelegateChosen: "\nphase {0.phase}  {0.title}\n  command    {0.command}",
+    e.UndoChosen: "\nundo phase {0.phase}  {0.title}",
+    **dict.fromkeys((e.RepairChosen, e.MergeChosen), "\n{0.title}"),
+    e.CompletionChosen: "\nevery phase is done; the plan is marked complete",
+    SetupDoubted: "  baseline   {0.why}; it runs again after a fresh set-up",
     e.StopRequested: "  stop       requested by {0.by}",
     e.Halted: "  paused     by {0.by}",
     e.Continued: "  resumed    the pause is over",
@@ -121,8 +127,10 @@ def describe_event(event: e.Event) -> str:
     match event:
         case e.ClaimTaken(took_over=dead) if dead:
             return f"runplan: resumed the run of process {dead.partition(':')[0]}, which has ended"
-        case e.Chosen():
-            return _describe_work(event)
+        case e.PhaseChosen(phase=phase, title=title, remarks=remarks):
+            return f"\nphase {phase}  {title}" + "".join(f"\n  warning    {remark}" for remark in remarks)
+        case PlanningChosen(title=title, before=before):
+            return f"\n{'revise the plan' if before else 'plan'}  {title}"
         case e.SubplanEnded(complete=complete, detail=detail):
             return f"  sub-plan   {'complete' if complete else detail}"
         case e.LanesChosen(lanes=lanes, ahead=ahead) if lanes:
@@ -140,8 +148,6 @@ def describe_event(event: e.Event) -> str:
             return f"  {role:<10} {agent or named or 'runs'} …{notes}"
         case SetupReused():
             return f"  setup      reused in the worktree of the {'checks' if event.tree else 'agents'}"
-        case SetupDoubted(why=why):
-            return f"  baseline   {why}; it runs again after a fresh set-up"
         case e.DispatchEnded(ending=Ending.LOST, role=role, detail=detail):
             return f"  {role:<10} left no result: {detail or 'the process is gone'}"
         case e.Paused(kind=kind, until=until) if not until or kind in REPEATED_WAITS:
@@ -153,40 +159,13 @@ def describe_event(event: e.Event) -> str:
             return f"  work       {counted(commits, 'commit')}, {counted(len(files), 'file')}"
         case e.RulesBroken(lines=lines):
             return "\n".join(f"  rules      {line}" for line in lines)
-        case StepJudged() | ProposalMade():
-            return _describe_planning(event)
-        case _:
-            return _describe_outcome(event)
-
-
-def _describe_planning(event: StepJudged | ProposalMade) -> str:
-    match event:
-        case StepJudged(role=role, problems=problems) if problems:
-            return "\n".join(f"  {role:<10} refused: {problem}" for problem in problems)
-        case StepJudged(role=role, findings=findings):
-            return "\n".join(f"  {role:<10} {finding}: {text}" for finding, text in findings)
+        case StepJudged(role=role, problems=problems, findings=findings):
+            rows = [("refused", problem) for problem in problems] or findings
+            return "\n".join(f"  {role:<10} {name}: {text}" for name, text in rows)
         case ProposalMade(path=path, text=text, is_edited=is_edited):
             return f"  proposal   {path}, {len(text):,} characters{', edited by user' if is_edited else ''}"
-
-
-def _describe_work(chosen: e.Chosen) -> str:
-    match chosen:
-        case e.PhaseChosen(phase=phase, title=title, remarks=remarks):
-            return f"\nphase {phase}  {title}" + "".join(f"\n  warning    {remark}" for remark in remarks)
-        case e.SubplanChosen(phase=phase, title=title, subplan=subplan):
-            return f"\nphase {phase}  {title}\n  sub-plan   {subplan}"
-        case e.DelegateChosen(phase=phase, title=title, command=line):
-            return f"\nphase {phase}  {title}\n  command    {line}"
-        case e.UndoChosen(phase=phase, title=title):
-            return f"\nundo phase {phase}  {title}"
-        case e.RepairChosen(title=title):
-            return f"\n{title}"
-        case PlanningChosen(title=title, before=before):
-            return f"\n{'revise the plan' if before else 'plan'}  {title}"
-        case e.CompletionChosen():
-            return "\nevery phase is done; the plan is marked complete"
         case _:
-            return ""
+            return _describe_outcome(event)
 
 
 def _name_check(gate: str) -> str:

@@ -9,8 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 from markupsafe import Markup, escape
 from msgspec import Struct
 
-from runplan.cells import count_cells, cut_cells, plain_line
-from runplan.text import plain
+from runplan.text import count_cells, cut_cells, plain, plain_line
 
 # --- text -----------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from runplan.engine.context import RepositoryContext, context_at
 from runplan.gitfacts import Identity
 from runplan.settings.schema import Settings
 from runplan.views.diffs import parse_diff
-from runplan.views.inspection import Facts, compare_commits, describe_commits, inspect_repository, read_diffs
+from runplan.views.inspection import Facts, compare_commits, describe_commits, inspect_repository, read_short_diffs
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, install_signer, isolated_env, make_repo
 
 
@@ -150,7 +150,7 @@ def test_no_configured_program_runs(tmp_path: Path) -> None:
     with opened(repo.path) as context:
         inspect_repository(context)
         assert describe_commits(context, [new])[new].endswith(" Change")
-        assert "\n-a\n+b" in read_diffs(context, [new])[new]
+        assert "\n-a\n+b" in read_short_diffs(context, [new])[new]
         assert "\n-a\n+b\n" in compare_commits(context, f"{new}^", new)
     assert not (tmp_path / "ran").exists()
 

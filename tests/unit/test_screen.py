@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from runplan.cells import count_cells, fit_cells
 from runplan.cli.show.screen import (
     KEYS,
     Screen,
@@ -16,6 +15,7 @@ from runplan.cli.show.screen import (
     row_of,
     split_keys,
 )
+from runplan.text import count_cells, fit_cells
 from runplan.views.board import Action, Card, Group, Usage
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -283,8 +283,7 @@ def _find_planning(context: RepositoryContext, goal: Goal) -> tuple[RunRow, RunS
         state = state_of(store, row)
         attempt = state.attempt
         planning = state.options.planning or (attempt.chosen.planning if isinstance(attempt, PlanningAttempt) else None)
-        is_open = planning is not None and not (attempt is not None and attempt.cleaned)
-        if planning is None or not is_open:
+        if planning is None or (attempt is not None and attempt.cleaned):
             continue
         if row.plan == goal.plan if goal.plan else planning.goal == goal.text and not planning.is_revision:
             return row, state

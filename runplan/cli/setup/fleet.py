@@ -45,15 +45,11 @@ def run_fleet(args: argparse.Namespace) -> Exit:
             words = "finishes its agents and takes no plans" if args.action == "drain" else "takes plans"
             print(f"{args.host} {words}")
         case _:
-            _set_up(dsn, args)
+            given = [str(Path(url).resolve()) if Path(url).exists() else url for url in args.repository or ()]
+            initialize(dsn, given or [_remote_here()])
+            print(f"The database {hide_password(dsn)} is set up, with the repositories:")
+            print("".join(f"  {repository.url}\n" for repository in list_fleet(dsn)), end="")
     return Exit.DONE
-
-
-def _set_up(dsn: str, args: argparse.Namespace) -> None:
-    given = [str(Path(url).resolve()) if Path(url).exists() else url for url in args.repository or ()]
-    initialize(dsn, given or [_remote_here()])
-    print(f"The database {hide_password(dsn)} is set up, with the repositories:")
-    print("".join(f"  {repository.url}\n" for repository in list_fleet(dsn)), end="")
 
 
 def run_worker(args: argparse.Namespace) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from runplan import names
-from runplan.cells import cut_cells
 from runplan.engine.context import describe_link, open_context, plan_in, plan_path, read_checkout, task_folder
 from runplan.engine.preflight import foresee_refusals
 from runplan.errors import Exit, NotFound, RefusedEarly
@@ -24,7 +23,7 @@ from runplan.plan.tracker import NoPhase, add_tracker, choose_phase
 from runplan.report.views import as_json
 from runplan.settings.load import environment, load_user
 from runplan.store.files import publish
-from runplan.text import command, visible
+from runplan.text import command, cut_cells, visible
 
 if TYPE_CHECKING:
     from runplan.plan.reading import Reading

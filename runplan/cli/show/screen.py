@@ -11,9 +11,8 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.cells import count_cells, cut_cells, fit_cells, plain_line
 from runplan.report.views import describe_schedule, format_cost, format_usage
-from runplan.text import counted, elapsed, in_words
+from runplan.text import count_cells, counted, cut_cells, elapsed, fit_cells, in_words, plain_line
 from runplan.views.board import HEADINGS, Board, Card, Group
 
 #: Parts of a line with their colours.
@@ -132,7 +131,9 @@ def lay_out(screen: Screen, *, width: int, height: int, now: datetime) -> list[L
     width = max(width, NARROWEST)
     if screen.is_help:
         return _fit_height(_lay_out_help(), width, height)
-    head: list[Line] = [(("runplan watch  ", "bold"), (_count_groups(screen), ""))]
+    counts = [(len(screen.list_group(group)), group.replace("-", " ")) for group in Group]
+    groups = ", ".join(f"{count} {words}" for count, words in counts if count) or "no plans yet"
+    head: list[Line] = [(("runplan watch  ", "bold"), (groups, ""))]
     last: list[Line] = [((screen.message, "yellow"),) if screen.message else ((KEYS, "dim"),)]
     detail = _lay_out_detail(screen, width, now)[: max(0, (height - 2) // 3)]
     if height < SMALL:
@@ -147,11 +148,6 @@ def lay_out(screen: Screen, *, width: int, height: int, now: datetime) -> list[L
 def _fit_height(lines: list[Line], width: int, height: int) -> list[Line]:
     lines = [fit_line(line, width) for line in lines[:height]]
     return lines + [()] * (height - len(lines))
-
-
-def _count_groups(screen: Screen) -> str:
-    counts = [(len(screen.list_group(group)), group.replace("-", " ")) for group in Group]
-    return ", ".join(f"{count} {words}" for count, words in counts if count) or "no plans yet"
 
 
 def _lay_out_help() -> list[Line]:
@@ -169,10 +165,12 @@ def _lay_out_body(screen: Screen, width: int, now: datetime) -> tuple[list[Line]
     columns = _measure_columns(screen, width)
     for group in Group:
         cards = screen.list_group(group)
+        titles = ", ".join(plain_line(card.title) for card in cards)
+        names: Line = ((f"  {titles}", "dim"),) if group is Group.FINISHED else ()
         if cards:
             lines += [
                 (),
-                ((f"{HEADINGS[group]} ({len(cards)})", _COLOURS.get(group, "bold")), *_name_finished(group, cards)),
+                ((f"{HEADINGS[group]} ({len(cards)})", _COLOURS.get(group, "bold")), *names),
             ]
         for card in cards if group is not Group.FINISHED else ():
             start = len(lines)
@@ -180,10 +178,6 @@ def _lay_out_body(screen: Screen, width: int, now: datetime) -> tuple[list[Line]
             if row_of(card) == screen.selected:
                 selection = range(start, len(lines))
     return lines, selection
-
-
-def _name_finished(group: Group, cards: list[Card]) -> Line:
-    return ((f"  {', '.join(plain_line(card.title) for card in cards)}", "dim"),) if group is Group.FINISHED else ()
 
 
 def _measure_columns(screen: Screen, width: int) -> tuple[int, int]:

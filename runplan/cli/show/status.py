@@ -7,7 +7,6 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from runplan.cells import cut_cells
 from runplan.cli.terminal import Style, warn
 from runplan.engine.context import RepositoryContext, open_context, plan_or_watch
 from runplan.errors import RefusedEarly, RunplanError
@@ -16,7 +15,7 @@ from runplan.report.views import Need, as_json, by_need, describe_schedule, form
 from runplan.run.kinds import UNFINISHED, RunStatus, WaitKind
 from runplan.run.rows import wait_of
 from runplan.settings.load import environment
-from runplan.text import clock, command, counted, in_words, plain
+from runplan.text import clock, command, counted, cut_cells, in_words, plain
 from runplan.views.plans import PlanReader, view_daemon, view_missing_daemon
 
 WIDE = 160  #: characters of a line that is not wrapped, where the width is unknown
@@ -117,11 +116,8 @@ class Page:
             about[0] = f"{paint(verdict, _LEVELS[view['run']['stuck']['level']])}{colon}{rest}"
         lines += about
         if view["queued"] not in (None, "stop", "pause"):
-            lines.append(
-                self._plan_line(
-                    f"Queued: {view['queued']}; the daemon, or a worker of the fleet, executes it when it responds"
-                )
-            )
+            words = f"Queued: {view['queued']}; the daemon, or a worker of the fleet, executes it when it responds"
+            lines.append(self._plan_line(words))
         if view["refused"]:
             lines.append(self._plan_line(f"The last {view['refused_verb']} was refused: {view['refused']}"))
         if view["schedule"] is not None:
@@ -144,7 +140,11 @@ class Page:
     def foot(self, finished: list[str], pages: list[str], daemon: dict[str, Any] | None) -> list[str]:
         """The finished plans and other pages in one line each, and why the daemon cannot work here."""
         kinds = ((finished, "finished plan", "finished plans"), (pages, "page is no plan", "pages are no plans"))
-        blocks = [self._fold_plans(paths, *words) for paths, *words in kinds if paths]
+        blocks = []
+        for paths, singular, plural in kinds:
+            names = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
+            text = f"{counted(len(paths), singular, plural)}: {names}  (runplan status --all)"
+            blocks += [self._style.paint(self._style.wrap(plain(text), "  "), "dim")] if paths else []
         if daemon and daemon["state"] == "absent":
             blocks.append(self._style.paint(self._style.wrap(daemon["error"], "  "), "red"))
         elif daemon:
@@ -152,11 +152,6 @@ class Page:
             again = f"it tries again at {self._local_time(daemon['until'])}"
             blocks.append(f"The daemon (process {daemon['pid']}) cannot work here {why}; {again}.")
         return blocks
-
-    def _fold_plans(self, paths: list[str], singular: str, plural: str) -> str:
-        names = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
-        text = f"{counted(len(paths), singular, plural)}: {names}  (runplan status --all)"
-        return self._style.paint(self._style.wrap(plain(text), "  "), "dim")
 
     def _phase_lines(self, view: dict[str, Any]) -> list[str]:
         states = [_state_words(phase, view["next"]) for phase in view["phases"]]
@@ -196,11 +191,13 @@ class Page:
         agent = f"{run['agent']} {run['version'] or ''}".rstrip() if run["agent"] else ""
         about = ", ".join(filter(None, [agent, *used]))
         lanes = [f"  phase {lane['phase']}: {self._lane_line(lane)}" for lane in run["lanes"]]
+        claim = view["claim"] or {"owner": "", "alive": False}
+        host, slash, _ = claim["owner"].partition("/") if claim["alive"] else ("", "", "")
         return [
             run["stuck"]["sentence"],
             *lanes,
             *(f"Not pushed: {work['kept']}" for work in run["lanes"] or (run,) if work["kept"]),
-            f"Run {run['id']}{_host_words(view['claim'])}" + (f": {about}" if about else ""),
+            f"Run {run['id']}{f' on {host}' if slash else ''}" + (f": {about}" if about else ""),
             *_help_line(view),
         ]
 
@@ -230,11 +227,6 @@ def _state_words(phase: dict[str, Any], following: str | None) -> str:
     if phase["status"] == "todo" and not phase["hindrance"]:
         return "Next" if phase["id"] == following else "Todo"
     return "In progress" if phase["status"] == "in-progress" else "Blocked"
-
-
-def _host_words(claim: dict[str, Any] | None) -> str:
-    host, slash, _ = claim["owner"].partition("/") if claim and claim["alive"] else ("", "", "")
-    return f" on {host}" if slash else ""
 
 
 def _help_line(view: dict[str, Any]) -> list[str]:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
-from runplan.cells import cut_cells, plain_line
 from runplan.report.views import format_usage
 from runplan.run.kinds import UNFINISHED
 from runplan.run.rows import wait_of
-from runplan.text import elapsed
+from runplan.text import cut_cells, elapsed, plain_line
 from runplan.times import parse_iso
 from runplan.views.board import describe_phase, make_card
 from runplan.views.plan_page import Dispatch, PlanPage, read_plan_page
@@ -118,12 +117,7 @@ def make_bars(dispatches: Sequence[Dispatch]) -> list[Bar]:
 
 def describe_dispatch(dispatch: Dispatch) -> str:
     ended = dispatch.ended
-    used = format_usage(
-        dispatch.tokens,
-        ended.usd if ended else 0.0,
-        unpriced=False,
-        estimated=ended.estimated if ended else False,
-    )
+    used = format_usage(dispatch.tokens, ended.usd, unpriced=False, estimated=ended.estimated) if ended else ""
     about = [f"{dispatch.started.role} by {dispatch.who}", elapsed(dispatch.seconds), dispatch.result, used]
     return ", ".join(filter(None, about))
 
