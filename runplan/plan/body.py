@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.plan.marks import MANUAL, STATUS_LINE, ExecutionKind
+from runplan.plan.marks import COLON, MANUAL, STATUS_LINE, ExecutionKind
 from runplan.plan.scan import LABEL, marks_within
 from runplan.text import nearest_word
 
@@ -30,12 +30,12 @@ KEYS = ("Touches", "Allows", "Host", "Depends", "Depends on", "Dependencies", "E
 UNSUPPORTED_KEYS = ("Agent", "Verifier", "Model", "Effort", "Tests", "Pull-request")  #: with a value in backticks
 _LABEL = (
     r"(?is)[ \t]*(?:[-*>+][ \t]+)?(?:#{3,6}[ \t]+)?[*_]{0,2}"
-    rf"({'|'.join(KEYS)})(?:\*\*:|:\*\*|:)[ \t]*(.*?)_?\Z"
+    rf"({'|'.join(KEYS)})(?:\*\*{COLON}|{COLON}\*\*|{COLON})[ \t]*(.*?)_?\Z"
 )
 #: A line that looks like one of these: a capitalised word, perhaps with a second one, and a value.
 _KEY = r"(?:[-*>+][ \t]+)?(?:\*\*)?([A-Z][a-z]{3,}(?:[ -][a-z]+)?)(?:\*\*:|:\*\*|:)[ \t]+(\S.*)"
-#: An item that is a paragraph: `**WI 3.1** text`, `4.0 **Title** text`.
-_PARAGRAPH = r"(?i)\*\*(?:WI|Work item)[ \t-]?[0-9]|[0-9]{1,3}\.[0-9]{1,3}[ \t]+\*\*"
+#: An item that is a paragraph: `**WI 3.1** text`, `**WI 1a.n** text`, `4.0 **Title** text`.
+_PARAGRAPH = r"(?i)\*\*(?:WI|Work item)[ \t#-]?[A-Z]?[0-9]|[0-9]{1,3}\.[0-9]{1,3}[ \t]+\*\*"
 _WORK = (
     r"(?i)work items?|deliverables?|(?:tasks|steps)\b(?! [0-9])"
     r"|(?:task|step)(?:[ \t]*(?:[:(—–]|\Z)| (?:list|breakdown)\b)"  # not "Step C algorithm"
@@ -43,6 +43,11 @@ _WORK = (
 _CRITERIA = (
     r"(?i)(?:acceptance|success|exit) criteria|definition of done|(?:phase \S{1,9} |automated )?verification"
     r"|(?:phase \S{1,9} )?completion criteria"
+)
+#: Labels whose lists explain the work.
+_NO_WORK = (
+    r"(?i)\b(?:assum|background|consider|context|decision|depend|example|goal|issue|note|option|problem|question|rational"
+    r"|reason|reference|result|risk|root cause|scope|why)"
 )
 #: Suffixes of names that are files also without a folder; `response.json` or `self.cfg` may be an attribute.
 _SUFFIXES = (
@@ -100,7 +105,11 @@ class Body(Struct, frozen=True):
 def body_of(lines: Lines, first: int, end: int) -> Body:
     labels: dict[str, tuple[int, str]] = {}
     for i in range(first, end):
-        if ":" in lines.texts[i] and not lines.inert[i] and (label := re.match(_LABEL, lines.texts[i])):
+        if (
+            (":" in lines.texts[i] or "：" in lines.texts[i])
+            and not lines.inert[i]
+            and (label := re.match(_LABEL, lines.texts[i]))
+        ):
             labels.setdefault(label[1].lower(), (i, label[2].strip()))
     return Body(lines, range(first + 1, end), marks_within(lines.parts, first + 1, end), labels)
 
@@ -137,6 +146,7 @@ def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, 
     others = without.union(*(body.lines_inside(part) for part in parts)) if work else without
     work |= _list_boxes(body, body.whole, others, bullets=False)
     work = work or _headed_items(body, body.whole) or _list_paragraphs(body, body.whole, without)
+    work = work or _numbered_tasks(body, without)
     items = [Item(f"W{n}", text, line + 1) for n, (line, text) in enumerate(sorted(work.items()), 1)]
     items += [Item(f"C{n}", text, line + 1) for n, (line, text) in enumerate(sorted(criteria.items()), 1)]
     entries = marks_within(body.lines.entries, body.whole.start, body.whole.stop)
@@ -162,10 +172,10 @@ def _list_entries(body: Body, parts: list[Heading], *, without: set[int]) -> dic
             direct = body.direct_lines(part)
             has_boxes = any(box.at not in without for box in marks_within(body.lines.boxes, direct.start, direct.stop))
             entries |= (
-                _list_boxes(body, inside if has_boxes else direct, without)
+                ({} if has_boxes else _list_paragraphs(body, inside, without))
+                or _list_boxes(body, inside if has_boxes else direct, without)
                 or _headed_items(body, inside)
                 or _list_boxes(body, inside, without)
-                or _list_paragraphs(body, inside, without)
             )
     return entries
 
@@ -211,6 +221,17 @@ def _headed_items(body: Body, part: range) -> dict[int, str]:
 def _list_paragraphs(body: Body, part: range, without: set[int]) -> dict[int, str]:
     lines = ((i, body.lines.texts[i]) for i in part if i not in without and not body.lines.inert[i])
     return {i: text.strip() for i, text in lines if re.match(_PARAGRAPH, text)}
+
+
+def _numbered_tasks(body: Body, without: set[int]) -> dict[int, str]:
+    """The numbered entries above the first heading of a phase, also behind bold lines, unless they are no work."""
+    above = marks_within(body.lines.headings, body.whole.start, body.whole.stop)
+    stop = above[0].at if above else body.whole.stop
+    others = (part for part in body.parts if re.search(_NO_WORK, part.text))
+    without = without.union(*(body.lines_inside(part) for part in others))
+    entries = marks_within(body.lines.entries, body.whole.start, stop)
+    listed = [e for e in entries if not e.indent and e.at not in without and body.lines.texts[e.at][0].isdigit()]
+    return {entry.at: _entry_text(body, entry) for entry in listed}
 
 
 def named_paths(text: str) -> tuple[str, ...]:

@@ -18,8 +18,11 @@ _ID = re.compile(
     r"(?:[A-Za-z]{0,3}[0-9]{1,4}[A-Za-z]{0,3}|[A-Za-z]{1,2}|[IVXivx]{1,4})"
     r"(?:[.-](?:[A-Za-z]{1,4}|[0-9]{1,4}[A-Za-z]{0,2})){0,4}(?![A-Za-z0-9])"
 )
-_UNIT = re.compile(rf"(?:user )?({'|'.join(UNITS)})[ \t]+#?", re.IGNORECASE)
-_SEPARATOR = re.compile(r"[*_`]*[ \t]*(?:—|–|-+|:|\.(?![0-9])|\))[*_`]*[ \t]*")
+_UNIT = re.compile(rf"(?:user )?({'|'.join(UNITS)})(?:(?<=week)s)?[ \t]+#?", re.IGNORECASE)
+COLON = "[:：]"
+_SEPARATOR = re.compile(rf"[*_`]*[ \t]*(?:—|–|-+|{COLON}|\.(?![0-9])|\))[*_`]*[ \t]*")
+#: Several units at once: `Week 1–2: Title`.
+_RANGE = re.compile(rf"([0-9]{{1,4}})[ \t]*[—–-][ \t]*([0-9]{{1,4}})(?=[*_`]*[ \t]*(?:\Z|[—–(-]|{COLON}))")
 _LINK = r"(?s)\A\[(.+?)\]\(.*"
 _MARKS = "*_`~ \t"
 
@@ -42,9 +45,11 @@ def read_name(text: str) -> Named | None:
     text = _unwrap_text(re.sub(_LINK, r"\1", _unwrap_text(text.strip())))
     begin = len(text) - len(text.lstrip("*_`~"))
     unit = _UNIT.match(text, begin)
-    match = _ID.match(text, unit.end() if unit else begin)
+    span = _RANGE.match(text, unit.end()) if unit else None
+    match = span or _ID.match(text, unit.end() if unit else begin)
     if match is None:
         return None
+    id_ = "-".join(span.groups()) if span else match[0]
     separator = _SEPARATOR.match(text, match.end())
     strong = separator is not None or not text[match.end() :].strip(_MARKS)
     if not strong and not (text[match.end()] in " \t" and any(c.isdigit() for c in match.group())):
@@ -53,7 +58,7 @@ def read_name(text: str) -> Named | None:
     rest = text[end:].strip()
     if begin and text[:begin] not in text[begin:end]:
         rest = rest.replace(text[:begin], "", 1).strip()  # `**4a: Title** text`
-    return Named(match[0], rest if rest.strip(_MARKS) else "", strong=strong, unit=unit[1].lower() if unit else "")
+    return Named(id_, rest if rest.strip(_MARKS) else "", strong=strong, unit=unit[1].lower() if unit else "")
 
 
 def _unwrap_text(text: str) -> str:
@@ -192,7 +197,11 @@ def read_commit(text: str) -> str:
 
 
 #: A status line up to its value.
-STATUS_LINE = re.compile(r"[ \t]*(?:[-*>+][ \t]+)?(\*\*)?Status(?:\*\*:|:\*\*|:)[ \t]*", re.IGNORECASE)
+STATUS_LINE = re.compile(
+    rf"[ \t]*(?:[-*>+][ \t]+)?(\*\*)?(?:Status|Statut|Estado|Stato|Статус|状态|狀態|상태)[ \t]*"
+    rf"(?:\*\*{COLON}|{COLON}\*\*|{COLON})[ \t]*",
+    re.IGNORECASE,
+)
 #: A status at the end or the beginning of a heading: `## Phase 2: Parser [IN PROGRESS]`, `… (blocked)`, `… — BLOCKED`.
 _OPEN = (
     r"blocked|in[ _-]progress|wip|partial|not[ _-]started|pending|planned|to[ -]?do|deferred|skipped|on hold|dropped"
@@ -207,9 +216,19 @@ BRACKETS = (
 #: The part of a phase that a person verifies.
 MANUAL = r"(?i)manual (?:verif|test)"
 #: Another field after the value.
-NEXT_FIELD = re.compile(r"\*\*[A-Za-z ]{1,30}(?::\*\*|\*\*:)")
-#: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`; not `… (complete rewrite)`.
+NEXT_FIELD = re.compile(rf"\*\*[A-Za-z ]{{1,30}}(?:{COLON}\*\*|\*\*{COLON})")
+#: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`, `… (COMPLETED - Feb 2026)`;
+#: not `… (complete rewrite)`.
+_DONE = r"(?:done|completed?|finished|shipped|merged)"
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 DONE_TITLE = (
-    r"(?i)[✅✔☑]|\[[xX]\]|(?:[(\[]|[—–-][ \t]+)(?:done|complete|completed|finished|shipped|merged)"
-    r"(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?[`#v]?[0-9a-f][\w.:#-]{0,40}`?)?[)\]]?[ \t]*\Z"
+    rf"(?i)[✅✔☑]|\[[xX]\]|(?:[(\[]|[—–-][ \t]+){_DONE}(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?"
+    rf"(?:[`#v]?[0-9a-f][\w.:#-]{{0,40}}`?|(?:PR|commit|release|sprint|{_MONTH})[ \t][\w #.,]{{1,20}}))?[)\]]?[ \t]*\Z"
+    rf"|[(\[]{_DONE}[ \t]*[,:;—–-][^()\[\]]{{1,60}}[)\]][ \t]*\Z"
+)
+#: A heading or label above a list of what is done.
+DONE_LABEL = rf"(?i)[\W_]*{_DONE}(?: (?:phases|work|items|tasks|steps))?[\W_]*"
+#: What follows such a word may take it back: `… (done, except the docs)`.
+RESERVED = (
+    r"(?i)\b(?:not|except|but|partly|partial(?:ly)?|mostly|pending|remain\w*|needs?|without|wip|to ?do)\b|[0-9] ?%"
 )

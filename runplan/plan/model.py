@@ -28,7 +28,7 @@ from runplan.plan.body import (
 from runplan.plan.dependencies import read_depends
 from runplan.plan.formats import front_matter, sections, speckit, table, tasks_json, tracks
 from runplan.plan.marks import STATUS_LINE, ExecutionKind, PlanStatus, Status, id_key, read_mark, read_plan_status
-from runplan.plan.reading import OWN_FRONT, Reading, Remark, is_measure, refuse_duplicates
+from runplan.plan.reading import OWN_FRONT, Reading, Remark, is_measure, list_claims, refuse_duplicates
 from runplan.plan.scan import Lines, marks_within, scan_lines
 from runplan.text import command
 
@@ -299,7 +299,7 @@ def other_way(text: bytes, *, path: str) -> tuple[Reading, Reading] | None:
     formats = next((rivals for rivals in RIVALS if chosen.format in rivals), ())
     with contextlib.suppress(PlanUnreadable):
         for other in (reading for name in formats for reading in RECOGNISERS[name](lines)):
-            if [place.first for place in other.places] != firsts:
+            if other.name != chosen.name and [place.first for place in other.places] != firsts:
                 return chosen, other
     return None
 
@@ -396,6 +396,11 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
         headings = marks_within(lines.headings, heading.at, heading.end)
         if named := [other for other in headings if other.name.id and other.at not in inside]:
             yield Remark(heading.at + 1, f"{heading.text[:60]!r} is no work; its headings are no phases ({len(named)})")
+    todo = {id_key(place.id) for place in reading.places if place.mark.status is Status.TODO}
+    for index, id_ in list_claims(lines, reading.unit, inside) if reading.format not in ("todo", "kiro") else ():
+        if id_key(id_) in todo:
+            message = f"this line says that {reading.unit} {id_} is done, its own status does not; correct one of them"
+            yield Remark(index + 1, message, is_error=True)
     left = ", ".join(place.id for place in reading.places if place.mark.status is not Status.DONE)
     documents = {lines.path.rpartition("/")[2].lower()}
     for index, text in enumerate(lines.texts):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
@@ -11,9 +11,11 @@ from msgspec.structs import replace
 
 from runplan.plan.marks import (
     BRACKETS,
+    DONE_LABEL,
     DONE_TITLE,
     MANUAL,
     NEXT_FIELD,
+    RESERVED,
     STATUS_LINE,
     UNITS,
     Mark,
@@ -113,7 +115,8 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
     """The headings like `Phase <id> — <title>` of the first level that has some; the unit "" is for bare ids.
 
     A heading like `## Phase 2 Findings` counts only when no other heading names that phase more clearly. One heading of
-    level 1 is the title of the plan. A heading below Success Metrics that repeats another one is none.
+    level 1 is the title of the plan. A heading below Success Metrics that repeats another one is none. Deeper headings
+    that continue the numbers of that level are sections too.
     """
     named = [heading for heading in lines.headings if heading.name.id and heading.name.unit in units]
     measures = [heading for heading in lines.headings if heading.level > 1 and is_measure(heading.text)]
@@ -126,7 +129,23 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
     sections: list[Heading] = next(filter(None, headings.values()), [])
     clear = {id_key(section.name.id) for section in sections if section.name.strong}
     sections = [section for section in sections if section.name.strong or id_key(section.name.id) not in clear]
+    sections = _with_continuation(sections, [h for level in levels if level > 1 for h in headings[level]])
     return sections if len(sections) > 1 or not sections or sections[0].level > 1 else []
+
+
+def _with_continuation(sections: list[Heading], headings: Iterable[Heading]) -> list[Heading]:
+    """The sections, and the deeper headings if the numbers of all of them come after theirs: `### Phase 7` after 6."""
+    units = {section.name.unit for section in sections}
+    deeper = [h for h in headings if h.name.unit in units and h.name.strong and h.level > sections[0].level]
+    numbers = [re.fullmatch(r"(?:[0-9]+-)?([0-9]{1,4})", section.name.id) for section in (*sections, *deeper)]
+    last = [int(number[1]) for number in numbers if number]
+    if not deeper or len(last) < len(numbers) or max(last[: len(sections)]) >= min(last[len(sections) :]):
+        return sections
+    ordered = sorted((*sections, *deeper), key=lambda heading: heading.at)
+    return [
+        replace(heading, end=min(heading.end, following))
+        for heading, following in zip(ordered, [*(h.at for h in ordered[1:]), ordered[-1].end], strict=True)
+    ]
 
 
 def is_measure(title: str) -> bool:
@@ -150,8 +169,10 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
             group = brackets.lastindex or 0
             spots = (Spot("brackets", section.at, *brackets.span(group)), *box_spots(boxes))
             place = replace(place, mark=read_mark(brackets[group]), commit=read_commit(brackets[group]), spots=spots)
-        elif re.search(DONE_TITLE, section.text):
-            place = replace(place, mark=Mark(Status.DONE))
+        elif done := re.search(DONE_TITLE, section.text):
+            claim = section.text[done.start() :]
+            is_whole = not done.start() or not re.search(RESERVED, claim)
+            place = replace(place, mark=Mark(Status.DONE) if is_whole else Mark(Status.IN_PROGRESS, note=claim))
         elif boxes:
             parts = (part for part in marks_within(lines.parts, section.at, section.end) if re.match(MANUAL, part.text))
             manual = {box.at for part in parts for box in marks_within(lines.boxes, part.at, part.end)}
@@ -191,6 +212,21 @@ def _status_line(lines: Lines, first: int, end: int) -> Spot | None:
                 return spot
             below.append(spot)
     return below[0] if len(below) == 1 else None
+
+
+def list_claims(lines: Lines, unit: str, inside: Container[int]) -> Iterator[tuple[int, str]]:
+    """The phases that lines outside of the phases call done, by a sign or by the label above them, with the line."""
+    is_below = False
+    for i, line in enumerate(lines.texts):
+        if lines.inert[i] or i in inside or not line.strip() or line.startswith("|"):
+            continue
+        text = re.sub(_BEFORE_NAME, "", line)
+        name = read_name(text)
+        if name is None or name.unit != unit:
+            is_label = line.startswith(("#", "**")) or line.rstrip("* ").endswith((":", "："))
+            is_below = re.fullmatch(DONE_LABEL, line) is not None or (is_below and not is_label)
+        elif (is_below or re.search(DONE_TITLE, line)) and not re.search(RESERVED, text):
+            yield i, name.id
 
 
 def list_done(text: bytes, *, path: str) -> dict[str, int]:

@@ -19,7 +19,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.marks import UNNAMED, Named, read_name
+from runplan.plan.marks import COLON, UNNAMED, Named, read_name
 
 MAX_MB = 5
 MAX_LINES = 20_000
@@ -34,14 +34,15 @@ _ENTRY = re.compile(
 _STRUCK = r"(~~?)(?:(?!\1).)+\1[ \t]*(?:\Z|[(\[<—–:.-])"
 _STATUS = r"(?:\[[^\[\]]{1,20}\]|[^\w\s(\[`*~]{1,3})[ \t]+"
 _LABEL = re.compile(
-    r"\*\*([^*`]{1,60}?):?\*\*:?[ \t]*\Z"
-    r"|((?:acceptance|success|exit) criteria|(?:automated |manual )?verification|deliverables|tasks|steps):[ \t]*\Z",
+    rf"\*\*([^*`]{{1,60}}?){COLON}?\*\*{COLON}?[ \t]*\Z"
+    r"|((?:acceptance|success|exit) criteria|(?:automated |manual )?verification|deliverables|tasks|steps)"
+    rf"{COLON}[ \t]*\Z",
     re.IGNORECASE,
 )
 
 
 #: A line like `**Plans:** 5 plans` ends the part below the label above it.
-_FIELD = re.compile(r"\*\*[^*`]{1,60}(?::\*\*|\*\*:)[ \t]*\S")
+_FIELD = re.compile(rf"\*\*[^*`]{{1,60}}(?:{COLON}\*\*|\*\*{COLON})[ \t]*\S")
 
 
 class Heading(Struct, frozen=True):

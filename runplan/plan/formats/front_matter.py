@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from runplan.errors import NotAPlan
 from runplan.plan.folders import split_files
 from runplan.plan.formats.task_lists import Task, read_list
+from runplan.plan.marks import id_key
 from runplan.plan.reading import Place, Reading, Remark, Spot, box_spots
 from runplan.plan.scan import Field, scan_lines
 
@@ -93,6 +94,7 @@ def read_backlog(lines: Lines) -> Iterator[Reading]:
     files = split_files(lines.raw, lines.path)
     offset = 0
     tasks = []
+    parents = []
     remarks = []
     for path, content in (files or {lines.path: lines.raw}).items():
         part = scan_lines(content, path=path)
@@ -109,12 +111,22 @@ def read_backlog(lines: Lines) -> Iterator[Reading]:
                 text=f"# {id_.value}: {title.value}\n{part.text_between(part.front + 1, len(part.texts))}",
             )
             tasks.append(Task(place, status.value, _list_values(part, waits)))
+            parents.append(id_key(part.front_value("parent_task_id")))
         elif files:
             remarks.append(Remark(offset, f"{path} is no task of Backlog.md and is left out"))
         offset += content.count(b"\n") + 1
     if files and not tasks:
         raise lines.error_at(0, "the folder has no task of Backlog.md; name the plan file in it", NotAPlan)
     if tasks:
+        tasks = [_with_parts(task, tasks, parents) for task in tasks]
         reading = read_list(tasks, lines, ("backlog", "Backlog.md tasks"), ("Done", "To Do"))
         title_of_plan = "Backlog" if files else tasks[0].place.title
         yield replace(reading, remarks=(*remarks, *reading.remarks), title=title_of_plan)
+
+
+def _with_parts(task: Task, tasks: Sequence[Task], parents: Sequence[str]) -> Task:
+    """The task that waits for its parts too, but not for those that wait for it."""
+    key = id_key(task.place.id)
+    parts = [part for part, parent in zip(tasks, parents, strict=True) if parent == key]
+    after = [part.place.id for part in parts if key not in map(id_key, part.waits or ())]
+    return replace(task, waits=[*(task.waits or ()), *after])

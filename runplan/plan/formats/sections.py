@@ -61,9 +61,18 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
     if named and (ids <= {id_key(id_) for id_, _ in listed} or all(place.is_bare for place in places)):
         yield read_boxes(lines, named, reading.pair_sections(lines, "checklist", listed, sections))
         return
-    bare = (place for place in places if place.is_bare)
-    remarks = tuple(Remark(place.first + 1, f"phase {place.id} states no status; it counts as todo") for place in bare)
-    yield Reading("sections", "phase sections", places, sections[0].at, remarks=remarks)
+    top = min(section.level for section in sections)
+    remarks = []
+    for place, section in zip(places, sections, strict=True):
+        message = (
+            "it counts as todo" if section.level == top else "its heading is deeper than others; add a **Status:**"
+        )
+        if place.is_bare:
+            remark = Remark(
+                place.first + 1, f"phase {place.id} states no status; {message}", is_error=section.level > top
+            )
+            remarks.append(remark)
+    yield Reading("sections", "phase sections", places, sections[0].at, remarks=tuple(remarks))
 
 
 def read_humanlayer(lines: Lines) -> Iterator[Reading]:
