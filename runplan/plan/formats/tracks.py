@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -23,15 +23,17 @@ from runplan.plan.reading import (
     mark_of_work,
     section_places,
 )
-from runplan.plan.scan import Entry, Heading, marks_within
+from runplan.plan.scan import LABEL, Entry, Heading, marks_within
 
 if TYPE_CHECKING:
+    from runplan.plan.formats.table import Row
     from runplan.plan.scan import Lines
 
 _TASK = r"(?i)\**task:\**[ \t]*"
 _VERIFICATION = r"(?i)(?:\**task:\**[ \t]*)?conductor[ \t]*[-–—:][ \t]*user manual verification"
 _CHECKPOINT = r"[ \t]*\[checkpoint:[^\]]*\]"
 _TASK_OPENED = r"(?m)^[ \t]*<task\b([^>\n]*)>"
+_PLANS_COLUMN = r"(?i)\|[ \t]*plans\b"
 _CRITERIA = r"\*\*Success Criteria\b"
 
 
@@ -74,10 +76,12 @@ def read_gsd(lines: Lines) -> Iterator[Reading]:
         yield _read_plan(lines, text, blocks)
         return
     sections = find_sections(lines, "phase")
-    listed = {_key(name.id): (name.id, box) for box, name in named_boxes(lines, outside=sections)}
-    if listed and any(_find_criteria(lines, section.at, section.end) for section in sections):
-        places, remarks = _read_roadmap(lines, sections, listed)
-        yield Reading("gsd", "GSD roadmap", places, sections[0].at, remarks=remarks)
+    listed = {_key(name.id): (name, box) for box, name in named_boxes(lines, outside=sections)}
+    table = find_table(lines, sections)
+    has_plans = table is not None and re.search(_PLANS_COLUMN, lines.texts[table[0]])
+    if listed and (has_plans or any(_find_criteria(lines, section.at, section.end) for section in sections)):
+        places, remarks = _read_roadmap(lines, sections, listed, table[1] if table else ())
+        yield Reading("gsd", "GSD roadmap", places, places[-1].first, remarks=remarks)
 
 
 def _read_plan(lines: Lines, text: str, blocks: Sequence[tuple[int, str, str]]) -> Reading:
@@ -113,33 +117,46 @@ def _inner(text: str, tag: str) -> str:
 
 
 def _read_roadmap(
-    lines: Lines, sections: list[Heading], listed: Mapping[str, tuple[str, Entry]]
+    lines: Lines, sections: list[Heading], listed: Mapping[str, tuple[Named, Entry]], table: Iterable[Row]
 ) -> tuple[tuple[Place, ...], tuple[Remark, ...]]:
-    """The phases of a roadmap: the list of phases and the table Progress have the statuses."""
-    table = find_table(lines, sections)
-    rows = {_key(name.id): spots[0] for _, name, spots in table[1] if name is not None and spots} if table else {}
-    cells = {key: lines.texts[spot.at][spot.begin : spot.end] for key, spot in rows.items()}
+    """The phases of a roadmap: the list of phases and the table Progress have the statuses.
+
+    A phase without a section is one of an earlier milestone if it is done; else a person has to describe it.
+    """
+    rows = {_key(name.id): (name, spots[0]) for _, name, spots in table if name is not None and spots}
+    cells = {key: lines.texts[spot.at][spot.begin : spot.end] for key, (_, spot) in rows.items()}
     words = choose_words((cell.strip() for cell in cells.values()), ("Complete", "Not started"))
+    described = {_key(section.name.id) for section in sections}
+    names = {key: Heading(spot.at, LABEL, "", name, spot.at + 1) for key, (name, spot) in rows.items()}
+    names |= {key: Heading(box.at, LABEL, "", name, box.at + 1) for key, (name, box) in listed.items()}
+    headings = sorted([*sections, *(names[key] for key in names if key not in described)], key=lambda name: name.at)
     places = []
     remarks = []
-    for section in section_places(lines, sections):
+    for section in section_places(lines, headings):
         key = _key(section.id)
         first = _find_criteria(lines, section.first, section.end) or section.end
         ends = (i for i in range(first + 1, section.end) if re.match(r"[^\s\d*+-]|\*\*", lines.texts[i]))
         criteria = marks_within(lines.entries, first + 1, next(ends, section.end))
-        plans = [box for box in marks_within(lines.boxes, section.first, section.end) if box not in criteria]
+        boxes = marks_within(lines.boxes, section.first + 1, section.end)
+        plans = [box for box in boxes if box not in criteria]
         place = replace(section, criteria=tuple(criteria), entries=tuple(plans))
+        in_table = read_mark(cells[key]) if cells.get(key, "").strip() else Mark(Status.TODO)
         if key in listed:
-            id_, box = listed[key]
-            place = replace(place, id=id_, mark=mark_of([box]), spots=box_spots([box, *plans]))
-        if key in listed and cells.get(key, "").strip():
-            begin = rows[key].begin + len(cells[key]) - len(cells[key].lstrip())
-            cell = Spot("word", rows[key].at, begin, begin + len(cells[key].strip()), words)
+            name, box = listed[key]
+            place = replace(place, id=name.id, mark=mark_of([box]), spots=box_spots([box, *plans]))
+        elif not place.spots:
+            place = replace(place, mark=in_table)
+        if cells.get(key, "").strip():
+            spot = rows[key][1]
+            begin = spot.begin + len(cells[key]) - len(cells[key].lstrip())
+            cell = Spot("word", spot.at, begin, begin + len(cells[key].strip()), words)
             place = replace(place, spots=(*place.spots, cell))
-            if read_mark(cells[key]) != place.mark and read_mark(cells[key]).status is Status.DONE:
-                message = f"the table says that phase {place.id} is done, the list does not; it counts as done"
-                remarks.append(Remark(cell.at + 1, message))
-                place = replace(place, mark=Mark(Status.DONE))
+        if in_table.status is Status.DONE is not place.mark.status:
+            message = f"the table says that phase {place.id} is done, the list does not; it counts as done"
+            remarks.append(Remark(rows[key][1].at + 1, message))
+            place = replace(place, mark=Mark(Status.DONE))
+        if key not in described and place.mark.status is Status.TODO:
+            place = replace(place, mark=Mark(Status.BLOCKED, reason="has no section; describe its work in one"))
         places.append(place)
     return tuple(places), tuple(remarks)
 
