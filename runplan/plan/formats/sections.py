@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.plan import reading
-from runplan.plan.marks import UNNAMED, Mark, Named, Status, id_key, read_commit, read_name
+from runplan.plan.marks import COLON, UNITS, UNNAMED, Mark, Named, Status, id_key, read_commit, read_name
 from runplan.plan.reading import Place, Reading, Remark, find_sections, is_measure, section_places
 from runplan.plan.scan import marks_within
 
@@ -36,6 +36,11 @@ _WEAK = ("issue", "session", "part", "step", "week")  #: words that documents of
 #: Headings above sections that are work.
 _WORK = r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|stages|to[- ]?do"
 _NUMBER = r"([A-Z]{0,2})([0-9]{1,4})"
+#: `Étape 1 : Title`, `阶段1：Title`; a Latin word needs the blank, as P0 and v1 are none.
+_COUNTED = (
+    rf"[\W_]*([^\W\d_]{{3,20}}(?=[ \t])|[^\W\d_a-zA-Z]{{1,20}})[ \t]*([0-9]{{1,3}})"
+    rf"[ \t]*(?:\Z|[\]*)—–-]+|{COLON}|\.(?![0-9]))"
+)
 #: Boxes under these headings are no work.
 _NOT_WORK = (
     r"(?i)accept|criteri|verif|definition of done|question|risk|goals|prerequisite|dependenc|checklist|review|test plan"
@@ -97,6 +102,7 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
         sections = find_sections(lines, unit)
         if sections and (unit not in _WEAK or sections[0].level < 3 or _are_work(lines, sections)):
             yield _numbered_reading("headings", f"{unit.title()} headings", lines, sections, unit)
+    yield from _read_foreign(lines)
     for level in (2, 3, 4):
         headed = [s for s in find_sections(lines, "", levels=(level,)) if not is_measure(s.name.title)]
         # "Q1 2026" among "1. Title", "2. Title" is of another list.
@@ -106,6 +112,26 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
         is_clear = len(numbers) == len(sections) and all(s.name.strong and s.name.title for s in sections)
         if counts and is_clear and _are_work(lines, sections):
             yield _numbered_reading("headings", "numbered headings", lines, sections, "step")
+
+
+def _read_foreign(lines: Lines) -> Iterator[Reading]:
+    """The sections of an unknown word that counts, `## Étape 1`: all have boxes or statuses, else it is ambiguous."""
+    series: dict[tuple[int, str], list[Heading]] = {}
+    for heading in (heading for heading in lines.headings if heading.level > 1):
+        if (counted := re.match(_COUNTED, heading.text)) and (word := counted[1].lower()) not in UNITS:
+            name = Named(counted[2], heading.text[counted.end() :].strip(), strong=True, unit="")
+            series.setdefault((heading.level, word), []).append(replace(heading, name=name))
+    for (_, word), sections in series.items():
+        places = section_places(lines, sections)
+        bare = [place for place in places if place.is_bare]
+        numbers = [int(place.id) for place in places]
+        if len(places) < 2 or len(bare) == len(places) or any(b != a + 1 for a, b in pairwise(numbers)):
+            continue
+        if bare:
+            message = f"other sections '{word.title()} <number>' have boxes or a status, this one has none"
+            raise lines.error_at(bare[0].first, f"{message}; if they are the phases, add boxes to it")
+        if all(any(place.first < box.at < place.end for place in places) for box in _work_boxes(lines)):
+            yield Reading("headings", f"{word.title()} headings", places, places[0].first, "step")
 
 
 def _numbered_reading(format_: Format, name: str, lines: Lines, sections: Sequence[Heading], unit: str) -> Reading:
