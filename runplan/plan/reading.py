@@ -126,26 +126,31 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
     for heading in named:
         if heading.level in headings and (heading.at not in inside or id_key(heading.name.id) not in outside):
             headings[heading.level].append(heading)
-    sections: list[Heading] = next(filter(None, headings.values()), [])
+    clear_level = (found for level, found in headings.items() if level > 1 and any(h.name.strong for h in found))
+    sections: list[Heading] = next(clear_level, next(filter(None, headings.values()), []))
     clear = {id_key(section.name.id) for section in sections if section.name.strong}
     sections = [section for section in sections if section.name.strong or id_key(section.name.id) not in clear]
-    sections = _with_continuation(sections, [h for level in levels if level > 1 for h in headings[level]])
+    sections = _with_deeper(sections, [h for h in named if h.level in levels and h.at not in inside])
     return sections if len(sections) > 1 or not sections or sections[0].level > 1 else []
 
 
-def _with_continuation(sections: list[Heading], headings: Iterable[Heading]) -> list[Heading]:
-    """The sections, and the deeper headings if the numbers of all of them come after theirs: `### Phase 7` after 6."""
+def _with_deeper(sections: list[Heading], headings: Sequence[Heading]) -> list[Heading]:
+    """The sections, and the deeper headings that name other phases: those outside of the sections, as `### Phase 7`
+    under `## Later`, and those inside that continue their numbers; `### Phase 2.1` in `## Phase 2` is a part of it.
+    """
+    ids = {id_key(section.name.id) for section in sections}
     units = {section.name.unit for section in sections}
-    deeper = [h for h in headings if h.name.unit in units and h.name.strong and h.level > sections[0].level]
-    numbers = [re.fullmatch(r"(?:[0-9]+-)?([0-9]{1,4})", section.name.id) for section in (*sections, *deeper)]
-    last = [int(number[1]) for number in numbers if number]
-    if not deeper or len(last) < len(numbers) or max(last[: len(sections)]) >= min(last[len(sections) :]):
-        return sections
-    ordered = sorted((*sections, *deeper), key=lambda heading: heading.at)
-    return [
-        replace(heading, end=min(heading.end, following))
-        for heading, following in zip(ordered, [*(h.at for h in ordered[1:]), ordered[-1].end], strict=True)
-    ]
+    ends = {section.at: section.end for section in sections}
+    last = max((int(id_.rpartition("-")[2]) for id_ in ids if re.fullmatch(r"(?:[0-9]+-)?[0-9]{1,4}", id_)), default=0)
+    deeper = [h for h in headings if sections and h.level > sections[0].level and h.name.unit in units]
+    restarts = any(id_key(h.name.id) in ids for h in deeper)
+    for heading in (h for h in deeper if h.name.strong and id_key(h.name.id) not in ids):
+        continues = heading.name.id.isdigit() and int(heading.name.id) > last and not restarts
+        if continues or not any(at < heading.at < end for at, end in ends.items()):
+            ends[heading.at] = heading.end
+            sections = sorted((*sections, heading), key=lambda section: section.at)
+    borders = [*(section.at for section in sections[1:]), *(section.end for section in sections[-1:])]
+    return [replace(section, end=min(section.end, at)) for section, at in zip(sections, borders, strict=True)]
 
 
 def is_measure(title: str) -> bool:
