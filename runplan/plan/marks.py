@@ -123,7 +123,7 @@ _GLYPHS = {
 _WORD = r"(?i)\b(?:done|in[ _-]progress|partial|blocked)\b"
 _WORDS = {"done": Status.DONE, "blocked": Status.BLOCKED}
 #: Words that mean done at the beginning of a text: "Merged in #12", but not "waits until #12 is merged".
-_FINISHED = r"(?i)[\W_]*(?:fully )?(complete|completed|finished|shipped|merged)\b"
+_FINISHED = r"(?i)[\W_]*(?:fully )?(complete|completed|finished|implemented|shipped|merged)\b"
 #: Words that negate a "done" after them.
 _NOT_YET = r"(?i)(?:\b(?:not|never|almost|nearly|mostly|half|partly|partially|to be)\b|n't\b|%)"
 _TODO = frozenset(
@@ -219,7 +219,7 @@ MANUAL = r"(?i)manual (?:verif|test)"
 NEXT_FIELD = re.compile(rf"\*\*[A-Za-z ]{{1,30}}(?:{COLON}\*\*|\*\*{COLON})")
 #: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`, `… (COMPLETED - Feb 2026)`;
 #: not `… (complete rewrite)`.
-_DONE = r"(?:done|completed?|finished|shipped|merged)"
+_DONE = r"(?:done|completed?|finished|implemented|shipped|merged)"
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 DONE_TITLE = (
     rf"(?i)[✅✔☑]|\[[xX]\]|(?:[(\[]|[—–-][ \t]+){_DONE}(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?"
@@ -228,6 +228,11 @@ DONE_TITLE = (
 )
 #: A heading or label above a list of what is done.
 DONE_LABEL = rf"(?i)[\W_]*{_DONE}(?: (?:phases|work|items|tasks|steps))?[\W_]*"
+#: A sentence about phases: "Phases 1–3 are complete".
+CLAIM = (
+    r"(?i:\bUNITs?[ \t]+([0-9]{1,3})(?:[ \t]*(?:[—–-]|to|through)[ \t]*([0-9]{1,3}))?[ \t*]+(?:is |are )?"
+    rf"{_DONE}\b)"
+)
 #: What follows such a word may take it back: `… (done, except the docs)`.
 RESERVED = (
     r"(?i)\b(?:not|except|but|partly|partial(?:ly)?|mostly|pending|remain\w*|needs?|without|wip|to ?do)\b|[0-9] ?%"

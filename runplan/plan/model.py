@@ -61,6 +61,8 @@ RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
 }
 #: Formats that the same evidence may show.
 RIVALS: tuple[tuple[Format, ...], ...] = (("humanlayer", "sections", "kiro", "headings"), ("todo", "checklist"))
+#: Formats whose prose may say of a phase that it is done.
+_CLAIMED = ("tracker", "spec-kit", "humanlayer", "conductor", "sections", "headings", "checklist")
 #: The sections of a plan of plansmith, by the beginnings of their headings.
 _PLANSMITH = ("goal", "scope", "non-scope", "steps", "verification", "risk", "open question")
 #: A document that holds the progress of a plan: `search-tracker.md`, docs/status.md, X_PROGRESS_AND_NEXT_STEPS.md.
@@ -397,9 +399,9 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
         if named := [other for other in headings if other.name.id and other.at not in inside]:
             yield Remark(heading.at + 1, f"{heading.text[:60]!r} is no work; its headings are no phases ({len(named)})")
     todo = {id_key(place.id) for place in reading.places if place.mark.status is Status.TODO}
-    for index, id_ in list_claims(lines, reading.unit, inside) if reading.format not in ("todo", "kiro") else ():
-        if id_key(id_) in todo:
-            message = f"this line says that {reading.unit} {id_} is done, its own status does not; correct one of them"
+    for index, ids in list_claims(lines, reading.unit, inside) if reading.format in _CLAIMED else ():
+        if claimed := ", ".join(id_ for id_ in ids if id_key(id_) in todo):
+            message = f"here the plan says done of {reading.unit} {claimed}, whose status is todo; correct one of them"
             yield Remark(index + 1, message, is_error=True)
     left = ", ".join(place.id for place in reading.places if place.mark.status is not Status.DONE)
     documents = {lines.path.rpartition("/")[2].lower()}
@@ -409,7 +411,8 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
         line = STATUS_LINE.match(text)
         is_of_plan = line is not None and line[1] and index < reading.places[0].first
         if line and is_of_plan and left and read_mark(text[line.end() :]).status is Status.DONE:
-            yield Remark(index + 1, f"the plan says here that it is done, but not done: {left}")
+            is_bare = all(place.is_bare for place in reading.places)
+            yield Remark(index + 1, f"the plan says here that it is done, but not done: {left}", is_error=is_bare)
         for path in (*re.findall(_PROGRESS_FILE, text), *re.findall(_PROGRESS_LABEL, text)):
             name = path.rpartition("/")[2]
             if name.lower() not in documents:

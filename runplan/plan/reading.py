@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from runplan.plan.marks import (
     BRACKETS,
+    CLAIM,
     DONE_LABEL,
     DONE_TITLE,
     MANUAL,
@@ -42,6 +43,7 @@ OWN_FRONT = ("backlog", "cursor")
 #: How a status is written: a table cell, the cell of the commit, the value of a status line, the brackets of a heading,
 #: the sign in a box, a word.
 Slot: TypeAlias = Literal["cell", "commit", "line", "brackets", "box", "word"]
+_ABOUT_STATUS = r"(?i)\W*(?:\w+ )?(?:status|progress)\b[^:：]{0,20}[:：]"
 _MEASURE = r"(?i)[\W\d_]*(?:(?:success|key|performance) )?(?:metrics|kpis?|timeline|(?:success|acceptance) criteria)\W*"
 
 _BEFORE_NAME = r"\A[\s#|>+-]*(?:\*[ \t])?(?:\[[xX]\]|[✅✔☑]\ufe0f?)?[ \t]*"  #: `- [x] Phase 1`, `## ✅ Phase 1`
@@ -219,19 +221,33 @@ def _status_line(lines: Lines, first: int, end: int) -> Spot | None:
     return below[0] if len(below) == 1 else None
 
 
-def list_claims(lines: Lines, unit: str, inside: Container[int]) -> Iterator[tuple[int, str]]:
-    """The phases that lines outside of the phases call done, by a sign or by the label above them, with the line."""
+def list_claims(lines: Lines, unit: str, inside: Container[int]) -> Iterator[tuple[int, list[str]]]:
+    """The lines outside of the phases that call some done, by a sign, by the label above or as the status of the plan.
+
+    So does a line inside with a date: "PHASE 6 COMPLETED: 2026-03-12".
+    """
     is_below = False
+    said = CLAIM.replace("UNIT", unit)
+    dated = rf"\W*{said}\W[^A-Za-z]*[0-9]\W*"
     for i, line in enumerate(lines.texts):
-        if lines.inert[i] or i in inside or not line.strip() or line.startswith("|"):
+        if lines.inert[i] or not line.strip() or line.startswith("|"):
             continue
+        if re.fullmatch(dated, line) if i in inside else re.match(_ABOUT_STATUS, line):
+            yield (
+                i,
+                [
+                    str(id_)
+                    for first, last in re.findall(said, line)
+                    for id_ in range(int(first), int(last or first) + 1)
+                ],
+            )
         text = re.sub(_BEFORE_NAME, "", line)
-        name = read_name(text)
+        name = None if i in inside else read_name(text)
         if name is None or name.unit != unit:
             is_label = line.startswith(("#", "**")) or line.rstrip("* ").endswith((":", "："))
             is_below = re.fullmatch(DONE_LABEL, line) is not None or (is_below and not is_label)
         elif (is_below or re.search(DONE_TITLE, line)) and not re.search(RESERVED, text):
-            yield i, name.id
+            yield i, [name.id]
 
 
 def list_done(text: bytes, *, path: str) -> dict[str, int]:

@@ -32,7 +32,7 @@ _ENTRY = re.compile(
 )
 #: A text that is struck through, and perhaps the reason; "~~old~~ new" is work.
 _STRUCK = r"(~~?)(?:(?!\1).)+\1[ \t]*(?:\Z|[(\[<—–:.-])"
-_STATUS = r"(?:\[[^\[\]]{1,20}\]|[^\w\s(\[`*~]{1,3})[ \t]+"
+_STATUS = r"(?:\[[^\[\]]{1,20}\]|[^\w\s(\[`*~]{1,3})?[ \t]*(?:\**[A-Z][A-Z ]{2,20}[ \t]*[:—–-](?=[ \t]))?[ \t]+"
 _LABEL = re.compile(
     rf"\*\*([^*`]{{1,60}}?){COLON}?\*\*{COLON}?[ \t]*\Z"
     r"|((?:acceptance|success|exit) criteria|(?:automated |manual )?verification|deliverables|tasks|steps)"
@@ -232,7 +232,7 @@ def _name_of(title: str) -> Named:
     """The id and title of a heading; a status may stand before them, as in `## ✅ Phase 1: Parser`."""
     name = read_name(title)
     if name is None and (status := re.match(_STATUS, title)):
-        name = read_name(title[status.end() :])
+        name = read_name(title[status.end() :].replace("**", "", status[0].count("**")))
         name = name if name is not None and name.unit else None
     return name or UNNAMED
 

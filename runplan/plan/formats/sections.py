@@ -44,7 +44,7 @@ _COUNTED = (
 #: Boxes under these headings are no work.
 _NOT_WORK = (
     r"(?i)accept|criteri|verif|definition of done|question|risk|goals|prerequisite|dependenc|checklist|review|test plan"
-    r"|\bmetrics\W*\Z|\bkpis?\b"
+    r"|\bmetrics\W*\Z|\bkpis?\b|\blegend\b"
 )
 #: Headings of a board: its boxes are the phases, not its columns.
 _COLUMN = r"(?i)\W*(?:active|backlog|blocked|completed?|doing|done|in progress|pending|to[ -]?do)\W*"
@@ -66,17 +66,14 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
     if named and (ids <= {id_key(id_) for id_, _ in listed} or all(place.is_bare for place in places)):
         yield read_boxes(lines, named, reading.pair_sections(lines, "checklist", listed, sections))
         return
-    top = min(section.level for section in sections)
+    top = min(section.level for section in sections)  # a deeper heading, or one without a separator, may be prose
     remarks = []
     for place, section in zip(places, sections, strict=True):
-        message = (
-            "it counts as todo" if section.level == top else "its heading is deeper than others; add a **Status:**"
-        )
+        is_clear = section.level == top and section.name.strong
+        message = "it counts as todo" if is_clear else "is it a phase? then add a line **Status:** below its heading"
         if place.is_bare:
-            remark = Remark(
-                place.first + 1, f"phase {place.id} states no status; {message}", is_error=section.level > top
-            )
-            remarks.append(remark)
+            text = f"phase {place.id} states no status; {message}"
+            remarks.append(Remark(place.first + 1, text, is_error=not is_clear))
     yield Reading("sections", "phase sections", places, sections[0].at, remarks=tuple(remarks))
 
 

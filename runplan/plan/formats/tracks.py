@@ -123,7 +123,7 @@ def _read_roadmap(
 
     A phase without a section is one of an earlier milestone if it is done; else a person has to describe it.
     """
-    rows = {_key(name.id): (name, spots[0]) for _, name, spots in table if name is not None and spots}
+    rows = {_key(name.id): (name, spots[0]) for _, name, spots in table if name and spots and name.id[0].isdigit()}
     cells = {key: lines.texts[spot.at][spot.begin : spot.end] for key, (_, spot) in rows.items()}
     words = choose_words((cell.strip() for cell in cells.values()), ("Complete", "Not started"))
     described = {_key(section.name.id) for section in sections}
