@@ -2,6 +2,7 @@
 
 import pytest
 
+from runplan.errors import PlanUnreadable
 from runplan.plan.model import Plan, Status, parse_plan
 from runplan.plan.reading import list_done
 from runplan.plan.tracker import NoPhase, choose_phase, set_status
@@ -32,6 +33,9 @@ def remarks(plan: Plan) -> list[str]:
         ("### Work Items\n- [ ] a\n#### Docs\n- [ ] b\n", "W1 a, W2 b"),
         ("### Tasks\n- a\n### Design\n**Step C algorithm**:\n1. read\n2. split\n", "W1 a"),
         ("### Step-by-step guide\n1. read\n", "P A"),
+        ("**Build the writer**\n\n1. open\n2. close\n\n**Risks:**\n1. slow\n", "W1 open, W2 close"),
+        ("1. open\n   - how\n2. close\n### Notes\n1. why\n", "W1 open, W2 close"),
+        ("### Work Items\n**WI 1a.1** a\n- how\n\n**WI 1a.n** b\n", "W1 **WI 1a.1** a, W2 **WI 1a.n** b"),
         ("**Steps:**\n1. a\n", "W1 a"),
         ("### Task list\n- a\n", "W1 a"),
         (
@@ -361,3 +365,94 @@ def test_the_column_of_dependencies_of_a_tracker_is_read() -> None:
 def test_a_comment_of_a_script_is_no_heading_of_dependencies() -> None:
     plan = read("## Phase 1: A\n- [ ] a\n## Phase 2: B\n- [ ] b\n\n# Dependencies of the shell\n\nsee Phase 1\n")
     assert (plan.phases[1].depends, remarks(plan)) == ((), [])
+
+
+# --- plans as they come ------------------------------------------------------------------------------------
+
+
+def phases(plan: Plan) -> str:
+    return ", ".join(f"{phase.id} {phase.status}" for phase in plan.phases)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("## Phase 1: A ✅\n## Later\n### Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
+        ("## Phase 1: A ✅\n### Phase 2: B\n- [ ] b\n### Phase 3: C\n- [ ] c\n", "1 done, 2 todo, 3 todo"),
+        ("## Phase 1: A ✅\n## Phase 2: B\n- [ ] b\n### Phase 2.1: C\n- [ ] c\n### Phase 2a: D\n", "1 done, 2 todo"),
+        ("## Phase 1: A\n### Phase 1: x\n### Phase 3: y\n- [x] a\n## Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
+        ("## Phase 1 Overview\ntext\n## Work\n### Phase 1: A\n- [x] a\n### Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
+        ("## Phase 1：A\n**Status**：Done\n## Phase 2：B\n**Status：** Blocked\n", "1 done, 2 blocked"),
+        ("## Phase 1: A\n**状态：** ✅ 已完成\n- [ ] a\n## Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
+        ("## Week 1–2: A\n- [x] a\n## Weeks 3-4: B\n- [ ] b\n", "1-2 done, 3-4 todo"),
+        ("## Étape 1 : A\n- [x] a\n## Étape 2 : B\n- [ ] b\n", "1 done, 2 todo"),
+        ("## 阶段1：A ✅\n## 阶段2：B\n- [ ] b\n", "1 done, 2 todo"),
+        ("### 🔴 **CRITICAL - Phase 1: A** (1 week)\n- [x] a\n### LOW - Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
+        ("## Legend\n- [ ] open\n## Group 1: A\n- [x] a\n## Group 2: B\n- [ ] b\n", "1 done, 2 todo"),
+    ],
+)
+def test_headings_of_many_kinds_are_phases(text: str, expected: str) -> None:
+    plan = read(text)
+    assert (phases(plan), plan.refusals(strict=False)) == (expected, ())
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("(COMPLETED - Feb 2026)", Status.DONE),
+        ("(Done - PR 12)", Status.DONE),
+        ("(done, see PR #12)", Status.DONE),
+        ("(Completed Feb 2026)", Status.DONE),
+        ("(Implemented)", Status.DONE),
+        ("✅ shipped", Status.DONE),
+        ("(done, except the docs)", Status.IN_PROGRESS),
+        ("(Complete - 80%)", Status.IN_PROGRESS),
+        ("(complete rewrite)", Status.TODO),
+        ("(done in two weeks)", Status.TODO),
+    ],
+)
+def test_a_heading_may_end_in_what_is_known_of_its_status(end: str, status: Status) -> None:
+    assert read(f"## Phase 1: A {end}\ntext\n## Phase 2: B\n- [ ] b\n").phases[0].status is status
+
+
+OPEN = "## Phase 1: A\n- [ ] a\n## Phase 2: B\n- [ ] b\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (f"# T\nCompleted:\n- Phase 1: A\n{OPEN}", 3),
+        (f"# T\n### Done ✅\n\n- **Phase 2**: B\n{OPEN}", 4),
+        (f"# T\n- [x] Phase 1: A\n{OPEN}", 2),
+        (f"# T\n- ✅ Phase 1: A\n{OPEN}", 2),
+        (f"# T\n**Current status:** Phases 1–2 are complete\n{OPEN}", 2),
+        (f"{OPEN}\n**PHASE 2 COMPLETED: 2026-03-12**\n", 6),
+        ("# T\n**Status:** implemented, see the README\n## Stage 1: A\ntext\n## Stage 2: B\ntext\n", 2),
+        ("## Phase 1: A ✅\n## Ideas\n### Phase 2: B\ntext\n", 3),
+        ("## Phase 1: A ✅\n## Phase 2 readiness\ntext\n", 2),
+    ],
+)
+def test_a_plan_that_says_done_and_todo_of_a_phase_asks(text: str, line: int) -> None:
+    assert [remark.line for remark in read(text).refusals(strict=False)] == [line]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"# T\nOpen:\n- Phase 1: A\n\nCompleted:\n- the design\n\nNext:\n- Phase 2: B\n{OPEN}",
+        f"# T\n- [ ] Phase 1: A ends when all is done\n- Week 1: Phase 1 complete\n{OPEN}",
+        f"# T\n**Status:** starts after phase 1 of the other plan\n{OPEN}\nPhase 2 is complete when b holds.\n",
+        f"# T\n- ✅ Phase 1: A (partially)\n{OPEN}",
+    ],
+)
+def test_a_sentence_about_a_phase_is_no_status(text: str) -> None:
+    assert read(text).refusals(strict=False) == ()
+
+
+def test_a_word_that_counts_is_ambiguous_unless_every_section_has_items() -> None:
+    with pytest.raises(
+        PlanUnreadable, match=r"p.md:3: other sections '阶段 <number>' have boxes or a status, this one"
+    ):
+        read("## 阶段 1：A\n- [ ] a\n## 阶段 2：B\ntext\n")
+    with pytest.raises(PlanUnreadable, match="no phases found"):
+        read("## Schritt 1: A\nText\n## Schritt 2: B\nText\n")

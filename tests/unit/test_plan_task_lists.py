@@ -304,6 +304,24 @@ def test_a_plan_with_a_front_matter_of_its_own_is_no_task() -> None:
     assert (plan.format, plan.title) == ("checklist", "X")
 
 
+def test_an_epic_waits_for_its_parts() -> None:
+    front = "---\nid: {}\ntitle: T\nstatus: To Do\nlabels: []\ndependencies: [{}]\n{}---\n"
+    parts = [("task-1", "task-3", ""), ("task-1.1", "", "TASK-1"), ("task-1.2", "task-1", "task-1"), ("task-3", "", "")]
+    files = {
+        f"backlog/tasks/{id_} - T.md": front.format(
+            id_, waits, f"parent_task_id: {parent}\n" if parent else ""
+        ).encode()
+        for id_, waits, parent in parts
+    }
+    plan = parse_plan(join_files(files), path="backlog/tasks")
+    assert {phase.id: phase.depends for phase in plan.phases} == {
+        "task-1": ("task-3", "task-1.1"),
+        "task-1.1": (),
+        "task-1.2": ("task-1",),
+        "task-3": (),
+    }
+
+
 # --- Cursor -----------------------------------------------------------------------------------------------
 
 
@@ -359,6 +377,32 @@ def test_a_phase_that_only_the_table_of_a_roadmap_calls_complete_is_done_with_a_
     plan = parse_plan(file("ROADMAP.txt").replace(b"| 0/? | Not started |", b"| 2/2 | Complete |"), path="ROADMAP.md")
     assert [phase.status for phase in plan.phases] == [Status.DONE, Status.DONE, Status.TODO]
     assert "the table says that phase 2 is done, the list does not; it counts as done" in plan.remarks[0].text
+
+
+EARLIER = (
+    "# Roadmap\n\n<details>\n\n- [x] Phase 1: A (2/2 plans)\n- [x] Phase 2: B (1/1 plans)\n\n</details>\n\n{}"
+    "| Phase | Plans Complete | Status |\n|---|---|---|\n| 1. A | 2/2 | Complete |\n| 2. B | 1/1 | Complete |\n{}"
+)
+
+
+@pytest.mark.parametrize(
+    ("listed", "rest", "expected"),
+    [
+        ("", "", "1 done, 2 done"),
+        ("- [ ] Phase 3: C\n\n", "", "1 done, 2 done, 3 blocked"),
+        ("", "| 3. C | 0/1 | Planned |\n", "1 done, 2 done, 3 blocked"),
+        (
+            "",
+            "| 3. C | 0/1 | Planned |\n\n### Phase 3: C\n**Depends on:** Phase 2\n- [ ] 03-01\n",
+            "1 done, 2 done, 3 todo",
+        ),
+        ("- [ ] Phase 3: C\n\n", "| v1.1 | 0/1 | Planned |\n\n### Phase 3: C\n- [ ] 03-01\n", "1 done, 2 done, 3 todo"),
+    ],
+)
+def test_a_phase_of_a_roadmap_without_a_section_is_done_or_needs_one(listed: str, rest: str, expected: str) -> None:
+    plan = parse_plan(EARLIER.format(listed, rest).encode(), path="ROADMAP.md")
+    assert ", ".join(f"{phase.id} {phase.status}" for phase in plan.phases) == expected
+    assert plan.complete is ("3" not in expected)
 
 
 def test_a_task_block_in_a_fence_is_no_plan() -> None:
