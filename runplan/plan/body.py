@@ -105,11 +105,8 @@ class Body(Struct, frozen=True):
 def body_of(lines: Lines, first: int, end: int) -> Body:
     labels: dict[str, tuple[int, str]] = {}
     for i in range(first, end):
-        if (
-            (":" in lines.texts[i] or "：" in lines.texts[i])
-            and not lines.inert[i]
-            and (label := re.match(_LABEL, lines.texts[i]))
-        ):
+        text = lines.texts[i]
+        if re.search(COLON, text) and not lines.inert[i] and (label := re.match(_LABEL, text)):
             labels.setdefault(label[1].lower(), (i, label[2].strip()))
     return Body(lines, range(first + 1, end), marks_within(lines.parts, first + 1, end), labels)
 

@@ -226,7 +226,8 @@ DONE_TITLE = (
     rf"(?:[`#v]?[0-9a-f][\w.:#-]{{0,40}}`?|(?:PR|commit|release|sprint|{_MONTH})[ \t][\w #.,]{{1,20}}))?[)\]]?[ \t]*\Z"
     rf"|[(\[]{_DONE}[ \t]*[,:;—–-][^()\[\]]{{1,60}}[)\]][ \t]*\Z"
 )
-#: A heading or label above a list of what is done.
+#: A heading above sections that are done, and one above a list of what is done.
+DONE_ABOVE = rf"{DONE_TITLE}|\A\W*(?:completed|done|finished|shipped)\b"
 DONE_LABEL = rf"(?i)[\W_]*{_DONE}(?: (?:phases|work|items|tasks|steps))?[\W_]*"
 #: A sentence about phases: "Phases 1–3 are complete".
 CLAIM = (

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from runplan.plan.marks import (
     BRACKETS,
     CLAIM,
+    DONE_ABOVE,
     DONE_LABEL,
     DONE_TITLE,
     MANUAL,
@@ -43,6 +44,7 @@ OWN_FRONT = ("backlog", "cursor")
 #: How a status is written: a table cell, the cell of the commit, the value of a status line, the brackets of a heading,
 #: the sign in a box, a word.
 Slot: TypeAlias = Literal["cell", "commit", "line", "brackets", "box", "word"]
+LONGEST_CLAIM = 500  #: characters of a line that may call phases done
 _ABOUT_STATUS = r"(?i)\W*(?:\w+ )?(?:status|progress)\b[^:：]{0,20}[:：]"
 _MEASURE = r"(?i)[\W\d_]*(?:(?:success|key|performance) )?(?:metrics|kpis?|timeline|(?:success|acceptance) criteria)\W*"
 
@@ -163,6 +165,7 @@ def is_measure(title: str) -> bool:
 def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ...]:
     """The phases that are sections: the status line of each decides, else its heading, else its boxes."""
     places = []
+    done_above = [h for h in lines.headings if re.search(DONE_ABOVE, h.text) and (h.level > 1 or "✅" in h.text)]
     for section in sections:
         place = Place(id=section.name.id, title=section.name.title, first=section.at, end=section.end)
         boxes = [box for box in marks_within(lines.boxes, section.at, section.end) if not box.optional]
@@ -184,6 +187,8 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
             parts = (part for part in marks_within(lines.parts, section.at, section.end) if re.match(MANUAL, part.text))
             manual = {box.at for part in parts for box in marks_within(lines.boxes, part.at, part.end)}
             place = replace(place, mark=mark_of_work(boxes, manual), spots=box_spots(boxes))
+        elif any(h.at < section.at < h.end for h in done_above):
+            place = replace(place, mark=Mark(Status.DONE))
         places.append(place)
     return tuple(places)
 
@@ -226,26 +231,21 @@ def list_claims(lines: Lines, unit: str, inside: Container[int]) -> Iterator[tup
 
     So does a line inside with a date: "PHASE 6 COMPLETED: 2026-03-12".
     """
-    is_below = False
     said = CLAIM.replace("UNIT", unit)
-    dated = rf"\W*{said}\W[^A-Za-z]*[0-9]\W*"
+    is_below = False
     for i, line in enumerate(lines.texts):
         if lines.inert[i] or not line.strip() or line.startswith("|"):
             continue
-        if re.fullmatch(dated, line) if i in inside else re.match(_ABOUT_STATUS, line):
-            yield (
-                i,
-                [
-                    str(id_)
-                    for first, last in re.findall(said, line)
-                    for id_ in range(int(first), int(last or first) + 1)
-                ],
-            )
-        text = re.sub(_BEFORE_NAME, "", line)
-        name = None if i in inside else read_name(text)
+        text = re.sub(_BEFORE_NAME, "", line) if unit in line.lower() and len(line) < LONGEST_CLAIM else ""
+        if text and (
+            re.fullmatch(rf"\W*{said}\W[^A-Za-z]*[0-9]\W*", line) if i in inside else re.match(_ABOUT_STATUS, line)
+        ):
+            spans = ((int(first), int(last or first)) for first, last in re.findall(said, line))
+            yield i, [str(number) for first, last in spans for number in range(first, last + 1)]
+        name = read_name(text) if text and i not in inside else None
         if name is None or name.unit != unit:
-            is_label = line.startswith(("#", "**")) or line.rstrip("* ").endswith((":", "："))
-            is_below = re.fullmatch(DONE_LABEL, line) is not None or (is_below and not is_label)
+            ends_list = line.startswith(("#", "**")) or line.rstrip("* ").endswith((":", "："))
+            is_below = (is_below and not ends_list) or (len(line) < 80 and re.fullmatch(DONE_LABEL, line) is not None)
         elif (is_below or re.search(DONE_TITLE, line)) and not re.search(RESERVED, text):
             yield i, [name.id]
 

@@ -388,6 +388,8 @@ def phases(plan: Plan) -> str:
         ("## Étape 1 : A\n- [x] a\n## Étape 2 : B\n- [ ] b\n", "1 done, 2 todo"),
         ("## 阶段1：A ✅\n## 阶段2：B\n- [ ] b\n", "1 done, 2 todo"),
         ("### 🔴 **CRITICAL - Phase 1: A** (1 week)\n- [x] a\n### LOW - Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
+        ("## ✅ Completed work\n### Phase 1: A\ntext\n## Next\n### Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
+        ("# Plan (complete)\n## Phase 1: A\ntext\n## Phase 2: B\n- [ ] b\n", "1 todo, 2 todo"),
         ("## Legend\n- [ ] open\n## Group 1: A\n- [x] a\n## Group 2: B\n- [ ] b\n", "1 done, 2 todo"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -118,15 +118,11 @@ def read_backlog(lines: Lines) -> Iterator[Reading]:
     if files and not tasks:
         raise lines.error_at(0, "the folder has no task of Backlog.md; name the plan file in it", NotAPlan)
     if tasks:
-        tasks = [_with_parts(task, tasks, parents) for task in tasks]
+        for number, epic in enumerate(tasks):  # it waits for its parts, but not for those that wait for it
+            key = id_key(epic.place.id)
+            parts = (task for task, parent in zip(tasks, parents, strict=True) if parent == key)
+            ids = (part.place.id for part in parts if key not in map(id_key, part.waits or ()))
+            tasks[number] = replace(epic, waits=[*(epic.waits or ()), *ids])
         reading = read_list(tasks, lines, ("backlog", "Backlog.md tasks"), ("Done", "To Do"))
         title_of_plan = "Backlog" if files else tasks[0].place.title
         yield replace(reading, remarks=(*remarks, *reading.remarks), title=title_of_plan)
-
-
-def _with_parts(task: Task, tasks: Sequence[Task], parents: Sequence[str]) -> Task:
-    """The task that waits for its parts too, but not for those that wait for it."""
-    key = id_key(task.place.id)
-    parts = [part for part, parent in zip(tasks, parents, strict=True) if parent == key]
-    after = [part.place.id for part in parts if key not in map(id_key, part.waits or ())]
-    return replace(task, waits=[*(task.waits or ()), *after])

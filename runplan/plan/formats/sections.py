@@ -116,7 +116,8 @@ def _read_foreign(lines: Lines) -> Iterator[Reading]:
     series: dict[tuple[int, str], list[Heading]] = {}
     for heading in (heading for heading in lines.headings if heading.level > 1):
         if (counted := re.match(_COUNTED, heading.text)) and (word := counted[1].lower()) not in UNITS:
-            name = Named(counted[2], heading.text[counted.end() :].strip(), strong=True, unit="")
+            title = heading.text[counted.end() :].replace("**", "", counted[0].count("**")).strip()
+            name = Named(counted[2], title, strong=True, unit="")
             series.setdefault((heading.level, word), []).append(replace(heading, name=name))
     for (_, word), sections in series.items():
         places = section_places(lines, sections)
