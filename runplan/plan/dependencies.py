@@ -188,7 +188,9 @@ def _read_line(index: int, value: str, phase_id: str, phases: Phases) -> Depends
         words = re.sub(_LEAD, "", entry, count=1)
         listed = re.match(_LIST, words)
         ids, strangers = _resolve_ids(listed[0], phases) if listed else ([], [])
-        (depends.soft if re.search(_SOFT, entry) else depends.hard).extend(ids)
+        strangers = [id_ for id_ in strangers if not re.match("v[0-9]", id_)]  # a version
+        others = (id_ for id_ in ids if id_ != phase_id or (listed and listed[0] == words))  # "Phase 6 dims after 1"
+        (depends.soft if re.search(_SOFT, entry) else depends.hard).extend(others)
         if ids and listed:
             _read_prose(words[listed.end() :], index, phase_id, phases, depends)
         if strangers or (not ids and len(words) in (1, 2) and words.isalnum()):

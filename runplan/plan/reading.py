@@ -144,14 +144,12 @@ def _with_deeper(sections: list[Heading], headings: Sequence[Heading]) -> list[H
     """
     ids = {id_key(section.name.id) for section in sections}
     units = {section.name.unit for section in sections}
-    ends = {section.at: section.end for section in sections}
     last = max((int(id_.rpartition("-")[2]) for id_ in ids if re.fullmatch(r"(?:[0-9]+-)?[0-9]{1,4}", id_)), default=0)
     deeper = [h for h in headings if sections and h.level > sections[0].level and h.name.unit in units]
     restarts = any(id_key(h.name.id) in ids for h in deeper)
     for heading in (h for h in deeper if h.name.strong and id_key(h.name.id) not in ids):
         continues = heading.name.id.isdigit() and int(heading.name.id) > last and not restarts
-        if continues or not any(at < heading.at < end for at, end in ends.items()):
-            ends[heading.at] = heading.end
+        if continues or not any(section.at < heading.at < section.end for section in sections):
             sections = sorted((*sections, heading), key=lambda section: section.at)
     borders = [*(section.at for section in sections[1:]), *(section.end for section in sections[-1:])]
     return [replace(section, end=min(section.end, at)) for section, at in zip(sections, borders, strict=True)]

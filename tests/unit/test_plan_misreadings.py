@@ -313,6 +313,8 @@ def test_prose_waits_only_for_what_it_demands(prose: str, hard: str, soft: str) 
         ("1; can run in parallel with Phases 2 and 3", "1", "", ""),
         ("1. See Phase 3 for the reason", "1", "", "See Phase 3 for the reason"),
         ("1 and the API key", "1", "", "the API key"),
+        ("Phase 2; Phase 9 docs depend on Phase 1 only", "2 1", "", ""),
+        ("v3.3 complete", "", "", "v3.3 complete"),
     ],
 )
 def test_a_line_of_dependencies_may_say_more_than_ids(line: str, hard: str, soft: str, unread: str) -> None:
@@ -388,6 +390,7 @@ def phases(plan: Plan) -> str:
         ("## Étape 1 : A\n- [x] a\n## Étape 2 : B\n- [ ] b\n", "1 done, 2 todo"),
         ("## 阶段1：A ✅\n## 阶段2：B\n- [ ] b\n", "1 done, 2 todo"),
         ("### 🔴 **CRITICAL - Phase 1: A** (1 week)\n- [x] a\n### LOW - Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
+        ("## Phase 1: A\n- [x] T1: a\n## Phase 2: B\n- [ ] T2: b\n  - Depends: T1\n", "1 done, 2 todo"),
         ("## ✅ Completed work\n### Phase 1: A\ntext\n## Next\n### Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
         ("# Plan (complete)\n## Phase 1: A\ntext\n## Phase 2: B\n- [ ] b\n", "1 todo, 2 todo"),
         ("## Legend\n- [ ] open\n## Group 1: A\n- [x] a\n## Group 2: B\n- [ ] b\n", "1 done, 2 todo"),

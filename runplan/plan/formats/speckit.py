@@ -15,9 +15,9 @@ from runplan.plan.scan import marks_within
 if TYPE_CHECKING:
     from runplan.plan.scan import Lines
 
-_TASK = r"\**(T[0-9]{3,4}[a-z]?)\**(?=[ \t:]|\Z)"
+_TASK = r"\**(T[0-9]{1,4}[a-z]?)\**(?=[ \t:]|\Z)"
 _STORY = r"(?i)(?:user story|US)[ \t-]*([0-9]{1,3})"
-_AFTER = r"(?i:depends on|after|requires|needs|blocked by)(?:[ ,&–-]|and|T[0-9]{3,4}[a-z]?)+"
+_AFTER = r"(?i:depends on|after|requires|needs|blocked by)(?:[ ,&–-]|and|T[0-9]{1,4}[a-z]?)+"
 #: Follows the name of a phase or story in the section Dependencies; `US1 → US2` is an order, which demands nothing.
 _SENTENCE = r"(?:\*\*)?:|→(?![ \t]*(?:US|T|User Story|Phase)[ \t-]*[0-9])| - "
 #: A path ends with a slash or an extension; "cause/effect" is none, and "Node.js" is one in back-ticks only.
