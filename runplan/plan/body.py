@@ -45,10 +45,7 @@ _CRITERIA = (
     r"|(?:phase \S{1,9} )?completion criteria"
 )
 #: Labels whose lists explain the work.
-_NO_WORK = (
-    r"(?i)\b(?:assum|background|consider|context|decision|depend|example|goal|issue|note|option|problem|question|rational"
-    r"|reason|reference|result|risk|root cause|scope|why)"
-)
+_NO_WORK = r"(?i)\b(?:background|context|decision|depend|example|goal|issue|note|option|question|reason|risk|scope|why)"
 #: Suffixes of names that are files also without a folder; `response.json` or `self.cfg` may be an attribute.
 _SUFFIXES = (
     r"(?:bash|c|cc|cpp|cs|css|csv|go|gradle|h|hpp|html|ini|ipynb|java|js|jsx|kt|kts|md|mjs|php|proto|ps1|py|pyi|rb|rs|rst"
@@ -222,10 +219,8 @@ def _list_paragraphs(body: Body, part: range, without: set[int]) -> dict[int, st
 
 def _numbered_tasks(body: Body, without: set[int]) -> dict[int, str]:
     """The numbered entries above the first heading of a phase, also behind bold lines, unless they are no work."""
-    above = marks_within(body.lines.headings, body.whole.start, body.whole.stop)
-    stop = above[0].at if above else body.whole.stop
-    others = (part for part in body.parts if re.search(_NO_WORK, part.text))
-    without = without.union(*(body.lines_inside(part) for part in others))
+    stop = next((part.at for part in body.parts if part.level < LABEL), body.whole.stop)
+    without = without.union(*(body.lines_inside(part) for part in body.parts if re.search(_NO_WORK, part.text)))
     entries = marks_within(body.lines.entries, body.whole.start, stop)
     listed = [e for e in entries if not e.indent and e.at not in without and body.lines.texts[e.at][0].isdigit()]
     return {entry.at: _entry_text(body, entry) for entry in listed}

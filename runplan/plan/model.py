@@ -61,8 +61,6 @@ RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
 }
 #: Formats that the same evidence may show.
 RIVALS: tuple[tuple[Format, ...], ...] = (("humanlayer", "sections", "kiro", "headings"), ("todo", "checklist"))
-#: Formats whose prose may say of a phase that it is done.
-_CLAIMED = ("tracker", "spec-kit", "humanlayer", "conductor", "sections", "headings", "checklist")
 #: The sections of a plan of plansmith, by the beginnings of their headings.
 _PLANSMITH = ("goal", "scope", "non-scope", "steps", "verification", "risk", "open question")
 #: A document that holds the progress of a plan: `search-tracker.md`, docs/status.md, X_PROGRESS_AND_NEXT_STEPS.md.
@@ -399,7 +397,7 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
         if named := [other for other in headings if other.name.id and other.at not in inside]:
             yield Remark(heading.at + 1, f"{heading.text[:60]!r} is no work; its headings are no phases ({len(named)})")
     todo = {id_key(place.id) for place in reading.places if place.mark.status is Status.TODO}
-    for index, ids in list_claims(lines, reading.unit, inside) if reading.format in _CLAIMED else ():
+    for index, ids in list_claims(lines, reading.unit, inside) if reading.format != "todo" else ():
         if claimed := ", ".join(id_ for id_ in ids if id_key(id_) in todo):
             message = f"here the plan says done of {reading.unit} {claimed}, whose status is todo; correct one of them"
             yield Remark(index + 1, message, is_error=True)
