@@ -172,7 +172,9 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
             place = replace(place, title=re.sub(BRACKETS, "", place.title).rstrip())
         if (spot := _status_line(lines, section.at, section.end)) is not None:
             value = lines.texts[spot.at][spot.begin : spot.end].strip()
-            place = replace(place, mark=read_mark(value), commit=read_commit(value), spots=(spot,))
+            mark = read_mark(value)
+            mark = mark if mark.known or not re.search(DONE_TITLE, section.text) else Mark(Status.DONE)
+            place = replace(place, mark=mark, commit=read_commit(value), spots=(spot,))
         elif brackets:
             group = brackets.lastindex or 0
             spots = (Spot("brackets", section.at, *brackets.span(group)), *box_spots(boxes))
@@ -244,7 +246,7 @@ def list_claims(lines: Lines, unit: str, inside: Container[int]) -> Iterator[tup
         if name is None or name.unit != unit:
             ends_list = line.startswith(("#", "**")) or line.rstrip("* ").endswith((":", "："))
             is_below = (is_below and not ends_list) or (len(line) < 80 and re.fullmatch(DONE_LABEL, line) is not None)
-        elif (is_below or re.search(DONE_TITLE, line)) and not re.search(RESERVED, text):
+        elif (is_below or re.search(DONE_TITLE, line)) and not re.search(rf"{RESERVED}|[0-9] (?:day|week)", text):
             yield i, [name.id]
 
 

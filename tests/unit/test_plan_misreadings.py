@@ -384,6 +384,7 @@ def phases(plan: Plan) -> str:
         ("## Phase 1: A ✅\n## Phase 2: B\n- [ ] b\n### Phase 2.1: C\n- [ ] c\n### Phase 2a: D\n", "1 done, 2 todo"),
         ("## Phase 1: A\n### Phase 1: x\n### Phase 3: y\n- [x] a\n## Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
         ("## Phase 1 Overview\ntext\n## Work\n### Phase 1: A\n- [x] a\n### Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
+        ("## Phase 1: A ✅\n**Status:** runs every day\n## Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
         ("## Phase 1：A\n**Status**：Done\n## Phase 2：B\n**Status：** Blocked\n", "1 done, 2 blocked"),
         ("## Phase 1: A\n**状态：** ✅ 已完成\n- [ ] a\n## Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
         ("## Week 1–2: A\n- [x] a\n## Weeks 3-4: B\n- [ ] b\n", "1-2 done, 3-4 todo"),
@@ -447,7 +448,7 @@ def test_a_plan_that_says_done_and_todo_of_a_phase_asks(text: str, line: int) ->
         f"# T\nOpen:\n- Phase 1: A\n\nCompleted:\n- the design\n\nNext:\n- Phase 2: B\n{OPEN}",
         f"# T\n- [ ] Phase 1: A ends when all is done\n- Week 1: Phase 1 complete\n{OPEN}",
         f"# T\n**Status:** starts after phase 1 of the other plan\n{OPEN}\nPhase 2 is complete when b holds.\n",
-        f"# T\n- ✅ Phase 1: A (partially)\n{OPEN}",
+        f"# T\n- ✅ Phase 1: A (partially)\n- Phase 2: B (complete, 1-2 days)\n{OPEN}",
     ],
 )
 def test_a_sentence_about_a_phase_is_no_status(text: str) -> None:
