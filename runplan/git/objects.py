@@ -179,9 +179,12 @@ def _person(identity: Identity) -> str:
 #: A phase has fewer commits; a base that is no ancestor is found out after so many steps.
 LONGEST = 10_000
 #: Compares two trees as a patch, whatever the user's configuration is. A line that is no id is repeated.
-_DIFFER = ("diff-tree", "--stdin", "-r", "-p", "-M", "--no-color", "--no-ext-diff", "--no-textconv")
+_DIFFER = (
+    *("diff-tree", "--stdin", "-r", "-p", "-M", "--no-color", "--no-ext-diff", "--no-textconv"),
+    "--ignore-submodules=none",
+)
 _END = "end\n"
-_OF_BASE = ("index ", "similarity ", "dissimilarity ")  #: lines of a patch that depend on the rest of the file
+_OF_BASE = (" ", "@@ ", "index ", "similarity ", "dissimilarity ")  #: lines of a patch that depend on the base
 _KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
 #: Of commits that only keep files, or none at all; the same content kept twice is the same commit.
 KEEPER = Signature(author=_KEEPER, committer=_KEEPER, when="0 +0000")
@@ -273,7 +276,7 @@ class Candidates:
         """A hash of the change between two commits, on any base: as `git patch-id`, but binary files count as well."""
         lines = self.diff(old, new).split("\n")
         fixed = (
-            "@@" if line.startswith("@@ ") else line
+            line
             for line, following in pairwise([*lines, ""])
             if following.startswith("Binary ") or not line.startswith(_OF_BASE)
         )

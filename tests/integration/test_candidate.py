@@ -369,6 +369,7 @@ LINES = "".join(f"{n}\n" for n in range(1, 40))
     ("before", "after", "is_same"),
     [
         ("head\n" + LINES, "head\n" + LINES.replace("20\n", "twenty\n"), True),
+        (LINES.replace("21\n", "near\n"), LINES.replace("20\n21\n", "twenty\nnear\n"), True),
         (LINES, LINES.replace("20\n", "zwanzig\n"), False),
         (LINES, LINES.replace("30\n", "twenty\n"), False),
         (LINES, LINES + "\0", False),
