@@ -50,7 +50,7 @@ from runplan.text import bounded, command, inert
 from runplan.times import iso, parse_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from runplan.forge.model import PullRequest
     from runplan.git.command import Git
@@ -76,7 +76,7 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> Ite
     by = context.signature()
     is_merge = isinstance(phase, MergeAttempt)
     if is_merge and onto != phase.chosen.tip:
-        yield _record_move(context, onto)
+        yield _record_move(context, phase.chosen.tip, onto)
         return
 
     def rewrite(commit: Commit) -> tuple[str, Signature]:
@@ -384,16 +384,24 @@ def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Eve
             case Pending(why=why):
                 yield e.LandingHeld(why=why)
             case Refused(reason=TargetMoved(tip=tip)):
-                yield _record_move(context, tip)
+                yield _record_move(context, started.old, tip)
             case Refused(reason=Declined(reason=reason, why=why)):
                 yield e.LandingRefused(why=why, reason=reason)
 
 
-def _record_move(context: RunContext, tip: str) -> e.LandingMoved:
-    """Landings of our own are not counted as moves of the target."""
-    since = iso(context.clock.now() - RECENT)
-    ours = any(fact.event.tip == tip for fact in context.store.list_facts(e.Landed, since=since))
-    return e.LandingMoved(tip=tip, ours=ours)
+def _record_move(context: RunContext, old: str, tip: str) -> e.LandingMoved:
+    """The target moved from `old` to `tip`; `ours` where landings of our own alone lie between them."""
+    facts = functools.partial(context.store.list_facts, since=iso(context.clock.now() - RECENT))
+    begun = {fact.event.id: fact.event.old for fact in facts(e.LandingStarted)}
+    before = {fact.event.tip: begun.get(fact.event.id, "") for fact in facts(e.Landed)}
+    return e.LandingMoved(tip=tip, ours=leads_to(old, tip, before))
+
+
+def leads_to(old: str, tip: str, before: Mapping[str, str]) -> bool:
+    """Whether landings, each with the tip before it, lead from `old` to `tip` without another commit between them."""
+    while tip != old and tip in before:
+        tip = before[tip]
+    return tip == old
 
 
 def _start_landing(state: RunState, context: RunContext) -> e.Event:
@@ -405,7 +413,7 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
     code = candidate.commits[-1] if candidate else chosen
     onto = candidate.onto if candidate and not isinstance(attempt, SelfLandingAttempt) else code
     if tip != onto or context.objects.tip(code) is None:
-        return _record_move(context, tip)
+        return _record_move(context, onto, tip)
     files = write_bookkeeping(state, context, onto)
     if not isinstance(files, dict):
         return files

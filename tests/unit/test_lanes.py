@@ -16,6 +16,7 @@ from runplan.run.kinds import Mode, PhaseStep, ProofKind, Reason, Role, RunOutco
 from runplan.run.planning_events import PlanningChosen, RevisionRequested
 from runplan.run.rules.lanes import list_startable, paths_overlap
 from runplan.run.state import RunState, apply, count_busy, failure, find_awaiting, fold, list_running, open_lanes
+from runplan.steps.land import leads_to
 from tests.support.builders import Chance, a_plan, started
 
 MANY = 600
@@ -308,6 +309,12 @@ def test_an_approval_holds_for_the_same_patch_after_a_landing_of_runplan(
     proof = e.ProofJudged(tree="t3", kind=ProofKind.OLD_TESTS, line="", promises=promises)
     facts = [started(), read("p1"), built, e.Answered(tree="t1", approved=True), moved, again, proof]
     assert fold(facts).current.delivery.is_approved is is_approved
+
+
+@pytest.mark.parametrize(("tip", "is_ours"), [("c1", True), ("c3", True), ("foreign", False), ("c5", False)], ids=str)
+def test_only_a_chain_of_landings_is_a_move_of_ours(tip: str, *, is_ours: bool) -> None:
+    """An approval is not carried over a foreign commit below a landing: c5 was landed on one."""
+    assert leads_to("c1", tip, {"c3": "c2", "c2": "c1", "c5": "foreign"}) is is_ours
 
 
 class Lanes:
