@@ -144,10 +144,12 @@ def read_mark(written: str, note: str = "") -> Mark:
     glyph = re.search(_GLYPH, text)
     word = re.search(_WORD, text)
     if glyph is not None and (status := _GLYPHS.get(glyph.group().lower())) is not None:
+        if status is Status.IN_PROGRESS and _strip_marks(re.sub(_GLYPH, "", text)) in _TODO - {""}:
+            return Mark(Status.TODO)  # `⏳ Pending`
         return Mark(status, note=_read_note(written, note, status))
     if glyph is None and re.match(_FINISHED, text):
         return Mark(Status.DONE)
-    if word is not None and word.group().lower() == "done" and re.search(_NOT_YET, text[: word.start()]):
+    if word is not None and word[0].lower() != "blocked" and re.search(_NOT_YET, text[: word.start()]):
         word = None
     if word is None or (glyph is not None and word.group().lower() != "blocked"):
         return Mark(Status.TODO, known=glyph is not None or _strip_marks(text) in _TODO)
