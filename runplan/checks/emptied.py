@@ -67,17 +67,10 @@ def empty_added_functions(path: str, old: bytes | None, new: bytes) -> Emptied |
     starts = [0, *(function.end for function in added)]
     ends = [*(function.start for function in added), len(code)]
     content = body.join(code[start:end] for start, end in zip(starts, ends, strict=True)).decode().encode(encoding)
-    # Where a class or module defines nothing else, its own name stands for its functions.
-    alone = _list_scopes(added) - _list_scopes([value for value in definitions if not value.end])
-    names = {function.name.rpartition(".")[2] for function in added}
-    words = names | {scope.rpartition(".")[2] or module for scope in alone}
-    return Emptied(content=content, words=frozenset(words)) if added else None
-
-
-def _list_scopes(definitions: list[_Definition]) -> set[str]:
-    """The classes around definitions, and "" for the module."""
-    names = [definition.name for definition in definitions]
-    return {scope for name in names for scope in ("", *(name[: dot.start()] for dot in re.finditer(r"\.", name)))}
+    # The name of a class or module alone does not count: a test may be about a constant or a type there.
+    names = (function.name.rpartition(".")[2] for function in added)
+    words = frozenset(module if name == "default" else name for name in names)
+    return Emptied(content=content, words=words) if added else None
 
 
 def _list_definitions(suffix: str, code: bytes) -> list[_Definition]:
