@@ -60,7 +60,7 @@ def choose_goal(action: Action, state: RunState, context: RunContext) -> Iterato
     tip = context.tip()
     same_title = PurePath(context.settings.paths.plans, f"{slug_of_title(started.title)}.md").as_posix()
     is_other = same_title != context.plan and not planning.is_revision
-    yield PlanningChosen(
+    chosen = PlanningChosen(
         tip=tip,
         title=started.title,
         text=planning.goal,
@@ -69,15 +69,17 @@ def choose_goal(action: Action, state: RunState, context: RunContext) -> Iterato
         before=_read_text(context, tip, context.plan) if planning.is_revision else "",
         earlier=_read_text(context, tip, same_title) if is_other else "",
     )
+    yield chosen
     if not started.anew:
-        yield from _list_accepted(planning, context)
+        yield from _list_accepted(chosen, context)
 
 
-def _list_accepted(planning: e.Planning, context: RunContext) -> list[e.Event]:
+def _list_accepted(chosen: PlanningChosen, context: RunContext) -> list[e.Event]:
     """The steps, answers and proposals of the plan's last run, if it had the same goal and no person answered it."""
     facts = partial(context.store.list_facts, plan=context.plan)
     last = next((fact for fact in reversed(facts(PlanningChosen)) if fact.run != context.run), None)
-    if last is None or last.event.planning != planning or any(fact.run == last.run for fact in facts(e.Answered)):
+    is_same = last is not None and (last.event.planning, last.event.before) == (chosen.planning, chosen.before)
+    if last is None or not is_same or any(fact.run == last.run for fact in facts(e.Answered)):
         return []
     steps = [fact for fact in facts(StepJudged) if not fact.event.problems]
     known: list[Recorded[Any]] = [*steps, *facts(ProposalMade), *facts(e.QuestionAsked), *facts(e.QuestionAnswered)]
