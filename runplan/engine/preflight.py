@@ -146,8 +146,10 @@ def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resum
 
 
 def require_open(context: RepositoryContext, plan: Plan, tip: str) -> None:
-    """Refuse a plan if a document about its progress marks a phase done that would be worked."""
-    named = [remark.document.lstrip("/") for remark in plan.remarks if remark.document]
+    """Refuse a plan if its own document about progress marks a phase done that would be worked."""
+    own = (names.slug(plan.path), "progress-and-next-steps")  # another one may count other phases
+    documents = (remark.document.lstrip("/") for remark in plan.remarks if remark.document)
+    named = [path for path in documents if names.slug(path).startswith(own[0]) or names.slug(path).endswith(own[1])]
     paths = (posixpath.normpath(f"{folder}/{name}") for name in named for folder in (posixpath.dirname(plan.path), "."))
     for path in (path for path in paths if not path.startswith("../")):
         done = list_done(context.git.blob(tip, path) or b"", path=path)
