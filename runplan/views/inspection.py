@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: No program that the configuration names checks a signature or formats a diff.
 _PLAIN_LOG = ("--no-walk=unsorted", "--no-show-signature")
-_PLAIN_DIFF = ("--no-color", "--no-ext-diff", "--no-textconv", "--patch")
+_PLAIN_DIFF = ("--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", "--patch")
 
 
 class Facts(Struct, frozen=True, kw_only=True):

@@ -111,6 +111,18 @@ def test_the_repository_of_a_callers_git_dir_is_not_looked_at(tmp_path: Path, mo
     assert (facts.default_branch, facts.toolchain.shown_by) == ("main", "tests/new.py")
 
 
+def test_no_setting_hides_a_submodule_that_moved(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "app")
+    places = []
+    for _ in range(2):
+        repo.git("update-index", "--add", "--cacheinfo", f"160000,{repo.head()},sub")
+        repo.git("commit", "-qm", "Move the submodule")
+        places.append(repo.head())
+    repo.git("config", "diff.ignoreSubmodules", "all")
+    with opened(repo.path) as context:
+        assert "+Subproject commit " in compare_commits(context, *places)
+
+
 def test_neither_a_null_byte_nor_an_attribute_hides_a_text(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "app", **{".gitattributes": "*.py binary\n"})
     old = repo.head()
