@@ -20,7 +20,7 @@ from runplan.run.reasons import describe_proof
 from runplan.run.state import RunState, fold, open_states
 from runplan.store.journal import list_records
 from runplan.text import command
-from runplan.views.inspection import compare_commits
+from runplan.views.inspection import compare_commits, read_messages
 
 if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
@@ -182,6 +182,7 @@ def view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
         "verdict": verdict
         and {"verifier": verdict.agent, "passed": verdict.passed, "tree": verdict.tree, "items": items},
         "findings": [*attempt.warnings, *proof.exceptions],
+        "messages": read_messages(context, *ends),
         "diff": compare_commits(context, *ends),
     }
 

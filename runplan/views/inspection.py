@@ -90,6 +90,17 @@ def read_short_diffs(context: RepositoryContext, shorts: Iterable[str]) -> dict[
     return {short: diffs[oid] for short, oid in known.items() if oid in diffs}
 
 
+def read_messages(context: RepositoryContext, old: Oid, new: Oid) -> str:
+    """The messages of the commits that would land, oldest first."""
+    with _open_with_gitpython(context) as git:
+        output: bytes = git.log(
+            *("--no-show-signature", "--encoding=UTF-8", "--reverse", "--format=%B"),
+            *(f"{old}..{new}", "--"),
+            stdout_as_string=False,
+        )
+    return output.decode("utf-8", "backslashreplace").strip()
+
+
 def compare_commits(context: RepositoryContext, old: Oid, new: Oid) -> str:
     """The diff of two commits; `new` may not be in the user's repository yet."""
     with _open_with_gitpython(context) as git:

@@ -11,7 +11,14 @@ from runplan.engine.context import RepositoryContext, context_at
 from runplan.gitfacts import Identity
 from runplan.settings.schema import Settings
 from runplan.views.diffs import parse_diff
-from runplan.views.inspection import Facts, compare_commits, describe_commits, inspect_repository, read_short_diffs
+from runplan.views.inspection import (
+    Facts,
+    compare_commits,
+    describe_commits,
+    inspect_repository,
+    read_messages,
+    read_short_diffs,
+)
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, install_signer, isolated_env, make_repo
 
 
@@ -109,6 +116,16 @@ def test_the_repository_of_a_callers_git_dir_is_not_looked_at(tmp_path: Path, mo
     repo.write("tests/new.py", "")
     facts = seen(repo.path)
     assert (facts.default_branch, facts.toolchain.shown_by) == ("main", "tests/new.py")
+
+
+def test_the_messages_of_all_commits_are_read_whole(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "app")
+    old = repo.head()
+    for number in (1, 2):
+        repo.commit(f"Write {number}\n\nSigned-off-by: Mallory", **{"a.txt": str(number)})
+    with opened(repo.path) as context:
+        shown = read_messages(context, old, repo.head())
+    assert shown.split() == ["Write", "1", "Signed-off-by:", "Mallory", "Write", "2", "Signed-off-by:", "Mallory"]
 
 
 def test_no_setting_hides_a_submodule_that_moved(tmp_path: Path) -> None:

@@ -119,6 +119,7 @@ def _render_change(view: dict[str, Any], style: Style) -> str:
             lines += [f"  {item['result']}  {item['item']} {item['text']}".rstrip(), f"        {item['evidence']}"]
     if view["findings"]:
         lines += ["", "Findings:", *(f"  {line}" for line in view["findings"])]
+    lines += ["", "Commit messages:", *(f"  {line}".rstrip() for line in view["messages"].split("\n"))]
     helps = f"what it waits for: {command('runplan', 'explain', plan)}"
     if failed:
         helps = f"to work on it again: {command('runplan', 'retry', plan, view['phase'])}"
