@@ -91,7 +91,7 @@ STREAMED = configured(*STREAMING)
 @functools.cache
 def git_program(path: str | None) -> str:
     """Looked up once: the system would try every directory of PATH for every command."""
-    return shutil.which("git", path=path) or "git"
+    return shutil.which("git", path=path or None) or "git"
 
 
 class LongCalls:
