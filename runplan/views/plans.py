@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     W = TypeVar("W", bound=Work)
 
 ANSWER_S = 1.0  #: to ask the daemon
-ABSENT = "No daemon is running, so nobody works on the queue. Start it now and at each login: runplan service install"
+ABSENT = (
+    "No daemon is running, so nobody works on the queue. Start it: runplan daemon restart; "
+    "now and at each login: runplan service install"
+)
 NO_WORKER = "No worker of the fleet is running. Start one on any host: runplan worker"
 STANDS_STILL = "Stands still: the daemon cannot work in this repository for now."
 

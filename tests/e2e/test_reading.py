@@ -462,7 +462,10 @@ def test_a_failed_phase_is_shown_until_it_lands_or_a_person_stops_it(project: Pr
         assert (phase["failed"] or {}).get("reason") == reason, number
 
 
-ABSENT = "No daemon is running, so nobody works on the queue. Start it now and at each login: runplan service install"
+ABSENT = (
+    "No daemon is running, so nobody works on the queue. Start it: runplan daemon restart; "
+    "now and at each login: runplan service install"
+)
 
 
 def test_status_names_a_symbolic_link(project: Project) -> None:
