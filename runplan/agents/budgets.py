@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.run.dispatch import Usage
+from runplan.run.dispatch import Launch, Tally, Usage
 from runplan.text import in_words
-
-if TYPE_CHECKING:
-    from runplan.run.dispatch import Launch, Tally
 
 _MILLION = 1_000_000
 _CACHED = 0.1  #: share of the price for cached tokens

@@ -6,18 +6,15 @@ Values are never stored. A run records only the names that it needs.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from runplan.agents.clis import agent_of
 from runplan.gitfacts import AGENT
 from runplan.processes import MARK
+from runplan.run.kinds import Role
 from runplan.run.reasons import FORGE_TOKENS, name_variables
 from runplan.settings.load import OURS
+from runplan.settings.schema import AgentsSettings
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from runplan.run.kinds import Role
-    from runplan.settings.schema import AgentsSettings
 
 ALLOWED = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR"))
 ALLOWED_PREFIXES = ("LC_", "XDG_")

@@ -12,15 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from runplan.plan.marks import id_key, read_name
-from runplan.plan.scan import marks_within, scan_lines
-
-if TYPE_CHECKING:
-    from runplan.plan.scan import Entry, Lines
+from runplan.plan.scan import Entry, Lines, marks_within, scan_lines
 
 MARK = "PLAN-TEXT-DRIFT:"
 MISSED = 999  #: per cent, for an exact number that was missed

@@ -13,12 +13,9 @@ from importlib import import_module
 from io import BytesIO
 from itertools import accumulate
 from tokenize import detect_encoding
-from typing import TYPE_CHECKING
+from typing import Any
 
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from typing import Any
 
 LARGEST = 200_000  #: bytes of a file that is parsed
 LONGEST = 1_000  #: characters of the names around a function

@@ -9,14 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 
-from runplan.checks.results import file_of
+from runplan.checks.results import Results, file_of
 from runplan.run.dispatch import NewTestsAnswer
 from runplan.run.events import Promise
-
-if TYPE_CHECKING:
-    from runplan.checks.results import Results
 
 MOST_PROMISES = 20  #: broken promises that are asked about one by one
 MOST_NAMED = 5  #: tests that a note names

@@ -6,12 +6,9 @@ import os
 import re
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TextIO
 
 from runplan.text import plain
-
-if TYPE_CHECKING:
-    from typing import TextIO
 
 CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "reverse": "7"}
 #: A command in a message, with the words before it: `Report: runplan report plans/X.md`.

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct, to_builtins
@@ -29,13 +29,11 @@ from runplan.forge.retry import Calls, Outage
 from runplan.git.command import LongCalls
 from runplan.names import digest_of
 from runplan.report import notices
+from runplan.report.notices import Notice
 from runplan.settings.places import own_directory, state_directory
+from runplan.settings.schema import NotifySettings, NotifyTarget
 from runplan.store.files import publish
 from runplan.times import iso
-
-if TYPE_CHECKING:
-    from runplan.report.notices import Notice
-    from runplan.settings.schema import NotifySettings, NotifyTarget
 
 T = TypeVar("T")
 

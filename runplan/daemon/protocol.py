@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from runplan.daemon.state import Known  # noqa: TC001 - msgspec reads the annotation
+from runplan.daemon.state import Known
 from runplan.decoding import convert
 from runplan.errors import Exit, UsageError
 

@@ -19,7 +19,7 @@ from runplan.names import digest_of
 from runplan.settings.load import environment
 from runplan.settings.places import own_directory, state_directory
 from runplan.store.files import file_lock, first_line, publish, read_file
-from runplan.store.location import FleetLocation  # noqa: TC001 - msgspec reads it
+from runplan.store.location import FleetLocation
 
 LOCK = "daemon.lock"
 RECORD = "daemon.json"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -20,12 +19,10 @@ from runplan.engine.repository import ENVIRONMENT, Environments, open_repository
 from runplan.engine.worker import Interruption
 from runplan.errors import Unreachable
 from runplan.landing import modes
+from runplan.run.rows import Answer, Command
 from runplan.settings.places import state_directory
 from runplan.store.protocol import open_store
 from runplan.times import iso
-
-if TYPE_CHECKING:
-    from runplan.run.rows import Answer, Command
 
 BUSY = "daemon busy (git or network); request queued, you can quit now"
 BUSY_S = 3.0  #: a worker that is not in a long step has executed a command by then

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -27,11 +26,9 @@ from runplan.run.rows import Answer, Command, FiringRow, ScheduleRow, WaitRow
 from runplan.run.state import RunState
 from runplan.settings.schedule import Slot, parse_schedule, what_is_due
 from runplan.steps.conclude import list_answers
+from runplan.store.protocol import Store
 from runplan.text import command
 from runplan.times import iso, parse_iso
-
-if TYPE_CHECKING:
-    from runplan.store.protocol import Store
 
 RETRY_S = 7 * 24 * 3600.0  #: after which a failed run is not retried by a comment
 LOCK_S = 5.0  #: for another process that executes commands

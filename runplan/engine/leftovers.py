@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from runplan import names
 from runplan.agents.invocation import Agents, Sandbox
+from runplan.engine.context import RepositoryContext
 from runplan.engine.rehearsal import LOCK, SLUG
 from runplan.git.remote import Taken
 from runplan.git.removal import Kept, Removal, Removed, remove_log
@@ -18,14 +19,11 @@ from runplan.git.workspace import Workspace
 from runplan.git.zones import Zones
 from runplan.landing import modes
 from runplan.run import events as e
+from runplan.run.recorded import Recorded
 from runplan.settings.places import remove_unused_root, worktree_root
 from runplan.store.files import is_held
 from runplan.store.journal import list_records
-
-if TYPE_CHECKING:
-    from runplan.engine.context import RepositoryContext
-    from runplan.run.recorded import Recorded
-    from runplan.store.protocol import Store
+from runplan.store.protocol import Store
 
 
 def collect_leftovers(

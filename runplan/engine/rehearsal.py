@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from runplan.engine.advance import act
+from runplan.engine.context import RepositoryContext
 from runplan.engine.repository import make_run_context
 from runplan.errors import RefusedEarly, RunplanError
 from runplan.run import actions as a, events as e
@@ -14,12 +14,9 @@ from runplan.run.decide import decide
 from runplan.run.dispatch import GRACE_S
 from runplan.run.kinds import Mode
 from runplan.run.state import RunState, apply, fold, list_running
+from runplan.steps.context import OpenRepository, RunContext
 from runplan.steps.process import is_for_writers
 from runplan.store.files import file_lock, remove_directory
-
-if TYPE_CHECKING:
-    from runplan.engine.context import RepositoryContext
-    from runplan.steps.context import OpenRepository, RunContext
 
 SLUG = "doctor_run"  #: in the name of the worktree; no plan has it, for the slugs of plans have no underscore
 LOCK = "locks/doctor.lock"  #: below the directory of the journal; held while a rehearsal uses its worktree

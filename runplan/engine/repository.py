@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runplan import names
 from runplan.agents.invocation import Agents, Sandbox
 from runplan.clock import SystemClock
+from runplan.engine.context import RepositoryContext
 from runplan.engine.preflight import require_prompts, settle_lost_landings
 from runplan.errors import Unreachable
 from runplan.git import repository as repositories
@@ -23,18 +23,14 @@ from runplan.landing.lander import Sighting
 from runplan.landing.pull_request import PlanPlace
 from runplan.report.progress import describe_plan
 from runplan.report.summary import list_summary_facts
+from runplan.run.events import RunStarted
+from runplan.run.rows import Command
 from runplan.settings.places import remove_unused_root, worktree_root
 from runplan.steps.context import OpenRepository, RunContext
 from runplan.store.claims import Claims
 from runplan.store.files import make_below
 from runplan.store.protocol import open_store
 from runplan.supervise.dispatches import Dispatches
-
-if TYPE_CHECKING:
-    from runplan.engine.context import RepositoryContext
-    from runplan.run.events import RunStarted
-    from runplan.run.rows import Command
-
 
 ENVIRONMENT = "environment"  #: the argument of a command that names the environment of its caller
 

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from runplan.engine import preflight
-from runplan.engine.context import slug_of
-from runplan.engine.runs import state_of
+from runplan.engine.context import RepositoryContext, slug_of
+from runplan.engine.runs import ActiveRun, state_of
 from runplan.errors import PlanUnreadable, RefusedEarly
 from runplan.git.objects import read_plan
 from runplan.landing.pull_request import PullRequestLander
 from runplan.plan.marks import ExecutionKind, PlanStatus, Status
-from runplan.plan.model import parse_plan
+from runplan.plan.model import Plan, parse_plan
 from runplan.run import events as e
 from runplan.run.attempts import SubplanAttempt
 from runplan.run.decide import decide
 from runplan.run.kinds import Mode, Reason, WaitKind
-from runplan.run.state import failure
+from runplan.run.rows import RunRow
+from runplan.run.state import RunState, failure
+from runplan.store.protocol import Store
 from runplan.text import command
 from runplan.times import iso, look_s
-
-if TYPE_CHECKING:
-    from runplan.engine.context import RepositoryContext
-    from runplan.engine.runs import ActiveRun
-    from runplan.plan.model import Plan
-    from runplan.run.rows import RunRow
-    from runplan.run.state import RunState
-    from runplan.store.protocol import Store
 
 MAX_DEPTH = 3  #: sub-plans below each other
 

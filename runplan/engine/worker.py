@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,26 +17,23 @@ from msgspec.structs import replace
 from runplan import names
 from runplan.engine import runs
 from runplan.engine.advance import advance, record_ends
+from runplan.engine.context import RepositoryContext
 from runplan.engine.repository import Environments, make_run_context
 from runplan.engine.runs import ActiveRun, state_of
 from runplan.engine.subplans import awaited_plan, examine_subplan, pause_for_owner
 from runplan.errors import Exit, Fenced, GitFailed, RunplanError
 from runplan.run import events as e
+from runplan.run.actions import Decision
 from runplan.run.decide import decide, is_ending, pending_answer
 from runplan.run.dispatch import GRACE_S
 from runplan.run.kinds import FOR_ANSWER, RunStatus, WaitKind
 from runplan.run.requests import RunRequest
 from runplan.run.rows import Acquired, Answer, ClaimResult, HeldByOther, Reentered, RunRow, wait_of
 from runplan.run.state import RunState, list_running, open_states
+from runplan.steps.context import OpenRepository, RunContext
 from runplan.store.journal import Journal
 from runplan.text import in_words
 from runplan.times import parse_iso
-
-if TYPE_CHECKING:
-    from runplan.engine.context import RepositoryContext
-    from runplan.run.actions import Decision
-    from runplan.steps.context import OpenRepository, RunContext
-
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

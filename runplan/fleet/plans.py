@@ -9,47 +9,41 @@ from __future__ import annotations
 import contextlib
 import select
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
 
 from runplan.daemon.worker import DaemonServices, DaemonWorker
 from runplan.engine import runs
+from runplan.engine.context import RepositoryContext
 from runplan.engine.leftovers import remove_dropped_logs
+from runplan.engine.repository import Environments
+from runplan.engine.runs import ActiveRun
+from runplan.engine.worker import ResolvedRun
 from runplan.errors import PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.fleet.clones import REMOTE
 from runplan.git.command import CALLS
 from runplan.run import events as e
 from runplan.run.attempts import WorkAttempt
 from runplan.run.decide import decide
+from runplan.run.events import RunStarted
 from runplan.run.kinds import Reason, WaitKind
 from runplan.run.planning_events import PlanningChosen
+from runplan.run.requests import RunRequest
+from runplan.run.rows import Acquired, Answer, Reentered
 from runplan.run.rules.hosts import awaited_labels
-from runplan.run.state import list_running, open_states
+from runplan.run.state import RunState, list_running, open_states
 from runplan.settings.schema import uses_remote
+from runplan.steps.context import OpenRepository, RunContext
 from runplan.steps.read_plan import choose_execution
 from runplan.store.claims import name_owner
 from runplan.store.heartbeat import FleetLimit
+from runplan.store.location import FleetLocation
 from runplan.store.postgres import PostgresStore
 from runplan.text import command
 from runplan.times import parse_iso
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from runplan.engine.context import RepositoryContext
-    from runplan.engine.repository import Environments
-    from runplan.engine.runs import ActiveRun
-    from runplan.engine.worker import ResolvedRun
-    from runplan.run.events import RunStarted
-    from runplan.run.requests import RunRequest
-    from runplan.run.rows import Acquired, Answer, Reentered
-    from runplan.run.state import RunState
-    from runplan.steps.context import OpenRepository, RunContext
-    from runplan.store.location import FleetLocation
 
 SHORT_S = 60.0  #: a shorter wait keeps its host
 SOON_S = 5.0  #: between two tries of a worker that has a run in hand

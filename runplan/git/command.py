@@ -19,18 +19,12 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
-from typing import TYPE_CHECKING
+from typing import IO, Any
 
 from msgspec import Struct
 
 from runplan.errors import REMEDIES, CallEnded, GitFailed
-from runplan.gitfacts import Commit
-
-if TYPE_CHECKING:
-    from typing import IO, Any
-
-    from runplan.gitfacts import Oid
-
+from runplan.gitfacts import Commit, Oid
 
 #: Without replacements and grafts git shows the tree that lands. Git prints advice for an empty graft file.
 AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null/none"}

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,13 +24,10 @@ from runplan.errors import GitFailed, HandOverRefused, ObjectsRefused, RefusedEa
 from runplan.git.command import CALLS, STREAMED, borrowing, one_line, remedy_for
 from runplan.git.objects import KEEPER, Candidates, changes
 from runplan.git.workspace import NO_BRANCH
-from runplan.git.zones import FILL_S, IS_EMPTY, NOTHING, SCRIPT_KIB, Place, ProofWorktree
+from runplan.git.zones import FILL_S, IS_EMPTY, NOTHING, SCRIPT_KIB, Extra, Place, ProofWorktree, Script, Zones
+from runplan.gitfacts import Oid
 from runplan.names import HEADS, base_ref
 from runplan.store.files import first_line, is_directory, make_below, publish, remove_directory
-
-if TYPE_CHECKING:
-    from runplan.git.zones import Extra, Script, Zones
-    from runplan.gitfacts import Oid
 
 CLEAN = "clean"  #: in a header: the files are those of the agent's HEAD
 LENT = "lent"  #: an agent has the files, or had them and did not hand them over

@@ -9,20 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
-from runplan.git.command import ANY, CALLS, configured
+from runplan.git.command import ANY, CALLS, Git, Ran, configured
 from runplan.git.repository import pull_command, remove_stale_lock
+from runplan.gitfacts import Oid
 from runplan.names import HEADS
 from runplan.store.files import lock_descriptor, make_below
 from runplan.text import bounded, command, plain
-
-if TYPE_CHECKING:
-    from runplan.git.command import Git, Ran
-    from runplan.gitfacts import Oid
 
 NETWORK_S = 120.0  #: for one command
 PATIENCE_S = 30.0  #: for a command of another process, or one that outlived its process

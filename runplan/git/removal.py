@@ -7,23 +7,19 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from runplan.errors import GitFailed, RefusedEarly
+from runplan.git.command import Git
 from runplan.git.handover import AgentZone
 from runplan.git.objects import KEEPER, identity_env
 from runplan.git.repository import Checkouts, remove_stale_lock
 from runplan.git.workspace import KEEP
-from runplan.gitfacts import is_agent
+from runplan.git.zones import Zones
+from runplan.gitfacts import Oid, is_agent
 from runplan.names import BASES, HEADS, PARKED, is_worktree_name
 from runplan.store.files import first_line, is_held, remove_directory
-
-if TYPE_CHECKING:
-    from runplan.git.command import Git
-    from runplan.git.zones import Zones
-    from runplan.gitfacts import Oid
 
 _LOCKED_S = 1.0  #: other runs lock packed and parked refs as well, on a busy machine for less than this
 _KEPT_S = 3600.0  #: no copy of objects takes as long

@@ -9,20 +9,16 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from runplan import names
 from runplan.errors import GitFailed, RefusedEarly
 from runplan.git.command import ANY, Git, failure
-from runplan.gitfacts import Identity, is_agent, read_person
+from runplan.gitfacts import Identity, Oid, is_agent, read_person
 from runplan.names import HEADS
 from runplan.store.files import read_file
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from runplan.gitfacts import Oid
 
 OLDEST_GIT = (2, 38)
 NO_IDENTITY = (

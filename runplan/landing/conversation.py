@@ -8,18 +8,13 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.forge.model import has_marker
-from runplan.landing.lander import Commanded, Due, NeedsRepair, Waiting
+from runplan.forge.model import Message, has_marker
+from runplan.landing.lander import Commanded, Due, NeedsRepair, Progress, Waiting
 from runplan.run.kinds import WaitKind
 from runplan.text import bounded, command, inert, plain
-
-if TYPE_CHECKING:
-    from runplan.forge.model import Message
-    from runplan.landing.lander import Progress
 
 MARK = "<!-- runplan"  #: begins the hidden mark in every comment of runplan, whichever account wrote it
 COMMANDS = {"/runplan stop": True, "/runplan retry": False}  #: the first line of a comment, and whether it stops

@@ -14,23 +14,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from runplan.errors import GitFailed, Unreachable
 from runplan.git import remote as push
+from runplan.git.command import Git
+from runplan.git.remote import Remote
 from runplan.git.repository import pull_command
+from runplan.gitfacts import Oid
 from runplan.landing.cherry_pick import CherryPick
-from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved, find_landing
+from runplan.landing.lander import Declined, Landed, Landing, LandingAnswer, Pending, Refused, TargetMoved, find_landing
 from runplan.names import HEADS
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from runplan.git.command import Git
-    from runplan.git.remote import Remote
-    from runplan.gitfacts import Oid
-    from runplan.landing.lander import LandingAnswer
 
 
 class RemoteLander(ABC):

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.forge.model import STATUS, CheckState, MergeState
-from runplan.landing.lander import Failed, NeedsRepair, Waiting
+from runplan.forge.model import STATUS, Check, CheckState, MergeState, PullRequest, Target
+from runplan.landing.lander import Conclusion, Failed, NeedsRepair, Progress, Waiting
 from runplan.run.kinds import Reason, WaitKind
-
-if TYPE_CHECKING:
-    from runplan.forge.model import Check, PullRequest, Target
-    from runplan.landing.lander import Conclusion, Progress
 
 MAX_UPDATES = 5  #: how often the target is merged into the branch because it moved
 

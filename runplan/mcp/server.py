@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 from mcp import MCPError
@@ -30,9 +30,7 @@ from runplan.mcp.commands import Report, run_command
 from runplan.mcp.results import Result, make_result, view_change, view_followed, view_plans
 from runplan.mcp.tools import COMMAND_S, TOOLS, Access, Arguments, Tool, parse_arguments, schema_of, words_of
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from runplan.views.commands import CommandResult
+from runplan.views.commands import CommandResult
 
 INSTRUCTIONS = """\
 runplan works through Markdown plans with coding agents, and asks the user before a change lands. After start or plan, \

@@ -6,7 +6,6 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -17,17 +16,12 @@ from runplan.run import events as e
 from runplan.run.attempts import PlanningAttempt, open_questions
 from runplan.run.decide import decide
 from runplan.run.kinds import ANSWERED, FOR_ANSWER, RunStatus, WaitKind
-from runplan.run.rows import wait_of
-from runplan.run.state import fold, open_states
+from runplan.run.rows import RunRow, wait_of
+from runplan.run.state import RunState, fold, open_states
 from runplan.store.journal import list_records
-from runplan.store.protocol import open_store, store_exists
+from runplan.store.location import Location
+from runplan.store.protocol import Store, open_store, store_exists
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from runplan.run.rows import RunRow
-    from runplan.run.state import RunState
-    from runplan.store.location import Location
-    from runplan.store.protocol import Store
 
 
 class EntryKind(StrEnum):

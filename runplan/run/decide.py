@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from runplan.plan.marks import NoWorkKind
 from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, wait_until
 from runplan.run.attempts import (
+    AnyAttempt,
     CompletionAttempt,
     MergeAttempt,
     PhaseAttempt,
@@ -25,6 +26,7 @@ from runplan.run.attempts import (
     open_questions,
     running_dispatch,
 )
+from runplan.run.events import PhaseFailed, RunStarted
 from runplan.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, WaitKind
 from runplan.run.planning_events import PlanningChosen
 from runplan.run.reasons import PUSHING_KEYS, name_variables
@@ -34,14 +36,8 @@ from runplan.run.rules.lanes import may_begin_ahead
 from runplan.run.rules.phases import delegate_phase, merge_target, repair_branch, work_on_phase
 from runplan.run.rules.planning import MAX_REVISIONS, describe_misfit, write_plan
 from runplan.run.rules.shared import await_subplan, land_candidate, undo_phase, work_on_subplan
-from runplan.run.state import count_busy, failed_lane, failure, list_questions, open_lanes, open_states
+from runplan.run.state import Lane, RunState, count_busy, failed_lane, failure, list_questions, open_lanes, open_states
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from runplan.run.attempts import AnyAttempt
-    from runplan.run.events import PhaseFailed, RunStarted
-    from runplan.run.state import Lane, RunState
-
 
 BEGINNINGS = (a.READ_PLAN.step, a.CHOOSE_GOAL.step, a.LEASE.step, a.START)  #: steps that begin something
 MAX_CRASHES = 2  #: between two landings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from runplan.plan.marks import NoWorkKind  # noqa: TC001 - msgspec reads the annotations
+from runplan.plan.marks import NoWorkKind
 from runplan.run.dispatch import Ending, Evidence, NewTestsAnswer
 from runplan.run.kinds import Beginning, GateAnswer, Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runplan.run.events import Chosen, Event, Judgement, Planning, Rows
-from runplan.run.kinds import Reason, Role  # noqa: TC001 - msgspec reads the annotations
+from runplan.run.kinds import Reason, Role
 
 
 class RevisionRequested(Event, frozen=True, kw_only=True):

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from runplan.run.attempts import AgentAttempt, SubplanAttempt, WorkAttempt
+from runplan.run.attempts import AgentAttempt, AnyAttempt, SubplanAttempt, WorkAttempt
 from runplan.run.decide import decide
 from runplan.run.kinds import Mode, PhaseStep, RunOutcome, RunStatus, WaitKind
 from runplan.run.rows import RunRow, Work
-from runplan.run.state import find_shown, list_questions, open_lanes, open_states
-
-if TYPE_CHECKING:
-    from runplan.run.attempts import AnyAttempt
-    from runplan.run.state import Lane, RunState
+from runplan.run.state import Lane, RunState, find_shown, list_questions, open_lanes, open_states
 
 
 def project_run(state: RunState, *, run: str, plan: str, started: str, since: str) -> RunRow:

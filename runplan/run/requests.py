@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
-from runplan.errors import Exit
+from runplan.errors import Exit, RunplanError
 from runplan.run.events import Answered, QuestionAnswered, RunStarted
 from runplan.run.planning_events import ProposalMade
 from runplan.run.rows import Answer
-
-if TYPE_CHECKING:
-    from runplan.errors import RunplanError
 
 BY_PERSON = "a person"
 Reply: TypeAlias = Answered | QuestionAnswered | ProposalMade

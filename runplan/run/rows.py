@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from runplan.run.kinds import UNFINISHED, Mode, PhaseStep, RunOutcome, RunStatus, WaitKind
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from typing import Any
 
 
 class Work(Struct, frozen=True, kw_only=True):

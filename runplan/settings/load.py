@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import fields
@@ -25,14 +25,13 @@ from runplan.settings.schema import (
     SECTIONS,
     TESTS,
     USER_SECTIONS,
+    AgentsSettings,
     AgentTable,
     GateTable,
+    Key,
     Settings,
 )
 from runplan.text import nearest_word
-
-if TYPE_CHECKING:
-    from runplan.settings.schema import AgentsSettings, Key
 
 #: Variables that runplan sets for agents (docs/agents.md) and notifications (docs/configuration.md), no settings.
 OURS = frozenset(

@@ -7,13 +7,9 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runplan.errors import RefusedEarly, Unreachable
-from runplan.settings.schema import FILES
-
-if TYPE_CHECKING:
-    from runplan.settings.schema import Settings
+from runplan.settings.schema import FILES, Settings
 
 SOCKET = "daemon.sock"
 

@@ -23,8 +23,8 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,15 +35,9 @@ from runplan.agents.clis import agent_of
 from runplan.checks.secrets import secret_values
 from runplan.decoding import convert
 from runplan.errors import is_shortage, refused_by_system
-from runplan.processes import MARK
-from runplan.run.dispatch import LOGS, OWN, Ending, Launch, Outcome
+from runplan.processes import MARK, Process
+from runplan.run.dispatch import LOGS, OWN, Ending, Launch, Outcome, Usage
 from runplan.supervise.output import MISREAD, CappedLog, DispatchFiles, EventCollector, ShimRecord, reader_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from runplan.processes import Process
-    from runplan.run.dispatch import Usage
 
 #: A request to a shim is the length of its text, with the lock's descriptor, then the text. The answer is its pid.
 HEADER = struct.Struct("!I")

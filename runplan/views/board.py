@@ -6,23 +6,21 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, to_builtins
 
+from runplan.daemon.state import Known
+from runplan.engine.context import RepositoryContext
 from runplan.errors import NotFound, RunplanError
 from runplan.names import WATCH, digest_of
 from runplan.report.views import Need, by_need
 from runplan.run.kinds import UNFINISHED, RunStatus
 from runplan.run.rows import wait_of
+from runplan.settings.schema import LimitSettings
 from runplan.text import counted
 from runplan.views.plans import PlanReader, view_daemon
 from runplan.views.repositories import find_known, open_known
-
-if TYPE_CHECKING:
-    from runplan.daemon.state import Known
-    from runplan.engine.context import RepositoryContext
-    from runplan.settings.schema import LimitSettings
 
 MOST_RUNS = 1_000  #: whose cost is added up for a budget
 

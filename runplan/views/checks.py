@@ -8,25 +8,23 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from runplan.daemon.client import Client
+from runplan.daemon.protocol import Hello
+from runplan.daemon.state import Known
 from runplan.decoding import convert
 from runplan.errors import RunplanError, Unreachable, error_with
-from runplan.plan.reading import Remark  # noqa: TC001 - msgspec converts to it
+from runplan.plan.reading import Remark
 from runplan.report.html import commits_in
 from runplan.settings.places import socket_path, state_directory
 from runplan.times import iso
 from runplan.views.commands import run_command
 from runplan.views.inspection import read_short_diffs
 from runplan.views.repositories import open_known
-
-if TYPE_CHECKING:
-    from runplan.daemon.protocol import Hello
-    from runplan.daemon.state import Known
 
 T = TypeVar("T")
 DAEMON_S = 2.0  #: for the answer of the daemon

@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from runplan.errors import RunplanError
 from runplan.report.views import format_cost, token_count
+from runplan.run.rows import UsageTotal
+from runplan.store.location import Location
 from runplan.store.protocol import open_store, store_exists
-
-if TYPE_CHECKING:
-    from runplan.run.rows import UsageTotal
-    from runplan.store.location import Location
 
 DAYS = 30
 MOST_PLANS = 30  #: with a row of their own; the others are summed

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from runplan.engine.runs import find_awaited
 from runplan.run import events as e
@@ -17,13 +16,11 @@ from runplan.run.dispatch import Ending
 from runplan.run.kinds import REPEATED_WAITS
 from runplan.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
 from runplan.run.reasons import describe_pause, describe_proof
+from runplan.run.recorded import Recorded
+from runplan.run.rows import EventRow
 from runplan.run.state import RunState, apply
+from runplan.store.protocol import Store
 from runplan.text import clock, counted, elapsed
-
-if TYPE_CHECKING:
-    from runplan.run.recorded import Recorded
-    from runplan.run.rows import EventRow
-    from runplan.store.protocol import Store
 
 FOLLOW_S = 0.2  #: between two looks at a followed journal or log
 FLEET_FOLLOW_S = 0.5  #: the same, where they are in the database of a fleet

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import lru_cache
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.checks.results import read_results
 from runplan.checks.runners.naming import FILES
-from runplan.engine.context import known_plans
+from runplan.engine.context import RepositoryContext, known_plans
 from runplan.errors import NotFound
 from runplan.report.summary import KINDS, PhaseSummary, summarise_attempts
 from runplan.report.views import Need, by_need
@@ -23,20 +23,17 @@ from runplan.run.attempts import AnyAttempt, WorkAttempt, begin_attempt, record_
 from runplan.run.dispatch import OWN, Ending, Evidence
 from runplan.run.kinds import GateAnswer, Role
 from runplan.run.reasons import describe_proof
+from runplan.run.recorded import Recorded
 from runplan.steps.gates import JUNIT_READ
 from runplan.store.journal import list_records
+from runplan.store.outputs import Outputs
+from runplan.store.protocol import Store
 from runplan.text import bounded, command
 from runplan.times import parse_iso
 from runplan.views.board import Usage, read_usage
 from runplan.views.changes import list_questions
 from runplan.views.plans import PlanReader
 from runplan.views.transcript import read_tail
-
-if TYPE_CHECKING:
-    from runplan.engine.context import RepositoryContext
-    from runplan.run.recorded import Recorded
-    from runplan.store.outputs import Outputs
-    from runplan.store.protocol import Store
 
 MOST_RUNS = 5  #: whose dispatches are read
 MOST_EVENTS = 2_000  #: no earlier run is read after so many events

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from runplan.errors import Exit, UsageError
-from runplan.views.commands import BACKGROUND, run_command
+from runplan.views.commands import BACKGROUND, CommandResult, run_command
 from runplan.views.repositories import find_known
 from runplan.web import access
 from runplan.web.render import link, render, site_of
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    from runplan.views.commands import CommandResult
 
 MOST_FIELDS = 20
 

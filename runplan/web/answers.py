@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from runplan.daemon.links import Expired, Forged, Link, is_used, load_key, read_link
@@ -20,12 +23,6 @@ from runplan.views.repositories import find_known, open_known
 from runplan.web.actions import Form, build_words, read_form, show_result
 from runplan.web.pages.change import prepare_change
 from runplan.web.render import render, site_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 VERBS = ("approve", "reject")
 REPLACED = "The change was replaced: the link is for an earlier change, or it was answered. See: runplan inbox"

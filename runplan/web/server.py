@@ -13,7 +13,6 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import uvicorn
 from msgspec import Struct
@@ -22,9 +21,7 @@ from runplan.errors import Exit, RefusedEarly, Unreachable, UsageError
 from runplan.settings.load import load_user
 from runplan.web.access import EntryToken, Site, is_loopback, is_wildcard, list_origins, origin_of
 from runplan.web.app import ENTER, make_app
-
-if TYPE_CHECKING:
-    from runplan.web.live import Watcher
+from runplan.web.live import Watcher
 
 FINISH_S = 2  #: for requests that are being answered when a signal comes
 ENDING_S = 0.1  #: for a thread to end

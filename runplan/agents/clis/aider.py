@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from msgspec.structs import replace
 
-from runplan.agents.adapter import ProviderAgent, provider_keys, under_home
+from runplan.agents.adapter import ProviderAgent, Task, provider_keys, under_home
 from runplan.agents.endings import classify_trouble
 from runplan.names import DIFF_FILE
-from runplan.run.dispatch import Context, Finished, Message, Retrying, Spent, Started, ToolUsed, Usage
+from runplan.run.dispatch import AgentEvent, Context, Finished, Message, Retrying, Spent, Started, ToolUsed, Usage
 from runplan.store.files import read_text
-
-if TYPE_CHECKING:
-    from runplan.agents.adapter import Task
-    from runplan.run.dispatch import AgentEvent
 
 _HEADS = (b"Analytics have been", b"Detected dumb terminal", b"Weak model:", b"Git repo:", b"Repo-map:")
 _NUMBER = rb"(\d{1,9}|\d{1,9}(?:\.\d{1,3})?[kM])"

@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from runplan.agents.adapter import ProviderAgent, first_set, provider_keys, under_home
+from runplan.agents.adapter import ProviderAgent, Task, first_set, provider_keys, under_home
 from runplan.agents.endings import classify_trouble, reset_header
 from runplan.agents.fields import end_tool, get_count, get_number, get_text, get_value, read_tool
-from runplan.run.dispatch import Context, EndingKind, Finished, Message, Spent, Trouble, Unread, Usage
-
-if TYPE_CHECKING:
-    from runplan.agents.adapter import Task
-    from runplan.run.dispatch import AgentEvent
+from runplan.run.dispatch import AgentEvent, Context, EndingKind, Finished, Message, Spent, Trouble, Unread, Usage
 
 _DENIED = "rule which prevents"
 

@@ -13,21 +13,17 @@ import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shlex import join, quote
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct, ValidationError
 
-from runplan.agents.adapter import Agent
+from runplan.agents.adapter import Agent, Task
 from runplan.agents.fields import get_count, get_number
 from runplan.decoding import convert
 from runplan.errors import SettingsError
-from runplan.run.dispatch import Context, EndingKind, Message, Spent, ToolUsed, Trouble, Usage
+from runplan.run.dispatch import AgentEvent, Context, EndingKind, Message, Spent, ToolUsed, Trouble, Usage
 from runplan.run.kinds import Role
 from runplan.store.files import publish, read_text
-
-if TYPE_CHECKING:
-    from runplan.agents.adapter import Task
-    from runplan.run.dispatch import AgentEvent
 
 Step: TypeAlias = dict[str, Any]
 

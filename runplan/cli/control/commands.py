@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-from typing import TYPE_CHECKING
 
 from runplan import processes
 from runplan.cli.control import runs
@@ -20,10 +19,8 @@ from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
 from runplan.names import WATCH
 from runplan.run.rows import Answer, Command
 from runplan.settings.places import state_directory
+from runplan.store.protocol import Store
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from runplan.store.protocol import Store
 
 ENDING_S = 20.0  #: for a foreground run to end its agents
 

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
@@ -33,7 +32,8 @@ from runplan.run.attempts import PlanningAttempt
 from runplan.run.events import Planning
 from runplan.run.kinds import Mode
 from runplan.run.requests import RunRequest
-from runplan.run.rows import wait_of
+from runplan.run.rows import RunRow, wait_of
+from runplan.run.state import RunState
 from runplan.settings.load import list_agent_kinds
 from runplan.settings.options import Options, parse_words
 from runplan.settings.schema import MAX_ROUNDS
@@ -41,10 +41,6 @@ from runplan.steps.planning import list_paths, make_proposal
 from runplan.store.files import make_below
 from runplan.text import command, plain
 from runplan.views.changes import list_pending, view_planning
-
-if TYPE_CHECKING:
-    from runplan.run.rows import RunRow
-    from runplan.run.state import RunState
 
 LONGEST_GOAL = 100_000  #: bytes
 SPEC_TEXTS = ("proposal.md", "requirements.md", "spec.md", "design.md")  #: the files of a spec folder that are a goal

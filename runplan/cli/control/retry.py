@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -18,16 +17,14 @@ from runplan.errors import Busy, Exit, NotFound, RefusedEarly
 from runplan.landing import modes
 from runplan.landing.conversation import find_due, quote_messages
 from runplan.plan.model import Plan, parse_plan
+from runplan.run.events import Rows, RunStarted
 from runplan.run.kinds import Mode, RunStatus
 from runplan.run.requests import RunRequest
 from runplan.settings.options import Options
 from runplan.steps.conclude import list_answers
 from runplan.steps.land import landing_to_undo
+from runplan.store.protocol import Store
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from runplan.run.events import Rows, RunStarted
-    from runplan.store.protocol import Store
 
 
 def run_retry(args: argparse.Namespace) -> Exit:

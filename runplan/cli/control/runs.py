@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from runplan.daemon.state import Known, remember_repository, wake_daemon
 from runplan.daemon.submit import submit_commands
 from runplan.decoding import convert
 from runplan.engine import context as contexts, preflight
+from runplan.engine.context import RepositoryContext
 from runplan.engine.repository import open_repository
 from runplan.engine.runs import describe_busy, does_what_is_asked, find_awaited, state_of
 from runplan.engine.subplans import require_subplans
@@ -39,15 +40,11 @@ from runplan.settings.load import load_user, run_variables
 from runplan.settings.options import Options, in_plan
 from runplan.settings.places import state_directory
 from runplan.settings.schedule import describe_delay
-from runplan.settings.schema import uses_remote
+from runplan.settings.schema import RunSettings, uses_remote
 from runplan.store.files import first_line, make_below
 from runplan.text import command
 from runplan.times import parse_iso, zone
 from runplan.views.journal import follow_events
-
-if TYPE_CHECKING:
-    from runplan.engine.context import RepositoryContext
-    from runplan.settings.schema import RunSettings
 
 MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -17,17 +16,14 @@ from runplan.engine import issues, preflight
 from runplan.engine.context import RepositoryContext, open_context
 from runplan.errors import Exit, RefusedEarly, UsageError
 from runplan.plan.marks import ExecutionKind, Status
+from runplan.plan.model import Phase
 from runplan.plan.tracker import assume_done, describe_hindrance
+from runplan.run.events import Rows, RunStarted
 from runplan.run.kinds import Role
 from runplan.run.requests import RunRequest
 from runplan.settings.options import Options, in_plan, parse_words
 from runplan.steps.read_plan import choose_phase
 from runplan.text import counted
-
-if TYPE_CHECKING:
-    from runplan.plan.model import Phase
-    from runplan.run.events import Rows, RunStarted
-
 
 # --- start ------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from contextlib import closing
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
@@ -24,7 +23,7 @@ from runplan.cli.control import runs
 from runplan.cli.setup.settings import toml_value
 from runplan.cli.show import progress
 from runplan.daemon.apprise_child import INSTALL
-from runplan.daemon.channels import list_channels, list_failures
+from runplan.daemon.channels import Channel, list_channels, list_failures
 from runplan.engine import preflight
 from runplan.engine.context import (
     RepositoryContext,
@@ -55,9 +54,6 @@ from runplan.store.protocol import load_postgres, open_store
 from runplan.text import counted, elapsed, plain
 from runplan.views.inspection import Facts, describe_commits, inspect_repository
 from runplan.views.journal import LINES_SHOWN
-
-if TYPE_CHECKING:
-    from runplan.daemon.channels import Channel
 
 
 class State(StrEnum):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import socket
-from typing import TYPE_CHECKING
 
 from runplan.cli.show.progress import say
 from runplan.daemon import client, service
 from runplan.daemon.channels import Deliveries, list_channels
 from runplan.daemon.links import LinkMaker
+from runplan.daemon.service import Manager, Standing
 from runplan.engine.context import refuse_under_agent
 from runplan.errors import Exit, RefusedEarly, UsageError
 from runplan.report.notices import of_test
@@ -17,9 +17,6 @@ from runplan.report.views import as_json
 from runplan.settings.load import environment, load_user
 from runplan.settings.places import key_directory, user_file
 from runplan.text import plain
-
-if TYPE_CHECKING:
-    from runplan.daemon.service import Manager, Standing
 
 
 def run_daemon(args: argparse.Namespace) -> None:

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import asdict
 
@@ -19,15 +19,12 @@ from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.plan.body import WHOLE_PHASE, named_paths
 from runplan.plan.marks import ExecutionKind, NoWorkKind
 from runplan.plan.model import Phase, Plan, other_way, parse_plan
+from runplan.plan.reading import Reading
 from runplan.plan.tracker import NoPhase, add_tracker, choose_phase
 from runplan.report.views import as_json
 from runplan.settings.load import environment, load_user
 from runplan.store.files import publish
 from runplan.text import command, cut_cells, visible
-
-if TYPE_CHECKING:
-    from runplan.plan.reading import Reading
-
 
 WIDEST_ITEM = 100  #: cells of an item that are shown
 

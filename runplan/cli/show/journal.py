@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from runplan.cli.show.ending import RunLog
 from runplan.cli.terminal import Style, warn
@@ -18,17 +17,14 @@ from runplan.report.metrics import collect_samples, render_samples
 from runplan.report.views import as_json, format_usage
 from runplan.run import events as e
 from runplan.run.recorded import from_json
+from runplan.run.rows import EventRow, RunRow
 from runplan.settings.load import environment
 from runplan.store.journal import list_records
+from runplan.store.outputs import Outputs
 from runplan.text import clock, escaped, localized, plain
 from runplan.times import parse_iso
 from runplan.views.journal import event_words, follow_events, list_repeats, list_steps
 from runplan.views.transcript import Transcript
-
-if TYPE_CHECKING:
-    from runplan.run.rows import EventRow, RunRow
-    from runplan.store.outputs import Outputs
-
 
 #: Fields that only runplan itself needs.
 INTERNAL = {"settings", "slug", "patch", "onto_tree", "base_tree", "bounds", "given", "needs", "command"}

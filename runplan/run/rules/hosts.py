@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
-from runplan.run.state import open_states
+from runplan.run.state import RunState, open_states
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from runplan.run.state import RunState
 
 ANY = "any"  #: the queue of plans that need no label
 MAX_LABELS = 8  #: of one host, which looks into a queue for each combination of them

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from runplan.globs import literal
 from runplan.plan.marks import ExecutionKind, PlanStatus, Status
+from runplan.plan.model import Phase, Plan
 from runplan.plan.tracker import describe_hindrance, missing_dependencies
 from runplan.run.attempts import PhaseAttempt, open_questions
 from runplan.run.kinds import Mode
 from runplan.run.rules.phases import list_sign_off
-from runplan.run.state import count_ahead, open_states
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from runplan.plan.model import Phase, Plan
-    from runplan.run.state import RunState
+from runplan.run.state import RunState, count_ahead, open_states
 
 
 def list_startable(plan: Plan, worked: Mapping[str, Sequence[str]], *, limit: int) -> list[Phase]:
