@@ -3,81 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable, RefusedEarly, SettingsError
 from runplan.run import actions as a
+from runplan.run.actions import Decision
 from runplan.run.attempts import running_dispatch
 from runplan.run.decide import decide, without_beginnings
 from runplan.run.dispatch import GRACE_S
 from runplan.run.events import Event, WorkRefused
 from runplan.run.kinds import Reason
 from runplan.run.state import RunState, list_running, open_states
-
-if TYPE_CHECKING:
-    from runplan.run.actions import Decision
-    from runplan.steps.context import RunContext
-    from runplan.store.journal import Journal, LaneJournal
-
+from runplan.steps import commands, conclude, gates, land, lease, outcome, planning, process, proof, verify, work
+from runplan.steps.context import RunContext
+from runplan.steps.read_plan import read_plan
+from runplan.store.journal import Journal, LaneJournal
 
 #: The function of each step, in `runplan.steps`. It yields events as they happen. An intent is recorded by yielding it:
 #: it is on disk before the function continues, unless it may wait (`may_wait`).
-#: Each module is loaded with its first step: an agent starts before the code that judges its work is loaded.
-STEPS = {
-    "read-plan": "read_plan.read_plan",
-    "lease": "lease.lease",
-    "start-writer": "process.start_writer",
-    "start-verifier": "verify.start_verifier",
-    "start-planner": "planning.start_planner",
-    "start-command": "commands.start",
-    "await": "outcome.await_end",
-    "sleep": "outcome.sleep",
-    "await-host": "outcome.await_host",
-    "hand-over": "work.hand_over",
-    "ask-question": "work.ask_question",
-    "take-work": "work.take_work",
-    "take-delegated": "commands.take_delegated",
-    "judge-baseline": "gates.judge_baseline",
-    "judge-gate": "gates.judge_gate",
-    "judge-proof": "proof.judge_proof",
-    "judge-verdict": "verify.judge_verdict",
-    "build-candidate": "land.build_candidate",
-    "build-undo": "land.build_undo",
-    "rebuild-branch": "lease.rebuild_branch",
-    "push-work": "work.push_work",
-    "take-over": "lease.take_over",
-    "ask": "land.ask",
-    "choose-goal": "planning.choose_goal",
-    "ask-questions": "planning.ask_questions",
-    "judge-step": "planning.judge_step",
-    "propose": "planning.propose",
-    "queue-start": "planning.queue_start",
-    "land": "land.land",
-    "conclude": "conclude.conclude",
-    "review": "conclude.review",
-    "claim-issues": "conclude.claim_issues",
-    "merge-target": "conclude.merge_target",
-    "end": "outcome.end",
-    "fail": "work.fail",
-    "clean-up": "work.clean_up",
-    "finish": "work.finish",
+STEPS: dict[str, Callable[[Any, RunState, RunContext], Iterator[Event]]] = {
+    "read-plan": read_plan,
+    "lease": lease.lease,
+    "start-writer": process.start_writer,
+    "start-verifier": verify.start_verifier,
+    "start-planner": planning.start_planner,
+    "start-command": commands.start,
+    "await": outcome.await_end,
+    "sleep": outcome.sleep,
+    "await-host": outcome.await_host,
+    "hand-over": work.hand_over,
+    "ask-question": work.ask_question,
+    "take-work": work.take_work,
+    "take-delegated": commands.take_delegated,
+    "judge-baseline": gates.judge_baseline,
+    "judge-gate": gates.judge_gate,
+    "judge-proof": proof.judge_proof,
+    "judge-verdict": verify.judge_verdict,
+    "build-candidate": land.build_candidate,
+    "build-undo": land.build_undo,
+    "rebuild-branch": lease.rebuild_branch,
+    "push-work": work.push_work,
+    "take-over": lease.take_over,
+    "ask": land.ask,
+    "choose-goal": planning.choose_goal,
+    "ask-questions": planning.ask_questions,
+    "judge-step": planning.judge_step,
+    "propose": planning.propose,
+    "queue-start": planning.queue_start,
+    "land": land.land,
+    "conclude": conclude.conclude,
+    "review": conclude.review,
+    "claim-issues": conclude.claim_issues,
+    "merge-target": conclude.merge_target,
+    "end": outcome.end,
+    "fail": work.fail,
+    "clean-up": work.clean_up,
+    "finish": work.finish,
 }
 #: Asks git, the process table or the store whether the step was taken before a crash. Other steps are simply repeated.
-ALREADY_DONE = {
-    "start-command": "commands.already_done",
-    "queue-start": "planning.already_queued",
-    "land": "land.already_done",
+ALREADY_DONE: dict[str, Callable[[Any, RunState, RunContext], tuple[Event, ...]]] = {
+    "start-command": commands.already_done,
+    "queue-start": planning.already_queued,
+    "land": land.already_done,
 }
 
 
 def act(action: a.Action, state: RunState, context: RunContext) -> Iterator[Event]:
     """Take the step of an action."""
-    events: Iterator[Event] = _load_function(STEPS[_name_step(action)])(action, state, context)
-    return events
+    return STEPS[_name_step(action)](action, state, context)
 
 
 def _name_step(action: a.Action) -> str:
@@ -86,13 +81,6 @@ def _name_step(action: a.Action) -> str:
     role = action.dispatch.role
     kinds = {"writer": role.is_writer, "planner": role.is_planner, "verifier": bool(role.agent), "command": True}
     return f"{action.step}-{next(kind for kind, is_meant in kinds.items() if is_meant)}"
-
-
-@cache
-def _load_function(name: str) -> Callable[[Any, RunState, RunContext], Any]:
-    module, _, function = name.partition(".")
-    loaded: Callable[[Any, RunState, RunContext], Any] = getattr(import_module(f"runplan.steps.{module}"), function)
-    return loaded
 
 
 class NoProgress(Exception):
@@ -152,7 +140,7 @@ def _take_step(action: a.Action, journal: Journal | LaneJournal, context: RunCon
     context.store.require_there()  # an unplugged repository proves nothing
     context.workspace.require_whole()
     try:
-        known = _load_function(check)(action, journal.state, context) if check else ()
+        known = check(action, journal.state, context) if check else ()
         for event in known or act(action, journal.state, context):
             journal.append(event)
             recorded = True

@@ -1,16 +1,11 @@
-"""Each decided action has a step, and each step names functions that exist."""
+"""Each decided action has a step."""
 
 import pytest
 
-from runplan.engine.advance import ALREADY_DONE, STEPS, _load_function, _name_step
+from runplan.engine.advance import ALREADY_DONE, STEPS, _name_step
 from runplan.run import actions as a
 from runplan.run.events import DispatchStarted
 from runplan.run.kinds import Role
-
-
-@pytest.mark.parametrize("function", [*STEPS.values(), *ALREADY_DONE.values()])
-def test_a_step_names_functions_that_exist(function: str) -> None:
-    assert callable(_load_function(function))
 
 
 def test_every_action_has_a_step() -> None:
@@ -22,6 +17,6 @@ def test_every_action_has_a_step() -> None:
 
 @pytest.mark.parametrize("role", Role)
 def test_a_process_is_started_by_the_module_of_its_kind(role: Role) -> None:
-    module = STEPS[_name_step(a.Start(dispatch=DispatchStarted(role=role, cycle=0)))].partition(".")[0]
+    module = STEPS[_name_step(a.Start(dispatch=DispatchStarted(role=role, cycle=0)))].__module__.rpartition(".")[2]
     kinds = {"implementer": "process", "planner": "planning", "verifier": "verify", "": "commands"}
     assert module == ("planning" if role is Role.CRITIQUE else kinds[role.agent])
