@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from runplan.checks.returns import NAME, Unusable, clean_text, decode_return, sp
 from runplan.errors import PlanUnreadable
 from runplan.globs import covers, literal, matches
 from runplan.plan.marks import ExecutionKind, Status
-from runplan.plan.model import parse_plan
+from runplan.plan.model import Phase, Plan, parse_plan
 from runplan.plan.proposal import (
     LONGEST_PLAN,
     check_revision,
@@ -21,12 +21,9 @@ from runplan.plan.proposal import (
     strip_front_matter,
     write_proposal,
 )
+from runplan.run.events import Rows
 from runplan.run.kinds import Role
 from runplan.text import bounded, plain
-
-if TYPE_CHECKING:
-    from runplan.plan.model import Phase, Plan
-    from runplan.run.events import Rows
 
 LONGEST_OUTPUT = 20_000  #: characters of a step's output that later steps get
 LONGEST_ROW = 2_000  #: characters of one entry of a list

@@ -10,7 +10,6 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from msgspec import Struct, to_builtins
@@ -19,9 +18,7 @@ from runplan.decoding import convert
 from runplan.errors import Unreachable
 from runplan.run.events import Answered
 from runplan.settings.places import own_directory
-
-if TYPE_CHECKING:
-    from runplan.store.protocol import Store
+from runplan.store.protocol import Store
 
 KEY_FILE = "links.key"
 KEY_BYTES = 32

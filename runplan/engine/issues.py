@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from itertools import count
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +21,10 @@ from runplan.agents.environment import describe_missing
 from runplan.engine.context import RepositoryContext, slug_of
 from runplan.engine.preflight import require_agents, require_test_command
 from runplan.engine.runs import state_of
+from runplan.engine.worker import RepositoryWorker
 from runplan.errors import RefusedEarly, Unreachable
+from runplan.forge.model import Comment, Issue, PullRequest
+from runplan.forge.protocol import Forge
 from runplan.git.objects import Candidates, Entry, Signature
 from runplan.git.remote import Declined, Taken
 from runplan.git.repository import require_workable, signing
@@ -31,18 +33,13 @@ from runplan.landing import modes
 from runplan.landing.conversation import MARK
 from runplan.plan.body import QUOTED, WHOLE_PHASE
 from runplan.plan.model import parse_plan
+from runplan.run.events import RunStarted
 from runplan.run.requests import RunRequest
 from runplan.run.rows import Answer
 from runplan.steps.conclude import foreign_claims
+from runplan.store.protocol import Store
 from runplan.text import bounded, command
 from runplan.times import git_date
-
-if TYPE_CHECKING:
-    from runplan.engine.worker import RepositoryWorker
-    from runplan.forge.model import Comment, Issue, PullRequest
-    from runplan.forge.protocol import Forge
-    from runplan.run.events import RunStarted
-    from runplan.store.protocol import Store
 
 _PLAN = """\
 ---

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from runplan.forge import model as m
-
-if TYPE_CHECKING:
-    from runplan.gitfacts import Oid
+from runplan.gitfacts import Oid
 
 Facts = Mapping[str, Any]  #: an object of an answer
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from runplan.forge import model as m
-    from runplan.gitfacts import Oid
+from runplan.forge import model as m
+from runplan.gitfacts import Oid
 
 
 class Forge(Protocol):

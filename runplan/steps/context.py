@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan import names
+from runplan.agents.invocation import Agents
+from runplan.clock import SystemClock
 from runplan.errors import PlanUnreadable, Unreachable
+from runplan.git.command import Git
 from runplan.git.handover import AgentZone
-from runplan.git.objects import Signature, read_plan
-from runplan.git.zones import ProofWorktree
-from runplan.plan.model import parse_plan
+from runplan.git.objects import Candidates, Signature, read_plan
+from runplan.git.removal import Removal
+from runplan.git.repository import Fingerprints
+from runplan.git.workspace import Workspace
+from runplan.git.zones import ProofWorktree, Zones
+from runplan.gitfacts import Identity
+from runplan.landing.lander import Lander
+from runplan.plan.model import Plan, parse_plan
 from runplan.run.attempts import PhaseAttempt
 from runplan.run.events import Landed, PhaseFailed, QuestionAnswered, QuestionAsked, Rows
+from runplan.run.recorded import Recorded
+from runplan.run.state import RunState
+from runplan.settings.schema import Settings
+from runplan.store.claims import Claims
+from runplan.store.protocol import Store
+from runplan.supervise.dispatches import Dispatches
 from runplan.text import command
 from runplan.times import git_date, iso
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from runplan.agents.invocation import Agents
-    from runplan.clock import SystemClock
-    from runplan.git.command import Git
-    from runplan.git.objects import Candidates
-    from runplan.git.removal import Removal
-    from runplan.git.repository import Fingerprints
-    from runplan.git.workspace import Workspace
-    from runplan.git.zones import Zones
-    from runplan.gitfacts import Identity
-    from runplan.landing.lander import Lander
-    from runplan.plan.model import Plan
-    from runplan.run.recorded import Recorded
-    from runplan.run.state import RunState
-    from runplan.settings.schema import Settings
-    from runplan.store.claims import Claims
-    from runplan.store.protocol import Store
-    from runplan.supervise.dispatches import Dispatches
 
 
 class OpenRepository(Struct, frozen=True, kw_only=True):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import to_builtins
 from msgspec.structs import asdict, replace
@@ -16,30 +17,25 @@ from runplan.agents.plan_prompts import PlanBrief, planning_prompt
 from runplan.agents.prompts import PRINCIPLES
 from runplan.checks.planning import StepFacts, judge_output
 from runplan.decoding import convert
+from runplan.git.command import Git
 from runplan.git.zones import Extra
 from runplan.plan.marks import PlanStatus
 from runplan.plan.proposal import set_plan_status, slug_of_title, summarize, write_proposal
 from runplan.run import events as e
+from runplan.run.actions import Action, Start
+from runplan.run.attempts import PlanningAttempt
 from runplan.run.dispatch import RETURN
 from runplan.run.kinds import Role
 from runplan.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
+from runplan.run.recorded import Recorded
 from runplan.run.requests import BY_PERSON, RunRequest
 from runplan.run.rows import Command
 from runplan.run.rules.planning import describe_misfit
-from runplan.run.state import failure
+from runplan.run.state import RunState, failure
 from runplan.settings.places import remove_unused_root
+from runplan.steps.context import RunContext
 from runplan.steps.process import Prepared, launch_agent, start_dispatch
 from runplan.steps.verify import reply_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from runplan.git.command import Git
-    from runplan.run.actions import Action, Start
-    from runplan.run.attempts import PlanningAttempt
-    from runplan.run.recorded import Recorded
-    from runplan.run.state import RunState
-    from runplan.steps.context import RunContext
 
 #: The files with a project's rules, and a folder of such files.
 RULES = ("AGENTS.md", "CLAUDE.md", *names.SPEC_FOLDERS.values())

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from runplan.agents.prompts import Standing, handover_note
 from runplan.checks import tamper
 from runplan.checks.secrets import redact_text
-from runplan.checks.tamper import FileChange, TamperKind
-from runplan.git.objects import Signature
+from runplan.checks.tamper import FileChange, Permit, Tampering, TamperKind
+from runplan.git.command import Stored
+from runplan.git.objects import Entry, Signature
 from runplan.git.removal import Kept
-from runplan.gitfacts import AGENT, signing
+from runplan.gitfacts import AGENT, Change, Commit, Oid, signing
 from runplan.globs import covers
 from runplan.names import HEADS, base_ref, wip_ref
 from runplan.plan.body import QUOTED
 from runplan.run import events as e
+from runplan.run.actions import Action, Fail, Finish
 from runplan.run.attempt_parts import MessagesHandled, WorkKept, WorkPushed
 from runplan.run.attempts import (
     AgentAttempt,
@@ -32,25 +34,15 @@ from runplan.run.dispatch import NOTES, Return
 from runplan.run.events import WorkRefused
 from runplan.run.kinds import NOT_OF_WORK, GateAnswer, Reason
 from runplan.run.reasons import describe_ending
-from runplan.run.state import list_places
+from runplan.run.state import RunState, list_places
 from runplan.settings.places import remove_unused_root
 from runplan.settings.schema import FILES
 from runplan.steps.conclude import comment_failure, release_issues, show_failure
+from runplan.steps.context import RunContext
 from runplan.steps.gates import describe_lacking, log_files, read_content
 from runplan.steps.lease import remote_lander
 from runplan.steps.verify import reply_of
 from runplan.text import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from runplan.checks.tamper import Permit, Tampering
-    from runplan.git.command import Stored
-    from runplan.git.objects import Entry
-    from runplan.gitfacts import Change, Commit, Oid
-    from runplan.run.actions import Action, Fail, Finish
-    from runplan.run.state import RunState
-    from runplan.steps.context import RunContext
 
 SCANNED = 1_000_000  #: bytes of a committed file that are scanned for secrets
 BEGINNING = 8192  #: bytes; git calls a file with a NUL in them binary

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -12,16 +11,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runplan.errors import Exit, RunplanError, refused_by_system
 from runplan.web import access, actions, answers, live
+from runplan.web.access import EntryToken, Site
 from runplan.web.pages import board, change, history, plan, tools
 from runplan.web.render import FOLDER, render
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from runplan.web.access import EntryToken, Site
 
 #: Each module of pages adds its ROUTES here.
 PAGES = (*board.ROUTES, *plan.ROUTES, *change.ROUTES, *history.ROUTES, *tools.ROUTES)

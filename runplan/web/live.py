@@ -7,12 +7,12 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from runplan.daemon.state import RECORD, REPOSITORIES
+from runplan.daemon.state import RECORD, REPOSITORIES, Known
 from runplan.errors import RunplanError
 from runplan.settings.load import load_user
 from runplan.settings.places import state_directory
@@ -21,11 +21,6 @@ from runplan.store.protocol import list_store_files, open_store
 from runplan.supervise.output import DispatchFiles
 from runplan.views.repositories import find_known, list_known
 from runplan.web.render import read_number
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from runplan.daemon.state import Known
 
 INTERVAL_S = 0.25  #: between two looks at the files
 FLEET_S = 2.0  #: after which a page of a fleet is made again

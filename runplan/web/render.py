@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from runplan import __version__
@@ -16,9 +17,6 @@ from runplan.report.views import format_cost, token_count
 from runplan.text import clock, elapsed, in_words, visible
 from runplan.times import parse_iso, zone as zone_of
 from runplan.web.access import Site, make_form_token
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
 
 FOLDER = Path(__file__).parent
 #: The pages of the navigation: address, name, and the key that goes there after `g`.

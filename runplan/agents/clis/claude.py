@@ -7,12 +7,13 @@ import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from runplan.agents.adapter import Agent, first_set, under_home
+from runplan.agents.adapter import Agent, Task, first_set, under_home
 from runplan.agents.endings import classify_trouble
 from runplan.agents.fields import get_count, get_number, get_objects, get_text, get_value, read_json, read_tool
 from runplan.run.dispatch import (
+    AgentEvent,
     Context,
     EndingKind,
     Finished,
@@ -25,11 +26,7 @@ from runplan.run.dispatch import (
     Unread,
     Usage,
 )
-
-if TYPE_CHECKING:
-    from runplan.agents.adapter import Task
-    from runplan.run.dispatch import AgentEvent
-    from runplan.settings.schema import AgentTable
+from runplan.settings.schema import AgentTable
 
 _SUBTYPES = {"error_max_turns": EndingKind.MAX_TURNS, "error_max_budget_usd": EndingKind.BUDGET}
 _IGNORED = ("status", "task_started", "task_updated", "task_notification", "task_progress", "hook_started")

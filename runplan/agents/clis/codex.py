@@ -8,17 +8,13 @@ import signal
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from runplan.agents.adapter import Agent, under_home
+from runplan.agents.adapter import Agent, Task, under_home
 from runplan.agents.endings import classify_trouble
 from runplan.agents.fields import end_tool, estimate_context, get_objects, get_text, get_value, read_usage
-from runplan.run.dispatch import Context, Finished, Message, Retrying, Spent, ToolUsed, Unread
-
-if TYPE_CHECKING:
-    from runplan.agents.adapter import Task
-    from runplan.run.dispatch import AgentEvent
-    from runplan.settings.schema import AgentTable
+from runplan.run.dispatch import AgentEvent, Context, Finished, Message, Retrying, Spent, ToolUsed, Unread
+from runplan.settings.schema import AgentTable
 
 _OPENAI = "https://api.openai.com/v1"
 #: Settings that choose a provider or a login.

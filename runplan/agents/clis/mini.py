@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from runplan.agents.adapter import ProviderAgent, first_set, provider_keys, under_home
+from runplan.agents.adapter import ProviderAgent, Task, first_set, provider_keys, under_home
 from runplan.agents.endings import classify_trouble
 from runplan.agents.fields import (
     estimate_context,
@@ -18,13 +18,9 @@ from runplan.agents.fields import (
     get_value,
     parse_object,
 )
-from runplan.run.dispatch import Context, Finished, Message, Spent, Started, Usage
+from runplan.run.dispatch import AgentEvent, Context, Finished, Message, Spent, Started, Usage
+from runplan.settings.schema import AgentTable
 from runplan.store.files import read_text
-
-if TYPE_CHECKING:
-    from runplan.agents.adapter import Task
-    from runplan.run.dispatch import AgentEvent
-    from runplan.settings.schema import AgentTable
 
 TRAJECTORY = "trajectory.json"
 LARGEST_TRAJECTORY = 32 * 1024 * 1024

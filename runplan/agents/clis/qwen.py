@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from runplan.agents.adapter import Agent, first_set, under_home
+from runplan.agents.adapter import Agent, Task, first_set, under_home
 from runplan.agents.clis import claude
 from runplan.agents.endings import classify_trouble
 from runplan.agents.fields import get_count, get_objects, get_text, get_value, parse_object, read_json
-from runplan.run.dispatch import EndingKind, Finished, Message, Retrying
+from runplan.run.dispatch import AgentEvent, EndingKind, Finished, Message, Retrying
+from runplan.settings.schema import AgentTable
 from runplan.store.files import read_text
-
-if TYPE_CHECKING:
-    from runplan.agents.adapter import Task
-    from runplan.run.dispatch import AgentEvent
-    from runplan.settings.schema import AgentTable
 
 LARGEST_SESSION = 32 * 1024 * 1024
 

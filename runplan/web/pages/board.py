@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from runplan.report.inbox import read_inbox
@@ -13,10 +14,6 @@ from runplan.views.costs import read_costs
 from runplan.views.repositories import list_known, list_with_current
 from runplan.web.drawing import Column, draw_columns, draw_share
 from runplan.web.render import render, site_of
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 MOST_FINISHED = 12  #: finished plans on the board
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from runplan.errors import Busy, NotFound
@@ -15,10 +17,6 @@ from runplan.views.diffs import MOST_OPEN, FileDiff, choose_inline, cut_lines, p
 from runplan.views.plan_page import require_plan
 from runplan.views.repositories import find_known, open_known
 from runplan.web.render import link, read_number, render, site_of
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 MOST_FILES = 300  #: that are listed
 MOST_LINES = 2_000  #: of a file at once

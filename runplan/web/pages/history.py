@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from runplan.errors import NotFound
 from runplan.run import events as e
+from runplan.run.recorded import Recorded
 from runplan.store.journal import list_records
 from runplan.text import bounded, localized
 from runplan.views.journal import describe_duration, describe_event, event_words, list_steps
 from runplan.views.plan_page import require_plan
 from runplan.views.repositories import find_known, open_known
 from runplan.web.render import link, read_number, render, site_of
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    from runplan.run.recorded import Recorded
 
 MOST_RUNS = 50
 MOST_EVENTS = 200  #: on one page

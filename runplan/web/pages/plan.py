@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from runplan.report.views import format_usage
@@ -18,10 +20,6 @@ from runplan.views.plan_page import Dispatch, PlanPage, read_plan_page
 from runplan.views.repositories import find_known, open_known
 from runplan.web.drawing import Bar, Node, draw_graph, draw_timeline
 from runplan.web.render import link, render, site_of
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 MOST_PHASES = 36  #: that are drawn and listed
 LONGEST_TITLE = 120

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from runplan.errors import NotFound, UsageError
@@ -19,12 +21,6 @@ from runplan.views.board import Group, find_card, read_board, shorten_roots
 from runplan.views.checks import ask_daemon, check_plan, examine_repository, list_disks, read_news, read_report
 from runplan.views.repositories import find_known, list_with_current
 from runplan.web.render import render, site_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 # --- start ------------------------------------------------------------------------------------------------
 
