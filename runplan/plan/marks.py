@@ -18,7 +18,11 @@ _ID = re.compile(
     r"(?:[A-Za-z]{0,3}[0-9]{1,4}[A-Za-z]{0,3}|[A-Za-z]{1,2}|[IVXivx]{1,4})"
     r"(?:[.-](?:[A-Za-z]{1,4}|[0-9]{1,4}[A-Za-z]{0,2})){0,4}(?![A-Za-z0-9])"
 )
-_UNIT = re.compile(rf"(?:user )?({'|'.join(UNITS)})(?:(?<=week)s)?[ \t]+#?", re.IGNORECASE)
+#: The word phase in other languages; `第1阶段` has the number before it.
+_PHASE = r"fase|faza|étape|etapa|etap|этап|фаза|阶段|階段|단계|フェーズ"
+_UNIT = re.compile(
+    rf"(?:user )?({'|'.join(UNITS)})(?:(?<=week)s)?[ \t]+#?|(?:(?:{_PHASE})[ \t]+|阶段|階段|フェーズ)#?", re.IGNORECASE
+)
 COLON = "[:：]"
 _SEPARATOR = re.compile(rf"[*_`]*[ \t]*(?:—|–|-+|{COLON}|\.(?![0-9])|\))[*_`]*[ \t]*")
 #: Several units at once: `Week 1–2: Title`.
@@ -43,6 +47,7 @@ UNNAMED = Named("", "", strong=False, unit="")
 def read_name(text: str) -> Named | None:
     """The id and title a text begins with; None when it begins with no id."""
     text = _unwrap_text(re.sub(_LINK, r"\1", _unwrap_text(text.strip())))
+    text = re.sub(r"\A(\W*)第[ \t]*([0-9]{1,3})[ \t]*([阶階]段)", r"\1\3\2", text)
     begin = len(text) - len(text.lstrip("*_`~"))
     unit = _UNIT.match(text, begin)
     span = _RANGE.match(text, unit.end()) if unit else None
@@ -58,7 +63,9 @@ def read_name(text: str) -> Named | None:
     rest = text[end:].strip()
     if begin and text[:begin] not in text[begin:end]:
         rest = rest.replace(text[:begin], "", 1).strip()  # `**4a: Title** text`
-    return Named(id_, rest if rest.strip(_MARKS) else "", strong=strong, unit=unit[1].lower() if unit else "")
+    return Named(
+        id_, rest if rest.strip(_MARKS) else "", strong=strong, unit=(unit[1] or "phase").lower() if unit else ""
+    )
 
 
 def _unwrap_text(text: str) -> str:
@@ -124,6 +131,8 @@ _WORD = r"(?i)\b(?:done|in[ _-]progress|partial|blocked)\b"
 _WORDS = {"done": Status.DONE, "blocked": Status.BLOCKED}
 #: Words that mean done at the beginning of a text: "Merged in #12", but not "waits until #12 is merged".
 _FINISHED = r"(?i)[\W_]*(?:fully )?(complete|completed|finished|implemented|shipped|merged)\b"
+#: Words of a person who wants no work on it now.
+_SET_ASIDE = r"(?i)[\W_]*(?:deferred|postponed|on hold|cancell?ed)\b"
 #: Words that negate a "done" after them.
 _NOT_YET = r"(?i)(?:\b(?:not|never|almost|nearly|mostly|half|partly|partially|to be)\b|n't\b|%)"
 _TODO = frozenset(
@@ -147,6 +156,8 @@ def read_mark(written: str, note: str = "") -> Mark:
         if status is Status.IN_PROGRESS and _strip_marks(re.sub(_GLYPH, "", text)) in _TODO - {""}:
             return Mark(Status.TODO)  # `⏳ Pending`
         return Mark(status, note=_read_note(written, note, status))
+    if glyph is None and re.match(_SET_ASIDE, text):
+        return Mark(Status.BLOCKED, note=written.strip(" *_"))
     if glyph is None and re.match(_FINISHED, text):
         return Mark(Status.DONE)
     if word is not None and word[0].lower() != "blocked" and re.search(_NOT_YET, text[: word.start()]):
@@ -221,15 +232,22 @@ MANUAL = r"(?i)manual (?:verif|test)"
 NEXT_FIELD = re.compile(rf"\*\*[A-Za-z ]{{1,30}}(?:{COLON}\*\*|\*\*{COLON})")
 #: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`, `… (COMPLETED - Feb 2026)`;
 #: not `… (complete rewrite)`.
-_DONE = r"(?:done|completed?|finished|implemented|shipped|merged)"
+_DONE_ELSEWHERE = (
+    r"已?完成|conclu[ií]d[oa]|complet(?:ad|at)[oa]|implementad[oa]|terminad[oa]|terminée?|erledigt|abgeschlossen"
+    r"|выполнен[оа]?|заверш[её]н[оа]?|готово|완료"
+)
+_DONE = rf"(?:done|completed?|finished|implemented|shipped|merged|{_DONE_ELSEWHERE})"
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
-DONE_TITLE = (
-    rf"(?i)[✅✔☑]|\[[xX]\]|(?:[(\[]|[—–-][ \t]+){_DONE}(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?"
+_DONE_WORD = (
+    rf"(?:[(\[]|[—–-][ \t]+){_DONE}(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?"
     rf"(?:[`#v]?[0-9a-f][\w.:#-]{{0,40}}`?|(?:PR|commit|release|sprint|{_MONTH})[ \t][\w #.,]{{1,20}}))?[)\]]?[ \t]*\Z"
     rf"|[(\[]{_DONE}[ \t]*[,:;—–-][^()\[\]]{{1,60}}[)\]][ \t]*\Z"
 )
+DONE_TITLE = rf"(?i)[✅✔☑]|\[[xX]\]|{_DONE_WORD}"
 #: A heading above sections that are done, and one above a list of what is done.
-DONE_ABOVE = rf"{DONE_TITLE}|\A\W*(?:completed|done|finished|shipped)\b"
+DONE_ABOVE = rf"(?i){_DONE_WORD}|\A\W*(?:completed|done|finished|shipped|{_DONE_ELSEWHERE})\b"
+#: The phases that such a heading names: `## ✅ Done (Phase 0-4)`.
+DONE_RANGE = r"(?i)\b[^\W\d_]{3,10}[ \t]+([0-9]{1,3})[ \t]*[—–-][ \t]*([0-9]{1,3})\b"
 DONE_LABEL = rf"(?i)[\W_]*{_DONE}(?: (?:phases|work|items|tasks|steps))?[\W_]*"
 #: A sentence about phases: "Phases 1–3 are complete".
 CLAIM = (

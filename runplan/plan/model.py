@@ -133,16 +133,12 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
     for name in ("status", "completed"):
         require_settable(lines, name)
     lines, reading = lay_out(text, path)
-    if reading.lacks_statuses:
-        ids = ", ".join(place.id for place in reading.places)
-        fix = command("runplan", "check", path, "--fix")
-        message = f"the phases {ids} have neither a tracker nor **Status:** lines nor boxes; add a tracker with: {fix}"
-        raise lines.error_at(reading.decided_by, message)
     remarks = [
         *reading.remarks,
         *_about_text(lines, reading),
         *_about_boxes(lines, reading),
         *_about_rest(lines, reading),
+        *_about_bare(lines, reading),
     ]
     bodies = {place.id: _body_of_place(lines, place) for place in reading.places}
     waits = read_depends(bodies, reading)
@@ -388,6 +384,27 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
     yield from (Remark(lines_[0] + 1, f"{message} ({len(lines_)})") for message, lines_ in lines_by_remark.items())
 
 
+def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
+    """The phases without a status, where the plan may call them done: by a sign in a heading above them or in the lists
+    of most of them, or by the heading of a later one. Without such a sign they are todo.
+    """
+    if reading.format not in (*RIVALS[0], "todo"):
+        return
+    bare = [place for place in reading.places if place.is_bare]
+    signed = [h for h in lines.headings if re.search("[✅✔☑]", h.text)]
+    marked = [place.first for place in reading.places if place.mark.status is Status.DONE and not place.spots]
+    listed = [e for e in lines.entries if e.text.startswith(("✅", "✔", "☑"))]
+    with_signs = [place for place in bare if marks_within(listed, place.first, place.end)]
+    last = max(marked, default=0) if 2 * len(with_signs) <= len(reading.places) else len(lines.texts)
+    doubtful = [p for p in bare if p.first < last or any(h.at < p.first < h.end for h in signed)]
+    if doubtful:
+        ids = ", ".join(place.id for place in doubtful)
+        message = f"no status of {reading.unit} {ids}, but signs beside it say done; write lines **Status:** there"
+        yield Remark(doubtful[0].first + 1, message, is_error=True)
+    elif reading.lacks_statuses:
+        yield Remark(reading.decided_by + 1, f"no statuses: all {len(bare)} phases count as todo")
+
+
 def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
     """What stands outside of the phases and looks like phases or statuses."""
     inside = {i for place in reading.places for i in (place.at, *range(place.first, place.end))}
@@ -402,15 +419,19 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
             message = f"here the plan says done of {reading.unit} {claimed}, whose status is todo; correct one of them"
             yield Remark(index + 1, message, is_error=True)
     left = ", ".join(place.id for place in reading.places if place.mark.status is not Status.DONE)
+    is_unwritten = not left and not any(place.spots for place in reading.places)
     documents = {lines.path.rpartition("/")[2].lower()}
     for index, text in enumerate(lines.texts):
         if index in inside or lines.inert[index] or not (":" in text or "." in text):
             continue
         line = STATUS_LINE.match(text)
-        is_of_plan = line is not None and line[1] and index < reading.places[0].first
+        is_of_plan = index < reading.places[0].first and not text.startswith("status")  # of front matter
         if line and is_of_plan and left and read_mark(text[line.end() :]).status is Status.DONE:
             is_bare = all(place.is_bare for place in reading.places)
             yield Remark(index + 1, f"the plan says here that it is done, but not done: {left}", is_error=is_bare)
+        elif line and is_unwritten and read_mark(text[line.end() :]).status is not Status.DONE:
+            message = "the headings say done of every phase, but the plan does not here; correct one of them"
+            yield Remark(index + 1, message, is_error=True)
         for path in (*re.findall(_PROGRESS_FILE, text), *re.findall(_PROGRESS_LABEL, text)):
             name = path.rpartition("/")[2]
             if name.lower() not in documents:

@@ -14,6 +14,7 @@ from runplan.plan.marks import (
     CLAIM,
     DONE_ABOVE,
     DONE_LABEL,
+    DONE_RANGE,
     DONE_TITLE,
     MANUAL,
     NEXT_FIELD,
@@ -46,7 +47,10 @@ OWN_FRONT = ("backlog", "cursor")
 Slot: TypeAlias = Literal["cell", "commit", "line", "brackets", "box", "word"]
 LONGEST_CLAIM = 500  #: characters of a line that may call phases done
 _ABOUT_STATUS = r"(?i)\W*(?:\w+ )?(?:status|progress)\b[^:：]{0,20}[:：]"
-_MEASURE = r"(?i)[\W\d_]*(?:(?:success|key|performance) )?(?:metrics|kpis?|timeline|(?:success|acceptance) criteria)\W*"
+_MEASURE = (
+    r"(?i)[\W\d_]*(?:(?:success|key|performance|overall) )?(?:metrics|kpis?|timeline|(?:success|acceptance) criteria"
+    r"|progress(?: (?:overview|summary))?|progreso general|progresso geral)\W*"
+)
 
 _BEFORE_NAME = r"\A[\s#|>+-]*(?:\*[ \t])?(?:\[[xX]\]|[✅✔☑]\ufe0f?)?[ \t]*"  #: `- [x] Phase 1`, `## ✅ Phase 1`
 
@@ -187,10 +191,26 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
             parts = (part for part in marks_within(lines.parts, section.at, section.end) if re.match(MANUAL, part.text))
             manual = {box.at for part in parts for box in marks_within(lines.boxes, part.at, part.end)}
             place = replace(place, mark=mark_of_work(boxes, manual), spots=box_spots(boxes))
-        elif any(h.at < section.at < h.end for h in done_above):
+        elif _has_done_parts(lines, section) or any(
+            h.at < section.at < h.end and _covers(h, section.name.id) for h in done_above
+        ):
             place = replace(place, mark=Mark(Status.DONE))
         places.append(place)
     return tuple(places)
+
+
+def _covers(done: Heading, id_: str) -> bool:
+    """Whether a heading that says done speaks of a phase below it; it may name a range."""
+    span = re.search(DONE_RANGE, done.text)
+    return span is None or (id_.isdigit() and int(span[1]) <= int(id_) <= int(span[2]))
+
+
+def _has_done_parts(lines: Lines, section: Heading) -> bool:
+    """Whether each sub-heading says done, `### ✅ A1 — Title`, or is struck through."""
+    below = marks_within(lines.headings, section.at + 1, section.end)
+    parts = [h.text for h in below if h.level == below[0].level]
+    done = [text for text in parts if re.search(DONE_TITLE, text)]
+    return bool(done) and all(text in done or text.startswith("~~") for text in parts)
 
 
 def mark_of_work(boxes: Sequence[Entry], manual: set[int]) -> Mark:
@@ -204,26 +224,21 @@ def mark_of_work(boxes: Sequence[Entry], manual: set[int]) -> Mark:
 
 
 def _status_line(lines: Lines, first: int, end: int) -> Spot | None:
-    """The status line of a section: above its sub-headings, else the only one in bold.
+    """The status line of a section, above its sub-headings or below one like Status.
 
-    Several are those of sub-sections. An indented line is part of a list entry and states the status of that.
+    That of another sub-heading is its own, and an indented one that of a list entry.
     """
-    is_above = True
-    below = []
+    is_own = True
     for i in range(first + 1, end):
         text = lines.texts[i]
         if lines.inert[i] or text.startswith(("  ", "\t")):
             continue
-        is_above = is_above and not text.startswith("#")
-        line = STATUS_LINE.match(text)
-        if line is not None and (is_above or line[1]):
+        is_own = re.match(r"(?i)#+\W*(?:status|progress)\b", text) is not None if text.startswith("#") else is_own
+        if is_own and (line := STATUS_LINE.match(text)):
             other = NEXT_FIELD.search(text, line.end())
             value = text[: other.start()].rstrip(" \t|·•,;—–") if other else text.rstrip()
-            spot = Spot("line", i, line.end(), max(line.end(), len(value)))
-            if is_above:
-                return spot
-            below.append(spot)
-    return below[0] if len(below) == 1 else None
+            return Spot("line", i, line.end(), max(line.end(), len(value)))
+    return None
 
 
 def list_claims(lines: Lines, unit: str, inside: Container[int]) -> Iterator[tuple[int, list[str]]]:

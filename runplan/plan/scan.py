@@ -33,6 +33,12 @@ _ENTRY = re.compile(
 #: A text that is struck through, and perhaps the reason; "~~old~~ new" is work.
 _STRUCK = r"(~~?)(?:(?!\1).)+\1[ \t]*(?:\Z|[(\[<—–:.-])"
 _STATUS = r"(?:\[[^\[\]]{1,20}\]|[^\w\s(\[`*~]{1,3})?[ \t]*(?:\**[A-Z][A-Z ]{2,20}[ \t]*[:—–-](?=[ \t]))?[ \t]+"
+#: An outline number: `## 38.1 Phase 1: Title`, `## IV. Phase 2: Title`, `## 二、Phase 0：Title`.
+_OUTLINE = (
+    r"\W*(?:[0-9]{1,3}(?:\.[0-9]{1,3}){0,3}[.)]?|[IVX]{1,5}[.)]|[一二三四五六七八九十]{1,3}[、.．])[ \t]*(?![0-9])"
+)
+#: The text of a box that stands for no work: `- [ ] None`, `- [ ] N/A - see above`.
+_NOTHING = r"(?i)[*_(]*(?:none|n/a)[*_).]*(?:\Z|[,:].*|[ \t]+[—–(-].*)|[—–-]\Z"
 _LABEL = re.compile(
     rf"\*\*([^*`]{{1,60}}?){COLON}?\*\*{COLON}?[ \t]*\Z"
     r"|((?:acceptance|success|exit) criteria|(?:automated |manual )?verification|deliverables|tasks|steps)"
@@ -231,6 +237,9 @@ def _inert_lines(texts: list[str], front: int) -> tuple[list[bool], int]:
 def _name_of(title: str) -> Named:
     """The id and title of a heading; a status may stand before them, as in `## ✅ Phase 1: Parser`."""
     name = read_name(title)
+    if outline := re.match(_OUTLINE, title):
+        inner = read_name(title[outline.end() :])
+        name = inner if inner is not None and inner.unit and inner.strong else name
     if name is None and (status := re.match(_STATUS, title)):
         name = read_name(title[status.end() :].replace("**", "", status[0].count("**")))
         name = name if name is not None and name.unit else None
@@ -258,8 +267,8 @@ def _find_structure(texts: list[str], inert: list[bool]) -> tuple[list[Heading],
             border[LABEL] = i
         elif entry := _ENTRY.match(text):
             indent = len(entry[1].expandtabs(4))
-            sign = entry[2] or ""
             content = text[entry.end() :].strip()
+            sign = "" if not entry[2] or re.match(_NOTHING, content) else entry[2]
             is_optional = entry[3] == "*" or (sign == " " and re.match(_STRUCK, content) is not None)
             entries.append(Entry(i, indent, entry.start(2), sign, is_optional, content))
     return parts[::-1], entries[::-1]

@@ -223,10 +223,12 @@ def test_a_narrative_is_refused_with_what_is_missing() -> None:
         pytest.param("phases-under-heading.md", 5, id="D25"),
     ],
 )
-def test_phases_without_any_status_are_refused_naming_the_fix(name: str, line: int) -> None:
-    said = refusal(name)
-    assert said.startswith(f"plans/{name}:{line}: the phases 1, 2 have neither")
-    assert said.endswith(f"runplan check plans/{name} --fix")
+def test_phases_without_any_status_are_todo_with_a_warning(name: str, line: int) -> None:
+    plan = read(name)
+    assert statuses(plan) == {"1": "todo", "2": "todo"}
+    assert [(remark.line, remark.text) for remark in plan.remarks] == [
+        (line, "no statuses: all 2 phases count as todo")
+    ]
 
 
 def test_a_phase_only_inside_a_fence_is_no_phase() -> None:

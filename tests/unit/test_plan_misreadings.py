@@ -79,7 +79,7 @@ def test_struck_boxes_are_no_work_and_are_named() -> None:
         ("BLOCKED", Status.BLOCKED, 0),
         ("IN PROGRESS", Status.IN_PROGRESS, 1),
         ("PARTIAL", Status.IN_PROGRESS, 1),
-        ("DEFERRED", Status.TODO, 1),
+        ("DEFERRED", Status.BLOCKED, 0),
     ],
 )
 def test_brackets_after_a_heading_are_its_status(word: str, status: Status, warnings: int) -> None:
@@ -457,8 +457,48 @@ def test_a_sentence_about_a_phase_is_no_status(text: str) -> None:
 
 def test_a_word_that_counts_is_ambiguous_unless_every_section_has_items() -> None:
     with pytest.raises(
-        PlanUnreadable, match=r"p.md:3: other sections '阶段 <number>' have boxes or a status, this one"
+        PlanUnreadable, match=r"p.md:3: other sections 'Bloque <number>' have boxes or a status, this one"
     ):
-        read("## 阶段 1：A\n- [ ] a\n## 阶段 2：B\ntext\n")
+        read("## Bloque 1: A\n- [ ] a\n## Bloque 2: B\ntext\n")
     with pytest.raises(PlanUnreadable, match="no phases found"):
         read("## Schritt 1: A\nText\n## Schritt 2: B\nText\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "line"),
+    [
+        ("## ✅ Detailed tasks\n### Phase 1: A\ntext\n### Phase 2: B\ntext\n", "1 todo, 2 todo", 2),
+        ("## ✅ Done (Phase 0-1)\n### Phase 1: A\ntext\n### Phase 2: B\ntext\n", "1 done, 2 todo", 4),
+        ("## Phase 1: A\ntext\n## Phase 2: B ✅\n", "1 todo, 2 done", 1),
+        ("## Phase 1: A\n- ✅ a\n## Phase 2: B\n- ✅ b\n", "1 todo, 2 todo", 1),
+        ("## Phase 1: A\n### ✅ A1\n## Phase 2: B\n### ✅ B1\n## State\n**Status:** Ready\n", "1 done, 2 done", 6),
+        ("# T\nStatus: done. See below.\n## Phase 1: A\ntext\n", "1 todo", 2),
+    ],
+)
+def test_a_plan_that_may_be_done_is_refused(text: str, expected: str, line: int) -> None:
+    plan = read(text)
+    assert (phases(plan), [remark.line for remark in plan.refusals(strict=False)]) == (expected, [line])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "## Phase 1: A\n### ✅ A1\n### ~~A2~~\n## Phase 2: B\n### ✅ B1\n### B2\n**Status:** Done\n",
+            "1 done, 2 todo",
+        ),
+        (
+            "## Done\n- [x] a\n## Pending\n- [ ] None\n## Blocked\n- [ ] N/A - see a\n- [ ] -\n- [ ] None of b\n",
+            "1 done, 2 todo",
+        ),
+        ("## 二、Phase 0：A\n- [x] a\n## 三、Phase 1：B\n- [ ] b\n", "0 done, 1 todo"),
+        ("## 38.1 Phase 1: A\n- [x] a\n## IV. Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
+        ("### 第1阶段：A\ntext\n### 第2阶段：B\ntext\n", "1 todo, 2 todo"),
+        ("## Fase 1A — A (concluída)\n## **Fase 2**: B\ntext\n", "1A done, 2 todo"),
+        ("## Phase 1 (May): A\ntext\n## Phase 2 (June): B\ntext\n", "1 todo, 2 todo"),
+        ("## M0 - A\n- Status: Completed\n## M1 - B\n- Status: Deferred (to v2)\n", "M0 done, M1 blocked"),
+    ],
+)
+def test_statuses_and_names_that_stand_elsewhere_are_read(text: str, expected: str) -> None:
+    plan = read(text)
+    assert (phases(plan), plan.refusals(strict=False)) == (expected, ())

@@ -69,9 +69,9 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
     top = min(section.level for section in sections)  # a deeper heading, or one without a separator, may be prose
     remarks = []
     for place, section in zip(places, sections, strict=True):
-        is_clear = section.level == top and section.name.strong
+        is_clear = section.level == top and (section.name.strong or section.name.title.startswith("("))
         message = "it counts as todo" if is_clear else "is it a phase? then add a line **Status:** below its heading"
-        if place.is_bare:
+        if place.is_bare and not (is_clear and all(place.is_bare for place in places)):
             text = f"phase {place.id} states no status; {message}"
             remarks.append(Remark(place.first + 1, text, is_error=not is_clear))
     yield Reading("sections", "phase sections", places, sections[0].at, remarks=tuple(remarks))
@@ -142,8 +142,8 @@ def _are_work(lines: Lines, sections: Sequence[Heading]) -> bool:
     """Whether boxes or the heading above show work; the chapters and procedures of other documents are numbered too."""
     first = sections[0]
     above = [h.text for h in lines.headings if h.at < first.at < h.end and 1 < h.level < first.level]
-    with_boxes = [section for section in sections if marks_within(lines.boxes, section.at, section.end)]
-    return any(re.search(_WORK, title) for title in above) or 2 * len(with_boxes) > len(sections)
+    stated = [place for place in section_places(lines, sections) if place.spots]
+    return any(re.search(_WORK, title) for title in above) or 2 * len(stated) > len(sections)
 
 
 def read_kiro(lines: Lines) -> Iterator[Reading]:
