@@ -27,7 +27,16 @@ from runplan.plan.body import (
 )
 from runplan.plan.dependencies import read_depends
 from runplan.plan.formats import front_matter, sections, speckit, table, tasks_json, tracks
-from runplan.plan.marks import STATUS_LINE, ExecutionKind, PlanStatus, Status, id_key, read_mark, read_plan_status
+from runplan.plan.marks import (
+    STATUS_LINE,
+    ExecutionKind,
+    PlanStatus,
+    Status,
+    id_key,
+    read_mark,
+    read_name,
+    read_plan_status,
+)
 from runplan.plan.reading import OWN_FRONT, Reading, Remark, is_measure, list_claims, refuse_duplicates
 from runplan.plan.scan import Lines, marks_within, scan_lines
 from runplan.text import command
@@ -414,7 +423,10 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
         if named := [other for other in headings if other.name.id and other.at not in inside]:
             yield Remark(heading.at + 1, f"{heading.text[:60]!r} is no work; its headings are no phases ({len(named)})")
     todo = {id_key(place.id) for place in reading.places if place.mark.status is Status.TODO}
-    for index, ids in list_claims(lines, reading.unit, inside) if reading.format != "todo" else ():
+    if reading.format == "todo":  # its phases may have other numbers than their headings
+        titles = (read_name(place.title) for place in reading.places if place.mark.status is Status.TODO)
+        todo = {id_key(name.id) for name in titles if name and "." in name.id}
+    for index, ids in list_claims(lines, reading.unit, inside):
         if claimed := ", ".join(id_ for id_ in ids if id_key(id_) in todo):
             message = f"here the plan says done of {reading.unit} {claimed}, whose status is todo; correct one of them"
             yield Remark(index + 1, message, is_error=True)

@@ -250,6 +250,8 @@ def list_claims(lines: Lines, unit: str, inside: Container[int]) -> Iterator[tup
     is_below = False
     for i, line in enumerate(lines.texts):
         if lines.inert[i] or not line.strip() or line.startswith("|"):
+            if is_below and i not in inside and (row := read_name(line.partition("|")[2].partition("|")[0])):
+                yield i, [row.id]
             continue
         text = re.sub(_BEFORE_NAME, "", line) if unit in line.lower() and len(line) < LONGEST_CLAIM else ""
         if text and (

@@ -472,6 +472,11 @@ def test_a_word_that_counts_is_ambiguous_unless_every_section_has_items() -> Non
         ("## Phase 1: A\ntext\n## Phase 2: B ✅\n", "1 todo, 2 done", 1),
         ("## Phase 1: A\n- ✅ a\n## Phase 2: B\n- ✅ b\n", "1 todo, 2 todo", 1),
         ("## Phase 1: A\n### ✅ A1\n## Phase 2: B\n### ✅ B1\n## State\n**Status:** Ready\n", "1 done, 2 done", 6),
+        (
+            "### 1.1 A\n- [x] a\n### 1.2 B\n- [ ] b\n### Later\n- [ ] c\n## Completed\n| Task |\n|--|\n| 1.2 B |\n",
+            "1 done, 2 todo, 3 todo",
+            10,
+        ),
         ("# T\nStatus: done. See below.\n## Phase 1: A\ntext\n", "1 todo", 2),
     ],
 )
