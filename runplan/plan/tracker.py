@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.plan.marks import WRITTEN, WRITTEN_IN_BRACKETS, NoWorkKind, PlanStatus, Status, id_key, read_plan_status
+from runplan.plan.marks import (
+    STATUS_LINE,
+    WRITTEN,
+    WRITTEN_IN_BRACKETS,
+    NoWorkKind,
+    PlanStatus,
+    Status,
+    id_key,
+    read_mark,
+    read_plan_status,
+)
 from runplan.plan.model import lay_out, require_settable
 from runplan.plan.reading import OWN_FRONT
 from runplan.plan.scan import scan_lines
@@ -206,13 +216,15 @@ def add_tracker(text: bytes, *, path: str) -> bytes:
     has_lines = any(spot.slot == "line" for place in reading.places for spot in place.spots)
     if not reading.lacks_statuses and (reading.format != "sections" or has_lines):
         return text
-    is_done = reading.lacks_statuses and _says_complete(lines)
+    above = (STATUS_LINE.match(row) for row in lines.texts[: reading.places[0].first])
+    says_done = any(line and read_mark(line.string[line.end() :]).status is Status.DONE for line in above)
+    is_done = reading.lacks_statuses and (says_done or _says_complete(lines))
     rows = ["## Progress Tracker", "", "| Phase | Status | Commit | Notes |", "|-------|--------|--------|-------|"]
     for place in reading.places:
         title = place.title.replace("\\|", "|").replace("|", "\\|")
         status = WRITTEN[Status.DONE if is_done or place.mark.status is Status.DONE else Status.TODO]
         rows.append(f"| {place.id}{' — ' if title else ''}{title} | {status} | | |")
     first = reading.places[0].first
-    above = [heading.at for heading in lines.headings if heading.level == 2 and heading.at < first < heading.end]
-    start = lines.line_start(above[-1] if above else first)
+    chapters = [heading.at for heading in lines.headings if heading.level == 2 and heading.at < first < heading.end]
+    start = lines.line_start(chapters[-1] if chapters else first)
     return text[:start] + b"".join(row.encode() + lines.eol for row in [*rows, ""]) + text[start:]

@@ -5,7 +5,7 @@ import pytest
 from runplan.errors import PlanUnreadable
 from runplan.plan.model import Plan, Status, parse_plan
 from runplan.plan.reading import list_done
-from runplan.plan.tracker import NoPhase, choose_phase, set_status
+from runplan.plan.tracker import NoPhase, add_tracker, choose_phase, set_status
 from tests.support.builders import a_plan, waiting
 
 
@@ -507,3 +507,8 @@ def test_a_plan_that_may_be_done_is_refused(text: str, expected: str, line: int)
 def test_statuses_and_names_that_stand_elsewhere_are_read(text: str, expected: str) -> None:
     plan = read(text)
     assert (phases(plan), plan.refusals(strict=False)) == (expected, ())
+
+
+def test_fix_writes_done_where_the_plan_says_so() -> None:
+    fixed = add_tracker(b"# T\nStatus: done\n## Phase 1: A\ntext\n", path="p.md").decode()
+    assert "| 1 — A | ✅ Done | | |" in fixed
