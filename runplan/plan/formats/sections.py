@@ -67,11 +67,12 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
         yield read_boxes(lines, named, reading.pair_sections(lines, "checklist", listed, sections))
         return
     top = min(section.level for section in sections)  # a deeper heading, or one without a separator, may be prose
+    lacks_all = all(place.is_bare for place in places)
     remarks = []
     for place, section in zip(places, sections, strict=True):
         is_clear = section.level == top and (section.name.strong or section.name.title.startswith("("))
         message = "it counts as todo" if is_clear else "is it a phase? then add a line **Status:** below its heading"
-        if place.is_bare and not (is_clear and all(place.is_bare for place in places)):
+        if place.is_bare and not (is_clear and lacks_all):
             text = f"phase {place.id} states no status; {message}"
             remarks.append(Remark(place.first + 1, text, is_error=not is_clear))
     yield Reading("sections", "phase sections", places, sections[0].at, remarks=tuple(remarks))
