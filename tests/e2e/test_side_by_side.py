@@ -188,7 +188,7 @@ def test_phases_that_ask_leave_their_places_to_others_and_are_answered_by_id(pro
     agent = "".join([*asks, work(phase="3"), work(phase="4")])
     set_up(project, plan=plan, settings="[run]\nparallel = 2\n", agent=agent)
     project.runplan("start", "X", "finish", "auto")
-    until(lambda: project.landed() == ["3", "4"] and run_of(project)["state"] == "waiting")
+    until(lambda: sorted(project.landed()) == ["3", "4"] and run_of(project)["state"] == "waiting")
     run = run_of(project)
     assert [(lane["phase"], lane["waiting_for"]) for lane in run["lanes"]] == [("1", "question"), ("2", "question")]
     ids = {body["phase"]: body["id"] for kind, body in project.events() if kind == "QuestionAsked"}
