@@ -39,6 +39,7 @@ MODIFIERS = frozenset(("text", "date", "all", "summary", "evidence", "demanded_b
 
 #: A file of a diff, also an empty one, and whether it is gone.
 _CHANGED = re.compile(r"^diff --git a/.+ b/(.+)\n(deleted)?", re.MULTILINE)
+_LISTED = re.compile(r"^- (.+): \+\d+ -\d+, lines \d+ to \d+$", re.MULTILINE)  #: a file of a diff that is too large
 _TOOL = b"runplan:tool "
 _TELL = b"runplan:tell "
 
@@ -119,6 +120,7 @@ def _write_verdict(failed: list[str], step: Step, task: Task) -> str:
     section = prompt.partition("\n## Items")[2].partition("\n## ")[0]
     entries = [line[2:].partition(":") for line in section.splitlines() if line.startswith("- ")]
     seen = [{"kind": "file", "ref": path, "gone": bool(gone)} for path, gone in _CHANGED.findall(prompt)]
+    seen += [{"kind": "file", "ref": path} for path in _LISTED.findall(prompt)]
     items = []
     for name in (item.strip() for item, colon, _ in entries if colon):
         result, evidence = ("fail", "played by `script`") if name in failed else ("pass", seen)
