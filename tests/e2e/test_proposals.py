@@ -139,7 +139,7 @@ def test_an_editor_that_leaves_no_text_changes_nothing(project: Project) -> None
     replace = 'sh -c \'rm "$0"; mkdir "$0"\''
     for editor, left in (
         ("false", "exit code 1"),
-        ("truncate -s 0", "an empty file"),
+        ("cp /dev/null", "an empty file"),
         ("rm", "no file"),
         (replace, "a folder"),
     ):

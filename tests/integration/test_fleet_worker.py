@@ -6,7 +6,6 @@ import shutil
 import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,9 @@ import pytest
 from runplan.times import iso
 from tests.support.cli import SETTINGS, Project, Ran, a_plan, end_processes_of, processes_of, steps, until, work, writes
 from tests.support.forks import Process
-from tests.support.postgres import start_server
+from tests.support.postgres import create_database
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo
 
-_numbers = count(1)
 LEASE = "CREATE OR REPLACE FUNCTION runplan.lease() RETURNS INTERVAL LANGUAGE sql STABLE RETURN INTERVAL '3 s'"
 
 
@@ -27,11 +25,7 @@ class Fleet:
     """A database, a bare remote, the clone of a person, and workers with a home of their own."""
 
     def __init__(self, place: Path) -> None:
-        server = start_server()
-        name = f"fleet_{os.getpid()}_{next(_numbers)}"
-        with psycopg.connect(server.dsn, autocommit=True) as db:
-            db.execute(f"CREATE DATABASE {name}")
-        self.dsn = server.dsn_of("postgres", name)
+        self.dsn = create_database()
         self.place = place
         self.workers: dict[str, Process] = {}
         self._stack = contextlib.ExitStack()

@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache, partial
-from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,10 +26,9 @@ from runplan.store.postgres import initialize
 from tests.support.cli import NO_SANDBOX, RUNPLAN, Project, Ran, a_plan, end_processes_of, processes_of, until
 from tests.support.daemons import Wall
 from tests.support.network import HostNamespace, Namespace, Network, Proxy, find_program
-from tests.support.postgres import Server, start_server
+from tests.support.postgres import Server, create_database, start_server
 from tests.support.repos import MAIN, USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env
 
-_numbers = count(1)
 SETTINGS = """\
 [agents]
 implementer = "marking"
@@ -450,11 +448,7 @@ class FleetProject(Project):
 
 def make_fleet_project(project: Project) -> FleetProject:
     """Give the project a database of its own, in which a lost host is missed after two seconds."""
-    name = f"fleet_{next(_numbers)}"
-    server = start_server()
-    with psycopg.connect(server.dsn, autocommit=True) as db:
-        db.execute(f"CREATE DATABASE {name} TEMPLATE {_template()}")
-    dsn = server.dsn_of("postgres", name)
+    dsn = create_database(_template())
     initialize(dsn, [project.repo.git("remote", "get-url", "origin")])
     config = _write_identity(project.home)
     made = FleetProject(project.repo, project.home, {**project.extra, **config, "RUNPLAN_FLEET_DSN": dsn})

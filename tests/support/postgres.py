@@ -113,12 +113,13 @@ def start_server() -> Server:
     return Server()
 
 
-def create_database() -> str:
-    """The owner's DSN of an empty database: workers and queue belong to no repository, but to a database."""
+def create_database(template: str = "template1") -> str:
+    """The owner's DSN of a new database: workers and queue belong to no repository, but to a database."""
     server = start_server()
     name = f"fleet_{next(_numbers)}"
+    create = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
     with psycopg.connect(server.dsn, autocommit=True) as db:
-        db.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        db.execute(create)
     return server.dsn_of("postgres", name)
 
 
