@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from runplan.git.objects import KEEPER
 from tests.chaos.scenes import ANSWERS, EDITED, ISSUE, MAIN, NOTES, Scene, Way, pull_requests
 from tests.support.cli import Project, processes_of
 from tests.support.repos import Repo
@@ -17,9 +18,9 @@ from tests.support.repos import Repo
 LANDING = "%(trailers:key=Runplan-Landing,valueonly,separator=%x20)"
 PARKED = "refs/runplan/parked/"
 GONE_S = 5.0  #: what a process gets to end after the one that is waited for
-#: Commits without work, by author and subject: the base of a merge in memory (candidate.py), and a branch as one
+#: Commits without work, by author and subject: the base of a merge in memory (git/objects.py), and a branch as one
 #: commit, made to be compared with the target (git/removal.py).
-THROW_AWAY = (("runplan@localhost", "temporary"), ("runplan@runplan.invalid", "-"))
+THROW_AWAY = ((KEEPER.author.email, "temporary"), (KEEPER.author.email, "-"))
 
 
 @dataclass(frozen=True)
