@@ -5,17 +5,14 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
 from runplan.agents.fields import parse_object
-from runplan.run.dispatch import OWN, Message, Unread
-
-if TYPE_CHECKING:
-    from runplan.run.dispatch import AgentEvent, EndingKind
-    from runplan.run.kinds import Role
-    from runplan.settings.schema import AgentTable
+from runplan.run.dispatch import OWN, AgentEvent, EndingKind, Message, Unread
+from runplan.run.kinds import Role
+from runplan.settings.schema import AgentTable
 
 #: The variables with each provider's key and address, by the word before the slash in a model's name.
 PROVIDERS: dict[str, tuple[str, ...]] = {

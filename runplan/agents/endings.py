@@ -8,17 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.run.dispatch import Ending, EndingKind, Trouble
+from runplan.agents.adapter import Agent
+from runplan.run.dispatch import Ending, EndingKind, Outcome, Trouble
 from runplan.times import zone as zone_of
-
-if TYPE_CHECKING:
-    from runplan.agents.adapter import Agent
-    from runplan.run.dispatch import Outcome
 
 _LONGEST = 4_000  #: only the end of an error is searched
 _LONGEST_WORDS = 600

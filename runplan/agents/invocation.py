@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -20,16 +19,13 @@ from runplan.agents.clis import agent_of
 from runplan.agents.environment import agent_environment, allowed_variables, task_environment
 from runplan.checks.secrets import redact_text, secret_values
 from runplan.errors import RefusedEarly
+from runplan.git.repository import Checkouts
 from runplan.gitfacts import committing_as
 from runplan.run.dispatch import EVERY_PHASE, NOTES, OWN, RETURN
-from runplan.run.kinds import Reason
+from runplan.run.events import DispatchStarted
+from runplan.run.kinds import Reason, Role
 from runplan.settings.places import credential_files, key_directory, state_directory, user_file
-
-if TYPE_CHECKING:
-    from runplan.git.repository import Checkouts
-    from runplan.run.events import DispatchStarted
-    from runplan.run.kinds import Role
-    from runplan.settings.schema import AgentsSettings, AgentTable
+from runplan.settings.schema import AgentsSettings, AgentTable
 
 VERSION_S = 15.0  #: some programs take a second to print their version
 _VERSION = r"\d{1,6}\.\d{1,6}[\w.+-]{0,40}"

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from runplan.checks.drift import has_numbered_criterion
-from runplan.checks.results import MOST_NOTED
+from runplan.checks.results import MOST_NOTED, Results
 from runplan.errors import SettingsError
 from runplan.names import DIFF_FILE, as_utf8, shown
+from runplan.run.events import Chosen, GateJudged, KeptWork, ProofJudged, Rows
 from runplan.run.kinds import Role
 from runplan.run.reasons import describe_proof
-
-if TYPE_CHECKING:
-    from runplan.checks.results import Results
-    from runplan.run.events import Chosen, GateJudged, KeptWork, ProofJudged, Rows
 
 FINAL = "final"  #: the template of the verification across all phases
 PRINCIPLES = "principles"  #: the list by which a critique judges a plan; it is no prompt of its own

@@ -9,18 +9,14 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.checks.guarded import is_test
 from runplan.globs import covers
-from runplan.run.dispatch import ReferenceKind
-
-if TYPE_CHECKING:
-    from runplan.run.dispatch import Reference
-    from runplan.run.events import Rows
+from runplan.run.dispatch import Reference, ReferenceKind
+from runplan.run.events import Rows
 
 NOT_SEEN = "not seen to pass"
 UNRELATED = "is a file that the phase neither changed nor names"

@@ -13,16 +13,13 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from runplan.globs import covers
 
-if TYPE_CHECKING:
-    from typing import Any, TypeAlias
-
-    Read: TypeAlias = Callable[[str], str | None]
+Read: TypeAlias = Callable[[str], str | None]
 
 _WORD = r"[^\s\"'`;&|(){}<>=,:@$]+"
 _PARAMETER = r"\$\w+"

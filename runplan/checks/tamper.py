@@ -10,23 +10,18 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.checks.guarded import CI, find_changes
+from runplan.checks.guarded import CI, Read, find_changes
 from runplan.checks.secrets import SENSITIVE_FILES, redact_text, secrets_in
 from runplan.errors import PlanUnreadable
 from runplan.globs import covers, literal, matches
 from runplan.names import is_within
 from runplan.plan.marks import ExecutionKind, Status
-from runplan.plan.model import Remark, parse_plan
+from runplan.plan.model import Plan, Remark, parse_plan
 from runplan.run.kinds import Reason
-
-if TYPE_CHECKING:
-    from runplan.checks.guarded import Read
-    from runplan.plan.model import Plan
 
 LARGEST_ADDED = 5_000_000  #: bytes of a new file that the phase does not name
 

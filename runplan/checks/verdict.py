@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.checks.evidence import resolve_evidence
-from runplan.checks.returns import NAME, Unusable
+from runplan.checks.evidence import Facts, resolve_evidence
+from runplan.checks.returns import NAME, ReadReturn, Unusable
 from runplan.plan.body import WHOLE_PHASE
-from runplan.run.dispatch import ItemAnswer, ReturnStatus
+from runplan.run.dispatch import ItemAnswer, ItemResult, Return, ReturnStatus
+from runplan.run.events import Rows
 from runplan.times import delay_s
-
-if TYPE_CHECKING:
-    from runplan.checks.evidence import Facts
-    from runplan.checks.returns import ReadReturn
-    from runplan.run.dispatch import ItemResult, Return
-    from runplan.run.events import Rows
 
 _NO_WORK = "no item rests on a file that the work changed, or on a test"
 

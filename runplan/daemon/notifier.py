@@ -12,19 +12,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 from runplan.checks.secrets import redact_text
-from runplan.daemon.channels import Deliveries, list_channels
-
-if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger
-
-    from runplan.daemon.channels import Channel
-    from runplan.report.notices import Notice
-    from runplan.settings.schema import NotifySettings
+from runplan.daemon.channels import Channel, Deliveries, list_channels
+from runplan.report.notices import Notice
+from runplan.settings.schema import NotifySettings
 
 FILES = 5
 FILE_BYTES = 5 * 1024 * 1024

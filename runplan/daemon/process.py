@@ -14,12 +14,13 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.date import DateTrigger
+from msgspec import Struct
 from msgspec.structs import replace
+from structlog.typing import FilteringBoundLogger
 
 from runplan import __version__
 from runplan.clock import SystemClock
@@ -28,8 +29,9 @@ from runplan.daemon.links import LinkMaker
 from runplan.daemon.notifier import Notifier, open_log
 from runplan.daemon.protocol import AnyRequest, Done, Hello
 from runplan.daemon.server import ControlServer
+from runplan.daemon.state import Known
 from runplan.daemon.worker import ConcurrencyLimit, DaemonServices, DaemonWorker
-from runplan.engine.context import context_at
+from runplan.engine.context import RepositoryContext, context_at
 from runplan.engine.repository import open_repository
 from runplan.errors import SettingsError
 from runplan.git import command
@@ -40,18 +42,11 @@ from runplan.report.summary import news_of, of_morning
 from runplan.settings.load import load_files, load_user, setting_variables
 from runplan.settings.places import key_directory, socket_path, state_directory
 from runplan.settings.schedule import next_daily
+from runplan.settings.schema import Settings
+from runplan.steps.context import OpenRepository
 from runplan.store.files import not_there
 from runplan.text import in_words
 from runplan.times import iso, zone
-
-if TYPE_CHECKING:
-    from msgspec import Struct
-    from structlog.typing import FilteringBoundLogger
-
-    from runplan.daemon.state import Known
-    from runplan.engine.context import RepositoryContext
-    from runplan.settings.schema import Settings
-    from runplan.steps.context import OpenRepository
 
 FOREVER_S = 86400.0  #: between two checks whether the socket is to be closed, which is not needed
 CHECK_S = 60.0  #: interval of the periodic check

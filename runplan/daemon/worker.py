@@ -6,16 +6,22 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
+from structlog.typing import FilteringBoundLogger
 
+from runplan.clock import SystemClock
+from runplan.daemon.links import LinkMaker
+from runplan.daemon.notifier import Notifier
 from runplan.daemon.protocol import Closed
 from runplan.daemon.state import Known
 from runplan.engine.commands import BEGINNING, Executor, awaits_retry, fire_schedule, look_for_retry, request_of
+from runplan.engine.context import RepositoryContext
 from runplan.engine.repository import Environments
 from runplan.engine.runs import ActiveRun, state_of
 from runplan.engine.worker import RepositoryWorker
@@ -24,6 +30,7 @@ from runplan.git.command import CALLS
 from runplan.git.objects import read_plan
 from runplan.plan.model import parse_plan
 from runplan.report.notices import Notice, of_ending, of_lost_keys, of_stopped_owner, of_waiting
+from runplan.run.actions import Decision
 from runplan.run.attempt_parts import StepCrashed
 from runplan.run.attempts import open_questions
 from runplan.run.decide import decide, pause_reason
@@ -34,23 +41,15 @@ from runplan.run.rows import Answer, Command, OwnerState, ScheduleRow, WaitRow
 from runplan.run.rules.hosts import missing_labels
 from runplan.run.state import RunState, find_awaiting, list_running, open_lanes, open_states
 from runplan.settings.schedule import what_is_due
+from runplan.steps.context import OpenRepository
+from runplan.store.journal import Journal
+from runplan.store.location import FleetLocation, Location
 from runplan.store.protocol import open_store, store_exists
 from runplan.times import delay_s, is_announced, iso, look_s, parse_iso, zone
 
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from structlog.typing import FilteringBoundLogger
-
-    from runplan.clock import SystemClock
-    from runplan.daemon.links import LinkMaker
-    from runplan.daemon.notifier import Notifier
-    from runplan.engine.context import RepositoryContext
-    from runplan.run.actions import Decision
-    from runplan.steps.context import OpenRepository
+if TYPE_CHECKING:  # it needs psycopg, an extra
     from runplan.store.heartbeat import FleetLimit
-    from runplan.store.journal import Journal
-    from runplan.store.location import FleetLocation, Location
+
 
 PIPE_BYTES = 1 << 20  #: more than a pipe holds
 FIRST_RETRY_S = 2.0  #: after a slot could not be answered

@@ -15,12 +15,13 @@ from msgspec.structs import replace
 from runplan import names
 from runplan.errors import NotFound, RefusedEarly, SettingsError, Unreachable, UsageError
 from runplan.git import objects as trees
-from runplan.git.command import ANY
+from runplan.git.command import ANY, Git, Stored
 from runplan.git.remote import Remote
 from runplan.git.repository import Repository, open_repository, require_target
 from runplan.names import PLAN_FILE, PLAN_PLACES, SPEC_FOLDERS, SUFFIXES
 from runplan.plan.folders import join_files
 from runplan.processes import agent_above
+from runplan.run.rows import RunRow
 from runplan.settings.load import LoadedSettings, environment, load_settings, settings_from_json, settings_to_json
 from runplan.settings.places import repository_file
 from runplan.settings.schema import FILES, Settings
@@ -30,10 +31,8 @@ from runplan.store.outputs import Outputs
 from runplan.store.protocol import Store, open_store
 from runplan.text import command, committing
 
-if TYPE_CHECKING:
-    from runplan.git.command import Git, Stored
+if TYPE_CHECKING:  # `status` does without it
     from runplan.run.events import RunStarted
-    from runplan.run.rows import RunRow
 
 
 class RepositoryContext(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,6 @@ import posixpath
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -34,15 +33,13 @@ from runplan.processes import marked_inside
 from runplan.run.events import Chosen, CompletionChosen, NoWork
 from runplan.run.kinds import Mode, Reason
 from runplan.settings import toolchain
+from runplan.settings.options import Options
 from runplan.settings.places import user_file, worktree_root
 from runplan.settings.schema import FILES, uses_remote
 from runplan.steps.lease import describe_refusal
 from runplan.steps.read_plan import choose_work
 from runplan.store.claims import landing_lock
 from runplan.text import command, committing
-
-if TYPE_CHECKING:
-    from runplan.settings.options import Options
 
 PROMPTS = "config/prompts"  #: where a repository has prompts of its own
 PATIENCE_S = 20.0  #: a landing here takes less, a push may take longer

@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,18 +20,15 @@ from runplan.run.decide import await_retry, decide, pending_answer
 from runplan.run.dispatch import GRACE_S
 from runplan.run.kinds import FOR_ANSWER, Mode, Reason, RunOutcome
 from runplan.run.planning_events import ProposalMade, RevisionRequested
+from runplan.run.requests import Reply
+from runplan.run.rows import RunRow
 from runplan.run.state import RunState, apply, failed_lane, fold, list_running, open_lanes, open_states
 from runplan.steps.conclude import release_issues, show_failure
+from runplan.steps.context import RunContext
 from runplan.store.journal import Journal, list_records
 from runplan.store.protocol import Store, open_store
 from runplan.supervise.dispatches import Dispatches
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from runplan.run.requests import Reply
-    from runplan.run.rows import RunRow
-    from runplan.steps.context import RunContext
-
 
 TRACED = 8  #: calls of a traceback that are recorded
 

@@ -9,19 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from procrastinate import App, PsycopgConnector
 from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import DeleteJobCondition
 from procrastinate.worker import Worker
+from structlog.typing import FilteringBoundLogger
 
 from runplan.run.rules.hosts import ANY
 from runplan.store import heartbeat as store
 from runplan.store.postgres import complete_dsn
-
-if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger
 
 POLL_S = 5.0  #: between two looks for jobs whose time has come
 RETRY_S = 1.0  #: after an error of the database

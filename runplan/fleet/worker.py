@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
+from structlog.typing import FilteringBoundLogger
 
 from runplan import __version__, processes
 from runplan.clock import SystemClock
@@ -24,7 +24,7 @@ from runplan.daemon.links import LinkMaker
 from runplan.daemon.notifier import Notifier, open_log
 from runplan.daemon.process import CLOSING_S, ENDING_S, NOTIFY_S
 from runplan.daemon.worker import DaemonServices
-from runplan.engine.context import context_at
+from runplan.engine.context import RepositoryContext, context_at
 from runplan.engine.repository import open_repository
 from runplan.errors import RefusedEarly, RunplanError, SettingsError
 from runplan.fleet.clones import REMOTE, open_clone, read_default
@@ -35,6 +35,8 @@ from runplan.names import run_of
 from runplan.run.rules.hosts import list_queues
 from runplan.settings.load import load_settings, load_user
 from runplan.settings.places import key_directory, own_directory, state_directory, worktree_root
+from runplan.settings.schema import Settings
+from runplan.steps.context import OpenRepository
 from runplan.store.files import file_lock
 from runplan.store.heartbeat import WORKERS, FleetLimit, Heartbeat, WorkerRow
 from runplan.store.location import FleetLocation
@@ -42,13 +44,6 @@ from runplan.store.postgres import CHANNEL, hide_keys, list_fleet
 from runplan.supervise.dispatches import Dispatches
 from runplan.supervise.output import DispatchFiles
 from runplan.times import iso
-
-if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger
-
-    from runplan.engine.context import RepositoryContext
-    from runplan.settings.schema import Settings
-    from runplan.steps.context import OpenRepository
 
 LOG = "worker.log"
 BEATS = 6  #: in the time of a lease

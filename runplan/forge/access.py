@@ -7,7 +7,7 @@ import subprocess
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
@@ -15,15 +15,11 @@ from msgspec import Struct
 from runplan.agents.environment import GITLAB_HOSTS
 from runplan.errors import RefusedEarly
 from runplan.forge.model import Address
-from runplan.git.command import ANY
+from runplan.forge.protocol import Forge
+from runplan.git.command import ANY, Git
 from runplan.text import command
 
-if TYPE_CHECKING:
-    from runplan.forge.protocol import Forge
-    from runplan.git.command import Git
-
-    #: Run a command with this standard input; its output, or "" when it fails.
-    Ask = Callable[[Sequence[str], str], str]
+Ask: TypeAlias = Callable[[Sequence[str], str], str]
 
 _SCP = re.compile(r"(?:[^/@:]+@)?(?P<host>[^/@:\[\]]{2,}):(?!//)(?P<path>.+)")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")

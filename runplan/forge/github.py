@@ -17,9 +17,11 @@ from jwt import PyJWTError
 
 from runplan.errors import NotAllowed, NotFound, RefusedEarly
 from runplan.forge import github_facts as f, model as m
-from runplan.forge.access import Token, ask_with, find_stored_token, header_settings
+from runplan.forge.access import Ask, Token, ask_with, find_stored_token, header_settings
 from runplan.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, check_answers, describe_error
 from runplan.forge.retry import repeatable
+from runplan.git.command import Git
+from runplan.gitfacts import Oid
 from runplan.names import HEADS
 
 if TYPE_CHECKING:
@@ -27,9 +29,6 @@ if TYPE_CHECKING:
     from github.PullRequest import PullRequest
     from github.PullRequestComment import PullRequestComment
 
-    from runplan.forge.access import Ask
-    from runplan.git.command import Git
-    from runplan.gitfacts import Oid
 
 STATES = {m.CheckState.PASSED: "success", m.CheckState.FAILED: "failure", m.CheckState.PENDING: "pending"}
 LONGEST_STATUS = 140  #: characters of the description of a commit status

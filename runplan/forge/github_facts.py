@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from github.Organization import Organization
     from github.PullRequest import PullRequest
 
+
 GOOD = ("success", "neutral", "skipped")  #: conclusions of a check run that do not block
 GHOST = "ghost"  #: as GitHub shows an account that was deleted
 WITHDRAWN = ("PENDING", "DISMISSED")  #: states of a review that is not submitted, or counts no more

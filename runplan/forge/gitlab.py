@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from gitlab import Gitlab
@@ -13,16 +13,12 @@ from gitlab.exceptions import GitlabError
 
 from runplan.errors import NotFound, RefusedEarly
 from runplan.forge import gitlab_facts as f, model as m
-from runplan.forge.access import Token, ask_with, find_stored_token, header_settings
+from runplan.forge.access import Ask, Token, ask_with, find_stored_token, header_settings
 from runplan.forge.gitlab_calls import TIMEOUT_S, CheckedSession, GitLabCalls, describe_error
+from runplan.forge.gitlab_facts import Facts
 from runplan.forge.retry import repeatable
-from runplan.gitfacts import PLAN
-
-if TYPE_CHECKING:
-    from runplan.forge.access import Ask
-    from runplan.forge.gitlab_facts import Facts
-    from runplan.git.command import Git
-    from runplan.gitfacts import Oid
+from runplan.git.command import Git
+from runplan.gitfacts import PLAN, Oid
 
 T = TypeVar("T")
 TOKENS = ("GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN")  #: variables, in the order of the `glab` program

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from runplan.gitfacts import Oid
 from runplan.globs import covers
 from runplan.text import counted
-
-if TYPE_CHECKING:
-    from runplan.gitfacts import Oid
 
 METHODS = ("merge", "rebase", "squash")  #: of a merge, in the order of preference: the first two keep the trailers
 STATUS = "runplan"  #: context of the commit status that runplan sets

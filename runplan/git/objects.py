@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from runplan.errors import GitFailed, HandOverRefused, RefusedEarly
+from runplan.git.command import Git
 from runplan.gitfacts import LANDING, Change, Commit, Identity, Oid, is_agent_of
 from runplan.names import digest_of
 from runplan.plan.folders import join_files
-
-if TYPE_CHECKING:
-    from runplan.git.command import Git
 
 TREE = "040000"
 SYMLINK = "120000"

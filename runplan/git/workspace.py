@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
 from runplan.git.command import ANY, STREAMED, Git, Ran, one_line, remedy_for
 from runplan.git.repository import Checkouts
+from runplan.gitfacts import Oid
 from runplan.names import DIFF_FILE, HEADS, parked_under
 from runplan.store.files import file_lock, first_line, make_below, publish, read_file, sweep_leftovers
 
 if TYPE_CHECKING:
     from filelock import FileLock
 
-    from runplan.gitfacts import Oid
 
 MOST_PACKS = 25  #: in `tool.git`; each pack makes every git command a little slower
 MOST_LANDED = 10  #: packs of landings in the user's repository

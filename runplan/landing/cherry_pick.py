@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runplan.clock import until
 from runplan.errors import GitFailed
 from runplan.git import objects
+from runplan.git.command import Git
 from runplan.git.repository import Checkouts
-from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved, find_landing
+from runplan.git.zones import Zones
+from runplan.gitfacts import Oid
+from runplan.landing.lander import Landed, Landing, LandingAnswer, Pending, Refused, TargetMoved, find_landing
 from runplan.landing.swap import Box, Ended, Hold, IndexChanged, Plan, Swap, ref_transaction
 from runplan.names import HEADS
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from runplan.git.command import Git
-    from runplan.git.zones import Zones
-    from runplan.gitfacts import Oid
-    from runplan.landing.lander import LandingAnswer
 
 TRIES = 5  #: how often a landing is staged while the user stages files
 SWITCHING_S = 10.0  #: a `git switch` takes less from reading the branch to locking the index

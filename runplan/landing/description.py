@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from runplan.forge.model import CheckState
 from runplan.plan.marks import Status
+from runplan.plan.model import Plan
 from runplan.text import counted, inert
-
-if TYPE_CHECKING:
-    from runplan.plan.model import Plan
 
 BEGIN = "<!-- runplan:progress -->"
 END = "<!-- /runplan:progress -->"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
+from runplan.forge.model import Activity, Message, PullRequest
+from runplan.forge.protocol import Forge
+from runplan.git.command import Git
 from runplan.gitfacts import LANDING, Commit, Oid, read_trailers
-from runplan.run.kinds import Reason
-
-if TYPE_CHECKING:
-    from runplan.forge.model import Activity, Message, PullRequest
-    from runplan.forge.protocol import Forge
-    from runplan.git.command import Git
-    from runplan.run.kinds import WaitKind
+from runplan.run.kinds import Reason, WaitKind
 
 
 class Landing(Struct, frozen=True, kw_only=True):

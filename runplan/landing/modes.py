@@ -5,25 +5,22 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runplan import names
 from runplan.errors import NotAllowed, RefusedEarly, Unreachable
+from runplan.forge.model import PullRequest
+from runplan.forge.protocol import Forge
+from runplan.git.command import Git
 from runplan.git.remote import Remote, require as require_remote
+from runplan.git.repository import Repository
+from runplan.git.zones import Zones
+from runplan.gitfacts import Oid
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.direct import Direct, DirectPhase
+from runplan.landing.lander import Lander
 from runplan.landing.pull_request import PlanPlace, PullRequestLander
 from runplan.settings.schema import RunSettings, Settings, uses_remote
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from runplan.forge.model import PullRequest
-    from runplan.forge.protocol import Forge
-    from runplan.git.command import Git
-    from runplan.git.repository import Repository
-    from runplan.git.zones import Zones
-    from runplan.gitfacts import Oid
-    from runplan.landing.lander import Lander
 
 
 def open_lander(

@@ -12,35 +12,50 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from runplan.errors import NotAllowed, Unreachable
-from runplan.forge.model import STATUS, CheckState, Merge, MergeState, open_conflicts
+from runplan.forge.model import (
+    STATUS,
+    Check,
+    CheckState,
+    Merge,
+    MergeState,
+    Message,
+    PullRequest,
+    Target,
+    open_conflicts,
+)
+from runplan.forge.protocol import Forge
 from runplan.git import remote as push
+from runplan.git.command import Git
 from runplan.git.objects import read_plan
-from runplan.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, UNDOES, read_trailers
+from runplan.git.remote import Remote
+from runplan.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, UNDOES, Oid, read_trailers
 from runplan.landing.conversation import find_due, handle_requests, missing_answers
 from runplan.landing.description import (
     DRAFT,
     LONGEST_TITLE,
     PEOPLE,
     TEMPLATE_FOLDER,
+    PlanProgress,
     body_of,
     choose_template,
     marks_of,
     status_of,
 )
-from runplan.landing.direct import RemoteLander
+from runplan.landing.direct import Direct, RemoteLander
 from runplan.landing.lander import (
+    Conclusion,
     Declined,
     Due,
     Failed,
     Landed,
     Landing,
     NeedsRepair,
+    Progress,
     Refused,
     Sighting,
     TargetMoved,
@@ -50,21 +65,10 @@ from runplan.landing.lander import (
 from runplan.landing.merging import RedTarget, before_merge, failed_checks, missing_checks, next_step
 from runplan.names import parked_under
 from runplan.plan.marks import Status
-from runplan.plan.model import parse_plan
+from runplan.plan.model import Plan, parse_plan
 from runplan.run.kinds import Reason, WaitKind
+from runplan.settings.schema import PullRequestSettings
 from runplan.text import command, inert
-
-if TYPE_CHECKING:
-    from runplan.forge.model import Check, Message, PullRequest, Target
-    from runplan.forge.protocol import Forge
-    from runplan.git.command import Git
-    from runplan.git.remote import Remote
-    from runplan.gitfacts import Oid
-    from runplan.landing.description import PlanProgress
-    from runplan.landing.direct import Direct
-    from runplan.landing.lander import Conclusion, Progress
-    from runplan.plan.model import Plan
-    from runplan.settings.schema import PullRequestSettings
 
 
 class PlanPlace(Struct, frozen=True, kw_only=True):

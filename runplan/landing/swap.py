@@ -21,24 +21,19 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, to_builtins
 
 from runplan.clock import until
 from runplan.decoding import convert
 from runplan.errors import GitFailed
-from runplan.git.command import ANY, CALLS, STREAMED, close_process, exchange, one_line
+from runplan.git.command import ANY, CALLS, STREAMED, Git, Ran, close_process, exchange, one_line
 from runplan.git.objects import SUBMODULE
-from runplan.git.repository import TargetCheckout, remove_stale_lock
+from runplan.git.repository import Checkouts, TargetCheckout, remove_stale_lock
+from runplan.git.zones import Zones
+from runplan.gitfacts import Change
 from runplan.landing.lander import Landing, find_landing
 from runplan.store.files import is_directory, lock_descriptor, make_below, publish, read_file
-
-if TYPE_CHECKING:
-    from runplan.git.command import Git, Ran
-    from runplan.git.repository import Checkouts
-    from runplan.git.zones import Zones
-    from runplan.gitfacts import Change
 
 BOX = "runplan-swap"  #: in the common git directory
 LOCK = "runplan/landing.flock"

@@ -18,6 +18,7 @@ from runplan.views.commands import OWN, CommandResult, command_environment
 if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream, Process
 
+
 GRACE_S = 5.0  #: for a command that is asked to end
 QUIET_S = 10.0  #: between two signs of life; clients give up a call that is silent, opencode after 30 s
 

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import RunplanError
+from runplan.store.location import Location
 from runplan.store.protocol import Store, open_store, store_exists
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # it needs psycopg, an extra
     from runplan.store.hosts import FleetState
-    from runplan.store.location import Location
+
 
 #: Metrics of a journal by their figure: name, help and labels.
 _METRICS = {

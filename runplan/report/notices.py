@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, to_builtins
 
 from runplan.agents.environment import describe_missing
+from runplan.run.actions import Decision
 from runplan.run.attempts import PlanningAttempt
 from runplan.run.kinds import ANSWERED, REPEATED_WAITS, Reason, RunOutcome, WaitKind
 from runplan.run.reasons import next_action
 from runplan.run.rows import wait_of
 from runplan.run.state import RunState, failure as failure_of, find_awaiting, list_questions
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from runplan.run.actions import Decision
 
 
 class Notice(Struct, frozen=True, kw_only=True, rename={"kind": "notice"}):

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from runplan.plan.proposal import Summary, summarize
 from runplan.report.text import code_span, escape_inline, table_row
 from runplan.report.views import format_usage
 from runplan.run.events import Answered, DispatchEnded, Event, PhaseFailed
 from runplan.run.planning_events import PlanningChosen, ProposalMade, StepJudged
+from runplan.run.recorded import Recorded
+from runplan.store.protocol import Store
 from runplan.text import bounded, command, counted, elapsed, visible
-
-if TYPE_CHECKING:
-    from runplan.run.recorded import Recorded
-    from runplan.store.protocol import Store
 
 KINDS: tuple[type[Event], ...] = (PlanningChosen, DispatchEnded, StepJudged, ProposalMade, Answered, PhaseFailed)
 LONGEST = 2_000  #: characters of a finding or an answer

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runplan.landing.description import PhaseProgress, PlanProgress
 from runplan.plan.marks import Status
+from runplan.plan.model import Phase, Plan
 from runplan.plan.scan import scan_lines
 from runplan.report.sections import LONGEST
 from runplan.report.summary import PhaseSummary, summarise_attempts
 from runplan.report.text import escape_inline
+from runplan.run.recorded import Recorded
 from runplan.text import bounded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from runplan.plan.model import Phase, Plan
-    from runplan.run.recorded import Recorded
 
 GOALS = ("goal", "goals", "objective", "overview", "summary")  #: headings above the paragraph with the goal
 LABEL = "**goal:**"

@@ -6,19 +6,16 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runplan.report.text import code_span, escape_first_line, escape_inline, indent_block, table_row
+from runplan.run.attempts import SubplanAttempt, UndoAttempt, WorkAttempt
 from runplan.run.events import TESTS, BaselineKnown, GateJudged, IssueShared, Landed, PhaseFailed, RunEnded
 from runplan.run.kinds import GateAnswer, PhaseStep
 from runplan.run.reasons import describe_proof, next_action
+from runplan.run.recorded import Recorded
+from runplan.store.protocol import Store
 from runplan.text import bounded, command, counted
 from runplan.times import parse_iso
-
-if TYPE_CHECKING:
-    from runplan.run.attempts import SubplanAttempt, UndoAttempt, WorkAttempt
-    from runplan.run.recorded import Recorded
-    from runplan.store.protocol import Store
 
 SHORT = 7  #: digits of a commit
 LONGEST = 300  #: characters quoted of one foreign line; git or a log has the whole

@@ -9,13 +9,14 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.errors import RunplanError
 from runplan.plan.marks import Status
+from runplan.plan.model import Phase, Plan
 from runplan.plan.tracker import describe_hindrance, missing_dependencies
 from runplan.report.notices import Notice
 from runplan.report.sections import SHORT, describe_counts
@@ -23,15 +24,12 @@ from runplan.report.text import code_span, escape_inline, table_row
 from runplan.report.views import format_cost, format_usage, token_count
 from runplan.run import events as e
 from runplan.run.kinds import GateAnswer, Reason, Role, RunOutcome, RunStatus
+from runplan.run.recorded import Recorded
 from runplan.run.rows import RunRow, wait_of
 from runplan.store.location import FleetLocation, Location
 from runplan.store.protocol import Store, open_store, store_exists
 from runplan.text import command, command_in, elapsed
 from runplan.times import parse_iso
-
-if TYPE_CHECKING:
-    from runplan.plan.model import Phase, Plan
-    from runplan.run.recorded import Recorded
 
 KINDS = (e.Leased, e.BaselineKnown, e.DispatchEnded, e.GateJudged, e.VerdictGiven, e.PhaseFailed, e.Landed)
 REPAIR = "pull request"  #: stands for the id of a phase in a repair, which is in no plan

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
+from runplan.run.events import DispatchStarted, Paused
+from runplan.run.kinds import PhaseStep, Reason, RunOutcome, WaitKind
 from runplan.run.reasons import describe_pause
-
-if TYPE_CHECKING:
-    from runplan.run.events import DispatchStarted, Paused
-    from runplan.run.kinds import PhaseStep, Reason, RunOutcome, WaitKind
 
 
 class Action(Struct, frozen=True, kw_only=True):

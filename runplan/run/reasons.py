@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from runplan.run.dispatch import Ending, EndingKind, ReturnStatus
+from runplan.run.events import DispatchEnded, Paused, PhaseFailed, ProofJudged
 from runplan.run.kinds import Beginning, PhaseStep, Reason, WaitKind
-
-if TYPE_CHECKING:
-    from runplan.run.events import DispatchEnded, Paused, PhaseFailed, ProofJudged
-
 
 #: Tokens of GitHub and GitLab.
 FORGE_TOKENS = (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Iterator
+from typing import Generic, TypeVar
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
@@ -12,12 +13,8 @@ from runplan.decoding import convert
 from runplan.run import events as e, planning_events as _  # noqa: F401 - so that its events are known
 from runplan.run.attempt_parts import SetupReused
 from runplan.run.dispatch import Ending
+from runplan.run.rows import EventRow
 from runplan.text import bounded, plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from runplan.run.rows import EventRow
 
 
 def _list_kinds(kind: type[e.Event]) -> Iterator[type[e.Event]]:

@@ -14,16 +14,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import groupby, takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from runplan.errors import UsageError
+from runplan.run.rows import ScheduleRow
 from runplan.settings.schema import format_duration, parse_duration as seconds_of
 from runplan.times import JITTER_S, iso, jitter, parse_iso, zone as zone_of
-
-if TYPE_CHECKING:
-    from runplan.run.rows import ScheduleRow
 
 EXAMPLES = "4h, hour, day at 9am, weekday at 14:00, monday at 8, or five cron fields such as 30 6 * * 1-5"
 LONGEST_DAYS = 366  #: a longer interval is a typing error

@@ -5,16 +5,20 @@ The command of a phase runs with the user's rights in the main checkout, and lan
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from shlex import join, quote
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runplan.gitfacts import LANDING, committing_as, read_trailers
+from runplan.gitfacts import LANDING, Commit, committing_as, read_trailers
 from runplan.run import dispatch as d, events as e
+from runplan.run.actions import Action, Start
+from runplan.run.attempts import WorkAttempt
 from runplan.run.kinds import Reason, Role
+from runplan.run.state import RunState
 from runplan.steps import gates, proof, setup
+from runplan.steps.context import RunContext
 from runplan.steps.process import (
     Prepared,
     extra_files,
@@ -24,15 +28,6 @@ from runplan.steps.process import (
     place_of,
     start_dispatch,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from runplan.gitfacts import Commit
-    from runplan.run.actions import Action, Start
-    from runplan.run.attempts import WorkAttempt
-    from runplan.run.state import RunState
-    from runplan.steps.context import RunContext
 
 
 def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:

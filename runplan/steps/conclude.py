@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from msgspec.structs import asdict, replace
 
 from runplan.decoding import convert
 from runplan.errors import NotAllowed, RateLimited, RefusedEarly, Unreachable
+from runplan.forge.protocol import Forge
 from runplan.landing.conversation import describe_no_change, to_repair
 from runplan.landing.lander import Commanded, Failed, Landed, NeedsRepair, Progress, Waiting
 from runplan.landing.modes import open_forge
@@ -19,23 +21,17 @@ from runplan.names import repository_id
 from runplan.report.sections import describe_kept_work
 from runplan.report.text import indent_block
 from runplan.run import events as e
+from runplan.run.actions import Action
 from runplan.run.attempt_parts import MessagesHandled
 from runplan.run.attempts import MergeAttempt
 from runplan.run.kinds import Mode, Reason, RunOutcome, WaitKind
 from runplan.run.reasons import next_action
-from runplan.run.state import failure
+from runplan.run.state import RunState, failure
+from runplan.steps.context import RunContext
 from runplan.store.claims import landing_lock
+from runplan.store.protocol import Store
 from runplan.text import bounded, command, inert
 from runplan.times import delay_s, iso, parse_iso
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from runplan.forge.protocol import Forge
-    from runplan.run.actions import Action
-    from runplan.run.state import RunState
-    from runplan.steps.context import RunContext
-    from runplan.store.protocol import Store
 
 LONGEST_S = 60.0  #: between two looks at the forge
 CONFLICT = (

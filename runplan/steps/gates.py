@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
+from pathlib import Path
 from shlex import join, quote
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -17,25 +18,17 @@ from runplan.checks.runners import naming
 from runplan.git.command import ANY
 from runplan.globs import covers
 from runplan.report.sections import NO_TESTS
+from runplan.run.actions import Action, Start
 from runplan.run.attempt_parts import SetupDoubted
-from runplan.run.attempts import DelegateAttempt
+from runplan.run.attempts import DelegateAttempt, WorkAttempt
 from runplan.run.dispatch import LOGS, OWN, Ending, Evidence
-from runplan.run.events import TESTS, BaselineKnown, GateJudged, WorkRefused
+from runplan.run.events import TESTS, BaselineKnown, DispatchStarted, Event, GateJudged, WorkRefused
 from runplan.run.kinds import GateAnswer, ProofKind, Reason, Role
+from runplan.run.state import RunState
 from runplan.settings.places import is_hidden
 from runplan.settings.toolchain import SUBMODULES
+from runplan.steps.context import RunContext
 from runplan.store.files import read_bounded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from runplan.run.actions import Action, Start
-    from runplan.run.attempts import WorkAttempt
-    from runplan.run.events import DispatchStarted, Event
-    from runplan.run.state import RunState
-    from runplan.steps.context import RunContext
-
 
 OUTPUT_READ = 16 * 1024 * 1024  #: bytes at the end of a check's output that are read; a log is not longer
 OUTPUT_SENT = 6000  #: characters of it that the fixer gets

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from runplan.errors import RefusedEarly
-from runplan.git.objects import Built, Candidates, Conflicted, NothingLeft
+from runplan.forge.model import PullRequest
+from runplan.git.command import Git
+from runplan.git.objects import Built, Candidates, Conflicted, NothingLeft, Replayed, Signature
 from runplan.git.repository import Repository
-from runplan.gitfacts import LANDING, PHASE, PLAN, RUN, UNDOES, Unclear, add_trailers, newest_landing, with_originals
+from runplan.gitfacts import (
+    LANDING,
+    PHASE,
+    PLAN,
+    RUN,
+    UNDOES,
+    Commit,
+    Oid,
+    Unclear,
+    add_trailers,
+    newest_landing,
+    with_originals,
+)
 from runplan.landing import modes
 from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved
 from runplan.names import is_within, report_path, slug as plan_slug
 from runplan.plan import tracker
 from runplan.plan.folders import split_files
-from runplan.plan.model import Status
+from runplan.plan.model import Phase, Plan, Status
 from runplan.report import text as report
 from runplan.report.sections import (
     SHORT,
@@ -30,7 +45,10 @@ from runplan.report.sections import (
     undo_section,
 )
 from runplan.run import events as e
+from runplan.run.actions import Action
 from runplan.run.attempts import (
+    AnyAttempt,
+    Attempt,
     CompletionAttempt,
     DelegateAttempt,
     MergeAttempt,
@@ -42,25 +60,14 @@ from runplan.run.attempts import (
     UndoAttempt,
 )
 from runplan.run.kinds import Reason
+from runplan.run.state import RunState
+from runplan.steps.context import RunContext
 from runplan.steps.planning import landed_files
 from runplan.steps.proof import list_unproven, plan_proofs
 from runplan.steps.verify import before_the_end, correct_plan, is_complete_with
 from runplan.store.claims import landing_lock
 from runplan.text import bounded, command, inert
 from runplan.times import iso, parse_iso
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from runplan.forge.model import PullRequest
-    from runplan.git.command import Git
-    from runplan.git.objects import Replayed, Signature
-    from runplan.gitfacts import Commit, Oid
-    from runplan.plan.model import Phase, Plan
-    from runplan.run.actions import Action
-    from runplan.run.attempts import AnyAttempt, Attempt
-    from runplan.run.state import RunState
-    from runplan.steps.context import RunContext
 
 Files: TypeAlias = dict[str, bytes]
 

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from runplan.errors import ObjectsRefused, RefusedEarly
+from runplan.git.command import Git
 from runplan.git.handover import AgentZone
 from runplan.git.objects import KEEPER
 from runplan.git.removal import Kept
 from runplan.git.repository import is_users_own
+from runplan.gitfacts import Oid
 from runplan.landing.direct import RemoteLander
 from runplan.landing.pull_request import PullRequestLander
 from runplan.names import HEADS, wip_ref
 from runplan.run import events as e
+from runplan.run.actions import Action, RebuildBranch
 from runplan.run.attempt_parts import HostChanged
 from runplan.run.attempts import PhaseAttempt, SelfLandingAttempt, SubplanAttempt, WorkAttempt, running_dispatch
 from runplan.run.dispatch import GRACE_S
 from runplan.run.events import WorkRefused
 from runplan.run.kinds import Beginning, Reason
 from runplan.run.reasons import beginning_after
+from runplan.run.state import RunState
+from runplan.steps.context import RunContext
 from runplan.steps.outcome import record_ended
 from runplan.steps.verify import plan_base
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from runplan.git.command import Git
-    from runplan.gitfacts import Oid
-    from runplan.run.actions import Action, RebuildBranch
-    from runplan.run.state import RunState
-    from runplan.steps.context import RunContext
 
 
 def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
 
 from runplan.agents.budgets import meter_usage, price_usage
 from runplan.agents.clis import agent_of
-from runplan.agents.endings import judge_ending, quote_error
+from runplan.agents.endings import AgentEnding, judge_ending, quote_error
 from runplan.checks import returns
 from runplan.checks.runners.naming import FILES
 from runplan.checks.secrets import redact_text
@@ -17,23 +17,18 @@ from runplan.errors import HandOverRefused, ObjectsRefused, RunplanError, Unreac
 from runplan.git.repository import describe_differences
 from runplan.gitfacts import signing
 from runplan.run import dispatch as d, events as e
+from runplan.run.actions import Action
+from runplan.run.attempt_parts import DispatchRecord
 from runplan.run.dispatch import Ending, EndingKind, NeverStarted, Outcome, ReturnStatus, Running
 from runplan.run.kinds import Reason, Role, WaitKind
 from runplan.run.rules.hosts import describe_wait
+from runplan.run.state import RunState
 from runplan.steps import setup
+from runplan.steps.context import RunContext
 from runplan.steps.process import FINGERPRINT, find_removed, sent_at_first, still_running, without_result
 from runplan.steps.verify import reply_of
 from runplan.text import in_words
 from runplan.times import busy_ends, iso, limit_ends, parse_iso
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from runplan.agents.endings import AgentEnding
-    from runplan.run.actions import Action
-    from runplan.run.attempt_parts import DispatchRecord
-    from runplan.run.state import RunState
-    from runplan.steps.context import RunContext
 
 HOST_LOOK = timedelta(minutes=10)  #: after which it is checked whether a host with the labels still lives
 LAST_WORDS = 600  #: characters of a failed process's output in the report

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.agents import prompts
+from runplan.agents.adapter import Agent
 from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, remaining_budget
 from runplan.agents.clis import agent_of
 from runplan.agents.endings import FARTHEST_S
@@ -17,24 +19,16 @@ from runplan.errors import RunplanError, Unreachable
 from runplan.git.zones import Extra
 from runplan.names import as_utf8, context_files
 from runplan.run import dispatch as d, events as e
-from runplan.run.attempts import WorkAttempt
+from runplan.run.actions import Start
+from runplan.run.attempts import AgentAttempt, WorkAttempt
 from runplan.run.dispatch import Ending, Running
 from runplan.run.kinds import Access, Reason, Role, WaitKind
-from runplan.settings.schema import FILES
+from runplan.run.recorded import Recorded
+from runplan.run.state import RunState
+from runplan.settings.schema import FILES, AgentsSettings
+from runplan.steps.context import RunContext
 from runplan.store.files import is_directory
 from runplan.times import iso, parse_iso, zone
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from runplan.agents.adapter import Agent
-    from runplan.run.actions import Start
-    from runplan.run.attempts import AgentAttempt
-    from runplan.run.recorded import Recorded
-    from runplan.run.state import RunState
-    from runplan.settings.schema import AgentsSettings
-    from runplan.steps.context import RunContext
 
 CHANGE = "change.diff"  #: that a fixer continues or a verifier judges
 FINGERPRINT = "fingerprint.json"  #: of the user's repository before the dispatch

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from shlex import join
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -24,24 +25,28 @@ from runplan.checks.promises import (
 from runplan.checks.results import file_of
 from runplan.checks.runners.naming import UNNAMED
 from runplan.git.objects import KEEPER, Entry
+from runplan.gitfacts import Change
 from runplan.globs import covers
-from runplan.run.dispatch import NewTestsAnswer
-from runplan.run.events import TESTS, DispatchEnded, Landed, LandingStarted, ProofJudged, ProofRun
+from runplan.run.actions import Action, Start
+from runplan.run.attempts import WorkAttempt
+from runplan.run.dispatch import Evidence, NewTestsAnswer
+from runplan.run.events import (
+    TESTS,
+    CandidateBuilt,
+    DispatchEnded,
+    DispatchStarted,
+    Event,
+    Landed,
+    LandingStarted,
+    Promise,
+    ProofJudged,
+    ProofRun,
+)
 from runplan.run.kinds import ProofKind, Role
+from runplan.run.state import RunState
 from runplan.steps import gates
+from runplan.steps.context import RunContext
 from runplan.steps.setup import find_inputs
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from runplan.gitfacts import Change
-    from runplan.run.actions import Action, Start
-    from runplan.run.attempts import WorkAttempt
-    from runplan.run.dispatch import Evidence
-    from runplan.run.events import CandidateBuilt, DispatchStarted, Event, Promise
-    from runplan.run.state import RunState
-    from runplan.steps.context import RunContext
 
 MOST_TIMES = 5  #: the gate's time that a run may take
 SHORTEST_LIMIT_S = 30.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -14,18 +14,13 @@ from runplan.landing.direct import DirectPhase
 from runplan.landing.pull_request import PullRequestLander
 from runplan.plan import model as plans, tracker
 from runplan.plan.marks import ExecutionKind, NoWorkKind
+from runplan.plan.model import Phase, Plan
 from runplan.run import events as e
+from runplan.run.actions import Action
 from runplan.run.kinds import Mode
 from runplan.run.rules.lanes import list_ahead, list_bases, list_startable, may_begin_ahead
-from runplan.run.state import count_ahead, count_busy, open_lanes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from runplan.plan.model import Phase, Plan
-    from runplan.run.actions import Action
-    from runplan.run.state import RunState
-    from runplan.steps.context import RunContext
+from runplan.run.state import RunState, count_ahead, count_busy, open_lanes
+from runplan.steps.context import RunContext
 
 MOST_OFF = 20  #: per cent; a phase whose own numbers differ by more is not worked on
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -16,46 +16,40 @@ from runplan.agents import prompts
 from runplan.agents.clis import agent_of
 from runplan.checks import drift, returns, verdict
 from runplan.checks.evidence import Facts
+from runplan.checks.returns import Unusable
+from runplan.git.command import Git
 from runplan.git.objects import SUBMODULE, TREE, find, list_files
 from runplan.landing.modes import concludes
 from runplan.names import as_utf8, is_within, requires_ref
 from runplan.plan.body import named_paths
-from runplan.plan.model import Status, parse_plan
-from runplan.run.attempts import PhaseAttempt, SelfLandingAttempt, SubplanAttempt, UndoAttempt
-from runplan.run.dispatch import EVERY_PHASE, RETURN, Outcome, ToolUsed
+from runplan.plan.model import Plan, Status, parse_plan
+from runplan.run.actions import Action, Start
+from runplan.run.attempts import PhaseAttempt, SelfLandingAttempt, SubplanAttempt, UndoAttempt, WorkAttempt
+from runplan.run.dispatch import EVERY_PHASE, RETURN, Outcome, Return, ToolUsed
 from runplan.run.events import (
     DelegateChosen,
+    DispatchStarted,
     DriftFound,
+    Event,
     EvidenceUnresolved,
     FinalVerificationDue,
     Landed,
     LandingStarted,
     Paused,
+    Rows,
     SubplanChosen,
     VerdictGiven,
     WorkRefused,
 )
 from runplan.run.kinds import GateAnswer, Mode, Reason, WaitKind
+from runplan.run.state import RunState
 from runplan.steps.commands import fill_files
+from runplan.steps.context import RunContext
 from runplan.steps.gates import read_content, tests_of_gates
 from runplan.steps.process import Prepared, launch_agent, start_dispatch, write_brief
 from runplan.supervise.output import MISREAD
 from runplan.text import command
 from runplan.times import iso
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from runplan.checks.returns import Unusable
-    from runplan.git.command import Git
-    from runplan.plan.model import Plan
-    from runplan.run.actions import Action, Start
-    from runplan.run.attempts import WorkAttempt
-    from runplan.run.dispatch import Return
-    from runplan.run.events import DispatchStarted, Event, Rows
-    from runplan.run.state import RunState
-    from runplan.steps.context import RunContext
-
 
 EVIDENCE = 2000  #: characters of evidence that are kept for an item
 LARGEST_CITED = 64 * 1024 * 1024  #: bytes of a file in which lines are counted

@@ -10,20 +10,14 @@ import contextlib
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from filelock import Timeout
+from filelock import FileLock, Timeout
 
 from runplan import processes
 from runplan.errors import Unreachable
-from runplan.run.rows import HeldByOther, Reentered
+from runplan.run.rows import ClaimResult, HeldByOther, Reentered
 from runplan.store.files import file_lock, make_below
-
-if TYPE_CHECKING:
-    from filelock import FileLock
-
-    from runplan.run.rows import ClaimResult
-    from runplan.store.protocol import Store
+from runplan.store.protocol import Store
 
 
 class Claims:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from runplan.clock import SystemClock
 from runplan.run.decide import pause_reason
+from runplan.run.events import Event
 from runplan.run.projection import CurrentStep, project_run, start_of_current_step
-from runplan.run.recorded import may_wait, read_row, sanitize_event, to_json
+from runplan.run.recorded import Recorded, may_wait, read_row, sanitize_event, to_json
 from runplan.run.state import RunState, apply
+from runplan.store.protocol import Store
 from runplan.times import iso
-
-if TYPE_CHECKING:
-    from runplan.clock import SystemClock
-    from runplan.run.events import Event
-    from runplan.run.recorded import Recorded
-    from runplan.store.protocol import Store
 
 
 class Journal:

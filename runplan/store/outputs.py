@@ -7,12 +7,10 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from runplan.store.files import is_held, last_write, read_text
-
-if TYPE_CHECKING:
-    from runplan.store.sql import SqlStore
+from runplan.store.sql import SqlStore
 
 LARGEST = 32 * 1024 * 1024  #: bytes of a file that are read at once
 LOG = ".log"

@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from itertools import product
-from typing import TYPE_CHECKING
 
 import psycopg
 from msgspec import Struct
@@ -18,18 +18,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from runplan import processes
 from runplan.errors import RefusedEarly, Unreachable
+from runplan.run.recorded import E, Recorded
 from runplan.run.rows import OwnerState
 from runplan.run.rules.hosts import name_queue
 from runplan.store.location import FleetLocation, normalize_url, strip_secrets
 from runplan.store.outputs import StoredOutputs
-from runplan.store.sql import SqlStore
+from runplan.store.sql import Cursor, SqlStore
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
-    from runplan.run.recorded import E, Recorded
-    from runplan.store.sql import Cursor
 
 SCHEMA_VERSION = 1
 FLEET = "runplan"  #: the schema of all repositories

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from runplan.errors import RefusedEarly
+from runplan.run import rows
 from runplan.store.location import FleetLocation, Location
+from runplan.store.outputs import StoredOutputs
 from runplan.store.sqlite import JOURNAL, SqliteStore
 
-if TYPE_CHECKING:
-    from runplan.run import rows
+if TYPE_CHECKING:  # `status` does without it
     from runplan.run.recorded import E, Recorded
-    from runplan.store.outputs import StoredOutputs
 
 
 def open_store(location: Location, *, writable: bool = True, missing_ok: bool = False) -> Store:

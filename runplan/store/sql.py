@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import asdict, astuple, replace
@@ -22,21 +22,19 @@ from runplan.run.kinds import Reason
 from runplan.store import tables
 from runplan.times import parse_iso
 
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from typing import Any, Protocol, TypeVar
-
+if TYPE_CHECKING:  # `status` does without it
     from runplan.run.recorded import E, Recorded
-
-    R = TypeVar("R", bound=Struct)
-
-    class Cursor(Protocol):
-        @property
-        def rowcount(self) -> int: ...
-        def fetchall(self) -> list[tuple[Any, ...]]: ...
 
 
 KEPT = 200  #: answered commands that are kept for callers that ask late
+
+R = TypeVar("R", bound=Struct)
+
+
+class Cursor(Protocol):
+    @property
+    def rowcount(self) -> int: ...
+    def fetchall(self) -> list[tuple[Any, ...]]: ...
 
 
 class Append(Struct, frozen=True):

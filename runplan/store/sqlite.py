@@ -7,18 +7,14 @@ import functools
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runplan import processes
 from runplan.errors import JournalDamaged, RefusedEarly, Unreachable
 from runplan.run.rows import OwnerState
 from runplan.store import tables
 from runplan.store.files import Anchor, file_lock, make_below
-from runplan.store.sql import SqlStore
+from runplan.store.sql import Cursor, SqlStore
 from runplan.text import command
-
-if TYPE_CHECKING:
-    from runplan.store.sql import Cursor
 
 #: SQLite errors that mean the file is not a valid journal.
 _DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_SCHEMA", "SQLITE_MISMATCH", "SQLITE_CONSTRAINT")

@@ -12,7 +12,8 @@ import struct
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from pathlib import Path
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -21,18 +22,12 @@ from runplan import processes
 from runplan.agents.environment import own_environment
 from runplan.clock import until
 from runplan.errors import Unreachable
-from runplan.run.dispatch import OWN, Ending, NeverStarted, Outcome, Running
+from runplan.processes import Process
+from runplan.run.dispatch import OWN, DispatchStanding, Ending, Launch, NeverStarted, Outcome, Running
 from runplan.settings.load import environment
 from runplan.store.files import Anchor, lock_descriptor, make_below, publish, read_text
+from runplan.store.outputs import StoredOutputs
 from runplan.supervise.output import DispatchFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from pathlib import Path
-
-    from runplan.processes import Process
-    from runplan.run.dispatch import DispatchStanding, Launch
-    from runplan.store.outputs import StoredOutputs
 
 SPAWNER = "runplan.supervise.shim"
 

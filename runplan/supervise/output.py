@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -29,6 +30,7 @@ from runplan.decoding import decode_json
 from runplan.run.dispatch import (
     MESSAGE_TAIL,
     RETURN,
+    AgentEvent,
     Context,
     Ending,
     Finished,
@@ -43,14 +45,8 @@ from runplan.run.dispatch import (
 )
 from runplan.store.files import is_held, publish, read_bounded
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from runplan.run.dispatch import AgentEvent
-
-    Reader = Callable[[bytes], tuple[AgentEvent, ...]]
-
 T = TypeVar("T")
+Reader: TypeAlias = Callable[[bytes], tuple[AgentEvent, ...]]
 
 #: The largest record or log that is read whole. An exit record includes the end of the message.
 LARGEST = 64 * 1024 * 1024

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, to_builtins
 
+from runplan.engine.context import RepositoryContext
 from runplan.engine.runs import state_of
 from runplan.errors import NotFound
 from runplan.names import HEADS, wip_ref
@@ -14,17 +15,13 @@ from runplan.plan.proposal import summarize
 from runplan.run.attempt_parts import Proof
 from runplan.run.attempts import AnyAttempt, PlanningAttempt, WorkAttempt, open_questions
 from runplan.run.decide import decide
-from runplan.run.events import Landed, PhaseFailed
+from runplan.run.events import Landed, PhaseFailed, QuestionAsked
 from runplan.run.kinds import ANSWERED, WaitKind
 from runplan.run.reasons import describe_proof
 from runplan.run.state import RunState, fold, open_states
 from runplan.store.journal import list_records
 from runplan.text import command
 from runplan.views.inspection import compare_commits, read_messages
-
-if TYPE_CHECKING:
-    from runplan.engine.context import RepositoryContext
-    from runplan.run.events import QuestionAsked
 
 
 class Change(Struct, frozen=True, kw_only=True):

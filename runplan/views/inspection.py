@@ -15,9 +15,10 @@ from msgspec import Struct
 
 from runplan.agents.clis import agent_of
 from runplan.agents.environment import FETCHING
+from runplan.engine.context import RepositoryContext
 from runplan.errors import GitFailed
 from runplan.git.command import SETTINGS, borrowing, configured, scrubbed
-from runplan.gitfacts import Identity
+from runplan.gitfacts import Identity, Oid
 from runplan.settings.load import list_agent_kinds
 from runplan.settings.toolchain import FOLDERS, Toolchain, detect, manifests
 from runplan.text import visible
@@ -25,8 +26,6 @@ from runplan.text import visible
 if TYPE_CHECKING:
     from git import Git
 
-    from runplan.engine.context import RepositoryContext
-    from runplan.gitfacts import Oid
 
 #: No program that the configuration names checks a signature or formats a diff.
 _PLAIN_LOG = ("--no-walk=unsorted", "--no-show-signature")

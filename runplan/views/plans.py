@@ -26,10 +26,11 @@ from runplan.settings.places import socket_path, state_directory
 from runplan.store.protocol import open_store, store_exists
 from runplan.times import iso
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # `status` does without it
     from runplan.plan.model import Phase, Plan
 
-    W = TypeVar("W", bound=Work)
+
+W = TypeVar("W", bound=Work)
 
 ANSWER_S = 1.0  #: to ask the daemon
 ABSENT = (

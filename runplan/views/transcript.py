@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from runplan.agents.adapter import Agent
 from runplan.agents.clis import agent_of
 from runplan.run import dispatch as u, events as e
 from runplan.settings.load import list_agent_kinds
+from runplan.store.outputs import Outputs
 from runplan.supervise.output import MISREAD, ShimRecord, decode_record
 from runplan.text import clock, elapsed, plain
-
-if TYPE_CHECKING:
-    from runplan.agents.adapter import Agent
-    from runplan.store.outputs import Outputs
 
 OUTPUT_LINES = 3  #: of a command, the last ones
 TAIL_BYTES = 100_000  #: of the output of an agent, for a page

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from runplan.agents.adapter import Agent
+from runplan.agents.adapter import Agent
 
 
 def agent_of(kind: str) -> Agent:

@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from runplan.agents.adapter import Agent, under_home
+from runplan.agents.adapter import Agent, Task, under_home
 from runplan.agents.budgets import tokens_in
 from runplan.agents.endings import classify_trouble
 from runplan.agents.fields import estimate_context, get_count, get_text, get_value, read_json, read_tool, read_usage
-from runplan.run.dispatch import OWN, Context, EndingKind, Finished, Message, Spent, Started, ToolEnded, Unread
-
-if TYPE_CHECKING:
-    from runplan.agents.adapter import Task
-    from runplan.run.dispatch import AgentEvent
+from runplan.run.dispatch import (
+    OWN,
+    AgentEvent,
+    Context,
+    EndingKind,
+    Finished,
+    Message,
+    Spent,
+    Started,
+    ToolEnded,
+    Unread,
+)
 
 #: With an address in the environment it would choose another login, and fail. It ignores such a file elsewhere.
 _SETTINGS = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"disableAutoUpdate": True}}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runplan.cli.show.progress import NewestLines, lane_of, paint_line, write_line
 from runplan.cli.terminal import Style
+from runplan.engine.context import RepositoryContext
 from runplan.engine.runs import find_awaited, state_of
 from runplan.errors import Exit
 from runplan.plan.marks import NoWorkKind
@@ -24,12 +24,9 @@ from runplan.run.reasons import describe_ending, next_action
 from runplan.run.recorded import from_json
 from runplan.run.rows import EventRow, RunRow, wait_of
 from runplan.run.state import RunState, apply, failed_lane, failure as failure_of, list_questions
+from runplan.store.protocol import Store
 from runplan.text import command, counted, zone_name
 from runplan.views.journal import describe_duration, describe_event
-
-if TYPE_CHECKING:
-    from runplan.engine.context import RepositoryContext
-    from runplan.store.protocol import Store
 
 
 class RunLog:

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from runplan.globs import matches
 from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, start_dispatch
+from runplan.run.attempts import MergeAttempt, PhaseAttempt, RepairAttempt, SelfLandingAttempt, WorkAttempt
 from runplan.run.dispatch import EndingKind, NewTestsAnswer, ReturnStatus
-from runplan.run.events import TESTS, DispatchStarted
+from runplan.run.events import (
+    TESTS,
+    CandidateBuilt,
+    DispatchEnded,
+    DispatchStarted,
+    GateJudged,
+    ProofRun,
+    RulesBroken,
+    RunStarted,
+    WorkTaken,
+)
 from runplan.run.kinds import Beginning, GateAnswer, PhaseStep, ProofKind, Reason, Role
 from runplan.run.reasons import describe_ending, describe_proof
 from runplan.run.rules.shared import MAX_MOVES, STOPPED_BY, UNNAMED, fail_lost, judge_agent, land_candidate
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from runplan.run.attempts import MergeAttempt, PhaseAttempt, RepairAttempt, SelfLandingAttempt, WorkAttempt
-    from runplan.run.events import (
-        CandidateBuilt,
-        DispatchEnded,
-        GateJudged,
-        ProofRun,
-        RulesBroken,
-        RunStarted,
-        WorkTaken,
-    )
 
 MAX_HANDOVERS = 3  #: fresh agents that continue a phase after a full context
 GATE_RUNS = 2  #: a red gate runs once more before it counts

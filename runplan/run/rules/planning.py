@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, start_dispatch
-from runplan.run.events import DispatchStarted, Planning
+from runplan.run.attempts import PlanningAttempt
+from runplan.run.events import DispatchStarted, PhaseFailed, Planning
 from runplan.run.kinds import PhaseStep, Reason, Role, WaitKind
+from runplan.run.planning_events import ProposalMade
 from runplan.run.rules.shared import MAX_MOVES, fail_lost, judge_agent
-
-if TYPE_CHECKING:
-    from runplan.run.attempts import PlanningAttempt
-    from runplan.run.events import PhaseFailed
-    from runplan.run.planning_events import ProposalMade
 
 MAX_REVISIONS = 2  #: of a plan by one of its runs
 MAX_TRIES = 3  #: of a step, whose output is refused

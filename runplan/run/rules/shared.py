@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, start_dispatch
+from runplan.run.attempt_parts import DispatchRecord
+from runplan.run.attempts import AgentAttempt, Attempt, SubplanAttempt, UndoAttempt
 from runplan.run.dispatch import Ending, EndingKind, ReturnStatus
+from runplan.run.events import DispatchEnded, RunStarted
 from runplan.run.kinds import PhaseStep, Reason, WaitKind
 from runplan.run.reasons import describe_ending, gave_reason
-
-if TYPE_CHECKING:
-    from runplan.run.attempt_parts import DispatchRecord
-    from runplan.run.attempts import AgentAttempt, Attempt, SubplanAttempt, UndoAttempt
-    from runplan.run.events import DispatchEnded, RunStarted
 
 MAX_MOVES = 5  #: how often a candidate is rebuilt because the target moved
 MAX_QUESTIONS = 5  #: of agents to a person, in one attempt
