@@ -138,13 +138,7 @@ def view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
         commit = attempt.built.commits[-1]
         tree = attempt.built.tree
         onto = attempt.built.onto
-    ends = (onto, commit)
-    if not context.git.known(commit) and context.fleet is not None and isinstance(attempt, WorkAttempt):
-        work = _find_work(context, attempt.leased.branch)  # the candidate itself is on its host
-        if work is None:
-            why = attempt.pushing.kept or "its work is not pushed yet"
-            raise NotFound(f"the change cannot be shown here: {why}; see: {command('runplan', 'status', started.plan)}")
-        ends = (attempt.base, work)
+    shown = (onto, commit) if context.git.known(commit) else _find_pushed(context, change, (onto, commit))
     checks = context.for_run(started).settings.checks
     gates = [
         {
@@ -179,9 +173,22 @@ def view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
         "verdict": verdict
         and {"verifier": verdict.agent, "passed": verdict.passed, "tree": verdict.tree, "items": items},
         "findings": [*attempt.warnings, *proof.exceptions],
-        "messages": read_messages(context, *ends),
-        "diff": compare_commits(context, *ends),
+        "messages": read_messages(context, *shown),
+        "diff": compare_commits(context, *shown),
     }
+
+
+def _find_pushed(context: RepositoryContext, change: Change, built: tuple[str, str]) -> tuple[str, str]:
+    """Base and tip of the pushed work of a fleet, whose candidate is on its host alone; else of the candidate."""
+    attempt = change.attempt
+    if context.fleet is None or not isinstance(attempt, WorkAttempt):
+        return built
+    work = _find_work(context, attempt.leased.branch)
+    if work is None:
+        why = attempt.pushing.kept or "its work is not pushed yet"
+        see = command("runplan", "status", change.state.options.plan)
+        raise NotFound(f"the change cannot be shown here: {why}; see: {see}")
+    return attempt.base, work
 
 
 def view_planning(context: RepositoryContext, run: str) -> dict[str, Any]:
