@@ -20,7 +20,7 @@ from runplan.run.rows import RunRow, wait_of
 from runplan.run.state import RunState, fold, open_states
 from runplan.store.journal import list_records
 from runplan.store.location import Location
-from runplan.store.protocol import Store, open_store, store_exists
+from runplan.store.protocol import Store, open_store
 from runplan.text import command
 
 
@@ -66,9 +66,8 @@ def read_inbox(journals: Mapping[str, Location]) -> Inbox:
     unreadable: list[Unreadable] = []
     for root, journal in sorted(journals.items()):
         try:
-            if store_exists(journal):
-                with contextlib.closing(open_store(journal, writable=False)) as store:
-                    entries += _list_entries(store, root)
+            with contextlib.closing(open_store(journal, writable=False, missing_ok=True)) as store:
+                entries += _list_entries(store, root)
         except (RunplanError, OSError) as error:
             unreadable.append(Unreadable(repository=root, error=str(error)))
     return Inbox(entries=tuple(sorted(entries, key=lambda entry: entry.since)), unreadable=tuple(unreadable))

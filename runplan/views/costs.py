@@ -12,7 +12,7 @@ from runplan.errors import RunplanError
 from runplan.report.views import format_cost, token_count
 from runplan.run.rows import UsageTotal
 from runplan.store.location import Location
-from runplan.store.protocol import open_store, store_exists
+from runplan.store.protocol import open_store
 
 DAYS = 30
 MOST_PLANS = 30  #: with a row of their own; the others are summed
@@ -54,9 +54,8 @@ def read_costs(journals: Mapping[str, Location], *, today: date) -> Costs:
     unreadable = []
     for root, journal in sorted(journals.items()):
         try:
-            if store_exists(journal):
-                with contextlib.closing(open_store(journal, writable=False)) as store:
-                    totals += [(root, total) for total in store.sum_usage(since)]
+            with contextlib.closing(open_store(journal, writable=False, missing_ok=True)) as store:
+                totals += [(root, total) for total in store.sum_usage(since)]
         except (RunplanError, OSError) as error:
             unreadable.append(f"{root}: {error}")
     return sum_costs(totals, today=today, unreadable=unreadable)
