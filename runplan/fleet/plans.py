@@ -28,7 +28,6 @@ from runplan.git.command import CALLS
 from runplan.run import events as e
 from runplan.run.attempts import WorkAttempt
 from runplan.run.decide import decide
-from runplan.run.events import RunStarted
 from runplan.run.kinds import Reason, WaitKind
 from runplan.run.planning_events import PlanningChosen
 from runplan.run.requests import RunRequest
@@ -189,7 +188,7 @@ class PlanWorker(DaemonWorker):
                 return f"phase {chosen.phase} is recorded with a text that {started.plan} never had on {own}"
         return ""
 
-    def context_for(self, asked: RunStarted) -> RepositoryContext:
+    def context_for(self, asked: e.RunStarted) -> RepositoryContext:
         """The context with the settings on the target, at the commit where the run began."""
         context = replace(self.context, env=self.environments.of(asked.plan))
         context = context.with_landing(asked.landing, target=asked.target, remote=REMOTE)
@@ -197,12 +196,12 @@ class PlanWorker(DaemonWorker):
         context = context.with_committed_settings(asked.settled if is_landed else context.tip())
         return context.with_landing(asked.landing, target=asked.target, remote=REMOTE)
 
-    def _new_run(self, asked: RunStarted) -> ResolvedRun:
+    def _new_run(self, asked: e.RunStarted) -> ResolvedRun:
         run = super()._new_run(replace(asked, settled=self.context_for(asked).tip()))
         settings = run.context.agents.redacted(run.started.settings)  # to show; those of this host may contain keys
         return replace(run, started=replace(run.started, settings=settings))
 
-    def run_context(self, run: str, started: RunStarted) -> RunContext:
+    def run_context(self, run: str, started: e.RunStarted) -> RunContext:
         return super().run_context(run, self.context_for(started).record_settings(started))
 
     # --- waits, and the end -------------------------------------------------------------------------------

@@ -17,35 +17,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from runplan.errors import NotAllowed, Unreachable
-from runplan.forge.model import (
-    STATUS,
-    Check,
-    CheckState,
-    Merge,
-    MergeState,
-    Message,
-    PullRequest,
-    Target,
-    open_conflicts,
-)
+from runplan.forge import model as m
 from runplan.forge.protocol import Forge
 from runplan.git import remote as push
 from runplan.git.command import Git
 from runplan.git.objects import read_plan
 from runplan.git.remote import Remote
 from runplan.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, UNDOES, Oid, read_trailers
+from runplan.landing import description
 from runplan.landing.conversation import find_due, handle_requests, missing_answers
-from runplan.landing.description import (
-    DRAFT,
-    LONGEST_TITLE,
-    PEOPLE,
-    TEMPLATE_FOLDER,
-    PlanProgress,
-    body_of,
-    choose_template,
-    marks_of,
-    status_of,
-)
 from runplan.landing.direct import Direct, RemoteLander
 from runplan.landing.lander import (
     Conclusion,
@@ -78,7 +58,7 @@ class PlanPlace(Struct, frozen=True, kw_only=True):
     slug: str
     report: str
     issues: tuple[int, ...]
-    describe: Callable[[Plan, bytes], PlanProgress]
+    describe: Callable[[Plan, bytes], description.PlanProgress]
     seen: Sighting = field(default_factory=Sighting)
 
 
@@ -176,7 +156,7 @@ class PullRequestLander(RemoteLander):
         try:
             pull = self._publish_pull_request(landing.new, is_new=is_new)
             undo = self._undo_of(landing.new)
-            done = (CheckState.PASSED, undo) if undo else status_of(self._read_plan(landing.new))
+            done = (m.CheckState.PASSED, undo) if undo else description.status_of(self._read_plan(landing.new))
             self._set_status(landing.new, *done)
         except Unreachable as error:
             return f"the pull request does not show this phase yet: {error}"
@@ -206,7 +186,7 @@ class PullRequestLander(RemoteLander):
             self._cancel_own_merge(pull)
             foreign = "has commits that runplan did not push, or lacks some that it did"
             return Waiting(kind=WaitKind.REVIEW, why=f"{pull.name} {foreign}; review and merge it: {pull.url}")
-        self._set_status(pull.head, *status_of(self._read_plan(pull.head)))
+        self._set_status(pull.head, *description.status_of(self._read_plan(pull.head)))
         checks = activity.checks
         asked = handle_requests(due, progress, plan=self._plan.path, name=pull.name)
         if asked is not None and progress.may_merge:
@@ -230,12 +210,13 @@ class PullRequestLander(RemoteLander):
             return answer
         return self._seen.held[1]
 
-    def _try_merge(self, pull: PullRequest, checks: Sequence[Check], *, is_stable: bool) -> Conclusion:
+    def _try_merge(self, pull: m.PullRequest, checks: Sequence[m.Check], *, is_stable: bool) -> Conclusion:
         target = self._forge().read_target(pull.base, number=pull.number)
         waiting = before_merge(pull, checks, target, is_stable=is_stable)
-        if self._seen.status is None and STATUS in target.checks and pull.state is MergeState.BLOCKED:
+        if self._seen.status is None and m.STATUS in target.checks and pull.state is m.MergeState.BLOCKED:
             self._seen.status = ("", "")  # the next look tries again
-            why = f"{pull.base} requires the commit status {STATUS}, which the token may not set; allow it to, or merge"
+            required = f"{pull.base} requires the commit status {m.STATUS}"
+            why = f"{required}, which the token may not set; allow it to, or merge"
             return Waiting(kind=WaitKind.MERGE, why=f"{why} {pull.name} yourself: {pull.url}")
         if waiting is None:
             return self._merge_pull_request(pull, checks, target)
@@ -243,7 +224,7 @@ class PullRequestLander(RemoteLander):
             self._forge().cancel_merge(pull.number)
         return waiting
 
-    def _converse(self, pull: PullRequest, messages: Sequence[Message], progress: Progress) -> Due:
+    def _converse(self, pull: m.PullRequest, messages: Sequence[m.Message], progress: Progress) -> Due:
         """Answer the messages that were handled, and ask their authors for a new review; those that are due.
 
         The answer comes last: while it is missing, both are repeated, and a repeated request changes nothing.
@@ -274,7 +255,7 @@ class PullRequestLander(RemoteLander):
         if pull is not None and pull.is_open:
             self._forge().put_comment(pull.number, marker=result_marker(self._plan.path), text=text, is_pull=True)
 
-    def _cancel_own_merge(self, pull: PullRequest) -> None:
+    def _cancel_own_merge(self, pull: m.PullRequest) -> None:
         if pull.auto_merge and f"{PLAN}: " in pull.merge_message:  # else a person asked for auto-merge
             self._forge().cancel_merge(pull.number)
 
@@ -285,7 +266,7 @@ class PullRequestLander(RemoteLander):
         try:
             pull = self._find_landing()
             files = self._forge().list_open_files(self.target.branch)
-            conflicts = open_conflicts(files, touches, our_number=pull.number if pull else 0)
+            conflicts = m.open_conflicts(files, touches, our_number=pull.number if pull else 0)
         except Unreachable as error:
             return (f"other open pull requests were not compared: {error}",)
         name = f"{pull.noun} {pull.sign}" if pull else "pull request #"
@@ -311,7 +292,7 @@ class PullRequestLander(RemoteLander):
     def _read_text(self, tip: Oid) -> bytes:
         return read_plan(self._git, f"{tip}:{self._plan.path}", self._plan.path) or b""
 
-    def _look_at_target(self, pull: PullRequest, checks: Sequence[Check]) -> RedTarget:
+    def _look_at_target(self, pull: m.PullRequest, checks: Sequence[m.Check]) -> RedTarget:
         """The checks that fail on the target too, and those that failed there before: at the base or when last seen."""
         failed = failed_checks(checks)
         tip = self.target_tip()
@@ -319,7 +300,7 @@ class PullRequestLander(RemoteLander):
         there = self._forge().read_activity(pull.number, tip).checks if failed else ()
         before = self._forge().read_activity(pull.number, base).checks if base not in ("", tip) else ()
         red = self._seen.red | failed_checks(before)
-        still = {CheckState.PENDING: red, CheckState.FAILED: failed}  # one that runs again is not yet mended
+        still = {m.CheckState.PENDING: red, m.CheckState.FAILED: failed}  # one that runs again is not yet mended
         names = frozenset(check.name for check in there if check.name in still.get(check.state, ()))
         mended, self._seen.red = (red & failed) - names, names & failed
         return RedTarget(names=names, mended=mended, is_ignored=self._settings.ignore_red_on_target)
@@ -328,9 +309,9 @@ class PullRequestLander(RemoteLander):
         """Set a failed commit status on the tip of the branch, if there is one."""
         tip = self._git.tip(self.ref)
         if tip is not None and self.closed is None:
-            self._set_status(tip, CheckState.FAILED, why)
+            self._set_status(tip, m.CheckState.FAILED, why)
 
-    def _set_status(self, head: Oid, state: CheckState, text: str) -> None:
+    def _set_status(self, head: Oid, state: m.CheckState, text: str) -> None:
         """Set the commit status, unless it says so already; a remark where the token may not."""
         if self._seen.status is None or self._seen.status == (head, text):
             return
@@ -340,30 +321,34 @@ class PullRequestLander(RemoteLander):
             self._seen.status = (head, text)
         except NotAllowed as error:
             self._seen.status = None
-            self._seen.remarks[f"the commit status {STATUS} is not shown: {error}"] = None
+            self._seen.remarks[f"the commit status {m.STATUS} is not shown: {error}"] = None
 
     def _take_remarks(self) -> list[str]:
         taken, self._seen.remarks = list(self._seen.remarks), {}
         return taken
 
-    def _publish_pull_request(self, tip: Oid, *, is_new: bool = False) -> PullRequest:
+    def _publish_pull_request(self, tip: Oid, *, is_new: bool = False) -> m.PullRequest:
         """Open the pull request, or bring its description up to date; a new branch has no open one."""
         forge = self._forge()
         plan = self._plan.describe(self._read_plan(tip), self._read_text(tip))
         pull = None if is_new else self._find_landing()
         if pull is not None and self._is_over(pull, tip):
             pull = None
-        marks = marks_of(pull.body) if pull else PEOPLE
-        is_draft = pull.draft and DRAFT in marks if pull else self._settings.draft and not self._undo_of(tip)
+        marks = description.marks_of(pull.body) if pull else description.PEOPLE
+        is_draft = (
+            pull.draft and description.DRAFT in marks if pull else self._settings.draft and not self._undo_of(tip)
+        )
         if pull and pull.is_open and is_draft and plan.is_complete:
             pull = self._end_draft(pull)
         is_draft = is_draft and not plan.is_complete
-        marks = (DRAFT if is_draft else "") + (PEOPLE if PEOPLE in marks and not self._add_people(pull) else "")
+        marks = (description.DRAFT if is_draft else "") + (
+            description.PEOPLE if description.PEOPLE in marks and not self._add_people(pull) else ""
+        )
         before = pull.body if pull else self._read_template()
         report = forge.file_url(self._plan.report, self.branch)
-        body = body_of(before, plan, report=report, fixes=self._plan.issues, marks=marks)
+        body = description.body_of(before, plan, report=report, fixes=self._plan.issues, marks=marks)
         if pull is None:
-            title = f"[{self._plan.slug}] {inert(self._undo_of(tip) or plan.title)}"[:LONGEST_TITLE]
+            title = f"[{self._plan.slug}] {inert(self._undo_of(tip) or plan.title)}"[: description.LONGEST_TITLE]
             pull = forge.create_pull_request(
                 branch=self.branch, base=self.target.branch, title=title, body=body, draft=is_draft
             )
@@ -378,7 +363,7 @@ class PullRequestLander(RemoteLander):
         self.pull = f"{pull.sign}{pull.number} {pull.url}"
         return pull
 
-    def _end_draft(self, pull: PullRequest) -> PullRequest:
+    def _end_draft(self, pull: m.PullRequest) -> m.PullRequest:
         """Mark the pull request as ready; where the token may not, it counts as the draft of a person."""
         try:
             self._forge().mark_ready(pull.number)
@@ -396,12 +381,17 @@ class PullRequestLander(RemoteLander):
 
     def _read_template(self) -> str:
         tip = self.target_tip()
-        folders = (".github/", TEMPLATE_FOLDER, TEMPLATE_FOLDER.upper().replace("GITHUB", "github"), "docs/")
+        folders = (
+            ".github/",
+            description.TEMPLATE_FOLDER,
+            description.TEMPLATE_FOLDER.upper().replace("GITHUB", "github"),
+            "docs/",
+        )
         listed = self._git.text("ls-tree", "-z", "--name-only", tip, "--", *folders).split("\0")
-        path = choose_template([*self._git.text("ls-tree", "-z", "--name-only", tip).split("\0"), *listed])
+        path = description.choose_template([*self._git.text("ls-tree", "-z", "--name-only", tip).split("\0"), *listed])
         return (self._git.blob(tip, path) or b"").decode("utf-8", "replace") if path else ""
 
-    def _add_people(self, pull: PullRequest | None) -> bool:
+    def _add_people(self, pull: m.PullRequest | None) -> bool:
         """Whether the pull request has its labels, assignees and reviewers by now; each is added once."""
         wanted = {name: getattr(self._settings, name) for name in ("labels", "assignees", "reviewers")}
         if not any(wanted.values()):
@@ -414,12 +404,12 @@ class PullRequestLander(RemoteLander):
                 self._seen.remarks[f"labels, assignees or reviewers are missing: {error}"] = None
         return pull is not None and self._seen.people == pull.number
 
-    def _find_landing(self) -> PullRequest | None:
+    def _find_landing(self) -> m.PullRequest | None:
         if self._seen.number:
             return self._forge().read_pull_request(self._seen.number)
         return self._forge().find_pull_request(branch=self.branch, base=self.target.branch)
 
-    def _is_over(self, pull: PullRequest, tip: Oid) -> bool:
+    def _is_over(self, pull: m.PullRequest, tip: Oid) -> bool:
         """Whether the pull request was for other commits: phases landed after its merge, or the plan began anew."""
         if pull.is_open or pull.head == tip:
             return False
@@ -456,7 +446,7 @@ class PullRequestLander(RemoteLander):
     def _read_trailers(self, oid: Oid) -> dict[str, str]:
         return read_trailers(self._git.commit(oid).message)
 
-    def _merge_pull_request(self, pull: PullRequest, checks: Sequence[Check], target: Target) -> Conclusion:
+    def _merge_pull_request(self, pull: m.PullRequest, checks: Sequence[m.Check], target: m.Target) -> Conclusion:
         """Merge by an allowed method, or have the forge merge it when the rules of the target are met."""
         forge = self._forge()
         wanted = self._settings.method
@@ -468,11 +458,11 @@ class PullRequestLander(RemoteLander):
             )
         # No phase: `undo` would take the merge for the landing of one.
         message = "\n".join(f"{key}: {trailers[key]}" for key in (PLAN, RUN) if key in trailers)
-        how = Merge(head=pull.head, method=method, title=f"{pull.title} ({pull.sign}{pull.number})", message=message)
+        how = m.Merge(head=pull.head, method=method, title=f"{pull.title} ({pull.sign}{pull.number})", message=message)
         missing = missing_checks(checks, target.checks)
-        red = [check.name for check in checks if check.state is CheckState.FAILED]
+        red = [check.name for check in checks if check.state is m.CheckState.FAILED]
         # An administrator's merge would bypass the rules.
-        is_blocked = pull.state is MergeState.BLOCKED or bool(missing) or any(name in target.checks for name in red)
+        is_blocked = pull.state is m.MergeState.BLOCKED or bool(missing) or any(name in target.checks for name in red)
         answer = None if is_blocked or target.queue else forge.merge_pull_request(pull.number, how)
         if isinstance(answer, str):
             notes = [f"it was merged by {method}: {pull.base} does not allow {wanted}"] if method != wanted else []
@@ -490,7 +480,7 @@ class PullRequestLander(RemoteLander):
         rules = f"{pull.base} requires {target.requirements or 'more than its rules show'}"
         return Waiting(kind=WaitKind.CHECKS if missing else WaitKind.REVIEW, why=f"{pull.name}: {rules}: {pull.url}")
 
-    def _finish_merge(self, pull: PullRequest, merged: Oid, remarks: Sequence[str] = ()) -> Landed:
+    def _finish_merge(self, pull: m.PullRequest, merged: Oid, remarks: Sequence[str] = ()) -> Landed:
         """After the merge: the local target follows, the issues are closed, the branch is deleted.
 
         The branch goes last: without it a restart finds nothing left to do.
@@ -518,7 +508,7 @@ class PullRequestLander(RemoteLander):
             raise Unreachable(f"the branch {self.branch} was not deleted: {answer.said}")
         return f"{stays}: {answer.said}"
 
-    def _close_issue(self, issue: int, pull: PullRequest) -> str:
+    def _close_issue(self, issue: int, pull: m.PullRequest) -> str:
         """Close the issue with one comment; a note when it is not there, or the token may not."""
         forge = self._forge()
         said = f"Done by {pull.name} (plan `{self._plan.path}`)."

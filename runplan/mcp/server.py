@@ -8,19 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from mcp import MCPError
+from mcp import MCPError, types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
-from mcp.types import (
-    INVALID_PARAMS,
-    CallToolRequestParams,
-    CallToolResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    TextContent,
-    Tool as ToolEntry,
-    ToolAnnotations,
-)
 from msgspec import ValidationError
 
 from runplan import __version__
@@ -56,22 +46,24 @@ async def _serve() -> None:
         await server.run(requests, answers, server.create_initialization_options())
 
 
-async def _list_tools(_ctx: ServerRequestContext[Any], _params: PaginatedRequestParams | None) -> ListToolsResult:
-    return ListToolsResult(tools=[_describe_tool(name, tool) for name, tool in TOOLS.items()])
+async def _list_tools(
+    _ctx: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+) -> types.ListToolsResult:
+    return types.ListToolsResult(tools=[_describe_tool(name, tool) for name, tool in TOOLS.items()])
 
 
-def _describe_tool(name: str, tool: Tool) -> ToolEntry:
-    hints = ToolAnnotations(
+def _describe_tool(name: str, tool: Tool) -> types.Tool:
+    hints = types.ToolAnnotations(
         read_only_hint=tool.access is Access.READS,
         destructive_hint=tool.access is Access.CHANGES,
         open_world_hint=False,
     )
-    return ToolEntry(name=name, description=tool.text, input_schema=schema_of(tool), annotations=hints)
+    return types.Tool(name=name, description=tool.text, input_schema=schema_of(tool), annotations=hints)
 
 
-async def _call_tool(ctx: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+async def _call_tool(ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> types.CallToolResult:
     if params.name not in TOOLS:
-        raise MCPError(INVALID_PARAMS, f"{params.name}: no such tool; there are: {', '.join(TOOLS)}")
+        raise MCPError(types.INVALID_PARAMS, f"{params.name}: no such tool; there are: {', '.join(TOOLS)}")
     count = 0
 
     async def report(line: str) -> None:
@@ -85,8 +77,8 @@ async def _call_tool(ctx: ServerRequestContext[Any], params: CallToolRequestPara
         result = await (_follow if params.name == "follow" else _run_tool)(params.name, arguments, report)
     except (RunplanError, ValidationError) as error:
         result = make_result({"error": str(error)}, is_error=True)
-    text = TextContent(text=result.text)
-    return CallToolResult(content=[text], structured_content=result.content, is_error=result.is_error)
+    text = types.TextContent(text=result.text)
+    return types.CallToolResult(content=[text], structured_content=result.content, is_error=result.is_error)
 
 
 async def _run_tool(name: str, arguments: Arguments, report: Report) -> Result:

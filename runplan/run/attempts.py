@@ -12,20 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.plan.proposal import strip_front_matter
-from runplan.run import events as e
-from runplan.run.attempt_parts import (
-    Delivery,
-    DispatchRecord,
-    HostChanged,
-    Proof,
-    Pushing,
-    Setup,
-    record_delivery,
-    record_dispatch,
-    record_proof,
-    record_pushing,
-    record_setup,
-)
+from runplan.run import attempt_parts as parts, events as e
 from runplan.run.dispatch import EndingKind
 from runplan.run.kinds import Beginning, GateAnswer, PhaseStep, Reason, Role
 from runplan.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
@@ -37,7 +24,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     """One pass over a piece of work."""
 
     chosen: e.Chosen
-    delivery: Delivery = Delivery()
+    delivery: parts.Delivery = parts.Delivery()
     failure: e.PhaseFailed | None = None
     is_revisable: ClassVar[bool] = False  #: an agent can take up the words of a person who rejects the candidate
     rejections: tuple[str, ...] = ()  #: such words
@@ -67,7 +54,7 @@ class AgentAttempt(Attempt, frozen=True, kw_only=True):
     """An attempt in which agents or commands run."""
 
     is_revisable: ClassVar[bool] = True
-    dispatches: DispatchRecord = DispatchRecord()
+    dispatches: parts.DispatchRecord = parts.DispatchRecord()
 
     @property
     def retries(self) -> int:
@@ -81,7 +68,7 @@ class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
     base: str = ""  #: start of the branch; moves when the branch is rebuilt
     start: str = ""  #: the candidate that the branch was rebuilt with
     base_tree: str = ""
-    setup: Setup = Setup()
+    setup: parts.Setup = parts.Setup()
     authors: tuple[str, ...] = ()  #: the agents that have written
     written: str = ""  #: the newest dispatch of a writer
     handovers: tuple[e.HandedOver, ...] = ()
@@ -92,13 +79,13 @@ class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
     work: e.WorkTaken | None = None
     broken: e.RulesBroken | None = None  #: no fixer was started for it yet
     breaks: int = 0  #: how often rules were broken
-    proof: Proof = Proof()
+    proof: parts.Proof = parts.Proof()
     drift: e.DriftFound | None = None
     is_last: bool = False  #: a run of all phases ends with it
     unsolved: e.CandidateConflicted | None = None  #: the conflict that the fixer has to solve
     parked: str = ""  #: the ref that keeps the work as it was before that conflict
     rebuilt: int = 0
-    pushing: Pushing = Pushing()
+    pushing: parts.Pushing = parts.Pushing()
 
     @property
     def step(self) -> PhaseStep:
@@ -321,7 +308,7 @@ def record_event(attempt: AnyAttempt, event: e.Event) -> AnyAttempt:
 def _record_common(attempt: A, event: e.Event) -> A:
     if isinstance(event, e.Answered) and not attempt.is_answered_by(event):
         return attempt
-    attempt = replace(attempt, delivery=record_delivery(attempt.delivery, event))
+    attempt = replace(attempt, delivery=parts.record_delivery(attempt.delivery, event))
     match event:
         case e.WorkRefused():
             return replace(attempt, refusal=attempt.refusal or (event.reason, event.detail))
@@ -340,7 +327,7 @@ def _record_common(attempt: A, event: e.Event) -> A:
             return replace(attempt, failure=event)
         case e.CleanedUp():
             return replace(attempt, cleaned=True)
-        case HostChanged():
+        case parts.HostChanged():
             return _add_warnings(attempt, event.words)
         case _:
             return attempt
@@ -348,10 +335,10 @@ def _record_common(attempt: A, event: e.Event) -> A:
 
 def _record_work(attempt: W, event: e.Event) -> W:
     before = attempt
-    dispatches = record_dispatch(attempt.dispatches, event)
-    setup = record_setup(attempt.setup, event, attempt.dispatches.newest)
-    pushing = record_pushing(attempt.pushing, event, is_written=bool(attempt.written))
-    attempt = replace(attempt, dispatches=dispatches, proof=record_proof(attempt.proof, event), setup=setup)
+    dispatches = parts.record_dispatch(attempt.dispatches, event)
+    setup = parts.record_setup(attempt.setup, event, attempt.dispatches.newest)
+    pushing = parts.record_pushing(attempt.pushing, event, is_written=bool(attempt.written))
+    attempt = replace(attempt, dispatches=dispatches, proof=parts.record_proof(attempt.proof, event), setup=setup)
     attempt = replace(attempt, pushing=pushing)
     match event:
         case e.Leased():
@@ -387,7 +374,7 @@ def _record_work(attempt: W, event: e.Event) -> W:
             return replace(attempt, drift=event, refusal=attempt.refusal or refusal)
         case e.FinalVerificationDue():
             return replace(attempt, is_last=True)
-        case HostChanged(is_restarted=True, has_branch=has_branch):
+        case parts.HostChanged(is_restarted=True, has_branch=has_branch):
             is_whole = not has_branch or before.pushing.lacks_start
             return _restart(attempt if has_branch else replace(attempt, lease=None), is_whole=is_whole)
         case _:
@@ -453,7 +440,7 @@ def _record_start(attempt: W, event: e.DispatchStarted) -> W:
 
 def _record_planning(attempt: PlanningAttempt, event: e.Event) -> PlanningAttempt:
     attempt = _record_common(attempt, event)
-    attempt = replace(attempt, dispatches=record_dispatch(attempt.dispatches, event))
+    attempt = replace(attempt, dispatches=parts.record_dispatch(attempt.dispatches, event))
     match event:
         case e.Answered(approved=False) if event.why and attempt.proposal is not None:
             return replace(attempt, proposal=None)

@@ -16,21 +16,8 @@ from msgspec.structs import fields
 
 from runplan.decoding import convert
 from runplan.errors import SettingsError
+from runplan.settings import schema
 from runplan.settings.places import repository_file, user_file
-from runplan.settings.schema import (
-    AGENT_KEYS,
-    GATE_KEYS,
-    KEYS,
-    ROLES,
-    SECTIONS,
-    TESTS,
-    USER_SECTIONS,
-    AgentsSettings,
-    AgentTable,
-    GateTable,
-    Key,
-    Settings,
-)
 from runplan.text import nearest_word
 
 #: Variables that runplan sets for agents (docs/agents.md) and notifications (docs/configuration.md), no settings.
@@ -42,10 +29,10 @@ OURS = frozenset(
     )
 )
 LARGEST = 1024 * 1024  #: bytes of a settings file
-_USER_PREFIXES = tuple(f"RUNPLAN_{section.upper()}_" for section in USER_SECTIONS)
-_VARIABLES = {f"RUNPLAN_{key.section}_{key.name}".upper(): key for key in KEYS}
+_USER_PREFIXES = tuple(f"RUNPLAN_{section.upper()}_" for section in schema.USER_SECTIONS)
+_VARIABLES = {f"RUNPLAN_{key.section}_{key.name}".upper(): key for key in schema.KEYS}
 _AGENT_MODULES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "agents", "clis")  # noqa: PTH120
-_KEYS = {key.path: key for key in (*KEYS, *AGENT_KEYS, *GATE_KEYS)}
+_KEYS = {key.path: key for key in (*schema.KEYS, *schema.AGENT_KEYS, *schema.GATE_KEYS)}
 
 
 class Layer(Struct, frozen=True, kw_only=True):
@@ -58,7 +45,7 @@ class Layer(Struct, frozen=True, kw_only=True):
 class LoadedSettings(Struct, frozen=True, kw_only=True):
     """The settings, and for each dotted key its value as written and its origin."""
 
-    settings: Settings
+    settings: schema.Settings
     values: dict[str, object]
     origins: dict[str, str]
 
@@ -83,25 +70,27 @@ def load_settings(root: Path, *, env: Mapping[str, str], committed: tuple[str, b
     return merge_layers([*_user_layers(env), *repository, *_from_environment(env)])
 
 
-def load_files(root: Path, env: Mapping[str, str]) -> Settings:
+def load_files(root: Path, env: Mapping[str, str]) -> schema.Settings:
     return merge_layers([*_user_layers(env), *_own_layers(root, env)]).settings
 
 
-def load_user(env: Mapping[str, str]) -> Settings:
+def load_user(env: Mapping[str, str]) -> schema.Settings:
     """The settings for all repositories: the user's file, and variables of the sections that only a user can set."""
     of_user = {name: text for name, text in env.items() if name.startswith(_USER_PREFIXES)}
     return merge_layers([*_user_layers(env), *_from_environment(of_user)]).settings
 
 
-def settings_to_json(settings: Settings) -> str:
+def settings_to_json(settings: schema.Settings) -> str:
     """The settings as JSON, for the record of a run; without those of the user, which may contain secrets."""
-    values = {section: fields for section, fields in to_builtins(settings).items() if section not in USER_SECTIONS}
+    values = {
+        section: fields for section, fields in to_builtins(settings).items() if section not in schema.USER_SECTIONS
+    }
     return json.dumps(values, separators=(",", ":"))
 
 
 @functools.cache
-def settings_from_json(text: str) -> Settings:
-    return convert(json.loads(text), Settings)
+def settings_from_json(text: str) -> schema.Settings:
+    return convert(json.loads(text), schema.Settings)
 
 
 # --- sources -----------------------------------------------------------------------------------------------
@@ -120,7 +109,7 @@ def _own_layers(root: Path, env: Mapping[str, str]) -> list[Layer]:
 def _own_layer(name: str, content: bytes, env: Mapping[str, str]) -> Layer:
     """The values of the repository's file, which may not set those of the user."""
     layer = _parse_file(name, content)
-    for section in USER_SECTIONS:
+    for section in schema.USER_SECTIONS:
         if layer.values.get(section):
             raise _key_error(
                 name, f"[{section}]", f"applies to all repositories of a user; move it to {user_file(env)}"
@@ -164,9 +153,9 @@ def _from_environment(env: Mapping[str, str]) -> list[Layer]:
 
 def merge_layers(layers: Iterable[Layer]) -> LoadedSettings:
     """Put `layers` over the defaults, the weakest first; a value that cannot be used is a SettingsError."""
-    values: dict[str, object] = {key.path: key.written for key in KEYS}
+    values: dict[str, object] = {key.path: key.written for key in schema.KEYS}
     origins = dict.fromkeys(values, "default")
-    values_of: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}  #: by section and field
+    values_of: dict[str, dict[str, Any]] = {section: {} for section in schema.SECTIONS}  #: by section and field
     for layer in layers:
         for section, name, value in _flatten_tables(layer):
             key = _find_key(layer.origin, section, name)
@@ -177,15 +166,17 @@ def merge_layers(layers: Iterable[Layer]) -> LoadedSettings:
             path = f"{section}.{name}"
             values[path] = value
             origins[path] = layer.origin
-    for section in [section for section in values_of if section not in SECTIONS]:
+    for section in [section for section in values_of if section not in schema.SECTIONS]:
         kind, name = section.split(".", 1)
-        make: Callable[..., AgentTable | GateTable] = _read_agent if kind == "agents" else _read_gate
+        make: Callable[..., schema.AgentTable | schema.GateTable] = _read_agent if kind == "agents" else _read_gate
         try:
             values_of[kind].setdefault("tables", {})[name] = make(name, **values_of[section])
         except ValueError as error:
             origin = [origin for path, origin in origins.items() if path.startswith(f"{section}.")][-1]
             raise _key_error(origin, f"[{section}]", str(error)) from None
-    settings = Settings(**{section.name: section.type(**values_of[section.name]) for section in fields(Settings)})
+    settings = schema.Settings(
+        **{section.name: section.type(**values_of[section.name]) for section in fields(schema.Settings)}
+    )
     for role, name in settings.agents.named:
         try:
             _require_agent(name, settings.agents)
@@ -201,18 +192,18 @@ def _key_error(origin: str, where: str, why: str) -> SettingsError:
 def _flatten_tables(layer: Layer) -> Iterator[tuple[str, str, object]]:
     """Each value with its section and its name; a table such as [agents.local] is a section."""
     for section, table in layer.values.items():
-        if section not in SECTIONS:
-            raise _key_error(layer.origin, section, f"unknown section; {_suggest_key(section, SECTIONS)}")
+        if section not in schema.SECTIONS:
+            raise _key_error(layer.origin, section, f"unknown section; {_suggest_key(section, schema.SECTIONS)}")
         if not isinstance(table, dict):
             raise _key_error(layer.origin, section, f"must be a table; write [{section}] above its keys")
         for name, value in table.items():
-            if isinstance(value, dict) and section in ("agents", "gates") and name not in ROLES:
+            if isinstance(value, dict) and section in ("agents", "gates") and name not in schema.ROLES:
                 yield from ((f"{section}.{name}", key, inner) for key, inner in value.items())
             else:
                 yield section, name, value
 
 
-def _find_key(origin: str, section: str, name: str) -> Key:
+def _find_key(origin: str, section: str, name: str) -> schema.Key:
     kind, dot, _ = section.partition(".")
     pattern = f"{kind}.*" if dot else section
     if key := _KEYS.get(f"{pattern}.{name}"):
@@ -227,21 +218,21 @@ def _find_key(origin: str, section: str, name: str) -> Key:
 
 
 def _suggest_key(name: str, valid: tuple[str, ...]) -> str:
-    home = next((key.section for key in KEYS if key.name == name), "")
+    home = next((key.section for key in schema.KEYS if key.name == name), "")
     return f"it belongs to [{home}]" if home else f"did you mean {nearest_word(name.lower(), valid, 0.0)!r}?"
 
 
-def _read_gate(name: str, **values: Any) -> GateTable:
-    if name == TESTS or not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
+def _read_gate(name: str, **values: Any) -> schema.GateTable:
+    if name == schema.TESTS or not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
         raise ValueError("must have a name of small letters, digits, - and _, other than tests")
     if "command" not in values:
         raise ValueError('needs command = "..."')
-    return GateTable(**values)
+    return schema.GateTable(**values)
 
 
-def _read_agent(name: str, **values: Any) -> AgentTable:
+def _read_agent(name: str, **values: Any) -> schema.AgentTable:
     """The agent of a table; ValueError for an unknown kind, or keys that its kind lacks or cannot have."""
-    table = AgentTable(**{"name": name, "kind": name} | values)
+    table = schema.AgentTable(**{"name": name, "kind": name} | values)
     if table.kind not in list_agent_kinds():
         raise ValueError(f"kind must be one of {', '.join(list_agent_kinds())}, not {table.kind!r}")
     if table.kind in ("command", "script") and (table.model or table.args):
@@ -253,7 +244,7 @@ def _read_agent(name: str, **values: Any) -> AgentTable:
     return table
 
 
-def _require_agent(name: str, agents: AgentsSettings) -> None:
+def _require_agent(name: str, agents: schema.AgentsSettings) -> None:
     """A role must name an agent that can be dispatched."""
     if name in agents.tables:
         return

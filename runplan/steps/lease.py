@@ -22,7 +22,6 @@ from runplan.run.actions import Action, RebuildBranch
 from runplan.run.attempt_parts import HostChanged
 from runplan.run.attempts import PhaseAttempt, SelfLandingAttempt, SubplanAttempt, WorkAttempt, running_dispatch
 from runplan.run.dispatch import GRACE_S
-from runplan.run.events import WorkRefused
 from runplan.run.kinds import Beginning, Reason
 from runplan.run.reasons import beginning_after
 from runplan.run.state import RunState
@@ -38,18 +37,18 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
         yield _lease_for_checks(phase, context)
         return
     if isinstance(phase, PhaseAttempt) and phase.chosen.drift:
-        yield WorkRefused(reason=Reason.DRIFT, detail=phase.chosen.drift)
+        yield e.WorkRefused(reason=Reason.DRIFT, detail=phase.chosen.drift)
         return
     if isinstance(phase, PhaseAttempt) and phase.chosen.direct and context.direct is None:
         detail = "the phase says `Execution: direct`, but the run lands by pr or the target is protected"
-        yield WorkRefused(reason=Reason.BLOCKED, detail=detail)
+        yield e.WorkRefused(reason=Reason.BLOCKED, detail=detail)
         return
     branch = context.branch(phase.chosen.phase)
     tip = phase.chosen.tip
     earlier = context.store.count_leases(context.plan, branch)
     refusal = describe_refusal(context.workspace.user, branch, tip, known=bool(earlier))
     if refusal:
-        yield WorkRefused(reason=Reason.BLOCKED, detail=refusal)
+        yield e.WorkRefused(reason=Reason.BLOCKED, detail=refusal)
         return
     context.removal.remove_stale_locks([branch])  # a killed git may have left a lock
     kept = _find_kept_work(state, context, branch)

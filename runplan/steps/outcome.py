@@ -19,7 +19,6 @@ from runplan.gitfacts import signing
 from runplan.run import dispatch as d, events as e
 from runplan.run.actions import Action
 from runplan.run.attempt_parts import DispatchRecord
-from runplan.run.dispatch import Ending, EndingKind, NeverStarted, Outcome, ReturnStatus, Running
 from runplan.run.kinds import Reason, Role, WaitKind
 from runplan.run.rules.hosts import describe_wait
 from runplan.run.state import RunState
@@ -33,33 +32,33 @@ from runplan.times import busy_ends, iso, limit_ends, parse_iso
 HOST_LOOK = timedelta(minutes=10)  #: after which it is checked whether a host with the labels still lives
 LAST_WORDS = 600  #: characters of a failed process's output in the report
 #: Endings after which the end of the output says more than the kind.
-STOPPED = (EndingKind.CRASHED, EndingKind.KILLED, EndingKind.SILENT, EndingKind.TIMED_OUT)
+STOPPED = (d.EndingKind.CRASHED, d.EndingKind.KILLED, d.EndingKind.SILENT, d.EndingKind.TIMED_OUT)
 
 
 def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     started = _running_dispatch(state)
     outcome = context.dispatches.standing(started.id)
-    if isinstance(outcome, Running):
+    if isinstance(outcome, d.Running):
         return
-    if isinstance(outcome, Outcome) and outcome.ending is Ending.REFUSED:
+    if isinstance(outcome, d.Outcome) and outcome.ending is d.Ending.REFUSED:
         # It never ran: the same dispatch is due again when the run is retried.
-        yield replace(without_result(started, Ending.ENDED), detail=outcome.message)
+        yield replace(without_result(started, d.Ending.ENDED), detail=outcome.message)
         raise Unreachable(outcome.message)
-    if isinstance(outcome, NeverStarted) or outcome.ending is Ending.LOST:
+    if isinstance(outcome, d.NeverStarted) or outcome.ending is d.Ending.LOST:
         context.dispatches.end([started.id], grace_s=d.GRACE_S)
     yield from _examine_changes(started, state, context)
-    if isinstance(outcome, NeverStarted):  # only the intent was recorded, or the agent deleted the files
-        yield without_result(started, Ending.LOST)
+    if isinstance(outcome, d.NeverStarted):  # only the intent was recorded, or the agent deleted the files
+        yield without_result(started, d.Ending.LOST)
         return
     ended = _record_result(started, context, outcome)
     if removed := find_removed(started, context):
-        yield replace(ended, ending=Ending.LOST, said="", detail=f"the worktree {removed} was removed meanwhile")
+        yield replace(ended, ending=d.Ending.LOST, said="", detail=f"the worktree {removed} was removed meanwhile")
         return
     if started.role is Role.SETUP and ended.succeeded:
         try:
             setup.keep_products(started, state.work, context)
         except (RunplanError, OSError):
-            yield without_result(started, Ending.ENDED)
+            yield without_result(started, d.Ending.ENDED)
             raise
     if not started.agent:
         yield ended
@@ -69,9 +68,9 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
     ending = judge_ending(outcome, agent, writes=started.role.is_writer, zone=zone)
     detail = ended.detail
     if ending.kind in STOPPED:
-        has_reason = ended.said in (ReturnStatus.BLOCKED, ReturnStatus.FAILED)  # in the agent's own return
+        has_reason = ended.said in (d.ReturnStatus.BLOCKED, d.ReturnStatus.FAILED)  # in the agent's own return
         detail = detail if has_reason else quote_error(ending, outcome, agent)
-    elif ending.kind is not EndingKind.SUCCESS:
+    elif ending.kind is not d.EndingKind.SUCCESS:
         detail = ending.words or detail
     yield _name_limit(replace(ended, kind=ending.kind, detail=detail), started)
     yield from _pause_after(ending, state.dispatching.dispatches, context, started)
@@ -80,7 +79,7 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
 def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     """Record a process that the loop has just ended; its commits are kept."""
     started = _running_dispatch(state)
-    if context.dispatches.standing(started.id) == Running():
+    if context.dispatches.standing(started.id) == d.Running():
         raise still_running(started.id)
     yield from _examine_changes(started, state, context)
     yield record_ended(started, context)
@@ -89,10 +88,10 @@ def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Even
 def record_ended(started: e.DispatchStarted, context: RunContext, detail: str = "") -> e.DispatchEnded:
     """What a process that was ended, on whatever host, has used."""
     outcome = context.dispatches.standing(started.id)
-    if not isinstance(outcome, Outcome):
-        return replace(without_result(started, Ending.ENDED), detail=detail)
+    if not isinstance(outcome, d.Outcome):
+        return replace(without_result(started, d.Ending.ENDED), detail=detail)
     ended = _record_result(started, context, outcome)
-    return replace(ended, ending=Ending.ENDED, kind=EndingKind.KILLED, said="", detail=detail)
+    return replace(ended, ending=d.Ending.ENDED, kind=d.EndingKind.KILLED, said="", detail=detail)
 
 
 def _running_dispatch(state: RunState) -> e.DispatchStarted:
@@ -101,7 +100,7 @@ def _running_dispatch(state: RunState) -> e.DispatchStarted:
     return started
 
 
-def _record_result(started: e.DispatchStarted, context: RunContext, outcome: Outcome) -> e.DispatchEnded:
+def _record_result(started: e.DispatchStarted, context: RunContext, outcome: d.Outcome) -> e.DispatchEnded:
     """How the process ended, what it said and what it used, by its output or by its return."""
     names = (f"{d.OWN}/{file}" for file in FILES.values())
     context.dispatches.store_end(started.id, (d.RETURN, d.NOTES, *names), context.agents.redacted)
@@ -117,17 +116,17 @@ def _record_result(started: e.DispatchStarted, context: RunContext, outcome: Out
     _, returned = reply_of(started.id, context)
     if usage == d.Usage() and isinstance(returned, d.Return):
         usage = returned.usage
-    if table is not None and not usage.usd and outcome.ending is not Ending.EXITED:  # before it reported dollars
+    if table is not None and not usage.usd and outcome.ending is not d.Ending.EXITED:  # before it reported dollars
         usage = price_usage(usage, *agent_of(table.kind).highest_usd)
-    succeeded = outcome.ending is Ending.EXITED and outcome.code == 0
+    succeeded = outcome.ending is d.Ending.EXITED and outcome.code == 0
     said = ""
     detail = "" if succeeded else " ".join(outcome.message[-LAST_WORDS:].split())
     if started.role.is_writer or started.role.is_planner:
         if isinstance(returned, d.Return):
             said = returned.status
-            detail = returned.summary if said in (ReturnStatus.BLOCKED, ReturnStatus.FAILED) else detail
+            detail = returned.summary if said in (d.ReturnStatus.BLOCKED, d.ReturnStatus.FAILED) else detail
         if blockers := returns.find_blockers(outcome.message):
-            said = ReturnStatus.BLOCKED
+            said = d.ReturnStatus.BLOCKED
             detail = "; ".join(blockers)
     return e.DispatchEnded(
         id=started.id,
@@ -166,16 +165,16 @@ def _examine_changes(started: e.DispatchStarted, state: RunState, context: RunCo
 def _name_limit(ended: e.DispatchEnded, started: e.DispatchStarted) -> e.DispatchEnded:
     """Name the setting that ended the dispatch. A time limit of a phase, plan or day counts as a budget."""
     tokens, usd, wall = (*started.bounds, "", "", "")[:3]
-    if ended.kind == EndingKind.TIMED_OUT and wall not in ("", "limits.wall"):
+    if ended.kind == d.EndingKind.TIMED_OUT and wall not in ("", "limits.wall"):
         detail = f"{wall} left {in_words(started.seconds)}"
-        return replace(ended, ending=Ending.BUDGET, kind=EndingKind.BUDGET, detail=detail)
-    if ended.kind != EndingKind.BUDGET:
+        return replace(ended, ending=d.Ending.BUDGET, kind=d.EndingKind.BUDGET, detail=detail)
+    if ended.kind != d.EndingKind.BUDGET:
         return ended
     guess = "; its use is an estimate, as this agent reports it only at its end" if ended.estimated else ""
     if started.tokens and (ended.estimated or ended.input_tokens + ended.output_tokens >= started.tokens):
         return replace(ended, detail=f"{tokens} left {started.tokens} tokens{guess}")
     if started.usd:
-        words = f" ({ended.detail})" if ended.detail and ended.ending != Ending.BUDGET else ""
+        words = f" ({ended.detail})" if ended.detail and ended.ending != d.Ending.BUDGET else ""
         return replace(ended, detail=f"{usd} left ${started.usd:.2f}{words}{guess}")
     return ended
 
@@ -187,12 +186,12 @@ def _pause_after(
     now = context.clock.now().timestamp()
     agent = started.agent
     words = ending.words
-    if ending.kind is EndingKind.LIMIT:
+    if ending.kind is d.EndingKind.LIMIT:
         ends = limit_ends(ending.resets, now=now, times=record.limited + 1, seed=started.id)
         account = context.settings.agents.account_of(agent)
         until = iso(datetime.fromtimestamp(ends, UTC))
         yield e.AgentLimited(agent=agent, account=account, until=until, words=words)
-    elif ending.kind is EndingKind.OVERLOADED and record.busy < d.MAX_OVERLOADS:
+    elif ending.kind is d.EndingKind.OVERLOADED and record.busy < d.MAX_OVERLOADS:
         ends = busy_ends(now=now, times=record.busy + 1, seed=started.id)
         yield e.Paused(kind=WaitKind.OVERLOADED, until=iso(datetime.fromtimestamp(ends, UTC)), agent=agent, words=words)
 

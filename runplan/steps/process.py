@@ -21,7 +21,6 @@ from runplan.names import as_utf8, context_files
 from runplan.run import dispatch as d, events as e
 from runplan.run.actions import Start
 from runplan.run.attempts import AgentAttempt, WorkAttempt
-from runplan.run.dispatch import Ending, Running
 from runplan.run.kinds import Access, Reason, Role, WaitKind
 from runplan.run.recorded import Recorded
 from runplan.run.state import RunState
@@ -71,10 +70,10 @@ def start_dispatch(
     try:
         fault = prepared.fill()
     except (RunplanError, OSError):
-        yield without_result(started, Ending.ENDED)
+        yield without_result(started, d.Ending.ENDED)
         raise
     if fault:  # it is due again after run.setup
-        yield replace(without_result(started, Ending.ENDED), detail=fault)
+        yield replace(without_result(started, d.Ending.ENDED), detail=fault)
     else:
         context.dispatches.start(replace(prepared.launch, files=files))
 
@@ -82,10 +81,10 @@ def start_dispatch(
 def _end_previous(state: RunState, context: RunContext) -> None:
     """Never two processes in one worktree: end the previous one, even if its end is recorded."""
     previous = f"{context.mark}.{state.dispatches}"
-    if not state.dispatches or context.dispatches.standing(previous) != Running():
+    if not state.dispatches or context.dispatches.standing(previous) != d.Running():
         return
     context.dispatches.end([previous], grace_s=d.GRACE_S)
-    if context.dispatches.standing(previous) == Running():
+    if context.dispatches.standing(previous) == d.Running():
         raise still_running(previous)
 
 
@@ -348,5 +347,5 @@ def _sum_usage(
 # --- its end --------------------------------------------------------------------------------------------
 
 
-def without_result(started: e.DispatchStarted, ending: Ending) -> e.DispatchEnded:
+def without_result(started: e.DispatchStarted, ending: d.Ending) -> e.DispatchEnded:
     return e.DispatchEnded(id=started.id, role=started.role, ending=ending, code=None)

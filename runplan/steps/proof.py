@@ -27,21 +27,10 @@ from runplan.checks.runners.naming import UNNAMED
 from runplan.git.objects import KEEPER, Entry
 from runplan.gitfacts import Change
 from runplan.globs import covers
+from runplan.run import events as e
 from runplan.run.actions import Action, Start
 from runplan.run.attempts import WorkAttempt
 from runplan.run.dispatch import Evidence, NewTestsAnswer
-from runplan.run.events import (
-    TESTS,
-    CandidateBuilt,
-    DispatchEnded,
-    DispatchStarted,
-    Event,
-    Landed,
-    LandingStarted,
-    Promise,
-    ProofJudged,
-    ProofRun,
-)
 from runplan.run.kinds import ProofKind, Role
 from runplan.run.state import RunState
 from runplan.steps import gates
@@ -61,7 +50,7 @@ SECOND_OPTIONS = " ".join((FIRST_OPTIONS, *(f"-W ignore::{kind}" for kind in _DE
 # --- which runs ------------------------------------------------------------------------------------------
 
 
-def plan_proofs(built: CandidateBuilt, context: RunContext) -> CandidateBuilt:
+def plan_proofs(built: e.CandidateBuilt, context: RunContext) -> e.CandidateBuilt:
     """The candidate with the runs that are due because its tests differ from those before the plan."""
     tests = context.settings.tests
     if not tests.command or tests.prove == "off":
@@ -87,11 +76,11 @@ def plan_proofs(built: CandidateBuilt, context: RunContext) -> CandidateBuilt:
         commit = context.candidates.commit(tree, onto=built.onto, message="emptied\n", by=KEEPER)
         files = tuple(path for path, entry in after.items() if entry is not None and is_collected(path))
         files = files if len(files) <= MOST_FILES else ()
-        proofs.append(ProofRun(kind=ProofKind.EMPTIED, commit=commit, tree=tree, files=files))
+        proofs.append(e.ProofRun(kind=ProofKind.EMPTIED, commit=commit, tree=tree, files=files))
     return replace(built, proofs=tuple(proofs), versions=tuple(versions.items()))
 
 
-def _is_of_tests(path: str, built: CandidateBuilt, context: RunContext) -> bool:
+def _is_of_tests(path: str, built: e.CandidateBuilt, context: RunContext) -> bool:
     """Whether a changed file is on the test side, or has settings of a test runner that changed."""
     is_ours = is_on_test_side(path, context.settings.tests.paths)
     if is_ours or not is_project_settings(path):
@@ -101,8 +90,8 @@ def _is_of_tests(path: str, built: CandidateBuilt, context: RunContext) -> bool:
 
 
 def _plan_run(
-    kind: ProofKind, tree: str, files: Mapping[str, Entry | None], built: CandidateBuilt, context: RunContext
-) -> ProofRun | None:
+    kind: ProofKind, tree: str, files: Mapping[str, Entry | None], built: e.CandidateBuilt, context: RunContext
+) -> e.ProofRun | None:
     """The run on the tree with these files in place of its own; None when that changes nothing."""
     made = context.candidates.tree_with(tree, files)
     if made == tree:
@@ -110,11 +99,11 @@ def _plan_run(
     commit = context.candidates.commit(made, onto=built.onto, message=f"{kind}\n", by=KEEPER)
     present = tuple(path for path, entry in files.items() if entry is not None)
     is_whole = not all(map(is_collected, files)) or not 0 < len(present) <= MOST_FILES
-    return ProofRun(kind=kind, commit=commit, tree=made, files=() if is_whole else present)
+    return e.ProofRun(kind=kind, commit=commit, tree=made, files=() if is_whole else present)
 
 
 def _empty_product(
-    changes: Iterable[Change], tests: Collection[str], built: CandidateBuilt, context: RunContext
+    changes: Iterable[Change], tests: Collection[str], built: e.CandidateBuilt, context: RunContext
 ) -> dict[str, Entry]:
     """The product files without the functions that the phase added; none if the tests have none of their names."""
     git = context.objects
@@ -135,7 +124,7 @@ def _empty_product(
     return files if is_named else {}
 
 
-def _find_versions(built: CandidateBuilt, context: RunContext) -> dict[str, str]:
+def _find_versions(built: e.CandidateBuilt, context: RunContext) -> dict[str, str]:
     """The test files that earlier phases of the plan changed, each with the commit before the first change.
 
     A weakening that is harmless now could be used by a later phase. A file that a person has edited since counts as it
@@ -161,20 +150,20 @@ def _find_versions(built: CandidateBuilt, context: RunContext) -> dict[str, str]
     }
 
 
-def _list_landings(context: RunContext) -> list[LandingStarted]:
+def _list_landings(context: RunContext) -> list[e.LandingStarted]:
     """The landings of the plan since it was complete; oldest first."""
-    landed = {recorded.event.id for recorded in context.store.list_facts(Landed, plan=context.plan)}
-    begun = [recorded.event for recorded in context.store.list_facts(LandingStarted, plan=context.plan)]
+    landed = {recorded.event.id for recorded in context.store.list_facts(e.Landed, plan=context.plan)}
+    begun = [recorded.event for recorded in context.store.list_facts(e.LandingStarted, plan=context.plan)]
     landings = [event for event in begun if event.id in landed and event.code]
     ends = [number for number, event in enumerate(landings, 1) if event.complete]
     return landings[ends[-1] if ends else 0 :]
 
 
-def _list_answered(context: RunContext, landings: list[LandingStarted]) -> set[str]:
+def _list_answered(context: RunContext, landings: list[e.LandingStarted]) -> set[str]:
     """The tests whose change has landed with an answer: they are not asked about again."""
     known = (context.objects.tip(landing.code) for landing in landings)
     trees = {context.objects.commit(code).tree for code in known if code}
-    judged = (recorded.event for recorded in context.store.list_facts(ProofJudged, plan=context.plan))
+    judged = (recorded.event for recorded in context.store.list_facts(e.ProofJudged, plan=context.plan))
     return {promise.test for event in judged if event.tree in trees and event.time > 1 for promise in event.promises}
 
 
@@ -196,7 +185,7 @@ def list_unproven(phase: WorkAttempt, context: RunContext) -> tuple[str, ...]:
 # --- the command -----------------------------------------------------------------------------------------
 
 
-def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[str, float]:
+def command_line(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[str, float]:
     """The test command on the files that differ, where the runner takes files; else the whole of it."""
     tests = context.settings.tests
     run = _run_of(started.scope, phase)
@@ -213,29 +202,29 @@ def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunConte
 
 def _limit_s(phase: WorkAttempt, context: RunContext) -> float:
     """A time limit by the time of the gate: the new test of a mended endless loop does not end on the base's code."""
-    gate = phase.proof.newest_gates.get(TESTS)
+    gate = phase.proof.newest_gates.get(e.TESTS)
     limit_s = context.settings.tests.timeout_s
     if gate is None or gate.ran is None:
         return limit_s
-    ended = (recorded.event for recorded in context.store.list_facts(DispatchEnded, plan=context.plan))
+    ended = (recorded.event for recorded in context.store.list_facts(e.DispatchEnded, plan=context.plan))
     gate_s = next((event.seconds for event in ended if event.id == gate.ran.dispatch), limit_s)
     return min(limit_s, max(SHORTEST_LIMIT_S, MOST_TIMES * gate_s))
 
 
-def _files_of(promises: tuple[Promise, ...]) -> tuple[str, ...]:
+def _files_of(promises: tuple[e.Promise, ...]) -> tuple[str, ...]:
     """The files of these tests; none when one of them has no file."""
     files = dict.fromkeys(file_of(f"{promise.test}::") for promise in promises)
     return tuple(files) if all(files) else ()
 
 
-def _run_of(kind: str, phase: WorkAttempt) -> ProofRun:
+def _run_of(kind: str, phase: WorkAttempt) -> e.ProofRun:
     return next(run for run in phase.built.proofs if run.kind == kind)
 
 
 # --- the results -----------------------------------------------------------------------------------------
 
 
-def already_known(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
+def already_known(action: Start, state: RunState, context: RunContext) -> tuple[e.Event, ...]:
     """The checks that ran before on the same code, with the same command and environment: they do not run again."""
     started = action.dispatch
     if started.role.agent:
@@ -253,11 +242,11 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
     is_built = find_inputs(replace(started, role=Role.SETUP), phase, context) != find_inputs(started, phase, context)
     if answer is None and (started.tree == phase.built.tree or is_built):
         answer, line = NewTestsAnswer.NOT_JUDGED, f"{line}, and reach no added function that can be emptied"
-    judged = ProofJudged(tree=phase.built.tree, kind=ProofKind.EMPTIED, line=line, answer=answer)
+    judged = e.ProofJudged(tree=phase.built.tree, kind=ProofKind.EMPTIED, line=line, answer=answer)
     return (judged,) if answer else ()
 
 
-def judge_proof(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+def judge_proof(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = state.work
     started = phase.dispatches.newest
     ended = phase.dispatches.ended
@@ -269,8 +258,8 @@ def judge_proof(action: Action, state: RunState, context: RunContext) -> Iterato
         yield _judge_results(started, phase, context, result, seconds=ended.seconds, ran=evidence)
 
 
-def _result_key(run: ProofRun, context: RunContext) -> str:
-    return json.dumps([gates.check_key(context, TESTS, run.tree), run.files])
+def _result_key(run: e.ProofRun, context: RunContext) -> str:
+    return json.dumps([gates.check_key(context, e.TESTS, run.tree), run.files])
 
 
 def _known_results(kind: str, phase: WorkAttempt, context: RunContext) -> results.Results | None:
@@ -279,16 +268,16 @@ def _known_results(kind: str, phase: WorkAttempt, context: RunContext) -> result
 
 
 def _judge_results(
-    started: DispatchStarted,
+    started: e.DispatchStarted,
     phase: WorkAttempt,
     context: RunContext,
     result: results.Results,
     *,
     seconds: float = 0.0,
     ran: Evidence | None = None,
-) -> ProofJudged:
+) -> e.ProofJudged:
     run = _run_of(started.scope, phase)
-    judged = ProofJudged(tree=phase.built.tree, kind=run.kind, line=result.line, seconds=seconds, ran=ran)
+    judged = e.ProofJudged(tree=phase.built.tree, kind=run.kind, line=result.line, seconds=seconds, ran=ran)
     if run.kind is ProofKind.NEW_TESTS:  # which of them are new is known after the gate
         return judged
     if run.kind is ProofKind.EMPTIED:
@@ -333,7 +322,7 @@ def _judge_new_tests(
     return judge_new_tests(names - count_cases(base.ran).keys() if base and is_named else None, old, emptied)
 
 
-def _is_allowed(promise: Promise, phase: WorkAttempt, paths: Sequence[str]) -> bool:
+def _is_allowed(promise: e.Promise, phase: WorkAttempt, paths: Sequence[str]) -> bool:
     """Whether the phase's Allows: covers the test's file; a test without a file, whether it covers a changed one."""
     file = file_of(f"{promise.test}::")
     changed = [path for path in phase.changed_files if is_on_test_side(path, paths)]
@@ -342,14 +331,14 @@ def _is_allowed(promise: Promise, phase: WorkAttempt, paths: Sequence[str]) -> b
 
 def _base_results(phase: WorkAttempt, context: RunContext) -> results.Results | None:
     """The results before the phase, with the names of all tests where they are known."""
-    known = phase.proof.baselines.get(TESTS)
+    known = phase.proof.baselines.get(e.TESTS)
     if known is None or not known.results:
         return None
     return results.from_text(context.store.get_baseline(known.key) or known.results)
 
 
 def _count_expected(
-    run: ProofRun, phase: WorkAttempt, context: RunContext, base: results.Results | None
+    run: e.ProofRun, phase: WorkAttempt, context: RunContext, base: results.Results | None
 ) -> Counter[str]:
     """How many cases of each function passed before; for a test file that earlier phases changed, before them."""
     versions = dict(phase.built.versions)
@@ -376,5 +365,5 @@ def _count_expected(
 
 
 def _passes_at(commit: str, context: RunContext) -> frozenset[str]:
-    known = context.store.get_baseline(gates.check_key(context, TESTS, context.objects.commit(commit).tree))
+    known = context.store.get_baseline(gates.check_key(context, e.TESTS, context.objects.commit(commit).tree))
     return results.from_text(known).passes if known else frozenset()

@@ -23,24 +23,10 @@ from runplan.landing.modes import concludes
 from runplan.names import as_utf8, is_within, requires_ref
 from runplan.plan.body import named_paths
 from runplan.plan.model import Plan, Status, parse_plan
+from runplan.run import events as e
 from runplan.run.actions import Action, Start
 from runplan.run.attempts import PhaseAttempt, SelfLandingAttempt, SubplanAttempt, UndoAttempt, WorkAttempt
 from runplan.run.dispatch import EVERY_PHASE, RETURN, Outcome, Return, ToolUsed
-from runplan.run.events import (
-    DelegateChosen,
-    DispatchStarted,
-    DriftFound,
-    Event,
-    EvidenceUnresolved,
-    FinalVerificationDue,
-    Landed,
-    LandingStarted,
-    Paused,
-    Rows,
-    SubplanChosen,
-    VerdictGiven,
-    WorkRefused,
-)
 from runplan.run.kinds import GateAnswer, Mode, Reason, WaitKind
 from runplan.run.state import RunState
 from runplan.steps.commands import fill_files
@@ -55,11 +41,11 @@ EVIDENCE = 2000  #: characters of evidence that are kept for an item
 LARGEST_CITED = 64 * 1024 * 1024  #: bytes of a file in which lines are counted
 
 
-def start_verifier(action: Start, state: RunState, context: RunContext) -> Iterator[Event]:
+def start_verifier(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
     return start_dispatch(action, state, context, _prepare_verifier)
 
 
-def _prepare_verifier(started: DispatchStarted, state: RunState, context: RunContext) -> Prepared:
+def _prepare_verifier(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
     phase = state.work
     base = _base_of(phase, context, started.scope)
     without = context.bookkeeping if started.scope else ()
@@ -70,7 +56,7 @@ def _prepare_verifier(started: DispatchStarted, state: RunState, context: RunCon
     return Prepared(started=started, launch=launch, fill=fill, diff=diff)
 
 
-def _write_prompt(started: DispatchStarted, phase: WorkAttempt, context: RunContext, diff: str) -> str:
+def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, diff: str) -> str:
     asked = phase.proof.questions_to_verifiers(context.settings.tests.changed)
     brief = write_brief(started, phase, context, tip=phase.built.commits[-1], asked=asked)
     checks = context.settings.checks
@@ -97,13 +83,13 @@ def reply_of(id: str, context: RunContext) -> tuple[str, Return | Unusable]:
     return message, returns.parse_return(None if text is None else context.agents.redacted(text), message)
 
 
-def judge_verdict(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+def judge_verdict(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = state.work
     assert phase.dispatches.ended is not None
     is_read_only = context.agents.is_sandboxed(phase.dispatches.ended.agent)
     if not is_read_only and (touched := context.proof.changed(phase.built.commits[-1], context.personal)):
         detail = f"the verifier changed {', '.join(touched[:8])}"
-        yield WorkRefused(reason=Reason.READONLY_VIOLATED, detail=detail)
+        yield e.WorkRefused(reason=Reason.READONLY_VIOLATED, detail=detail)
         return
     message, answer = reply_of(phase.dispatches.ended.id, context)
     scope = phase.dispatches.newest.scope if phase.dispatches.newest else ""
@@ -113,18 +99,18 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
     is_red = any(gate.answer is GateAnswer.FAILED for gate in phase.proof.newest_gates.values())
     judged = verdict.judge_reply(answer, ids, facts_of(phase, context, scope), questions=asked, gates_red=is_red)
     if isinstance(judged, verdict.NoVerdict):
-        yield WorkRefused(reason=Reason.INVALID_VERDICT, detail=judged.why)
+        yield e.WorkRefused(reason=Reason.INVALID_VERDICT, detail=judged.why)
         return
     if judged.unresolved and phase.proof.unresolved is None:
         missing = tuple((item, words[:EVIDENCE]) for item, words in judged.unresolved)
-        yield EvidenceUnresolved(patch=phase.built.patch, items=missing)
+        yield e.EvidenceUnresolved(patch=phase.built.patch, items=missing)
         return
     is_last = sum(not earlier.scope for earlier in phase.proof.verdicts) + 1 >= len(context.settings.agents.judges)
     if judged.passed and is_last and not scope and (drift_found := measure_drift(phase, context, message)) is not None:
         yield drift_found  # before the verdict: after a crash in between both are found again
         if drift_found.abort:
             return
-    yield VerdictGiven(
+    yield e.VerdictGiven(
         tree=phase.built.tree,
         patch=phase.built.patch,
         passed=judged.passed,
@@ -176,7 +162,7 @@ def _list_changed(phase: WorkAttempt, context: RunContext, scope: str) -> list[s
     return [change.path for change in changes if not is_within(context.bookkeeping, change.path)]
 
 
-def _list_missing(phase: WorkAttempt, context: RunContext, scope: str) -> Rows:
+def _list_missing(phase: WorkAttempt, context: RunContext, scope: str) -> e.Rows:
     """Items, each with a file that it names: it was never there since the plan began, and git does not ignore it."""
     texts = phase.chosen.items if phase.chosen.phase else ()
     if scope:
@@ -188,7 +174,7 @@ def _list_missing(phase: WorkAttempt, context: RunContext, scope: str) -> Rows:
     missing = {path for _, path in named if find(git, phase.built.tree, path)[1] is None}  # not in a submodule either
     if not missing:
         return ()
-    tips = (fact.event.tip for fact in context.store.list_facts(Landed, plan=context.plan))
+    tips = (fact.event.tip for fact in context.store.list_facts(e.Landed, plan=context.plan))
     for commit in dict.fromkeys((head, phase.built.onto, plan_base(phase, context), *tips)):
         files = list_files(git, git.commit(commit).tree, "") if git.tip(commit) is not None else ()
         missing = {path for path in missing if not any(f"/{file}".endswith(f"/{path}") for file in files)}
@@ -224,7 +210,7 @@ def _list_commands(phase: WorkAttempt, context: RunContext) -> list[str] | None:
 # --- the end of a plan ----------------------------------------------------------------------------------
 
 
-def before_the_end(state: RunState, context: RunContext, plan: Plan) -> Event | None:
+def before_the_end(state: RunState, context: RunContext, plan: Plan) -> e.Event | None:
     """What has to happen before the landing that completes the plan; None when it may land."""
     phase = state.current
     if isinstance(phase, UndoAttempt) or not is_complete_with(plan, phase.chosen.phase):
@@ -233,7 +219,7 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> Event | 
     if context.workspace.user.tip(ref) is not None and not plan.complete:
         until = context.clock.now() + timedelta(minutes=verdict.parent_wait(state.waits))
         words = f"a parent holds the end of the plan; to release it: {command('git', 'update-ref', '-d', ref)}"
-        return Paused(kind=WaitKind.PARENT, until=iso(until), words=words)
+        return e.Paused(kind=WaitKind.PARENT, until=iso(until), words=words)
     is_finish = bool(context.lane) or state.options.mode is Mode.FINISH
     # A repair follows the phases, which were verified together before.
     if not is_finish or not isinstance(phase, PhaseAttempt | SelfLandingAttempt) or phase.is_last:
@@ -241,7 +227,7 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> Event | 
     is_elsewhere = isinstance(phase, SubplanAttempt) and concludes(context.settings.run.landing)  # not on the branch
     if is_elsewhere or plan_base(phase, context) == _own_base(phase):
         return None
-    return FinalVerificationDue(tree=phase.answerable)
+    return e.FinalVerificationDue(tree=phase.answerable)
 
 
 def is_complete_with(plan: Plan, phase: str) -> bool:
@@ -251,11 +237,11 @@ def is_complete_with(plan: Plan, phase: str) -> bool:
 def plan_base(phase: WorkAttempt, context: RunContext) -> str:
     """The target before the first phase of the plan landed, as far as the journal knows."""
     facts = context.store.list_facts
-    landed = {fact.event.id: fact.event.phase for fact in facts(Landed, plan=context.plan)}
-    begun = (fact.event for fact in facts(LandingStarted, plan=context.plan) if fact.event.id in landed)
+    landed = {fact.event.id: fact.event.phase for fact in facts(e.Landed, plan=context.plan)}
+    begun = (fact.event for fact in facts(e.LandingStarted, plan=context.plan) if fact.event.id in landed)
     first = next(begun, None)
     # What another plan or a command does lands before the row of its phase.
-    chosen = (fact.event for kind in (SubplanChosen, DelegateChosen) for fact in facts(kind, plan=context.plan))
+    chosen = (fact.event for kind in (e.SubplanChosen, e.DelegateChosen) for fact in facts(kind, plan=context.plan))
     tips = (event.tip for event in chosen if first and event.phase == landed[first.id])
     base = next(tips, first.old if first else "")
     return base if base and context.objects.tip(base) is not None else _own_base(phase)
@@ -268,7 +254,7 @@ def _own_base(phase: WorkAttempt) -> str:
 # --- the verification -----------------------------------------------------------------------------------
 
 
-def final_items(phase: WorkAttempt, context: RunContext) -> Rows:
+def final_items(phase: WorkAttempt, context: RunContext) -> e.Rows:
     """One item for each phase of the plan."""
     plan, _ = context.plan_at(phase.built.onto)
     return tuple((f"F{number}", f"phase {row.id}") for number, row in enumerate(plan.phases, 1))
@@ -277,7 +263,7 @@ def final_items(phase: WorkAttempt, context: RunContext) -> Rows:
 # --- numbers that a plan states and agents measure ------------------------------------------------------
 
 
-def measure_drift(phase: WorkAttempt, context: RunContext, message: str) -> DriftFound | None:
+def measure_drift(phase: WorkAttempt, context: RunContext, message: str) -> e.DriftFound | None:
     """The differences that the last writer and the verifier report; None when they report none."""
     written = drift.read_tokens(reply_of(phase.written, context)[0] if phase.written else "")
     verified = drift.read_tokens(message)
@@ -285,11 +271,13 @@ def measure_drift(phase: WorkAttempt, context: RunContext, message: str) -> Drif
         return None
     facts = context.store.list_facts
     plan = context.plan
-    landed = {fact.event.phase for fact in facts(Landed, plan=plan) if fact.run == context.run}
-    made = [fact.event for fact in facts(DriftFound, plan=plan) if fact.run == context.run and fact.event.of in landed]
+    landed = {fact.event.phase for fact in facts(e.Landed, plan=plan) if fact.run == context.run}
+    made = [
+        fact.event for fact in facts(e.DriftFound, plan=plan) if fact.run == context.run and fact.event.of in landed
+    ]
     corrected = {(of, bullet) for event in made for of, bullet, _, _ in event.corrections}  # in this run
     decision = drift.judge_drifts(written, verified, corrected)
-    return DriftFound(
+    return e.DriftFound(
         abort=decision.abort,
         of=phase.chosen.phase,
         corrections=tuple((to.phase, to.bullet, to.stated, to.actual) for to in decision.corrections),

@@ -31,7 +31,6 @@ from runplan.run.attempts import (
     WorkAttempt,
 )
 from runplan.run.dispatch import NOTES, Return
-from runplan.run.events import WorkRefused
 from runplan.run.kinds import NOT_OF_WORK, GateAnswer, Reason
 from runplan.run.reasons import describe_ending
 from runplan.run.state import RunState, list_places
@@ -71,13 +70,13 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
     phase = state.work
     kept = state.work.leased.kept
     head = _commit_leftovers(phase, context, message=_commit_subject(phase))
-    if isinstance(head, WorkRefused):
+    if isinstance(head, e.WorkRefused):
         yield head
         return
     known = phase.start or (kept.head if kept else "")  # the user may have it: another phase began on it
     foreign = context.candidates.foreign(phase.base, head, run=context.mark, kept=known)
     if why := describe_off_base(foreign, branch=phase.leased.branch, base=phase.base):
-        yield WorkRefused(reason=Reason.OFF_BASE, detail=why)
+        yield e.WorkRefused(reason=Reason.OFF_BASE, detail=why)
         return
     changes = context.candidates.changes(phase.base, head)
     refusal = _conflict_markers(phase, context, head) or _nested_repository(changes, context, head)
@@ -112,7 +111,7 @@ def _commit_subject(phase: WorkAttempt) -> str:
     return f"{phase.chosen.title or f'Phase {phase.chosen.phase}'}\n"
 
 
-def _commit_leftovers(phase: WorkAttempt, context: RunContext, *, message: str) -> str | WorkRefused:
+def _commit_leftovers(phase: WorkAttempt, context: RunContext, *, message: str) -> str | e.WorkRefused:
     """Commit everything that the agent left; the newest commit."""
     branch = phase.leased.branch
     left = context.zone.leftovers
@@ -122,7 +121,7 @@ def _commit_leftovers(phase: WorkAttempt, context: RunContext, *, message: str) 
     changes = context.candidates.changes(tip, left)
     added = [change for change in changes if change.kind == "A"]
     if nested := [change.path for change in added if change.new_mode == GITLINK]:
-        return WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own")
+        return e.WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own")
     ours: dict[str, Entry | None] = {change.path: None for change in added if covers(tamper.LIFECYCLE, change.path)}
     tree = context.candidates.tree_with(context.objects.commit(left).tree, ours)
     made = tip
@@ -159,7 +158,7 @@ def _record_findings(findings: tuple[Tampering, ...], tree: str) -> e.RulesBroke
     return e.RulesBroken(tree=tree, reason=reason, lines=lines, remedy=tamper.describe_remedy(findings))
 
 
-def _conflict_markers(phase: WorkAttempt, context: RunContext, head: str) -> WorkRefused | None:
+def _conflict_markers(phase: WorkAttempt, context: RunContext, head: str) -> e.WorkRefused | None:
     """A file that still has the conflict markers that the fixer had to resolve."""
 
     def has_markers(commit: str, path: str) -> bool:
@@ -170,18 +169,18 @@ def _conflict_markers(phase: WorkAttempt, context: RunContext, head: str) -> Wor
     before = phase.chosen.tip if isinstance(phase, MergeAttempt) else phase.base
     for path in phase.unsolved.paths if phase.unsolved else ():
         if has_markers(head, path) and not has_markers(before, path):
-            return WorkRefused(
+            return e.WorkRefused(
                 reason=Reason.CONFLICT, detail=phase.describe_unsolved(f"it left conflict markers in {path}")
             )
     return None
 
 
-def _nested_repository(changes: tuple[Change, ...], context: RunContext, head: str) -> WorkRefused | None:
+def _nested_repository(changes: tuple[Change, ...], context: RunContext, head: str) -> e.WorkRefused | None:
     """A nested repository would land as a bare commit id, and its content would be lost."""
     modules = _file_text(context, head, ".gitmodules") or ""
     for change in changes:
         if change.new_mode == GITLINK != change.old_mode and f"path = {change.path}\n" not in f"{modules}\n":
-            return WorkRefused(reason=Reason.TAMPERED, detail=f"{change.path} is a git repository of its own")
+            return e.WorkRefused(reason=Reason.TAMPERED, detail=f"{change.path} is a git repository of its own")
     return None
 
 
@@ -266,7 +265,7 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[
     assert phase.dispatches.ended is not None
     number = len(phase.handovers) + 1
     head = _commit_leftovers(phase, context, message=f"{_wip_subject(phase, context)}hand-over {number}\n")
-    if isinstance(head, WorkRefused):
+    if isinstance(head, e.WorkRefused):
         yield head
         return
     message, returned = reply_of(phase.dispatches.ended.id, context)
@@ -317,7 +316,7 @@ def ask_question(action: Action, state: RunState, context: RunContext) -> Iterat
     assert ended is not None
     if isinstance(attempt, WorkAttempt) and ended.role.is_writer:
         head = _commit_leftovers(attempt, context, message=f"{_wip_subject(attempt, context)}question\n")
-        if isinstance(head, WorkRefused):
+        if isinstance(head, e.WorkRefused):
             yield head
             return
     yield e.QuestionAsked(id=ended.id, text=ended.detail or "no question given", phase=attempt.chosen.phase)

@@ -27,26 +27,11 @@ from runplan.agents.budgets import tokens_in
 from runplan.agents.clis import agent_of
 from runplan.checks.secrets import LONGEST, Redactor, redact_text, redacted_end
 from runplan.decoding import decode_json
-from runplan.run.dispatch import (
-    MESSAGE_TAIL,
-    RETURN,
-    AgentEvent,
-    Context,
-    Ending,
-    Finished,
-    Folding,
-    NeverStarted,
-    Outcome,
-    Retrying,
-    Tally,
-    ToolUsed,
-    Trouble,
-    Unread,
-)
+from runplan.run import dispatch as d
 from runplan.store.files import is_held, publish, read_bounded
 
 T = TypeVar("T")
-Reader: TypeAlias = Callable[[bytes], tuple[AgentEvent, ...]]
+Reader: TypeAlias = Callable[[bytes], tuple[d.AgentEvent, ...]]
 
 #: The largest record or log that is read whole. An exit record includes the end of the message.
 LARGEST = 64 * 1024 * 1024
@@ -125,7 +110,7 @@ class EventCollector:
         self._cwd = cwd
         self._secrets = secrets
         self._line = bytearray()  #: the newest one, until its end arrives
-        self._folding = Folding()
+        self._folding = d.Folding()
 
     def feed(self, chunk: bytes) -> None:
         first, newline, rest = chunk.partition(b"\n")
@@ -145,18 +130,18 @@ class EventCollector:
         try:
             self.add(self._read(line))
         except MISREAD:
-            self.add((Unread(),))
+            self.add((d.Unread(),))
 
-    def add(self, events: tuple[AgentEvent, ...]) -> None:
+    def add(self, events: tuple[d.AgentEvent, ...]) -> None:
         """Add events without secrets. One can be split over several messages, so the message is redacted whole."""
         for event in events:
             match event:
-                case Trouble(words=words) | Finished(words=words) | Retrying(words=words):
+                case d.Trouble(words=words) | d.Finished(words=words) | d.Retrying(words=words):
                     event = replace(event, words=redact_text(words, self._secrets))
-                case ToolUsed(tool=tool, path=path):  # the detail is only shown from the log, which is redacted
+                case d.ToolUsed(tool=tool, path=path):  # the detail is only shown from the log, which is redacted
                     tool, path = redact_text(tool, self._secrets), redact_text(path, self._secrets)
                     event = replace(event, tool=tool, path=path, detail="")
-                case Context(tokens=int(tokens), file=file) if file:
+                case d.Context(tokens=int(tokens), file=file) if file:
                     event = replace(event, tokens=tokens + tokens_in(_size(Path(self._cwd, file))))
             self._folding.add_event(event)
 
@@ -164,10 +149,10 @@ class EventCollector:
     def message(self) -> str:
         """The end of the message without secrets, nor half of one where it was cut."""
         text = self._folding.message
-        return redact_text(text if len(text) < MESSAGE_TAIL else text[LONGEST:], self._secrets)
+        return redact_text(text if len(text) < d.MESSAGE_TAIL else text[LONGEST:], self._secrets)
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> d.Tally:
         return self._folding.tally
 
 
@@ -200,13 +185,13 @@ class DispatchFiles:
         self._shim = directory / "shim.json"
         self._exit = directory / "exit.json"
 
-    def standing(self) -> Outcome | NeverStarted:
+    def standing(self) -> d.Outcome | d.NeverStarted:
         """How the dispatch ended; for a caller that knows that no shim holds the lock."""
-        if outcome := _read(self._exit, Outcome):
+        if outcome := _read(self._exit, d.Outcome):
             return outcome
-        return self.lost() if os.path.lexists(self._shim) or os.path.lexists(self._exit) else NeverStarted()
+        return self.lost() if os.path.lexists(self._shim) or os.path.lexists(self._exit) else d.NeverStarted()
 
-    def lost(self) -> Outcome:
+    def lost(self) -> d.Outcome:
         """The outcome of a dispatch whose shim died: its log shows what the agent used."""
         from runplan.settings.load import list_agent_kinds  # slow to import, and rarely needed
 
@@ -215,7 +200,7 @@ class DispatchFiles:
         events.feed(read_bounded(self.out, largest=LARGEST) or b"")
         events.finish()
         tally = replace(events.tally, troubles=(), finished=None, denied=(), waiting="", unread=0)
-        return Outcome(ending=Ending.LOST, code=None, signal=None, message="", tally=tally)
+        return d.Outcome(ending=d.Ending.LOST, code=None, signal=None, message="", tally=tally)
 
     def locked(self) -> bool:
         return is_held(self.lock)
@@ -235,13 +220,16 @@ class DispatchFiles:
     def write_shim(self, record: ShimRecord) -> None:
         publish(self._shim, msgspec.json.encode(record), sync=False)
 
-    def write_exit(self, outcome: Outcome, *, held: int) -> None:
+    def write_exit(self, outcome: d.Outcome, *, held: int) -> None:
         """Write the exit record durably, after the agent's return.
 
         `held` is the open directory: it is still valid after the repository was moved.
         """
         # Not blocking: an agent can leave a pipe there.
-        with contextlib.suppress(OSError), open(os.open(self.directory / RETURN, os.O_RDONLY | os.O_NONBLOCK)) as file:
+        with (
+            contextlib.suppress(OSError),
+            open(os.open(self.directory / d.RETURN, os.O_RDONLY | os.O_NONBLOCK)) as file,
+        ):
             os.fsync(file.fileno())
         content = msgspec.json.encode(outcome)
         try:

@@ -12,23 +12,10 @@ from typing import Any, ClassVar
 from runplan.agents.adapter import Agent, Task, first_set, under_home
 from runplan.agents.endings import classify_trouble
 from runplan.agents.fields import get_count, get_number, get_objects, get_text, get_value, read_json, read_tool
-from runplan.run.dispatch import (
-    AgentEvent,
-    Context,
-    EndingKind,
-    Finished,
-    Message,
-    Retrying,
-    Spent,
-    Started,
-    ToolEnded,
-    Trouble,
-    Unread,
-    Usage,
-)
+from runplan.run import dispatch as d
 from runplan.settings.schema import AgentTable
 
-_SUBTYPES = {"error_max_turns": EndingKind.MAX_TURNS, "error_max_budget_usd": EndingKind.BUDGET}
+_SUBTYPES = {"error_max_turns": d.EndingKind.MAX_TURNS, "error_max_budget_usd": d.EndingKind.BUDGET}
 _IGNORED = ("status", "task_started", "task_updated", "task_notification", "task_progress", "hook_started")
 
 #: Tools that only make its requests longer: they schedule, switch worktrees, or talk to a person or other sessions.
@@ -92,7 +79,7 @@ class Claude(Agent):
         """It prefers a key in the environment to its login."""
         return first_set(caller, "ANTHROPIC_AUTH_TOKEN", *self.keys)
 
-    def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
+    def read_event(self, event: dict[str, Any]) -> Iterable[d.AgentEvent]:
         match get_text(event, "type"):
             case "assistant":
                 return _read_assistant(event)
@@ -104,17 +91,17 @@ class Claude(Agent):
                 info = get_value(event, "rate_limit_info")
                 words = f"usage limit ({get_text(info, 'rateLimitType') or 'unnamed'})"
                 resets = float(get_count(info, "resetsAt")) or None
-                limit = Trouble(kind=EndingKind.LIMIT, words=words, resets=resets)
+                limit = d.Trouble(kind=d.EndingKind.LIMIT, words=words, resets=resets)
                 return (limit,) if get_text(info, "status") == "rejected" else ()
             case "user":
                 printed = [get_text(event, "tool_use_result", name) for name in ("stdout", "stderr")]
                 parts = (part for part in get_objects(event, "message", "content") if part.get("is_error"))
-                failed = (ToolEnded(output=get_text(part, "content"), ending="failed") for part in parts)
-                return (ToolEnded(output="\n".join(printed)), *failed)
+                failed = (d.ToolEnded(output=get_text(part, "content"), ending="failed") for part in parts)
+                return (d.ToolEnded(output="\n".join(printed)), *failed)
             case "stream_event":
                 return ()
             case _:
-                return (Unread(),)
+                return (d.Unread(),)
 
 
 AGENT = Claude()
@@ -142,42 +129,42 @@ def _restrict_settings(caller: Mapping[str, str], address: str) -> tuple[str, ..
     return ("--settings", json.dumps(settings, separators=(",", ":")), "--strict-mcp-config", *servers)
 
 
-def _read_assistant(event: dict[str, Any]) -> Iterator[AgentEvent]:
+def _read_assistant(event: dict[str, Any]) -> Iterator[d.AgentEvent]:
     message = get_value(event, "message")
     if get_text(message, "model") == "<synthetic>":  # the program's own words on an error; `result` has them too
         return
     is_main = not get_text(event, "parent_tool_use_id")  # the message and context of a sub-agent are its own
     for part in get_objects(message, "content"):
         if get_text(part, "type") == "text" and is_main:
-            yield Message(text=get_text(part, "text") + "\n")
+            yield d.Message(text=get_text(part, "text") + "\n")
         elif get_text(part, "type") == "tool_use":
             yield read_tool(get_text(part, "name"), get_value(part, "input"))
     used = _sum_usage(get_value(message, "usage"))
     if used.input_tokens:
-        yield Spent(usage=used, of=get_text(message, "id"))
+        yield d.Spent(usage=used, of=get_text(message, "id"))
         if is_main:
-            yield Context(tokens=used.input_tokens)
+            yield d.Context(tokens=used.input_tokens)
 
 
-def _read_system(event: dict[str, Any]) -> Iterable[AgentEvent]:
+def _read_system(event: dict[str, Any]) -> Iterable[d.AgentEvent]:
     match get_text(event, "subtype"):
         case "init":
             # Qwen Code has the same events and its own name for the version.
             version = get_text(event, "claude_code_version") or get_text(event, "qwen_code_version")
-            return (Started(model=get_text(event, "model"), version=version),)
+            return (d.Started(model=get_text(event, "model"), version=version),)
         case "api_retry":
-            return (Retrying(words=f"error {get_count(event, 'error_status')} {get_text(event, 'error')}"),)
+            return (d.Retrying(words=f"error {get_count(event, 'error_status')} {get_text(event, 'error')}"),)
         case "compact_boundary":
-            return (Context(tokens=0),)
+            return (d.Context(tokens=0),)
         case "model_refusal_no_fallback":
-            return (Trouble(kind=EndingKind.REFUSAL, words="the model refused"),)
+            return (d.Trouble(kind=d.EndingKind.REFUSAL, words="the model refused"),)
         case "model_fallback":
-            return (Started(model=get_text(event, "fallback_model")),)
+            return (d.Started(model=get_text(event, "fallback_model")),)
         case subtype:
-            return () if subtype in _IGNORED else (Unread(),)
+            return () if subtype in _IGNORED else (d.Unread(),)
 
 
-def _read_result(event: dict[str, Any]) -> Iterator[AgentEvent]:
+def _read_result(event: dict[str, Any]) -> Iterator[d.AgentEvent]:
     listed = get_value(event, "errors")
     errors = "; ".join(get_text({"": error}, "") for error in (listed if isinstance(listed, list) else ()))
     words = get_text(event, "result") or errors or get_text(event, "error", "message")
@@ -186,18 +173,18 @@ def _read_result(event: dict[str, Any]) -> Iterator[AgentEvent]:
     yield from _read_totals(event)
     for denial in get_objects(event, "permission_denials"):
         yield read_tool(get_text(denial, "tool_name"), get_value(denial, "tool_input"), denied=True)
-    yield _read_trouble(event, words) if failed else Message(text=get_text(event, "result"), final=True)
-    yield Finished(ok=not failed, words=words if failed else "")
+    yield _read_trouble(event, words) if failed else d.Message(text=get_text(event, "result"), final=True)
+    yield d.Finished(ok=not failed, words=words if failed else "")
 
 
-def _read_trouble(event: dict[str, Any], words: str) -> Trouble:
+def _read_trouble(event: dict[str, Any], words: str) -> d.Trouble:
     kind = _SUBTYPES.get(get_text(event, "subtype"))
     if get_text(event, "stop_reason") == "refusal":
-        kind = kind or EndingKind.REFUSAL
+        kind = kind or d.EndingKind.REFUSAL
     if get_text(event, "terminal_reason") == "prompt_too_long":
-        kind = kind or EndingKind.CONTEXT
+        kind = kind or d.EndingKind.CONTEXT
     return (
-        Trouble(kind=kind, words=words)
+        d.Trouble(kind=kind, words=words)
         if kind
         else classify_trouble(words, status=get_count(event, "api_error_status"))
     )
@@ -208,24 +195,24 @@ _FIELDS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_toke
 _FIELDS_BY_MODEL = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens", "outputTokens")
 
 
-def _sum_usage(used: object, fields: tuple[str, str, str, str] = _FIELDS) -> Usage:
+def _sum_usage(used: object, fields: tuple[str, str, str, str] = _FIELDS) -> d.Usage:
     """Claude counts cached tokens separately. A program with a total, as Qwen Code, does not."""
     fresh, written, cached, answered = (get_count(used, field) for field in fields)
     sent = fresh if get_count(used, "total_tokens") else fresh + written + cached
-    return Usage(input_tokens=sent, output_tokens=answered, cached_tokens=cached)
+    return d.Usage(input_tokens=sent, output_tokens=answered, cached_tokens=cached)
 
 
-def _read_totals(event: dict[str, Any]) -> Iterator[AgentEvent]:
+def _read_totals(event: dict[str, Any]) -> Iterator[d.AgentEvent]:
     """The usage by model is complete; `usage` misses side requests, and everything after a budget's end."""
     models = get_value(event, "modelUsage")
     by_model = (
         [(_sum_usage(used, _FIELDS_BY_MODEL), used) for used in models.values()] if isinstance(models, dict) else []
     )
-    total = Usage(usd=get_number(event, "total_cost_usd"))
+    total = d.Usage(usd=get_number(event, "total_cost_usd"))
     for used, _ in by_model or [(_sum_usage(get_value(event, "usage")), None)]:
         total = total.plus(used)
-    if by_model or total != Usage():
-        yield Spent(usage=total, total=True, least=True)
+    if by_model or total != d.Usage():
+        yield d.Spent(usage=total, total=True, least=True)
     if by_model:
         main = max(by_model, key=lambda pair: pair[0].input_tokens)[1]
-        yield Context(window=get_count(main, "contextWindow"))
+        yield d.Context(window=get_count(main, "contextWindow"))

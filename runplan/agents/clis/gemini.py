@@ -11,18 +11,7 @@ from runplan.agents.adapter import Agent, Task, under_home
 from runplan.agents.budgets import tokens_in
 from runplan.agents.endings import classify_trouble
 from runplan.agents.fields import estimate_context, get_count, get_text, get_value, read_json, read_tool, read_usage
-from runplan.run.dispatch import (
-    OWN,
-    AgentEvent,
-    Context,
-    EndingKind,
-    Finished,
-    Message,
-    Spent,
-    Started,
-    ToolEnded,
-    Unread,
-)
+from runplan.run import dispatch as d
 
 #: With an address in the environment it would choose another login, and fail. It ignores such a file elsewhere.
 _SETTINGS = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"disableAutoUpdate": True}}
@@ -52,15 +41,15 @@ class Gemini(Agent):
     passed = ("GEMINI_CLI_HOME", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
     closes = True
     codes: ClassVar = {
-        41: EndingKind.AUTH,
-        53: EndingKind.MAX_TURNS,
-        55: EndingKind.SETUP,
+        41: d.EndingKind.AUTH,
+        53: d.EndingKind.MAX_TURNS,
+        55: d.EndingKind.SETUP,
         # The provider's status modulo 256.
-        145: EndingKind.AUTH,
-        147: EndingKind.AUTH,
-        173: EndingKind.LIMIT,
-        244: EndingKind.OVERLOADED,
-        247: EndingKind.OVERLOADED,
+        145: d.EndingKind.AUTH,
+        147: d.EndingKind.AUTH,
+        173: d.EndingKind.LIMIT,
+        244: d.EndingKind.OVERLOADED,
+        247: d.EndingKind.OVERLOADED,
     }
     reports_usd = False
     fixed: ClassVar = {"GEMINI_CLI_NO_RELAUNCH": "true"}
@@ -76,57 +65,58 @@ class Gemini(Agent):
     def make_files(self, task: Task) -> dict[str, str]:
         files = {} if task.writes else {_POLICY_FILE: _POLICY}
         if self.find_key(task.table, task.caller):
-            files[f"{OWN}/.gemini/settings.json"] = json.dumps(_SETTINGS)
+            files[f"{d.OWN}/.gemini/settings.json"] = json.dumps(_SETTINGS)
         return files
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         home = Path(caller.get("GEMINI_CLI_HOME") or under_home(caller))
         return bool(get_text(read_json(home / ".gemini/settings.json"), "security", "auth", "selectedType"))
 
-    def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
+    def read_event(self, event: dict[str, Any]) -> Iterable[d.AgentEvent]:
         match get_text(event, "type"):
             case "init":
-                return (Started(model=get_text(event, "model")),)
+                return (d.Started(model=get_text(event, "model")),)
             case "message":
                 if get_text(event, "role") != "assistant":  # the prompt
                     return ()
-                before = () if get_value(event, "delta") is True else (Message(text="", final=True),)
-                return (*before, Message(text=get_text(event, "content")), estimate_context(get_text(event, "content")))
+                before = () if get_value(event, "delta") is True else (d.Message(text="", final=True),)
+                text = get_text(event, "content")
+                return (*before, d.Message(text=text), estimate_context(text))
             case "tool_use":
                 used = get_text(event, "tool_name")
                 parameters = get_value(event, "parameters")
                 # Text after the use of a tool is a new message.
                 tokens = _estimate_exchange(used, parameters)
-                return (read_tool(used, parameters), Message(text="", final=True), *tokens)
+                return (read_tool(used, parameters), d.Message(text="", final=True), *tokens)
             case "tool_result":
                 denied = get_text(event, "error", "type") in _DENIED
                 refused = (read_tool(get_text(event, "tool_id"), {}, denied=True),) if denied else ()
                 output = get_text(event, "output")
-                ended = ToolEnded(output=output, ending="failed" if get_text(event, "status") == "error" else "")
+                ended = d.ToolEnded(output=output, ending="failed" if get_text(event, "status") == "error" else "")
                 return (ended, estimate_context("", output, resent=True), *refused)
             case "result":
                 return _read_result(event)
             case "error":  # a warning, or an error that the result repeats
                 return ()
             case _:
-                return (Unread(),)
+                return (d.Unread(),)
 
 
 AGENT = Gemini()
 
 
-def _estimate_exchange(used: str, parameters: Any) -> Iterator[AgentEvent]:
+def _estimate_exchange(used: str, parameters: Any) -> Iterator[d.AgentEvent]:
     """The context used by the text that a tool writes and by the file that it reads, whose text no event has."""
     yield estimate_context(json.dumps(parameters))
     if used == "read_file":
         lines = min(get_count(parameters, "end_line") - get_count(parameters, "start_line"), _MOST_LINES)
         path = read_tool(used, parameters).path if lines <= 0 else ""
-        yield Context(tokens=tokens_in(_LINE * max(0, lines)), estimated=True, file=path)
+        yield d.Context(tokens=tokens_in(_LINE * max(0, lines)), estimated=True, file=path)
 
 
-def _read_result(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
-    spent = Spent(usage=read_usage(get_value(event, "stats"), "input_tokens", "output_tokens", "cached"), total=True)
+def _read_result(event: dict[str, Any]) -> tuple[d.AgentEvent, ...]:
+    spent = d.Spent(usage=read_usage(get_value(event, "stats"), "input_tokens", "output_tokens", "cached"), total=True)
     if get_text(event, "status") == "success":
-        return (spent, Finished(ok=True))
+        return (spent, d.Finished(ok=True))
     words = get_text(event, "error", "message")
-    return (spent, classify_trouble(words), Finished(ok=False, words=words))
+    return (spent, classify_trouble(words), d.Finished(ok=False, words=words))

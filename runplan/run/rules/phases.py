@@ -7,21 +7,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from runplan.globs import matches
-from runplan.run import actions as a
+from runplan.run import actions as a, events as e
 from runplan.run.actions import Decision, fail_phase, perform_action, start_dispatch
 from runplan.run.attempts import MergeAttempt, PhaseAttempt, RepairAttempt, SelfLandingAttempt, WorkAttempt
 from runplan.run.dispatch import EndingKind, NewTestsAnswer, ReturnStatus
-from runplan.run.events import (
-    TESTS,
-    CandidateBuilt,
-    DispatchEnded,
-    DispatchStarted,
-    GateJudged,
-    ProofRun,
-    RulesBroken,
-    RunStarted,
-    WorkTaken,
-)
 from runplan.run.kinds import Beginning, GateAnswer, PhaseStep, ProofKind, Reason, Role
 from runplan.run.reasons import describe_ending, describe_proof
 from runplan.run.rules.shared import MAX_MOVES, STOPPED_BY, UNNAMED, fail_lost, judge_agent, land_candidate
@@ -37,24 +26,24 @@ PROOFS = {
 }
 
 
-def work_on_phase(started: RunStarted, phase: PhaseAttempt) -> Decision:
-    implementer = DispatchStarted(role=Role.IMPLEMENT, cycle=1)
+def work_on_phase(started: e.RunStarted, phase: PhaseAttempt) -> Decision:
+    implementer = e.DispatchStarted(role=Role.IMPLEMENT, cycle=1)
     return _work_on(started, phase, start_dispatch(implementer, f"phase {phase.chosen.phase} is to be implemented"))
 
 
-def repair_branch(started: RunStarted, repair: RepairAttempt) -> Decision:
+def repair_branch(started: e.RunStarted, repair: RepairAttempt) -> Decision:
     """A fixer begins, on the tip of the branch."""
     return _work_on(started, repair, _start_fixer(repair, tree=repair.base_tree, complaint=repair.chosen.text))
 
 
-def merge_target(started: RunStarted, merge: MergeAttempt) -> Decision:
+def merge_target(started: e.RunStarted, merge: MergeAttempt) -> Decision:
     """A fixer is needed only for conflicts."""
     if merge.lease is not None and merge.work is None and not merge.rebuilt:
         return perform_action(a.MERGE_TARGET, "the target is merged into the branch of the pull request")
     return repair_branch(started, merge)
 
 
-def delegate_phase(started: RunStarted, phase: SelfLandingAttempt) -> Decision:
+def delegate_phase(started: e.RunStarted, phase: SelfLandingAttempt) -> Decision:
     """The work lands by itself, so it is neither fixed nor approved; only the row of the phase is left."""
     decision = _follow_command(replace(started, max_fix_cycles=0, auto=True), phase)
     match decision.actions:
@@ -65,7 +54,7 @@ def delegate_phase(started: RunStarted, phase: SelfLandingAttempt) -> Decision:
             return decision
 
 
-def _follow_command(started: RunStarted, phase: SelfLandingAttempt) -> Decision:
+def _follow_command(started: e.RunStarted, phase: SelfLandingAttempt) -> Decision:
     ended = phase.dispatches.ended
     candidate = phase.delivery.candidate
     if lost := fail_lost(phase, phase.step):
@@ -86,12 +75,12 @@ def _follow_command(started: RunStarted, phase: SelfLandingAttempt) -> Decision:
         return _run_baseline(started, phase, candidate.onto_tree) or _run_gates(started, phase, candidate)
     if phase.work is not None:
         return fail_phase(Reason.NO_COMMITS, PhaseStep.DELEGATE, "the command did not move the target")
-    command = DispatchStarted(role=Role.DELEGATE, cycle=phase.cycle)
+    command = e.DispatchStarted(role=Role.DELEGATE, cycle=phase.cycle)
     start = start_dispatch(command, f"the command of phase {phase.chosen.phase} runs in your checkout")
     return _run_baseline(started, phase, phase.base_tree) or start
 
 
-def _work_on(started: RunStarted, phase: WorkAttempt, first: Decision) -> Decision:
+def _work_on(started: e.RunStarted, phase: WorkAttempt, first: Decision) -> Decision:
     """`first` starts the first writer."""
     if lost := fail_lost(phase, phase.step):
         return lost
@@ -118,26 +107,26 @@ def _work_on(started: RunStarted, phase: WorkAttempt, first: Decision) -> Decisi
     return before or _set_up_agents(started, phase) or (first if phase.cycle == 1 else fixer)
 
 
-def _run_baseline(started: RunStarted, phase: WorkAttempt, tree: str, *, agents: bool = False) -> Decision | None:
+def _run_baseline(started: e.RunStarted, phase: WorkAttempt, tree: str, *, agents: bool = False) -> Decision | None:
     """The checks on the base, with run.setup before them; with `agents` also in the worktree of the agents."""
     for group in started.gates:
         if unknown := tuple(name for name in group if name not in phase.proof.baselines):
-            baseline = DispatchStarted(role=Role.BASELINE, gates=unknown, cycle=phase.cycle, tree=tree)
+            baseline = e.DispatchStarted(role=Role.BASELINE, gates=unknown, cycle=phase.cycle, tree=tree)
             why = f"{_describe_checks(unknown)} on the base first, to know old failures"
             return _set_up_proof(started, phase, tree, agents=agents) or start_dispatch(baseline, why)
     return None
 
 
-def _set_up_agents(started: RunStarted, phase: WorkAttempt) -> Decision | None:
+def _set_up_agents(started: e.RunStarted, phase: WorkAttempt) -> Decision | None:
     """Run run.setup once in the worktree of implementers and fixers."""
     if not started.setup or phase.setup.agents:
         return None
-    setup = DispatchStarted(role=Role.SETUP, cycle=phase.cycle)
+    setup = e.DispatchStarted(role=Role.SETUP, cycle=phase.cycle)
     return start_dispatch(setup, "run.setup prepares the agent's worktree")
 
 
 def _set_up_proof(
-    started: RunStarted, phase: WorkAttempt, tree: str, red: str = "", *, agents: bool = False
+    started: e.RunStarted, phase: WorkAttempt, tree: str, red: str = "", *, agents: bool = False
 ) -> Decision | None:
     """Run run.setup in the proof worktree, unless that is prepared for this tree; its step knows reusable products.
 
@@ -152,16 +141,16 @@ def _set_up_proof(
     why = f"run.setup prepares the worktree of the checks{f': {again}' if again else ''}"
     agents = agents and not phase.setup.agents and not again
     return start_dispatch(
-        DispatchStarted(role=Role.SETUP, cycle=phase.cycle, tree=tree, again=again, agents=agents), why
+        e.DispatchStarted(role=Role.SETUP, cycle=phase.cycle, tree=tree, again=again, agents=agents), why
     )
 
 
 def _start_fixer(phase: WorkAttempt, *, tree: str, complaint: str) -> Decision:
-    fixer = DispatchStarted(role=Role.FIX, cycle=phase.cycle, tree=tree, complaint=complaint)
+    fixer = e.DispatchStarted(role=Role.FIX, cycle=phase.cycle, tree=tree, complaint=complaint)
     return start_dispatch(fixer, "a fresh agent fixes it")
 
 
-def _judge_ended(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
+def _judge_ended(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
     """What follows from the end of a process."""
     match ended.role:
         case Role.BASELINE:
@@ -178,7 +167,7 @@ def _judge_ended(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
             return _judge_agent(phase, ended)
 
 
-def _follow_up(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
+def _follow_up(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
     """After an agent with a full context."""
     if ended.said == ReturnStatus.DONE:
         return perform_action(
@@ -190,7 +179,7 @@ def _follow_up(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
     return perform_action(a.HAND_OVER, "the agent's context is full; a fresh agent continues")
 
 
-def _judge_agent(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
+def _judge_agent(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
     succeeded = perform_action(a.TAKE_WORK, f"{ended.agent or ended.role} finished; now checking what it changed")
     if ended.role is Role.VERIFY:
         succeeded = perform_action(a.JUDGE_VERDICT, "the verifier has answered")
@@ -203,18 +192,18 @@ def _judge_agent(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
             return decision
 
 
-def _take_back(started: RunStarted, phase: WorkAttempt, broken: RulesBroken) -> Decision:
+def _take_back(started: e.RunStarted, phase: WorkAttempt, broken: e.RulesBroken) -> Decision:
     """A fixer takes back what the phase does not permit, once."""
     detail = "; ".join(broken.lines)
     if phase.breaks > 1 or phase.fixes >= started.max_fix_cycles:
         return fail_phase(broken.reason, _written_at(phase), f"{detail}{broken.remedy}")
     complaint = f"the phase does not permit these changes; take them back: {detail}"
-    fixer = DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=broken.tree, complaint=complaint)
+    fixer = e.DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=broken.tree, complaint=complaint)
     why = f"{complaint}; fix cycle {phase.fixes + 1} of {started.max_fix_cycles}"
     return _set_up_agents(started, phase) or start_dispatch(fixer, why)
 
 
-def _prove_work(started: RunStarted, phase: WorkAttempt, work: WorkTaken) -> Decision:
+def _prove_work(started: e.RunStarted, phase: WorkAttempt, work: e.WorkTaken) -> Decision:
     if work.commits == 0 and phase.unsolved is not None:
         return fail_phase(Reason.CONFLICT, PhaseStep.FIX, phase.describe_unsolved("it left no change"))
     if phase.is_answer:
@@ -253,7 +242,7 @@ def _describe_conflict(phase: WorkAttempt) -> str:
     return f"the work conflicts with the target in {phase.delivery.conflicting_paths}"
 
 
-def _run_gates(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) -> Decision:
+def _run_gates(started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt) -> Decision:
     if not started.gates and not phase.proof.gates:
         return perform_action(a.JUDGE_GATE, "there is no test command; that is recorded")
     for group in started.gates:
@@ -274,7 +263,7 @@ def _run_gates(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuil
         which = "second run failed, too" if is_third else "first run failed"
         again = f"the {which}: {'; '.join(gate.line for gate in failed)}" if repeated and not new else ""
         if due := new or tuple(gate.name for gate in repeated):
-            gate = DispatchStarted(role=Role.GATE, gates=due, cycle=phase.cycle, tree=candidate.tree, again=again)
+            gate = e.DispatchStarted(role=Role.GATE, gates=due, cycle=phase.cycle, tree=candidate.tree, again=again)
             gate = replace(gate, why="all tests, with a fresh set-up") if is_third else gate
             times = "a third time" if is_third else "a second time"
             why = f"{_describe_checks(due)} {f'{times}, because {again}' if again else 'on the exact tree'}"
@@ -286,13 +275,13 @@ def _run_gates(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuil
     return _prove_tests(started, phase, candidate)
 
 
-def _is_failed(gate: GateJudged, phase: WorkAttempt) -> bool:
+def _is_failed(gate: e.GateJudged, phase: WorkAttempt) -> bool:
     """Whether the gate is red; an unfinished one, too, while it may be for products of an earlier set-up."""
     is_repeatable = gate.code is not None and gate.time < _count_runs(gate, phase) and _is_doubtful(gate, phase)
     return gate.answer is GateAnswer.FAILED or (gate.answer is GateAnswer.UNFINISHED and is_repeatable)
 
 
-def _count_runs(gate: GateJudged, phase: WorkAttempt) -> int:
+def _count_runs(gate: e.GateJudged, phase: WorkAttempt) -> int:
     """How often a gate, and those beside it, run before a red result counts.
 
     With products of an earlier set-up, tests that failed are first repeated alone: a flaky one says nothing about
@@ -301,11 +290,11 @@ def _count_runs(gate: GateJudged, phase: WorkAttempt) -> int:
     return GATE_RUNS + (_is_doubtful(gate, phase) and any(run.rerun for run in phase.proof.gates))
 
 
-def _is_doubtful(gate: GateJudged, phase: WorkAttempt) -> bool:
+def _is_doubtful(gate: e.GateJudged, phase: WorkAttempt) -> bool:
     return phase.setup.is_reused or phase.setup.renewed == gate.tree
 
 
-def _prove_tests(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) -> Decision:
+def _prove_tests(started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt) -> Decision:
     """Where tests changed: the base's tests on the new code, and whether the new tests fail without it."""
     if due := _run_proofs(started, phase, candidate, candidate.proofs):
         return due
@@ -320,15 +309,15 @@ def _prove_tests(started: RunStarted, phase: WorkAttempt, candidate: CandidateBu
 
 
 def _run_proofs(
-    started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt, runs: Sequence[ProofRun]
+    started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt, runs: Sequence[e.ProofRun]
 ) -> Decision | None:
     """The first of these runs that is due; a broken promise is looked at twice."""
     for run in runs:
         judged = phase.proof.newest_runs.get(run.kind)
         if judged is None or (judged.promises and judged.time < GATE_RUNS):
             again = f"the first run failed: {judged.line}" if judged else ""
-            proof = DispatchStarted(
-                role=Role.PROVE, gates=(TESTS,), cycle=phase.cycle, tree=run.tree, scope=run.kind, again=again
+            proof = e.DispatchStarted(
+                role=Role.PROVE, gates=(e.TESTS,), cycle=phase.cycle, tree=run.tree, scope=run.kind, again=again
             )
             # Only tests or bodies of functions differ, so the products of run.setup are those of the code under test.
             tree = candidate.onto_tree if run.kind is ProofKind.NEW_TESTS else candidate.tree
@@ -338,23 +327,23 @@ def _run_proofs(
 
 def _describe_checks(names: Sequence[str]) -> str:
     """`the tests run`, `lint and types run`."""
-    if tuple(names) == (TESTS,):
+    if tuple(names) == (e.TESTS,):
         return "the tests run"
     return f"{' and '.join(names)} {'runs' if len(names) == 1 else 'run'}"
 
 
-def _name_gate(gate: GateJudged, line: str) -> str:
-    return line if gate.name == TESTS else f"{gate.name}: {line}"
+def _name_gate(gate: e.GateJudged, line: str) -> str:
+    return line if gate.name == e.TESTS else f"{gate.name}: {line}"
 
 
-def _verify_candidate(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) -> Decision:
+def _verify_candidate(started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt) -> Decision:
     """One verifier after the other, then one for all phases where the plan ends; the first that fails starts a fix."""
     if phase.proof.verdict is not None and not phase.proof.verdict.passed:
         return _fix_candidate(started, phase, candidate, Reason.VERIFICATION_FAILED, phase.proof.verdict.why)
     verifiers = started.verifiers or ("",)
     asked = phase.proof.questions_to_verifiers(started.changed)
     given = sum(not verdict.scope and verdict.questions == asked for verdict in phase.proof.verdicts)
-    verifier = DispatchStarted(role=Role.VERIFY, cycle=phase.cycle, tree=candidate.tree)
+    verifier = e.DispatchStarted(role=Role.VERIFY, cycle=phase.cycle, tree=candidate.tree)
     again = "; it is asked once more, because its evidence did not resolve" if phase.proof.unresolved else ""
     if phase.needs_verdict and given < len(verifiers):
         verify = replace(verifier, agent=verifiers[given])
@@ -367,7 +356,7 @@ def _verify_candidate(started: RunStarted, phase: WorkAttempt, candidate: Candid
     return land_candidate(started, phase, sign_off=list_sign_off(started, phase))
 
 
-def list_sign_off(started: RunStarted, phase: WorkAttempt) -> tuple[str, ...] | None:
+def list_sign_off(started: e.RunStarted, phase: WorkAttempt) -> tuple[str, ...] | None:
     """What a person has to see before the phase lands; None for nothing."""
     asked = [text for _, text in phase.proof.questions if started.changed == "ask"]
     files = phase.changed_files
@@ -378,7 +367,7 @@ def list_sign_off(started: RunStarted, phase: WorkAttempt) -> tuple[str, ...] | 
 
 
 def _fix_candidate(
-    started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt, reason: Reason, detail: str
+    started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt, reason: Reason, detail: str
 ) -> Decision:
     if phase.fixes >= started.max_fix_cycles:
         return fail_phase(reason, PhaseStep.VERIFY if reason is Reason.VERIFICATION_FAILED else PhaseStep.GATE, detail)
@@ -387,13 +376,13 @@ def _fix_candidate(
 
 
 def _send_fixer(
-    started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt, detail: str, number: str = ""
+    started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt, detail: str, number: str = ""
 ) -> Decision:
     """Start a fixer on the candidate; `number`: which fix cycle that is, in words."""
     why = f"{detail}{number}"
     tree = candidate.tree
     if candidate.onto == phase.base:
-        fixer = DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=tree, complaint=detail)
+        fixer = e.DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=tree, complaint=detail)
         return _set_up_agents(started, phase) or start_dispatch(fixer, why)
     # The fixer has to see the tree that failed, which is the work on the moved target.
     start = candidate.commits[-1]
