@@ -17,30 +17,21 @@ from runplan.run.actions import Action, Start
 from runplan.run.attempts import WorkAttempt
 from runplan.run.kinds import Reason, Role
 from runplan.run.state import RunState
-from runplan.steps import gates, proof, setup
+from runplan.steps import gates, process, proof, setup
 from runplan.steps.context import RunContext
-from runplan.steps.process import (
-    Prepared,
-    extra_files,
-    follows_setup,
-    is_for_writers,
-    lend_worktree,
-    place_of,
-    start_dispatch,
-)
 
 
 def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
-    return start_dispatch(action, state, context, _prepare_command)
+    return process.start_dispatch(action, state, context, _prepare_command)
 
 
-def _prepare_command(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
+def _prepare_command(started: e.DispatchStarted, state: RunState, context: RunContext) -> process.Prepared:
     phase = state.work
     launch = _launch_command(started, phase, context)
     started = replace(started, seconds=launch.wall_s, argv=launch.argv, environment=context.agents.digest)
     if started.role is Role.SETUP:
         started = replace(started, why=setup.describe_reason(started, phase, context))
-    return Prepared(started=started, launch=launch, fill=partial(fill_files, started, phase, context))
+    return process.Prepared(started=started, launch=launch, fill=partial(fill_files, started, phase, context))
 
 
 def already_done(action: Start, state: RunState, context: RunContext) -> tuple[e.Event, ...]:
@@ -94,10 +85,10 @@ def fill_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunConte
     if started.role is Role.DELEGATE:
         return ""
     run = context.settings.run
-    extra = extra_files(started, context, diff=diff)
-    if is_for_writers(started) or started.agents:
-        lend_worktree(started, phase, context, extra)
-    if is_for_writers(started):
+    extra = process.extra_files(started, context, diff=diff)
+    if process.is_for_writers(started) or started.agents:
+        process.lend_worktree(started, phase, context, extra)
+    if process.is_for_writers(started):
         return ""
     commit = setup.commit_of(started, phase, context)
     if started.role is Role.SETUP or not run.setup:
@@ -108,7 +99,7 @@ def fill_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunConte
         return "the products of run.setup are those of other inputs"
     is_read = started.role is Role.VERIFY  # a new file would count as the verifier's
     last = phase.dispatches.newest
-    is_same = follows_setup(started, phase) and last is not None and last.tree == started.tree
+    is_same = process.follows_setup(started, phase) and last is not None and last.tree == started.tree
     if is_same and not is_read and context.proof.is_made:
         return ""  # nothing has run there since its products were listed
     if fault := context.proof.reuse(commit, clean=is_read, extra=extra):
@@ -117,7 +108,7 @@ def fill_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunConte
 
 
 def _launch_command(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> d.Launch:
-    path, writable = place_of(started, context)
+    path, writable = process.place_of(started, context)
     name = started.id
     directory = context.dispatches.directory(started.id)
     build = proof.command_line if started.role is Role.PROVE else gates.command_line

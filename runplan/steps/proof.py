@@ -292,7 +292,7 @@ def _judge_results(
     if first is not None:
         judged = replace(judged, time=first.time + 1)
         if files := _files_of(first.promises):
-            expected = type(expected)({f: n for f, n in expected.items() if file_of(f) in files})
+            expected = Counter({f: n for f, n in expected.items() if file_of(f) in files})
     if base is None or not base.passes:
         promises = find_broken_suite(base, result)
         notes.append("results have no names, so the exit code and the counts decide")
@@ -360,7 +360,7 @@ def _count_expected(
             of_file = {f: n for f, n in counts.items() if file_of(f) == path and not answered & {f, path}}
             expected.update(of_file)
     if run.files and any(map(file_of, expected)):
-        expected = type(expected)({f: n for f, n in expected.items() if file_of(f) in run.files})
+        expected = Counter({f: n for f, n in expected.items() if file_of(f) in run.files})
     return expected
 
 
