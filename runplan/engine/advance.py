@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -26,10 +27,10 @@ from runplan.store.journal import Journal, LaneJournal
 STEPS: dict[str, Callable[[Any, RunState, RunContext], Iterator[Event]]] = {
     "read-plan": read_plan,
     "lease": lease.lease,
-    "start-writer": process.start_writer,
-    "start-verifier": verify.start_verifier,
-    "start-planner": planning.start_planner,
-    "start-command": commands.start,
+    "start-writer": partial(process.start_dispatch, prepare=process.prepare_writer),
+    "start-verifier": partial(process.start_dispatch, prepare=verify.prepare_verifier),
+    "start-planner": partial(process.start_dispatch, prepare=planning.prepare_planner),
+    "start-command": partial(process.start_dispatch, prepare=commands.prepare_command),
     "await": outcome.await_end,
     "sleep": outcome.sleep,
     "await-host": outcome.await_host,

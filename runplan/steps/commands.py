@@ -21,11 +21,7 @@ from runplan.steps import gates, process, proof, setup
 from runplan.steps.context import RunContext
 
 
-def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
-    return process.start_dispatch(action, state, context, _prepare_command)
-
-
-def _prepare_command(started: e.DispatchStarted, state: RunState, context: RunContext) -> process.Prepared:
+def prepare_command(started: e.DispatchStarted, state: RunState, context: RunContext) -> process.Prepared:
     phase = state.work
     launch = _launch_command(started, phase, context)
     started = replace(started, seconds=launch.wall_s, argv=launch.argv, environment=context.agents.digest)

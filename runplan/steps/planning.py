@@ -22,7 +22,7 @@ from runplan.git.zones import Extra
 from runplan.plan.marks import PlanStatus
 from runplan.plan.proposal import set_plan_status, slug_of_title, summarize, write_proposal
 from runplan.run import events as e
-from runplan.run.actions import Action, Start
+from runplan.run.actions import Action
 from runplan.run.attempts import PlanningAttempt
 from runplan.run.dispatch import RETURN
 from runplan.run.kinds import Role
@@ -34,7 +34,7 @@ from runplan.run.rules.planning import describe_misfit
 from runplan.run.state import RunState, failure
 from runplan.settings.places import remove_unused_root
 from runplan.steps.context import RunContext
-from runplan.steps.process import Prepared, launch_agent, start_dispatch
+from runplan.steps.process import Prepared, launch_agent
 from runplan.steps.verify import reply_of
 
 #: The files with a project's rules, and a folder of such files.
@@ -90,11 +90,7 @@ def _read_text(context: RunContext, commit: str, path: str) -> str:
 # --- a step ---------------------------------------------------------------------------------------------
 
 
-def start_planner(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
-    return start_dispatch(action, state, context, _prepare_planner)
-
-
-def _prepare_planner(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
+def prepare_planner(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
     attempt = state.planning
     text = _write_prompt(started, attempt, context)
     launch = launch_agent(started, context, text, base=attempt.chosen.tip)

@@ -137,12 +137,8 @@ def lend_worktree(started: e.DispatchStarted, phase: WorkAttempt, context: RunCo
 # --- writers --------------------------------------------------------------------------------------------
 
 
-def start_writer(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
-    """Start an implementer or a fixer."""
-    return start_dispatch(action, state, context, _prepare_writer)
-
-
-def _prepare_writer(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
+def prepare_writer(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
+    """Prepare an implementer or a fixer."""
     phase = state.work
     diff = ""
     if started.role is Role.FIX:

@@ -24,7 +24,7 @@ from runplan.names import as_utf8, is_within, requires_ref
 from runplan.plan.body import named_paths
 from runplan.plan.model import Plan, Status, parse_plan
 from runplan.run import events as e
-from runplan.run.actions import Action, Start
+from runplan.run.actions import Action
 from runplan.run.attempts import PhaseAttempt, SelfLandingAttempt, SubplanAttempt, UndoAttempt, WorkAttempt
 from runplan.run.dispatch import EVERY_PHASE, RETURN, Outcome, Return, ToolUsed
 from runplan.run.kinds import GateAnswer, Mode, Reason, WaitKind
@@ -32,7 +32,7 @@ from runplan.run.state import RunState
 from runplan.steps.commands import fill_files
 from runplan.steps.context import RunContext
 from runplan.steps.gates import read_content, tests_of_gates
-from runplan.steps.process import Prepared, launch_agent, start_dispatch, write_brief
+from runplan.steps.process import Prepared, launch_agent, write_brief
 from runplan.supervise.output import MISREAD
 from runplan.text import command
 from runplan.times import iso
@@ -41,11 +41,7 @@ EVIDENCE = 2000  #: characters of evidence that are kept for an item
 LARGEST_CITED = 64 * 1024 * 1024  #: bytes of a file in which lines are counted
 
 
-def start_verifier(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
-    return start_dispatch(action, state, context, _prepare_verifier)
-
-
-def _prepare_verifier(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
+def prepare_verifier(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
     phase = state.work
     base = _base_of(phase, context, started.scope)
     without = context.bookkeeping if started.scope else ()

@@ -1,5 +1,7 @@
 """Each decided action has a step."""
 
+from functools import partial
+
 import pytest
 
 from runplan.engine.advance import ALREADY_DONE, STEPS, _name_step
@@ -16,7 +18,9 @@ def test_every_action_has_a_step() -> None:
 
 
 @pytest.mark.parametrize("role", Role)
-def test_a_process_is_started_by_the_module_of_its_kind(role: Role) -> None:
-    module = STEPS[_name_step(a.Start(dispatch=DispatchStarted(role=role, cycle=0)))].__module__.rpartition(".")[2]
+def test_a_process_is_prepared_by_the_module_of_its_kind(role: Role) -> None:
+    step = STEPS[_name_step(a.Start(dispatch=DispatchStarted(role=role, cycle=0)))]
+    assert isinstance(step, partial)
+    module = step.keywords["prepare"].__module__.rpartition(".")[2]
     kinds = {"implementer": "process", "planner": "planning", "verifier": "verify", "": "commands"}
     assert module == ("planning" if role is Role.CRITIQUE else kinds[role.agent])
