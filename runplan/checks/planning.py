@@ -134,7 +134,7 @@ _SHAPES: dict[Role, type[_Output]] = {
 
 
 def judge_output(role: Role, *, message: str, file_text: str | None, facts: StepFacts) -> StepResult:
-    """The output of a step: its return file, else the last fenced json block of its message.
+    """The output of a step: its return file, else the fenced json block that ends its message.
 
     The text is there also when it is not accepted, so that the next try can begin with it.
     """

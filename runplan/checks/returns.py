@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from typing import Annotated, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct, ValidationError
+from msgspec.structs import astuple
 
 from runplan.decoding import convert
 from runplan.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKind, Return, ReturnStatus, Usage
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Struct)
 
 _FENCE = r"^ {0,3}(`{3,}|~{3,})[ \t]*([^`]*?)[ \t]*$"
-_OPENING = r"(?i)^ {0,3}(`{3,}|~{3,})[ \t]*json[ \t]*$"
 _BLOCKER = "BLOCKER:"
 #: The content of the return file before the agent starts. If it is still there at the end, the agent was interrupted.
 IN_PROGRESS = '{"status": "in_progress"}\n'
@@ -66,7 +67,7 @@ class _Return(Struct):
 
 
 def parse_return(file_text: str | None, message: str) -> ReadReturn:
-    """The return of a dispatch: from its return file, else from the last fenced json block of its message."""
+    """The return of a dispatch: from its return file, else from the fenced json block that ends its message."""
     parsed = decode_return(file_text, message, _Return)
     if isinstance(parsed, Unusable):
         return parsed
@@ -87,10 +88,17 @@ def decode_return(file_text: str | None, message: str, shape: type[T]) -> T | Un
     """
     if file_text is not None and file_text.strip() and file_text != IN_PROGRESS:
         return _decode_text(file_text, "the return file", shape)
-    block = last_json_block(message)
-    if block is None:
-        return Unusable(why="no return: neither a return file nor a fenced json block in the message")
-    return _decode_text(block, "the last json block of the message", shape)
+    lines = re.split(r"\r?\n", message.rstrip())  # a text in JSON may contain other line ends, as U+2028
+    start = _start_of_last_block(lines)
+    if start is None:
+        return Unusable(why="no return: there is no return file, and the message does not end with a fenced json block")
+    fences = [number for number, line in enumerate(lines) if re.match(_FENCE, line)]
+    texts = {first: "\n".join(lines[first + 1 : last]) for first, last in pairwise((*fences, len(lines)))}
+    answer = _decode_text(texts.pop(start), "the last json block of the message", shape)
+    others = (_decode_text(text, "", shape) for text in texts.values())  # also those that a block quotes
+    if any(not isinstance(other, Unusable) and any(astuple(other)) and other != answer for other in others):
+        return Unusable(why="the message has two json blocks that differ, and one may be a quotation")
+    return answer
 
 
 def find_blockers(message: str) -> tuple[str, ...]:
@@ -99,16 +107,16 @@ def find_blockers(message: str) -> tuple[str, ...]:
     return tuple(clean_text(line.removeprefix(_BLOCKER)) or "no reason given" for line in lines)
 
 
-def last_json_block(message: str) -> str | None:
-    """The content of the last fenced json block; one that is never closed runs to the end."""
-    lines = re.split(r"\r?\n", message)  # a text in JSON may contain other line ends, as U+2028
-    for start in range(len(lines) - 1, -1, -1):
-        if opening := re.match(_OPENING, lines[start]):
-            fence = opening[1]
-            closing = re.compile(rf"^ {{0,3}}{re.escape(fence[0])}{{{len(fence)},}}[ \t]*$")
-            body = lines[start + 1 :]
-            end = next((n for n, line in enumerate(body) if closing.match(line)), len(body))
-            return "\n".join(body[:end])
+def _start_of_last_block(lines: list[str]) -> int | None:
+    """The opening line of the json block that ends the text and is in no other block; it need not be closed."""
+    start = 0
+    while start < len(lines):
+        if opening := re.match(_FENCE, lines[start]):
+            end = _closing_line(lines, start, opening[1])
+            if end >= len(lines) - 1:
+                return start if opening[2].casefold() == "json" else None
+            start = end
+        start += 1
     return None
 
 

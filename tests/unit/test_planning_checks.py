@@ -98,7 +98,7 @@ class TestEveryStep:
     def test_a_german_answer_passes(self, role: Role) -> None:
         assert judge(role, ACCEPTED[role]).problems == ()
 
-    def test_the_last_json_block_of_the_message_is_the_answer_too(self, role: Role) -> None:
+    def test_the_json_block_that_ends_the_message_is_the_answer_too(self, role: Role) -> None:
         message = f"Fertig.\n\n```json\n{json.dumps(ACCEPTED[role])}\n```\n"
         assert judge_output(role, message=message, file_text=None, facts=FACTS) == judge(role, ACCEPTED[role])
 

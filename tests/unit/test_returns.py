@@ -80,12 +80,12 @@ def test_a_status_alone_is_a_return(status: ReturnStatus) -> None:
         pytest.param(json.dumps(done("file")), fenced(done("message")), "file", id="the file comes first"),
         pytest.param(None, fenced(done("message")), "message", id="no file: the message"),
         pytest.param(" \n", fenced(done("message")), "message", id="an empty file is no file"),
-        pytest.param(None, fenced(done("a")) + fenced(done("b")), "b", id="the last block"),
+        pytest.param(None, fenced(done("a")) + fenced(done("a")), "a", id="twice the same block"),
+        pytest.param(None, fenced({"name": "x"}) + fenced(done("a")), "a", id="a block before it that is no return"),
+        pytest.param(None, "```md\n```sh\nls\n```\n```\n" + fenced(done("a")), "a", id="a block in a block before it"),
         pytest.param(None, fenced(done("a"), "JSON"), "a", id="case of the info word"),
         pytest.param(None, "~~~json\n" + json.dumps(done("a")) + "\n~~~", "a", id="tildes"),
         pytest.param(None, "```json\n" + json.dumps(done("a")), "a", id="a block that is never closed"),
-        pytest.param(None, fenced(done("a")) + "```text\n{}\n```\n", "a", id="other blocks do not count"),
-        pytest.param(None, "cut off\n```\nmore\n" + fenced(done("a")), "a", id="a stray fence before it"),
         pytest.param(None, fenced(done("a")).replace('a"', 'a\u2028b"'), "a\u2028b", id="another line end in a text"),
         pytest.param(None, fenced(done("a")).replace("\n", "\r\n"), "a", id="line ends of Windows"),
         pytest.param("\ufeff" + json.dumps(done("bom")), "", "bom", id="byte order mark"),
@@ -143,8 +143,23 @@ def test_a_broken_file_is_not_replaced_by_a_block_of_the_message() -> None:
     assert isinstance(parse_return('{"status": "do', fenced(WHOLE)), Unusable)
 
 
-def test_no_return_at_all_is_unusable() -> None:
-    assert isinstance(parse_return(None, "All tests pass. Everything is done."), Unusable)
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        pytest.param("All tests pass. Everything is done.", "does not end with", id="no block"),
+        pytest.param(fenced(done("a")) + "So much for its claim.", "does not end with", id="words after the block"),
+        pytest.param(fenced(done("a")) + "```text\n{}\n```\n", "does not end with", id="another block at the end"),
+        pytest.param(f"```md\n{fenced(done('a'))}```\n", "does not end with", id="a quoted file that has a block"),
+        pytest.param(f"```md\n{fenced(done('a'))}", "does not end with", id="a quoted file whose last fence is open"),
+        pytest.param(fenced(done("a")) + fenced(done("b")), "two json blocks that differ", id="two blocks that differ"),
+        pytest.param(fenced(done("a"), "text") + fenced(done("b")), "that differ", id="one without the word json"),
+        pytest.param(f"````md\n{fenced(done('a'))}````\n{fenced(done('b'))}", "that differ", id="one in a block"),
+    ],
+)
+def test_a_message_that_does_not_end_with_its_only_return_has_none(message: str, why: str) -> None:
+    ret = parse_return(None, message)
+    assert isinstance(ret, Unusable)
+    assert why in ret.why
 
 
 @pytest.mark.parametrize(
