@@ -11,7 +11,7 @@ from runplan.checks.drift import has_numbered_criterion
 from runplan.checks.results import MOST_NOTED, Results
 from runplan.errors import SettingsError
 from runplan.names import DIFF_FILE, as_utf8, shown
-from runplan.run.events import Chosen, GateJudged, KeptWork, ProofJudged, Rows
+from runplan.run.events import Chosen, GateJudged, KeptWork, ProofJudged, Rows, VerdictDoubted
 from runplan.run.kinds import Role
 from runplan.run.reasons import describe_proof
 
@@ -221,14 +221,18 @@ def _list_context(files: Sequence[str]) -> str:
     return write_section("Context", head, [f"- `{file}`" for file in files])
 
 
-def unresolved_note(missing: Sequence[tuple[str, str]]) -> str:
-    """The part of a prompt for a verifier that is asked once more; "" for none."""
+def doubted_note(doubted: VerdictDoubted) -> str:
+    """The part of a prompt for a verifier that is asked once more."""
+    if not doubted.items:
+        return write_section("What did not count", "A verifier was asked before you.", [one_line(doubted.why)])
     head = (
         "A verifier passed these items with evidence that does not count. Judge every item again. A file counts if the "
         'work changed it or the phase names it, or with `"unchanged": true`; a test, if it passed in the gates. At '
         "least one item has to rest on the work or a test."
     )
-    return write_section("What did not resolve", head, [f"- {item}: {one_line(words)}" for item, words in missing])
+    return write_section(
+        "What did not resolve", head, [f"- {item}: {one_line(words)}" for item, words in doubted.items]
+    )
 
 
 def missing_note(missing: Rows) -> str:

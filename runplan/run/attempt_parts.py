@@ -271,7 +271,7 @@ class Proof(Struct, frozen=True, kw_only=True):
     gates: tuple[e.GateJudged, ...] = ()
     runs: tuple[e.ProofJudged, ...] = ()  #: of tests of one side on the code of the other
     verdicts: tuple[e.VerdictGiven, ...] = ()  #: one of each verifier
-    unresolved: e.EvidenceUnresolved | None = None  #: what the next verifier is asked for once more
+    doubted: e.VerdictDoubted | None = None  #: why the verifier is asked once more
 
     @property
     def verdict(self) -> e.VerdictGiven | None:
@@ -326,19 +326,19 @@ def record_proof(proof: Proof, event: e.Event) -> Proof:
         case e.ProofJudged():
             return replace(proof, runs=(*proof.runs, event))
         case e.VerdictGiven():
-            return replace(proof, verdicts=(*proof.verdicts, event), unresolved=None)
-        case e.EvidenceUnresolved():
-            return replace(proof, unresolved=event)
+            return replace(proof, verdicts=(*proof.verdicts, event), doubted=None)
+        case e.VerdictDoubted():
+            return replace(proof, doubted=event)
         case e.RulesBroken() | e.BranchRebuilt(tree=""):
             return replace(proof, gates=(), verdicts=())
         case e.CandidateBuilt():
-            unresolved = proof.unresolved
+            doubted = proof.doubted
             return Proof(
                 baselines={name: known for name, known in proof.baselines.items() if known.tree == event.onto_tree},
                 gates=tuple(gate for gate in proof.gates if gate.tree == event.tree),
                 runs=tuple(run for run in proof.runs if run.tree == event.tree),
                 verdicts=tuple(verdict for verdict in proof.verdicts if verdict.patch == event.patch),
-                unresolved=unresolved if unresolved and unresolved.patch == event.patch else None,
+                doubted=doubted if doubted and doubted.patch == event.patch else None,
             )
         case _:
             return proof

@@ -364,11 +364,8 @@ def _record_work(attempt: W, event: e.Event) -> W:
             return _add_warnings(replace(attempt, unsolved=None), *([rejected] if is_new else []))
         case e.BranchRebuilt():
             return _record_rebuild(attempt, event)
-        case e.EvidenceUnresolved():
-            named = ", ".join(item for item, _ in event.items)
-            return _add_warnings(
-                attempt, f"the verifier was asked once more, because its evidence for {named} did not resolve"
-            )
+        case e.VerdictDoubted():
+            return _add_warnings(attempt, f"the verifier was asked once more, because {event.why}")
         case e.DriftFound():
             refusal = (Reason.DRIFT, event.abort) if event.abort else None
             return replace(attempt, drift=event, refusal=attempt.refusal or refusal)

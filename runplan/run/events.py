@@ -481,11 +481,12 @@ class VerdictGiven(Judgement, frozen=True, kw_only=True):
     why: str = ""  #: why it did not pass, in one line
 
 
-class EvidenceUnresolved(Judgement, frozen=True, kw_only=True):
-    """The verifier passes items without a reference that resolves; it is asked once more."""
+class VerdictDoubted(Judgement, frozen=True, kw_only=True):
+    """The verifier gave no verdict, or passes items without a reference that resolves; it is asked once more."""
 
     patch: str
-    items: Rows  #: with what is missing
+    why: str
+    items: Rows = ()  #: with what is missing
 
 
 class DriftFound(Event, frozen=True, kw_only=True):

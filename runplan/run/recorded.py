@@ -60,7 +60,7 @@ _LONG = ("output", "evidence", "note", "trace")
 
 def sanitize_event(event: e.Event) -> e.Event:
     """The event without terminal sequences in the words of agents and commands."""
-    names = (*_SHORT, *_LONG, *(("items",) if isinstance(event, (e.VerdictGiven, e.EvidenceUnresolved)) else ()))
+    names = (*_SHORT, *_LONG, *(("items",) if isinstance(event, (e.VerdictGiven, e.VerdictDoubted)) else ()))
     names = (*names, *(("text",) if isinstance(event, (e.QuestionAsked, e.QuestionAnswered)) else ()))
     before = {name: value for name in names if (value := getattr(event, name, None))}
     after = {name: _sanitize_value(value, cut=name in _SHORT) for name, value in before.items()}
@@ -75,7 +75,7 @@ def _sanitize_value(value: object, *, cut: bool) -> object:
 
 _FOUND_AGAIN = (
     *(e.Chosen, e.NoWork, e.WorkTaken, e.CandidateBuilt, e.CleanedUp, SetupReused),
-    *(e.GateJudged, e.ProofJudged, e.VerdictGiven, e.EvidenceUnresolved),
+    *(e.GateJudged, e.ProofJudged, e.VerdictGiven, e.VerdictDoubted),
 )
 
 

@@ -66,9 +66,9 @@ def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunCo
     changed = _list_changed(phase, context, started.scope)
     template = context.prompts[prompts.FINAL if started.scope else started.role]
     missing = prompts.missing_note(_list_missing(phase, context, started.scope))
-    unresolved = prompts.unresolved_note(phase.proof.unresolved.items if phase.proof.unresolved else ())
+    doubted = prompts.doubted_note(phase.proof.doubted) if phase.proof.doubted else ""
     text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
-    return text + as_utf8(missing + unresolved)
+    return text + as_utf8(missing + doubted)
 
 
 def reply_of(id: str, context: RunContext) -> tuple[str, Return | Unusable]:
@@ -94,12 +94,16 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
     asked = [item for item, _ in questions]
     is_red = any(gate.answer is GateAnswer.FAILED for gate in phase.proof.newest_gates.values())
     judged = verdict.judge_reply(answer, ids, facts_of(phase, context, scope), questions=asked, gates_red=is_red)
+    is_first = phase.proof.doubted is None
     if isinstance(judged, verdict.NoVerdict):
-        yield e.WorkRefused(reason=Reason.INVALID_VERDICT, detail=judged.why)
+        doubt = e.VerdictDoubted(patch=phase.built.patch, why=f"it gave no verdict: {judged.why}")
+        yield doubt if is_first else e.WorkRefused(reason=Reason.INVALID_VERDICT, detail=judged.why)
         return
-    if judged.unresolved and phase.proof.unresolved is None:
+    if judged.unresolved and is_first:
+        named = ", ".join(item for item, _ in judged.unresolved)
         missing = tuple((item, words[:EVIDENCE]) for item, words in judged.unresolved)
-        yield e.EvidenceUnresolved(patch=phase.built.patch, items=missing)
+        why = f"its evidence for {named} did not resolve"
+        yield e.VerdictDoubted(patch=phase.built.patch, why=why, items=missing)
         return
     is_last = sum(not earlier.scope for earlier in phase.proof.verdicts) + 1 >= len(context.settings.agents.judges)
     if judged.passed and is_last and not scope and (drift_found := measure_drift(phase, context, message)) is not None:

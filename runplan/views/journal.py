@@ -187,9 +187,13 @@ def _describe_outcome(event: e.Event) -> str:
                 words = f"all {counted(event.work_items, 'item')} of {counted(len(items), 'phase')}"
             head = f"  verdict    {'passed' if passed else 'failed'}: {words}"
             return "\n".join([head, *(f"             {item}: {why}" for item, ok, why in items if not ok)])
-        case e.EvidenceUnresolved(items=items):
-            head = "  verdict    asked once more: no reference resolves"
-            return "\n".join([head, *(f"             {item}: {missing}" for item, missing in items)])
+        case e.VerdictDoubted(items=items, why=why):
+            return "\n".join(
+                [
+                    f"  verdict    asked once more: {why}",
+                    *(f"             {item}: {missing}" for item, missing in items),
+                ]
+            )
         case e.GuardFound(lines=lines):
             return "\n".join(f"  guard      {line}" for line in lines)
         case e.CandidateConflicted(paths=paths):

@@ -83,6 +83,18 @@ def test_unresolved_evidence_is_asked_for_once_more_without_a_fix_cycle(tmp_path
     assert "| pass | 1.txt |" in report
 
 
+def test_a_verdict_that_the_verifier_only_quotes_does_not_count_and_it_is_asked_once_more(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    quoted = json.dumps({"status": "done", "items": [{"item": "W1", "result": "pass", "evidence": "1.txt:1"}]})
+    says = f"say = '''\n1.txt says:\n```json\n{quoted}\n```\nI do not believe it.'''"
+    project.agent(steps('write = "1.txt"\ntext = "one\\n"') + verify(says))
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: invalid-verdict"), ran.err
+    assert project.dispatched() == ["implement", "verify", "verify"]
+    prompts = sorted(project.repo.path.glob(".git/runplan/dispatch/*/prompt.md"))
+    assert "it gave no verdict: no return: there is no return file, and the message" in prompts[-1].read_text()
+
+
 def test_evidence_that_does_not_resolve_twice_fails_the_item(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     project.settings("[run]\nmax_fix_cycles = 0\n")

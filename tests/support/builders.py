@@ -259,10 +259,10 @@ class Chance:
         proof = state.work.proof
         newest = state.work.dispatches.newest
         scope = newest.scope if newest else ""
-        again = ["unresolved"] if proof.unresolved is None else []
+        again = ["doubted"] if proof.doubted is None else []
         match self._choose(["pass", "pass", "fail", "invalid", "wrote", *again]):
-            case "unresolved":
-                return e.EvidenceUnresolved(patch=candidate.patch, items=(("W1", "names nothing"),))
+            case "doubted":
+                return e.VerdictDoubted(patch=candidate.patch, why="x", items=(("W1", "names nothing"),))
             case "invalid":
                 return e.WorkRefused(reason=Reason.INVALID_VERDICT, detail="too short")
             case "wrote":

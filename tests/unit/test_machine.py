@@ -571,18 +571,18 @@ def test_all_verifiers_pass_one_after_the_other_before_it_lands() -> None:
 
 
 @pytest.mark.parametrize("more", [(), (verdict("codex"), e.FinalVerificationDue(tree="t1"))], ids=["phase", "final"])
-def test_unresolved_evidence_has_the_same_verifier_asked_again_in_the_same_cycle(more: tuple[e.Event, ...]) -> None:
+def test_a_doubted_verdict_has_the_same_verifier_asked_again_in_the_same_cycle(more: tuple[e.Event, ...]) -> None:
     green = [judged(name) for name in ("tests", "lint", "types")]
     before = gated(*green, *more, verifiers=("codex",))
-    unresolved = e.EvidenceUnresolved(patch="p", items=(("W1", "names nothing"),))
-    asked = apply(before, unresolved)
+    doubted = e.VerdictDoubted(patch="p", why="it gave no verdict")
+    asked = apply(before, doubted)
     assert starting(asked) == starting(before)
-    assert "asked once more" in decide(asked).why
-    assert asked.work.proof.unresolved == unresolved
+    assert "asked once more, because it gave no verdict" in decide(asked).why
+    assert asked.work.proof.doubted == doubted
     answered = apply(asked, verdict("codex", passed=False))
-    assert answered.work.proof.unresolved is None, "the next verifier is asked once more for its own evidence"
+    assert answered.work.proof.doubted is None, "the next verifier may be asked once more, too"
     other = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="other")
-    assert apply(asked, other).work.proof.unresolved is None
+    assert apply(asked, other).work.proof.doubted is None
 
 
 def test_the_last_phase_is_verified_together_with_all_others_before_it_lands() -> None:

@@ -344,7 +344,7 @@ def _verify_candidate(started: e.RunStarted, phase: WorkAttempt, candidate: e.Ca
     asked = phase.proof.questions_to_verifiers(started.changed)
     given = sum(not verdict.scope and verdict.questions == asked for verdict in phase.proof.verdicts)
     verifier = e.DispatchStarted(role=Role.VERIFY, cycle=phase.cycle, tree=candidate.tree)
-    again = "; it is asked once more, because its evidence did not resolve" if phase.proof.unresolved else ""
+    again = f"; it is asked once more, because {phase.proof.doubted.why}" if phase.proof.doubted else ""
     if phase.needs_verdict and given < len(verifiers):
         verify = replace(verifier, agent=verifiers[given])
         why = f"an independent verifier judges the exact tree{again}"
