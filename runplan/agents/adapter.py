@@ -69,6 +69,7 @@ class Agent:
     passed: tuple[str, ...] = ()  #: further variables of the caller that it gets
     prompt_ends = b""  #: it prints its prompt first; the line that ends it begins so
     personal: tuple[str, ...] = ()  #: untracked files of the checkout that it reads; copied to its worktree
+    instructions: tuple[str, ...] = ()  #: patterns: further files of a repository that it takes as instructions
     overhead = 0  #: characters of its own instructions in each request, for an agent that reports usage at its end
     prints_json = False  #: each line is a JSON object; else it is a part of the message
     closes = False  #: it has an end event, and without one no run ended well

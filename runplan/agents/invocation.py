@@ -17,6 +17,7 @@ from msgspec import Struct
 from runplan.agents.adapter import Task, first_set
 from runplan.agents.clis import agent_of
 from runplan.agents.environment import agent_environment, allowed_variables, task_environment
+from runplan.checks.guarded import INSTRUCTIONS
 from runplan.checks.secrets import redact_text, secret_values
 from runplan.errors import RefusedEarly
 from runplan.git.repository import Checkouts
@@ -139,6 +140,12 @@ class Agents(Struct, frozen=True, dict=True):
 
     def redacted(self, text: str) -> str:
         return redact_text(text, secret_values(self.caller))
+
+
+def list_instructions(agents: AgentsSettings) -> tuple[str, ...]:
+    """The patterns of the files of a repository that the agents of a run take as instructions."""
+    kinds = [agent_of(kind) for kind in sorted({table.kind for table in agents.used})]
+    return (*INSTRUCTIONS, *(file for agent in kinds for file in (*agent.personal, *agent.instructions)))
 
 
 def _digest(variables: Mapping[str, str]) -> str:

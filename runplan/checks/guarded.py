@@ -246,6 +246,11 @@ CI = (
     *(".drone.yml", ".woodpecker.yml", ".woodpecker/**", "appveyor.yml", ".appveyor.yml", "cloudbuild.yaml"),
     *(".pre-commit-config.yaml", ".husky/**", ".githooks/**", "lefthook.yml", ".lefthook.yml", "lefthook.yaml"),
 )
+#: Files of a repository that agents take as instructions, wherever the repository has them.
+INSTRUCTIONS = (
+    *(f"**/{name}" for name in ("CLAUDE.md", "AGENTS.md", "GEMINI.md", ".claude", ".codex", ".cursor", ".cursorrules")),
+    *(".github/copilot-instructions.md", ".github/instructions"),
+)
 
 
 def is_test(path: str, paths: Sequence[str] = ()) -> bool:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.checks.guarded import CI, Read, find_changes
+from runplan.checks.guarded import CI, INSTRUCTIONS, Read, find_changes
 from runplan.checks.secrets import SENSITIVE_FILES, redact_text, secrets_in
 from runplan.errors import PlanUnreadable
 from runplan.globs import covers, literal, matches
@@ -37,7 +37,7 @@ _WORD = r"`([^`\n]+)`|([^\s`'\"()\[\]{}<>,;|*]+)"
 class TamperKind(StrEnum):
     BOOKKEEPING = "bookkeeping"  #: the plan, its report or runplan's settings
     CHANGED_CI = "changed-ci"
-    CHANGED_PROMPT = "changed-prompt"
+    INSTRUCTIONS = "instructions"  #: of agents
     COMMAND = "command"  #: of a plan, which would run with the user's rights
     CHECK_FILE = "check-file"  #: a file that decides how the checks run
     OUT_OF_SCOPE = "out-of-scope"
@@ -85,6 +85,7 @@ class Permit(Struct, frozen=True, kw_only=True):
     bookkeeping: tuple[str, ...] = ()  #: plan, report, index, runplan.toml: never permitted
     test_paths: tuple[str, ...] = ()  #: tests.paths
     written: tuple[str, ...] = ()  #: plan, report and index: no file may replace one of their folders
+    instructions: tuple[str, ...] = INSTRUCTIONS  #: patterns: files that agents of the run take as instructions
 
     def names(self, path: str) -> bool:
         """Whether the phase names this path, in its text or in Touches:."""
@@ -128,8 +129,8 @@ def examine_changes(
         if covers(CI, path) and not permit.permits_ci(path):
             detail = "a file of the CI or a hook was changed, and the phase does not name it"
             findings.append(Tampering(TamperKind.CHANGED_CI, path, detail))
-        if covers(PROMPTS, path) and not permit.allowed(path):
-            findings.append(Tampering(TamperKind.CHANGED_PROMPT, path, "a prompt of runplan's agents was changed"))
+        if covers((*PROMPTS, *permit.instructions), path) and not permit.allowed(path):
+            findings.append(Tampering(TamperKind.INSTRUCTIONS, path, "instructions of agents were changed"))
         if new := _list_commands(path, change.after) - _list_commands(path, change.before):
             detail = f"only a person writes `Execution: delegate {min(new)}` into a plan; it runs without a sandbox"
             findings.append(Tampering(TamperKind.COMMAND, path, detail))

@@ -163,7 +163,9 @@ def foresee_refusals(context: RepositoryContext, plan: Plan, tip: str) -> Plan:
         return None if (content := context.git.blob(tip, path)) is None else content.decode("utf-8", "replace")
 
     commands = [check.command for check in context.settings.checks.values()]
-    usual = tamper.Permit(text="", bookkeeping=FILES, test_paths=context.settings.tests.paths)
+    instructions = invocation.list_instructions(context.settings.agents)
+    paths = context.settings.tests.paths
+    usual = tamper.Permit(text="", bookkeeping=FILES, test_paths=paths, instructions=instructions)
     return replace(plan, remarks=(*plan.remarks, *tamper.foresee_refusals(plan, commands, usual, read=read)))
 
 

@@ -76,8 +76,13 @@ def _lands_something(phase: WorkAttempt, commits: tuple[Commit, ...] | None, con
 # --- the process and its files --------------------------------------------------------------------------
 
 
-def fill_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, *, diff: str = "") -> str:
-    """Put the files of the worktree right; why the products of run.setup there cannot be used, or ""."""
+def fill_files(
+    started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, *, diff: str = "", commit: str = ""
+) -> str:
+    """Put the files of the worktree right; why the products of run.setup there cannot be used, or "".
+
+    The files are those of `commit`, else of the dispatch's tree.
+    """
     if started.role is Role.DELEGATE:
         return ""
     run = context.settings.run
@@ -86,7 +91,7 @@ def fill_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunConte
         process.lend_worktree(started, phase, context, extra)
     if process.is_for_writers(started):
         return ""
-    commit = setup.commit_of(started, phase, context)
+    commit = commit or setup.commit_of(started, phase, context)
     if started.role is Role.SETUP or not run.setup:
         clean = "ignored" if started.role is Role.SETUP else run.clean
         context.proof.checkout_exact_tree(commit, clean=clean, extra=extra)

@@ -14,11 +14,13 @@ from msgspec.structs import replace
 
 from runplan.agents import prompts
 from runplan.agents.clis import agent_of
+from runplan.agents.invocation import list_instructions
 from runplan.checks import drift, returns, verdict
 from runplan.checks.evidence import Facts
 from runplan.checks.returns import Unusable
 from runplan.git.command import Git
-from runplan.git.objects import SUBMODULE, TREE, find, list_files
+from runplan.git.objects import KEEPER, SUBMODULE, TREE, find, list_files
+from runplan.globs import covers
 from runplan.landing.modes import concludes
 from runplan.names import as_utf8, is_within, requires_ref
 from runplan.plan.body import named_paths
@@ -26,7 +28,7 @@ from runplan.plan.model import Plan, Status, parse_plan
 from runplan.run import events as e
 from runplan.run.actions import Action
 from runplan.run.attempts import PhaseAttempt, SelfLandingAttempt, SubplanAttempt, UndoAttempt, WorkAttempt
-from runplan.run.dispatch import EVERY_PHASE, RETURN, Outcome, Return, ToolUsed
+from runplan.run.dispatch import EVERY_PHASE, OWN, RETURN, Outcome, Return, ToolUsed
 from runplan.run.kinds import GateAnswer, Mode, Reason, WaitKind
 from runplan.run.state import RunState
 from runplan.steps.commands import fill_files
@@ -46,9 +48,10 @@ def prepare_verifier(started: e.DispatchStarted, state: RunState, context: RunCo
     base = _base_of(phase, context, started.scope)
     without = context.bookkeeping if started.scope else ()
     diff = context.candidates.diff(base, phase.built.commits[-1], without=without)
+    commit = _commit_shown(phase, context, started.scope)
     text = _write_prompt(started, phase, context, diff)
     launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
-    fill = partial(fill_files, started, phase, context, diff=diff)
+    fill = partial(fill_files, started, phase, context, diff=diff, commit=commit)
     return Prepared(started=started, launch=launch, fill=fill, diff=diff)
 
 
@@ -68,7 +71,39 @@ def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunCo
     missing = prompts.missing_note(_list_missing(phase, context, started.scope))
     doubted = prompts.doubted_note(phase.proof.doubted) if phase.proof.doubted else ""
     text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
-    return text + as_utf8(missing + doubted)
+    return text + as_utf8(missing + doubted + _write_instructions(started, phase, context))
+
+
+def _write_instructions(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
+    """The part of the prompt about changed instructions of agents, which a verifier gets as files of its own."""
+    rows = []
+    for number, path in enumerate(_list_instructions(phase, context, started.scope), 1):
+        content = context.objects.blob(phase.built.commits[-1], path)
+        copy = f"{OWN}/instructions-{number}.txt"  # under a name that no program takes as instructions
+        if content is not None:
+            context.dispatches.write(started.id, copy, content.decode("utf-8", "surrogateescape"))
+        rows.append((path, "removed" if content is None else str(context.dispatches.directory(started.id) / copy)))
+    return prompts.instructions_note(rows)
+
+
+def _list_instructions(phase: WorkAttempt, context: RunContext, scope: str) -> list[str]:
+    patterns = list_instructions(context.settings.agents)
+    return [path for path in _list_changed(phase, context, scope) if covers(patterns, path)]
+
+
+def _commit_shown(phase: WorkAttempt, context: RunContext, scope: str) -> str:
+    """The commit in the verifier's worktree: the candidate, but with the base's instructions of agents.
+
+    Work that is judged must not instruct its judge.
+    """
+    head = phase.built.commits[-1]
+    base = _base_of(phase, context, scope)
+    before = {path: context.candidates.entry(base, path) for path in _list_instructions(phase, context, scope)}
+    tree = context.candidates.tree_with(phase.built.tree, before) if before else phase.built.tree
+    if tree == phase.built.tree:
+        return head
+    message = "The instructions of agents as they were before this work\n"
+    return context.candidates.commit(tree, onto=head, message=message, by=KEEPER)
 
 
 def reply_of(id: str, context: RunContext) -> tuple[str, Return | Unusable]:
@@ -82,13 +117,14 @@ def reply_of(id: str, context: RunContext) -> tuple[str, Return | Unusable]:
 def judge_verdict(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = state.work
     assert phase.dispatches.ended is not None
+    scope = phase.dispatches.newest.scope if phase.dispatches.newest else ""
     is_read_only = context.agents.is_sandboxed(phase.dispatches.ended.agent)
-    if not is_read_only and (touched := context.proof.changed(phase.built.commits[-1], context.personal)):
+    shown = "" if is_read_only else _commit_shown(phase, context, scope)
+    if shown and (touched := context.proof.changed(shown, context.personal)):
         detail = f"the verifier changed {', '.join(touched[:8])}"
         yield e.WorkRefused(reason=Reason.READONLY_VIOLATED, detail=detail)
         return
     message, answer = reply_of(phase.dispatches.ended.id, context)
-    scope = phase.dispatches.newest.scope if phase.dispatches.newest else ""
     questions = () if scope else phase.proof.questions_to_verifiers(state.options.changed)
     ids = [item for item, _ in (final_items(phase, context) if scope else phase.chosen.items)]
     asked = [item for item, _ in questions]

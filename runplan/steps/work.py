@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
+from runplan.agents.invocation import list_instructions
 from runplan.agents.prompts import Standing, handover_note
 from runplan.checks import tamper
 from runplan.checks.secrets import redact_text
@@ -146,6 +147,7 @@ def permit_of(phase: WorkAttempt, context: RunContext) -> Permit:
         bookkeeping=bookkeeping,
         test_paths=context.settings.tests.paths,
         written=written,
+        instructions=list_instructions(context.settings.agents),
     )
 
 

@@ -95,6 +95,26 @@ def test_a_verdict_that_the_verifier_only_quotes_does_not_count_and_it_is_asked_
     assert "it gave no verdict: no return: there is no return file, and the message" in prompts[-1].read_text()
 
 
+def test_a_verifier_sees_the_instructions_of_before_and_gets_the_new_ones_as_a_file(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    project.commit_file("CLAUDE.md", "Be strict.\n")
+    allows = "\n\nAllows: CLAUDE.md, .claude/\n\n### Work Items"
+    project.commit_file("plans/X.md", a_plan("1").replace("\n\n### Work Items", allows))
+    project.settings("[tests]\ncommand = 'test ! -e 1.txt || grep kind CLAUDE.md'\n")
+    changes = ('append = "CLAUDE.md"\ntext = "Be kind.\\n"', 'write = ".claude/settings.json"\ntext = "{}"')
+    look = (
+        'cat CLAUDE.md "${RUNPLAN_RETURN%/*}/instructions-2.txt"; ls .claude; grep "^- CLAUDE.md: /" "$RUNPLAN_PROMPT"'
+    )
+    cited = 'pass_all = true\nevidence = "CLAUDE.md:2"'
+    project.agent(steps('write = "1.txt"\ntext = "one\\n"', *changes) + verify(f"run = '''{look}'''", cited))
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert project.dispatched() == ["baseline", "implement", "gate", "verify"]
+    logs = sorted(project.repo.path.glob(".git/runplan/dispatch/*/out.log"))
+    assert "\nBe strict.\nBe strict.\nBe kind.\n- CLAUDE.md: " in logs[-1].read_text()
+    assert project.show("main:CLAUDE.md") == "Be strict.\nBe kind."
+
+
 def test_evidence_that_does_not_resolve_twice_fails_the_item(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     project.settings("[run]\nmax_fix_cycles = 0\n")

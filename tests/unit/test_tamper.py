@@ -85,9 +85,17 @@ def test_a_file_of_the_ci_changes_only_where_the_phase_names_or_allows_it(path: 
     assert kinds(changed(path), permit=a_permit(allows=("other/**",))) == ["changed-ci"]
 
 
-def test_a_prompt_changes_only_where_the_phase_allows_it() -> None:
-    assert kinds(changed("config/prompts/verify.md")) == ["changed-prompt"]
-    assert kinds(changed("config/prompts/verify.md"), permit=a_permit(allows=("config/prompts/",))) == []
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("config/prompts/verify.md", "CLAUDE.md", "src/AGENTS.md", "GEMINI.md", ".claude", ".claude/x/SKILL.md"),
+        *(".codex/config.toml", ".cursor/rules/x.mdc", ".github/copilot-instructions.md"),
+    ],
+)
+def test_instructions_of_agents_change_only_where_the_phase_allows_it(path: str) -> None:
+    permit = a_permit(f"Change `{path}`.", path)
+    assert kinds(changed(path), permit=permit) == kinds(added(path), permit=permit) == ["instructions"]
+    assert kinds(changed(path), permit=replace(permit, allows=(path,))) == []
 
 
 def test_an_allowed_change_is_still_checked_for_scope_and_secrets() -> None:

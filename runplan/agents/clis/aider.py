@@ -40,6 +40,7 @@ class Aider(ProviderAgent):
     reading = ("--dry-run", "--read", DIFF_FILE)
     model_flag = "--model"
     rank = 6
+    instructions = (".aider.conf.yml",)
     keys = provider_keys()
     #: It wraps lines at the width of the screen, error messages too.
     fixed: ClassVar = {"COLUMNS": "4000"}

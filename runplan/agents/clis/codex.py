@@ -39,6 +39,7 @@ class Codex(Agent):
     reports_usd = False
     stop_signal = signal.SIGINT
     passed = ("CODEX_HOME",)
+    instructions = ("**/AGENTS.override.md",)
 
     def build_arguments(self, task: Task) -> tuple[str, ...]:
         return (*super().build_arguments(task), "-")

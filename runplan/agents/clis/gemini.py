@@ -39,6 +39,7 @@ class Gemini(Agent):
     addresses = ("GOOGLE_GEMINI_BASE_URL",)
     models = ("GEMINI_MODEL",)
     passed = ("GEMINI_CLI_HOME", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
+    instructions = ("**/.gemini",)
     closes = True
     codes: ClassVar = {
         41: d.EndingKind.AUTH,

@@ -21,6 +21,7 @@ class OpenCode(ProviderAgent):
     writing = ("--auto",)  # its `--agent plan` can still commit through bash: the configuration denies that to readers
     prints_json = True
     rank = 4
+    instructions = ("**/.opencode", "**/opencode.json", "**/opencode.jsonc")
     keys = ("OPENCODE_API_KEY", *provider_keys())
     fixed: ClassVar = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
 

@@ -35,6 +35,7 @@ class Qwen(Agent):
     writing = ("--approval-mode", "yolo")
     reading = ("--approval-mode", "plan")
     rank = 5
+    instructions = ("**/QWEN.md", "**/.qwen")
     keys = ("OPENAI_API_KEY",)
     addresses = ("OPENAI_BASE_URL",)
     models = ("OPENAI_MODEL",)
