@@ -121,6 +121,11 @@ class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
         return self.lease
 
     @property
+    def onto(self) -> str:
+        """The commit of the target that its candidate is on, else that it was chosen at."""
+        return self.delivery.candidate.onto if self.delivery.candidate else self.chosen.tip
+
+    @property
     def changed_files(self) -> tuple[str, ...]:
         return self.work.files if self.work else ()
 

@@ -22,8 +22,8 @@ from runplan.git.zones import ProofWorktree, Zones
 from runplan.gitfacts import Identity
 from runplan.landing.lander import Lander
 from runplan.plan.model import Plan, parse_plan
-from runplan.run.attempts import PhaseAttempt
-from runplan.run.events import Landed, PhaseFailed, QuestionAnswered, QuestionAsked, Rows
+from runplan.run import events as e
+from runplan.run.attempts import PhaseAttempt, WorkAttempt
 from runplan.run.recorded import Recorded
 from runplan.run.state import RunState
 from runplan.settings.schema import Settings
@@ -138,21 +138,37 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
             raise PlanUnreadable(f"{self.plan} is no longer on {self.settings.run.target}")
         return parse_plan(text, path=self.plan), text
 
-    def failures(self, phase: str) -> list[Recorded[PhaseFailed]]:
+    def read_file(self, commit: str, path: str) -> str | None:
+        content = self.objects.blob(commit, path)
+        return None if content is None else content.decode("utf-8", "replace")
+
+    def failures(self, phase: str) -> list[Recorded[e.PhaseFailed]]:
         """The failed attempts at the phase since it last landed; oldest first."""
-        failed = [fact for fact in self.store.list_facts(PhaseFailed, plan=self.plan) if fact.event.phase == phase]
+        failed = [fact for fact in self.store.list_facts(e.PhaseFailed, plan=self.plan) if fact.event.phase == phase]
         if not failed:  # usual; the landings of a long plan are many
             return []
-        landings = self.store.list_facts(Landed, plan=self.plan)
+        landings = self.store.list_facts(e.Landed, plan=self.plan)
         landed = max((fact.seq for fact in landings if fact.event.phase == phase), default=0)
         return [fact for fact in failed if fact.seq > landed]
 
-    def answers(self, phase: str) -> Rows:
+    def find_plan_base(self, attempt: WorkAttempt) -> str:
+        """The target before the first phase of the plan landed, as far as the journal knows."""
+        facts = self.store.list_facts
+        landed = {fact.event.id: fact.event.phase for fact in facts(e.Landed, plan=self.plan)}
+        begun = (fact.event for fact in facts(e.LandingStarted, plan=self.plan) if fact.event.id in landed)
+        first = next(begun, None)
+        # What another plan or a command does lands before the row of its phase.
+        chosen = (fact.event for kind in (e.SubplanChosen, e.DelegateChosen) for fact in facts(kind, plan=self.plan))
+        tips = (event.tip for event in chosen if first and event.phase == landed[first.id])
+        base = next(tips, first.old if first else "")
+        return base if base and self.objects.tip(base) is not None else attempt.onto
+
+    def answers(self, phase: str) -> e.Rows:
         """The questions of the phase's agents that a person answered, with the answers; of all attempts."""
-        asked = [fact.event for fact in self.store.list_facts(QuestionAsked, plan=self.plan)]
+        asked = [fact.event for fact in self.store.list_facts(e.QuestionAsked, plan=self.plan)]
         if not asked:
             return ()
-        answers = {fact.event.id: fact.event.text for fact in self.store.list_facts(QuestionAnswered, plan=self.plan)}
+        answers = {fact.event.id: fact.event.text for fact in self.store.list_facts(e.QuestionAnswered, plan=self.plan)}
         of_phase = (question for question in asked if question.phase == phase)
         return tuple((question.text, answers[question.id]) for question in of_phase if question.id in answers)
 

@@ -27,7 +27,6 @@ from runplan.run.reasons import beginning_after
 from runplan.run.state import RunState
 from runplan.steps.context import RunContext
 from runplan.steps.outcome import record_ended
-from runplan.steps.verify import plan_base
 from runplan.text import command
 
 
@@ -75,7 +74,7 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
 
 def _lease_for_checks(phase: SelfLandingAttempt, context: RunContext) -> e.Leased:
     """The work is done elsewhere, and only the worktree of the checks is used."""
-    base = plan_base(phase, context) if isinstance(phase, SubplanAttempt) else phase.chosen.tip
+    base = context.find_plan_base(phase) if isinstance(phase, SubplanAttempt) else phase.chosen.tip
     branch = context.branch(phase.chosen.phase)
     return e.Leased(
         phase=phase.chosen.phase,

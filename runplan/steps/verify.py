@@ -19,7 +19,7 @@ from runplan.checks import drift, returns, verdict
 from runplan.checks.evidence import Facts
 from runplan.checks.returns import Unusable
 from runplan.git.command import Git
-from runplan.git.objects import KEEPER, SUBMODULE, TREE, find, list_files
+from runplan.git.objects import KEEPER, SUBMODULE, TREE, Entry, find, list_files
 from runplan.globs import covers
 from runplan.landing.modes import concludes
 from runplan.names import as_utf8, is_within, requires_ref
@@ -77,7 +77,7 @@ def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunCo
 def _write_instructions(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
     """The part of the prompt about changed instructions of agents, which a verifier gets as files of its own."""
     rows = []
-    for number, path in enumerate(_list_instructions(phase, context, started.scope), 1):
+    for number, path in enumerate(_find_instructions(phase, context, started.scope), 1):
         content = context.objects.blob(phase.built.commits[-1], path)
         copy = f"{OWN}/instructions-{number}.txt"  # under a name that no program takes as instructions
         if content is not None:
@@ -86,22 +86,20 @@ def _write_instructions(started: e.DispatchStarted, phase: WorkAttempt, context:
     return prompts.instructions_note(rows)
 
 
-def _list_instructions(phase: WorkAttempt, context: RunContext, scope: str) -> list[str]:
+def _find_instructions(phase: WorkAttempt, context: RunContext, scope: str) -> dict[str, Entry | None]:
+    """The changed instructions of agents, each with its entry in the base."""
+    base = _base_of(phase, context, scope)
     patterns = list_instructions(context.settings.agents)
-    return [path for path in _list_changed(phase, context, scope) if covers(patterns, path)]
+    changed = (path for path in _list_changed(phase, context, scope) if covers(patterns, path))
+    return {path: context.candidates.entry(base, path) for path in changed}
 
 
 def _commit_shown(phase: WorkAttempt, context: RunContext, scope: str) -> str:
-    """The commit in the verifier's worktree: the candidate, but with the base's instructions of agents.
-
-    Work that is judged must not instruct its judge.
-    """
+    """The candidate, but with the base's instructions of agents: work must not instruct its judge."""
     head = phase.built.commits[-1]
-    base = _base_of(phase, context, scope)
-    before = {path: context.candidates.entry(base, path) for path in _list_instructions(phase, context, scope)}
-    tree = context.candidates.tree_with(phase.built.tree, before) if before else phase.built.tree
-    if tree == phase.built.tree:
+    if not (before := _find_instructions(phase, context, scope)):
         return head
+    tree = context.candidates.tree_with(phase.built.tree, before)
     message = "The instructions of agents as they were before this work\n"
     return context.candidates.commit(tree, onto=head, message=message, by=KEEPER)
 
@@ -136,9 +134,8 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
         yield doubt if is_first else e.WorkRefused(reason=Reason.INVALID_VERDICT, detail=judged.why)
         return
     if judged.unresolved and is_first:
-        named = ", ".join(item for item, _ in judged.unresolved)
         missing = tuple((item, words[:EVIDENCE]) for item, words in judged.unresolved)
-        why = f"its evidence for {named} did not resolve"
+        why = f"its evidence for {', '.join(item for item, _ in missing)} did not resolve"
         yield e.VerdictDoubted(patch=phase.built.patch, why=why, items=missing)
         return
     is_last = sum(not earlier.scope for earlier in phase.proof.verdicts) + 1 >= len(context.settings.agents.judges)
@@ -189,7 +186,7 @@ def count_lines(tree: str, path: str, context: RunContext) -> int | None:
 
 
 def _base_of(phase: WorkAttempt, context: RunContext, scope: str) -> str:
-    return plan_base(phase, context) if scope else phase.built.onto
+    return context.find_plan_base(phase) if scope else phase.built.onto
 
 
 def _list_changed(phase: WorkAttempt, context: RunContext, scope: str) -> list[str]:
@@ -211,7 +208,7 @@ def _list_missing(phase: WorkAttempt, context: RunContext, scope: str) -> e.Rows
     if not missing:
         return ()
     tips = (fact.event.tip for fact in context.store.list_facts(e.Landed, plan=context.plan))
-    for commit in dict.fromkeys((head, phase.built.onto, plan_base(phase, context), *tips)):
+    for commit in dict.fromkeys((head, phase.built.onto, context.find_plan_base(phase), *tips)):
         files = list_files(git, git.commit(commit).tree, "") if git.tip(commit) is not None else ()
         missing = {path for path in missing if not any(f"/{file}".endswith(f"/{path}") for file in files)}
     missing -= _list_ignored(missing, phase.built.tree, git)
@@ -261,30 +258,13 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> e.Event 
     if not is_finish or not isinstance(phase, PhaseAttempt | SelfLandingAttempt) or phase.is_last:
         return None
     is_elsewhere = isinstance(phase, SubplanAttempt) and concludes(context.settings.run.landing)  # not on the branch
-    if is_elsewhere or plan_base(phase, context) == _own_base(phase):
+    if is_elsewhere or context.find_plan_base(phase) == phase.onto:
         return None
     return e.FinalVerificationDue(tree=phase.answerable)
 
 
 def is_complete_with(plan: Plan, phase: str) -> bool:
     return all(other.status is Status.DONE for other in plan.phases if other.id != phase)
-
-
-def plan_base(phase: WorkAttempt, context: RunContext) -> str:
-    """The target before the first phase of the plan landed, as far as the journal knows."""
-    facts = context.store.list_facts
-    landed = {fact.event.id: fact.event.phase for fact in facts(e.Landed, plan=context.plan)}
-    begun = (fact.event for fact in facts(e.LandingStarted, plan=context.plan) if fact.event.id in landed)
-    first = next(begun, None)
-    # What another plan or a command does lands before the row of its phase.
-    chosen = (fact.event for kind in (e.SubplanChosen, e.DelegateChosen) for fact in facts(kind, plan=context.plan))
-    tips = (event.tip for event in chosen if first and event.phase == landed[first.id])
-    base = next(tips, first.old if first else "")
-    return base if base and context.objects.tip(base) is not None else _own_base(phase)
-
-
-def _own_base(phase: WorkAttempt) -> str:
-    return phase.built.onto if phase.delivery.candidate else phase.chosen.tip
 
 
 # --- the verification -----------------------------------------------------------------------------------

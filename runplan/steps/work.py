@@ -164,7 +164,7 @@ def _conflict_markers(phase: WorkAttempt, context: RunContext, head: str) -> e.W
     """A file that still has the conflict markers that the fixer had to resolve."""
 
     def has_markers(commit: str, path: str) -> bool:
-        lines = (_file_text(context, commit, path) or "").splitlines()
+        lines = (context.read_file(commit, path) or "").splitlines()
         return all(any(line.startswith(mark) for line in lines) for mark in ("<<<<<<< ", ">>>>>>> "))
 
     # A merge of the target has the markers in its base.
@@ -179,7 +179,7 @@ def _conflict_markers(phase: WorkAttempt, context: RunContext, head: str) -> e.W
 
 def _nested_repository(changes: tuple[Change, ...], context: RunContext, head: str) -> e.WorkRefused | None:
     """A nested repository would land as a bare commit id, and its content would be lost."""
-    modules = _file_text(context, head, ".gitmodules") or ""
+    modules = context.read_file(head, ".gitmodules") or ""
     for change in changes:
         if change.new_mode == GITLINK != change.old_mode and f"path = {change.path}\n" not in f"{modules}\n":
             return e.WorkRefused(reason=Reason.TAMPERED, detail=f"{change.path} is a git repository of its own")
@@ -192,10 +192,10 @@ def _find_tampering(
     """The changes of the work that the phase does not permit."""
 
     def before(path: str) -> str | None:
-        return _file_text(context, phase.base, path)
+        return context.read_file(phase.base, path)
 
     def after(path: str) -> str | None:
-        return _file_text(context, head, path)
+        return context.read_file(head, path)
 
     files = [_file_change(context, change, before=_read_text(context, change.old)) for change in changes]
     commands = (check.command for check in context.settings.checks.values())
@@ -252,11 +252,6 @@ def _read_text(context: RunContext, oid: str) -> str:
 def _decode_blob(stored: Stored | None) -> str:
     content = stored.content if stored and stored.kind == "blob" else b""
     return "" if b"\0" in content[:BEGINNING] else content.decode("utf-8", "replace")
-
-
-def _file_text(context: RunContext, commit: str, path: str) -> str | None:
-    content = context.objects.blob(commit, path)
-    return None if content is None else content.decode("utf-8", "replace")
 
 
 # --- the end of an attempt and of a run -----------------------------------------------------------------

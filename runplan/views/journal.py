@@ -188,12 +188,8 @@ def _describe_outcome(event: e.Event) -> str:
             head = f"  verdict    {'passed' if passed else 'failed'}: {words}"
             return "\n".join([head, *(f"             {item}: {why}" for item, ok, why in items if not ok)])
         case e.VerdictDoubted(items=items, why=why):
-            return "\n".join(
-                [
-                    f"  verdict    asked once more: {why}",
-                    *(f"             {item}: {missing}" for item, missing in items),
-                ]
-            )
+            head = f"  verdict    asked once more: {why}"
+            return "\n".join([head, *(f"             {item}: {missing}" for item, missing in items)])
         case e.GuardFound(lines=lines):
             return "\n".join(f"  guard      {line}" for line in lines)
         case e.CandidateConflicted(paths=paths):
