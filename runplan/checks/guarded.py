@@ -37,6 +37,7 @@ _RECIPES = {
     "nox": ("noxfile.py",),
     "rake": ("Rakefile",),
 }
+_RECIPE_FILES = frozenset({"package.json", *(name for names in _RECIPES.values() for name in names)})
 _PACKAGERS = ("npm", "npx", "yarn", "pnpm", "bun")
 _RUNNER_FILES = (
     *("**/pytest.ini", "**/.pytest.ini", "**/.coveragerc", "**/.mocharc*", "**/.nycrc*", "**/.c8rc*", "**/.taprc"),
@@ -94,6 +95,16 @@ def list_named(command: str) -> tuple[str, ...]:
     """Where the files and directories lie that a command names, and the files that its programs read by themselves."""
     words = _split_words(command)
     return tuple(_list_paths(words, _list_recipes(words, words)))
+
+
+def find_altered(command: str, changed: Iterable[str], read: Read) -> list[str]:
+    """The changed paths that a command names, also by way of recipes and shell scripts."""
+    named = list(list_named(command))
+    for path in named:  # it grows meanwhile
+        if (text := read(path)) is not None and (posixpath.basename(path) in _RECIPE_FILES or _is_shell(path, text)):
+            words = (word for word in _split_words(text) if _SCRIPT.search(word) or word.endswith(".mk"))
+            named += _join_paths(("", posixpath.dirname(path)), words).keys() - {*named}
+    return [path for path in changed if path in named]
 
 
 def _list_recipes(words: Iterable[str], all_words: Iterable[str]) -> set[str]:

@@ -201,6 +201,15 @@ def record_setup(setup: Setup, event: e.Event, newest: e.DispatchStarted | None)
 # --- the delivery -------------------------------------------------------------------------------------
 
 
+class CommandAltered(e.Event, frozen=True, kw_only=True):
+    """Files that decide what the command of a phase runs differ from those before the plan; a person is asked."""
+
+    onto: str  #: the commit before the plan
+    commit: str  #: the same with the new versions of these files
+    tree: str
+    files: tuple[str, ...]
+
+
 class Delivery(Struct, frozen=True, kw_only=True):
     """The candidate of an attempt, its approval and its landing."""
 

@@ -64,6 +64,7 @@ class AgentAttempt(Attempt, frozen=True, kw_only=True):
 class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
     """An attempt in which agents write, and what they wrote is proven."""
 
+    first_step: ClassVar[PhaseStep] = PhaseStep.IMPLEMENT
     lease: e.Leased | None = None
     base: str = ""  #: start of the branch; moves when the branch is rebuilt
     start: str = ""  #: the candidate that the branch was rebuilt with
@@ -94,7 +95,7 @@ class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
         if self.lease is None:
             return PhaseStep.LEASE
         if self.work is None:
-            return PhaseStep.IMPLEMENT
+            return self.first_step
         if self.proof.verdict is not None and self.proof.verdict.passed:
             return PhaseStep.LAND
         has_passed = self.proof.gates and self.proof.gates[-1].answer is not GateAnswer.FAILED
@@ -169,9 +170,17 @@ class MergeAttempt(RepairAttempt, frozen=True, kw_only=True):
 class SelfLandingAttempt(WorkAttempt, frozen=True, kw_only=True):
     """Its candidate is on the target already: what a command or another plan has landed there."""
 
+    is_revisable: ClassVar[bool] = False
+
 
 class DelegateAttempt(SelfLandingAttempt, frozen=True, kw_only=True):
+    first_step: ClassVar[PhaseStep] = PhaseStep.DELEGATE
     chosen: e.DelegateChosen
+    altered: parts.CommandAltered | None = None
+
+    @property
+    def answerable(self) -> str:
+        return self.altered.tree if self.altered and self.work is None else super().answerable
 
 
 class SubplanAttempt(SelfLandingAttempt, frozen=True, kw_only=True):
@@ -302,6 +311,9 @@ def record_event(attempt: AnyAttempt, event: e.Event) -> AnyAttempt:
     match attempt:
         case SubplanAttempt() if isinstance(event, e.SubplanEnded):
             return replace(attempt, over=event)
+        case DelegateAttempt() if isinstance(event, parts.CommandAltered):
+            words = f"a person was asked before `{attempt.chosen.command}` ran: {', '.join(event.files)} had changed"
+            return replace(_add_warnings(attempt, words), altered=event)
         case WorkAttempt():
             return _record_work(_record_common(attempt, event), event)
         case PlanningAttempt():

@@ -11,9 +11,12 @@ from shlex import join, quote
 
 from msgspec.structs import replace
 
+from runplan.checks.guarded import find_altered
+from runplan.git.objects import KEEPER
 from runplan.gitfacts import LANDING, Commit, committing_as, read_trailers
 from runplan.run import dispatch as d, events as e
 from runplan.run.actions import Action, Start
+from runplan.run.attempt_parts import CommandAltered
 from runplan.run.attempts import WorkAttempt
 from runplan.run.kinds import Reason, Role
 from runplan.run.state import RunState
@@ -39,9 +42,26 @@ def already_done(action: Start, state: RunState, context: RunContext) -> tuple[e
     phase = state.work
     newest = phase.dispatches.newest
     if newest is None or newest.role is not Role.DELEGATE:
-        return ()
+        altered = _find_altered(phase, context)
+        return (altered,) if altered is not None and altered.tree != phase.delivery.approved else ()
     taken = _look_at_target(phase, context)
     return taken if len(taken) > 1 else ()
+
+
+def _find_altered(phase: WorkAttempt, context: RunContext) -> CommandAltered | None:
+    """The files of the command that landings have changed since the plan began; None for none."""
+    assert isinstance(phase.chosen, e.DelegateChosen)
+    base = context.find_plan_base(phase)
+    tip = context.tip()
+    changed = (change.path for change in context.candidates.changes(base, tip))
+    files = tuple(find_altered(phase.chosen.command, changed, partial(context.read_file, tip)))
+    if not files:
+        return None
+    versions = {path: context.candidates.entry(tip, path) for path in files}
+    tree = context.candidates.tree_with(context.objects.commit(base).tree, versions)
+    message = f"What `{phase.chosen.command}` would run\n"
+    commit = context.candidates.commit(tree, onto=base, message=message, by=KEEPER)
+    return CommandAltered(onto=base, commit=commit, tree=tree, files=files)
 
 
 def take_delegated(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
@@ -79,10 +99,7 @@ def _lands_something(phase: WorkAttempt, commits: tuple[Commit, ...] | None, con
 def fill_files(
     started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, *, diff: str = "", commit: str = ""
 ) -> str:
-    """Put the files of the worktree right; why the products of run.setup there cannot be used, or "".
-
-    The files are those of `commit`, else of the dispatch's tree.
-    """
+    """Put the files right, those of `commit` or of the tree; why the products of run.setup cannot be used, or ""."""
     if started.role is Role.DELEGATE:
         return ""
     run = context.settings.run

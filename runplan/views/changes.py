@@ -13,7 +13,7 @@ from runplan.errors import NotFound
 from runplan.names import HEADS, wip_ref
 from runplan.plan.proposal import summarize
 from runplan.run.attempt_parts import Proof
-from runplan.run.attempts import AnyAttempt, PlanningAttempt, WorkAttempt, open_questions
+from runplan.run.attempts import AnyAttempt, DelegateAttempt, PlanningAttempt, WorkAttempt, open_questions
 from runplan.run.decide import decide
 from runplan.run.events import Landed, PhaseFailed, QuestionAsked
 from runplan.run.kinds import ANSWERED, WaitKind
@@ -134,6 +134,8 @@ def view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
         commit = _find_work(context, failed.branch) or ""
         onto = attempt.base
         tree = context.git.commit(commit).tree
+    elif isinstance(attempt, DelegateAttempt) and attempt.altered and attempt.delivery.candidate is None:
+        commit, tree, onto = attempt.altered.commit, attempt.altered.tree, attempt.altered.onto
     else:
         commit = attempt.built.commits[-1]
         tree = attempt.built.tree

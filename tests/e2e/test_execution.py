@@ -287,6 +287,23 @@ def test_finish_verifies_all_phases_also_where_the_last_one_lands_by_itself(
 LANDS = "echo 1 > 1.txt && git add 1.txt && git commit -qm 'By hand' && env > ../seen"
 
 
+def test_a_command_whose_script_a_phase_has_written_waits_for_a_person_who_sees_it(project: Project) -> None:
+    script = "echo 2 >2.txt; git add 2.txt; git commit -qm Two"
+    agent = work(f'write = "ship.sh"\ntext = "{script}\\n"', phase="1")
+    set_up(project, plan=executed(a_plan("1", "2"), p2="delegate sh ship.sh"), agent=agent)
+
+    asked = project.start("finish", "auto")
+    shown = project.runplan("diff", "X")
+    signed = project.runplan("approve", "X")
+
+    assert asked.code == 4, asked.err
+    assert "`sh ship.sh` runs with your rights, and ship.sh changed since the plan began" in asked.err
+    assert f"\n+{script}\n" in shown.out
+    assert "1.txt" not in shown.out
+    assert signed.code == 0, signed.err
+    assert "Two" in project.repo.git("log", "--format=%s", "main").splitlines()
+
+
 def test_a_command_lands_by_itself_and_its_row_after_gate_and_verifier(project: Project) -> None:
     plan = executed(a_plan("1", "2"), p1=f"delegate {LANDS}")
     set_up(project, plan=plan, settings='[tests]\ncommand = "test ! -e broken"\n', agent=work(phase="2"))

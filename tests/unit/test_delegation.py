@@ -3,6 +3,7 @@
 import pytest
 
 from runplan.run import actions as a, events as e
+from runplan.run.attempt_parts import CommandAltered
 from runplan.run.decide import decide
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import GateAnswer, PhaseStep, Reason, Role, WaitKind
@@ -61,6 +62,32 @@ MOVED = (
     e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="t1"),
 )
 START = a.Start(dispatch=e.DispatchStarted(role=Role.DELEGATE, cycle=1))
+
+
+ALTERED = CommandAltered(onto="c0", commit="c9", tree="t9", files=("Makefile",))
+ASKED = (LEASE, BASELINE, ALTERED, e.ApprovalAsked(tree="t9"))
+
+
+@pytest.mark.parametrize(
+    ("events", "action", "waiting"),
+    [
+        ((LEASE, BASELINE, ALTERED), a.ASK, None),
+        (ASKED, None, WaitKind.SIGN_OFF),
+        ((*ASKED, e.Answered(tree="t8", approved=True)), None, WaitKind.SIGN_OFF),
+        ((*ASKED, e.Answered(tree="t9", approved=True)), START, None),
+        (
+            (*ASKED, e.Answered(tree="t9", approved=False, why="no")),
+            a.Fail(reason=Reason.STOPPED, at=PhaseStep.DELEGATE, detail="the change was rejected: no"),
+            None,
+        ),
+    ],
+    ids=["changed", "asked", "another answer", "approved", "rejected"],
+)
+def test_a_command_whose_files_have_changed_waits_for_a_person_also_with_auto(
+    events: tuple[e.Event, ...], action: a.Action | None, waiting: WaitKind | None
+) -> None:
+    decision = decide(fold([started("phase", auto=True), COMMAND, *events]))
+    assert (decision.actions, decision.waiting) == ((action,) if action else (), waiting)
 
 
 def over(ending: Ending, code: int | None = 0) -> e.DispatchEnded:

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.checks.guarded import find_changes, is_project_settings, sets_runner
+from runplan.checks.guarded import find_altered, find_changes, is_project_settings, sets_runner
 
 PACKAGE = """\
 {
@@ -203,3 +203,27 @@ def test_no_text_raises_and_an_unchanged_tree_is_fine(command: str, before: str,
 def test_settings_of_a_test_runner_are_told_from_others(path: str, was: str, now: str, differs: bool) -> None:
     assert is_project_settings(path)
     assert sets_runner(path, was, now) is differs
+
+
+SHIPS = {
+    "Makefile": "include rules.mk\nship: build\n\t./tools/ship.sh src/app.c\n",
+    "tools/ship.sh": "#!/bin/sh\n. lib.sh\npython tools/push.py\n",
+    "tools/push.py": "import other\n",
+    "package.json": '{"scripts": {"ship": "node tools/ship.js"}}',
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("make ship", {"Makefile", "rules.mk", "tools/ship.sh", "tools/lib.sh", "tools/push.py"}),
+        ("sh tools/ship.sh now", {"tools/ship.sh", "tools/lib.sh", "tools/push.py"}),
+        ("npm run ship", {"package.json", "tools/ship.js"}),
+        ("cd tools && python -m push", {"tools/push.py"}),
+        ("git push origin main", set()),
+    ],
+)
+def test_the_changed_files_of_a_command_are_found_new_ones_too(command: str, found: set[str]) -> None:
+    changed = [*SHIPS, "rules.mk", "tools/lib.sh", "tools/ship.js", "tools/other.py", "src/app.c", "README.md"]
+    assert set(find_altered(command, changed, SHIPS.get)) == found
+    assert find_altered(command, ["README.md"], SHIPS.get) == []

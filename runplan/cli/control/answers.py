@@ -20,7 +20,7 @@ from runplan.errors import Busy, Exit, NotFound, UsageError
 from runplan.git.command import ANY
 from runplan.report.planning import describe_summary
 from runplan.report.views import as_json
-from runplan.run.attempts import open_questions
+from runplan.run.attempts import PlanningAttempt, open_questions
 from runplan.run.events import Answered, QuestionAnswered, QuestionAsked, RunStarted
 from runplan.run.kinds import ANSWERED
 from runplan.run.requests import RunRequest
@@ -172,11 +172,10 @@ def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exi
         candidate = change.attempt.delivery.candidate
         answer = replace(answer, tree=change.attempt.answerable, by=_name_person(context, plain(args.via)))
         action = "approving" if verb == "approve" else "rejecting"
-        if candidate is not None:
-            commit = candidate.commits[-1]
+        if not isinstance(change.attempt, PlanningAttempt) and answer.tree:
+            commit = f"commit {candidate.commits[-1][:SHORT]}, " if candidate else ""
             takes = "; an agent gets your words" if answer.why and change.attempt.is_revisable else ""
-            tree = answer.tree[:SHORT]
-            progress.say(f"{action} phase {phase} of {options.plan}: commit {commit[:SHORT]}, tree {tree}{takes}")
+            progress.say(f"{action} phase {phase} of {options.plan}: {commit}tree {answer.tree[:SHORT]}{takes}")
         elif answer.tree:
             takes = "; an agent revises it" if answer.why else ""
             progress.say(f"{action} the proposed {options.plan}: SHA-256 {answer.tree[:SHORT]}{takes}")

@@ -9,9 +9,16 @@ from msgspec.structs import replace
 from runplan.globs import matches
 from runplan.run import actions as a, events as e
 from runplan.run.actions import Decision, fail_phase, perform_action, start_dispatch
-from runplan.run.attempts import MergeAttempt, PhaseAttempt, RepairAttempt, SelfLandingAttempt, WorkAttempt
+from runplan.run.attempts import (
+    DelegateAttempt,
+    MergeAttempt,
+    PhaseAttempt,
+    RepairAttempt,
+    SelfLandingAttempt,
+    WorkAttempt,
+)
 from runplan.run.dispatch import EndingKind, NewTestsAnswer, ReturnStatus
-from runplan.run.kinds import Beginning, GateAnswer, PhaseStep, ProofKind, Reason, Role
+from runplan.run.kinds import Beginning, GateAnswer, PhaseStep, ProofKind, Reason, Role, WaitKind
 from runplan.run.reasons import describe_ending, describe_proof
 from runplan.run.rules.shared import MAX_MOVES, STOPPED_BY, UNNAMED, fail_lost, judge_agent, land_candidate
 
@@ -77,7 +84,19 @@ def _follow_command(started: e.RunStarted, phase: SelfLandingAttempt) -> Decisio
         return fail_phase(Reason.NO_COMMITS, PhaseStep.DELEGATE, "the command did not move the target")
     command = e.DispatchStarted(role=Role.DELEGATE, cycle=phase.cycle)
     start = start_dispatch(command, f"the command of phase {phase.chosen.phase} runs in your checkout")
-    return _run_baseline(started, phase, phase.base_tree) or start
+    asking = _ask_before_command(phase) if isinstance(phase, DelegateAttempt) else None
+    return _run_baseline(started, phase, phase.base_tree) or asking or start
+
+
+def _ask_before_command(phase: DelegateAttempt) -> Decision | None:
+    """A person approves what the command would run with the user's rights, also with `auto`."""
+    altered = phase.altered
+    if altered is None or phase.delivery.approved == altered.tree:
+        return None
+    why = f"`{phase.chosen.command}` runs with your rights, and {', '.join(altered.files)} changed since the plan began"
+    if phase.delivery.asked != altered.tree:
+        return perform_action(a.ASK, why)
+    return Decision(why=f"{why}; phase {phase.chosen.phase} needs your sign-off", waiting=WaitKind.SIGN_OFF)
 
 
 def _work_on(started: e.RunStarted, phase: WorkAttempt, first: Decision) -> Decision:
