@@ -144,7 +144,7 @@ def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, 
     items = [Item(f"W{n}", text, line + 1) for n, (line, text) in enumerate(sorted(work.items()), 1)]
     items += [Item(f"C{n}", text, line + 1) for n, (line, text) in enumerate(sorted(criteria.items()), 1)]
     entries = marks_within(body.lines.entries, body.whole.start, body.whole.stop)
-    sign_off = tuple(_entry_text(body, entry) for entry in entries if entry.at in manual)
+    sign_off = tuple(entry_text(body, entry) for entry in entries if entry.at in manual)
     demand = body.labels.get("sign-off", (0, ""))[1]
     if demand.strip("`*. \t").lower().startswith(("required", "yes")):
         sign_off = (f"Sign-off: {demand}", *sign_off)
@@ -191,18 +191,24 @@ def _list_boxes(body: Body, part: range, without: set[int], *, bullets: bool = T
     entries = [e for e in marks_within(body.lines.entries, part.start, part.stop) if e.at not in without]
     boxes = [entry for entry in entries if entry.sign and not entry.optional]
     listed = boxes or [e for e in entries if bullets and not STATUS_LINE.match(body.lines.texts[e.at])]
-    return {entry.at: _entry_text(body, entry) for entry in listed if entry.indent < listed[0].indent + 2}
+    return {entry.at: entry_text(body, entry) for entry in listed if entry.indent < listed[0].indent + 2}
 
 
-def _entry_text(body: Body, entry: Entry) -> str:
-    """The text of an entry with the lines that continue it: those right below it, indented more than its mark."""
+def entry_text(body: Body, entry: Entry) -> str:
+    """The text of an entry with the lines that continue it: those right below it, indented more than its mark.
+
+    Its nested entries that name files belong to it too. An entry that a format made up has only its own text.
+    """
     texts = [entry.text]
-    for i in range(entry.at + 1, body.whole.stop):
+    goes_on = True
+    is_listed = entry.column in [line.column for line in marks_within(body.lines.entries, entry.at, entry.at + 1)]
+    for i in range(entry.at + 1, body.whole.stop if is_listed else 0):
         text = body.lines.texts[i].expandtabs(4)
-        is_indented = len(text) - len(text.lstrip()) > entry.indent
-        if body.lines.inert[i] or not text.strip() or not is_indented or marks_within(body.lines.entries, i, i + 1):
+        if text.strip() and len(text) - len(text.lstrip()) <= entry.indent:
             break
-        texts.append(text.strip())
+        nested = marks_within(body.lines.entries, i, i + 1)
+        goes_on = goes_on and not body.lines.inert[i] and bool(text.strip()) and not nested
+        texts += [text.strip()] if goes_on else [inner.text for inner in nested if named_paths(inner.text)]
     return " ".join(texts).strip()
 
 
@@ -223,7 +229,7 @@ def _numbered_tasks(body: Body, without: set[int]) -> dict[int, str]:
     without = without.union(*(body.lines_inside(part) for part in body.parts if re.search(_NO_WORK, part.text)))
     entries = marks_within(body.lines.entries, body.whole.start, stop)
     listed = [e for e in entries if not e.indent and e.at not in without and body.lines.texts[e.at][0].isdigit()]
-    return {entry.at: _entry_text(body, entry) for entry in listed}
+    return {entry.at: entry_text(body, entry) for entry in listed}
 
 
 def named_paths(text: str) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from runplan.plan.body import (
     Execution,
     Item,
     body_of,
+    entry_text,
     list_passed_over,
     list_unknown_keys,
     read_execution,
@@ -212,7 +213,7 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
     items, sign_off = read_items(body, title=place.title)
     for letter, entries in (("W", place.entries), ("C", place.criteria)):
         if entries:
-            named = [Item(f"{letter}{n}", entry.text, entry.at + 1) for n, entry in enumerate(entries, 1)]
+            named = [Item(f"{letter}{n}", entry_text(body, entry), entry.at + 1) for n, entry in enumerate(entries, 1)]
             items = (*named, *(item for item in items if item.id[0] not in (letter, WHOLE_PHASE)))
     items = tuple(sorted(items, key=lambda item: item.id[0], reverse=True))
     if place.text:

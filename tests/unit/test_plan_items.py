@@ -27,6 +27,23 @@ def test_only_the_top_level_counts_and_text_that_goes_on_is_joined() -> None:
     assert items(body) == [("W1", "a goes on"), ("W2", "b")]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "- [ ] a\n  - why\n  - in `x.py`\n\n    ```\n    code\n    ```\n\n    - and `y/z.py`\n- [ ] b\n",
+        "### Work Items\n- a\n  - why\n  - in `x.py`\n    - and `y/z.py`\n- b\n",
+        "1. a\n   * why\n   * in `x.py`\n   * and `y/z.py`\n2. b\n",
+    ],
+)
+def test_nested_entries_that_name_files_belong_to_their_item(body: str) -> None:
+    assert items(body) == [("W1", "a in `x.py` and `y/z.py`"), ("W2", "b")]
+
+
+def test_nested_entries_of_a_task_of_kiro_that_name_files_belong_to_it() -> None:
+    text = b"- [ ] 1. A\n- [ ] 2. B\n  - [ ] 2.1 b\n    - why\n    - in `x.py`\n    - _Requirements: 1_\n"
+    assert [item.text for item in parse_plan(text, path="p.md").phases[1].items] == ["2.1 b in `x.py`"]
+
+
 def test_a_status_line_is_no_part_of_an_item() -> None:
     assert items("### Work Items\n\n- a\n**Status:** ⬚\n- **Status:** ⬚\n- b\n") == [("W1", "a"), ("W2", "b")]
 
