@@ -127,12 +127,12 @@ _GLYPHS = {
     **dict.fromkeys(("🟡", "⏳", "⚙"), Status.IN_PROGRESS),
     "🔴": Status.BLOCKED,
 }
-_WORD = r"(?i)\b(?:done|in[ _-]progress|partial|blocked)\b"
+_WORD = r"(?i)\b(?:done|in[ _-]?progress|wip|partial|blocked)\b"
 _WORDS = {"done": Status.DONE, "blocked": Status.BLOCKED}
 #: Words that mean done at the beginning of a text: "Merged in #12", but not "waits until #12 is merged".
 _FINISHED = r"(?i)[\W_]*(?:fully )?(complete|completed|finished|implemented|shipped|merged)\b"
 #: Words of a person who wants no work on it now.
-_SET_ASIDE = r"(?i)[\W_]*(?:deferred|postponed|on hold|cancell?ed)\b"
+_SET_ASIDE = r"(?i)[\W_]*(?:deferred|postponed|on hold|cancell?ed|skipped|dropped)\b"
 #: Words that negate a "done" after them.
 _NOT_YET = r"(?i)(?:\b(?:not|never|almost|nearly|mostly|half|partly|partially|to be)\b|n't\b|%)"
 _TODO = frozenset(
@@ -217,8 +217,10 @@ STATUS_LINE = re.compile(
 )
 #: A status at the end or the beginning of a heading: `## Phase 2: Parser [IN PROGRESS]`, `… (blocked)`, `… — BLOCKED`.
 _OPEN = (
-    r"blocked|in[ _-]progress|wip|partial|not[ _-]started|pending|planned|to[ -]?do|deferred|skipped|on hold|dropped"
+    r"blocked|in[ _-]?progress|wip|partial|not[ _-]started|pending|planned|to[ -]?do|deferred|skipped|on hold|dropped"
 )
+#: The same in the place of a box: `- [WIP] text`.
+BOX_WORD = rf"(?i:{_OPEN}|completed?|done)"
 _MORE = r"(?:[ \t]*[:,—–-][^\[\]]{1,40}|[ \t]+[0-9][^\[\]]{0,40})?"
 _BRACKETS = rf"\[([^\w\[\]]*(?i:{_OPEN}|completed?|done){_MORE}[^\w\[\]]*)\]"
 BRACKETS = (

@@ -39,7 +39,7 @@ from runplan.plan.marks import (
     read_plan_status,
 )
 from runplan.plan.reading import OWN_FRONT, Reading, Remark, is_measure, list_claims, refuse_duplicates
-from runplan.plan.scan import Lines, marks_within, scan_lines
+from runplan.plan.scan import Entry, Heading, Lines, marks_within, scan_lines
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -392,6 +392,17 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
             continue
         lines_by_remark.setdefault(message, []).append(box.at)
     yield from (Remark(lines_[0] + 1, f"{message} ({len(lines_)})") for message, lines_ in lines_by_remark.items())
+    if lines.boxes and all(box.is_word for box in lines.boxes):
+        lists = {_list_of(entry, lines) for entry in lines.boxes}
+        plain = [entry.at for entry in lines.entries if not entry.sign and _list_of(entry, lines) in lists]
+        message = f"entries without a word in brackets, which others have ({len(plain)}); write one, such as [todo]"
+        yield from (Remark(at + 1, message, is_error=True) for at in plain[:1])
+
+
+def _list_of(entry: Entry, lines: Lines) -> tuple[int, Heading | None]:
+    """The indent and the heading of a list; numbers may go on below the next heading."""
+    has_number = lines.texts[entry.at].lstrip()[0].isdigit()
+    return entry.indent, None if has_number else lines.heading_above(entry.at)
 
 
 def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:

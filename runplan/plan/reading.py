@@ -46,6 +46,7 @@ OWN_FRONT = ("backlog", "cursor")
 #: the sign in a box, a word.
 Slot: TypeAlias = Literal["cell", "commit", "line", "brackets", "box", "word"]
 LONGEST_CLAIM = 500  #: characters of a line that may call phases done
+_BOX_WORDS = (("done", "todo"), ("DONE", "TODO"))
 _ABOUT_STATUS = r"(?i)\W*(?:\w+ )?(?:status|progress)\b[^:：]{0,20}[:：]"
 _MEASURE = (
     r"(?i)[\W\d_]*(?:(?:success|key|performance|overall) )?(?:metrics|kpis?|timeline|(?:success|acceptance) criteria"
@@ -280,13 +281,21 @@ def list_done(text: bytes, *, path: str) -> dict[str, int]:
 
 
 def mark_of(boxes: Sequence[Entry]) -> Mark:
-    """Done when all are ticked."""
-    known = all(box.sign in "xX " for box in boxes)
+    """Done when all are ticked; the word in all open ones counts, as in `[blocked]`."""
+    words = {read_mark(box.sign) if box.is_word else None for box in boxes if not box.ticked}
+    if len(words) == 1 and (word := words.pop()):
+        return word
+    known = all(box.is_word or box.sign in "xX " for box in boxes)
     return Mark(Status.DONE if all(box.ticked for box in boxes) else Status.TODO, known=known)
 
 
 def box_spots(boxes: Iterable[Entry]) -> tuple[Spot, ...]:
-    return tuple(Spot("box", box.at, box.column, box.column + 1) for box in boxes)
+    return tuple(
+        Spot("word", box.at, box.column, box.column + len(box.sign), _BOX_WORDS[box.sign.isupper()])
+        if box.is_word
+        else Spot("box", box.at, box.column, box.column + 1)
+        for box in boxes
+    )
 
 
 def own_or_numbered(named: Sequence[tuple[int, str, Named]]) -> tuple[list[Named], tuple[Remark, ...]]:

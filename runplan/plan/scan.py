@@ -19,7 +19,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.marks import COLON, UNNAMED, Named, read_name
+from runplan.plan.marks import BOX_WORD, COLON, UNNAMED, Named, Status, read_mark, read_name
 
 MAX_MB = 5
 MAX_LINES = 20_000
@@ -28,7 +28,8 @@ _KEY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?=[ \t]|\Z)[ \t]*")
 _VALUE = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|(?:(?![ \t]+#)[^\r])*""")
 _FENCE = re.compile(r"(`{3,}|~{3,})([^`]*)\Z")
 _ENTRY = re.compile(
-    r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])(?:[ \t]+|\Z)(?:\[([^\]\w]|[xX])\](\*?)(?=[ \t]|\Z)[ \t]*)?", re.DOTALL
+    rf"([ \t]*)(?:[-*+]|[0-9]{{1,4}}[.)])(?:[ \t]+|\Z)(?:\[([^\]\w]|[xX]|{BOX_WORD})\](\*?)(?=[ \t]|\Z)[ \t]*)?",
+    re.DOTALL,
 )
 #: A text that is struck through, and perhaps the reason; "~~old~~ new" is work.
 _STRUCK = r"(~~?)(?:(?!\1).)+\1[ \t]*(?:\Z|[(\[<—–:.-])"
@@ -66,14 +67,18 @@ class Entry(Struct, frozen=True):
 
     at: int
     indent: int
-    column: int  #: of the character between the brackets
-    sign: str  #: that character; "" when it is no box
+    column: int  #: of the sign between the brackets
+    sign: str  #: a character or a word, as in `[done]`; "" when it is no box
     optional: bool  #: no work: `- [ ]* text`, as Kiro writes it, or `- [ ] ~~text~~`
     text: str  #: without the lines that continue it
 
     @property
     def ticked(self) -> bool:
-        return self.sign in ("x", "X")
+        return self.sign in ("x", "X") or (self.is_word and read_mark(self.sign).status is Status.DONE)
+
+    @property
+    def is_word(self) -> bool:
+        return len(self.sign) > 1
 
 
 class Field(Struct, frozen=True):

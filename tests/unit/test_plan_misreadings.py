@@ -124,6 +124,42 @@ def test_other_brackets_after_a_heading_are_part_of_its_title() -> None:
     assert [phase.title for phase in plan.phases] == ["A [US1]", "B [MVP]"]
 
 
+@pytest.mark.parametrize(
+    ("word", "status", "done", "undone"),
+    [
+        ("done", Status.DONE, "done", "todo"),
+        ("COMPLETED", Status.DONE, "COMPLETED", "TODO"),
+        ("WIP", Status.IN_PROGRESS, "DONE", "TODO"),
+        ("inprogress", Status.IN_PROGRESS, "done", "todo"),
+        ("todo", Status.TODO, "done", "todo"),
+        ("Not Started", Status.TODO, "done", "Not Started"),
+        ("blocked", Status.BLOCKED, "done", "todo"),
+        ("skipped", Status.BLOCKED, "done", "todo"),
+    ],
+)
+def test_a_word_in_the_place_of_a_box_is_a_status(word: str, status: Status, done: str, undone: str) -> None:
+    for text in ("- [{}] a\n- [todo] b\n", "## Phase 1: A\n1. [done] a\n2. [{}] b\n## Phase 2: B\n1. [todo] c\n"):
+        plan = read(text.format(word))
+        assert plan.phases[0].status is status
+        for new, written in ((Status.DONE, done), (Status.TODO, undone)):
+            changed = set_status(text.format(word).encode(), path="p.md", phase=plan.phases[0].id, status=new).decode()
+            assert changed.replace("1. [todo] a", "1. [done] a") == text.format(written)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("- [done] a\n- b\n- [todo] c\n", 2), ("1. a\n\n## B\n2. [done] b\n## C\n3. [done] c\n", 1)],
+)
+def test_an_entry_without_the_word_in_brackets_that_others_have_asks(text: str, line: int) -> None:
+    assert [(remark.line, remark.is_error) for remark in read(text).remarks] == [(line, True)]
+
+
+def test_notes_beside_a_word_in_brackets_and_links_are_no_boxes() -> None:
+    plan = read("- [done] open\n- [todo] close\n## Notes\n- c\n- [planned](x.md) d\n")
+    assert [(phase.title, phase.status) for phase in plan.phases] == [("open", Status.DONE), ("close", Status.TODO)]
+    assert not plan.remarks
+
+
 VERIFIED = (
     "### Success Criteria:\n#### Automated Verification:\n- [{}] tests pass\n"
     "#### Manual Verification:\n- [{}] it looks right\n"
