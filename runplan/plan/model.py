@@ -29,6 +29,7 @@ from runplan.plan.body import (
 from runplan.plan.dependencies import read_depends
 from runplan.plan.formats import front_matter, sections, speckit, table, tasks_json, tracks
 from runplan.plan.marks import (
+    DONE_TITLE,
     STATUS_LINE,
     ExecutionKind,
     PlanStatus,
@@ -79,6 +80,13 @@ _PROGRESS_LABEL = (
     r"(?i)\A\W*(?:progress(?: tracker)?|tracker|status)\**:\W*"
     r"(?:\[[^\[\]]{0,80}\]\()?([\w./-]{1,200}\.(?:md|json))\W*\Z"
 )
+#: Titles of sections with work that is left, and of those with work for another plan.
+_LEFT = (
+    r"(?i)\b(?:remaining|outstanding|rework|known gaps?|unfinished|still open|open (?:items|tasks|work)|left to do"
+    r"|to[ -]?do|pending|backlog|not (?:yet )?(?:done|started|implemented))\b|доработ|осталось|pend[ie]+nte|待办|待完成"
+)
+_LATER = r"(?i)future|later|ideas?\b|nice[- ]to[- ]have|optional|stretch"
+_OVER = r"(?i)[✅✔☑]|~~|[*_(]*(?:none|n/a)\b"
 _LANDING = re.compile(r">[ \t]*\*\*Landing mode:[ \t]*`?(cherry-pick|pr|direct)\b", re.IGNORECASE)
 
 
@@ -148,6 +156,7 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
         *_about_text(lines, reading),
         *_about_boxes(lines, reading),
         *_about_rest(lines, reading),
+        *_about_unread(lines, reading),
         *_about_bare(lines, reading),
     ]
     bodies = {place.id: _body_of_place(lines, place) for place in reading.places}
@@ -376,13 +385,18 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
     claimed |= {
         owner[box.at].id for box in lines.boxes if box.ticked and owner.get(box.at) and box.at != owner[box.at].at
     }
-    lines_by_remark: dict[str, list[int]] = {}
+    is_over = all(place.mark.status is Status.DONE for place in reading.places)
+    no_work = (sections.NOT_WORK, _LATER)
+    lines_by_remark: dict[tuple[str, bool], list[int]] = {}
     for box in lines.boxes:
         place = owner.get(box.at)
+        is_left = False
         if place is None:
             heading = lines.heading_above(box.at)
             where = f"under {heading.text[:60]!r}" if heading else "above the first heading"
-            message = f"boxes {where} belong to no phase and are left out"
+            is_left = is_over and not box.ticked and not any(re.search(words, where) for words in no_work)
+            kind = "every phase is done, but open boxes" if is_left else "boxes"
+            message = f"{kind} {where} belong to no phase and are left out"
         elif box.optional:
             kind = "struck-through" if box.text.startswith("~") else "optional"
             message = f"{kind} boxes of phase {place.id} are no work items and stay open"
@@ -390,8 +404,9 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
             message = f"phase {place.id} counts as done, but has open boxes"
         else:
             continue
-        lines_by_remark.setdefault(message, []).append(box.at)
-    yield from (Remark(lines_[0] + 1, f"{message} ({len(lines_)})") for message, lines_ in lines_by_remark.items())
+        lines_by_remark.setdefault((message, is_left), []).append(box.at)
+    for (message, is_error), boxes in lines_by_remark.items():
+        yield Remark(boxes[0] + 1, f"{message} ({len(boxes)})", is_error=is_error)
     if lines.boxes and all(box.is_word for box in lines.boxes):
         lists = {_list_of(entry, lines) for entry in lines.boxes}
         plain = [entry.at for entry in lines.entries if not entry.sign and _list_of(entry, lines) in lists]
@@ -424,6 +439,35 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
         yield Remark(doubtful[0].first + 1, message, is_error=True)
     elif reading.lacks_statuses:
         yield Remark(reading.decided_by + 1, f"no statuses: all {len(bare)} phases count as todo")
+
+
+def _about_unread(lines: Lines, reading: Reading) -> Iterator[Remark]:
+    """The sections outside of the phases that count with a word, or whose title says that work is left.
+
+    Where every phase is done, those with entries may be what is left to do; `_about_boxes` names open boxes.
+    """
+    is_over = all(place.mark.status is Status.DONE for place in reading.places)
+    spans = [range(min(place.at, place.first), place.end) for place in reading.places]
+    ids = {id_key(place.id) for place in reading.places}
+    series = [
+        (f"{word.title()} <number>", headings) for (_, word), headings in sections.counted_headings(lines).items()
+    ]
+    series += [(h.text[:60], [h]) for h in lines.headings if h.level > 1 and is_over and re.search(_LEFT, h.text)]
+    for name, headings in series:
+        unread = [
+            heading
+            for heading in headings
+            if not any(heading.at in span or heading.at < span.start < heading.end for span in spans)
+            and not any(re.search(words, heading.text) for words in (sections.NOT_WORK, DONE_TITLE))
+            and (heading.name.unit != reading.unit or id_key(heading.name.id) not in ids)
+        ]
+        entries = [e for h in unread for e in marks_within(lines.entries, h.at, h.end) if not re.match(_OVER, e.text)]
+        inner = [i for h in unread for i in marks_within(lines.headings, h.at + 1, h.end)]
+        is_left = is_over and not any(entry.sign for entry in entries) and bool(entries or inner)
+        if is_left or (unread and len(headings) > 1):
+            message = f"sections {name!r} are no phases and are left out ({len(unread)})"
+            message += "; every phase is done, but this may be open; write done into its heading" if is_left else ""
+            yield Remark(unread[0].at + 1, message, is_error=is_left)
 
 
 def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:

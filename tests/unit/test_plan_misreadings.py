@@ -491,6 +491,48 @@ def test_a_sentence_about_a_phase_is_no_status(text: str) -> None:
     assert read(text).refusals(strict=False) == ()
 
 
+DONE = "## Phase 1: A ✅\ntext\n## Phase 2: B ✅\ntext\n"
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        ("## Remaining Work\n- the docs\n", "'Remaining Work'"),
+        ("## 🔧 Rework\n### 1. Reader\ntext\n", "'🔧 Rework'"),
+        ("## Outstanding\n- [x] c\n- [ ] d\n", "under 'Outstanding'"),
+        ("## Polish\n- [ ] d\n", "under 'Polish'"),
+        ("## Lot 3: C\n- c\n", "'Lot <number>'"),
+        ("## Sprint 2\n- [ ] c\n", "under 'Sprint 2'"),
+        ("## Known gaps\n- None\n- ✅ c\n", ""),
+        ("## Remaining Work\n- [x] c\n", ""),
+        ("## Remaining Work (done)\n- c\n", ""),
+        ("## Future ideas\n- [ ] c\n", ""),
+        ("## Success Criteria\n- [ ] c\n", ""),
+        ("## Open questions\n- c\n", ""),
+    ],
+)
+def test_a_plan_of_done_phases_asks_about_sections_that_may_be_open(rest: str, said: str) -> None:
+    errors = [remark for remark in read(DONE + rest).remarks if remark.is_error]
+    assert [said in remark.text and remark.line > 4 for remark in errors] == [True] * bool(said)
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        (
+            "## Sprint 2: B\n- b\n## Sprint 3: C\n- c\n",
+            "5: sections 'Sprint <number>' are no phases and are left out (2)",
+        ),
+        ("## Lot 1: A\n## Lot 2: B ✅\n", "5: sections 'Lot <number>' are no phases and are left out (1)"),
+        ("### Step 1: a\n### Step 2: b\n", ""),
+        ("## Option 1: A\n## Option 2: B\n", ""),
+        ("## Remaining Work\n- b\n", ""),
+    ],
+)
+def test_headings_that_count_with_another_word_are_named(rest: str, expected: str) -> None:
+    assert ", ".join(remarks(read(f"## Phase 1: A\n- [ ] a\n## Phase 2: B\n- [ ] b\n{rest}"))) == expected
+
+
 def test_a_word_that_counts_is_ambiguous_unless_every_section_has_items() -> None:
     with pytest.raises(
         PlanUnreadable, match=r"p.md:3: other sections 'Bloque <number>' have boxes or a status, this one"

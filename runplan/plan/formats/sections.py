@@ -42,9 +42,9 @@ _COUNTED = (
     rf"[ \t]*(?:\Z|[\]*)—–-]+|{COLON}|\.(?![0-9]))"
 )
 #: Boxes under these headings are no work.
-_NOT_WORK = (
+NOT_WORK = (
     r"(?i)accept|criteri|verif|definition of done|question|risk|goals|prerequisite|dependenc|checklist|review|test plan"
-    r"|\bmetrics\W*\Z|\bkpis?\b|\blegend\b"
+    r"|\bmetrics\W*\Z|\bkpis?\b|\blegend\b|\bout of scope\b|\boptions?\b|\bexamples?\b"
 )
 #: Headings of a board: its boxes are the phases, not its columns.
 _COLUMN = r"(?i)\W*(?:active|backlog|blocked|completed?|doing|done|in progress|pending|to[ -]?do)\W*"
@@ -114,23 +114,33 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
 
 def _read_foreign(lines: Lines) -> Iterator[Reading]:
     """The sections of an unknown word that counts, `## Étape 1`: all have boxes or statuses, else it is ambiguous."""
-    series: dict[tuple[int, str], list[Heading]] = {}
-    for heading in (heading for heading in lines.headings if heading.level > 1):
-        if (counted := re.match(_COUNTED, heading.text)) and (word := counted[1].lower()) not in UNITS:
-            title = heading.text[counted.end() :].replace("**", "", counted[0].count("**")).strip()
-            name = Named(counted[2], title, strong=True, unit="")
-            series.setdefault((heading.level, word), []).append(replace(heading, name=name))
-    for (_, word), sections in series.items():
+    for (_, word), sections in counted_headings(lines).items():
         places = section_places(lines, sections)
         bare = [place for place in places if place.is_bare]
         numbers = [int(place.id) for place in places]
-        if len(places) < 2 or len(bare) == len(places) or any(b != a + 1 for a, b in pairwise(numbers)):
+        if (
+            word in UNITS
+            or len(places) < 2
+            or len(bare) == len(places)
+            or any(b != a + 1 for a, b in pairwise(numbers))
+        ):
             continue
         if bare:
             message = f"other sections '{word.title()} <number>' have boxes or a status, this one has none"
             raise lines.error_at(bare[0].first, f"{message}; if they are the phases, add boxes to it")
         if all(any(place.first < box.at < place.end for place in places) for box in _work_boxes(lines)):
             yield Reading("headings", f"{word.title()} headings", places, places[0].first, "step")
+
+
+def counted_headings(lines: Lines) -> dict[tuple[int, str], list[Heading]]:
+    """The headings like `## Lot 3: Title`, by their level and word."""
+    series: dict[tuple[int, str], list[Heading]] = {}
+    for heading in (heading for heading in lines.headings if heading.level > 1):
+        if counted := re.match(_COUNTED, heading.text):
+            title = heading.text[counted.end() :].replace("**", "", counted[0].count("**")).strip()
+            name = Named(counted[2], title, strong=True, unit=heading.name.unit)
+            series.setdefault((heading.level, counted[1].lower()), []).append(replace(heading, name=name))
+    return series
 
 
 def _numbered_reading(format_: Format, name: str, lines: Lines, sections: Sequence[Heading], unit: str) -> Reading:
@@ -250,7 +260,7 @@ def _work_boxes(lines: Lines) -> list[Entry]:
     end = 0  # of the last one
     for box in lines.boxes:
         heading = lines.heading_above(box.at)
-        is_work = heading is None or not re.search(_NOT_WORK, heading.text)
+        is_work = heading is None or not re.search(NOT_WORK, heading.text)
         if box.indent <= 3 and not box.optional and is_work and box.at >= end:
             work.append(box)
             end = _end_of_box(lines, box)
