@@ -385,7 +385,7 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
     claimed |= {
         owner[box.at].id for box in lines.boxes if box.ticked and owner.get(box.at) and box.at != owner[box.at].at
     }
-    is_over = all(place.mark.status is Status.DONE for place in reading.places)
+    is_over = _is_over(lines, reading)
     no_work = (sections.NOT_WORK, _LATER)
     lines_by_remark: dict[tuple[str, bool], list[int]] = {}
     for box in lines.boxes:
@@ -412,6 +412,12 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
         plain = [entry.at for entry in lines.entries if not entry.sign and _list_of(entry, lines) in lists]
         message = f"entries without a word in brackets, which others have ({len(plain)}); write one, such as [todo]"
         yield from (Remark(at + 1, message, is_error=True) for at in plain[:1])
+
+
+def _is_over(lines: Lines, reading: Reading) -> bool:
+    """Whether every phase is done, but the front matter does not say that the plan is."""
+    says_complete = read_plan_status(lines.front_value("status")) is PlanStatus.COMPLETE
+    return not says_complete and all(place.mark.status is Status.DONE for place in reading.places)
 
 
 def _list_of(entry: Entry, lines: Lines) -> tuple[int, Heading | None]:
@@ -446,8 +452,8 @@ def _about_unread(lines: Lines, reading: Reading) -> Iterator[Remark]:
 
     Where every phase is done, those with entries may be what is left to do; `_about_boxes` names open boxes.
     """
-    is_over = all(place.mark.status is Status.DONE for place in reading.places)
-    spans = [range(min(place.at, place.first), place.end) for place in reading.places]
+    is_over = _is_over(lines, reading)
+    inside = {i for place in reading.places for i in (place.at, *range(place.first, place.end))}
     ids = {id_key(place.id) for place in reading.places}
     series = [
         (f"{word.title()} <number>", headings) for (_, word), headings in sections.counted_headings(lines).items()
@@ -457,7 +463,8 @@ def _about_unread(lines: Lines, reading: Reading) -> Iterator[Remark]:
         unread = [
             heading
             for heading in headings
-            if not any(heading.at in span or heading.at < span.start < heading.end for span in spans)
+            if heading.at not in inside
+            and not any(heading.at < place.first < heading.end for place in reading.places)
             and not any(re.search(words, heading.text) for words in (sections.NOT_WORK, DONE_TITLE))
             and (heading.name.unit != reading.unit or id_key(heading.name.id) not in ids)
         ]

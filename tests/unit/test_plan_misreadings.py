@@ -491,6 +491,26 @@ def test_a_sentence_about_a_phase_is_no_status(text: str) -> None:
     assert read(text).refusals(strict=False) == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("- [x] Phase 1\n- [ ] Phase 2: B\n## Phase 1: A\ntext\n## Phase 2: B\ntext\n", "1 done, 2 todo"),
+        ("- [x] Fase 1\n- [ ] Fase 2: B\n## Fase 1: A\ntext\n## Fase 2: B\ntext\n", "1 done, 2 todo"),
+        ("- [x] 1. A\n- [ ] 2. B\n## Phase 1: A\ntext\n## Phase 2: B\ntext\n", "1 done, 2 todo"),
+        (
+            "## Milestone 1: A\ntext\n## Milestone 2: B\n## Progress\n- [x] Milestone 1\n- [ ] Milestone 2\n",
+            "1 done, 2 todo",
+        ),
+        ("### Task 1: A\ntext\n### Task 2: B\n## Status\n- [x] 1. A\n- [ ] 2. B\n", "1 done, 2 todo"),
+        ("## Phase 1: A\n## Phase 2: B\n## Acceptance Criteria\n- [x] 1. fast\n- [x] 2. safe\n", "1 todo, 2 todo"),
+        ("## Phase 1: A\n## Phase 2: B\n## Notes\n- [x] 1. A\n", "1 todo, 2 todo"),
+        ("- [x] 1. A\n- [x] 2. B\n## Phase 1: A\n- [x] a\n## Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
+    ],
+)
+def test_a_list_of_boxes_that_names_the_phases_is_their_status(text: str, expected: str) -> None:
+    assert ", ".join(f"{phase.id} {phase.status}" for phase in read(text).phases) == expected
+
+
 DONE = "## Phase 1: A ✅\ntext\n## Phase 2: B ✅\ntext\n"
 
 
@@ -503,6 +523,7 @@ DONE = "## Phase 1: A ✅\ntext\n## Phase 2: B ✅\ntext\n"
         ("## Polish\n- [ ] d\n", "under 'Polish'"),
         ("## Lot 3: C\n- c\n", "'Lot <number>'"),
         ("## Sprint 2\n- [ ] c\n", "under 'Sprint 2'"),
+        ("## Tracker\n| Phase | Status |\n|--|--|\n| 1 | Done |\n| 2 | Done |\n## Rework\n- c\n", "'Rework'"),
         ("## Known gaps\n- None\n- ✅ c\n", ""),
         ("## Remaining Work\n- [x] c\n", ""),
         ("## Remaining Work (done)\n- c\n", ""),
@@ -512,6 +533,7 @@ DONE = "## Phase 1: A ✅\ntext\n## Phase 2: B ✅\ntext\n"
     ],
 )
 def test_a_plan_of_done_phases_asks_about_sections_that_may_be_open(rest: str, said: str) -> None:
+    assert not any(remark.is_error for remark in read(f"---\nstatus: complete\n---\n{DONE}{rest}").remarks)
     errors = [remark for remark in read(DONE + rest).remarks if remark.is_error]
     assert [said in remark.text and remark.line > 4 for remark in errors] == [True] * bool(said)
 

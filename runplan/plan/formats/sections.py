@@ -58,13 +58,8 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
     if not sections:
         return
     places = section_places(lines, sections)
-    has_line = any(spot.slot in ("line", "brackets") for place in places for spot in place.spots)
-    named = [] if has_line else named_boxes(lines, outside=sections)
-    listed = [(name.id, box.at) for box, name in named]
-    ids = {id_key(place.id) for place in places}
-    # A list of some of the phases, as below a heading Completed, is no tracker where the sections state statuses.
-    if named and (ids <= {id_key(id_) for id_, _ in listed} or all(place.is_bare for place in places)):
-        yield read_boxes(lines, named, reading.pair_sections(lines, "checklist", listed, sections))
+    if (listed := _read_list(lines, sections, places, "phase")) is not None:
+        yield listed
         return
     top = min(section.level for section in sections)  # a deeper heading, or one without a separator, may be prose
     lacks_all = all(place.is_bare for place in places)
@@ -76,6 +71,22 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
             text = f"phase {place.id} states no status; {message}"
             remarks.append(Remark(place.first + 1, text, is_error=not is_clear))
     yield Reading("sections", "phase sections", places, sections[0].at, remarks=tuple(remarks))
+
+
+def _read_list(lines: Lines, sections: Sequence[Heading], places: Sequence[Place], unit: str) -> Reading | None:
+    """The plan by a list of boxes outside of the sections that names them; where they have status lines, None.
+
+    A list of some of the phases, as below a heading Completed, is no tracker where the sections state statuses. Nor is
+    one without the word for a phase.
+    """
+    if any(spot.slot in ("line", "brackets") for place in places for spot in place.spots):
+        return None
+    named = named_boxes(lines, outside=sections, unit=unit)
+    listed = {id_key(name.id) for _, name in named if name.unit}
+    if not named or not (listed.issuperset(id_key(p.id) for p in places) or all(place.is_bare for place in places)):
+        return None
+    paired = reading.pair_sections(lines, "checklist", [(name.id, box.at) for box, name in named], sections)
+    return replace(read_boxes(lines, named, paired), unit=unit)
 
 
 def read_humanlayer(lines: Lines) -> Iterator[Reading]:
@@ -146,7 +157,9 @@ def counted_headings(lines: Lines) -> dict[tuple[int, str], list[Heading]]:
 def _numbered_reading(format_: Format, name: str, lines: Lines, sections: Sequence[Heading], unit: str) -> Reading:
     names, remarks = reading.own_or_numbered([(section.at, section.text, section.name) for section in sections])
     named = [replace(section, name=heading_name) for section, heading_name in zip(sections, names, strict=True)]
-    return Reading(format_, name, section_places(lines, named), sections[0].at, unit, remarks)
+    places = section_places(lines, named)
+    listed = _read_list(lines, named, places, unit) if format_ == "headings" else None
+    return listed or Reading(format_, name, places, sections[0].at, unit, remarks)
 
 
 def _are_work(lines: Lines, sections: Sequence[Heading]) -> bool:
@@ -243,15 +256,16 @@ def _box_place(name: Named, boxes: Sequence[Entry], end: int) -> Place:
     return replace(place, mark=reading.mark_of(boxes[:1]), commit=read_commit(boxes[0].text))
 
 
-def named_boxes(lines: Lines, outside: Sequence[Heading] = ()) -> list[tuple[Entry, Named]]:
-    """The boxes that say `Phase <id>`, outside of some sections."""
+def named_boxes(lines: Lines, outside: Sequence[Heading] = (), unit: str = "phase") -> list[tuple[Entry, Named]]:
+    """The boxes that say `Phase <id>`, outside of some sections, else those with just the ids of all of them."""
     named = []
-    for box in lines.boxes:
-        name = read_name(box.text) if "phase" in box.text[:20].lower() else None
-        is_outside = box.indent <= 3 and not any(section.at <= box.at < section.end for section in outside)
-        if name is not None and name.unit == "phase" and is_outside:
+    for box in (box for box in lines.boxes if box.indent <= 3):
+        name = read_name(box.text) if any(char.isdigit() for char in box.text[:20]) else None
+        if name is not None and not any(section.at <= box.at < section.end for section in outside):
             named.append((box, name))
-    return named
+    numbered = [(box, name) for box, name in named if name.strong and not name.unit and _is_work(lines, box)]
+    has_all = [id_key(name.id) for _, name in numbered] == [id_key(section.name.id) for section in outside]
+    return [(box, name) for box, name in named if name.unit == unit] or (numbered if has_all else [])
 
 
 def _work_boxes(lines: Lines) -> list[Entry]:
@@ -259,12 +273,15 @@ def _work_boxes(lines: Lines) -> list[Entry]:
     work: list[Entry] = []
     end = 0  # of the last one
     for box in lines.boxes:
-        heading = lines.heading_above(box.at)
-        is_work = heading is None or not re.search(NOT_WORK, heading.text)
-        if box.indent <= 3 and not box.optional and is_work and box.at >= end:
+        if box.indent <= 3 and not box.optional and box.at >= end and _is_work(lines, box):
             work.append(box)
             end = _end_of_box(lines, box)
     return work
+
+
+def _is_work(lines: Lines, box: Entry) -> bool:
+    heading = lines.heading_above(box.at)
+    return heading is None or not re.search(NOT_WORK, heading.text)
 
 
 def _end_of_box(lines: Lines, box: Entry) -> int:
