@@ -228,6 +228,11 @@ BRACKETS = (
     r"|(?:—|–|-)[ \t]+(BLOCKED|IN PROGRESS|NOT STARTED|PARTIAL|COMPLETED))[*`_ \t#]*\Z"
     rf"|(?<=[#][ \t]){_BRACKETS}(?=[ \t])"
 )
+#: Headings above what is no work.
+NOT_WORK = (
+    r"(?i)accept|criteri|verif|definition of done|question|risk|goals|prerequisite|dependenc|checklist|review|test plan"
+    r"|\bmetrics\W*\Z|\bkpis?\b|\blegend\b|\bout of scope\b|\boptions?\b|\bexamples?\b"
+)
 #: The part of a phase that a person verifies.
 MANUAL = r"(?i)manual (?:verif|test)"
 #: Another field after the value.

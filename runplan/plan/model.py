@@ -30,6 +30,7 @@ from runplan.plan.dependencies import read_depends
 from runplan.plan.formats import front_matter, sections, speckit, table, tasks_json, tracks
 from runplan.plan.marks import (
     DONE_TITLE,
+    NOT_WORK,
     STATUS_LINE,
     ExecutionKind,
     PlanStatus,
@@ -386,7 +387,7 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
         owner[box.at].id for box in lines.boxes if box.ticked and owner.get(box.at) and box.at != owner[box.at].at
     }
     is_over = _is_over(lines, reading)
-    no_work = (sections.NOT_WORK, _LATER)
+    no_work = (NOT_WORK, _LATER)
     lines_by_remark: dict[tuple[str, bool], list[int]] = {}
     for box in lines.boxes:
         place = owner.get(box.at)
@@ -465,7 +466,7 @@ def _about_unread(lines: Lines, reading: Reading) -> Iterator[Remark]:
             for heading in headings
             if heading.at not in inside
             and not any(heading.at < place.first < heading.end for place in reading.places)
-            and not any(re.search(words, heading.text) for words in (sections.NOT_WORK, DONE_TITLE))
+            and not any(re.search(words, heading.text) for words in (NOT_WORK, DONE_TITLE))
             and (heading.name.unit != reading.unit or id_key(heading.name.id) not in ids)
         ]
         entries = [e for h in unread for e in marks_within(lines.entries, h.at, h.end) if not re.match(_OVER, e.text)]

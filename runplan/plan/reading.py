@@ -18,6 +18,7 @@ from runplan.plan.marks import (
     DONE_TITLE,
     MANUAL,
     NEXT_FIELD,
+    NOT_WORK,
     RESERVED,
     STATUS_LINE,
     UNITS,
@@ -29,10 +30,10 @@ from runplan.plan.marks import (
     read_mark,
     read_name,
 )
-from runplan.plan.scan import marks_within, scan_lines
+from runplan.plan.scan import Entry, marks_within, scan_lines
 
 if TYPE_CHECKING:
-    from runplan.plan.scan import Entry, Heading, Lines
+    from runplan.plan.scan import Heading, Lines
 
 
 #: The way a plan is written: its name in the front matter and in JSON.
@@ -101,7 +102,7 @@ class Place(Struct, frozen=True, kw_only=True):
     @property
     def is_bare(self) -> bool:
         """Whether the plan states no status for it."""
-        return not self.spots and self.mark.status is Status.TODO
+        return not self.spots and not self.entries and self.mark.status is Status.TODO
 
 
 class Reading(Struct, frozen=True):
@@ -172,6 +173,7 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
     for section in sections:
         place = Place(id=section.name.id, title=section.name.title, first=section.at, end=section.end)
         boxes = [box for box in marks_within(lines.boxes, section.at, section.end) if not box.optional]
+        done_parts, left_parts = _split_parts(lines, section)
         brackets = re.search(BRACKETS, lines.texts[section.at])
         if brackets:
             place = replace(place, title=re.sub(BRACKETS, "", place.title).rstrip())
@@ -191,11 +193,18 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
         elif boxes:
             parts = (part for part in marks_within(lines.parts, section.at, section.end) if re.match(MANUAL, part.text))
             manual = {box.at for part in parts for box in marks_within(lines.boxes, part.at, part.end)}
-            place = replace(place, mark=mark_of_work(boxes, manual), spots=box_spots(boxes))
-        elif _has_done_parts(lines, section) or any(
+            ticked = {box.at for part in done_parts for box in marks_within(lines.boxes, part.at, part.end)}
+            mark = mark_of_work([box for box in boxes if box.at not in ticked], manual)
+            is_partly = any(not marks_within(lines.boxes, part.at, part.end) for part in left_parts)
+            mark = Mark(Status.TODO, known=False) if mark.status is Status.DONE and is_partly else mark
+            place = replace(place, mark=mark, spots=box_spots(boxes))
+        elif (done_parts and not left_parts) or any(
             h.at < section.at < h.end and _covers(h, section.name.id) for h in done_above
         ):
             place = replace(place, mark=Mark(Status.DONE))
+        elif done_parts:
+            left = (Entry(part.at, 0, 0, "", optional=False, text=part.text) for part in left_parts)
+            place = replace(place, entries=tuple(left))
         places.append(place)
     return tuple(places)
 
@@ -206,12 +215,14 @@ def _covers(done: Heading, id_: str) -> bool:
     return span is None or (id_.isdigit() and int(span[1]) <= int(id_) <= int(span[2]))
 
 
-def _has_done_parts(lines: Lines, section: Heading) -> bool:
-    """Whether each sub-heading says done, `### ✅ A1 — Title`, or is struck through."""
+def _split_parts(lines: Lines, section: Heading) -> tuple[list[Heading], list[Heading]]:
+    """The sub-headings that say done, `### ✅ A1 — Title`, and those beside them that do not and are not struck."""
     below = marks_within(lines.headings, section.at + 1, section.end)
-    parts = [h.text for h in below if h.level == below[0].level]
-    done = [text for text in parts if re.search(DONE_TITLE, text)]
-    return bool(done) and all(text in done or text.startswith("~~") for text in parts)
+    parts = [h for h in below if h.level == below[0].level and not re.search(NOT_WORK, h.text)]
+    done = [part for part in parts if re.search(DONE_TITLE, part.text)]
+    counts = any(part.name.id for part in done)
+    left = [h for h in parts if h not in done and not h.text.startswith("~~") and (h.name.id or not counts)]
+    return done, left if done else []
 
 
 def mark_of_work(boxes: Sequence[Entry], manual: set[int]) -> Mark:

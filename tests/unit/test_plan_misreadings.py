@@ -511,6 +511,25 @@ def test_a_list_of_boxes_that_names_the_phases_is_their_status(text: str, expect
     assert ", ".join(f"{phase.id} {phase.status}" for phase in read(text).phases) == expected
 
 
+@pytest.mark.parametrize(
+    ("body", "status", "expected"),
+    [
+        ("### ✅ A1 — a\n### A2 — b\n### ~~A3~~ — c\n### A4 — d\n", Status.TODO, "W1 A2 — b, W2 A4 — d"),
+        ("### ✅ The reader\n- x\n### The writer\n- y\n### Risks\n- z\n", Status.TODO, "W1 The writer"),
+        ("### 1.1 a ✅\n- [ ] x\n### 1.2 b\n- [x] y\n", Status.DONE, "W1 x, W2 y"),
+        ("### 1.1 a ✅\n- [ ] x\n### 1.2 b\n- [ ] y\n", Status.TODO, "W1 x, W2 y"),
+        ("### 1.1 a ✅\n- [x] x\n### 1.2 b\ntext\n", Status.TODO, "W1 x"),
+        ("### 1.1 a ✅\n- [x] x\n### Notes\ntext\n", Status.DONE, "W1 x"),
+        ("### 1.1 a\n- [x] x\n### 1.2 b\ntext\n", Status.DONE, "W1 x"),
+    ],
+)
+def test_sub_headings_that_say_done_are_done_parts(body: str, status: Status, expected: str) -> None:
+    plan = read(f"## Phase 1: A\n{body}## Phase 2: B ✅\ntext\n")
+    assert not any(remark.is_error for remark in plan.remarks)
+    assert plan.phases[0].status is status
+    assert ", ".join(f"{item.id} {item.text}" for item in plan.phases[0].items) == expected
+
+
 DONE = "## Phase 1: A ✅\ntext\n## Phase 2: B ✅\ntext\n"
 
 

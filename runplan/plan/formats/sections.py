@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.plan import reading
-from runplan.plan.marks import COLON, UNITS, UNNAMED, Mark, Named, Status, id_key, read_commit, read_name
+from runplan.plan.marks import COLON, NOT_WORK, UNITS, UNNAMED, Mark, Named, Status, id_key, read_commit, read_name
 from runplan.plan.reading import Place, Reading, Remark, find_sections, is_measure, section_places
 from runplan.plan.scan import marks_within
 
@@ -40,11 +40,6 @@ _NUMBER = r"([A-Z]{0,2})([0-9]{1,4})"
 _COUNTED = (
     rf"[\W_]*([^\W\d_]{{3,20}}(?=[ \t])|[^\W\d_a-zA-Z]{{1,20}})[ \t]*([0-9]{{1,3}})"
     rf"[ \t]*(?:\Z|[\]*)—–-]+|{COLON}|\.(?![0-9]))"
-)
-#: Boxes under these headings are no work.
-NOT_WORK = (
-    r"(?i)accept|criteri|verif|definition of done|question|risk|goals|prerequisite|dependenc|checklist|review|test plan"
-    r"|\bmetrics\W*\Z|\bkpis?\b|\blegend\b|\bout of scope\b|\boptions?\b|\bexamples?\b"
 )
 #: Headings of a board: its boxes are the phases, not its columns.
 _COLUMN = r"(?i)\W*(?:active|backlog|blocked|completed?|doing|done|in progress|pending|to[ -]?do)\W*"
