@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -30,10 +31,10 @@ from runplan.plan.marks import (
     read_mark,
     read_name,
 )
-from runplan.plan.scan import Entry, marks_within, scan_lines
+from runplan.plan.scan import LABEL, Entry, Heading, marks_within, scan_lines
 
 if TYPE_CHECKING:
-    from runplan.plan.scan import Heading, Lines
+    from runplan.plan.scan import Lines
 
 
 #: The way a plan is written: its name in the front matter and in JSON.
@@ -141,7 +142,19 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
     clear = {id_key(section.name.id) for section in sections if section.name.strong}
     sections = [section for section in sections if section.name.strong or id_key(section.name.id) not in clear]
     sections = _with_deeper(sections, [h for h in named if h.level in levels and h.at not in inside])
+    sections = sections or _bold_sections(lines, units)
     return sections if len(sections) > 1 or not sections or sections[0].level > 1 else []
+
+
+def _bold_sections(lines: Lines, units: Sequence[str]) -> list[Heading]:
+    """The lines `**Phase 1: Title**`, where no heading counts with a word and each of them has a list."""
+    bold = [(i, read_name(text)) for i, text in enumerate(lines.texts) if text.startswith("**") and not lines.inert[i]]
+    named = [(i, name) for i, name in bold if name and name.strong and name.unit and name.unit in units]
+    if len(named) < 2 or any(heading.name.unit for heading in lines.headings):
+        return []
+    borders = sorted([*(i for i, _ in named), *(heading.at for heading in lines.headings), len(lines.texts)])
+    sections = [Heading(i, LABEL, lines.texts[i], name, borders[bisect(borders, i)]) for i, name in named]
+    return sections if all(marks_within(lines.entries, s.at, s.end) for s in sections) else []
 
 
 def _with_deeper(sections: list[Heading], headings: Sequence[Heading]) -> list[Heading]:

@@ -431,6 +431,15 @@ def phases(plan: Plan) -> str:
         ("## ✅ Completed work\n### Phase 1: A\ntext\n## Next\n### Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
         ("# Plan (complete)\n## Phase 1: A\ntext\n## Phase 2: B\n- [ ] b\n", "1 todo, 2 todo"),
         ("## Legend\n- [ ] open\n## Group 1: A\n- [x] a\n## Group 2: B\n- [ ] b\n", "1 done, 2 todo"),
+        (
+            "**Phase 1: A** (soon)\n- [x] a\n\n**Phase 2 — B**\n\n**Tasks:**\n- [ ] b\n## Notes\n- [ ] c\n",
+            "1 done, 2 todo",
+        ),
+        ("**Phase 1: A**\n- [x] a\n**Phase 2: B** is prose\n", "a done"),
+        (
+            "**Phase 1: A**\n- [x] a\n**Phase 2: B**\n- b\n### Task 1: C\n- [x] c\n### Task 2: D\n- [ ] d\n",
+            "1 done, 2 todo",
+        ),
     ],
 )
 def test_headings_of_many_kinds_are_phases(text: str, expected: str) -> None:
