@@ -36,6 +36,9 @@ _LABEL = (
 _KEY = r"(?:[-*>+][ \t]+)?(?:\*\*)?([A-Z][a-z]{3,}(?:[ -][a-z]+)?)(?:\*\*:|:\*\*|:)[ \t]+(\S.*)"
 #: An item that is a paragraph: `**WI 3.1** text`, `**WI 1a.n** text`, `4.0 **Title** text`.
 _PARAGRAPH = r"(?i)\*\*(?:WI|Work item)[ \t#-]?[A-Z]?[0-9]|[0-9]{1,3}\.[0-9]{1,3}[ \t]+\*\*"
+#: A row of a table of tasks, `| T001 | text |`, and its header.
+_ROW = r"\|[ \t]*[*`]*[A-Za-z]{0,6}[-.]?[0-9][\w.-]{0,8}[*`]*[ \t]*\|"
+_ROW_HEADER = r"(?i)\|[ \t]*\**(?:#|id|no\.?|nr|task(?: id)?)\**[ \t]*\|"
 _WORK = (
     r"(?i)work items?|deliverables?|(?:tasks|steps)\b(?! [0-9])"
     r"|(?:task|step)(?:[ \t]*(?:[:(—–]|\Z)| (?:list|breakdown)\b)"  # not "Step C algorithm"
@@ -140,7 +143,7 @@ def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, 
     others = without.union(*(body.lines_inside(part) for part in parts)) if work else without
     work |= _list_boxes(body, body.whole, others, bullets=False)
     work = work or _headed_items(body, body.whole) or _list_paragraphs(body, body.whole, without)
-    work = work or _numbered_tasks(body, without)
+    work = work or _numbered_tasks(body, without) or list_task_rows(body.lines, body.whole)
     items = [Item(f"W{n}", text, line + 1) for n, (line, text) in enumerate(sorted(work.items()), 1)]
     items += [Item(f"C{n}", text, line + 1) for n, (line, text) in enumerate(sorted(criteria.items()), 1)]
     entries = marks_within(body.lines.entries, body.whole.start, body.whole.stop)
@@ -230,6 +233,18 @@ def _numbered_tasks(body: Body, without: set[int]) -> dict[int, str]:
     entries = marks_within(body.lines.entries, body.whole.start, stop)
     listed = [e for e in entries if not e.indent and e.at not in without and body.lines.texts[e.at][0].isdigit()]
     return {entry.at: entry_text(body, entry) for entry in listed}
+
+
+def list_task_rows(lines: Lines, span: range) -> dict[int, str]:
+    """The rows of tables that begin with the id of a task."""
+    rows = {}
+    is_inside = False
+    for i in span:
+        text = lines.texts[i].strip()
+        is_inside = text.startswith("|") and (is_inside or re.match(_ROW_HEADER, text) is not None)
+        if is_inside and not lines.inert[i] and re.match(_ROW, text):
+            rows[i] = text.strip("| \t")
+    return rows
 
 
 def named_paths(text: str) -> tuple[str, ...]:

@@ -20,9 +20,18 @@ _ID = re.compile(
 )
 #: The word phase in other languages; `第1阶段` has the number before it.
 _PHASE = r"fase|faza|étape|etapa|etap|этап|фаза|阶段|階段|단계|フェーズ"
+_WEEK = r"semana|semaine|settimana|woche|неделя"
 _UNIT = re.compile(
-    rf"(?:user )?({'|'.join(UNITS)})(?:(?<=week)s)?[ \t]+#?|(?:(?:{_PHASE})[ \t]+|阶段|階段|フェーズ)#?", re.IGNORECASE
+    rf"(?:user )?({'|'.join(UNITS)})(?:(?<=week)s)?[ \t]+#?|(?:(?:{_PHASE})[ \t]+|阶段|階段|フェーズ)#?"
+    rf"|((?:{_WEEK})[ \t]+|[周週])",
+    re.IGNORECASE,
 )
+#: `第1阶段`, `第十二阶段`, `阶段一`, which count after or with numerals.
+_CHINESE = re.compile(
+    r"\A(\W*)(?:第[ \t]*([0-9]{1,3}|[一二三四五六七八九十]{1,3})[ \t]*([阶階]段|[周週])"
+    r"|([阶階]段)[ \t]*([一二三四五六七八九十]{1,3}))"
+)
+_NUMERALS = "零一二三四五六七八九"
 COLON = "[:：]"
 _SEPARATOR = re.compile(rf"[*_`]*[ \t]*(?:—|–|-+|{COLON}|\.(?![0-9])|\))[*_`]*[ \t]*")
 #: Several units at once: `Week 1–2: Title`.
@@ -47,7 +56,7 @@ UNNAMED = Named("", "", strong=False, unit="")
 def read_name(text: str) -> Named | None:
     """The id and title a text begins with; None when it begins with no id."""
     text = _unwrap_text(re.sub(_LINK, r"\1", _unwrap_text(text.strip())))
-    text = re.sub(r"\A(\W*)第[ \t]*([0-9]{1,3})[ \t]*([阶階]段)", r"\1\3\2", text)
+    text = text if text.isascii() else _CHINESE.sub(_count_in_digits, text)
     begin = len(text) - len(text.lstrip("*_`~"))
     unit = _UNIT.match(text, begin)
     span = _RANGE.match(text, unit.end()) if unit else None
@@ -64,8 +73,19 @@ def read_name(text: str) -> Named | None:
     if begin and text[:begin] not in text[begin:end]:
         rest = rest.replace(text[:begin], "", 1).strip()  # `**4a: Title** text`
     return Named(
-        id_, rest if rest.strip(_MARKS) else "", strong=strong, unit=(unit[1] or "phase").lower() if unit else ""
+        id_,
+        rest if rest.strip(_MARKS) else "",
+        strong=strong,
+        unit=(unit[1] or (unit[2] and "week") or "phase").lower() if unit else "",
     )
+
+
+def _count_in_digits(counted: re.Match[str]) -> str:
+    number = counted[2] or counted[5]
+    if not number.isdigit():
+        tens, ten, ones = number.rpartition("十")
+        number = str(10 * _NUMERALS.find(tens or (ten and "一") or "零") + _NUMERALS.find(ones or "零"))
+    return f"{counted[1]}{counted[3] or counted[4]}{number}"
 
 
 def _unwrap_text(text: str) -> str:
@@ -127,17 +147,26 @@ _GLYPHS = {
     **dict.fromkeys(("🟡", "⏳", "⚙"), Status.IN_PROGRESS),
     "🔴": Status.BLOCKED,
 }
-_WORD = r"(?i)\b(?:done|in[ _-]?progress|wip|partial|blocked)\b"
+#: Statuses in other languages.
+_DONE_ELSEWHERE = (
+    r"已?完成|conclu[ií]d[oa]|complet(?:ad|at)[oa]|implementad[oa]|terminad[oa]|terminée?|erledigt|abgeschlossen"
+    r"|выполнен[оа]?|заверш[её]н[оа]?|готово|완료"
+)
+_BEGUN_ELSEWHERE = r"en progreso|en curso|em andamento|en cours|в работе|进行中|進行中"
+_TODO_ELSEWHERE = ("pendiente", "pendente", "por hacer", "未开始", "待开始", "待办")
+_WORD = rf"(?i)\b(?:done|in[ _-]?progress|wip|partial|blocked|{_BEGUN_ELSEWHERE})\b"
 _WORDS = {"done": Status.DONE, "blocked": Status.BLOCKED}
 #: Words that mean done at the beginning of a text: "Merged in #12", but not "waits until #12 is merged".
-_FINISHED = r"(?i)[\W_]*(?:fully )?(complete|completed|finished|implemented|shipped|merged)\b"
+_FINISHED = (
+    rf"(?i)[\W_]*(?:fully )?(complete|completed|finished|implemented|shipped|merged|{_DONE_ELSEWHERE})\b(?! parcial)"
+)
 #: Words of a person who wants no work on it now.
 _SET_ASIDE = r"(?i)[\W_]*(?:deferred|postponed|on hold|cancell?ed|skipped|dropped)\b"
 #: Words that negate a "done" after them.
 _NOT_YET = r"(?i)(?:\b(?:not|never|almost|nearly|mostly|half|partly|partially|to be)\b|n't\b|%)"
 _TODO = frozenset(
     {"", "-", "–", "—", "not started", "not done", "not yet done", "incomplete", "not complete", "unfinished"}
-    | {"ready", "todo", "to do", "pending", "planned"}
+    | {"ready", "todo", "to do", "pending", "planned", *_TODO_ELSEWHERE}
 )
 _HASH = r"`([0-9a-f]{7,40})`|(?<![\w`])(?=[a-f]*[0-9])([0-9a-f]{7,40})(?![\w`])"
 
@@ -218,6 +247,7 @@ STATUS_LINE = re.compile(
 #: A status at the end or the beginning of a heading: `## Phase 2: Parser [IN PROGRESS]`, `… (blocked)`, `… — BLOCKED`.
 _OPEN = (
     r"blocked|in[ _-]?progress|wip|partial|not[ _-]started|pending|planned|to[ -]?do|deferred|skipped|on hold|dropped"
+    rf"|{_BEGUN_ELSEWHERE}|{'|'.join(_TODO_ELSEWHERE)}"
 )
 #: The same in the place of a box: `- [WIP] text`.
 BOX_WORD = rf"(?i:{_OPEN}|completed?|done)"
@@ -231,7 +261,7 @@ BRACKETS = (
 #: Headings above what is no work.
 NOT_WORK = (
     r"(?i)accept|criteri|verif|definition of done|question|risk|goals|prerequisite|dependenc|checklist|review|test plan"
-    r"|\bmetrics\W*\Z|\bkpis?\b|\blegend\b|\bout of scope\b|\boptions?\b|\bexamples?\b"
+    r"|\bmetrics\W*\Z|\bkpis?\b|\blegend\b|\bout of scope\b"
 )
 #: The part of a phase that a person verifies.
 MANUAL = r"(?i)manual (?:verif|test)"
@@ -239,15 +269,12 @@ MANUAL = r"(?i)manual (?:verif|test)"
 NEXT_FIELD = re.compile(rf"\*\*[A-Za-z ]{{1,30}}(?:{COLON}\*\*|\*\*{COLON})")
 #: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`, `… (COMPLETED - Feb 2026)`;
 #: not `… (complete rewrite)`.
-_DONE_ELSEWHERE = (
-    r"已?完成|conclu[ií]d[oa]|complet(?:ad|at)[oa]|implementad[oa]|terminad[oa]|terminée?|erledigt|abgeschlossen"
-    r"|выполнен[оа]?|заверш[её]н[оа]?|готово|완료"
-)
 _DONE = rf"(?:done|completed?|finished|implemented|shipped|merged|{_DONE_ELSEWHERE})"
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _DONE_WORD = (
-    rf"(?:[(\[]|[—–-][ \t]+){_DONE}(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?"
-    rf"(?:[`#v]?[0-9a-f][\w.:#-]{{0,40}}`?|(?:PR|commit|release|sprint|{_MONTH})[ \t][\w #.,]{{1,20}}))?[)\]]?[ \t]*\Z"
+    rf"(?:[(（\[]|[—–-][ \t]+){_DONE}(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?"
+    rf"(?:[`#v]?[0-9a-f][\w.:#-]{{0,40}}`?|(?:PR|commit|release|sprint|{_MONTH})[ \t][\w #.,]{{1,20}}))?"
+    r"[)）\]]?[ \t]*\Z"
     rf"|[(\[]{_DONE}[ \t]*[,:;—–-][^()\[\]]{{1,60}}[)\]][ \t]*\Z"
 )
 DONE_TITLE = rf"(?i)[✅✔☑]|\[[xX]\]|{_DONE_WORD}"

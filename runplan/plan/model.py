@@ -31,6 +31,7 @@ from runplan.plan.formats import front_matter, sections, speckit, table, tasks_j
 from runplan.plan.marks import (
     DONE_TITLE,
     NOT_WORK,
+    RESERVED,
     STATUS_LINE,
     ExecutionKind,
     PlanStatus,
@@ -40,7 +41,7 @@ from runplan.plan.marks import (
     read_name,
     read_plan_status,
 )
-from runplan.plan.reading import OWN_FRONT, Reading, Remark, is_measure, list_claims, refuse_duplicates
+from runplan.plan.reading import OWN_FRONT, Reading, Remark, list_claims, refuse_duplicates
 from runplan.plan.scan import Entry, Heading, Lines, marks_within, scan_lines
 from runplan.text import command
 
@@ -84,9 +85,10 @@ _PROGRESS_LABEL = (
 #: Titles of sections with work that is left, and of those with work for another plan.
 _LEFT = (
     r"(?i)\b(?:remaining|outstanding|rework|known gaps?|unfinished|still open|open (?:items|tasks|work)|left to do"
-    r"|to[ -]?do|pending|backlog|not (?:yet )?(?:done|started|implemented))\b|доработ|осталось|pend[ie]+nte|待办|待完成"
+    r"|to[ -]?do|pending|not (?:yet )?(?:done|started|implemented))\b|доработ|осталось|pend[ie]+nte|待办|待完成"
 )
-_LATER = r"(?i)future|later|ideas?\b|nice[- ]to[- ]have|optional|stretch"
+_LATER = r"(?i)futur|later|ideas?\b|nice[- ]to[- ]have|op[tc]ional|stretch|backlog"
+_PROSE = r"option|example|scenario|case|appendix|version|question"  #: words that count something else than work
 _OVER = r"(?i)[✅✔☑]|~~|[*_(]*(?:none|n/a)\b"
 _LANDING = re.compile(r">[ \t]*\*\*Landing mode:[ \t]*`?(cherry-pick|pr|direct)\b", re.IGNORECASE)
 
@@ -294,10 +296,16 @@ def recognise_format(lines: Lines, *, wanted: str) -> Reading:
     titles = [heading.text.lower() for heading in lines.headings]
     is_outline = not wanted and all(any(title.startswith(word) for title in titles) for word in _PLANSMITH)
     if chosen is None or (is_outline and chosen.format in ("kiro", "headings", "todo", "checklist")):
+        names = ((i, read_name(re.sub(r"\A[\s|>*+-]*(?:[0-9]+\. )?", "", text))) for i, text in enumerate(lines.texts))
+        listed = [
+            f" (line {i + 1} names one, but is no heading)" for i, name in names if name and name.unit and name.strong
+        ]
         fence = f" (the fence opened on line {lines.open_fence + 1} is never closed)" if lines.open_fence >= 0 else ""
         forms = "a Progress Tracker table nor '## Phase 1 — Title' or '### Task 1: Title' headings nor '- [ ]' items"
         why = (
-            "the steps of a plansmith plan have no status" if is_outline else f"no phases found{fence}: neither {forms}"
+            "the steps of a plansmith plan have no status"
+            if is_outline
+            else f"no phases found{fence or ''.join(listed[:1])}: neither {forms}"
         )
         rewrite = f"write phases, or have agents write them: {command('runplan', 'plan', '--file', lines.path)}"
         raise lines.error_at(0, f"{why}; {rewrite}", NotAPlan)
@@ -453,39 +461,42 @@ def _about_unread(lines: Lines, reading: Reading) -> Iterator[Remark]:
 
     Where every phase is done, those with entries may be what is left to do; `_about_boxes` names open boxes.
     """
-    is_over = _is_over(lines, reading)
     inside = {i for place in reading.places for i in (place.at, *range(place.first, place.end))}
-    ids = {id_key(place.id) for place in reading.places}
-    series = [
-        (f"{word.title()} <number>", headings) for (_, word), headings in sections.counted_headings(lines).items()
+    outside = [
+        heading
+        for heading in lines.headings
+        if heading.level > 1
+        and heading.at not in inside
+        and not any(heading.at < place.first < heading.end for place in reading.places)
+        and not re.search(DONE_TITLE, heading.text)
     ]
-    series += [(h.text[:60], [h]) for h in lines.headings if h.level > 1 and is_over and re.search(_LEFT, h.text)]
-    for name, headings in series:
-        unread = [
-            heading
-            for heading in headings
-            if heading.at not in inside
-            and not any(heading.at < place.first < heading.end for place in reading.places)
-            and not any(re.search(words, heading.text) for words in (NOT_WORK, DONE_TITLE))
-            and (heading.name.unit != reading.unit or id_key(heading.name.id) not in ids)
-        ]
-        entries = [e for h in unread for e in marks_within(lines.entries, h.at, h.end) if not re.match(_OVER, e.text)]
-        inner = [i for h in unread for i in marks_within(lines.headings, h.at + 1, h.end)]
-        is_left = is_over and not any(entry.sign for entry in entries) and bool(entries or inner)
-        if is_left or (unread and len(headings) > 1):
-            message = f"sections {name!r} are no phases and are left out ({len(unread)})"
-            message += "; every phase is done, but this may be open; write done into its heading" if is_left else ""
-            yield Remark(unread[0].at + 1, message, is_error=is_left)
+    for (_, word), headings in sections.counted_headings(outside).items():
+        if not re.match(_PROSE, word):
+            message = f"sections '{word.title()} <number>' are no phases and are left out ({len(headings)})"
+            yield Remark(headings[0].at + 1, message)
+    numbered = [h for h in outside if h.name.strong and h.name.id.isdigit() and not h.name.unit]
+    final = rf"(?i)\W*(?:final|last|closing) {reading.unit}\b"
+    left = [h for h in outside if _is_over(lines, reading) and re.search(_LEFT, h.text)]
+    left += numbered if reading.format == "todo" and len(numbered) > 1 else []
+    left = [h for h in left if not re.search(NOT_WORK, h.text)] + [h for h in outside if re.match(final, h.text)]
+    left = [heading for heading in left if _has_entries(lines, heading)]
+    if left and read_plan_status(lines.front_value("status")) is not PlanStatus.COMPLETE:
+        message = f"the section {left[0].text[:60]!r} is no phase, but may be open ({len(left)} such sections)"
+        remedy = "give it a name like those of the phases, or write done into its heading"
+        yield Remark(left[0].at + 1, f"{message}; {remedy}", is_error=True)
+
+
+def _has_entries(lines: Lines, heading: Heading) -> bool:
+    """Whether a section has sub-headings or entries that do not say done; `_about_boxes` names open boxes."""
+    entries = marks_within(lines.entries, heading.at, heading.end)
+    inner = marks_within(lines.headings, heading.at + 1, heading.end)
+    is_listed = bool(inner) or any(not re.match(_OVER, entry.text) for entry in entries)
+    return is_listed and not any(entry.sign for entry in entries)
 
 
 def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
     """What stands outside of the phases and looks like phases or statuses."""
     inside = {i for place in reading.places for i in (place.at, *range(place.first, place.end))}
-    measures = (heading for heading in lines.headings if is_measure(heading.name.title or heading.text))
-    for heading in (heading for heading in measures if heading.level > 1 and heading.at not in inside):
-        headings = marks_within(lines.headings, heading.at, heading.end)
-        if named := [other for other in headings if other.name.id and other.at not in inside]:
-            yield Remark(heading.at + 1, f"{heading.text[:60]!r} is no work; its headings are no phases ({len(named)})")
     todo = {id_key(place.id) for place in reading.places if place.mark.status is Status.TODO}
     if reading.format == "todo":  # its phases may have other numbers than their headings
         titles = (read_name(place.title) for place in reading.places if place.mark.status is Status.TODO)
@@ -502,9 +513,10 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
             continue
         line = STATUS_LINE.match(text)
         is_of_plan = index < reading.places[0].first and not text.startswith("status")  # of front matter
-        if line and is_of_plan and left and read_mark(text[line.end() :]).status is Status.DONE:
-            is_bare = all(place.is_bare for place in reading.places)
-            yield Remark(index + 1, f"the plan says here that it is done, but not done: {left}", is_error=is_bare)
+        says_done = line and read_mark(text[line.end() :]).status is Status.DONE and not re.search(RESERVED, text)
+        if says_done and is_of_plan and left:
+            is_error = all(place.mark.status is Status.TODO for place in reading.places)
+            yield Remark(index + 1, f"the plan says here that it is done, but not done: {left}", is_error=is_error)
         elif line and is_unwritten and read_mark(text[line.end() :]).status is not Status.DONE:
             message = "the headings say done of every phase, but the plan does not here; correct one of them"
             yield Remark(index + 1, message, is_error=True)

@@ -52,7 +52,8 @@ _BOX_WORDS = (("done", "todo"), ("DONE", "TODO"))
 _ABOUT_STATUS = r"(?i)\W*(?:\w+ )?(?:status|progress)\b[^:：]{0,20}[:：]"
 _MEASURE = (
     r"(?i)[\W\d_]*(?:(?:success|key|performance|overall) )?(?:metrics|kpis?|timeline|(?:success|acceptance) criteria"
-    r"|progress(?: (?:overview|summary))?|progreso general|progresso geral)\W*"
+    r"|progress(?: (?:overview|summary))?|progreso general|progresso geral"
+    r"|(?:recommended |suggested |implementation |execution )+order)\W*"
 )
 
 _BEFORE_NAME = r"\A[\s#|>+-]*(?:\*[ \t])?(?:\[[xX]\]|[✅✔☑]\ufe0f?)?[ \t]*"  #: `- [x] Phase 1`, `## ✅ Phase 1`
@@ -147,14 +148,26 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
 
 
 def _bold_sections(lines: Lines, units: Sequence[str]) -> list[Heading]:
-    """The lines `**Phase 1: Title**`, where no heading counts with a word and each of them has a list."""
+    """The lines `**Phase 1: Title**`, where no heading counts with a word and all boxes are below them."""
     bold = [(i, read_name(text)) for i, text in enumerate(lines.texts) if text.startswith("**") and not lines.inert[i]]
     named = [(i, name) for i, name in bold if name and name.strong and name.unit and name.unit in units]
     if len(named) < 2 or any(heading.name.unit for heading in lines.headings):
         return []
     borders = sorted([*(i for i, _ in named), *(heading.at for heading in lines.headings), len(lines.texts)])
     sections = [Heading(i, LABEL, lines.texts[i], name, borders[bisect(borders, i)]) for i, name in named]
-    return sections if all(marks_within(lines.entries, s.at, s.end) for s in sections) else []
+    beside = lines_beside_work(lines)
+    loose = [box for box in lines.boxes if box.at not in beside and not any(s.at < box.at < s.end for s in sections)]
+    return [] if loose or not all(marks_within(lines.boxes, s.at, s.end) for s in sections) else sections
+
+
+def lines_beside_work(lines: Lines) -> set[int]:
+    """The lines below headings and labels like Acceptance Criteria; one with an id may have parts that are work."""
+    beside: set[int] = set()
+    for part in lines.parts:
+        if part.level > 1 and part.at not in beside and re.search(NOT_WORK, part.text):
+            inner = marks_within(lines.headings, part.at + 1, part.end)
+            beside.update(range(part.at, inner[0].at if inner and part.name.id else part.end))
+    return beside
 
 
 def _with_deeper(sections: list[Heading], headings: Sequence[Heading]) -> list[Heading]:
@@ -239,7 +252,14 @@ def _split_parts(lines: Lines, section: Heading) -> tuple[list[Heading], list[He
 
 
 def mark_of_work(boxes: Sequence[Entry], manual: set[int]) -> Mark:
-    """Done when all boxes are ticked, and blocked when all but those are that a person verifies, by their lines."""
+    """Done when all boxes are ticked, and blocked when all but those are that a person verifies, by their lines.
+
+    Boxes that are nested below a ticked one count as ticked.
+    """
+    tops: list[Entry] = []
+    for box in boxes:
+        tops.append(tops[-1] if tops and tops[-1].indent < box.indent else box)
+    boxes = [box for box, top in zip(boxes, tops, strict=True) if box is top or not top.ticked]
     left = [box for box in boxes if not box.ticked]
     if not left or len(manual) >= len(boxes) or not manual.issuperset(box.at for box in left):
         return mark_of(boxes)

@@ -156,6 +156,8 @@ def test_a_title_may_say_what_its_phase_depends_on(title: str, depends: tuple[st
     ("line", "depends"),
     [
         ("- **US2 (Phase 3)**: Depends on Phase 1 (the form) + US1 (its text)", ("1", "2")),
+        ("- Phase 2 (US1) must complete before Phase 3 (US2) - it sends", ("1", "2")),
+        ("- Phase 2 must complete before any other", ("1",)),
         ("3. **US2** (Mail) → Depends on US1 - it sends", ("1", "2")),
         ("- **User Story 2 (P2)**: Can start after Phase 1, but requires US1 to be there", ("1", "2")),
         ("- **US2**: Depends on T002 (the list)", ("1", "2")),

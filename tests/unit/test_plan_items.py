@@ -44,6 +44,14 @@ def test_nested_entries_of_a_task_of_kiro_that_name_files_belong_to_it() -> None
     assert [item.text for item in parse_plan(text, path="p.md").phases[1].items] == ["2.1 b in `x.py`"]
 
 
+def test_the_rows_of_a_table_of_tasks_are_items() -> None:
+    body = (
+        "| ID | Task |\n|---|---|\n| T1.1 | a in `x.py` |\n| **2** | b |\n\n| Year | Cost |\n|---|---|\n| 2024 | 5 |\n"
+    )
+    assert items(body) == [("W1", "T1.1 | a in `x.py`"), ("W2", "**2** | b")]
+    assert items(f"- [ ] c\n\n{body}") == [("W1", "c")]
+
+
 def test_a_status_line_is_no_part_of_an_item() -> None:
     assert items("### Work Items\n\n- a\n**Status:** ⬚\n- **Status:** ⬚\n- b\n") == [("W1", "a"), ("W2", "b")]
 

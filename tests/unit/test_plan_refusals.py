@@ -42,6 +42,7 @@ PLANSMITH = (
             )
             for id_, steps in (("list", "1. Parse (S)\n2. Print (M)"), ("headings", "### Step 1: Parse\n\nDo it."))
         ),
+        ("# T\n\n- Phase 1 – A\n  - a\n", 1, "no phases found (line 3 names one, but is no heading)"),
         (tracker(), 3, "the tracker lists no phase"),
         (tracker("| 1 | ⬚ | |", "| 1 | ⬚ | |") + "## Phase 1\n", 6, TWICE.format(5)),
         ("## Phase 1 — A\n\n## Phase 1 — B\n", 3, TWICE.format(1)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.plan import reading
-from runplan.plan.marks import COLON, NOT_WORK, UNITS, UNNAMED, Mark, Named, Status, id_key, read_commit, read_name
+from runplan.plan.body import list_task_rows
+from runplan.plan.marks import COLON, UNITS, UNNAMED, Mark, Named, Status, id_key, read_commit, read_name
 from runplan.plan.reading import Place, Reading, Remark, find_sections, is_measure, section_places
 from runplan.plan.scan import marks_within
 
@@ -120,7 +121,7 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
 
 def _read_foreign(lines: Lines) -> Iterator[Reading]:
     """The sections of an unknown word that counts, `## Étape 1`: all have boxes or statuses, else it is ambiguous."""
-    for (_, word), sections in counted_headings(lines).items():
+    for (_, word), sections in counted_headings(lines.headings).items():
         places = section_places(lines, sections)
         bare = [place for place in places if place.is_bare]
         numbers = [int(place.id) for place in places]
@@ -138,10 +139,10 @@ def _read_foreign(lines: Lines) -> Iterator[Reading]:
             yield Reading("headings", f"{word.title()} headings", places, places[0].first, "step")
 
 
-def counted_headings(lines: Lines) -> dict[tuple[int, str], list[Heading]]:
+def counted_headings(headings: Iterable[Heading]) -> dict[tuple[int, str], list[Heading]]:
     """The headings like `## Lot 3: Title`, by their level and word."""
     series: dict[tuple[int, str], list[Heading]] = {}
-    for heading in (heading for heading in lines.headings if heading.level > 1):
+    for heading in (heading for heading in headings if heading.level > 1):
         if counted := re.match(_COUNTED, heading.text):
             title = heading.text[counted.end() :].replace("**", "", counted[0].count("**")).strip()
             name = Named(counted[2], title, strong=True, unit=heading.name.unit)
@@ -158,10 +159,11 @@ def _numbered_reading(format_: Format, name: str, lines: Lines, sections: Sequen
 
 
 def _are_work(lines: Lines, sections: Sequence[Heading]) -> bool:
-    """Whether boxes or the heading above show work; the chapters and procedures of other documents are numbered too."""
+    """Whether boxes, tables or the heading above show work; the chapters of other documents are numbered too."""
     first = sections[0]
     above = [h.text for h in lines.headings if h.at < first.at < h.end and 1 < h.level < first.level]
-    stated = [place for place in section_places(lines, sections) if place.spots]
+    places = section_places(lines, sections)
+    stated = [place for place in places if place.spots or list_task_rows(lines, range(place.first, place.end))]
     return any(re.search(_WORK, title) for title in above) or 2 * len(stated) > len(sections)
 
 
@@ -258,25 +260,25 @@ def named_boxes(lines: Lines, outside: Sequence[Heading] = (), unit: str = "phas
         name = read_name(box.text) if any(char.isdigit() for char in box.text[:20]) else None
         if name is not None and not any(section.at <= box.at < section.end for section in outside):
             named.append((box, name))
-    numbered = [(box, name) for box, name in named if name.strong and not name.unit and _is_work(lines, box)]
+    beside = reading.lines_beside_work(lines)
+    numbered = [(box, name) for box, name in named if name.strong and not name.unit and box.at not in beside]
     has_all = [id_key(name.id) for _, name in numbered] == [id_key(section.name.id) for section in outside]
-    return [(box, name) for box, name in named if name.unit == unit] or (numbered if has_all else [])
+    named = [(box, name) for box, name in named if name.unit == unit]
+    if not outside and 2 * len(named) < len([box for box in lines.boxes if not box.indent]):
+        return []  # a few entries about phases
+    return named or (numbered if has_all else [])
 
 
 def _work_boxes(lines: Lines) -> list[Entry]:
     """The boxes at the left margin, without those under other boxes or headings like Acceptance Criteria."""
     work: list[Entry] = []
+    beside = reading.lines_beside_work(lines)
     end = 0  # of the last one
     for box in lines.boxes:
-        if box.indent <= 3 and not box.optional and box.at >= end and _is_work(lines, box):
+        if box.indent <= 3 and not box.optional and box.at >= end and box.at not in beside:
             work.append(box)
             end = _end_of_box(lines, box)
     return work
-
-
-def _is_work(lines: Lines, box: Entry) -> bool:
-    heading = lines.heading_above(box.at)
-    return heading is None or not re.search(NOT_WORK, heading.text)
 
 
 def _end_of_box(lines: Lines, box: Entry) -> int:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _TASK = r"\**(T[0-9]{1,4}[a-z]?)\**(?=[ \t:]|\Z)"
 _STORY = r"(?i)(?:user story|US)[ \t-]*([0-9]{1,3})"
 _AFTER = r"(?i:depends on|after|requires|needs|blocked by)(?:[ ,&–-]|and|T[0-9]{1,4}[a-z]?)+"
-#: Follows the name of a phase or story in the section Dependencies; `US1 → US2` is an order, which demands nothing.
+#: Stands between phases in the section Dependencies.
+_BEFORE = r"(?i)\bmust (?:be )?(?:complete|finish|land|done)\w* before\b"
+#: Follows the name of a phase or story there; `US1 → US2` is an order, which demands nothing.
 _SENTENCE = r"(?:\*\*)?:|→(?![ \t]*(?:US|T|User Story|Phase)[ \t-]*[0-9])| - "
 #: A path ends with a slash or an extension; "cause/effect" is none, and "Node.js" is one in back-ticks only.
 _PATH = (
@@ -79,12 +81,19 @@ def _in_order(lines: Lines, places: Sequence[Place], phases: Mapping[str, str]) 
 
 
 def _dependency_sentences(lines: Lines, phases: Mapping[str, str]) -> dict[str, list[str]]:
-    """The sentences about each phase in lines like `- **US2 (Phase 4)**: Depends on US1` below Dependencies."""
+    """The sentences about each phase in lines like `- **US2 (Phase 4)**: Depends on US1` below Dependencies.
+
+    In `- Phase 3 must complete before Phase 4` the later phase is the one that waits.
+    """
     sentences: dict[str, list[str]] = {}
     for part in (heading for heading in lines.headings if "dependenc" in heading.text.lower()):
         for entry in marks_within(lines.entries, part.at, part.end):
             head, *tail = re.split(_SENTENCE, entry.text, maxsplit=1)
-            named = re.sub(r"user story ?|us-?(?=[0-9])", "us", head.lower().replace("phase ", "phase"))
-            if ids := [phases[word] for word in re.findall(r"\w+", named) if word in phases]:
-                sentences.setdefault(ids[0], []).extend(tail)
+            earlier, *later = re.split(_BEFORE, head, maxsplit=1)
+            named = re.sub(
+                r"user story ?|us-?(?=[0-9])", "us", "".join(later or [head]).lower().replace("phase ", "phase")
+            )
+            ids = dict.fromkeys(phases[word] for word in re.findall(r"\w+", named) if word in phases)
+            for id_ in ids if later else [*ids][:1]:
+                sentences.setdefault(id_, []).extend([earlier] if later else tail)
     return sentences
