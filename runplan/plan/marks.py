@@ -72,12 +72,8 @@ def read_name(text: str) -> Named | None:
     rest = text[end:].strip()
     if begin and text[:begin] not in text[begin:end]:
         rest = rest.replace(text[:begin], "", 1).strip()  # `**4a: Title** text`
-    return Named(
-        id_,
-        rest if rest.strip(_MARKS) else "",
-        strong=strong,
-        unit=(unit[1] or (unit[2] and "week") or "phase").lower() if unit else "",
-    )
+    word = (unit[1] or (unit[2] and "week") or "phase").lower() if unit else ""
+    return Named(id_, rest if rest.strip(_MARKS) else "", strong=strong, unit=word)
 
 
 def _count_in_digits(counted: re.Match[str]) -> str:

@@ -41,7 +41,7 @@ from runplan.plan.marks import (
     read_name,
     read_plan_status,
 )
-from runplan.plan.reading import OWN_FRONT, Reading, Remark, list_claims, refuse_duplicates
+from runplan.plan.reading import OWN_FRONT, Reading, Remark, counted_headings, list_claims, refuse_duplicates
 from runplan.plan.scan import Entry, Heading, Lines, marks_within, scan_lines
 from runplan.text import command
 
@@ -87,7 +87,7 @@ _LEFT = (
     r"(?i)\b(?:remaining|outstanding|rework|known gaps?|unfinished|still open|open (?:items|tasks|work)|left to do"
     r"|to[ -]?do|pending|not (?:yet )?(?:done|started|implemented))\b|доработ|осталось|pend[ie]+nte|待办|待完成"
 )
-_LATER = r"(?i)futur|later|ideas?\b|nice[- ]to[- ]have|op[tc]ional|stretch|backlog"
+_LATER = r"futur|later|ideas?\b|nice[- ]to[- ]have|op[tc]ional|stretch|backlog"
 _PROSE = r"option|example|scenario|case|appendix|version|question"  #: words that count something else than work
 _OVER = r"(?i)[✅✔☑]|~~|[*_(]*(?:none|n/a)\b"
 _LANDING = re.compile(r">[ \t]*\*\*Landing mode:[ \t]*`?(cherry-pick|pr|direct)\b", re.IGNORECASE)
@@ -262,6 +262,10 @@ def _plan_status(lines: Lines) -> PlanStatus:
     return status or PlanStatus.ACTIVE
 
 
+def says_complete(lines: Lines) -> bool:
+    return read_plan_status(lines.front_value("status")) is PlanStatus.COMPLETE
+
+
 def _refuse_cycle(phases: Sequence[Phase], lines: Lines, format_: Format) -> None:
     """Refuse phases that wait for each other; a phase that is done blocks nothing."""
     open_ = {phase.id: phase for phase in phases if phase.status is not Status.DONE}
@@ -296,9 +300,9 @@ def recognise_format(lines: Lines, *, wanted: str) -> Reading:
     titles = [heading.text.lower() for heading in lines.headings]
     is_outline = not wanted and all(any(title.startswith(word) for title in titles) for word in _PLANSMITH)
     if chosen is None or (is_outline and chosen.format in ("kiro", "headings", "todo", "checklist")):
-        names = ((i, read_name(re.sub(r"\A[\s|>*+-]*(?:[0-9]+\. )?", "", text))) for i, text in enumerate(lines.texts))
+        names = enumerate((read_name(re.sub(r"\A[\s|>*+-]*(?:[0-9]+\. )?", "", text)) for text in lines.texts), 1)
         listed = [
-            f" (line {i + 1} names one, but is no heading)" for i, name in names if name and name.unit and name.strong
+            f" (line {n} names one, but is no heading)" for n, name in names if name and name.unit and name.strong
         ]
         fence = f" (the fence opened on line {lines.open_fence + 1} is never closed)" if lines.open_fence >= 0 else ""
         forms = "a Progress Tracker table nor '## Phase 1 — Title' or '### Task 1: Title' headings nor '- [ ]' items"
@@ -395,7 +399,6 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
         owner[box.at].id for box in lines.boxes if box.ticked and owner.get(box.at) and box.at != owner[box.at].at
     }
     is_over = _is_over(lines, reading)
-    no_work = (NOT_WORK, _LATER)
     lines_by_remark: dict[tuple[str, bool], list[int]] = {}
     for box in lines.boxes:
         place = owner.get(box.at)
@@ -403,7 +406,7 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
         if place is None:
             heading = lines.heading_above(box.at)
             where = f"under {heading.text[:60]!r}" if heading else "above the first heading"
-            is_left = is_over and not box.ticked and not any(re.search(words, where) for words in no_work)
+            is_left = is_over and not box.ticked and not re.search(f"{NOT_WORK}|{_LATER}", where)
             kind = "every phase is done, but open boxes" if is_left else "boxes"
             message = f"{kind} {where} belong to no phase and are left out"
         elif box.optional:
@@ -424,9 +427,7 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
 
 
 def _is_over(lines: Lines, reading: Reading) -> bool:
-    """Whether every phase is done, but the front matter does not say that the plan is."""
-    says_complete = read_plan_status(lines.front_value("status")) is PlanStatus.COMPLETE
-    return not says_complete and all(place.mark.status is Status.DONE for place in reading.places)
+    return not says_complete(lines) and all(place.mark.status is Status.DONE for place in reading.places)
 
 
 def _list_of(entry: Entry, lines: Lines) -> tuple[int, Heading | None]:
@@ -470,17 +471,16 @@ def _about_unread(lines: Lines, reading: Reading) -> Iterator[Remark]:
         and not any(heading.at < place.first < heading.end for place in reading.places)
         and not re.search(DONE_TITLE, heading.text)
     ]
-    for (_, word), headings in sections.counted_headings(outside).items():
-        if not re.match(_PROSE, word):
-            message = f"sections '{word.title()} <number>' are no phases and are left out ({len(headings)})"
-            yield Remark(headings[0].at + 1, message)
+    for (_, word), headings in counted_headings(outside).items():
+        message = f"sections '{word.title()} <number>' are no phases and are left out ({len(headings)})"
+        yield from [Remark(headings[0].at + 1, message)] if not re.match(_PROSE, word) else ()
     numbered = [h for h in outside if h.name.strong and h.name.id.isdigit() and not h.name.unit]
     final = rf"(?i)\W*(?:final|last|closing) {reading.unit}\b"
-    left = [h for h in outside if _is_over(lines, reading) and re.search(_LEFT, h.text)]
+    left = [h for h in outside if re.search(_LEFT, h.text)] if _is_over(lines, reading) else []
     left += numbered if reading.format == "todo" and len(numbered) > 1 else []
     left = [h for h in left if not re.search(NOT_WORK, h.text)] + [h for h in outside if re.match(final, h.text)]
     left = [heading for heading in left if _has_entries(lines, heading)]
-    if left and read_plan_status(lines.front_value("status")) is not PlanStatus.COMPLETE:
+    if left and not says_complete(lines):
         message = f"the section {left[0].text[:60]!r} is no phase, but may be open ({len(left)} such sections)"
         remedy = "give it a name like those of the phases, or write done into its heading"
         yield Remark(left[0].at + 1, f"{message}; {remedy}", is_error=True)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from runplan.plan.marks import (
     BRACKETS,
     CLAIM,
+    COLON,
     DONE_ABOVE,
     DONE_LABEL,
     DONE_RANGE,
@@ -48,7 +49,7 @@ OWN_FRONT = ("backlog", "cursor")
 #: the sign in a box, a word.
 Slot: TypeAlias = Literal["cell", "commit", "line", "brackets", "box", "word"]
 LONGEST_CLAIM = 500  #: characters of a line that may call phases done
-_BOX_WORDS = (("done", "todo"), ("DONE", "TODO"))
+_BOX_WORDS = (("x", " "), ("done", "todo"), ("DONE", "TODO"))  #: as they are written into a box
 _ABOUT_STATUS = r"(?i)\W*(?:\w+ )?(?:status|progress)\b[^:：]{0,20}[:：]"
 _MEASURE = (
     r"(?i)[\W\d_]*(?:(?:success|key|performance|overall) )?(?:metrics|kpis?|timeline|(?:success|acceptance) criteria"
@@ -58,13 +59,19 @@ _MEASURE = (
 
 _BEFORE_NAME = r"\A[\s#|>+-]*(?:\*[ \t])?(?:\[[xX]\]|[✅✔☑]\ufe0f?)?[ \t]*"  #: `- [x] Phase 1`, `## ✅ Phase 1`
 
+#: `Étape 1 : Title`, `阶段1：Title`; a Latin word needs the blank, as P0 and v1 are none.
+_COUNTED = (
+    rf"[\W_]*([^\W\d_]{{3,20}}(?=[ \t])|[^\W\d_a-zA-Z]{{1,20}})[ \t]*([0-9]{{1,3}})"
+    rf"[ \t]*(?:\Z|[\]*)—–-]+|{COLON}|\.(?![0-9]))"
+)
+
 
 class Spot(Struct, frozen=True):
     slot: Slot
     at: int  #: line
     begin: int  #: columns
     end: int
-    words: tuple[str, str] = ("", "")  #: for done and for todo, as they are written into a word
+    words: tuple[str, str] = ("", "")  #: for done and for todo, as they are written into a box or a word
 
 
 class Remark(Struct, frozen=True, omit_defaults=True):
@@ -187,6 +194,17 @@ def _with_deeper(sections: list[Heading], headings: Sequence[Heading]) -> list[H
     return [replace(section, end=min(section.end, at)) for section, at in zip(sections, borders, strict=True)]
 
 
+def counted_headings(headings: Iterable[Heading]) -> dict[tuple[int, str], list[Heading]]:
+    """The headings like `## Lot 3: Title`, by their level and word."""
+    series: dict[tuple[int, str], list[Heading]] = {}
+    for heading in (heading for heading in headings if heading.level > 1):
+        if counted := re.match(_COUNTED, heading.text):
+            title = heading.text[counted.end() :].replace("**", "", counted[0].count("**")).strip()
+            name = Named(counted[2], title, strong=True, unit=heading.name.unit)
+            series.setdefault((heading.level, counted[1].lower()), []).append(replace(heading, name=name))
+    return series
+
+
 def is_measure(title: str) -> bool:
     """Whether a heading is that of a list of measures or dates, which may name every phase and is none."""
     return re.fullmatch(_MEASURE, title) is not None
@@ -247,8 +265,8 @@ def _split_parts(lines: Lines, section: Heading) -> tuple[list[Heading], list[He
     parts = [h for h in below if h.level == below[0].level and not re.search(NOT_WORK, h.text)]
     done = [part for part in parts if re.search(DONE_TITLE, part.text)]
     counts = any(part.name.id for part in done)
-    left = [h for h in parts if h not in done and not h.text.startswith("~~") and (h.name.id or not counts)]
-    return done, left if done else []
+    left = [h for h in parts if not h.text.startswith("~~") and (h.name.id or not counts)] if done else []
+    return done, [h for h in left if not re.search(DONE_TITLE, h.text)]
 
 
 def mark_of_work(boxes: Sequence[Entry], manual: set[int]) -> Mark:
@@ -334,12 +352,8 @@ def mark_of(boxes: Sequence[Entry]) -> Mark:
 
 
 def box_spots(boxes: Iterable[Entry]) -> tuple[Spot, ...]:
-    return tuple(
-        Spot("word", box.at, box.column, box.column + len(box.sign), _BOX_WORDS[box.sign.isupper()])
-        if box.is_word
-        else Spot("box", box.at, box.column, box.column + 1)
-        for box in boxes
-    )
+    rows = ((box, _BOX_WORDS[box.is_word + (box.is_word and box.sign.isupper())]) for box in boxes)
+    return tuple(Spot("box", box.at, box.column, box.column + len(box.sign), pair) for box, pair in rows)
 
 
 def own_or_numbered(named: Sequence[tuple[int, str, Named]]) -> tuple[list[Named], tuple[Remark, ...]]:

@@ -16,16 +16,14 @@ from runplan.plan.marks import (
     Status,
     id_key,
     read_mark,
-    read_plan_status,
 )
-from runplan.plan.model import lay_out, require_settable
+from runplan.plan.model import lay_out, require_settable, says_complete
 from runplan.plan.reading import OWN_FRONT
 from runplan.plan.scan import scan_lines
 from runplan.text import command
 
 if TYPE_CHECKING:
     from runplan.plan.model import Phase, Plan
-    from runplan.plan.scan import Lines
 
 
 def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: str = "") -> bytes:
@@ -64,9 +62,7 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
                 new = (b"" if above.endswith((b" ", b"\t")) else b" ") + words.encode()
             case "brackets":
                 new = WRITTEN_IN_BRACKETS[status].encode()
-            case "box":
-                new = b"x" if status is Status.DONE else b" "
-            case "word":
+            case "box" | "word":
                 new = spot.words[status is not Status.DONE].encode()
         text = above + new + text[end:]
     return text
@@ -85,7 +81,7 @@ def _status_cell(old: bytes, words: str) -> bytes:
 def mark_complete(text: bytes, *, path: str, completed: str) -> bytes:
     """The plan with `status: complete` and `completed:` in its front matter, both or neither."""
     lines = scan_lines(text, path=path)
-    if not lines.front or (_says_complete(lines) and lines.front_value("completed")):
+    if not lines.front or (says_complete(lines) and lines.front_value("completed")):
         return text
     if lay_out(text, path)[1].format in OWN_FRONT:
         return text
@@ -95,14 +91,10 @@ def mark_complete(text: bytes, *, path: str, completed: str) -> bytes:
 
 def mark_active(text: bytes, *, path: str) -> bytes:
     """The plan with `status: active` and without `completed:`, if its front matter says that it is complete."""
-    if not _says_complete(scan_lines(text, path=path)) or lay_out(text, path)[1].format in OWN_FRONT:
+    if not says_complete(scan_lines(text, path=path)) or lay_out(text, path)[1].format in OWN_FRONT:
         return text
     text = put_key(text, path=path, key="status", value="active")
     return put_key(text, path=path, key="completed", value=None)
-
-
-def _says_complete(lines: Lines) -> bool:
-    return read_plan_status(lines.front_value("status")) is PlanStatus.COMPLETE
 
 
 def put_key(text: bytes, *, path: str, key: str, value: str | None, after: str = "") -> bytes:
@@ -218,7 +210,7 @@ def add_tracker(text: bytes, *, path: str) -> bytes:
         return text
     above = (STATUS_LINE.match(row) for row in lines.texts[: reading.places[0].first])
     says_done = any(line and read_mark(line.string[line.end() :]).status is Status.DONE for line in above)
-    is_done = reading.lacks_statuses and (says_done or _says_complete(lines))
+    is_done = reading.lacks_statuses and (says_done or says_complete(lines))
     rows = ["## Progress Tracker", "", "| Phase | Status | Commit | Notes |", "|-------|--------|--------|-------|"]
     for place in reading.places:
         title = place.title.replace("\\|", "|").replace("|", "\\|")

@@ -646,6 +646,10 @@ def test_a_plan_that_may_be_done_is_refused(text: str, expected: str, line: int)
         ),
         ("## 二、Phase 0：A\n- [x] a\n## 三、Phase 1：B\n- [ ] b\n", "0 done, 1 todo"),
         ("## 38.1 Phase 1: A\n- [x] a\n## IV. Phase 2: B\n- [ ] b\n", "1 done, 2 todo"),
+        (
+            "## Done\n### RM-1 A\n- a\n## In Progress\n- none\n## Planned\n### RM-2 B\n- b\n## Blocked\n### RM-3 C\n",
+            "1 done, 2 todo, 3 blocked",
+        ),
         ("### 第1阶段：A\ntext\n### 第2阶段：B\ntext\n", "1 todo, 2 todo"),
         ("### 第一阶段：A\n- [x] a\n### 阶段十二：B\n- [ ] b\n### 第二十阶段\n- [x] c\n", "1 done, 12 todo, 20 done"),
         ("## ✅ SEMANA 1-2: A (Completado)\n## ⏳ Semana 3: B (Pendiente)\n", "1-2 done, 3 todo"),

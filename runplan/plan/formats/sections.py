@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -19,11 +19,12 @@ from msgspec.structs import replace
 
 from runplan.plan import reading
 from runplan.plan.body import list_task_rows
-from runplan.plan.marks import COLON, UNITS, UNNAMED, Mark, Named, Status, id_key, read_commit, read_name
+from runplan.plan.marks import DONE_LABEL, UNITS, UNNAMED, Mark, Status, id_key, read_commit, read_mark, read_name
 from runplan.plan.reading import Place, Reading, Remark, find_sections, is_measure, section_places
 from runplan.plan.scan import marks_within
 
 if TYPE_CHECKING:
+    from runplan.plan.marks import Named
     from runplan.plan.reading import Format
     from runplan.plan.scan import Entry, Heading, Lines
 
@@ -37,14 +38,10 @@ _WEAK = ("issue", "session", "part", "step", "week")  #: words that documents of
 #: Headings above sections that are work.
 _WORK = r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|stages|to[- ]?do"
 _NUMBER = r"([A-Z]{0,2})([0-9]{1,4})"
-#: `Étape 1 : Title`, `阶段1：Title`; a Latin word needs the blank, as P0 and v1 are none.
-_COUNTED = (
-    rf"[\W_]*([^\W\d_]{{3,20}}(?=[ \t])|[^\W\d_a-zA-Z]{{1,20}})[ \t]*([0-9]{{1,3}})"
-    rf"[ \t]*(?:\Z|[\]*)—–-]+|{COLON}|\.(?![0-9]))"
-)
 #: Headings of a board: its boxes are the phases, not its columns.
-_COLUMN = r"(?i)\W*(?:active|backlog|blocked|completed?|doing|done|in progress|pending|to[ -]?do)\W*"
-_FINISHED = r"(?i)\W*(?:completed?|done)\W*"
+_COLUMN = (
+    r"(?i)\W*(?:active|backlog|blocked|completed?|doing|done|in progress|next(?: up)?|pending|planned|to[ -]?do)\W*"
+)
 _TASK = r"\**([0-9]{1,4})((?:\.[0-9]{1,4}){0,3})\.?\**(?:[ \t]+|\Z)"
 
 
@@ -54,7 +51,7 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
     if not sections:
         return
     places = section_places(lines, sections)
-    if (listed := _read_list(lines, sections, places, "phase")) is not None:
+    if listed := _read_list(lines, sections, places, "phase"):
         yield listed
         return
     top = min(section.level for section in sections)  # a deeper heading, or one without a separator, may be prose
@@ -70,14 +67,12 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
 
 
 def _read_list(lines: Lines, sections: Sequence[Heading], places: Sequence[Place], unit: str) -> Reading | None:
-    """The plan by a list of boxes outside of the sections that names them; where they have status lines, None.
+    """The plan by a list of boxes outside of the sections that names them.
 
-    A list of some of the phases, as below a heading Completed, is no tracker where the sections state statuses. Nor is
-    one without the word for a phase.
+    Where the sections state statuses, a list of some of them, as below Completed, or of bare ids is no tracker.
     """
-    if any(spot.slot in ("line", "brackets") for place in places for spot in place.spots):
-        return None
-    named = named_boxes(lines, outside=sections, unit=unit)
+    has_line = any(spot.slot in ("line", "brackets") for place in places for spot in place.spots)
+    named = [] if has_line else named_boxes(lines, outside=sections, unit=unit)
     listed = {id_key(name.id) for _, name in named if name.unit}
     if not named or not (listed.issuperset(id_key(p.id) for p in places) or all(place.is_bare for place in places)):
         return None
@@ -117,37 +112,35 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
         is_clear = len(numbers) == len(sections) and all(s.name.strong and s.name.title for s in sections)
         if counts and is_clear and _are_work(lines, sections):
             yield _numbered_reading("headings", "numbered headings", lines, sections, "step")
+    yield from _read_board(lines)
+
+
+def _read_board(lines: Lines) -> Iterator[Reading]:
+    """The headings below columns like `## Done` and `## Planned`, whose titles are their statuses."""
+    columns = [heading for heading in lines.headings if heading.level > 1 and re.fullmatch(_COLUMN, heading.text)]
+    inner = [(h, marks_within(lines.headings, h.at + 1, h.end)) for h in columns if not lines.boxes]
+    cards = {card: column for column, below in inner for card in below if card.level == column.level + 1}
+    if len(set(cards.values())) > 1:
+        board = _numbered_reading("headings", "board headings", lines, [*cards], "phase")
+        marks = [read_mark(column.text) for column in cards.values()]
+        rows = zip(board.places, marks, strict=True)
+        places = (replace(p, mark=mark) if p.is_bare and mark.status is not Status.TODO else p for p, mark in rows)
+        yield replace(board, places=tuple(places))
 
 
 def _read_foreign(lines: Lines) -> Iterator[Reading]:
     """The sections of an unknown word that counts, `## Étape 1`: all have boxes or statuses, else it is ambiguous."""
-    for (_, word), sections in counted_headings(lines.headings).items():
+    for (_, word), sections in reading.counted_headings(lines.headings).items():
         places = section_places(lines, sections)
         bare = [place for place in places if place.is_bare]
-        numbers = [int(place.id) for place in places]
-        if (
-            word in UNITS
-            or len(places) < 2
-            or len(bare) == len(places)
-            or any(b != a + 1 for a, b in pairwise(numbers))
-        ):
+        counts = len(places) > 1 and all(int(b.id) == int(a.id) + 1 for a, b in pairwise(places))
+        if word in UNITS or not counts or len(bare) == len(places):
             continue
         if bare:
             message = f"other sections '{word.title()} <number>' have boxes or a status, this one has none"
             raise lines.error_at(bare[0].first, f"{message}; if they are the phases, add boxes to it")
         if all(any(place.first < box.at < place.end for place in places) for box in _work_boxes(lines)):
             yield Reading("headings", f"{word.title()} headings", places, places[0].first, "step")
-
-
-def counted_headings(headings: Iterable[Heading]) -> dict[tuple[int, str], list[Heading]]:
-    """The headings like `## Lot 3: Title`, by their level and word."""
-    series: dict[tuple[int, str], list[Heading]] = {}
-    for heading in (heading for heading in headings if heading.level > 1):
-        if counted := re.match(_COUNTED, heading.text):
-            title = heading.text[counted.end() :].replace("**", "", counted[0].count("**")).strip()
-            name = Named(counted[2], title, strong=True, unit=heading.name.unit)
-            series.setdefault((heading.level, counted[1].lower()), []).append(replace(heading, name=name))
-    return series
 
 
 def _numbered_reading(format_: Format, name: str, lines: Lines, sections: Sequence[Heading], unit: str) -> Reading:
@@ -212,7 +205,7 @@ def read_todo(lines: Lines) -> Iterator[Reading]:
             heading = counted[place - 1]
         if heading is not None and heading.level > 1:
             open_[heading] = open_.get(heading, False) or not box.ticked
-    headings = [heading for heading, is_open in open_.items() if is_open or not re.fullmatch(_FINISHED, heading.text)]
+    headings = [heading for heading, is_open in open_.items() if is_open or not re.fullmatch(DONE_LABEL, heading.text)]
     if len(headings) < 2 or named_boxes(lines) or all(re.fullmatch(_COLUMN, heading.text) for heading in open_):
         return
     ends = [*(heading.at for heading in headings[1:]), len(lines.texts)]

@@ -90,9 +90,8 @@ def _dependency_sentences(lines: Lines, phases: Mapping[str, str]) -> dict[str, 
         for entry in marks_within(lines.entries, part.at, part.end):
             head, *tail = re.split(_SENTENCE, entry.text, maxsplit=1)
             earlier, *later = re.split(_BEFORE, head, maxsplit=1)
-            named = re.sub(
-                r"user story ?|us-?(?=[0-9])", "us", "".join(later or [head]).lower().replace("phase ", "phase")
-            )
+            told = "".join(later or [head]).lower().replace("phase ", "phase")
+            named = re.sub(r"user story ?|us-?(?=[0-9])", "us", told)
             ids = dict.fromkeys(phases[word] for word in re.findall(r"\w+", named) if word in phases)
             for id_ in ids if later else [*ids][:1]:
                 sentences.setdefault(id_, []).extend([earlier] if later else tail)
