@@ -481,7 +481,7 @@ def _about_unread(lines: Lines, reading: Reading) -> Iterator[Remark]:
     left = [h for h in left if not re.search(NOT_WORK, h.text)] + [h for h in outside if re.match(final, h.text)]
     left = [heading for heading in left if _has_entries(lines, heading)]
     if left and not says_complete(lines):
-        message = f"the section {left[0].text[:60]!r} is no phase, but may be open ({len(left)} such sections)"
+        message = f"the section {left[0].text[:60]!r} is no phase, but may be open (sections: {len(left)})"
         remedy = "give it a name like those of the phases, or write done into its heading"
         yield Remark(left[0].at + 1, f"{message}; {remedy}", is_error=True)
 
