@@ -88,6 +88,7 @@ class AgentEnding(Struct, frozen=True, kw_only=True):
 _STOPPED = {
     Ending.BUDGET: AgentEnding(kind=EndingKind.BUDGET),
     Ending.CONTEXT: AgentEnding(kind=EndingKind.CONTEXT),
+    Ending.SURVIVED: AgentEnding(kind=EndingKind.SETUP),
     Ending.ENDED: AgentEnding(kind=EndingKind.KILLED, words="ended on request"),
     Ending.LOST: AgentEnding(kind=EndingKind.KILLED, words="lost together with its shim"),
 }

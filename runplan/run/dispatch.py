@@ -28,6 +28,7 @@ class Ending(StrEnum):
     ENDED = "ended"  #: stopped on request
     BUDGET = "budget"  #: stopped at its budget
     CONTEXT = "context"  #: stopped because its context is full
+    SURVIVED = "survived"  #: processes of it could not be killed
     LOST = "lost"  #: its shim died with it; the result is unknown
     MISSING = "missing"  #: the program could not be started
     REFUSED = "refused"  #: the system lacks processes, descriptors, memory or disk space
@@ -331,6 +332,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     signal: int | None
     message: str  #: the end of the agent's message, bounded
     leftovers: int = 0  #: descendants that had to be ended after it
+    survivors: tuple[str, ...] = ()  #: those that could not be killed, by pid and name
     tally: Tally = Tally()
     estimated: bool = False  #: its usage, or the usage at which it was stopped, is an estimate
     error: str = ""  #: the end of its standard error

@@ -79,6 +79,7 @@ _ENDINGS = {
     Ending.MISSING: "could not be started",
     Ending.BUDGET: "was stopped: its budget is used up",
     Ending.CONTEXT: "was stopped: its context is full",
+    Ending.SURVIVED: "left processes that cannot be killed",
 }
 _KINDS = {
     EndingKind.AUTH: "cannot run: no valid key or login",

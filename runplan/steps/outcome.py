@@ -128,6 +128,8 @@ def _record_result(started: e.DispatchStarted, context: RunContext, outcome: d.O
         if blockers := returns.find_blockers(outcome.message):
             said = d.ReturnStatus.BLOCKED
             detail = "; ".join(blockers)
+    if outcome.survivors:
+        detail = ", ".join(outcome.survivors)
     return e.DispatchEnded(
         id=started.id,
         role=started.role,

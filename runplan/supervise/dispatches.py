@@ -36,7 +36,7 @@ LOCK_CHECK_S = 0.02  #: a reader that checks whether a lock is held holds it its
 UNBORN_POLL_S = 0.005  #: how often to look for a shim that holds its lock and has not written its identity yet
 POLL_S = 0.05  #: how often shims are checked on systems without process descriptors
 LONGEST_SLEEP_S = 86_400.0  #: the kernel refuses to sleep for much longer at once
-FORCED_S = 2.0  #: how long a shim may take to write its exit record after it was asked to kill at once
+FORCED_S = processes.KILLED_S + 2.0  #: how long a shim may take to kill at once and to write its exit record
 STORE_S = 1.0  #: how often the output of running dispatches is stored
 SWEEP_GRACE_S = 0.5  #: time between SIGTERM and SIGKILL for processes whose shim is gone
 
@@ -299,9 +299,10 @@ class Dispatches:
         """End the processes of dispatches whose shim died; the number of processes ended."""
         over = [dispatch for dispatch in ids if not self._is_running(dispatch)]
 
-        return processes.end_all(
-            lambda: [process for dispatch in over for process in processes.family(dispatch)], grace_s=SWEEP_GRACE_S
+        ended, _ = processes.end_all(
+            lambda: (process for dispatch in over for process in processes.family(dispatch)), grace_s=SWEEP_GRACE_S
         )
+        return ended
 
     def _files(self, dispatch: str) -> DispatchFiles:
         return DispatchFiles(self._directory / dispatch)

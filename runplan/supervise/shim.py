@@ -23,7 +23,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -241,8 +241,9 @@ class _Supervision:
                 self._check(time.monotonic())
         self._drain()
         grace_s = self._launch.grace_s if self._ending is None else self._kill_at - time.monotonic()
-        leftovers = processes.end_all(self._leftovers, grace_s=max(0.0, min(LEFTOVER_GRACE_S, grace_s)))
-        return self._outcome(os.waitstatus_to_exitcode(self._status), leftovers)
+        ended, left = processes.end_all(self._leftovers, grace_s=max(0.0, min(LEFTOVER_GRACE_S, grace_s)))
+        survivors = tuple(map(processes.describe, left))
+        return self._outcome(os.waitstatus_to_exitcode(self._status), ended, survivors)
 
     def _usage(self) -> Usage:
         launch = self._launch
@@ -296,8 +297,8 @@ class _Supervision:
         if self._ending:
             if now >= self._kill_at or self._signals.requests > 1:
                 self._signals.requests = 1
-                self._kill_at = now + processes.KILLED_S
-                self._signal(signal.SIGKILL)
+                processes.kill_all(self._leftovers)
+                self._kill_at = time.monotonic() + processes.KILLED_S
         elif now >= self._wall:
             self._stop(Ending.TIMEOUT, now)
         elif self._signals.requests:
@@ -339,8 +340,8 @@ class _Supervision:
         self._signal(agent_of(self._launch.reader).stop_signal if self._launch.reader else signal.SIGTERM)
 
     def _signal(self, number: signal.Signals) -> None:
-        family = self._family()
-        if number is not signal.SIGKILL and Path(self._launch.argv[0]).name == "bwrap":
+        family = list(self._family())
+        if Path(self._launch.argv[0]).name == "bwrap":
             # It ends with the agent; ended earlier it would cut off the agent's last output.
             family = [process for process in family if process.pid != self._agent]
         if number is signal.SIGINT:  # as at a terminal: an agent interrupts its commands in other sessions itself
@@ -348,7 +349,7 @@ class _Supervision:
         for process in family:
             processes.send(process, number)
 
-    def _family(self) -> list[Process]:
+    def _family(self) -> Iterator[Process]:
         return processes.family(self._launch.id, shim=os.getpid(), leader=self._agent)
 
     def _reap(self) -> bool:
@@ -363,18 +364,20 @@ class _Supervision:
             if pid == self._agent:
                 self._status = status
 
-    def _leftovers(self) -> list[Process]:
+    def _leftovers(self) -> Iterable[Process]:
         # Orphans become children of a subreaper, so without children no descendant is left.
-        return self._family() if self._reap() or not _LIBC else []
+        return self._family() if self._reap() or not _LIBC else ()
 
-    def _outcome(self, exit_code: int, leftovers: int) -> Outcome:
+    def _outcome(self, exit_code: int, leftovers: int, survivors: tuple[str, ...]) -> Outcome:
         by_signal, tally = exit_code < 0, self._events.tally
+        ending = self._ending or (Ending.SIGNALLED if by_signal else Ending.EXITED)
         return Outcome(
-            ending=self._ending or (Ending.SIGNALLED if by_signal else Ending.EXITED),
+            ending=Ending.SURVIVED if survivors else ending,
             code=None if by_signal else exit_code,
             signal=-exit_code if by_signal else None,
             message=self._events.message,
             leftovers=leftovers,
+            survivors=survivors,
             tally=replace(tally, usage=self._usage(), waiting=self._waiting or tally.waiting),
             estimated=is_estimate(tally) or (self._by_estimate and self._ending is Ending.BUDGET),
             error=self._files.error(),

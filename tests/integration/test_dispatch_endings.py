@@ -4,10 +4,12 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from runplan.run.dispatch import Ending, Outcome, Running
@@ -204,6 +206,38 @@ def test_processes_left_by_an_agent_are_ended_and_counted(on: Stage, leave: str)
     assert outcome.message.endswith("end\n")
     assert outcome.leftovers >= 1
     assert gone(pid_in(on.path / "child"))
+
+
+#: Each process hides, ignores the request, forks once and ends; the last one gives up after a while.
+HOPPING = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+end = time.monotonic() + 20
+while time.monotonic() < end:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    with open("last", "w") as file:
+        file.write(f"{os.getpid()}\\n")
+"""
+
+
+def test_processes_that_fork_and_end_faster_than_they_are_found_are_ended(on: Stage) -> None:
+    hop = f"env -i {sys.executable} -I -S -c '{HOPPING}' </dev/null >/dev/null 2>&1 &"
+
+    outcome = on.outcome(on.sh(f"{hop}\nwhile test ! -s last; do sleep 0.005; done"))
+
+    assert (outcome.ending, outcome.survivors) == (Ending.EXITED, ())
+    assert [one.pid for one in psutil.process_iter(["cwd"]) if one.info["cwd"] == str(on.path)] == []
+
+
+def test_a_process_whose_first_thread_has_ended_is_ended(on: Stage) -> None:
+    threads = "import ctypes, os, threading, time; threading.Thread(target=time.sleep, args=(30,)).start()"
+    leave = f"{threads}; print(os.getpid(), file=open('child', 'w')); ctypes.CDLL(None).pthread_exit(None)"
+    dispatch = on.sh(f'{sys.executable} -I -S -c "{leave}" &\nwhile ! grep -q Z /proc/$!/stat; do sleep 0.01; done')
+
+    assert on.outcome(dispatch).ending is Ending.EXITED
+    assert not Path(f"/proc/{pid_in(on.path / 'child')}").exists()
 
 
 def test_a_limit_ends_the_descendants_too(on: Stage) -> None:

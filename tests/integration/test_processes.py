@@ -114,17 +114,17 @@ def test_a_variable_is_read_as_the_process_was_started(child: subprocess.Popen[b
 
 def test_the_mark_finds_the_processes_of_a_dispatch_and_no_other(child: subprocess.Popen[bytes], mark: str) -> None:
     assert [found.pid for found in processes.family(mark)] == [child.pid]
-    assert processes.family(mark[:-1]) == []
+    assert not list(processes.family(mark[:-1]))
 
 
 def test_the_family_is_the_marked_the_session_and_the_descendants_without_the_root(
     child: subprocess.Popen[bytes], mark: str
 ) -> None:
     with subprocess.Popen(["sleep", "30"]) as stranger:
-        by_mark = processes.family(mark, shim=stranger.pid)
-        by_session = processes.family("r0", shim=stranger.pid, leader=child.pid)
+        by_mark = list(processes.family(mark, shim=stranger.pid))
+        by_session = list(processes.family("r0", shim=stranger.pid, leader=child.pid))
         stranger.kill()
-    by_descent = processes.family("r0", shim=os.getpid())
+    by_descent = list(processes.family("r0", shim=os.getpid()))
 
     assert [found.pid for found in by_mark] == [child.pid]
     assert [found.pid for found in by_session] == [child.pid]
@@ -134,7 +134,7 @@ def test_the_family_is_the_marked_the_session_and_the_descendants_without_the_ro
 
 def test_a_process_is_ended_by_request(child: subprocess.Popen[bytes]) -> None:
     found = seen(child.pid)
-    assert processes.end_all(lambda: [found], grace_s=10) == 1
+    assert processes.end_all(lambda: filter(processes.lives, [found]), grace_s=10) == (1, [])
     assert child.wait() == -signal.SIGTERM
 
 
@@ -142,7 +142,7 @@ def test_a_stopped_process_is_killed_after_the_grace(child: subprocess.Popen[byt
     child.send_signal(signal.SIGSTOP)
 
     found = seen(child.pid)
-    assert processes.end_all(lambda: [found], grace_s=0.02) == 1
+    assert processes.end_all(lambda: filter(processes.lives, [found]), grace_s=0.02) == (1, [])
     assert child.wait() < 0  # by either: the kernel may hand out the waiting SIGTERM first
 
 
@@ -150,5 +150,5 @@ def test_a_process_that_was_given_the_pid_later_is_never_signalled(child: subpro
     earlier = Process(pid=child.pid, started="1")
 
     assert not processes.send(earlier, signal.SIGKILL)
-    assert processes.end_all(lambda: [earlier], grace_s=0) == 0
+    assert processes.kill_all(lambda: [earlier], within_s=0.01) == (set(), [earlier])
     assert child.poll() is None

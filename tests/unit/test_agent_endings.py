@@ -336,6 +336,7 @@ RETRY = stream({"type": "system", "subtype": "api_retry", "error_status": 529, "
         (Ending.SILENT, stream(TOOL), "silent"),
         (Ending.ENDED, stream(claude_result()), "killed"),
         (Ending.LOST, [], "killed"),
+        (Ending.SURVIVED, stream(claude_result()), "setup"),
         (Ending.MISSING, [], "setup"),
         (Ending.SIGNALLED, [], "killed"),
         (Ending.SIGNALLED, stream(claude_result()), "killed"),

@@ -94,6 +94,11 @@ def over(ending: Ending, code: int | None = 0) -> e.DispatchEnded:
     return e.DispatchEnded(id="r1.1", role=Role.DELEGATE, ending=ending, code=code)
 
 
+def checked(ending: Ending) -> tuple[e.Event, ...]:
+    gate = e.DispatchStarted(id="r1.2", role=Role.GATE, cycle=1, tree="t1")
+    return gate, e.DispatchEnded(id="r1.2", role=Role.GATE, ending=ending, code=0)
+
+
 def red(time: int) -> e.GateJudged:
     return e.GateJudged(tree="t1", answer=GateAnswer.FAILED, code=1, line="exit 1", time=time)
 
@@ -108,8 +113,11 @@ def red(time: int) -> e.GateJudged:
         ((*BEGUN, over(Ending.LOST, None)), START),  # unless the target has moved
         ((*BEGUN, over(Ending.EXITED, 3)), Reason.AGENT_FAILED),
         ((*BEGUN, over(Ending.TIMEOUT, None)), Reason.TIMEOUT),
+        ((*BEGUN, over(Ending.SURVIVED)), Reason.AGENT_FAILED),
         ((*BEGUN, over(Ending.EXITED), e.WorkTaken(head="c0", tree="t0", commits=0)), Reason.NO_COMMITS),
         ((*BEGUN, over(Ending.EXITED), *MOVED), Role.GATE),
+        ((*BEGUN, over(Ending.EXITED), *MOVED, *checked(Ending.SURVIVED)), Reason.TESTS_UNFINISHED),
+        ((*BEGUN, over(Ending.EXITED), *MOVED, *checked(Ending.BUDGET)), Reason.BUDGET),
         ((*BEGUN, over(Ending.EXITED), *MOVED, red(1)), Role.GATE),
         ((*BEGUN, over(Ending.EXITED), *MOVED, red(1), red(2)), Reason.TESTS_FAILED),
         ((*BEGUN, over(Ending.EXITED), *MOVED, e.LandingMoved(tip="c2")), "take-delegated"),

@@ -17,7 +17,7 @@ from runplan.run.attempts import (
     SelfLandingAttempt,
     WorkAttempt,
 )
-from runplan.run.dispatch import EndingKind, NewTestsAnswer, ReturnStatus
+from runplan.run.dispatch import Ending, EndingKind, NewTestsAnswer, ReturnStatus
 from runplan.run.kinds import Beginning, GateAnswer, PhaseStep, ProofKind, Reason, Role, WaitKind
 from runplan.run.reasons import describe_ending, describe_proof
 from runplan.run.rules.shared import MAX_MOVES, STOPPED_BY, UNNAMED, fail_lost, judge_agent, land_candidate
@@ -172,6 +172,9 @@ def _start_fixer(phase: WorkAttempt, *, tree: str, complaint: str) -> Decision:
 def _judge_ended(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
     """What follows from the end of a process."""
     match ended.role:
+        case Role.BASELINE | Role.GATE | Role.PROVE if ended.ending in (Ending.BUDGET, Ending.SURVIVED):
+            reason = STOPPED_BY.get(ended.ending, Reason.TESTS_UNFINISHED)
+            return fail_phase(reason, PhaseStep(ended.role), describe_ending(ended))
         case Role.BASELINE:
             return perform_action(a.JUDGE_BASELINE, "the checks on the base have ended")
         case Role.GATE:
