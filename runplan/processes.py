@@ -24,6 +24,7 @@ if sys.platform != "linux":
 
 
 MARK = "RUNPLAN_DISPATCH"  #: a variable of every process of a dispatch, with the dispatch id
+AGENT_MARK = "RUNPLAN_AGENT"  #: set for agents and checks; verbs that change something refuse to run below it
 KILLED_S = 5.0  #: how long killing may take; a hanging disk can delay the end of a process
 LAST_LOOK_S = 0.5  #: how long killed processes may take to disappear when that time is up
 
@@ -130,12 +131,13 @@ def variable(pid: int, name: str) -> str:
 
 def agent_above(pid: int) -> str:
     """Why the process counts as an agent's: it or a parent has the variables of one; "" when it does not."""
-    if not _stat(pid)[0]:
-        return f"process {pid} cannot be traced to its parents"
     while pid:
-        if mark := next((name for name in (MARK, "RUNPLAN_AGENT") if variable(pid, name)), ""):
+        state, parent, _ = _stat(pid)
+        if not state:  # also a parent that has just ended
+            return f"process {pid} cannot be traced to its parents"
+        if mark := next((name for name in (MARK, AGENT_MARK) if variable(pid, name)), ""):
             return f"process {pid} carries {mark}"
-        pid = _stat(pid)[1]
+        pid = parent
     return ""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from runplan.agents.clis import agent_of
 from runplan.gitfacts import AGENT
-from runplan.processes import MARK
+from runplan.processes import AGENT_MARK, MARK
 from runplan.run.kinds import Role
 from runplan.run.reasons import FORGE_TOKENS, name_variables
 from runplan.settings.load import OURS
@@ -97,7 +97,7 @@ def task_environment(*, dispatch: str, role: Role, plan: str, phase: str, run: s
     """The variables that describe the task to an agent or a check (docs/agents.md)."""
     return {
         MARK: dispatch,
-        "RUNPLAN_AGENT": "1",
+        AGENT_MARK: "1",
         "RUNPLAN_ROLE": role.value,
         "RUNPLAN_PLAN": plan,
         "RUNPLAN_PHASE": phase,

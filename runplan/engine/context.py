@@ -20,7 +20,7 @@ from runplan.git.remote import Remote
 from runplan.git.repository import Repository, open_repository, require_target
 from runplan.names import PLAN_FILE, PLAN_PLACES, SPEC_FOLDERS, SUFFIXES
 from runplan.plan.folders import join_files
-from runplan.processes import agent_above
+from runplan.processes import AGENT_MARK, agent_above
 from runplan.run.rows import RunRow
 from runplan.settings.load import LoadedSettings, environment, load_settings, settings_from_json, settings_to_json
 from runplan.settings.places import repository_file
@@ -246,8 +246,8 @@ def remote_url(repository: Repository, settings: Settings) -> str:
 
 def refuse_under_agent(verb: str) -> None:
     """Agents may not start, approve or stop runs."""
-    if environment().get("RUNPLAN_AGENT"):
-        raise RefusedEarly(f"{verb} does not run inside an agent (RUNPLAN_AGENT is set)")
+    if environment().get(AGENT_MARK):
+        raise RefusedEarly(f"{verb} does not run inside an agent ({AGENT_MARK} is set)")
     if agent := agent_above(os.getpid()):
         raise RefusedEarly(f"{verb} does not run inside an agent ({agent})")
 

@@ -22,7 +22,7 @@ from runplan import processes
 from runplan.agents.environment import own_environment
 from runplan.clock import until
 from runplan.errors import Unreachable
-from runplan.processes import Process
+from runplan.processes import AGENT_MARK, Process
 from runplan.run.dispatch import OWN, DispatchStanding, Ending, Launch, NeverStarted, Outcome, Running
 from runplan.settings.load import environment
 from runplan.store.files import Anchor, lock_descriptor, make_below, publish, read_text
@@ -58,7 +58,8 @@ class Spawner:
                 stdout=subprocess.DEVNULL,
                 stderr=None,  # ours, until the first shim brings the log
                 cwd="/",
-                env=own_environment(environment()),
+                # An ancestor of every process of a dispatch: it shows that they are an agent's, whatever they hide.
+                env={**own_environment(environment()), AGENT_MARK: "1"},
                 start_new_session=True,
             )
 

@@ -224,6 +224,15 @@ def test_an_agent_finds_no_secret_in_its_shim_and_spawner(tmp_path: Path, monkey
     assert "given-to-the-runner" not in seen
 
 
+def test_an_ancestor_shows_what_an_agents_process_hides(on: Stage) -> None:
+    ask = "import os; from runplan.processes import agent_above; print(agent_above(os.getpid()) or 'nobody')"
+    hidden = f"env -i setsid {sys.executable} -c '{ask}' >said </dev/null 2>&1 &"
+
+    outcome = on.outcome(on.sh(f"({hidden})\nwhile test ! -s said; do sleep 0.01; done; cat said"))
+
+    assert outcome.message.endswith("carries RUNPLAN_AGENT\n")
+
+
 # --- the exit record ----------------------------------------------------------------------------------------
 
 
