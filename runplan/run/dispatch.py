@@ -315,6 +315,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     grace_s: float = 5.0  #: between asking the process to end and killing it
     tokens: int = 0  #: limit, sent and received; 0 = none
     usd: float = 0.0  #: limit in dollars; 0 for none
+    memory: int = 0  #: limit of all its processes together, in bytes; 0 for none
     prompt: int = 0  #: characters of the prompt and the program's own instructions, for an estimate
     hand_over_at: int = 0  #: per cent at which it is stopped, so that a fresh agent continues; 0 = never
     window: int = 0  #: tokens of its context; 0 = as it reports, or by the model's name
@@ -333,6 +334,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     message: str  #: the end of the agent's message, bounded
     leftovers: int = 0  #: descendants that had to be ended after it
     survivors: tuple[str, ...] = ()  #: those that could not be killed, by pid and name
+    memory: int = 0  #: bytes that its processes had when that was too much
     tally: Tally = Tally()
     estimated: bool = False  #: its usage, or the usage at which it was stopped, is an estimate
     error: str = ""  #: the end of its standard error

@@ -227,6 +227,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
     context_critical: Annotated[int, "per cent of context at which a fresh agent continues; 0: never", percentage] = 60
     tokens: Annotated[int, "tokens per dispatch, sent and received; 0 for no limit"] = 0
     usd: Annotated[float, "dollars per dispatch, as reported or by its price; 0 for no limit"] = 0.0
+    memory: Annotated[int, "memory of all processes of a dispatch, tests too, in bytes; 0 for no limit"] = 0
     phase_tokens: Annotated[int, "tokens per phase, over all its attempts; 0 for no limit"] = 0
     phase_usd: Annotated[float, "dollars per phase; 0 for no limit"] = 0.0
     phase_wall_s: Annotated[float, "time of agents per phase; 0s for no limit"] = 0.0

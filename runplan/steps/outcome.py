@@ -72,7 +72,8 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
         detail = detail if has_reason else quote_error(ending, outcome, agent)
     elif ending.kind is not d.EndingKind.SUCCESS:
         detail = ending.words or detail
-    yield _name_limit(replace(ended, kind=ending.kind, detail=detail), started)
+    ended = replace(ended, kind=ending.kind, detail=detail)
+    yield ended if outcome.memory else _name_limit(ended, started)
     yield from _pause_after(ending, state.dispatching.dispatches, context, started)
 
 
@@ -130,6 +131,9 @@ def _record_result(started: e.DispatchStarted, context: RunContext, outcome: d.O
             detail = "; ".join(blockers)
     if outcome.survivors:
         detail = ", ".join(outcome.survivors)
+    elif outcome.memory:
+        limit = context.settings.limits.memory
+        detail = f"limits.memory is {limit:,} bytes, and its processes used {outcome.memory:,}"
     return e.DispatchEnded(
         id=started.id,
         role=started.role,

@@ -75,7 +75,10 @@ def start_dispatch(
     if fault:  # it is due again after run.setup
         yield replace(without_result(started, d.Ending.ENDED), detail=fault)
     else:
-        context.dispatches.start(replace(prepared.launch, files=files))
+        launch = replace(prepared.launch, files=files)
+        if not is_delegated:
+            launch = replace(launch, memory=context.settings.limits.memory)
+        context.dispatches.start(launch)
 
 
 def _end_previous(state: RunState, context: RunContext) -> None:

@@ -15,6 +15,7 @@ import ctypes
 import fcntl
 import gc
 import json
+import math
 import os
 import selectors
 import signal
@@ -23,7 +24,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -37,6 +38,7 @@ from runplan.decoding import convert
 from runplan.errors import is_shortage, refused_by_system
 from runplan.processes import MARK, Process
 from runplan.run.dispatch import LOGS, OWN, Ending, Launch, Outcome, Usage
+from runplan.store.files import read_file
 from runplan.supervise.output import MISREAD, CappedLog, DispatchFiles, EventCollector, ShimRecord, reader_of
 
 #: A request to a shim is the length of its text, with the lock's descriptor, then the text. The answer is its pid.
@@ -48,10 +50,13 @@ IDLE_S = 5.0  #: a shim without a dispatch exits after this
 STREAMS = (1, 2)  #: standard output and error
 PIPE_SIZE = 1024 * 1024
 CHUNK = 256 * 1024
+MEMORY_S = 1.0  #: how often the memory of a dispatch that has a limit is measured
+OOM_SCORE = 500  #: a kernel without memory ends a process of a dispatch rather than runplan
 LEFTOVER_GRACE_S = 1.0  #: between SIGTERM and SIGKILL for processes that an agent leaves behind
 LONGEST_SLEEP_S = 86_400.0  #: the kernel refuses to sleep for much longer at once
 
 _PR_SET_CHILD_SUBREAPER = 36
+_OOM_SCORE = Path("/proc/self/oom_score_adj")
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
@@ -148,6 +153,9 @@ def _start(launch: Launch) -> tuple[int, list[int]]:
         out, err, *more = (write_end for _, write_end in pipes)
         for descriptor in (stdin, out, err, *more):
             stack.callback(os.close, descriptor)
+        if score := read_file(_OOM_SCORE):  # inherited; there is none on macOS
+            stack.callback(_OOM_SCORE.write_bytes, score)
+            _OOM_SCORE.write_text(str(max(int(score), OOM_SCORE)))
         agent = subprocess.Popen(
             launch.argv,
             stdin=stdin,
@@ -217,6 +225,8 @@ class _Supervision:
         self._agent, outputs = _start(launch)
         self._status: int | None = None
         self._ending: Ending | None = None
+        self._measure_at = self._started if launch.memory else math.inf
+        self._memory = 0  #: that its processes had when they were asked to end for it
         self._kill_at = 0.0  #: when an agent that was asked to end is killed
         self._waiting = ""  #: the provider it waited for when it was asked to end
         self._by_estimate = False  #: its usage was an estimate when it was asked to end
@@ -288,10 +298,11 @@ class _Supervision:
     def _deadline(self) -> float:
         if self._ending:
             return self._kill_at
+        deadline = min(self._wall, self._measure_at)
         if not self._launch.silence_s:
-            return self._wall
+            return deadline
         share = 1.0 if self._sample else 0.5
-        return min(self._wall, self._last_output + share * self._launch.silence_s)
+        return min(deadline, self._last_output + share * self._launch.silence_s)
 
     def _check(self, now: float) -> None:
         if self._ending:
@@ -305,6 +316,8 @@ class _Supervision:
             self._stop(Ending.ENDED, now)
         elif exceeded := self._exceeded():
             self._stop(exceeded, now)
+        elif now >= self._measure_at:
+            self._check_memory()
         elif self._launch.silence_s and now >= self._last_output + self._launch.silence_s / 2:
             self._check_silence(now)
 
@@ -319,6 +332,14 @@ class _Supervision:
             return Ending.BUDGET
         # An agent that may have finished is not replaced: aider applies an answer after it has reported the usage.
         return Ending.CONTEXT if not finished and has_reached(launch.hand_over_at, tally, launch) else None
+
+    def _check_memory(self) -> None:
+        used = used_memory([process.pid for process in self._family()], most=self._launch.memory)
+        now = time.monotonic()
+        self._measure_at = now + MEMORY_S
+        if used > self._launch.memory:
+            self._memory = used
+            self._stop(Ending.BUDGET, now)
 
     def _check_silence(self, now: float) -> None:
         """Compare the activity in the middle and at the end of the silence: work is a sign of life."""
@@ -378,6 +399,7 @@ class _Supervision:
             message=self._events.message,
             leftovers=leftovers,
             survivors=survivors,
+            memory=self._memory,
             tally=replace(tally, usage=self._usage(), waiting=self._waiting or tally.waiting),
             estimated=is_estimate(tally) or (self._by_estimate and self._ending is Ending.BUDGET),
             error=self._files.error(),
@@ -425,6 +447,27 @@ def activity(family: Iterable[Process], *, now: float) -> Activity:
             # Memory-mapped files are read without a system call and count only as disk blocks.
             moved += max(counted.read_chars + counted.write_chars, counted.read_bytes + counted.write_bytes)
     return Activity(at=now, cpu_s=cpu_s, moved=moved)
+
+
+def used_memory(pids: Sequence[int], *, most: int) -> int:
+    """The bytes of memory and swap that files do not back; if that is over `most`, shared pages are counted once."""
+    if sys.platform != "linux":
+        import psutil  # as above
+
+        known = (running for running in psutil.process_iter(["memory_info"]) if running.pid in pids)
+        return sum(running.info["memory_info"].rss for running in known if running.info["memory_info"])
+    used = _sum_fields(pids, "status", ("RssAnon", "RssShmem", "VmSwap"))
+    return used if used <= most else _sum_fields(pids, "smaps_rollup", ("Pss_Anon", "Pss_Shmem", "SwapPss"))
+
+
+def _sum_fields(pids: Iterable[int], file: str, names: Collection[str]) -> int:
+    """The sum of these fields over the processes, in bytes."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            lines = Path(f"/proc/{pid}/{file}").read_text(errors="replace").split("\n")
+            total += sum(int(line.split()[1]) for line in lines if line.partition(":")[0] in names)
+    return 1024 * total
 
 
 if __name__ == "__main__":

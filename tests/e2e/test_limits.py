@@ -1,5 +1,6 @@
 """Usage limits are waited out, and budgets stop agents while they run."""
 
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -95,6 +96,17 @@ def test_a_login_error_fails_the_phase_with_the_agents_message(project: Project,
     assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed")
     assert says in ran.err
     assert project.dispatched() == ["implement"]
+
+
+def test_an_agent_that_eats_memory_ends_as_budget_with_the_figure(project: Project) -> None:
+    eat = f"{sys.executable} -c 'import time; eaten = bytearray(200_000_000); time.sleep(60)'"
+    set_up(project, agent=steps(f'run = "{eat}"'), settings="[limits]\nmemory = 150_000_000\n")
+
+    ran = project.start("1", "auto")
+
+    assert (ran.code, ran.last) == (1, "runplan: failed: budget")
+    words = "its budget is used up: limits.memory is 150,000,000 bytes, and its processes used 2"
+    assert words in " ".join(ran.err.split())
 
 
 SPEND = "tell = {tokens = 600, usd = 0.6}"

@@ -82,6 +82,31 @@ def test_polling_is_no_sign_of_life(on: Stage) -> None:
     assert outcome.ending is Ending.SILENT
 
 
+def test_an_agent_whose_processes_take_too_much_memory_is_ended(on: Stage) -> None:
+    eat = f"{sys.executable} -I -S -c 'import time; eaten = bytearray(90_000_000); time.sleep(30)'"
+
+    outcome = on.outcome(on.sh(f"{eat} & {eat} & wait", memory=150_000_000))
+
+    assert outcome.ending is Ending.BUDGET
+    assert 150_000_000 < outcome.memory < 300_000_000
+
+
+def test_memory_that_processes_share_counts_once(on: Stage) -> None:
+    share = "import os, time; eaten = bytearray(90_000_000); os.fork(); os.fork(); time.sleep(2.5)"
+
+    assert on.outcome(on.python(share, memory=200_000_000)).ending is Ending.EXITED
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such score")
+def test_a_kernel_without_memory_ends_an_agent_first(on: Stage) -> None:
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+    shim_is_spared = f"while ! grep -qx -- {own} /proc/$PPID/oom_score_adj; do sleep 0.01; done"
+
+    outcome = on.outcome(on.sh(f"cat /proc/self/oom_score_adj; {shim_is_spared}"))
+
+    assert (outcome.ending, int(outcome.message)) == (Ending.EXITED, max(own, 500))
+
+
 def test_a_process_that_ignores_the_request_is_killed_after_the_grace(on: Stage) -> None:
     outcome = on.outcome(on.sh("trap '' TERM; echo deaf; while :; do sleep 0.01; done", wall_s=1.0, grace_s=0.1))
 
