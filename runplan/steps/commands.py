@@ -147,5 +147,6 @@ def _also_in_zone(argv: Sequence[str], line: str, started: e.DispatchStarted, co
     zone = context.zone
     directory = context.dispatches.directory(started.id)
     other, _ = context.agents.command(line, started, directory=directory, cwd=zone.path, writable=zone.writable)
-    other_line = f"cd {quote(str(zone.path))} && {join(other)}"
+    numbers = (f"{name}={value}" for name, value in process.number_lane(context, is_for_agents=True).items())
+    other_line = f"cd {quote(str(zone.path))} && {join(('env', *numbers, *other))}"
     return ("/bin/sh", "-c", f"{{ {other_line}; }} & {join(argv)}; code=$?; wait $! && exit $code")

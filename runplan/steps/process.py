@@ -24,9 +24,11 @@ from runplan.run.attempts import AgentAttempt, WorkAttempt
 from runplan.run.kinds import Access, Reason, Role, WaitKind
 from runplan.run.recorded import Recorded
 from runplan.run.state import RunState
+from runplan.settings.places import state_directory
 from runplan.settings.schema import FILES, AgentsSettings
 from runplan.steps.context import RunContext
 from runplan.store.files import is_directory
+from runplan.supervise.dispatches import claim_ports
 from runplan.times import iso, parse_iso, zone
 
 CHANGE = "change.diff"  #: that a fixer continues or a verifier judges
@@ -77,7 +79,8 @@ def start_dispatch(
     else:
         launch = replace(prepared.launch, files=files)
         if not is_delegated:
-            launch = replace(launch, memory=context.settings.limits.memory)
+            env = launch.env | number_lane(context, is_for_agents=is_for_writers(started))
+            launch = replace(launch, env=env, memory=context.settings.limits.memory)
         context.dispatches.start(launch)
 
 
@@ -105,6 +108,13 @@ def place_of(started: e.DispatchStarted, context: RunContext) -> tuple[Path, tup
     proof = context.proof
     writable = {Access.PRODUCTS: proof.writable, Access.SCRATCH: (proof.path,)}
     return proof.path, writable.get(started.role.access, ())
+
+
+def number_lane(context: RunContext, *, is_for_agents: bool) -> dict[str, str]:
+    """The number of the lane, and the first of the ports that are its worktree's own."""
+    lane = context.zone_lane if is_for_agents else context.proof_lane
+    path = context.zone.path if is_for_agents else context.proof.path
+    return {"RUNPLAN_LANE": lane or "0", "RUNPLAN_PORT": str(claim_ports(state_directory(context.env), path))}
 
 
 def find_removed(started: e.DispatchStarted, context: RunContext) -> Path | None:

@@ -13,7 +13,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection
+from itertools import chain
 from pathlib import Path
+from zlib import crc32
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -25,7 +27,7 @@ from runplan.errors import Unreachable
 from runplan.processes import AGENT_MARK, Process
 from runplan.run.dispatch import OWN, DispatchStanding, Ending, Launch, NeverStarted, Outcome, Running
 from runplan.settings.load import environment
-from runplan.store.files import Anchor, lock_descriptor, make_below, publish, read_text
+from runplan.store.files import Anchor, file_lock, lock_descriptor, make_below, publish, read_file, read_text
 from runplan.store.outputs import StoredOutputs
 from runplan.supervise.output import DispatchFiles
 
@@ -41,6 +43,27 @@ STORE_S = 1.0  #: how often the output of running dispatches is stored
 SWEEP_GRACE_S = 0.5  #: time between SIGTERM and SIGKILL for processes whose shim is gone
 
 _HEADER = struct.Struct("!I")
+
+#: The first ports of worktrees; each has ten. They are below those that a system gives out by itself.
+PORTS = range(20_000, 24_000, 10)
+
+
+def claim_ports(state: Path, worktree: Path) -> int:
+    """The first of the ports that no other worktree of this user has as long as its directory is there."""
+    first = crc32(os.fsencode(worktree)) % len(PORTS)  # of several users too, most have different ones
+    ports: list[int] = [*PORTS[first:], *PORTS[:first]]
+    file = state / "ports.json"
+    with contextlib.suppress(OSError, ValueError):  # where nothing can be recorded, ports are only likely to be its own
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with file_lock(state / "ports.lock"):
+            owners: dict[str, str] = json.loads(read_file(file) or b"{}")
+            own = (port for port in ports if owners.get(str(port)) == str(worktree))
+            free = (port for port in ports if not ((owner := owners.get(str(port))) and Path(owner).is_dir()))
+            port = next(chain(own, free), ports[0])
+            if owners.get(str(port)) != str(worktree):
+                publish(file, json.dumps({**owners, str(port): str(worktree)}).encode(), sync=False)
+            return port
+    return ports[0]
 
 
 class Spawner:

@@ -1,6 +1,8 @@
 """Phases of one plan side by side: where their paths do not overlap, and each lands once."""
 
+import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tests.support.cli import Meanwhile, Project, assert_nothing_runs, ended, set_up, steps, until, verify, work
@@ -80,6 +82,38 @@ def test_phases_with_different_touches_run_in_parallel_and_land_in_turn(project:
     assert len(set(landings)) == 3
     assert project.leftovers() == []
     assert_nothing_runs(project)
+
+
+#: A test that listens on the port of its worktree until the other lane's test listens, too.
+LISTENING = """
+import os, pathlib, socket, time
+place = pathlib.Path({place!r})
+role, lane, port = (os.environ["RUNPLAN_" + name] for name in ("ROLE", "LANE", "PORT"))
+(place / f"{{role}} {{lane}} {{port}}").touch()
+with socket.create_server(("127.0.0.1", int(port))):
+    end = time.monotonic() + 20
+    while role == "gate" and len(list(place.glob("gate *"))) < 2:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+"""
+
+
+def test_tests_of_two_lanes_listen_on_ports_of_their_own(project: Project, tmp_path: Path) -> None:
+    place = tmp_path / "seen"
+    place.mkdir()
+    project.repo.write("listen.py", LISTENING.format(place=str(place)))
+    agent = "".join(work(f'run = "{sys.executable} listen.py"', phase=id_) for id_ in ("1", "2"))
+    settings = f'{PARALLEL}[tests]\ncommand = "{sys.executable} listen.py"\n'
+    set_up(project, plan=a_plan(**{"1": alone("1"), "2": alone("2")}), settings=settings, agent=agent)
+
+    assert project.start("finish", "auto").code == 0
+
+    seen = [file.name.split() for file in place.iterdir()]
+    worktrees = {(role == "implement", lane): port for role, lane, port in seen if role != "baseline"}
+    assert sorted(worktrees) == [(False, "1"), (False, "2"), (True, "1"), (True, "2")]
+    assert len({int(port) // 10 for port in worktrees.values()}) == 4
+    digests = {body["environment"] for kind, body in project.events() if kind == "DispatchStarted"}
+    assert len(digests - {""}) == 1  # a baseline or a set-up of another lane still counts
 
 
 def test_a_dependent_or_overlapping_phase_starts_after_the_landing(project: Project, meanwhile: Meanwhile) -> None:

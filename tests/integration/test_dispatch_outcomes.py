@@ -17,7 +17,7 @@ from runplan.checks.secrets import LONGEST
 from runplan.errors import Unreachable
 from runplan.run.dispatch import MESSAGE_TAIL, Ending, NeverStarted, Outcome, Running, Usage
 from runplan.steps.gates import own_logs, side_by_side
-from runplan.supervise.dispatches import Dispatches
+from runplan.supervise.dispatches import PORTS, Dispatches, claim_ports
 from runplan.supervise.output import LOG_TAIL
 from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage, until, with_killed_runner
 
@@ -231,6 +231,23 @@ def test_an_ancestor_shows_what_an_agents_process_hides(on: Stage) -> None:
     outcome = on.outcome(on.sh(f"({hidden})\nwhile test ! -s said; do sleep 0.01; done; cat said"))
 
     assert outcome.message.endswith("carries RUNPLAN_AGENT\n")
+
+
+# --- worktrees side by side ---------------------------------------------------------------------------------
+
+
+def test_a_worktree_keeps_its_ports_and_no_other_has_them_while_it_is_there(tmp_path: Path) -> None:
+    places = [tmp_path / str(number) for number in range(len(PORTS))]
+    for place in places:
+        place.mkdir()
+
+    ports = [claim_ports(tmp_path / "state", place) for place in places]
+    assert sorted(ports) == list(PORTS)
+    assert claim_ports(tmp_path / "state", places[7]) == ports[7]
+
+    places[7].rmdir()
+    (tmp_path / "next").mkdir()
+    assert claim_ports(tmp_path / "state", tmp_path / "next") == ports[7]
 
 
 # --- the exit record ----------------------------------------------------------------------------------------

@@ -98,7 +98,8 @@ def test_every_dependency_is_listed_with_its_purpose() -> None:
 def test_the_variables_of_an_agent_are_those_of_the_code() -> None:
     listed = {cells[0].strip("`") for cells in rows(read("docs/agents.md"), "### Environment")}
     given = task_environment(dispatch="d", role=Role.FIX, plan="p", phase="1", run="r")
-    assert listed == {*given, *(f"RUNPLAN_{name}" for name in ("ATTEMPT", "CYCLE", "PROMPT", "RETURN", "NOTES"))}
+    more = ("ATTEMPT", "CYCLE", "PROMPT", "RETURN", "NOTES", "LANE", "PORT")
+    assert listed == {*given, *(f"RUNPLAN_{name}" for name in more)}
 
 
 def test_the_environment_an_agent_keeps_is_the_one_the_page_lists() -> None:
