@@ -11,6 +11,7 @@ import pytest
 from runplan.agents.environment import FETCHING
 from runplan.agents.invocation import lacks_login
 from runplan.cli.main import run_verb
+from runplan.cli.setup.doctor import UNCONFINED
 from runplan.cli.verbs import VERBS
 from runplan.errors import Exit, RefusedEarly
 from runplan.settings.schema import KEYS, AgentTable
@@ -183,9 +184,9 @@ NO_BWRAP = "bwrap is not on PATH"
 @pytest.mark.parametrize(
     ("mode", "state", "detail"),
     [
-        ("auto", "WARN", f"agents can edit your checkout: {NO_BWRAP}"),
+        ("auto", "WARN", f"{NO_BWRAP}. {UNCONFINED}"),
         ("bwrap", "FAIL", f'agents.sandbox = "bwrap" does not work here: {NO_BWRAP}'),
-        ("none", "ok", 'off: agents.sandbox = "none"'),
+        ("none", "ok", f'off: agents.sandbox = "none". {UNCONFINED}'),
     ],
 )
 def test_the_doctor_judges_a_missing_sandbox_by_the_setting(

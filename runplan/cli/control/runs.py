@@ -14,7 +14,6 @@ from runplan.agents.environment import for_a_run, needed_by_a_run
 from runplan.agents.invocation import require_sandbox, sandbox_modes
 from runplan.cli.show import progress
 from runplan.cli.show.ending import show_end
-from runplan.clock import SystemClock
 from runplan.daemon.state import Known, remember_repository, wake_daemon
 from runplan.daemon.submit import submit_commands
 from runplan.decoding import convert
@@ -41,7 +40,6 @@ from runplan.settings.options import Options, in_plan
 from runplan.settings.places import state_directory
 from runplan.settings.schedule import describe_delay
 from runplan.settings.schema import RunSettings, uses_remote
-from runplan.store.files import first_line, make_below
 from runplan.text import command
 from runplan.times import parse_iso, zone
 from runplan.views.journal import follow_events
@@ -323,19 +321,13 @@ def follow_run(context: RepositoryContext, plan: str, run: str, *, after: int | 
     return show_end(context, run)
 
 
-def admit_agents(context: RepositoryContext) -> None:
-    """Refuse agents that cannot run; say once per repository and day that they run without a sandbox."""
+def admit_agents(context: RepositoryContext, *, is_new: bool = True) -> None:
+    """Refuse agents that cannot run; say of a new run that they have no sandbox, if one was wanted."""
     if context.fleet is not None:
         return  # they run on other machines
     preflight.require_agents(context)
-    if require_sandbox(sandbox_modes(context.settings.agents), context.env) is None:
-        return
-    today = str(SystemClock().now().astimezone(zone(context.settings.run.timezone)).date())
-    last_warning = context.state / "sandbox-warning"
-    if first_line(last_warning) != today:
-        progress.warn("no sandbox: agents can edit your checkout; see: runplan doctor")
-        make_below(context.common_dir, context.state)
-        last_warning.write_text(today)  # not by rename: several starts may be here at once
+    if require_sandbox(sandbox_modes(context.settings.agents), context.env) is not None and is_new:
+        progress.warn("no sandbox: an agent can do what you can; see: runplan doctor")
 
 
 def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
@@ -344,9 +336,9 @@ def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
         return submit_run(context, request, wait=True)
     if context.fleet is not None:
         raise SettingsError("fleet.dsn is set, so workers do the work and not this process; leave out --foreground")
-    if request.started.mode is not Mode.UNDO:
-        admit_agents(context)
     plan = request.started.plan
+    if request.started.mode is not Mode.UNDO:
+        admit_agents(context, is_new=unfinished_run(context, plan) is None)
     retry = command("runplan", "retry", plan)
     with (
         progress.live_line(),

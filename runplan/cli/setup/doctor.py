@@ -55,6 +55,8 @@ from runplan.text import counted, elapsed, plain
 from runplan.views.inspection import Facts, describe_commits, inspect_repository
 from runplan.views.journal import LINES_SHOWN
 
+UNCONFINED = "An agent can do what you can: write your checkout, end runplan's processes, run `runplan approve`"
+
 
 class State(StrEnum):
     OK = "ok"
@@ -196,12 +198,12 @@ def _check_agent(context: RepositoryContext, role: str, name: str) -> str:
 def _check_sandbox(context: RepositoryContext) -> str | Check:
     modes = invocation.sandbox_modes(context.settings.agents)
     if set(modes.values()) == {"none"}:
-        return 'off: agents.sandbox = "none"'
+        return f'off: agents.sandbox = "none". {UNCONFINED}'
     obstacle = invocation.require_sandbox(modes, context.env)
     if obstacle is None:
         return "bubblewrap works"
     remedy = f'{obstacle.remedy}, or turn this off: agents.sandbox = "none"'
-    return Check("sandbox", State.WARN, f"agents can edit your checkout: {obstacle.problem}", remedy)
+    return Check("sandbox", State.WARN, f"{obstacle.problem}. {UNCONFINED}", remedy)
 
 
 def _check_channels(context: RepositoryContext, channels: Sequence[Channel]) -> Check:
