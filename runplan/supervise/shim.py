@@ -311,11 +311,11 @@ class _Supervision:
                 processes.kill_all(self._leftovers)
                 self._kill_at = time.monotonic() + processes.KILLED_S
         elif now >= self._wall:
-            self._stop(Ending.TIMEOUT, now)
+            self._stop(Ending.TIMEOUT)
         elif self._signals.requests:
-            self._stop(Ending.ENDED, now)
+            self._stop(Ending.ENDED)
         elif exceeded := self._exceeded():
-            self._stop(exceeded, now)
+            self._stop(exceeded)
         elif now >= self._measure_at:
             self._check_memory()
         elif self._launch.silence_s and now >= self._last_output + self._launch.silence_s / 2:
@@ -335,11 +335,10 @@ class _Supervision:
 
     def _check_memory(self) -> None:
         used = used_memory([process.pid for process in self._family()], most=self._launch.memory)
-        now = time.monotonic()
-        self._measure_at = now + MEMORY_S
+        self._measure_at = time.monotonic() + MEMORY_S
         if used > self._launch.memory:
             self._memory = used
-            self._stop(Ending.BUDGET, now)
+            self._stop(Ending.BUDGET)
 
     def _check_silence(self, now: float) -> None:
         """Compare the activity in the middle and at the end of the silence: work is a sign of life."""
@@ -349,16 +348,16 @@ class _Supervision:
             if activity(self._family(), now=now).is_work_since(self._sample):
                 self._last_output, self._sample = now, None
             else:
-                self._stop(Ending.SILENT, now)
+                self._stop(Ending.SILENT)
 
     # --- the end ------------------------------------------------------------------------------------
 
-    def _stop(self, ending: Ending, now: float) -> None:
+    def _stop(self, ending: Ending) -> None:
         """Ask the agent to end by the signal on which its kind ends cleanly; it is killed after the grace."""
         self._ending = ending
         self._waiting, self._by_estimate = self._events.tally.waiting, is_estimate(self._events.tally)
-        self._kill_at = now + self._launch.grace_s
         self._signal(agent_of(self._launch.reader).stop_signal if self._launch.reader else signal.SIGTERM)
+        self._kill_at = time.monotonic() + self._launch.grace_s  # finding its processes took some time
 
     def _signal(self, number: signal.Signals) -> None:
         family = list(self._family())
