@@ -27,12 +27,14 @@ from runplan.errors import REMEDIES, CallEnded, GitFailed
 from runplan.gitfacts import Commit, Oid
 
 #: Without replacements and grafts git shows the tree that lands. Git prints advice for an empty graft file.
-AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null/none"}
+#: A missing object is missing: git asks no remote for it.
+AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null/none", "GIT_NO_LAZY_FETCH": "1"}
 #: Loose objects are synced before they are recorded. Git runs no hook and no configured program, and does no gc.
 SETTINGS = (
     "core.fsync=committed,loose-object",
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
+    "protocol.ext.allow=never",
     "core.quotePath=false",
     "advice.detachedHead=false",
     "submodule.recurse=false",

@@ -46,15 +46,17 @@ _SPECIAL, _ESCAPED = re.compile(r"([*?\[# !\\])"), r"\\\1"  #: characters with a
 
 #: Hands an agent's work over. Arguments: the agent's git directory, its tree, a fresh git directory, seen, branch,
 #: commit before, what to read, then commits that runplan has. `all` reads refs and files, `files` only files, and `raw`
-#: only files and without any conversion.
+#: only files and without any conversion. The agent's configuration is not read: `lane` has links to its refs.
 _HAND_OVER = f"""{IS_EMPTY}
 ulimit -v {SCRIPT_KIB} 2>/dev/null
 exec 3>&1 1>&2
 theirs=$1 tree=$2 fresh=$3 seen=$4 branch=$5 before=$6 how=$7; shift 7
 head=$before own=$before others= listed=
 if [ "$how" = all ]; then
+    export GIT_COMMON_DIR="$fresh/lane"
     refs=$(git --git-dir="$theirs" show-ref --head) || refs=$( # its HEAD, or a ref, is damaged
         git --git-dir="${{theirs%/worktrees/*}}" for-each-ref --format='%(objectname) %(refname)') || exit {NO_REFS}
+    unset GIT_COMMON_DIR
     head= own=
     while read -r oid ref; do
         case $ref in
@@ -296,6 +298,10 @@ class AgentZone(Place):
         self._workspace.write_repository(fresh, head=before, lenders=lenders, excluded=excluded)
         if how == "raw":
             (fresh / "info/attributes").write_text("* -text -filter -ident -working-tree-encoding\n")
+        (fresh / "lane").mkdir()
+        (fresh / "lane/config").symlink_to(fresh / "config")
+        for name in ("objects", "refs", "packed-refs"):
+            (fresh / "lane" / name).symlink_to(self._repository / name)
         heads = (oid for name, oid in self._workspace.mirrored().items() if name.startswith(HEADS))
         places = (str(self._git_dir), str(self.path), str(fresh), str(self._seen))
         arguments = (*places, branch, before, how, *(f"^{oid}" for oid in heads))

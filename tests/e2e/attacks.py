@@ -96,6 +96,11 @@ for end, content in (("pack", pack), ("idx", index)):
 END
 enter "100644 blob $(printf 'bb%.0s' $(seq 20))\tbig"
 """
+#: A ref to an object that only the remote x has; git asks it for the object.
+PROMISED = """
+for k in ext ssh; do git config protocol.$k.allow always; done; git config core.repositoryFormatVersion 1
+git config extensions.partialClone x; echo 1111111111111111111111111111111111111111 >"$lane/refs/heads/promised"
+"""
 GITMODULES = r"""
 git update-index --add --cacheinfo "160000,$(git rev-parse HEAD),sub"
 printf '[submodule "%s"]\n\tpath = sub\n\turl = %s\n%s\n' "$name" "$url" "$more" >.gitmodules
@@ -161,6 +166,11 @@ PROGRAMS = {
     "sets a merge driver": WORK + "echo '* merge=x' >.gitattributes; git config merge.x.driver \"$evil\"",
     "sets hooks of packs and alternates": WORK
     + 'for k in uploadpack.packObjectsHook core.alternateRefsCommand core.gitProxy; do git config $k "$evil"; done',
+    "promises objects of a program": WORK
+    + f'git config remote.x.promisor true; git config remote.x.url "ext::sh $evil"\n{PROMISED}',
+    "promises objects of a program by its worktree": WORK
+    + "git config extensions.worktreeConfig true; git config --worktree extensions.partialClone x\n"
+    f'git config --worktree remote.x.url user@host:x; git config --worktree core.sshCommand "$evil"\n{PROMISED}',
     "writes variables of git into files": WORK
     + 'for f in .env .envrc .gitconfig; do echo "GIT_DIR=$user/.git" >$f; echo "export GIT_SSH=$evil" >>$f; done',
     "gives a submodule a command": WORK + f'name=sub url=./x more="update = !touch $user/pwned"{GITMODULES}',
@@ -334,7 +344,6 @@ REFUSED = frozenset(
         "borrows objects through a pipe",
         "makes packed refs a pipe",
         "makes HEAD a pipe",
-        "makes its config a pipe",
         "writes variables of git into files",
         "gives a submodule a command",
         "gives a submodule an option as address",
