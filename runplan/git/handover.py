@@ -22,16 +22,17 @@ from msgspec.structs import replace
 
 from runplan.errors import GitFailed, HandOverRefused, ObjectsRefused, RefusedEarly
 from runplan.git.command import CALLS, STREAMED, borrowing, one_line, remedy_for
-from runplan.git.objects import KEEPER, Candidates, changes
+from runplan.git.objects import KEEPER, TOO_MANY, Candidates, changes
 from runplan.git.workspace import NO_BRANCH
 from runplan.git.zones import FILL_S, IS_EMPTY, NOTHING, SCRIPT_KIB, Extra, Place, ProofWorktree, Script, Zones
 from runplan.gitfacts import Oid
 from runplan.names import HEADS, base_ref
-from runplan.store.files import first_line, is_directory, make_below, publish, remove_directory
+from runplan.store.files import first_line, is_directory, make_below, publish, read_file, remove_directory
 
 CLEAN = "clean"  #: in a header: the files are those of the agent's HEAD
 LENT = "lent"  #: an agent has the files, or had them and did not hand them over
 NO_REFS = 4  #: exit code of the script when the agent has damaged or deleted its repository
+BOMB = 7  #: exit code for a commit with too many paths
 HEADER = 16  #: bytes of the first line of a stream
 INDEX_BYTES = 1 << 30  #: address space of index-pack: a small pack may expand to gigabytes
 CHUNK = 1 << 20
@@ -45,12 +46,13 @@ _OID = r"[0-9a-f]{40}|[0-9a-f]{64}"
 _SPECIAL, _ESCAPED = re.compile(r"([*?\[# !\\])"), r"\\\1"  #: characters with a meaning in info/exclude
 
 #: Hands an agent's work over. Arguments: the agent's git directory, its tree, a fresh git directory, seen, branch,
-#: commit before, what to read, then commits that runplan has. `all` reads refs and files, `files` only files, and `raw`
-#: only files and without any conversion. The agent's configuration is not read: `lane` has links to its refs.
+#: commit before, what to read, most new paths, then commits that runplan has. `all` reads refs and files, `files` only
+#: files, and `raw` only files and without any conversion. The agent's configuration is not read: `lane` has links to
+#: its refs.
 _HAND_OVER = f"""{IS_EMPTY}
 ulimit -v {SCRIPT_KIB} 2>/dev/null
 exec 3>&1 1>&2
-theirs=$1 tree=$2 fresh=$3 seen=$4 branch=$5 before=$6 how=$7; shift 7
+theirs=$1 tree=$2 fresh=$3 seen=$4 branch=$5 before=$6 how=$7 most=$8; shift 8
 head=$before own=$before others= listed=
 if [ "$how" = all ]; then
     export GIT_COMMON_DIR="$fresh/lane"
@@ -80,6 +82,10 @@ if cd "$tree" 2>/dev/null && ! is_empty; then # in a sandbox `git worktree remov
     if [ "$how" = all ] && [ -f "$seen/index" ]; then cp -p "$seen/index" "$fresh/index" || exit 5; fi
     commit=
     [ ! -f "$seen/commit" ] || read -r commit <"$seen/commit"
+    if [ -f "$fresh/index" ] && [ "$commit" != "$head" ]; then # a commit of few objects may have millions of paths
+        most=$((most + $(wc -c <"$fresh/index") / 64)) # an entry of the index has more bytes
+        [ "$(git ls-tree -r --name-only "$head" | head -n "$((most + 1))" | wc -l)" -le "$most" ] || exit {BOMB}
+    fi
     [ -f "$fresh/index" ] && [ "$commit" = "$head" ] || git read-tree --reset "$head" || exit 5
     printf '%s\\n' "$head" >"$fresh/HEAD"
     # With a lock git writes the index again; else `add` would store every file that is as young as the index.
@@ -141,7 +147,8 @@ class AgentZone(Place):
         super().__init__(zones, name, zones.workspace.lanes / f"{name}.git", zones.workspace.root / name)
         self._git_dir = self._repository / "worktrees" / name
         self._left = f"refs/runplan/left/{name}"  #: in tool.git: the tip with the files that were not committed
-        self._lent = self._workspace.state / "lent" / name  #: LENT, or the tree of the files that were handed over
+        #: LENT, or the tree of the files that were handed over; then why the hand-over was refused, if it was.
+        self._lent = self._workspace.state / "lent" / name
 
     def keep_products(self, commit: Oid, inputs: str, *, extra: Extra = NOTHING) -> None:
         super().keep_products(commit, inputs, extra=extra)
@@ -169,10 +176,11 @@ class AgentZone(Place):
 
     def _move_aside(self) -> None:
         """Keep work that git refuses in a zone of its own, which `gc` lists."""
-        places = (AgentZone(self._zones, f"{self.name}_kept{number}").writable for number in count(1))
-        free = next(pair for pair in places if not any(map(os.path.lexists, pair)))
-        for old, new in zip(self.writable, free, strict=True):
-            if is_directory(old):
+        zones = (AgentZone(self._zones, f"{self.name}_kept{number}") for number in count(1))
+        free = next(zone for zone in zones if not any(map(os.path.lexists, zone.writable)))
+        goals = (*free.writable, self._lent.with_name(free.name))
+        for old, new in zip((*self.writable, self._lent), goals, strict=True):
+            if os.path.lexists(old):
                 old.rename(new)
 
     def lend(
@@ -196,9 +204,14 @@ class AgentZone(Place):
         self._note(LENT)
         return self.path
 
-    def _note(self, text: str) -> None:
+    def _note(self, text: str, refused: str = "") -> None:
         make_below(self._workspace.common_dir, self._lent.parent)
-        publish(self._lent, f"{text}\n".encode(), sync=False)
+        publish(self._lent, os.fsencode(f"{text}\n{refused}"), sync=False)
+
+    @property
+    def _refused(self) -> str:
+        """Why the last hand-over was refused; it would take as long again, and fail again."""
+        return os.fsdecode(read_file(self._lent) or b"").partition("\n")[2]
 
     def _renew(self, branch: str, tip: Oid) -> None:
         """Make a bare repository with `branch` at `tip`, and a worktree of it that has the branch checked out."""
@@ -224,16 +237,22 @@ class AgentZone(Place):
         self._workspace.require_whole()
         known = self._tool.tip(branch)
         before = known or base
+        if self._refused:
+            raise HandOverRefused(self._refused)
         if known and first_line(self._lent) != LENT:
             return before
         try:
-            received = self._receive(branch, before, "all", copies)
+            try:
+                received = self._receive(branch, before, "all", copies)
+            except _Unreadable:
+                self._workspace.require_whole()
+                received = self._receive(branch, before, "files", copies)
         except ObjectsRefused as error:
             self._workspace.require_whole()  # else the agent is not to blame
-            if not isinstance(error, _Unreadable):
-                self._keep_files(branch, before, copies)
-                raise
-            received = self._receive(branch, before, "files", copies)
+            self._keep_files(branch, before, copies)
+            if isinstance(error, HandOverRefused) and not self._zones.is_hurried:
+                self._note(first_line(self._lent) or LENT, str(error))
+            raise
         left = self._keep_left(received, under=branch)
         self._park_others(received, under=branch)
         orders = [f"update {branch} {received.tip}"] if received.tip != before else []
@@ -304,7 +323,8 @@ class AgentZone(Place):
             (fresh / "lane" / name).symlink_to(self._repository / name)
         heads = (oid for name, oid in self._workspace.mirrored().items() if name.startswith(HEADS))
         places = (str(self._git_dir), str(self.path), str(fresh), str(self._seen))
-        arguments = (*places, branch, before, how, *(f"^{oid}" for oid in heads))
+        most = str(self._zones.bounds.entries)
+        arguments = (*places, branch, before, how, most, *(f"^{oid}" for oid in heads))
         deadline = time.monotonic() + self._zones.bounds.seconds
         try:
             trees = (self.path,) if how != "all" and is_directory(self.path) else ()
@@ -326,6 +346,8 @@ class AgentZone(Place):
             if time.monotonic() >= deadline:
                 raise self._too_slow()
             why = f"the agent's repository cannot be read: {script.finish(deadline) or 'no reason given'}"
+            if script.process.returncode == BOMB:
+                why = TOO_MANY.format(self._zones.bounds.entries)
             raise _Unreadable(why) if script.process.returncode == NO_REFS else HandOverRefused(why)
         lines = script.read_exactly(int(first[9:15]), deadline).decode("utf-8", "surrogateescape").splitlines()
         return [(kind, rest) for kind, _, rest in (line.partition(" ") for line in lines)]
@@ -448,7 +470,9 @@ class AgentZone(Place):
         is_orphan = not is_directory(self._repository)
         if base is None or not is_directory(self.path):
             return parked
-        received = self._receive_leniently(base, "files" if is_orphan else "all")
+        if self._refused and first_line(self._lent) == LENT:  # neither its commits nor its files
+            raise self._unreadable(self._refused)
+        received = self._receive_leniently(base, "files" if is_orphan else "raw" if self._refused else "all")
         trees = self._tool.text("log", "--format=%T", base).split() if is_orphan else []
         known = [first_line(self._lent), *trees]
         self._park_others(received, under=under)
@@ -469,8 +493,11 @@ class AgentZone(Place):
         except ObjectsRefused as error:
             if how != "raw":
                 return self._receive_leniently(base, "raw")
-            raise RefusedEarly(f"the work in {self.path} cannot be read ({error}); move it somewhere else") from error
+            raise self._unreadable(str(error)) from error
         return received
+
+    def _unreadable(self, why: str) -> RefusedEarly:
+        return RefusedEarly(f"the work in {self.path} cannot be read ({why}); move it somewhere else")
 
     @property
     def may_hold_work(self) -> bool:

@@ -21,6 +21,7 @@ SUBMODULE = "160000"
 NO_MODE = "000000"
 MOST_FOREIGN = 3  #: commits named in one sentence
 _KINDS = {TREE: "tree", SUBMODULE: "commit"}  #: of the objects in a tree; else a blob
+TOO_MANY = "more than {} files and directories differ (limits.handover_entries)"
 MOST_CHANGED = 1_000_000  #: paths; a tree of a few objects can have more than memory holds
 
 
@@ -108,7 +109,7 @@ def changes(git: Git, old: Oid, new: Oid, *, most: int = MOST_CHANGED) -> tuple[
     differing = []
     for count, (path, *both) in enumerate(_differences(git, old, new)):
         if count >= most:
-            raise HandOverRefused(f"more than {most} files and directories differ (limits.handover_entries)")
+            raise HandOverRefused(TOO_MANY.format(most))
         was, now = (nothing if entry is None or entry.mode == TREE else entry for entry in both)
         if was != now:
             modes = {"old_mode": was.mode, "new_mode": now.mode}

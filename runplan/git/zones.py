@@ -185,6 +185,7 @@ class Zones:
         self.env = scrubbed(workspace.env if env is None else env)
         self.confine = confine or (lambda argv, _cwd, _writable: argv)
         self.bounds = bounds or Bounds()
+        self.is_hurried = False
 
     # --- processes in the sandbox -------------------------------------------------------------------------
 
@@ -232,6 +233,7 @@ class Zones:
         """Let no hand-over delay the end of a run that is stopped; the files stay in the worktree."""
         if self.bounds.seconds > STOPPED_S:
             self.bounds = replace(self.bounds, seconds=STOPPED_S, cause="the run is stopped")
+            self.is_hurried = True
 
 
 class Script:

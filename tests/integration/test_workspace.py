@@ -436,7 +436,7 @@ def test_no_program_that_an_agent_plants_is_run(place: Place, tmp_path: Path) ->
 
 def test_a_filter_that_hangs_is_ended_with_all_it_started(place: Place, tmp_path: Path) -> None:
     started = tmp_path / "started"
-    place.repo.git("config", "filter.slow.clean", f"sleep 300 & echo $! $$ >{started}; wait")
+    place.repo.git("config", "filter.slow.clean", f"sleep 300 & echo $! $$ >>{started}; wait")
     place.workspace.prepare()
     tree = place.lease()
     tree.write(".gitattributes", "*.slow filter=slow\n")
@@ -445,6 +445,42 @@ def test_a_filter_that_hangs_is_ended_with_all_it_started(place: Place, tmp_path
     with pytest.raises(HandOverRefused, match=r"took longer than 1 s \(limits.handover\)"):
         place.take()
     until(lambda: all(gone(int(pid)) for pid in started.read_text().split()))
+    # Its files are kept, so neither a repetition after a crash nor the end of the run takes as long once more.
+    with pytest.raises(HandOverRefused, match=r"took longer than 1 s \(limits.handover\)"):
+        place.take()
+    assert place.repo.git("show", f"{PARKED}:a.slow") == "a"
+    assert place.removal.remove_worktree("run") == Removed(what=str(tree.path))
+    assert len(started.read_text().splitlines()) == 1
+
+
+def test_work_that_took_too_long_is_kept_aside_and_not_read_again(place: Place) -> None:
+    tree = place.lease()
+    tree.write("a.txt", "edited")
+    place.zones.bounds = Bounds(seconds=0.0)
+    with pytest.raises(HandOverRefused, match=r"took longer than 0 s \(limits.handover\)"):
+        place.take()
+    place.zones.bounds = Bounds()
+    kept = place.removal.remove_worktree("run")
+    assert isinstance(kept, Kept)
+    assert "took longer than 0 s (limits.handover)); move it somewhere else" in kept.why
+    assert place.lease().status() == ""
+    (listed,) = place.removal.remove_leftovers(dry_run=False, prefix="runplan/", active=("run", BASE, BRANCH))
+    assert (listed.what, isinstance(listed, Kept)) == (str(tree.path.with_name("run_kept1")), True)
+    assert (tree.path.with_name("run_kept1") / "a.txt").read_text() == "edited"
+
+
+def test_a_commit_of_countless_paths_is_refused_before_it_is_read(place: Place) -> None:
+    tree = place.lease()
+    entry = f"100644 blob {tree.git('rev-parse', 'HEAD:a.txt')}"
+    for _ in range(9):  # 10^9 paths; `git read-tree` would need minutes and gigabytes
+        rows = "".join(f"{entry}\t{name}\n" for name in range(10))
+        entry = f"040000 tree {tree.git('mktree', stdin=rows)}"
+    tree.git("update-ref", "HEAD", tree.git("commit-tree", "-p", "HEAD", "-m", "Bomb", entry.split()[2]))
+    tree.write("new.txt", "new")
+    place.zones.bounds = Bounds(seconds=20.0, entries=1000)
+    with pytest.raises(HandOverRefused, match=r"more than 1000 files .* differ \(limits.handover_entries\)"):
+        place.take()
+    assert place.repo.git("show", f"{PARKED}:new.txt") == "new"
 
 
 # --- attaching, showing, mending ----------------------------------------------------------------------
