@@ -66,6 +66,8 @@ _SETTINGS = ("core.trustctime=true", "core.checkStat=default", "pack.threads=1",
 _PRODUCTS = f"{quote(sys.executable)} -I -S {quote(str(Path(products.__file__)))}"
 _NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]*"
 
+#: The first line of each script: its process group ends when runplan has closed the standard input, or is dead.
+_LIFELINE = "exec 9<&0 </dev/null; { read -r _ <&9; kill -KILL 0; } >/dev/null 2>&1 & exec 9<&-\n"
 #: A function of the scripts. Each program that they need not start saves about a millisecond.
 IS_EMPTY = """
 is_empty() {
@@ -194,12 +196,12 @@ class Zones:
         """A fixed script in the sandbox; its process tree is dead at the end of the block."""
         words = " ".join(f"-c {setting}" for setting in (*SETTINGS, *_SETTINGS))
         git = f'git() {{ command "{git_program(self.env.get("PATH"))}" {words} "$@"; }}\n'
-        argv = self.confine(["/bin/sh", "-c", git + script, "sh", *arguments], cwd, writable)
+        argv = self.confine(["/bin/sh", "-c", _LIFELINE + git + script, "sh", *arguments], cwd, writable)
         process = subprocess.Popen(
             argv,
             cwd=self.workspace.state,
             env={**self.env, **self.workspace.agent_config, "PATH": f"{self.env.get('PATH', '')}:{STANDARD_TOOLS}"},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -481,6 +482,18 @@ def test_a_commit_of_countless_paths_is_refused_before_it_is_read(place: Place) 
     with pytest.raises(HandOverRefused, match=r"more than 1000 files .* differ \(limits.handover_entries\)"):
         place.take()
     assert place.repo.git("show", f"{PARKED}:new.txt") == "new"
+
+
+def test_a_script_dies_with_runplan(place: Place, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    script = f"sleep 300 & echo $! $$ >{started}.new; mv {started}.new {started}; wait"
+    pid = os.fork()
+    if not pid:
+        with place.zones.start(script, (), cwd=tmp_path, writable=()):
+            until(started.exists)
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    until(lambda: all(gone(int(pid)) for pid in started.read_text().split()))
 
 
 # --- attaching, showing, mending ----------------------------------------------------------------------
