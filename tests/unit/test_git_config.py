@@ -2,7 +2,7 @@
 
 import pytest
 
-from runplan.git.workspace import config_text, filter_allowed, is_partial_clone, read_listing
+from runplan.git.config import config_text, filter_allowed, is_partial_clone, read_listing
 
 
 def test_a_listing_is_read_with_values_of_several_lines_and_keys_without_one() -> None:

@@ -1,0 +1,59 @@
+"""The user's configuration of git: how it is read, and which part of it runplan's own repositories copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+#: Sections of the user's configuration that are copied. Never: remote, branch, url, credential, include, alias,
+#: safe, and any key that names a program.
+SECTIONS = frozenset((
+    "user", "author", "committer", "i18n", "filter", "lfs", "gpg", "apply",
+    "diff", "merge", "commit", "tag", "rerere", "submodule",
+))  # fmt: skip
+CORE = frozenset((
+    "autocrlf", "eol", "safecrlf", "symlinks", "ignorecase", "precomposeunicode", "filemode",
+    "protecthfs", "protectntfs", "attributesfile", "excludesfile", "checkroundtripencoding",
+    "bigfilethreshold", "quotepath", "commentchar", "whitespace", "longpaths", "trustctime", "checkstat", "abbrev",
+))  # fmt: skip
+
+Pairs = tuple[tuple[str, str | None], ...]
+
+
+def read_listing(output: str) -> Pairs:
+    """The keys and values of `git config --list -z`; a key without a value has None."""
+    entries = (entry.partition("\n") for entry in output.split("\0") if entry)
+    return tuple((key, value if mark else None) for key, mark, value in entries)
+
+
+def filter_allowed(pairs: Iterable[tuple[str, str | None]]) -> Pairs:
+    """The pairs that a repository of ours copies."""
+    split = ((key.partition("."), value) for key, value in pairs)
+    return tuple(
+        (f"{section}.{rest}", value)
+        for (section, _, rest), value in split
+        if section in SECTIONS or (section == "core" and rest in CORE)
+    )
+
+
+def is_partial_clone(pairs: Iterable[tuple[str, str | None]]) -> bool:
+    """Whether objects may be missing until a remote is asked for them."""
+    return any(
+        key == "extensions.partialclone"
+        or (key.startswith("remote.") and key.endswith(".promisor") and value in (None, "true", "yes", "on", "1"))
+        for key, value in pairs
+    )
+
+
+def config_text(pairs: Iterable[tuple[str, str | None]]) -> str:
+    lines = []
+    for key, value in pairs:
+        section, _, rest = key.partition(".")
+        subsection, _, name = rest.rpartition(".")
+        lines.append(f'[{section} "{_escape_value(subsection)}"]' if subsection else f"[{section}]")
+        quoted = "" if value is None else _escape_value(value).replace("\n", "\\n").replace("\t", "\\t")
+        lines.append(f"\t{name}" if value is None else f'\t{name} = "{quoted}"')
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _escape_value(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
