@@ -197,7 +197,8 @@ class _Listed(Struct, frozen=True, kw_only=True):
 class Git:
     """Git in one directory. `options` are options of git itself, such as `--git-dir=…`.
 
-    `confine` makes the argv of a command that runs in a sandbox.
+    `confine` makes the argv of a command that runs in a sandbox. `common_dir` has the configuration that git reads
+    instead of the repository's, and links to the rest.
     """
 
     def __init__(
@@ -207,11 +208,13 @@ class Git:
         env: Mapping[str, str],
         options: Sequence[str] = (),
         confine: Callable[[Sequence[str]], Sequence[str]] = list,
+        common_dir: Path | None = None,
     ) -> None:
         self.cwd = cwd
         self._confine = confine
         self.env = env
-        self._scrubbed = scrubbed(env)
+        self.common_dir = common_dir
+        self.variables = scrubbed(env) | ({"GIT_COMMON_DIR": str(common_dir)} if common_dir else {})
         self._base = [git_program(env.get("PATH")), *options, *(word for pair in SETTINGS for word in ("-c", pair))]
         self._processes: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}  #: long-lived ones, by their arguments
         self._objects: dict[str, Stored] = {}
@@ -219,8 +222,8 @@ class Git:
         self._heads: dict[Path, tuple[list[Signature], str]] = {}  #: by git directory: its files when read, and HEAD
 
     def at(self, cwd: Path, *options: str) -> Git:
-        """The same git in another directory, or with other options."""
-        return Git(cwd, env=self.env, options=options)
+        """The same git in another directory, or with other options, which name another git directory."""
+        return Git(cwd, env=self.env, options=options, common_dir=None if options else self.common_dir)
 
     def run(
         self,
@@ -269,7 +272,7 @@ class Git:
             return subprocess.Popen(
                 self._confine([*self._base, *args]),
                 cwd=self.cwd,
-                env=self._scrubbed | dict(env or {}),
+                env=self.variables | dict(env or {}),
                 stdin=stdin,
                 stdout=output[0],
                 stderr=output[1],

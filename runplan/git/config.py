@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 #: Sections of the user's configuration that are copied. Never: remote, branch, url, credential, include, alias,
 #: safe, and any key that names a program.
@@ -23,6 +25,29 @@ def read_listing(output: str) -> Pairs:
     """The keys and values of `git config --list -z`; a key without a value has None."""
     entries = (entry.partition("\n") for entry in output.split("\0") if entry)
     return tuple((key, value if mark else None) for key, mark, value in entries)
+
+
+def resolve_includes(
+    output: str, *, cwd: Path, home: Path, is_changeable: Callable[[Path], bool]
+) -> tuple[dict[str, list[tuple[str, str | None]]], dict[Path, list[str]]]:
+    """The pairs of each scope in the output of `git config --list --show-scope --show-origin -z`, called in `cwd`.
+
+    Included files that are changeable are left out, with what they include; the second answer has their keys.
+    """
+    pairs, left = dict[str, list[tuple[str, str | None]]](), dict[Path, list[str]]()
+    fields = output.split("\0")[:-1]
+    for scope, origin, text in zip(fields[::3], fields[1::3], fields[2::3], strict=True):
+        file = cwd / origin.removeprefix("file:")
+        key, value = read_listing(text)[0]
+        if value and re.fullmatch(r"include(if\..*)?\.path", key, re.DOTALL):
+            included = (file.parent / (home / value[2:] if value.startswith("~/") else value)).resolve()
+            if file.resolve() in left or is_changeable(included):
+                left.setdefault(included, [])
+        elif file.resolve() in left:
+            left[file.resolve()].append(key)
+        else:
+            pairs.setdefault(scope, []).append((key, value))
+    return pairs, left
 
 
 def filter_allowed(pairs: Iterable[tuple[str, str | None]]) -> Pairs:

@@ -158,7 +158,7 @@ class Remote:
         git, included = self.git, list[Path]()
         if source is not None:
             git = git.at(git.cwd, f"--git-dir={source}")
-            included = [self.common_dir / name for name in ("config", "config.worktree")]
+            included = [(self.git.common_dir or self.common_dir) / "config", self.common_dir / "config.worktree"]
         with self._locked() as fd:
             env = self._env(included)
             ran = git.run(*args, env=env, ok=ANY, timeout_s=self._timeout_s, fds=(fd,), among=CALLS)

@@ -15,9 +15,10 @@ from msgspec import Struct
 from runplan import names
 from runplan.errors import GitFailed, RefusedEarly
 from runplan.git.command import ANY, Git, failure
+from runplan.git.config import config_text, resolve_includes
 from runplan.gitfacts import Identity, Oid, is_agent, read_person
 from runplan.names import HEADS
-from runplan.store.files import read_file
+from runplan.store.files import make_below, publish, read_file
 from runplan.text import command
 
 OLDEST_GIT = (2, 38)
@@ -28,6 +29,7 @@ PROBE_S = 20.0  #: a signature that takes longer waits for a passphrase
 ODD_PATH = "runplan cannot work in a path with control characters or with bytes that are not UTF-8"
 _ASKED = ("rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-common-dir", "--git-dir")
 _MOST_NAMED = 8  #: branches in one message
+COPY = "git-config"  #: the copy of the user's configuration, below our state
 _SURE_S = 0.05  #: a git that is alive holds the lock of a ref for less
 
 
@@ -37,6 +39,7 @@ class Repository(Struct, frozen=True, kw_only=True):
     root: Path  #: the main checkout; the checkout at hand when the repository behind it is bare
     common_dir: Path  #: shared by all worktrees; refs, objects and our journal are there
     git: Git
+    left_out: tuple[str, ...] = ()  #: a sentence for each included file of configuration that git does not read
 
 
 def open_repository(start: Path, *, env: Mapping[str, str]) -> Repository:
@@ -65,7 +68,46 @@ def open_repository(start: Path, *, env: Mapping[str, str]) -> Repository:
         named = git.run("config", "--file", str(common / "config"), "core.worktree", ok=(0, 1)).text
         if common.name == ".git" or named:
             root = Path(os.path.normpath(common / (named or "..")))
-    return Repository(root=root, common_dir=common, git=git.at(root if root.is_dir() else common))
+    git, left_out = fix_configuration(git.at(root if root.is_dir() else common), common)
+    return Repository(root=root, common_dir=common, git=git, left_out=left_out)
+
+
+def fix_configuration(git: Git, common_dir: Path) -> tuple[Git, tuple[str, ...]]:
+    """Git that reads a copy of the configuration, if this includes files that a landing can change; words for them."""
+    files = (str(common_dir / "config"), *global_files(git.env))
+    if not any(b"include" in (read_file(file) or b"").lower() for file in files):
+        return git, ()
+    roots = [checkout.root.resolve() for checkout in Checkouts(git, common_dir).all()]
+
+    def is_changeable(file: Path) -> bool:
+        """Whether it is tracked, or may be: an untracked file would be in the way of a landing."""
+        root = next((root for root in roots if root in file.parents and common_dir.resolve() not in file.parents), None)
+        return root is not None and (not file.exists() or git.at(root).text("ls-files", str(file)) != "")
+
+    listed = os.fsdecode(git.run("config", "--list", "--show-scope", "--show-origin", "-z").out)
+    home = Path(git.env.get("HOME") or "/")
+    pairs, left = resolve_includes(listed, cwd=git.cwd, home=home, is_changeable=is_changeable)
+    if not left:
+        return git, ()
+    copy = common_dir / "runplan" / COPY
+    make_below(common_dir, copy)
+    for name in {"packed-refs", "shallow", *_list_names(str(common_dir))} - {"config", "runplan"}:
+        with suppress(FileExistsError):
+            (copy / name).symlink_to(common_dir / name)
+    for scope, file in (("local", copy / "config"), ("global", copy / "global")):
+        content = os.fsencode(config_text(pairs.get(scope, ())))
+        if read_file(file) != content:
+            publish(file, content, sync=False)
+    fixed = Git(git.cwd, env={**git.env, "GIT_CONFIG_GLOBAL": str(copy / "global")}, common_dir=copy)
+    words = "git's configuration includes {} ({}), which a landing can change; runplan's git leaves it out"
+    return fixed, tuple(words.format(file, ", ".join(dict.fromkeys(keys)) or "no keys") for file, keys in left.items())
+
+
+def global_files(env: Mapping[str, str]) -> tuple[str, str]:
+    """The user's own files of configuration."""
+    home = env.get("HOME") or "/"
+    own = env.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig"
+    return own, f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config"
 
 
 # --- refusals before any work -------------------------------------------------------------------------
@@ -280,16 +322,13 @@ class Fingerprints(Struct, frozen=True):
         refs = self.git.list_refs(self.common_dir)
         yield from ((name, oid) for name, oid in refs.items() if not name.startswith(ours))
         common = str(self.common_dir)
-        env = self.git.env
-        home = env.get("HOME") or "/"
         heads = ("HEAD", *(f"worktrees/{name}/HEAD" for name in _list_names(f"{common}/worktrees")))
         for head in (head for head in heads if not head.startswith(ours)):
             yield head, self.git.read_head((self.common_dir / head).parent)
         files = [
             *(f"{common}/{name}" for name in _FILES),
             *(f"{common}/hooks/{name}" for name in _list_names(f"{common}/hooks") if not name.endswith(".sample")),
-            env.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig",
-            f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config",
+            *global_files(self.git.env),
         ]
         for path in files:
             content = read_file(path)

@@ -229,6 +229,7 @@ class Zones:
             env={**self.env, **selected},
             options=("-c", f"lfs.storage={box / 'lfs'}", "-c", "lfs.skipdownloaderrors=true"),
             confine=lambda argv: self.confine([*prefix, *argv], cwd, writable),
+            common_dir=user.common_dir,
         )
 
     def hurry(self) -> None:

@@ -17,7 +17,7 @@ from runplan.agents.clis import agent_of
 from runplan.agents.environment import FETCHING
 from runplan.engine.context import RepositoryContext
 from runplan.errors import GitFailed
-from runplan.git.command import SETTINGS, borrowing, configured, scrubbed
+from runplan.git.command import SETTINGS, borrowing, configured
 from runplan.gitfacts import Identity, Oid
 from runplan.settings.load import list_agent_kinds
 from runplan.settings.toolchain import FOLDERS, Toolchain, detect, manifests
@@ -125,7 +125,7 @@ def _open_with_gitpython(context: RepositoryContext) -> Iterator[Git]:
     """The git commands of GitPython in the user's repository, which also see the objects of candidates."""
     import git  # slow to import, and not needed by the other commands
 
-    env = {name: value for name, value in scrubbed(context.env).items() if name.startswith("GIT_")}
+    env = {name: value for name, value in context.git.variables.items() if name.startswith("GIT_")}
     tool = context.state / "tool.git" / "objects"
     # GitPython would expand variables in a path.
     with git.Repo(context.git.cwd, expand_vars=False) as repo:

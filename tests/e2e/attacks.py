@@ -171,6 +171,9 @@ PROGRAMS = {
     "promises objects of a program by its worktree": WORK
     + "git config extensions.worktreeConfig true; git config --worktree extensions.partialClone x\n"
     f'git config --worktree remote.x.url user@host:x; git config --worktree core.sshCommand "$evil"\n{PROMISED}',
+    "edits a configuration that the user includes": WORK
+    + 'printf \'[filter "team"]\\nclean = %s\\nsmudge = %s\\n\' "$evil" "$evil" >team.gitconfig\n'
+    + "echo '2.txt filter=team' >>.gitattributes; git add .; git commit -qm Team",
     "writes variables of git into files": WORK
     + 'for f in .env .envrc .gitconfig; do echo "GIT_DIR=$user/.git" >$f; echo "export GIT_SSH=$evil" >>$f; done',
     "gives a submodule a command": WORK + f'name=sub url=./x more="update = !touch $user/pwned"{GITMODULES}',

@@ -38,6 +38,28 @@ def test_a_plan_lands_on_the_remote_and_the_local_branch_follows(project: Projec
     assert project.leftovers() == []
 
 
+def test_an_included_configuration_that_a_phase_lands_has_no_effect(
+    project: Project, remote: Repo, tmp_path: Path
+) -> None:
+    """The user's configuration includes a tracked file; `start` and `doctor` name it."""
+    program = f"'touch {tmp_path}/ran; git-upload-pack'"
+    edit = f'run = "git config -f team.gitconfig remote.origin.uploadpack {program}"'
+    project.commit_file("team.gitconfig", "[alias]\n\tst = status\n")
+    project.agent(work(edit) + work(phase="2"))
+    project.repo.git("push", "-q", "origin", "main")
+    project.repo.git("config", "include.path", "../team.gitconfig")
+    ran = project.start("finish", "auto", "direct")
+    assert ran.code == 0, ran.err
+    assert remote.git("show", "main:2.txt") == "2"
+    assert remote.head("main") == project.repo.head("main")
+    left_out = f"git's configuration includes {project.path}/team.gitconfig ({{}}), which a landing can change"
+    assert left_out.format("alias.st") in ran.err
+    examined = project.runplan("doctor")
+    assert "WARN  git         version" in examined.out
+    assert left_out.format("alias.st, remote.origin.uploadpack") in examined.out
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_commit_pushed_during_a_phase_is_built_upon(project: Project, remote: Repo, tmp_path: Path) -> None:
     meanwhile = Meanwhile(tmp_path)
     set_up(project, agent=work(*meanwhile.pause("working")))

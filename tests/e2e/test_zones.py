@@ -30,6 +30,7 @@ FILES = {
     ".gitattributes": "*.dat filter=rel\n",
     "tools/filter.sh": "cat\n",
     "a.dat": "a\n",
+    "team.gitconfig": "[alias]\n\tst = status\n",
 }
 HELPER = f'[credential]\n\thelper = "!f() {{ echo username=u; echo password={TOKEN}; }}; f"\n'
 CREDENTIALS = {
@@ -79,6 +80,8 @@ def project(model: Project, tmp_path: Path) -> Iterator[Project]:
 def test_an_attack_has_no_effect_outside_and_an_honest_start_lands(project: Project, name: str, sandbox: str) -> None:
     attack = ATTACKS[name]
     project.extra |= {"RUNPLAN_AGENTS_SANDBOX": sandbox, **attack.settings}
+    if "team.gitconfig" in attack.script:
+        project.repo.git("config", "include.path", "../team.gitconfig")
     play(project, attack.script)
     before, tip = standing(project), project.repo.head("main")
 
@@ -98,6 +101,7 @@ def test_an_attack_has_no_effect_outside_and_an_honest_start_lands(project: Proj
     honest = project.start("2", "auto") if is_landed else project.runplan("retry", "X", "1", "--fresh")
 
     assert honest.code == 0, honest.err
+    assert not (project.path / "pwned").exists()
     assert project.landed()[-1] == ("2" if is_landed else "1")
     project.repo.git("fsck", "--strict")
 

@@ -1,8 +1,10 @@
 """The part of the user's git configuration that runplan's own repositories take over."""
 
+from pathlib import Path
+
 import pytest
 
-from runplan.git.config import config_text, filter_allowed, is_partial_clone, read_listing
+from runplan.git.config import config_text, filter_allowed, is_partial_clone, read_listing, resolve_includes
 
 
 def test_a_listing_is_read_with_values_of_several_lines_and_keys_without_one() -> None:
@@ -50,3 +52,34 @@ def test_a_partial_clone_is_known_by_its_configuration(pairs: list[tuple[str, st
 def test_a_file_is_written_as_git_reads_it() -> None:
     text = config_text([("user.name", 'a "b"'), ("filter.a.b.clean", "x\\y\n\tz"), ("core.bare", None)])
     assert text == ('[user]\n\tname = "a \\"b\\""\n[filter "a.b"]\n\tclean = "x\\\\y\\n\\tz"\n[core]\n\tbare\n')
+
+
+def test_includes_are_resolved_without_files_that_a_landing_can_change() -> None:
+    """With what such a file includes; a file that is not there yet is one of them."""
+    lines = (
+        ("global", "file:/home/u/.gitconfig", "include.path\n~/work.inc"),
+        ("global", "file:/home/u/work.inc", "user.email\nu@example.org"),
+        ("local", "file:.git/config", "core.bare\nfalse"),
+        ("local", "file:.git/config", "include.path\n../team.inc"),
+        ("local", "file:.git/../team.inc", "include.path\n/elsewhere/more.inc"),
+        ("local", "file:/elsewhere/more.inc", "filter.x.clean\nevil"),
+        ("local", "file:.git/../team.inc", "core.sshcommand\nevil"),
+        ("local", "file:.git/config", "includeif.onbranch:a.b.path\n/repo/later.inc"),
+        ("local", "file:.git/config", "remote.origin.url\nu"),
+        ("command", "command line:", "core.bare"),
+    )
+    output = "".join(f"{field}\0" for line in lines for field in line)
+    repo = Path("/repo")
+    pairs, left = resolve_includes(
+        output, cwd=repo, home=Path("/home/u"), is_changeable=lambda file: repo in file.parents
+    )
+    assert pairs == {
+        "global": [("user.email", "u@example.org")],
+        "local": [("core.bare", "false"), ("remote.origin.url", "u")],
+        "command": [("core.bare", None)],
+    }
+    assert left == {
+        repo / "team.inc": ["core.sshcommand"],
+        Path("/elsewhere/more.inc"): ["filter.x.clean"],
+        repo / "later.inc": [],
+    }

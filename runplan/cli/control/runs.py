@@ -84,6 +84,8 @@ def resolve_start(
         _refuse_proposal(context, path)
     if path and not asked.every and (running := _already_running(context, path, asked)) is not None:
         return running
+    for sentence in context.repository.left_out:
+        progress.warn(sentence)
     remarks = complete_landings(context)
     context = with_target_settings(context, asked.landing, like=like)
     start = resolve_request(context, path or resolve_plan(context, word), asked)

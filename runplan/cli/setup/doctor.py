@@ -96,7 +96,7 @@ def _format_check(check: Check) -> str:
 def run_checks(context: RepositoryContext) -> list[Check]:
     """Every check, in the order in which a run would fail; those that need settings or a target only with them."""
     facts = inspect_repository(context)
-    git = _run_check("git", _check_git, facts)
+    git = _run_check("git", _check_git, facts, context)
     person = _run_check("identity", _check_identity, facts)
     try:
         context = runs.with_target_settings(context.with_settings(), "")
@@ -145,9 +145,13 @@ def _failed_check(name: str, error: RunplanError) -> Check:
     return Check(name, State.FAIL, parts[1], parts[2] or "correct it; see runplan config")
 
 
-def _check_git(facts: Facts) -> str:
+def _check_git(facts: Facts, context: RepositoryContext) -> str | Check:
     require_git(facts.git_version)
-    return f"version {facts.git_version.removeprefix('git version ')}"
+    version = f"version {facts.git_version.removeprefix('git version ')}"
+    if left_out := context.repository.left_out:
+        remedy = "move the included file out of the checkout if runplan's git needs it"
+        return Check("git", State.WARN, "\n".join((version, *left_out)), remedy)
+    return version
 
 
 def _check_identity(facts: Facts) -> str:
