@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from runplan.agents.invocation import Agents, Sandbox
 from runplan.clock import SystemClock
 from runplan.engine.context import RepositoryContext
 from runplan.engine.preflight import require_prompts, settle_lost_landings
-from runplan.errors import Unreachable
+from runplan.errors import RefusedEarly, Unreachable
 from runplan.git import repository as repositories
 from runplan.git.objects import Candidates
 from runplan.git.removal import Removal
@@ -143,6 +144,7 @@ def open_repository(context: RepositoryContext, *, wakeup: int | None = None) ->
     settings = context.settings
     user = repositories.require_workable(context.repository, target=context.target, prefix=settings.run.branch_prefix)
     root = worktree_root(context.root, settings, context.env)
+    _require_fixed_programs(context)
     workspace = Workspace(
         context.git, common_dir=context.common_dir, state=context.state, root=root, mirror=context.mirrored
     )
@@ -171,6 +173,14 @@ def open_repository(context: RepositoryContext, *, wakeup: int | None = None) ->
             dispatches=dispatches,
             workspace=workspace,
         )
+
+
+def _require_fixed_programs(context: RepositoryContext) -> None:
+    """Refuse programs of ours that an agent could replace."""
+    for program in (context.git.program, sys.executable, __file__):
+        for place in Path(program).parents:
+            if place == context.state or names.is_worktree_name(place.name.removesuffix("-proof"), str(context.root)):
+                raise RefusedEarly(f"{program} is in {place}, where agents write; run runplan with a program elsewhere")
 
 
 def _make_directory(directory: Path, *, below: Path, remedy: str, mode: int = 0o700) -> None:

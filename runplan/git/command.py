@@ -85,9 +85,16 @@ STREAMED = configured(*STREAMING)
 
 
 @functools.cache
-def git_program(path: str | None) -> str:
-    """Looked up once: the system would try every directory of PATH for every command."""
-    return shutil.which("git", path=path or None) or "git"
+def git_program(path: str, cwd: Path) -> str:
+    """The absolute path of git, looked up once: the system would try every directory of PATH for every command.
+
+    No git of the checkout around `cwd` is taken, since a landing can change its files.
+    """
+    checkout = next((top.resolve() for top in (cwd, *cwd.parents) if (top / ".git").exists()), Path("/nowhere"))
+    for found in (shutil.which("git", path=place) for place in path.split(os.pathsep) if Path(place).is_absolute()):
+        if found and not (program := Path(found).resolve()).is_relative_to(checkout):
+            return str(program) if Path(found).is_relative_to(checkout) else found
+    return "/nowhere/git"
 
 
 class LongCalls:
@@ -215,7 +222,8 @@ class Git:
         self.env = env
         self.common_dir = common_dir
         self.variables = scrubbed(env) | ({"GIT_COMMON_DIR": str(common_dir)} if common_dir else {})
-        self._base = [git_program(env.get("PATH")), *options, *(word for pair in SETTINGS for word in ("-c", pair))]
+        self.program = git_program(env.get("PATH") or os.defpath, cwd)
+        self._base = [self.program, *options, *(word for pair in SETTINGS for word in ("-c", pair))]
         self._processes: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}  #: long-lived ones, by their arguments
         self._objects: dict[str, Stored] = {}
         self._listed: _Listed | None = None
@@ -280,7 +288,7 @@ class Git:
                 start_new_session=session,
             )
         except FileNotFoundError as error:
-            if error.filename == self._base[0]:
+            if error.filename == self.program:
                 raise GitFailed("git is not installed or not on PATH; install git 2.38 or newer") from error
             raise GitFailed(f"the directory {self.cwd} is gone") from error
 

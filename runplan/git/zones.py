@@ -33,7 +33,6 @@ from runplan.git.command import (
     STREAMING,
     Git,
     borrowing,
-    git_program,
     is_readable,
     one_line,
     scrubbed,
@@ -195,7 +194,7 @@ class Zones:
     def start(self, script: str, arguments: Sequence[str], *, cwd: Path, writable: Sequence[Path]) -> Iterator[Script]:
         """A fixed script in the sandbox; its process tree is dead at the end of the block."""
         words = " ".join(f"-c {setting}" for setting in (*SETTINGS, *_SETTINGS))
-        git = f'git() {{ command "{git_program(self.env.get("PATH"))}" {words} "$@"; }}\n'
+        git = f'git() {{ command "{self.workspace.git.program}" {words} "$@"; }}\n'
         argv = self.confine(["/bin/sh", "-c", _LIFELINE + git + script, "sh", *arguments], cwd, writable)
         process = subprocess.Popen(
             argv,

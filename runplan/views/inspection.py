@@ -125,6 +125,7 @@ def _open_with_gitpython(context: RepositoryContext) -> Iterator[Git]:
     """The git commands of GitPython in the user's repository, which also see the objects of candidates."""
     import git  # slow to import, and not needed by the other commands
 
+    git.Git.GIT_PYTHON_GIT_EXECUTABLE = context.git.program
     env = {name: value for name, value in context.git.variables.items() if name.startswith("GIT_")}
     tool = context.state / "tool.git" / "objects"
     # GitPython would expand variables in a path.

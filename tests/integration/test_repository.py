@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from runplan.engine.context import context_at
+from runplan.engine.repository import open_repository as open_for_work
 from runplan.errors import Exit, GitFailed, RefusedEarly
 from runplan.git.repository import (
     Checkouts,
@@ -15,6 +17,8 @@ from runplan.git.repository import (
     signing,
 )
 from runplan.gitfacts import Identity
+from runplan.names import worktree_name
+from runplan.settings.schema import Settings
 from tests.support.repos import (
     USER_EMAIL,
     USER_NAME,
@@ -90,6 +94,31 @@ def test_a_repository_git_cannot_read_is_named_with_what_git_says(tmp_path: Path
 def test_without_git_the_message_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(GitFailed, match=r"git is not installed or not on PATH; install git 2\.38 or newer"):
         open_repository(tmp_path, env=isolated_env(PATH=str(tmp_path)))
+
+
+def test_no_git_is_taken_from_a_place_that_an_agent_or_a_landing_can_change(tmp_path: Path) -> None:
+    """One that only a link in the checkout names is taken by its own path."""
+    repo = make_repo(tmp_path / "app", **{"bin/git": "#!/bin/sh\n", "tools/x": ""})
+    (repo.path / "bin/git").chmod(0o755)
+    real = shutil.which("git", path=repo.env["PATH"])
+    assert real
+    for places in (f"{repo.path}/bin", "bin:."):
+        found = open_repository(repo.path, env=repo.env | {"PATH": f"{places}:{repo.env['PATH']}"})
+        assert found.git.program == real
+    (repo.path / "tools/git").symlink_to(real)
+    linked = open_repository(repo.path, env=repo.env | {"PATH": f"{repo.path}/tools"})
+    assert linked.git.program == str(Path(real).resolve())
+
+    worktree = tmp_path / "app.runplan" / worktree_name(str(repo.path), "x")
+    worktree.mkdir(parents=True)
+    (worktree / "git").symlink_to(real)
+    env = repo.env | {"PATH": f"{worktree}:{repo.env['PATH']}", "HOME": str(tmp_path)}
+    with (
+        context_at(repo.path, env, lambda _root, _env: Settings()) as context,
+        pytest.raises(RefusedEarly, match=f"{worktree}/git is in {worktree}, where agents write"),
+        open_for_work(context),
+    ):
+        pass
 
 
 def test_an_old_git_is_refused() -> None:
