@@ -17,6 +17,11 @@ CORE = frozenset((
     "protecthfs", "protectntfs", "attributesfile", "excludesfile", "checkroundtripencoding",
     "bigfilethreshold", "quotepath", "commentchar", "whitespace", "longpaths", "trustctime", "checkstat", "abbrev",
 ))  # fmt: skip
+#: Without the user's keys an agent's commits, and those of tests, could not be signed; runplan signs what lands.
+_SIGNING = ("commit.gpgsign", "tag.gpgsign", "tag.forcesignannotated")
+#: Sections that a sandbox shows of the files in the user's repository. Others may hold a token.
+_SHOWN = SECTIONS | {"core", "extensions", "remote", "branch"}
+_USER_IN_URL = re.compile(r"(?i)\b((?:https?|ftps?)://)[^/\s\"]*@")
 
 Pairs = tuple[tuple[str, str | None], ...]
 
@@ -51,13 +56,20 @@ def resolve_includes(
 
 
 def filter_allowed(pairs: Iterable[tuple[str, str | None]]) -> Pairs:
-    """The pairs that a repository of ours copies."""
-    split = ((key.partition("."), value) for key, value in pairs)
+    """The pairs that a repository of ours copies, without users and passwords in URLs."""
+    split = ((key.partition("."), key, value) for key, value in pairs)
     return tuple(
-        (f"{section}.{rest}", value)
-        for (section, _, rest), value in split
-        if section in SECTIONS or (section == "core" and rest in CORE)
+        (_USER_IN_URL.sub(r"\1", key), value and _USER_IN_URL.sub(r"\1", value))
+        for (section, _, rest), key, value in split
+        if (section in SECTIONS and key not in _SIGNING) or (section == "core" and rest in CORE)
     )
+
+
+def hide_secrets(text: str) -> str:
+    """A file of configuration without users and passwords in URLs, and without sections that may hold a token."""
+    sections = re.split(r"^(?=[ \t]*\[)", text, flags=re.MULTILINE)
+    named = ((section, re.match(r"[ \t]*\[([\w-]+)", section)) for section in sections)
+    return _USER_IN_URL.sub(r"\1", "".join(section for section, name in named if name and name[1].lower() in _SHOWN))
 
 
 def is_partial_clone(pairs: Iterable[tuple[str, str | None]]) -> bool:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
 from runplan.git.command import ANY, STREAMED, Git, Ran, one_line, remedy_for
-from runplan.git.config import Pairs, config_text, filter_allowed, is_partial_clone, read_listing
-from runplan.git.repository import Checkouts
+from runplan.git.config import Pairs, config_text, filter_allowed, hide_secrets, is_partial_clone, read_listing
+from runplan.git.repository import COPY, Checkouts
 from runplan.gitfacts import Oid
 from runplan.names import DIFF_FILE, HEADS, parked_under
 from runplan.store.files import file_lock, first_line, make_below, publish, read_file, sweep_leftovers
@@ -34,6 +34,11 @@ MOST_NAMES = 1000
 NO_BRANCH = "ref: refs/heads/none"  #: the HEAD of a bare repository
 GIT_CONFIG = "gitconfig"  #: the global configuration of agents, checks and scripts
 _COPIED = ("shallow", "info/exclude", "info/attributes")
+#: Files of configuration in the common directory: of the repository, its worktrees and submodules, and our copy.
+_CONFIGS = (
+    *("config", "config.worktree", "worktrees/*/config.worktree", f"runplan/{COPY}/[cg]*"),
+    *("modules/*/config", "modules/*/*/config", "modules/*/*/*/config"),
+)
 
 #: No maintenance removes objects, and every ref change is logged. A file that git-lfs has not downloaded stays a
 #: pointer.
@@ -165,6 +170,18 @@ class Workspace:
         if path == self.path or self._lfs:  # else a lane has a store of its own, and reads the user's as well
             fixed += [("lfs.storage", str(self.common_dir / (self._lfs or "lfs")))]
         return (*self._config, *fixed)
+
+    def hide_secrets(self) -> dict[Path, Path]:
+        """The files of the user's configuration that may hold a token, with the copies that a sandbox shows instead."""
+        copied = {}
+        for file in (file for pattern in _CONFIGS for file in self.common_dir.glob(pattern)):
+            content = read_file(file) or b""
+            shown = os.fsencode(hide_secrets(os.fsdecode(content)))
+            if shown != content:
+                copied[file] = self.state / "shown" / file.relative_to(self.common_dir)
+                make_below(self.common_dir, copied[file].parent)
+                publish(copied[file], shown, sync=False)
+        return copied
 
     @property
     def has_filters(self) -> bool:

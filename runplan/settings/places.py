@@ -19,11 +19,14 @@ CONFIG_BROWSERS = ("mozilla", "chromium", "google-chrome", "BraveSoftware", "mic
 
 #: Files of the user with keys, in the home. PostgreSQL's hold those to the database of a fleet.
 KEY_FILES = (
-    *(".git-credentials", ".git-credential-cache", ".netrc", ".ssh"),
+    *(".git-credentials", ".git-credential-cache", ".netrc", ".ssh", ".gnupg", ".python-gitlab.cfg"),
     *(".pgpass", ".pg_service.conf", ".postgresql"),
 )
-#: Variables that name such a file.
-KEY_VARIABLES = ("GITHUB_APP_PRIVATE_KEY_FILE", "PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY")
+#: Variables that name such a file or directory, or the socket of a program that signs.
+KEY_VARIABLES = (
+    *("GITHUB_APP_PRIVATE_KEY_FILE", "PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY"),
+    *("GNUPGHOME", "PYTHON_GITLAB_CFG", "SSH_AUTH_SOCK"),
+)
 
 #: Output of the daemon before its log is open, and when it crashes.
 OUTPUT = "daemon.out"
@@ -54,6 +57,7 @@ def credential_files(env: Mapping[str, str]) -> Iterator[Path]:
     yield from (own_home / name for name in BROWSERS)
     yield from (config / name for name in CONFIG_BROWSERS)
     yield Path(env.get("GH_CONFIG_DIR") or config / "gh")
+    yield Path(env.get("GLAB_CONFIG_DIR") or config / "glab-cli")
     yield from (Path(env[name]) for name in KEY_VARIABLES if env.get(name))
 
 

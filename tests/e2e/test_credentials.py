@@ -40,6 +40,7 @@ fi
 FILES = (
     *(".git-credentials", ".netrc", ".config/gh/hosts.yml", ".config/git/credentials", ".ssh/id_ed25519"),
     *(".mozilla/firefox/default/cookies.sqlite", ".config/chromium/Default/Cookies"),
+    *(".gnupg/private.key", ".config/glab-cli/config.yml", ".python-gitlab.cfg"),
 )
 MODES = [
     "none",

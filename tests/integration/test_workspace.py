@@ -75,6 +75,21 @@ def test_values_that_convert_files_are_taken_over_and_programs_are_not(place: Pl
         assert absent not in kept
 
 
+def test_the_users_tokens_are_left_out_of_the_files_that_a_sandbox_shows(place: Place) -> None:
+    common = place.workspace.common_dir
+    assert place.workspace.hide_secrets() == {}
+    place.repo.git("config", "http.https://example.org/.extraheader", "Authorization: hunter2")
+    for module in ("modules/a/b", "modules/a/modules/c"):
+        (common / module).mkdir(parents=True)
+        (common / module / "config").write_text('[remote "origin"]\n\turl = https://hunter2@example.org/b\n')
+    shown = place.workspace.hide_secrets()
+    assert {str(file.relative_to(common)) for file in shown} == {
+        *("config", "modules/a/b/config", "modules/a/modules/c/config")
+    }
+    assert not any("hunter2" in copy.read_text() for copy in shown.values())
+    assert place.repo.git("config", "-f", str(shown[common / "config"]), "core.bare") == "false"
+
+
 def test_a_lease_is_switched_and_made_exact(place: Place) -> None:
     tree = place.lease()
     tree.commit("work", **{"a.txt": "changed"})

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from runplan.git.config import config_text, filter_allowed, is_partial_clone, read_listing, resolve_includes
+from runplan.git.config import (
+    config_text,
+    filter_allowed,
+    hide_secrets,
+    is_partial_clone,
+    read_listing,
+    resolve_includes,
+)
 
 
 def test_a_listing_is_read_with_values_of_several_lines_and_keys_without_one() -> None:
@@ -18,7 +25,8 @@ def test_a_listing_is_read_with_values_of_several_lines_and_keys_without_one() -
         ("user.email", True),
         ("filter.lfs.clean", True),
         ("core.autocrlf", True),
-        ("commit.gpgsign", True),
+        ("gpg.format", True),
+        ("commit.gpgsign", False),
         ("submodule.a.url", True),
         ("core.hookspath", False),
         ("core.fsmonitor", False),
@@ -33,6 +41,26 @@ def test_a_listing_is_read_with_values_of_several_lines_and_keys_without_one() -
 )
 def test_only_settings_that_convert_or_sign_are_copied(key: str, taken: bool) -> None:
     assert bool(filter_allowed([(key, "x")])) is taken
+
+
+def test_no_token_of_an_address_is_copied() -> None:
+    pairs = [("submodule.a.url", "https://u:p@ss@host/x.git"), ("lfs.https://token@host/.access", None)]
+    assert filter_allowed(pairs) == (("submodule.a.url", "https://host/x.git"), ("lfs.https://host/.access", None))
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ('[remote "o"]\n\turl = https://token@host/x.git\n', '[remote "o"]\n\turl = https://host/x.git\n'),
+        ('[remote "o"]\n\tpushurl = "http://u:p@host:80/x"\n', '[remote "o"]\n\tpushurl = "http://host:80/x"\n'),
+        ('[remote "o"]\n\turl = ssh://git@host/x\n', '[remote "o"]\n\turl = ssh://git@host/x\n'),
+        ('[core]\n\tbare = false\n[http "https://host/"]\n\textraheader = token\n', "[core]\n\tbare = false\n"),
+        ('[HTTP "https://host/"] extraHeader = token\n[Branch "a"]\n\tmerge = b\n', '[Branch "a"]\n\tmerge = b\n'),
+        ("[credential]\n\thelper = !echo token\n[gitlab]\n\ttoken = token\n", ""),
+    ],
+)
+def test_a_file_is_shown_without_tokens(written: str, shown: str) -> None:
+    assert hide_secrets(written) == shown
 
 
 @pytest.mark.parametrize(
