@@ -12,6 +12,7 @@ from msgspec import Struct
 from runplan.agents.fields import parse_object
 from runplan.run.dispatch import OWN, AgentEvent, EndingKind, Message, Unread
 from runplan.run.kinds import Role
+from runplan.sandbox.view import HomeUse
 from runplan.settings.schema import AgentTable
 
 #: The variables with each provider's key and address, by the word before the slash in a model's name.
@@ -78,6 +79,10 @@ class Agent:
     reports_usd = True  #: else a limit in dollars needs a price in the settings
     highest_usd = (0.0, 0.0)  #: per million tokens in and out; charged when it is stopped before it reports dollars
     stop_signal = signal.SIGTERM  #: on which it ends itself and its commands
+    folder = ""  #: its directory in the home: private in a sandbox, except for
+    configuration: tuple[str, ...] = ()  #: entries there that it reads: settings and instructions
+    logins: tuple[str, ...] = ()  #: files there that it refreshes
+    copied: tuple[str, ...] = ()  #: files in the home that it replaces
     fixed: ClassVar[Mapping[str, str]] = {}  #: variables that are always set
 
     def program_words(self, table: AgentTable) -> tuple[str, ...]:
@@ -113,6 +118,18 @@ class Agent:
     def read_reports(self, directory: Path) -> tuple[AgentEvent, ...]:  # noqa: ARG002
         """The events that it reports in files, read when it has ended."""
         return ()
+
+    def find_folder(self, caller: Mapping[str, str]) -> Path:
+        """Its directory of settings, login and state."""
+        return under_home(caller, self.folder)
+
+    def use_home(self, caller: Mapping[str, str]) -> HomeUse:
+        """What it needs of the user's home in a sandbox."""
+        if not self.folder:
+            return HomeUse()
+        folder = self.find_folder(caller)
+        readable, shared = (tuple(str(folder / name) for name in names) for names in (self.configuration, self.logins))
+        return HomeUse(private=(str(folder),), readable=readable, shared=shared, copied=self.copied)
 
     # --- environment and configuration --------------------------------------------------------------
 

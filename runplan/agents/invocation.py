@@ -6,8 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -20,17 +19,24 @@ from runplan.agents.environment import agent_environment, allowed_variables, tas
 from runplan.checks.guarded import INSTRUCTIONS
 from runplan.checks.secrets import redact_text, secret_values
 from runplan.errors import RefusedEarly
-from runplan.git.repository import Checkouts
 from runplan.gitfacts import committing_as
-from runplan.run.dispatch import EVERY_PHASE, NOTES, OWN, RETURN
+from runplan.run.dispatch import EVERY_PHASE, NOTES, OWN, RETURN, SCRATCH
 from runplan.run.events import DispatchStarted
-from runplan.run.kinds import Reason, Role
-from runplan.settings.places import credential_files, key_directory, state_directory, user_file
-from runplan.settings.schema import AgentsSettings, AgentTable
+from runplan.run.kinds import Access, Reason, Role
+from runplan.sandbox.bubblewrap import is_used, open_sandbox, require_sandbox
+from runplan.sandbox.view import HomeUse, NoSandbox, Sandbox, View
+from runplan.settings.schema import AgentsSettings, AgentTable, CheckSettings
 
 VERSION_S = 15.0  #: some programs take a second to print their version
 _VERSION = r"\d{1,6}\.\d{1,6}[\w.+-]{0,40}"
 _INTERPRETER = r"(?:python|node|ruby|perl|bash|dash|zsh|sh)[\d.]*"
+
+
+class Places(Struct, frozen=True):
+    """Where the processes of one repository find what they need in a sandbox."""
+
+    homes: Path  #: directory of the private homes, one for each worktree
+    needed: tuple[Path, ...]  #: readable wherever they lie: repository, checkout, worktrees
 
 
 class Agents(Struct, frozen=True, dict=True):
@@ -41,8 +47,8 @@ class Agents(Struct, frozen=True, dict=True):
     plan: str
     run: str
     caller: Mapping[str, str]
-    checks: Sequence[str] = ()  #: further variables that tests and setup get (tests.env)
-    sandbox: Sandbox | None = None
+    tests: CheckSettings = CheckSettings()
+    places: Places | None = None  #: None: there is no sandbox
     git_config: Mapping[str, str] = {}  #: variables that name the global configuration of git, without credentials
 
     def launch(
@@ -82,8 +88,8 @@ class Agents(Struct, frozen=True, dict=True):
         variables |= {"RUNPLAN_NOTES": str(directory / NOTES)} if role.is_writer else {}
         keep = (*agent.list_variables(table, self.caller), *table.env)
         env = agent_environment(self.caller, keep=keep, settings=variables)
-        if self.sandbox and task.sandboxed:
-            argv = self.sandbox.wrap(argv, cwd, (task.own, *writable))
+        view = self._view(started, directory, cwd, writable, agent.use_home(self.caller) | home_use(self.settings))
+        argv = self._sandbox(self.settings.sandbox_of(started.agent)).wrap(argv, view)
         return argv, {**env, **self.git_config, **committing_as(started.id)}, table.kind
 
     def command(
@@ -93,9 +99,8 @@ class Agents(Struct, frozen=True, dict=True):
         env = self.script_env | self._variables(started.id, started.role, started.phase)
         env |= {"GIT_NO_REPLACE_OBJECTS": "1", **self.git_config}  # they must see the tree that would land
         argv: tuple[str, ...] = ("/bin/sh", "-c", f"exec 2>&1\n{line}")  # one stream keeps the order of lines
-        if self.sandbox and is_used(self.settings.sandbox, self.caller):
-            argv = self.sandbox.wrap(argv, cwd, (directory / OWN, *writable))
-        return argv, env
+        view = self._view(started, directory, cwd, writable, home_use(self.tests))
+        return self._sandbox(self.settings.sandbox).wrap(argv, view), env
 
     def delegate(self, line: str, started: DispatchStarted) -> tuple[tuple[str, ...], dict[str, str]]:
         """argv and environment of a command with the user's rights: the caller's variables, and no sandbox."""
@@ -104,7 +109,37 @@ class Agents(Struct, frozen=True, dict=True):
 
     def is_sandboxed(self, agent: str) -> bool:
         """Whether the agent runs in the sandbox, where a verifier cannot change its worktree."""
-        return self.sandbox is not None and is_used(self.settings.sandbox_of(agent), self.caller)
+        return self.places is not None and is_used(self.settings.sandbox_of(agent), self.caller)
+
+    @property
+    def confines_checks(self) -> bool:
+        """Whether tests and setup run in the sandbox."""
+        return self.places is not None and is_used(self.settings.sandbox, self.caller)
+
+    @property
+    def protects_proof(self) -> bool:
+        """Whether nothing but set-up can change the proof worktree."""
+        return self.confines_checks and all(self.is_sandboxed(table.name) for table in self.settings.used)
+
+    def _sandbox(self, mode: str) -> Sandbox:
+        return open_sandbox(mode, self.caller, self.places.needed) if self.places else NoSandbox()
+
+    def _view(
+        self, started: DispatchStarted, directory: Path, cwd: Path, writable: Sequence[Path], uses: HomeUse
+    ) -> View:
+        """The view of a process of a run. Its home belongs to its worktree; only writers and set-up change it."""
+        access = started.role.access
+        is_dropped = access is Access.SCRATCH
+        return View(
+            cwd=cwd,
+            writable=(directory / OWN, *(() if is_dropped else writable)),
+            layers=tuple(writable) if is_dropped else (),
+            is_copy=bool(started.again),
+            home=self.places.homes / cwd.name if self.places else None,
+            drops_home=access in (Access.SCRATCH, Access.NOTHING),
+            scratch=directory / SCRATCH,
+            uses=uses,
+        )
 
     @cached_property
     def personal(self) -> tuple[str, ...]:
@@ -114,7 +149,7 @@ class Agents(Struct, frozen=True, dict=True):
     @cached_property
     def script_env(self) -> dict[str, str]:
         """The variables of the caller that tests, setup and scripts on an agent's files get."""
-        return allowed_variables(self.caller, keep=self.checks)
+        return allowed_variables(self.caller, keep=self.tests.env)
 
     @cached_property
     def digest(self) -> str:
@@ -124,13 +159,14 @@ class Agents(Struct, frozen=True, dict=True):
     @cached_property
     def named_digest(self) -> str:
         """Identifies those of them that tests.env names."""
-        return _digest({name: value for name, value in self.script_env.items() if name in self.checks})
+        return _digest({name: value for name, value in self.script_env.items() if name in self.tests.env})
 
-    def confine(self, argv: Sequence[str], cwd: Path, writable: Sequence[Path]) -> Sequence[str]:
+    def confine(
+        self, argv: Sequence[str], cwd: Path, writable: Sequence[Path], readable: Sequence[Path] = ()
+    ) -> Sequence[str]:
         """A command of runplan that opens an agent's files, in the sandbox of agents and without a network."""
-        if self.sandbox and is_used(self.settings.sandbox, self.caller):
-            return self.sandbox.wrap(argv, cwd, writable, network=False)
-        return argv
+        view = View(cwd=cwd, writable=tuple(writable), readable=tuple(readable), network=False)
+        return self._sandbox(self.settings.sandbox).wrap(argv, view)
 
     def _variables(self, dispatch: str, role: Role, phase: str) -> dict[str, str]:
         return task_environment(dispatch=dispatch, role=role, plan=self.plan, phase=phase, run=self.run)
@@ -146,6 +182,10 @@ def list_instructions(agents: AgentsSettings) -> tuple[str, ...]:
     """The patterns of the files of a repository that the agents of a run take as instructions."""
     kinds = [agent_of(kind) for kind in sorted({table.kind for table in agents.used})]
     return (*INSTRUCTIONS, *(file for agent in kinds for file in (*agent.personal, *agent.instructions)))
+
+
+def home_use(settings: AgentsSettings | CheckSettings) -> HomeUse:
+    return HomeUse(private=settings.caches, readable=settings.home, mounts=settings.mounts)
 
 
 def _digest(variables: Mapping[str, str]) -> str:
@@ -266,133 +306,3 @@ def require_agent(
 def program_of(table: AgentTable) -> str:
     """The program or script file of an agent."""
     return table.script if table.kind == "script" else agent_of(table.kind).program_words(table)[0]
-
-
-# --- bubblewrap --------------------------------------------------------------------------------------------------
-
-PROBE_S = 10.0
-_EMPTY_FILE = str(Path(__file__).parents[1] / "py.typed")  #: not /dev/null, which a bind mount makes unreadable
-
-#: With a pid namespace, programs can signal no process outside. The network stays.
-#: Without CAP_SYS_ADMIN root cannot remount anything writable; other users have no capability in there.
-_BASE = ("--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent", "--cap-drop", "CAP_SYS_ADMIN")
-
-
-def sandbox_command(
-    argv: Sequence[str],
-    *,
-    bwrap: str,
-    cwd: str,
-    pinned: Sequence[str] = (),
-    read_only: Sequence[str] = (),
-    writable: Sequence[str] = (),
-    hidden: Sequence[str] = (),
-    more: Sequence[str] = (),
-) -> tuple[str, ...]:
-    """The command under bubblewrap. Paths are resolved; `writable` ones exist and can be inside read-only ones.
-
-    Directories that are `pinned` cannot be renamed, as each is a mount. Places that are `hidden` are empty in there.
-    """
-    mounted = (word for path in sorted(pinned) for word in ("--dev-bind", path, path))
-    closed = (word for path in sorted(read_only) for word in ("--ro-bind-try", path, path))
-    opened = (word for path in sorted(writable) for word in ("--bind", path, path))
-    emptied = (word for path in hidden for word in _hide_path(path))
-    return (bwrap, *_BASE, *more, *mounted, *closed, *opened, *emptied, "--chdir", cwd, "--", *argv)
-
-
-def _hide_path(path: str) -> tuple[str, ...]:
-    """The options that hide a directory or a file; bubblewrap would create a path that is not there."""
-    if Path(path).is_dir():
-        return "--tmpfs", path
-    return ("--ro-bind", _EMPTY_FILE, path) if Path(path).exists() else ()
-
-
-class Sandbox(Struct, frozen=True):
-    """The sandbox of one repository's dispatches."""
-
-    checkouts: Checkouts
-    worktrees: Path
-    env: Mapping[str, str]
-
-    def wrap(
-        self, argv: Sequence[str], cwd: Path, writable: Sequence[Path], *, network: bool = True
-    ) -> tuple[str, ...]:
-        """The command under bubblewrap."""
-        path = self.env.get("PATH", "")
-        if shutil.which(str(cwd / argv[0]) if "/" in argv[0] else argv[0], path=path) is None:
-            return tuple(argv)  # the shim reports a missing program by name; bwrap would only exit with 1
-        bwrap = shutil.which("bwrap", path=path) or "bwrap"
-        options = () if network else ("--unshare-net",)
-        project = _resolve_paths(self._project())
-        places = (user_file(self.env).parent, state_directory(self.env))
-        # What is not there could be made by the agent, with settings for later runs. A key could be made meanwhile.
-        for place in (*places, key_directory(self.env)):
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return sandbox_command(
-            argv,
-            bwrap=bwrap,
-            cwd=os.path.realpath(cwd),
-            pinned=tuple(
-                {str(parent) for path in (*project, *_resolve_paths(places)) for parent in Path(path).parents[:-1]}
-            ),
-            read_only=(*project, *_resolve_paths(places)),
-            writable=_resolve_paths(writable),
-            hidden=_resolve_paths(credential_files(self.env)),
-            more=options,
-        )
-
-    def _project(self) -> Iterable[Path]:
-        common = self.checkouts.common_dir
-        yield common
-        if common.name == ".git":  # the main checkout, also when runplan was started in a linked one
-            yield common.parent
-        yield from (checkout.root for checkout in self.checkouts.all())
-        yield self.worktrees
-
-
-class Obstacle(Struct, frozen=True):
-    """Why bubblewrap does not work here."""
-
-    problem: str
-    remedy: str
-
-
-def find_obstacle(env: Mapping[str, str]) -> Obstacle | None:
-    """None where bubblewrap works. Each bwrap is tried once per process."""
-    if sys.platform != "linux":
-        return Obstacle("bubblewrap is for Linux only", "run runplan on Linux")
-    bwrap = shutil.which("bwrap", path=env.get("PATH", ""))
-    if bwrap is None:
-        return Obstacle("bwrap is not on PATH", "apt install bubblewrap")
-    allow = "sudo sysctl -w user.max_user_namespaces=10000 (Ubuntu: kernel.apparmor_restrict_unprivileged_userns=0)"
-    failed = _probe_bwrap(bwrap)
-    return Obstacle(failed, f"allow user namespaces, e.g. {allow}") if failed else None
-
-
-@cache
-def _probe_bwrap(bwrap: str) -> str:
-    """The error of a bwrap that cannot make a sandbox, else ""."""
-    argv = sandbox_command(("/bin/sh", "-c", ":"), bwrap=bwrap, cwd="/", read_only=("/usr",))
-    code, message = _run_program(argv, env={}, within_s=PROBE_S, errors=True)
-    return "" if code == 0 else " ".join(message.split())[:300] or f"{bwrap} ends with code {code}"
-
-
-def is_used(mode: str, env: Mapping[str, str]) -> bool:
-    """Whether a dispatch with this setting runs in the sandbox."""
-    return mode == "bwrap" or (mode == "auto" and find_obstacle(env) is None)
-
-
-def require_sandbox(modes: Mapping[str, str], env: Mapping[str, str]) -> Obstacle | None:
-    """Refuse a start when a setting demands a sandbox that does not work; else the obstacle to one that is wanted.
-
-    `modes` has the value of each setting by its key.
-    """
-    wanted = {mode: key for key, mode in modes.items() if mode != "none"}
-    obstacle = find_obstacle(env) if wanted else None
-    if obstacle and (key := wanted.get("bwrap")):
-        raise RefusedEarly(f'{key} = "bwrap" does not work here: {obstacle.problem}; {obstacle.remedy}')
-    return obstacle
-
-
-def _resolve_paths(paths: Iterable[Path]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths))

@@ -9,12 +9,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from runplan import names
-from runplan.agents.invocation import Agents, Sandbox
+from runplan.agents.invocation import Agents, Places
 from runplan.engine.context import RepositoryContext
 from runplan.engine.rehearsal import LOCK, SLUG
 from runplan.git.remote import Taken
 from runplan.git.removal import Kept, Removal, Removed, remove_log
-from runplan.git.repository import Checkouts
 from runplan.git.workspace import Workspace
 from runplan.git.zones import Zones
 from runplan.landing import modes
@@ -42,8 +41,8 @@ def collect_leftovers(
     )
     workspace.prepare()
     try:
-        sandbox = Sandbox(Checkouts(context.git, context.common_dir), worktrees=root, env=context.env)
-        agents = Agents(context.settings.agents, root=root, plan="", run="", caller=context.env, sandbox=sandbox)
+        places = Places(workspace.homes, (context.root, context.common_dir, workspace.root))
+        agents = Agents(context.settings.agents, root=root, plan="", run="", caller=context.env, places=places)
         removal = Removal(Zones(workspace, agents.confine, env=agents.script_env), targets=context.targets)
         active = set(_in_use(store, str(context.root), context.state))
         known = {fact.event.branch for fact in store.list_facts(e.Leased)}

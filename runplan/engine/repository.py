@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from runplan import names
-from runplan.agents.invocation import Agents, Sandbox
+from runplan.agents.invocation import Agents, Places
 from runplan.clock import SystemClock
 from runplan.engine.context import RepositoryContext
 from runplan.engine.preflight import require_prompts, settle_lost_landings
@@ -16,7 +16,7 @@ from runplan.errors import RefusedEarly, Unreachable
 from runplan.git import repository as repositories
 from runplan.git.objects import Candidates
 from runplan.git.removal import Removal
-from runplan.git.repository import Checkouts, Fingerprints
+from runplan.git.repository import Fingerprints
 from runplan.git.workspace import Workspace
 from runplan.git.zones import Bounds, Zones
 from runplan.landing import modes
@@ -104,8 +104,8 @@ def make_run_context(
         plan=started.plan,
         run=run,
         caller=context.env,
-        checks=context.settings.tests.env,
-        sandbox=Sandbox(Checkouts(context.git, context.common_dir), worktrees=workspace.root, env=context.env),
+        tests=context.settings.tests,
+        places=Places(workspace.homes, (context.root, context.common_dir, workspace.root)),
         git_config=workspace.agent_config,
     )
     limits = context.settings.limits

@@ -150,8 +150,8 @@ class AgentZone(Place):
         #: LENT, or the tree of the files that were handed over; then why the hand-over was refused, if it was.
         self._lent = self._workspace.state / "lent" / name
 
-    def keep_products(self, commit: Oid, inputs: str, *, extra: Extra = NOTHING) -> None:
-        super().keep_products(commit, inputs, extra=extra)
+    def keep_products(self, inputs: str) -> None:
+        super().keep_products(inputs)
         with self._zones.start(_IS_UNCHANGED, (str(self._git_dir),), cwd=self.path, writable=()) as script:
             if script.finish(time.monotonic() + FILL_S):
                 self.forget_products("it writes to the agents' repository, which is new in each phase")
@@ -506,7 +506,6 @@ class AgentZone(Place):
 
     def remove(self) -> None:
         """Delete the worktree and the agent's repository, and the proof worktree."""
-        for place in (self.path, self._repository, self._seen, self._products):
-            remove_directory(place)
+        super().remove()
         self._lent.unlink(missing_ok=True)
         ProofWorktree(self._zones, self.name).remove()

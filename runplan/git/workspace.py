@@ -56,6 +56,7 @@ class Workspace:
         self.common_dir = common_dir
         self.state = state
         self.lanes = state / "lanes"
+        self.homes = state / "homes"  #: private homes of processes in a sandbox, by the name of their worktree
         self.root = (user.cwd / root.expanduser()).resolve()  #: where worktrees are made
         self.path = state / "tool.git"
         self._locks = state / "locks"
@@ -94,7 +95,7 @@ class Workspace:
             self.write_repository(self.path, head="" if self.is_whole else NO_BRANCH, bare=True)
         self.merge_packs()
         places = (self.root, self.state, *(self.path / name for name in ("", "info", "objects/info")))
-        for place in (*places, *(self.state / name for name in ("lanes", "proof", "seen", "handover"))):
+        for place in (*places, *(self.state / name for name in ("lanes", "homes", "proof", "seen", "handover"))):
             sweep_leftovers(place)
 
     @property

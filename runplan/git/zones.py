@@ -12,20 +12,17 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.errors import GitFailed, RefusedEarly, SettingsError
-from runplan.git import products
 from runplan.git.command import (
     CALLS,
     CONFIGURING,
@@ -48,8 +45,9 @@ if TYPE_CHECKING:
     from runplan.git.workspace import Workspace
     from runplan.gitfacts import Oid
 
-#: A command in the sandbox of agents: argv, working directory, and the directories that it may write.
-Confine: TypeAlias = Callable[[Sequence[str], Path, Sequence[Path]], Sequence[str]]
+#: A command in the sandbox of agents: argv, working directory, the directories that it may write, and paths below
+#: them that it may not.
+Confine: TypeAlias = Callable[[Sequence[str], Path, Sequence[Path], Sequence[Path]], Sequence[str]]
 
 STANDARD_TOOLS = "/usr/bin:/bin"  #: of the scripts; the caller's PATH may lack them
 STOPPED_S = 5.0  #: for a hand-over of a run that is stopped
@@ -61,8 +59,6 @@ _FIELDS = {"1": 8, "u": 10, "?": 1}  #: before the path, by the kind of a record
 SCRIPT_KIB = 2 * 1024 * 1024  #: address space of a script's processes
 #: An edit that keeps the size and the time of a file is seen by its ctime.
 _SETTINGS = ("core.trustctime=true", "core.checkStat=default", "pack.threads=1", *STREAMING)
-#: The program that lists and compares products; -I and -S: with no module of the user's or the project's.
-_PRODUCTS = f"{quote(sys.executable)} -I -S {quote(str(Path(products.__file__)))}"
 _NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]*"
 
 #: The first line of each script: its process group ends when runplan has closed the standard input, or is dead.
@@ -106,7 +102,7 @@ objectformat = sha256"
 """
 #: Fills a worktree. Arguments: git directory, tree, seen, commit of the files, commit of the index, how, clean, diff,
 #: root of the checkout, the user's modules, then the names of run.copy. `seen` keeps what only this script opens: the
-#: index and its commit. `how` is agent, proof, or reuse for a proof worktree with the products of run.setup.
+#: index and its commit. `how` is agent, proof, or setup for a proof worktree with the products of run.setup.
 _FILL = f"""{IS_EMPTY}{_FILL_MODULES}
 ulimit -v {SCRIPT_KIB} 2>/dev/null
 umask 022
@@ -121,9 +117,6 @@ if [ "$how" = proof ] && [ "$clean" = -x ] && [ -f "$seen/index" ]; then # git o
     find . \\( \\( ! -type f ! -type d ! -type l -o -type f -links +1 \\
         -o -type f ! -perm 644 ! -perm 755 \\) -delete \\) -o -type d ! -perm 755 -exec chmod 755 {{}} + || exit 1
 fi
-if [ "$how" = reuse ] && [ -f "$seen/index" ]; then
-    git ls-files -z | {_PRODUCTS} tidy - {DIFF_FILE} "$@" || exit 1
-fi
 git read-tree --reset -u "$files" || {{
     find . -type d ! -perm -700 -exec chmod u+rwx {{}} \\; # the products of run.setup stay
     rm -f "$seen/index"; git read-tree --reset -u "$files"
@@ -131,7 +124,7 @@ git read-tree --reset -u "$files" || {{
 if [ "$clean" != none ]; then
     git clean -ffdq $clean || {{ chmod -R u+rwX . && git clean -ffdq $clean; }} || exit 1
 fi
-[ "$how" = reuse ] || [ ! -d "$modules" ] || fill_modules "$dir" "$tree" "$files" "$modules" || exit 1
+[ "$how" = setup ] || [ ! -d "$modules" ] || fill_modules "$dir" "$tree" "$files" "$modules" || exit 1
 [ "$files" = "$tip" ] || git read-tree --reset "$tip" || exit 1
 cp -p "$seen/index" "$dir/index" || exit 1 # -p: git looks for racy entries
 printf '%s\\n' "$tip" >"$seen/commit" || exit 1
@@ -140,15 +133,8 @@ for name; do
     mkdir -p "./$(dirname "$name")" && rm -rf "./$name" && cp -p "$root/$name" "./$name" || exit 1
 done
 """
-#: Lists or compares the products of run.setup, after all filters have run. Arguments: tool.git, git directory, tree,
-#: listing, commit, how, when to remove files that git does not ignore (first, last, never), then the names of run.copy.
-_COMPARE = f"""
-tool=$1 dir=$2 tree=$3 listing=$4 commit=$5 how=$6 clean=$7; shift 7
-cd "$tree" || exit 1
-[ "$clean" != first ] || git --git-dir="$dir" --work-tree="$tree" clean -ffdq || exit
-git --git-dir="$tool" ls-tree -r -z --name-only "$commit" | {_PRODUCTS} $how "$listing" {DIFF_FILE} "$@" || exit
-[ "$clean" != last ] || git --git-dir="$dir" --work-tree="$tree" clean -ffdq
-"""
+#: Copies a worktree. Arguments: from, to.
+_COPY = 'mkdir -p "$2" && cp -a "$1/." "$2"'
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
@@ -184,18 +170,26 @@ class Zones:
         self.workspace = workspace
         #: Scripts may run filters that an agent wrote, so they get the variables of agents.
         self.env = scrubbed(workspace.env if env is None else env)
-        self.confine = confine or (lambda argv, _cwd, _writable: argv)
+        self.confine = confine or (lambda argv, _cwd, _writable, _readable: argv)
         self.bounds = bounds or Bounds()
         self.is_hurried = False
 
     # --- processes in the sandbox -------------------------------------------------------------------------
 
     @contextmanager
-    def start(self, script: str, arguments: Sequence[str], *, cwd: Path, writable: Sequence[Path]) -> Iterator[Script]:
+    def start(
+        self,
+        script: str,
+        arguments: Sequence[str],
+        *,
+        cwd: Path,
+        writable: Sequence[Path],
+        readable: Sequence[Path] = (),
+    ) -> Iterator[Script]:
         """A fixed script in the sandbox; its process tree is dead at the end of the block."""
         words = " ".join(f"-c {setting}" for setting in (*SETTINGS, *_SETTINGS))
         git = f'git() {{ command "{self.workspace.git.program}" {words} "$@"; }}\n'
-        argv = self.confine(["/bin/sh", "-c", _LIFELINE + git + script, "sh", *arguments], cwd, writable)
+        argv = self.confine(["/bin/sh", "-c", _LIFELINE + git + script, "sh", *arguments], cwd, writable, readable)
         process = subprocess.Popen(
             argv,
             cwd=self.workspace.state,
@@ -227,7 +221,7 @@ class Zones:
             cwd,
             env={**self.env, **selected},
             options=("-c", f"lfs.storage={box / 'lfs'}", "-c", "lfs.skipdownloaderrors=true"),
-            confine=lambda argv: self.confine([*prefix, *argv], cwd, writable),
+            confine=lambda argv: self.confine([*prefix, *argv], cwd, writable, ()),
             common_dir=user.common_dir,
         )
 
@@ -286,8 +280,6 @@ class Script:
 class Place:
     """A worktree and its git directory, which scripts fill."""
 
-    _clean = "first"  #: when files that git does not ignore are removed from the products: first, last or never
-
     def __init__(self, zones: Zones, name: str, repository: Path, path: Path) -> None:
         if not re.fullmatch(_NAME, name):
             raise RefusedEarly(f"{name!r} cannot be the name of a worktree; use letters, digits, dot, dash, underscore")
@@ -299,8 +291,9 @@ class Place:
         self._repository = repository
         self._git_dir = repository  #: of the worktree
         self._seen = zones.workspace.state / "seen" / path.name
-        #: The list of what run.setup made here, and its inputs. No filter runs where it is writable.
+        #: The inputs of the run.setup whose products are here, or why it has to run again; and a copy of what it left.
         self._products = zones.workspace.state / "products" / path.name
+        self._home = zones.workspace.homes / path.name  #: of its processes in a sandbox
 
     @property
     def writable(self) -> tuple[Path, ...]:
@@ -318,6 +311,15 @@ class Place:
         self.path.chmod(0o755)
         make_below(self._workspace.common_dir, self._seen)
 
+    def _remove_files(self) -> None:
+        for place in (self.path, self._repository, self._seen, self._products):
+            remove_directory(place)
+
+    def remove(self) -> None:
+        """Delete the worktree and its repository, and the home of its processes."""
+        self._remove_files()
+        remove_directory(self._home)
+
     @contextmanager
     def _new_repository(self, *, keeps_modules: bool = True) -> Iterator[Path]:
         """A directory to write a repository to; it takes the place of the old one, whose submodules may move over."""
@@ -329,19 +331,23 @@ class Place:
         remove_directory(self._repository)
         draft.rename(self._repository)
 
-    def _fill(self, *words: str, extra: Extra) -> None:
-        """Run the script that fills the files; once more in an empty worktree when it fails."""
+    def _fill(self, *words: str, extra: Extra, fixed: Sequence[Path] = ()) -> bool:
+        """Run the script that fills the files; once more in an empty worktree when it fails. Whether that was so.
+
+        `fixed` are paths in the worktree that the script, and a filter that it runs, cannot change in a sandbox.
+        """
         places = (str(self._git_dir), str(self.path), str(self._seen))
         more = (str(extra.diff or ""), str(extra.root), str(self._workspace.common_dir / "modules"))
         arguments = (*places, *words, *more, *extra.copies)
         error = ""
-        for _ in range(2):
+        for is_new in (False, True):
             self._make_directories()
             writable = (self.path, self._repository, self._seen)
-            with self._zones.start(_FILL, arguments, cwd=self.path, writable=writable) as script:
+            readable = () if is_new else fixed
+            with self._zones.start(_FILL, arguments, cwd=self.path, writable=writable, readable=readable) as script:
                 error = script.finish(time.monotonic() + FILL_S)
             if not error:
-                return
+                return is_new
             remove_directory(self.path)
             remove_directory(self._seen)
         raise GitFailed(f"the files of {words[0][:12]} could not be written to {self.path}: {error}")
@@ -370,24 +376,9 @@ class Place:
         if why:
             self._note_products("outdated", why)
 
-    def keep_products(self, commit: Oid, inputs: str, *, extra: Extra = NOTHING) -> None:
-        """List what run.setup has made on the files of `commit`, and note its inputs."""
-        make_below(self._workspace.common_dir, self._products)
-        if error := self._look_at_products("list", commit, clean=self._clean, extra=extra):
-            raise GitFailed(f"the products of run.setup in {self.path} cannot be listed: {error}")
+    def keep_products(self, inputs: str) -> None:
+        """Note the inputs of the run.setup that has just ended."""
         self._note_products("inputs", inputs)
-
-    def describe_changed_product(self, commit: Oid) -> str:
-        """The product that has changed since run.setup, or ""; for files of `commit`."""
-        return self._look_at_products("check", commit)
-
-    def _look_at_products(self, how: str, commit: Oid, *, clean: str = "never", extra: Extra = NOTHING) -> str:
-        """What is wrong with the products, or ""."""
-        places = (str(self._workspace.path), str(self._git_dir), str(self.path), str(self._products / "listing"))
-        writable = {"list": (self.path, self._products), "check": ()}.get(how, (self.path,))
-        arguments = (*places, commit, how, clean, *extra.copies)
-        with self._zones.start(_COMPARE, arguments, cwd=self.path, writable=writable) as script:
-            return script.finish(time.monotonic() + FILL_S)
 
     def _require_copies(self, commit: Oid, extra: Extra) -> None:
         """Refuse names of run.copy that lie outside, or below something that is no directory in the commit."""
@@ -412,58 +403,82 @@ class Place:
 
 
 class ProofWorktree(Place):
-    """A worktree for set-up, gates and verifiers. Its git directory is writable for the fill script and set-up only."""
+    """A worktree for set-up, gates and verifiers. Its git directory is writable for the fill script and set-up only.
 
-    _clean = "never"
+    In a sandbox gates work on a layer that is dropped, so it stays as set-up left it. Else it is copied from what
+    set-up left before each use.
+    """
 
     def __init__(self, zones: Zones, name: str) -> None:
         repository = zones.workspace.state / "proof" / f"{name}.git"
         super().__init__(zones, name, repository, zones.workspace.root / f"{name}-proof")
+        self._kept = self._products / "worktree"  #: as set-up left it, where no sandbox protects the worktree
 
     def checkout_exact_tree(self, commit: Oid, *, clean: str, extra: Extra = NOTHING) -> Path:
-        """Exactly the files of `commit`, where there is no run.setup; with `clean` "untracked" ignored files stay."""
+        """Exactly the files of `commit`; with `clean` "untracked" ignored files stay, with "none" all others do."""
         self.forget_products()
-        self._write(commit, "proof", "-x" if clean == "ignored" else "", extra=extra)
+        how = {"ignored": "-x", "untracked": "", "none": "none"}[clean]
+        self._write(commit, "proof", how, extra=extra)
         return self.path
 
-    def keep_products(self, commit: Oid, inputs: str, *, extra: Extra = NOTHING) -> None:
-        self._write(commit, "reuse", "none", extra=extra)
-        super().keep_products(commit, inputs, extra=extra)
+    def keep_worktree(self, commit: Oid, *, is_protected: bool, extra: Extra = NOTHING) -> None:
+        """Put the files of `commit` right after run.setup; without a sandbox keep a copy of them and the products."""
+        if self._workspace.has_filters and is_protected:
+            listing = 'git --git-dir="$1" --work-tree="$2" ls-files -oz --directory'
+            self._note_products("entries", self._read_output(listing, "the products of run.setup cannot be listed"))
+        self._write(commit, "setup", "none", extra=extra, fixed=self._entries)
+        if not is_protected:
+            self._copy(self.path, self._kept)
+
+    @property
+    def _entries(self) -> list[Path]:
+        """Products that a filter must not change, since it may be a script that an agent has edited."""
+        return [self.path / name for name in self._read_note("entries").split("\0") if name]
 
     def reuse(self, commit: Oid, *, clean: bool = False, extra: Extra = NOTHING) -> str:
-        """Exactly the files of `commit` and the products of run.setup; why run.setup has to run again, or "".
+        """Exactly the files of `commit` and the products of run.setup; with `clean` those that git ignores alone.
 
-        With `clean`, products that git does not ignore are removed.
+        Why run.setup has to run again, or "".
         """
         if not self.is_made:
             return "the worktree was removed"
-        self._write(commit, "reuse", "none", extra=extra)
-        return self._look_at_products("compare", commit, clean="last" if clean else "never", extra=extra)
+        if is_directory(self._kept):
+            remove_directory(self.path)
+            self._copy(self._kept, self.path)
+        is_new = self._write(commit, "setup", "" if clean else "none", extra=extra, fixed=self._entries)
+        return "the worktree had to be made anew" if is_new else ""
 
-    def _write(self, commit: Oid, how: str, clean: str, *, extra: Extra) -> None:
+    def _copy(self, source: Path, goal: Path) -> None:
+        make_below(self._workspace.common_dir, self._products)
+        writable = (self._products, self._workspace.root)
+        with self._zones.start(_COPY, (str(source), str(goal)), cwd=source, writable=writable) as script:
+            if error := script.finish(time.monotonic() + FILL_S):
+                raise GitFailed(f"{source} cannot be copied to {goal}: {error}")
+
+    def _write(self, commit: Oid, how: str, clean: str, *, extra: Extra, fixed: Sequence[Path] = ()) -> bool:
         self._require_copies(commit, extra)
         if not self.is_made:
-            self.remove()
-        with self._new_repository(keeps_modules=how == "reuse") as draft:
+            self._remove_files()
+        with self._new_repository(keeps_modules=how == "setup") as draft:
             self._workspace.write_repository(draft, head=commit)
-        self._fill(commit, commit, how, clean, extra=extra)
+        return self._fill(commit, commit, how, clean, extra=extra, fixed=fixed)
 
     def changed(self, commit: Oid, copies: Sequence[str] = ()) -> list[str]:
         """Paths that differ from the commit shown, without ignored files; HEAD when it is at another commit."""
         status = "status --porcelain=v2 --branch -z -uall --no-renames --ignore-submodules=dirty"
         script = f'git --git-dir="$1" --work-tree="$2" {status}'
-        arguments = (str(self._repository), str(self.path))
-        deadline = time.monotonic() + FILL_S
-        with self._zones.start(script, arguments, cwd=self.path, writable=(self._repository,)) as running:
-            output = running.read_exactly(LARGEST_STATUS, deadline)
-            if error := running.finish(deadline) if len(output) < LARGEST_STATUS else "":
-                raise GitFailed(f"the state of {self.path} cannot be read: {error}")
-        records = os.fsdecode(output).split("\0")
+        records = self._read_output(script, f"the state of {self.path} cannot be read").split("\0")
         head = [] if f"# branch.oid {commit}" in records else ["HEAD"]
         fields = ((record, _FIELDS.get(record[:1], 0)) for record in records)
         paths = (record.split(" ", count)[-1] for record, count in fields if count)
         return head + [path for path in paths if path not in (*copies, DIFF_FILE)]
 
-    def remove(self) -> None:
-        for place in (self.path, self._repository, self._seen, self._products):
-            remove_directory(place)
+    def _read_output(self, script: str, problem: str) -> str:
+        """The beginning of what a script prints; its arguments are the git directory and the worktree."""
+        arguments = (str(self._repository), str(self.path))
+        deadline = time.monotonic() + FILL_S
+        with self._zones.start(script, arguments, cwd=self.path, writable=(self._repository,)) as running:
+            output = running.read_exactly(LARGEST_STATUS, deadline)
+            if error := running.finish(deadline) if len(output) < LARGEST_STATUS else "":
+                raise GitFailed(f"{problem}: {error}")
+        return os.fsdecode(output)

@@ -12,6 +12,8 @@ GRACE_S = 10.0  #: for a process tree to end on request; its shim kills earlier 
 MAX_OVERLOADS = 5  #: overloaded providers in a row, before the agent counts as failed
 
 OWN = "own"  #: the folder of a dispatch that its agent may write; under a sandbox the only one
+SCRATCH = "scratch"  #: the folder of a dispatch with its temporary files in a sandbox; gone at its end
+TEMPORARY = {"/tmp": "tmp", "/var/tmp": "var-tmp", "/run": "run"}  # noqa: S108  #: places of a view, by folder there
 RETURN = f"{OWN}/return.json"
 NOTES = f"{OWN}/notes.md"  #: of a writer, for the agent that continues its work
 EVERY_PHASE = "all"  #: the phase of the verifier that judges all phases together
@@ -306,6 +308,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     cwd: str
     env: dict[str, str]
+    boxed: bool = False  #: it runs in a sandbox, so it needs a folder for temporary files
     stdin: str = ""  #: path of the file given as standard input; "" for none
     reader: str = ""  #: module of agents/clis that reads the output lines; "" for none
     wall_s: float

@@ -69,6 +69,8 @@ path_inside = rule_that(_is_inside, "must be a path inside the repository, not {
 plain_path = rule_that(
     lambda path: not path or (path.strip() and names.is_plain(path)), "must be a printable path, not {value!r}"
 )
+absolute = rule_that(lambda path: path.startswith("/"), "must be an absolute path, not {value!r}")
+home_entry = rule_that(_is_inside, "must be a path from your home, such as .cache/models, not {value!r}")
 pattern = rule_that(re.compile, "is not a regular expression: {value!r}")
 known_zone = rule_that(zone, "unknown time zone {value!r} on this machine; use UTC, or a name like Europe/Berlin")
 forwardable = rule_that(lambda name: not name.startswith(("GIT_", "RUNPLAN_")), "{value} is set by runplan itself")
@@ -146,6 +148,9 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
     planner: Annotated[str, "writes plans: a built-in kind or an [agents.<name>]", not_empty] = "claude"
     fallback: Annotated[str, "replaces an agent during its usage limit; empty: wait for the reset"] = ""
     sandbox: Annotated[str, "bubblewrap for agents and checks: auto, bwrap or none", one_of(*SANDBOXES)] = "auto"
+    home: Annotated[Texts, 'entries of your home that agents may read, e.g. [".cache/models"]', home_entry] = ()
+    caches: Annotated[Texts, "entries of your home, or other directories, of which they get their own", not_empty] = ()
+    mounts: Annotated[Texts, "places, sockets and devices outside the home that they may use", absolute] = ()
     tables: dict[str, AgentTable] = {}
 
     @property
@@ -191,6 +196,9 @@ class CheckSettings(Struct, frozen=True, kw_only=True):
     junit: Annotated[Texts, 'JUnit files to read instead of the output, e.g. ["out/*.xml"]', path_inside] = ()
     paths: Annotated[Texts, 'further test files, beside the usual names, e.g. ["t/**"]', path_inside] = ()
     env: Annotated[Texts, "your variables that tests and run.setup see, e.g. JAVA_HOME"] = ()
+    home: Annotated[Texts, "entries of your home that they may read in the sandbox", home_entry] = ()
+    caches: Annotated[Texts, "entries of your home, or other directories, of which they get their own", not_empty] = ()
+    mounts: Annotated[Texts, 'places they may use, e.g. ["/run/postgresql"]', absolute] = ()
     rerun: Annotated[str, "command that repeats failed tests, e.g. pytest {tests}; empty: automatic"] = ""
     prove: Annotated[
         str,

@@ -109,19 +109,17 @@ def fill_files(
     if process.is_for_writers(started):
         return ""
     commit = commit or setup.commit_of(started, phase, context)
+    worktree, is_protected = context.proof, context.agents.protects_proof
     if started.role is Role.SETUP or not run.setup:
-        clean = "ignored" if started.role is Role.SETUP else run.clean
-        context.proof.checkout_exact_tree(commit, clean=clean, extra=extra)
+        keeps_nothing = started.role is Role.SETUP or worktree.inputs
+        clean = "ignored" if keeps_nothing else "none" if is_protected else run.clean
+        worktree.checkout_exact_tree(commit, clean=clean, extra=extra)
         return ""
-    if context.proof.inputs != setup.find_inputs(started, phase, context):
+    if worktree.inputs != setup.find_inputs(started, phase, context):
         return "the products of run.setup are those of other inputs"
-    is_read = started.role is Role.VERIFY  # a new file would count as the verifier's
-    last = phase.dispatches.newest
-    is_same = process.follows_setup(started, phase) and last is not None and last.tree == started.tree
-    if is_same and not is_read and context.proof.is_made:
-        return ""  # nothing has run there since its products were listed
-    if fault := context.proof.reuse(commit, clean=is_read, extra=extra):
-        context.proof.forget_products(fault)
+    is_read = started.role is Role.VERIFY and not is_protected  # a new file would count as the verifier's
+    if fault := worktree.reuse(commit, clean=is_read, extra=extra):
+        worktree.forget_products(fault)
     return fault
 
 
@@ -139,7 +137,8 @@ def _launch_command(started: e.DispatchStarted, phase: WorkAttempt, context: Run
         if started.agents:
             argv = _also_in_zone(argv, line, started, context)
     logs = tuple(gates.own_logs(started.gates).values())
-    return d.Launch(id=name, argv=argv, cwd=str(path), env=env, wall_s=wall_s, logs=logs)
+    boxed = context.agents.confines_checks and started.role is not Role.DELEGATE
+    return d.Launch(id=name, argv=argv, boxed=boxed, cwd=str(path), env=env, wall_s=wall_s, logs=logs)
 
 
 def _also_in_zone(argv: Sequence[str], line: str, started: e.DispatchStarted, context: RunContext) -> tuple[str, ...]:

@@ -58,10 +58,13 @@ def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunConte
 
 def with_names(line: str, started: DispatchStarted, context: RunContext, options: str = "") -> str:
     """The test command, which names its tests for us; `options` are further ones of pytest."""
+    own = str(context.dispatches.directory(started.id) / OWN)
     if junit := context.settings.tests.junit:  # stale results prove nothing; the shell has no `**`
-        stale = (pattern.replace("**/", "*/" * depth) for pattern in junit for depth in range(DEEPEST))
-        return f"rm -f -- {' '.join(dict.fromkeys(stale))}\n{line}"
-    return naming.ask_for_names(line, str(context.dispatches.directory(started.id) / OWN), options)
+        patterns = (pattern.replace("**/", "*/" * depth) for pattern in junit for depth in range(DEEPEST))
+        files = " ".join(dict.fromkeys(patterns))
+        copy = f'test ! -f "$file" || cp "$file" {quote(own)}/junit-$((number += 1)).xml'
+        return f"rm -f -- {files}\n(\n{line}\n)\ncode=$?\nfor file in {files}; do {copy}; done\nexit $code"
+    return naming.ask_for_names(line, own, options)
 
 
 def _rerun_command(name: str, phase: WorkAttempt) -> str:
@@ -302,7 +305,7 @@ def read_checks(phase: WorkAttempt, context: RunContext) -> Iterator[tuple[str, 
         names: dict[str, list[str]] = {}
         if name == TESTS:
             summary = tests.summary
-            junit = _read_junit(worktree, tests.junit, worktree) if tests.junit else None
+            junit = _read_junit(directory / OWN, ("junit-*.xml",), worktree) if tests.junit else None
             listed = {key: [*_read_junit(directory / OWN, (file,), worktree)] for key, file in naming.FILES.items()}
             names = {key: texts for key, texts in listed.items() if texts}
         result = results.read_results(output, exit_code=code, summary_pattern=summary, junit=junit, names=names)

@@ -225,6 +225,7 @@ def launch_agent(
     return d.Launch(
         id=started.id,
         argv=argv,
+        boxed=context.agents.is_sandboxed(started.agent),
         cwd=str(path),
         env=env,
         stdin=str(prompt),

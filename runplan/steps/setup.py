@@ -32,11 +32,6 @@ def already_done(started: DispatchStarted, phase: WorkAttempt, context: RunConte
     place = _place_of(started, context)
     if started.again or place.inputs != find_inputs(started, phase, context):
         return ()
-    # Those in the proof worktree are compared before each check.
-    changed = "" if started.tree else place.describe_changed_product(commit_of(started, phase, context))
-    if changed:
-        place.forget_products(changed)
-        return ()
     return (SetupReused(tree=started.tree),)
 
 
@@ -55,11 +50,13 @@ def describe_change(before: dict[str, str], now: dict[str, str]) -> str:
 
 
 def keep_products(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> None:
-    """List the products of the set-up that has ended, for later trees and phases."""
-    extra = Extra(copies=context.copied, root=context.root)
+    """Keep what the set-up that has ended has made, for later trees and phases."""
+    if started.tree:
+        extra = Extra(copies=context.copied, root=context.root)
+        commit = commit_of(started, phase, context)
+        context.proof.keep_worktree(commit, is_protected=context.agents.protects_proof, extra=extra)
     for setup in (started, replace(started, tree="")) if started.agents else (started,):
-        commit = commit_of(setup, phase, context)
-        _place_of(setup, context).keep_products(commit, find_inputs(setup, phase, context), extra=extra)
+        _place_of(setup, context).keep_products(find_inputs(setup, phase, context))
 
 
 def _place_of(setup: DispatchStarted, context: RunContext) -> Place:

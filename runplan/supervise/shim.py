@@ -37,8 +37,8 @@ from runplan.checks.secrets import secret_values
 from runplan.decoding import convert
 from runplan.errors import is_shortage, refused_by_system
 from runplan.processes import MARK, Process
-from runplan.run.dispatch import LOGS, OWN, Ending, Launch, Outcome, Usage
-from runplan.store.files import read_file
+from runplan.run.dispatch import LOGS, OWN, SCRATCH, TEMPORARY, Ending, Launch, Outcome, Usage
+from runplan.store.files import make_below, read_file, remove_directory
 from runplan.supervise.output import MISREAD, CappedLog, DispatchFiles, EventCollector, ShimRecord, reader_of
 
 #: A request to a shim is the length of its text, with the lock's descriptor, then the text. The answer is its pid.
@@ -129,6 +129,9 @@ def supervise(launch: Launch, files: DispatchFiles, *, me: str) -> bool:
 
     Whether the shim can supervise another one: the agent exited by itself and left no process behind.
     """
+    scratch = files.directory / SCRATCH
+    for folder in TEMPORARY.values() if launch.boxed else ():
+        make_below(files.directory, scratch / folder)
     held = os.open(files.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     with _Signals() as signals:
         files.write_shim(ShimRecord(identity=me, reader=launch.reader))
@@ -140,6 +143,7 @@ def supervise(launch: Launch, files: DispatchFiles, *, me: str) -> bool:
             outcome = Outcome(ending=ending, code=None, signal=None, message=message, ended_at=time.time())
         else:
             outcome = supervision.run()
+        remove_directory(scratch)
         files.write_exit(outcome, held=held)
     os.close(held)
     return outcome.ending is Ending.EXITED and not outcome.leftovers and not signals.requests
@@ -361,8 +365,8 @@ class _Supervision:
 
     def _signal(self, number: signal.Signals) -> None:
         family = list(self._family())
-        if Path(self._launch.argv[0]).name == "bwrap":
-            # It ends with the agent; ended earlier it would cut off the agent's last output.
+        if self._launch.boxed:
+            # The sandbox ends with the agent; ended earlier it would cut off the agent's last output.
             family = [process for process in family if process.pid != self._agent]
         if number is signal.SIGINT:  # as at a terminal: an agent interrupts its commands in other sessions itself
             family = [process for process in family if processes.session(process.pid) == self._agent]

@@ -136,15 +136,16 @@ def test_a_sandboxed_agent_can_write_its_worktree_and_caches(boxed: Shut) -> Non
         agent=f"set -e\necho 0 >1.txt; git add 1.txt; git commit -qm zero\n"
         f"echo 1 >1.txt; git commit -qa --amend -m one\n"
         f"echo 2 >2.txt; git stash -qu; git checkout -qb mine; git checkout -q -; git gc -q --prune=now\n"
-        f"touch {project.home}/.npm/agent; test -w /dev/null; touch /tmp/runplan-$$ && rm /tmp/runplan-$$",
-        check=f"set -e; echo x >build; touch {project.home}/.npm/check",
+        f"mkdir -p {project.home}/.npm; touch {project.home}/.npm/agent\n"
+        "test -w /dev/null; touch /tmp/runplan-$$ && rm /tmp/runplan-$$",
+        check=f"set -e; echo x >build; touch {project.home}/.npm/check; test ! -e {project.home}/.npm/agent",
     )
 
     ran = project.start("1", "auto")
 
     assert ran.code == 0, ran.err + boxed.said()
     assert project.show("main:1.txt") == "1"
-    assert names(project.home / ".npm") == ["agent", "check"]
+    assert not (project.home / ".npm").exists()
 
 
 def test_commits_of_a_sandboxed_agent_land_although_it_removes_its_worktree(boxed: Shut) -> None:
@@ -243,3 +244,19 @@ def test_a_filter_script_that_an_agent_edited_does_no_harm_while_its_work_lands(
     assert ran.code == 0, ran.err
     assert (project.path / "1.txt").read_text() == "2\n"
     assert not (project.path / "harm").exists()
+
+
+def test_a_filter_script_that_an_agent_edited_does_not_change_what_set_up_made(boxed: Shut) -> None:
+    project = boxed.project
+    for direction in ("clean", "smudge"):
+        project.repo.git("config", f"filter.up.{direction}", "sh convert.sh")
+    files = {"convert.sh": "cat\n", ".gitattributes": "*.txt filter=up\n", ".gitignore": "*.o\n", "z.txt": "0\n"}
+    project.repo.commit("Begin", **files)
+    harm = "cat; if test -e test.o; then echo true >test.o; fi"
+    boxed.scripts(
+        setup="echo 'test ! -e red' >test.o",
+        check="sh test.o",
+        agent=f"echo '{harm}' >convert.sh; echo 1 >z.txt; echo 1 >1.txt; >red",
+    )
+    ran = project.start("1", "auto")
+    assert (ran.code, "gate       failed" in ran.err, project.landed()) == (1, True, []), ran.err

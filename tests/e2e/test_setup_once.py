@@ -46,13 +46,6 @@ def test_set_up_runs_once_in_each_worktree_and_again_where_a_lock_file_changed(t
     assert f"- Set-up ran 1 time: {changed} (checks, 0s)" in report
 
 
-def test_set_up_runs_again_where_an_agent_changed_a_product(project: Project) -> None:
-    prepare(project, "mkdir -p deps.o && echo 1 >deps.o/a")
-    project.agent(work('write = "deps.o/a"\ntext = "2"') + work(phase="2"))
-    assert project.start("finish", "auto").code == 0
-    assert set_ups(project) == [*FIRST, ("agents", "a product changed: deps.o/a")]
-
-
 def test_products_stay_where_an_agent_left_a_directory_that_nobody_may_write(tmp_path: Path) -> None:
     """Whoever runs the tests as root may write it."""
     project = a_project(tmp_path, "1", "2")

@@ -11,14 +11,15 @@ import pytest
 
 from runplan.agents.clis import agent_of
 from runplan.agents.clis.mini import LONGEST_ARGUMENT
-from runplan.agents.invocation import Agents, is_used, require_agents
+from runplan.agents.invocation import Agents, require_agents
 from runplan.agents.prompts import SMALL_DIFF, Brief, verify_prompt
 from runplan.errors import RefusedEarly
 from runplan.names import DIFF_FILE
 from runplan.run.events import DispatchStarted, PhaseChosen
 from runplan.run.kinds import PLANNING, Role
+from runplan.sandbox.bubblewrap import is_used
 from runplan.settings.load import Layer
-from runplan.settings.schema import AgentsSettings
+from runplan.settings.schema import AgentsSettings, CheckSettings
 from tests.support.builders import settle
 from tests.support.samples import FOLDERS, expected
 
@@ -425,7 +426,7 @@ def test_tests_and_setup_see_the_variables_that_agents_see_and_those_of_tests_en
         "OTHER": "o",
     }
     env = ("NPM_TOKEN", "GH_TOKEN", "GIT_DIR")
-    agents = Agents(settings(), root=tmp_path, plan="p", run="r", caller=caller, checks=env)
+    agents = Agents(settings(), root=tmp_path, plan="p", run="r", caller=caller, tests=CheckSettings(env=env))
     for role in (Role.GATE, Role.BASELINE, Role.SETUP):
         started = DispatchStarted(id="r.1", role=role, cycle=1, phase="1")
         _, seen = agents.command("make test", started, directory=tmp_path, cwd=tmp_path, writable=())

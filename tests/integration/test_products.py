@@ -1,4 +1,4 @@
-"""The products of run.setup in the proof worktree: kept while they are as run.setup left them."""
+"""The products of run.setup in the proof worktree: they are as run.setup left them before each use."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -28,17 +28,14 @@ def proof(place: Place) -> Path:
     (path / "a.txt").write_text("set-up\n")
     os.link(path / "made.txt", path / "deps/hard.o")
     (path / "deps/secret.o").touch(0o600)
-    place.proof.keep_products(place.base, "inputs", extra=extra(place))
+    place.proof.keep_worktree(place.base, is_protected=False, extra=extra(place))
+    place.proof.keep_products("inputs")
     assert (path / "a.txt").read_text() == "a\n"
     return path
 
 
 def extra(place: Place) -> Extra:
     return Extra(copies=("conf/.env",), root=place.repo.path)
-
-
-def look(place: Place) -> bool:
-    return not place.proof.reuse(place.base, extra=extra(place))
 
 
 def test_products_stay_and_everything_else_is_put_right(place: Place, proof: Path) -> None:
@@ -55,7 +52,7 @@ def test_products_stay_and_everything_else_is_put_right(place: Place, proof: Pat
     (proof / "b.txt").chmod(0o600)
     (proof / ".gitignore").unlink()
     (proof / ".gitignore").mkdir()
-    assert look(place)
+    place.proof.reuse(place.base, extra=extra(place))
     assert sorted(proof.rglob("*")) == before
     assert (proof / "a.txt").read_text() == "a\n"
     assert (proof / "b.txt").stat().st_mode & 0o777 == 0o644
@@ -85,10 +82,12 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("how", CHANGES)
-def test_a_changed_or_missing_product_is_seen(place: Place, proof: Path, how: str) -> None:
+def test_a_changed_or_missing_product_is_put_right(place: Place, proof: Path, how: str) -> None:
     CHANGES[how](proof)
-    assert not look(place)
-    assert not look(place)
+    place.proof.reuse(place.base, extra=extra(place))
+    assert (proof / "deps/link").read_text() == "exit 1\n"
+    assert (proof / "deps/bin/run.o").stat().st_mode & 0o777 == 0o644
+    assert not (proof / "x").exists()
 
 
 def test_an_edit_of_a_tracked_file_that_keeps_its_size_and_time_is_put_right(tmp_path: Path) -> None:
@@ -105,7 +104,7 @@ def test_an_edit_of_a_tracked_file_that_keeps_its_size_and_time_is_put_right(tmp
 
 
 def test_a_verifier_does_not_get_products_that_git_would_show(place: Place, proof: Path) -> None:
-    assert place.proof.reuse(place.base, clean=True, extra=extra(place)) == ""
+    place.proof.reuse(place.base, clean=True, extra=extra(place))
     assert place.proof.changed(place.base, ["conf/.env"]) == []
     assert not (proof / "made.txt").exists()
     assert (proof / "deps/bin/run.o").exists()
@@ -113,46 +112,30 @@ def test_a_verifier_does_not_get_products_that_git_would_show(place: Place, proo
 
 def test_products_serve_another_commit_and_are_gone_before_the_next_set_up(place: Place, proof: Path) -> None:
     candidate = place.repo.commit("Next", None, **{"b.txt": "new\n"})
-    assert place.proof.reuse(candidate, extra=extra(place)) == ""
+    place.proof.reuse(candidate, extra=extra(place))
     assert ((proof / "b.txt").read_text(), place.proof.inputs) == ("new\n", "inputs")
     place.proof.checkout_exact_tree(candidate, clean="ignored", extra=extra(place))
     assert place.proof.inputs == ""
 
 
-def test_a_changed_product_of_agents_is_seen_and_nothing_is_deleted(place: Place) -> None:
-    place.zone.lease(branch="refs/heads/b", base=place.base, pin="x")
-    path = place.zone.lend(branch="refs/heads/b", clean="untracked")
-    (path / "deps").mkdir()
-    (path / "deps/run.o").write_text("exit 1\n")
-    (path / "made.txt").write_text("git does not ignore it, so it does not stay\n")
-    place.zone.keep_products(place.base, "inputs")
-    (path / "deps/own.o").write_text("of the agent\n")
-    assert place.zone.describe_changed_product(place.base) == ""
-    (path / "deps/run.o").write_text("exit 0\n")
-    assert place.zone.describe_changed_product(place.base) == "a product changed: deps/run.o"
-    assert (path / "deps/own.o").exists()
+def test_a_protected_worktree_is_not_copied(place: Place, proof: Path) -> None:
+    place.proof.checkout_exact_tree(place.base, clean="ignored")
+    (proof / "run.o").write_text("exit 1\n")
+    place.proof.keep_worktree(place.base, is_protected=True)
+    before = (proof / "run.o").stat()
+    place.proof.reuse(place.base)
+    assert (proof / "run.o").stat().st_ctime_ns == before.st_ctime_ns
 
 
-def test_a_lost_or_damaged_worktree_needs_a_set_up(place: Place, proof: Path) -> None:
+def test_a_damaged_worktree_is_put_right_and_a_lost_one_has_no_inputs(place: Place, proof: Path) -> None:
     make_deep(proof)
-    assert not look(place)
+    assert place.proof.reuse(place.base, extra=extra(place)) == ""
+    assert (proof / "deps/link").read_text() == "exit 1\n"
     place.proof.checkout_exact_tree(place.base, clean="ignored", extra=extra(place))
     assert sorted(path.name for path in proof.iterdir()) == [".git", ".gitignore", "a.txt", "b.txt", "conf"]
     place.proof.remove()
-    assert not look(place)
-
-
-def test_a_filter_that_changes_a_product_while_files_are_put_right_is_seen(place: Place) -> None:
-    script = "test ! -e run.o || echo 'exit 0' >run.o; cat\n"
-    place.repo.git("config", "filter.x.smudge", "sh convert.sh")
-    commit = place.repo.commit("Convert", None, **{"convert.sh": script, ".gitattributes": "b.txt filter=x\n"})
-    place.workspace.prepare()
-    path = place.proof.checkout_exact_tree(commit, clean="ignored")
-    (path / "run.o").write_text("exit 1\n")
-    place.proof.keep_products(commit, "inputs")
-    assert place.proof.reuse(commit) == ""
-    (path / "b.txt").write_text("x")
-    assert place.proof.reuse(commit) == "a product changed: run.o"
+    assert place.proof.inputs == ""
+    assert place.proof.reuse(place.base) == "the worktree was removed"
 
 
 def make_deep(directory: Path) -> None:

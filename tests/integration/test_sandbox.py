@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from runplan.agents.invocation import Sandbox, sandbox_command
 from runplan.daemon.links import load_key
-from runplan.git.command import Git
-from runplan.git.repository import Checkouts
-from runplan.run.dispatch import Ending
+from runplan.run.dispatch import SCRATCH, TEMPORARY, Ending
+from runplan.sandbox.bubblewrap import Bubblewrap
+from runplan.sandbox.view import HomeUse, View
 from runplan.settings.places import key_directory, user_file
 from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
 from tests.support.mounts import obstacle
-from tests.support.repos import init_repo, isolated_env
+from tests.support.repos import init_repo
 
 
 @pytest.fixture(autouse=True)
@@ -32,9 +31,9 @@ def on(tmp_path: Path) -> Iterator[Stage]:
 
 
 def sandboxed_sh(on: Stage, script: str, **changes: object) -> str:
-    bwrap = shutil.which("bwrap")
-    assert bwrap
-    return on.start(*sandbox_command(("sh", "-c", script), bwrap=bwrap, cwd=str(on.path)), **changes)
+    box = Bubblewrap(shutil.which("bwrap") or "", {"PATH": os.environ["PATH"], "HOME": str(on.path / "home")})
+    command = box.wrap(("sh", "-c", script), View(cwd=on.path, writable=(on.path,)))
+    return on.start(*command, boxed=True, **changes)
 
 
 def test_last_words_within_the_grace_come_through(on: Stage) -> None:
@@ -79,6 +78,10 @@ def test_bytes_moved_inside_are_a_sign_of_life_and_silence_is_silence(on: Stage)
     assert on.outcome(sandboxed_sh(on, "sleep 30", silence_s=0.3)).ending is Ending.SILENT
 
 
+NOTHING = HomeUse()
+NO_VARIABLES: Mapping[str, str] = {}
+
+
 class Place:
     """A repository with a linked checkout, and a worktree with the repository of its agent."""
 
@@ -88,6 +91,7 @@ class Place:
         self.linked = place / "linked"
         self.repo.git("worktree", "add", "-q", "-b", "other", str(self.linked))
         self.home = place / "home"
+        self.homes = self.repo.path / ".git/runplan/homes/a"
         self.git = self.repo.path / ".git"
         self.lanes = self.git / "runplan/lanes"
         self.trees = place / "trees"
@@ -99,16 +103,24 @@ class Place:
         """The places that a dispatch may write: its worktree, its repository, its folder."""
         return self.trees / "a", self.lanes / "a.git", self.git / "runplan/dispatch/r1.1/own"
 
-    def sandbox(self, variables: Mapping[str, str] | None = None) -> Sandbox:
-        env = {"PATH": os.environ["PATH"], "HOME": str(self.home), **(variables or {})}
-        # As if runplan was started in the linked checkout.
-        checkouts = Checkouts(Git(self.linked, env=isolated_env()), self.git)
-        return Sandbox(checkouts, worktrees=self.trees, env=env)
+    def wrap(
+        self, *command: str, uses: HomeUse = NOTHING, variables: Mapping[str, str] = NO_VARIABLES
+    ) -> tuple[str, ...]:
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.home), **variables}
+        box = Bubblewrap(shutil.which("bwrap") or "", env, (self.linked, self.git, self.trees))
+        scratch = self.own[2].parent / SCRATCH
+        for folder in TEMPORARY.values():
+            (scratch / folder).mkdir(parents=True, exist_ok=True)
+        return box.wrap(command, View(cwd=self.own[0], writable=self.own, home=self.homes, scratch=scratch, uses=uses))
 
-    def can_write(self, directory: Path) -> bool:
-        worktree = self.own[0]
-        argv = self.sandbox().wrap(("sh", "-c", f"echo x >'{directory}/x'"), worktree, self.own)
-        return subprocess.run(argv, cwd=worktree, capture_output=True, check=False).returncode == 0
+    def run(self, script: str, uses: HomeUse = NOTHING) -> str:
+        """What a shell prints in the sandbox."""
+        argv = self.wrap("sh", "-c", script, uses=uses)
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
+        return subprocess.run(argv, cwd="/", env=env, capture_output=True, text=True, check=False).stdout
+
+    def can_write(self, directory: Path | str) -> bool:
+        return self.run(f"mkdir -p '{directory}' && echo x >'{directory}/x' && echo done") == "done\n"
 
 
 @pytest.fixture
@@ -117,10 +129,18 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_a_dispatch_writes_its_own_places(place: Place) -> None:
-    assert all(place.can_write(path) for path in (*place.own, place.home))
+    for path in (*place.own, place.home, "/tmp", "/var/tmp", "/run", "/dev/shm"):
+        assert place.can_write(path), path
+    assert [*place.home.iterdir()] == []
 
 
-def test_checkouts_git_directory_other_worktrees_and_own_files_of_the_user_are_read_only(place: Place) -> None:
+def test_its_home_and_its_temporary_files_are_its_own(place: Place) -> None:
+    place.run("echo kept >~/kept; echo gone >/dev/shm/gone; mkdir ~/.ssh && echo planted >~/.ssh/config")
+    assert place.run("cat ~/kept /dev/shm/gone; cat ~/.ssh/config") == "kept\nplanted\n"
+    assert [*place.home.iterdir()] == []
+
+
+def test_everything_else_is_read_only(place: Place) -> None:
     runplan = place.git / "runplan"
     for path in (
         place.repo.path,
@@ -128,13 +148,69 @@ def test_checkouts_git_directory_other_worktrees_and_own_files_of_the_user_are_r
         place.git,
         place.git / "objects",
         runplan,
+        runplan / "homes",
         runplan / "dispatch/r1.1",
         place.lanes / "b.git",
         place.trees,
         place.trees / "b",
-        place.home / ".config/runplan",  # which is made where it is not there
+        "/etc",
+        "/usr/local/bin",
+        str(Path(__file__).parents[2] / "runplan"),
+        "/proc/sys/kernel",
     ):
-        assert not place.can_write(path), path
+        place.can_write(path)  # below a private place it writes to a directory of its own
+        assert not (Path(path) / "x").exists(), path
+
+
+def test_entries_of_the_home_are_readable_secrets_absent_caches_private(place: Place) -> None:
+    files = {
+        **dict.fromkeys((".profile", ".tools/bin/tool", ".config/pip/pip.conf", ".cache/ms-playwright/chrome"), "yes"),
+        **dict.fromkeys((".ssh/id", ".config/gh/hosts.yml", ".gitconfig", ".cargo/credentials.toml"), "no"),
+        **dict.fromkeys((".cache/pip/wheel", ".npm/cache", ".local/state/x/y", ".bash_history"), "no"),
+    }
+    for name in files:
+        (place.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.home / name).write_text(name)
+    (place.home / "dotfiles").mkdir()
+    (place.home / "dotfiles/netrc").write_text("secret")
+    (place.home / ".netrc").symlink_to("dotfiles/netrc")
+    (place.home / "alias").symlink_to("dotfiles/netrc")
+
+    seen = {name: place.run(f"cat ~/{name}") for name in files}
+
+    assert seen == {name: name if shown == "yes" else "" for name, shown in files.items()}
+    assert place.run("cat ~/.netrc ~/alias ~/dotfiles/netrc") == ""
+    for name in (".profile", ".config/pip/pip.conf"):
+        assert place.run(f"echo x >>~/{name} && echo wrote; mv ~/{name} ~/x && echo moved") == ""
+    for name in (".cache/pip", ".npm", ".config"):
+        assert place.run(f"mkdir -p ~/{name} && touch ~/{name}/new && echo wrote") == "wrote\n"
+
+
+def test_a_project_and_an_agent_name_what_they_need_of_the_home(place: Place) -> None:
+    outside = place.home.parent / "outside"
+    for path in (
+        place.home / ".cli/settings",
+        place.home / ".cli/login",
+        place.home / ".cli.json",
+        outside / "cache/a",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    uses = HomeUse(
+        private=(str(place.home / ".cli"), str(outside / "cache")),
+        readable=(".cli/settings",),
+        shared=(str(place.home / ".cli/login"),),
+        copied=(".cli.json",),
+    )
+    deeds = "cat .cli/settings .cli/login .cli.json; for f in .cli/settings .cli/login .cli/new .cli.json"
+    said = place.run(f"cd ~; {deeds} {outside}/cache/b; do (echo new >$f) && echo $f; done; ls {outside}/cache", uses)
+
+    assert said == f"mineminemine.cli/login\n.cli/new\n.cli.json\n{outside}/cache/b\nb\n"
+    assert [(place.home / name).read_text() for name in (".cli/settings", ".cli/login", ".cli.json")] == [
+        *("mine", "new\n", "mine")
+    ]
+    assert sorted(path.name for path in (place.home / ".cli").iterdir()) == ["login", "settings"]
+    assert [path.name for path in (outside / "cache").iterdir()] == ["a"]
 
 
 def test_the_key_of_links_and_the_settings_of_the_user_cannot_be_read(place: Place) -> None:
@@ -146,16 +222,11 @@ def test_the_key_of_links_and_the_settings_of_the_user_cannot_be_read(place: Pla
     load_key(key_directory(env))
     keys = key_directory(env)
     look = f"cat '{settings}' '{keys}'/*; touch made; until test -e go; do :; done; ls '{keys}'"
-    argv = place.sandbox().wrap(("sh", "-c", look), place.own[0], place.own)
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE)
+    process = subprocess.Popen(place.wrap("sh", "-c", look), stdout=subprocess.PIPE)
     until((place.own[0] / "made").exists)
     (keys / "later.key").write_text("secret")
     (place.own[0] / "go").touch()
     assert process.communicate(timeout=PATIENCE_S)[0] == b""
-    assert (
-        subprocess.run(place.sandbox().wrap(("cat", str(settings)), *place.own[:1], place.own), check=False).returncode
-        == 0
-    )
 
 
 def test_the_keys_to_the_database_of_a_fleet_cannot_be_read(place: Place) -> None:
@@ -165,12 +236,12 @@ def test_the_keys_to_the_database_of_a_fleet_cannot_be_read(place: Place) -> Non
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("hunter2")
-    sandbox = place.sandbox({name: str(file) for name, file in named.items()})
     secret = {**os.environ, "RUNPLAN_FLEET_DSN": "postgresql://u:hunter2@h/db"}
     worker = subprocess.Popen(["sleep", "60"], env=secret)
     look = ("sh", "-c", f"cat {' '.join(map(str, files))} /proc/*/environ; ls /proc/{worker.pid}; true")
     try:
-        read = subprocess.run(sandbox.wrap(look, place.own[0], place.own), capture_output=True, check=True)
+        argv = place.wrap(*look, variables={name: str(file) for name, file in named.items()})
+        read = subprocess.run(argv, capture_output=True, check=True)
     finally:
         worker.kill()
         worker.wait()
@@ -178,13 +249,12 @@ def test_the_keys_to_the_database_of_a_fleet_cannot_be_read(place: Place) -> Non
     assert b"cmdline" not in read.stdout
 
 
-def test_no_parent_of_a_worktree_checkout_or_settings_can_be_renamed(place: Place) -> None:
+def test_no_parent_of_a_worktree_can_be_renamed(place: Place) -> None:
     worktree = place.own[0]
-    for path in (place.trees, place.trees.parent, place.trees.parent.parent, place.home / ".config"):
-        argv = place.sandbox().wrap(("mv", str(path), f"{path}.moved"), worktree, place.own)
-        assert subprocess.run(argv, capture_output=True, check=False).returncode
+    for path in (place.trees, place.trees.parent, place.trees.parent.parent):
+        place.run(f"mv '{path}' '{path}.moved'")
         assert worktree.is_dir()
 
 
 def test_a_program_that_is_not_there_is_called_as_before(place: Place) -> None:
-    assert place.sandbox().wrap(("no-such-agent",), place.own[0], place.own) == ("no-such-agent",)
+    assert place.wrap("no-such-agent") == ("no-such-agent",)

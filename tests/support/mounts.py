@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.agents import invocation
+from runplan.sandbox.bubblewrap import find_obstacle
 from tests.support import inject
 from tests.support.cli import RUNPLAN, Project, Ran
 
@@ -108,5 +108,5 @@ def writable(there: Inside, directory: Path) -> None:
 
 
 def obstacle() -> str:
-    found = invocation.find_obstacle({"PATH": os.environ["PATH"]})
+    found = find_obstacle({"PATH": os.environ["PATH"]})
     return f"the sandbox does not work here: {found.problem}; {found.remedy}" if found else ""

@@ -14,7 +14,7 @@ MODULES = {
 #: The packages from top to bottom: each may import those below it, and the top-level modules.
 ORDER = (
     *("cli", "web", "mcp", "views", "fleet", "daemon", "engine", "steps", "report", "landing", "forge"),
-    *("supervise", "agents"),
+    *("supervise", "agents", "sandbox"),
     *("git", "store", "settings", "checks", "run", "plan"),
 )
 #: Packages, and modules of others, whose functions take values and return values.

@@ -2,22 +2,9 @@
 
 import pytest
 
-from runplan.agents.invocation import sandbox_command
 from runplan.errors import SettingsError
 from runplan.settings.load import Layer
 from tests.support.builders import settle
-
-
-def test_writable_mounts_come_after_read_only_ones() -> None:
-    call = sandbox_command(
-        ("agent", "-x"), bwrap="/usr/bin/bwrap", cwd="/w/a", read_only=("/w", "/repo/.git", "/repo"), writable=("/w/a",)
-    )
-
-    assert call[0] == "/usr/bin/bwrap"
-    mounts = [(word, call[at + 2]) for at, word in enumerate(call) if "bind" in word]
-    readable = [("--ro-bind-try", path) for path in ("/repo", "/repo/.git", "/w")]
-    assert mounts == [("--dev-bind", "/"), *readable, ("--bind", "/w/a")]
-    assert call[-5:] == ("--chdir", "/w/a", "--", "agent", "-x")
 
 
 @pytest.mark.parametrize(

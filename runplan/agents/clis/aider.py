@@ -41,6 +41,8 @@ class Aider(ProviderAgent):
     model_flag = "--model"
     rank = 6
     instructions = (".aider.conf.yml",)
+    folder = ".aider"
+    configuration = ("oauth-keys.env",)
     keys = provider_keys()
     #: It wraps lines at the width of the screen, error messages too.
     fixed: ClassVar = {"COLUMNS": "4000"}

@@ -51,6 +51,16 @@ class Claude(Agent):
     stop_signal = signal.SIGINT
     fixed: ClassVar = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
     personal = ("CLAUDE.local.md",)
+    folder = ".claude"
+    configuration = (
+        *("settings.json", "CLAUDE.md", "agents", "commands", "skills", "hooks", "plugins", "rules", "output-styles"),
+        "local",  # the program itself, where it was installed so
+    )
+    logins = (".credentials.json",)
+    copied = (".claude.json",)
+
+    def find_folder(self, caller: Mapping[str, str]) -> Path:
+        return Path(caller.get("CLAUDE_CONFIG_DIR") or super().find_folder(caller))
 
     def role_arguments(self, task: Task) -> tuple[str, ...]:
         return (
@@ -65,12 +75,12 @@ class Claude(Agent):
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         """Its settings can name an address, a model and a key helper; its login is a file or in the keychain."""
-        files = (_config_folder(caller) / "settings.json", _config_folder(caller) / ".credentials.json")
+        files = (AGENT.find_folder(caller) / "settings.json", AGENT.find_folder(caller) / ".credentials.json")
         return any(file.is_file() for file in files) or "oauthAccount" in read_json(_state_file(caller))
 
     def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
         """Variables in its settings override those of the caller."""
-        settings = read_json(_config_folder(caller) / "settings.json")
+        settings = read_json(AGENT.find_folder(caller) / "settings.json")
         variables = get_value(settings, "env")
         seen = {**caller, **variables} if isinstance(variables, dict) else caller
         return get_text(seen, "ANTHROPIC_BASE_URL"), get_text(seen, "ANTHROPIC_MODEL") or get_text(settings, "model")
@@ -107,12 +117,8 @@ class Claude(Agent):
 AGENT = Claude()
 
 
-def _config_folder(caller: Mapping[str, str]) -> Path:
-    return Path(caller.get("CLAUDE_CONFIG_DIR") or under_home(caller, ".claude"))
-
-
 def _state_file(caller: Mapping[str, str]) -> Path:
-    return (_config_folder(caller) if caller.get("CLAUDE_CONFIG_DIR") else under_home(caller)) / ".claude.json"
+    return (AGENT.find_folder(caller) if caller.get("CLAUDE_CONFIG_DIR") else under_home(caller)) / ".claude.json"
 
 
 def _restrict_settings(caller: Mapping[str, str], address: str) -> tuple[str, ...]:
@@ -121,7 +127,7 @@ def _restrict_settings(caller: Mapping[str, str], address: str) -> tuple[str, ..
     The flag's settings override those of the repository, so the user's own helpers are named again. Hooks of all
     origins are merged and can only be disabled together.
     """
-    user_settings = read_json(_config_folder(caller) / "settings.json")
+    user_settings = read_json(AGENT.find_folder(caller) / "settings.json")
     settings = {"disableAllHooks": True, "env": {"ANTHROPIC_BASE_URL": address}}
     settings |= {name: get_text(user_settings, name) for name in _HELPERS}
     state = _state_file(caller)

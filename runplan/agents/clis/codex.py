@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from runplan.agents.adapter import Agent, Task, under_home
+from runplan.agents.adapter import Agent, Task
 from runplan.agents.endings import classify_trouble
 from runplan.agents.fields import end_tool, estimate_context, get_objects, get_text, get_value, read_usage
 from runplan.run.dispatch import AgentEvent, Context, Finished, Message, Retrying, Spent, ToolUsed, Unread
@@ -40,6 +40,12 @@ class Codex(Agent):
     stop_signal = signal.SIGINT
     passed = ("CODEX_HOME",)
     instructions = ("**/AGENTS.override.md",)
+    folder = ".codex"
+    configuration = ("config.toml", "AGENTS.md", "AGENTS.override.md", "instructions.md", "prompts", "rules", "skills")
+    logins = ("auth.json",)
+
+    def find_folder(self, caller: Mapping[str, str]) -> Path:
+        return Path(caller.get("CODEX_HOME") or super().find_folder(caller))
 
     def build_arguments(self, task: Task) -> tuple[str, ...]:
         return (*super().build_arguments(task), "-")
@@ -62,7 +68,7 @@ class Codex(Agent):
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         """A login or a provider; a model alone is neither."""
-        return (_config_folder(caller) / "auth.json").is_file() or any(
+        return (AGENT.find_folder(caller) / "auth.json").is_file() or any(
             name in _read_config(caller) for name in _CHOICES
         )
 
@@ -142,14 +148,10 @@ def _unwrap_shell(line: str) -> str:
     return words[2] if len(words) == 3 and words[1] in ("-c", "-lc") else line
 
 
-def _config_folder(caller: Mapping[str, str]) -> Path:
-    return Path(caller.get("CODEX_HOME") or under_home(caller, ".codex"))
-
-
 def _read_config(caller: Mapping[str, str]) -> dict[str, Any]:
     """The user's configuration with the profile it chooses; an empty one when it cannot be read."""
     try:
-        config = tomllib.loads((_config_folder(caller) / "config.toml").read_text(encoding="utf-8"))
+        config = tomllib.loads((AGENT.find_folder(caller) / "config.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     profile = get_value(config, "profiles", str(config.get("profile", "")))

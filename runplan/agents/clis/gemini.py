@@ -54,6 +54,12 @@ class Gemini(Agent):
     }
     reports_usd = False
     fixed: ClassVar = {"GEMINI_CLI_NO_RELAUNCH": "true"}
+    folder = ".gemini"
+    configuration = ("settings.json", ".env", "GEMINI.md", "commands", "extensions", "policies", "skills")
+    logins = ("oauth_creds.json", "google_accounts.json")
+
+    def find_folder(self, caller: Mapping[str, str]) -> Path:
+        return Path(caller.get("GEMINI_CLI_HOME") or under_home(caller)) / self.folder
 
     def role_arguments(self, task: Task) -> tuple[str, ...]:
         policy = () if task.writes else ("--policy", str(task.directory / _POLICY_FILE))
@@ -70,8 +76,8 @@ class Gemini(Agent):
         return files
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
-        home = Path(caller.get("GEMINI_CLI_HOME") or under_home(caller))
-        return bool(get_text(read_json(home / ".gemini/settings.json"), "security", "auth", "selectedType"))
+        settings = read_json(self.find_folder(caller) / "settings.json")
+        return bool(get_text(settings, "security", "auth", "selectedType"))
 
     def read_event(self, event: dict[str, Any]) -> Iterable[d.AgentEvent]:
         match get_text(event, "type"):

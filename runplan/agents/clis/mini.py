@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from runplan.agents.adapter import ProviderAgent, Task, first_set, provider_keys, under_home
+from runplan.agents.adapter import ProviderAgent, Task, first_set, provider_keys
 from runplan.agents.endings import classify_trouble
 from runplan.agents.fields import (
     estimate_context,
@@ -33,6 +33,8 @@ class Mini(ProviderAgent):
     base = ("-y", "--exit-immediately")
     usd_flag = "--cost-limit"  # it reports dollars only at its end
     rank = 7
+    folder = ".config/mini-swe-agent"
+    configuration = (".env",)
     keys = provider_keys()
     models = ("MSWEA_MODEL_NAME",)
     prints_version = False
@@ -43,6 +45,9 @@ class Mini(ProviderAgent):
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     }
     passed = ("MSWEA_GLOBAL_CONFIG_DIR",)
+
+    def find_folder(self, caller: Mapping[str, str]) -> Path:
+        return Path(caller.get("MSWEA_GLOBAL_CONFIG_DIR") or super().find_folder(caller))
 
     def build_arguments(self, task: Task) -> tuple[str, ...]:
         prompt = os.fsdecode(task.prompt.read_bytes().replace(b"\0", b""))
@@ -86,8 +91,7 @@ AGENT = Mini()
 
 def _read_settings(caller: Mapping[str, str]) -> dict[str, str]:
     """The user's settings: lines such as MSWEA_MODEL_NAME='openai/gpt-5'."""
-    folder = Path(caller.get("MSWEA_GLOBAL_CONFIG_DIR") or under_home(caller, ".config", "mini-swe-agent"))
-    lines = (read_text(folder / ".env") or "").splitlines()
+    lines = (read_text(AGENT.find_folder(caller) / ".env") or "").splitlines()
     pairs = (line.partition("=") for line in lines if "=" in line)
     return {name.strip(): value.strip().strip("'\"") for name, _, value in pairs}
 

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from runplan.agents.adapter import ProviderAgent, Task, first_set, provider_keys, under_home
 from runplan.agents.endings import classify_trouble, reset_header
 from runplan.agents.fields import end_tool, get_count, get_number, get_text, get_value, read_tool
 from runplan.run.dispatch import AgentEvent, Context, EndingKind, Finished, Message, Spent, Trouble, Unread, Usage
+from runplan.sandbox.view import HomeUse
 
 _DENIED = "rule which prevents"
 
@@ -23,6 +26,12 @@ class OpenCode(ProviderAgent):
     rank = 4
     instructions = ("**/.opencode", "**/opencode.json", "**/opencode.jsonc")
     keys = ("OPENCODE_API_KEY", *provider_keys())
+    folder = "opencode"
+    configuration = (
+        *("opencode.json", "opencode.jsonc", "config.json", "AGENTS.md", "agent", "agents", "command", "commands"),
+        *("mode", "modes", "plugin", "plugins", "skill", "skills", "tool", "tools"),
+    )
+    logins = ("auth.json",)
     fixed: ClassVar = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
 
     def keys_for(self, model: str) -> tuple[str, ...]:
@@ -48,10 +57,17 @@ class OpenCode(ProviderAgent):
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         """Whether the user has logged in, or has a configuration, which may name providers."""
-        data = Path(caller.get("XDG_DATA_HOME") or under_home(caller, ".local", "share")) / "opencode"
-        config = Path(caller.get("XDG_CONFIG_HOME") or under_home(caller, ".config")) / "opencode"
-        names = ("opencode.json", "opencode.jsonc", "config.json")
-        return any(file.is_file() for file in (data / "auth.json", *(config / name for name in names)))
+        names = self.configuration[:3]
+        files = (_data_folder(caller) / "auth.json", *(self.find_folder(caller) / name for name in names))
+        return any(file.is_file() for file in files)
+
+    def find_folder(self, caller: Mapping[str, str]) -> Path:
+        return Path(caller.get("XDG_CONFIG_HOME") or under_home(caller, ".config")) / self.folder
+
+    def use_home(self, caller: Mapping[str, str]) -> HomeUse:
+        data = _data_folder(caller)
+        login = HomeUse(private=(str(data),), shared=tuple(str(data / name) for name in self.logins))
+        return replace(super().use_home(caller), shared=()) | login
 
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
         match get_text(event, "type"):
@@ -105,3 +121,7 @@ def _read_trouble(event: dict[str, Any]) -> Trouble:
     now = get_count(event, "timestamp") / 1000
     resets = reset_header(headers, now=now) if isinstance(headers, dict) and now else None
     return classify_trouble(words, status=get_count(data, "statusCode"), resets=resets)
+
+
+def _data_folder(caller: Mapping[str, str]) -> Path:
+    return Path(caller.get("XDG_DATA_HOME") or under_home(caller, ".local", "share")) / "opencode"

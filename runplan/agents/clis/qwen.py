@@ -43,6 +43,9 @@ class Qwen(Agent):
     codes: ClassVar = {53: EndingKind.MAX_TURNS}
     reports_usd = False
     fixed: ClassVar = {"QWEN_CODE_NO_RELAUNCH": "true"}
+    folder = ".qwen"
+    configuration = ("settings.json", ".env", "QWEN.md", "commands", "extensions", "skills", "agents")
+    logins = ("oauth_creds.json",)
 
     def build_arguments(self, task: Task) -> tuple[str, ...]:
         # Without a key it uses the login it knows.

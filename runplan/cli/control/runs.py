@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from runplan.agents.environment import for_a_run, needed_by_a_run
-from runplan.agents.invocation import require_sandbox, sandbox_modes
+from runplan.agents.invocation import sandbox_modes
 from runplan.cli.show import progress
 from runplan.cli.show.ending import show_end
 from runplan.daemon.state import Known, remember_repository, wake_daemon
@@ -35,6 +35,7 @@ from runplan.run.recorded import from_json
 from runplan.run.requests import BY_PERSON, RunRequest, Timing
 from runplan.run.rows import Answer, Command, RunRow
 from runplan.run.state import RunState
+from runplan.sandbox.bubblewrap import require_sandbox
 from runplan.settings.load import load_user, run_variables
 from runplan.settings.options import Options, in_plan
 from runplan.settings.places import state_directory

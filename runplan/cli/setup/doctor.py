@@ -45,6 +45,7 @@ from runplan.landing import modes
 from runplan.report.views import as_json
 from runplan.run import events as e
 from runplan.run.kinds import Reason, Role
+from runplan.sandbox.bubblewrap import require_sandbox
 from runplan.settings import toolchain
 from runplan.settings.load import environment
 from runplan.settings.places import worktree_root
@@ -203,7 +204,7 @@ def _check_sandbox(context: RepositoryContext) -> str | Check:
     modes = invocation.sandbox_modes(context.settings.agents)
     if set(modes.values()) == {"none"}:
         return f'off: agents.sandbox = "none". {UNCONFINED}'
-    obstacle = invocation.require_sandbox(modes, context.env)
+    obstacle = require_sandbox(modes, context.env)
     if obstacle is None:
         return "bubblewrap works"
     remedy = f'{obstacle.remedy}, or turn this off: agents.sandbox = "none"'

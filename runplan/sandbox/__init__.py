@@ -1,0 +1,1 @@
+"""What a process of a run sees and may write."""

@@ -1,0 +1,114 @@
+"""The entries of a user's home: secrets are absent in a view, state and caches are private, all else is readable."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+
+from runplan.sandbox.view import HomeUse, is_below
+from runplan.settings.places import credential_files, home as home_of, state_directory
+
+
+class Entry(Enum):
+    SECRET = "absent"  # noqa: S105 - no password
+    PRIVATE = "private"
+    READABLE = "read-only"
+
+
+#: Why an entry is absent: each is a key, or holds some.
+SECRETS = {
+    "keys of other machines": (".ssh", ".gnupg", ".kube", ".docker", ".vault-token", ".terraform.d", ".config/sops"),
+    "keys of clouds": (".aws", ".azure", ".boto", ".s3cfg", ".config/gcloud", ".config/doctl", ".config/rclone"),
+    "logins of forges and registries": (
+        *(".git-credentials", ".git-credential-cache", ".netrc", ".python-gitlab.cfg", ".pypirc", ".gem/credentials"),
+        *(".config/gh", ".config/glab-cli", ".config/hub", ".cargo/credentials", ".cargo/credentials.toml"),
+        *(".gitconfig", ".config/git/config", ".config/git/credentials"),  # a view has a copy without keys
+    ),
+    "keys of databases": (".pgpass", ".pg_service.conf", ".postgresql", ".my.cnf"),
+    "passwords": (".password-store", ".config/op", ".local/share/keyrings", ".config/keepassxc"),
+    "cookies, such as that of runplan's page": (
+        *(".mozilla", ".librewolf", ".var/app", "snap/firefox", "snap/chromium", ".config/mozilla", ".config/chromium"),
+        *(".config/google-chrome", ".config/BraveSoftware", ".config/microsoft-edge", ".config/vivaldi"),
+        ".config/opera",
+    ),
+    "runplan's own settings and keys": (".config/runplan", ".local/state/runplan"),
+}
+#: State and caches: a program must be able to write them, and what it writes must reach nobody else.
+PRIVATE = {
+    "caches": (
+        *(".cache", ".npm", ".pnpm-store", ".yarn", ".cargo/registry", ".cargo/git", ".cargo/.package-cache"),
+        *("go/pkg", ".gradle", ".m2/repository", ".ivy2", ".sbt", ".nuget/packages", ".pub-cache", ".hex", ".mix"),
+        *(".bundle/cache", ".local/share/pnpm/store", ".local/share/virtualenv", ".bun/install/cache", ".config/yarn"),
+    ),
+    "state": (
+        *(".local/state", ".config/configstore", ".local/share/Trash", ".bash_history", ".zsh_history", ".lesshst"),
+        *(".python_history", ".node_repl_history", ".viminfo", ".wget-hsts", ".dbus", ".pki", ".Xauthority"),
+    ),
+    "agents": (
+        *(".claude", ".claude.json", ".codex", ".gemini", ".qwen", ".aider", ".config/opencode"),
+        *(".local/share/opencode", ".config/mini-swe-agent"),
+    ),
+}
+#: Entries below private ones that are downloaded once and only read.
+READABLE = (
+    *(".cache/ms-playwright", ".cache/puppeteer", ".cache/Cypress", ".cache/huggingface", ".cache/torch"),
+    *(".gradle/gradle.properties", ".gradle/init.d", ".gradle/init.gradle"),
+)
+
+
+class HomeMounts:
+    """The entries of one user's home, as a view shows them."""
+
+    def __init__(self, env: Mapping[str, str], uses: HomeUse) -> None:
+        self.path = home_of(env)
+        named = (*credential_files(env), state_directory(env))
+        secrets = [str(path) for path in named] + [
+            str(self.path / name) for names in SECRETS.values() for name in names
+        ]
+        kinds = dict.fromkeys(self._shorten(*secrets), Entry.SECRET)
+        kinds |= {name: Entry.PRIVATE for names in PRIVATE.values() for name in names}
+        kinds |= dict.fromkeys(READABLE, Entry.READABLE)
+        self.private = self._shorten(*uses.private, *uses.copied, *uses.shared)
+        self.readable = self._shorten(*uses.readable)
+        self.shared = self._shorten(*uses.shared)
+        self.copied = self._shorten(*uses.copied)
+        kinds |= dict.fromkeys(self.private, Entry.PRIVATE) | dict.fromkeys(self.readable, Entry.READABLE)
+        self._kinds = kinds  #: by the path from the home; an absolute path lies outside
+
+    def _shorten(self, *paths: str) -> tuple[str, ...]:
+        return tuple(path.removeprefix(f"{self.path}/").rstrip("/") for path in paths)
+
+    @cached_property
+    def hidden(self) -> list[str]:
+        """Existing places with secrets that lie elsewhere: outside the home, or where a link in it leads."""
+        top = os.path.realpath(self.path)
+        secrets = (name for name, kind in self._kinds.items() if kind is Entry.SECRET)
+        places = ((os.path.join(top, name), os.path.realpath(self.path / name)) for name in secrets)
+        elsewhere = {real for nominal, real in places if real != nominal or not real.startswith(f"{top}/")}
+        return sorted(path for path in elsewhere if os.path.lexists(path))
+
+    def list_readable(self, folder: str = "", kind: Entry = Entry.READABLE) -> Iterator[str]:
+        """The largest entries below a folder of the home that are readable as a whole."""
+        try:
+            names = sorted(os.listdir(self.path / folder))  # noqa: PTH208 - only names
+        except OSError:
+            return
+        for entry in names:
+            name = f"{folder}/{entry}" if folder else entry
+            its_kind = self._kinds.get(name, kind)
+            if any(other.startswith(f"{name}/") for other in self._kinds) and (self.path / name).is_dir():
+                yield from self.list_readable(name, its_kind)
+            elif its_kind is Entry.READABLE and self._can_be_mounted(self.path / name):
+                yield name
+
+    def _can_be_mounted(self, path: Path) -> bool:
+        """Whether it is there, no socket, and no link to a secret."""
+        try:
+            mode = path.stat().st_mode
+        except OSError:
+            return False
+        return not stat.S_ISSOCK(mode) and not is_below(os.path.realpath(path), self.hidden)

@@ -1,0 +1,62 @@
+"""What a process sees and may write: a view, by role, and the protocol of the engines that make one.
+
+Everything is read-only but the places that a view names. The home, `/tmp`, `/var/tmp`, `/dev/shm` and `/run` are its
+own. The entries of the user's home are readable there, except for secrets, which are absent, and for state and caches,
+which are private.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class HomeUse(Struct, frozen=True):
+    """What a program or a project needs of the home besides the common entries; paths are absolute or from the home."""
+
+    private: tuple[str, ...] = ()  #: state and caches
+    readable: tuple[str, ...] = ()  #: also below a private entry
+    shared: tuple[str, ...] = ()  #: files that it writes back, such as a login that it refreshes
+    copied: tuple[str, ...] = ()  #: files that it replaces, of which it gets a private copy
+    mounts: tuple[str, ...] = ()  #: further places, sockets and devices
+
+    def __or__(self, other: HomeUse) -> HomeUse:
+        return HomeUse(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """What one process sees and may write."""
+
+    cwd: Path
+    writable: tuple[Path, ...] = ()  #: existing directories, at their own paths
+    readable: tuple[Path, ...] = ()  #: paths below them that it may not write
+    layers: tuple[Path, ...] = ()  #: existing directories on which it works; what it changes there is dropped
+    is_copy: bool = False  #: the layers are copies, also where the kernel could do without
+    home: Path | None = None  #: directory of its private places, kept for the run; None: they are gone at its end
+    drops_home: bool = False  #: what it changes in the home is dropped
+    scratch: Path | None = None  #: with a folder for each place of temporary files; None: they are in memory
+    uses: HomeUse = HomeUse()
+    network: bool = True
+
+
+class Sandbox(Protocol):
+    """An engine that gives a process its view."""
+
+    def wrap(self, command: Sequence[str], view: View) -> tuple[str, ...]:
+        """The command that runs `command` in the view."""
+        ...
+
+
+class NoSandbox:
+    """No engine: the process sees and may write what the user may."""
+
+    def wrap(self, command: Sequence[str], view: View) -> tuple[str, ...]:  # noqa: ARG002
+        return tuple(command)
+
+
+def is_below(path: str, tops: Iterable[str]) -> bool:
+    """Whether a path is one of these, or lies below one."""
+    return any(path == top or path.startswith(f"{top}/") for top in tops)
