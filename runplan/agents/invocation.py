@@ -37,6 +37,7 @@ class Places(Struct, frozen=True):
 
     homes: Path  #: directory of the private homes, one for each worktree
     needed: tuple[Path, ...]  #: readable wherever they lie: repository, checkout, worktrees
+    shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
 
 
 class Agents(Struct, frozen=True, dict=True):
@@ -122,7 +123,7 @@ class Agents(Struct, frozen=True, dict=True):
         return self.confines_checks and all(self.is_sandboxed(table.name) for table in self.settings.used)
 
     def _sandbox(self, mode: str) -> Sandbox:
-        return open_sandbox(mode, self.caller, self.places.needed) if self.places else NoSandbox()
+        return open_sandbox(mode, self.caller, self.places.needed, self.places.shown) if self.places else NoSandbox()
 
     def _view(
         self, started: DispatchStarted, directory: Path, cwd: Path, writable: Sequence[Path], uses: HomeUse

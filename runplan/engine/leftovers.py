@@ -41,7 +41,8 @@ def collect_leftovers(
     )
     workspace.prepare()
     try:
-        places = Places(workspace.homes, (context.root, context.common_dir, workspace.root))
+        needed = (context.root, context.common_dir, workspace.root)
+        places = Places(workspace.homes, needed, workspace.hide_secrets())
         agents = Agents(context.settings.agents, root=root, plan="", run="", caller=context.env, places=places)
         removal = Removal(Zones(workspace, agents.confine, env=agents.script_env), targets=context.targets)
         active = set(_in_use(store, str(context.root), context.state))

@@ -105,7 +105,7 @@ def make_run_context(
         run=run,
         caller=context.env,
         tests=context.settings.tests,
-        places=Places(workspace.homes, (context.root, context.common_dir, workspace.root)),
+        places=Places(workspace.homes, (context.root, context.common_dir, workspace.root), workspace.hide_secrets()),
         git_config=workspace.agent_config,
     )
     limits = context.settings.limits

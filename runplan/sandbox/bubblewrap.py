@@ -40,6 +40,7 @@ class Bubblewrap(Struct, frozen=True):
     program: str
     env: Mapping[str, str]
     needed: tuple[Path, ...] = ()  #: places that stay readable wherever they lie: repository, checkouts, worktrees
+    shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
 
     def wrap(self, command: Sequence[str], view: View) -> tuple[str, ...]:
         if shutil.which(_locate(command[0], view.cwd), path=self.env.get("PATH", "")) is None:
@@ -100,6 +101,8 @@ class Bubblewrap(Struct, frozen=True):
             yield from ("--bind", str(_layer(view, number)), place)
         for name in entries.shared:
             yield from ("--bind-try", os.path.realpath(entries.path / name), str(Path(home) / name))
+        for file, copy in self.shown.items():
+            yield from ("--ro-bind-try", str(copy), os.path.realpath(file))
         for path in entries.hidden:
             yield from ("--tmpfs", path) if Path(path).is_dir() else ("--ro-bind", _EMPTY_FILE, path)
 
@@ -226,9 +229,9 @@ def is_used(mode: str, env: Mapping[str, str]) -> bool:
     return mode == "bwrap" or (mode == "auto" and find_obstacle(env) is None)
 
 
-def open_sandbox(mode: str, env: Mapping[str, str], needed: Sequence[Path]) -> Sandbox:
+def open_sandbox(mode: str, env: Mapping[str, str], needed: Sequence[Path], shown: Mapping[Path, Path]) -> Sandbox:
     """The engine for a process with this setting."""
-    return Bubblewrap(find_program(env) or "bwrap", env, tuple(needed)) if is_used(mode, env) else NoSandbox()
+    return Bubblewrap(find_program(env) or "bwrap", env, tuple(needed), shown) if is_used(mode, env) else NoSandbox()
 
 
 def require_sandbox(modes: Mapping[str, str], env: Mapping[str, str]) -> Obstacle | None:
