@@ -299,6 +299,8 @@ CREDENTIALS = {
     "asks git for a password": f'{ASK} >>"$HOME/stolen" 2>&1',
     "reads tokens from its environment": 'env >>"$HOME/stolen"',
     "reads tokens from processes": 'cat /proc/[0-9]*/environ | grep -ao "token-of-the-use[r]" >>"$HOME/stolen"',
+    "reads tokens in the user's configuration": 'cat "$user/.git/config" "$user"/.git/modules/*/config '
+    '"$state"/git-config/[cg]* >>"$HOME/stolen"; git -C "$user" config --list >>"$HOME/stolen"',
     "reads the files of credentials": 'cd "$HOME"; cat .git-credentials .netrc .config/gh/* .ssh/* >>stolen',
 }
 DIRECT = {
@@ -375,7 +377,13 @@ REFUSED = frozenset(
 )
 #: Without the sandbox the attack has an effect.
 NEEDS_SANDBOX = frozenset(
-    (*DIRECT, "edits the script of a filter", "reads tokens from processes", "reads the files of credentials")
+    (
+        *DIRECT,
+        "edits the script of a filter",
+        "reads tokens from processes",
+        "reads tokens in the user's configuration",
+        "reads the files of credentials",
+    )
 )
 #: Further settings of the project.
 SETTINGS = {"rewrites the runner of the tests": SET_UP}

@@ -62,6 +62,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
     for name, program in (("rel", "sh tools/filter.sh"), ("lfs", "cat")):
         model.repo.git("config", f"filter.{name}.clean", program)
         model.repo.git("config", f"filter.{name}.smudge", program)
+    model.repo.git("config", "remote.origin.url", f"https://u:{TOKEN}@example.org/x.git")
+    model.repo.git("config", "http.https://example.org/.extraheader", f"Authorization: {TOKEN}")
     return model
 
 
