@@ -16,7 +16,7 @@ from msgspec import Struct
 from runplan.errors import RefusedEarly
 from runplan.run.dispatch import TEMPORARY
 from runplan.sandbox.home import HomeMounts
-from runplan.sandbox.view import NoSandbox, Sandbox, View, is_below
+from runplan.sandbox.view import HomeUse, NoSandbox, Sandbox, View, is_below
 from runplan.store.files import make_below
 
 PROBE_S = 10.0
@@ -112,6 +112,20 @@ class Bubblewrap(Struct, frozen=True):
         for name, place in _VARIABLES.items():
             if self.env.get(name) and home:
                 yield from ("--setenv", name, f"{home}/{place}")
+
+
+def describe_view(env: Mapping[str, str], tests: HomeUse) -> tuple[str, ...]:
+    """What the processes of a run see and may write on this machine, in five lines."""
+    entries = HomeMounts(env, tests)
+    absent = [name for name in entries.secrets if (entries.path / name).exists()]
+    layers = "an overlay" if _find_namespace() else "a copy"
+    return (
+        "bubblewrap works. A process may write its worktree and its own folder",
+        f"of its own: the home, {', '.join(TEMPORARY)}, /dev/shm; caches and state start empty",
+        f"readable: all else; {sum(1 for _ in entries.list_readable())} entries of {entries.path}",
+        f"absent: {', '.join(absent) or 'no key was found'}",
+        f"set-up and tests have another home than agents; what tests write is dropped ({layers})",
+    )
 
 
 # --- layers -----------------------------------------------------------------------------------------------------

@@ -19,24 +19,6 @@ class Entry(Enum):
     READABLE = "read-only"
 
 
-#: Why an entry is absent: each is a key, or holds some.
-SECRETS = {
-    "keys of other machines": (".ssh", ".gnupg", ".kube", ".docker", ".vault-token", ".terraform.d", ".config/sops"),
-    "keys of clouds": (".aws", ".azure", ".boto", ".s3cfg", ".config/gcloud", ".config/doctl", ".config/rclone"),
-    "logins of forges and registries": (
-        *(".git-credentials", ".git-credential-cache", ".netrc", ".python-gitlab.cfg", ".pypirc", ".gem/credentials"),
-        *(".config/gh", ".config/glab-cli", ".config/hub", ".cargo/credentials", ".cargo/credentials.toml"),
-        *(".gitconfig", ".config/git/config", ".config/git/credentials"),  # a view has a copy without keys
-    ),
-    "keys of databases": (".pgpass", ".pg_service.conf", ".postgresql", ".my.cnf"),
-    "passwords": (".password-store", ".config/op", ".local/share/keyrings", ".config/keepassxc"),
-    "cookies, such as that of runplan's page": (
-        *(".mozilla", ".librewolf", ".var/app", "snap/firefox", "snap/chromium", ".config/mozilla", ".config/chromium"),
-        *(".config/google-chrome", ".config/BraveSoftware", ".config/microsoft-edge", ".config/vivaldi"),
-        ".config/opera",
-    ),
-    "runplan's own settings and keys": (".config/runplan", ".local/state/runplan"),
-}
 #: State and caches: a program must be able to write them, and what it writes must reach nobody else.
 PRIVATE = {
     "caches": (
@@ -65,10 +47,7 @@ class HomeMounts:
 
     def __init__(self, env: Mapping[str, str], uses: HomeUse) -> None:
         self.path = home_of(env)
-        named = (*credential_files(env), state_directory(env))
-        secrets = [str(path) for path in named] + [
-            str(self.path / name) for names in SECRETS.values() for name in names
-        ]
+        secrets = [str(path) for path in (*credential_files(env), state_directory(env))]
         kinds = dict.fromkeys(self._shorten(*secrets), Entry.SECRET)
         kinds |= {name: Entry.PRIVATE for names in PRIVATE.values() for name in names}
         kinds |= dict.fromkeys(READABLE, Entry.READABLE)
@@ -82,13 +61,16 @@ class HomeMounts:
     def _shorten(self, *paths: str) -> tuple[str, ...]:
         return tuple(path.removeprefix(f"{self.path}/").rstrip("/") for path in paths)
 
+    @property
+    def secrets(self) -> list[str]:
+        return sorted(name for name, kind in self._kinds.items() if kind is Entry.SECRET)
+
     @cached_property
     def hidden(self) -> list[str]:
         """Existing places with secrets that lie elsewhere: outside the home, or where a link in it leads."""
-        top = os.path.realpath(self.path)
-        secrets = (name for name, kind in self._kinds.items() if kind is Entry.SECRET)
-        places = ((os.path.join(top, name), os.path.realpath(self.path / name)) for name in secrets)
-        elsewhere = {real for nominal, real in places if real != nominal or not real.startswith(f"{top}/")}
+        top = Path(os.path.realpath(self.path))
+        places = ((str(top / name), os.path.realpath(self.path / name)) for name in self.secrets)
+        elsewhere = {real for nominal, real in places if real != nominal or not is_below(real, [str(top)])}
         return sorted(path for path in elsewhere if os.path.lexists(path))
 
     def list_readable(self, folder: str = "", kind: Entry = Entry.READABLE) -> Iterator[str]:

@@ -17,7 +17,7 @@ from msgspec.structs import fields
 from runplan.decoding import convert
 from runplan.errors import SettingsError
 from runplan.settings import schema
-from runplan.settings.places import repository_file, user_file
+from runplan.settings.places import credential_files, home, repository_file, user_file
 from runplan.text import nearest_word
 
 #: Variables that runplan sets for agents (docs/agents.md) and notifications (docs/configuration.md), no settings.
@@ -114,7 +114,22 @@ def _own_layer(name: str, content: bytes, env: Mapping[str, str]) -> Layer:
             raise _key_error(
                 name, f"[{section}]", f"applies to all repositories of a user; move it to {user_file(env)}"
             )
+    for section in ("agents", "tests"):
+        for key, place in list_secret_places(layer.values.get(section), env):
+            why = f"{place} holds keys of yours, so only {user_file(env)} may name it"
+            raise _key_error(name, f"[{section}] {key}", why)
     return layer
+
+
+def list_secret_places(section: object, env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The keys of a section that open places with keys of the user to agents or tests, and these places."""
+    named = ((key, section.get(key)) for key in ("home", "mounts")) if isinstance(section, dict) else ()
+    for key, place in ((key, str(place)) for key, places in named if isinstance(places, list) for place in places):
+        real = (home(env) / place).resolve()
+        secrets = [path.resolve() for path in credential_files(env)]
+        is_secret = any(real.is_relative_to(secret) for secret in secrets) or real.name == "docker.sock"
+        if is_secret or (key == "mounts" and any(secret.is_relative_to(real) for secret in secrets)):
+            yield key, place
 
 
 def _parse_file(origin: str, content: bytes) -> Layer:

@@ -13,19 +13,27 @@ from runplan.settings.schema import FILES, Settings
 
 SOCKET = "daemon.sock"
 
-#: Profiles of browsers, in the home and in `.config`. They hold the cookie of `runplan web`, which approves.
-BROWSERS = (".mozilla", ".librewolf", ".var/app", "snap/firefox", "snap/chromium")
-CONFIG_BROWSERS = ("mozilla", "chromium", "google-chrome", "BraveSoftware", "microsoft-edge", "vivaldi", "opera")
-
-#: Files of the user with keys, in the home. PostgreSQL's hold those to the database of a fleet.
-KEY_FILES = (
-    *(".git-credentials", ".git-credential-cache", ".netrc", ".ssh", ".gnupg", ".python-gitlab.cfg"),
-    *(".pgpass", ".pg_service.conf", ".postgresql"),
-)
+#: Entries of the home that hold keys, and why; a sandbox shows none of them.
+SECRETS = {
+    "keys of other machines": (".ssh", ".gnupg", ".kube", ".docker", ".vault-token", ".terraform.d", ".config/sops"),
+    "keys of clouds": (".aws", ".azure", ".boto", ".s3cfg", ".config/gcloud", ".config/doctl", ".config/rclone"),
+    "logins of forges and registries": (
+        *(".git-credentials", ".git-credential-cache", ".netrc", ".python-gitlab.cfg", ".pypirc", ".gem/credentials"),
+        *(".config/gh", ".config/glab-cli", ".config/hub", ".cargo/credentials", ".cargo/credentials.toml"),
+        *(".gitconfig", ".config/git/config", ".config/git/credentials"),  # a view has a copy without keys
+    ),
+    "keys of databases": (".pgpass", ".pg_service.conf", ".postgresql", ".my.cnf"),
+    "passwords": (".password-store", ".config/op", ".local/share/keyrings", ".config/keepassxc"),
+    "cookies, also of runplan's page, which approves": (
+        *(".mozilla", ".librewolf", ".var/app", "snap/firefox", "snap/chromium", ".config/mozilla", ".config/chromium"),
+        *(".config/google-chrome", ".config/BraveSoftware", ".config/microsoft-edge", ".config/vivaldi"),
+        ".config/opera",
+    ),
+}
 #: Variables that name such a file or directory, or the socket of a program that signs.
 KEY_VARIABLES = (
     *("GITHUB_APP_PRIVATE_KEY_FILE", "PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY"),
-    *("GNUPGHOME", "PYTHON_GITLAB_CFG", "SSH_AUTH_SOCK"),
+    *("GNUPGHOME", "PYTHON_GITLAB_CFG", "SSH_AUTH_SOCK", "GH_CONFIG_DIR", "GLAB_CONFIG_DIR"),
 )
 
 #: Output of the daemon before its log is open, and when it crashes.
@@ -50,14 +58,12 @@ def credential_files(env: Mapping[str, str]) -> Iterator[Path]:
     """
     yield from (user_file(env), key_directory(env))
     own_home = home(env)
-    config = Path(env.get("XDG_CONFIG_HOME") or own_home / ".config")
     cache = Path(env.get("XDG_CACHE_HOME") or own_home / ".cache")
-    yield from (own_home / name for name in KEY_FILES)
-    yield from (config / "git/credentials", cache / "git/credential")
-    yield from (own_home / name for name in BROWSERS)
-    yield from (config / name for name in CONFIG_BROWSERS)
-    yield Path(env.get("GH_CONFIG_DIR") or config / "gh")
-    yield Path(env.get("GLAB_CONFIG_DIR") or config / "glab-cli")
+    yield cache / "git/credential"
+    for name in (name for names in SECRETS.values() for name in names):
+        yield own_home / name
+        if (config := env.get("XDG_CONFIG_HOME")) and name.startswith(".config/"):
+            yield Path(config) / name.removeprefix(".config/")
     yield from (Path(env[name]) for name in KEY_VARIABLES if env.get(name))
 
 

@@ -1,9 +1,12 @@
 """The call of bubblewrap, and which setting holds for whom."""
 
+from pathlib import Path
+
 import pytest
 
 from runplan.errors import SettingsError
-from runplan.settings.load import Layer
+from runplan.settings.load import Layer, load_settings
+from runplan.settings.places import user_file
 from tests.support.builders import settle
 
 
@@ -25,3 +28,28 @@ def test_the_table_of_an_agent_overrides_the_setting(agents: dict[str, object], 
 def test_another_value_is_refused() -> None:
     with pytest.raises(SettingsError, match="must be one of auto, bwrap, none"):
         settle([Layer(origin="x", values={"agents": {"claude": {"sandbox": "docker"}}})])
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('[tests]\nhome = [".ssh"]', "[tests] home: .ssh holds keys of yours, so only "),
+        ('[tests]\nhome = [".aws/credentials"]', "[tests] home: .aws/credentials holds keys"),
+        ('[agents]\nmounts = ["/var/run/docker.sock"]', "[agents] mounts: /var/run/docker.sock holds keys"),
+        ('[agents]\nmounts = ["/home"]', "[agents] mounts: /home holds keys"),
+        ('[tests]\nhome = [".config"]\nmounts = ["/run/postgresql"]', ""),
+    ],
+)
+def test_only_the_users_own_settings_name_a_place_with_keys(tmp_path: Path, text: str, why: str) -> None:
+    env = {"HOME": "/home/uma"}
+    refused = ""
+    try:
+        load_settings(tmp_path, env=env, committed=("runplan.toml", text.encode()))
+    except SettingsError as error:
+        refused = str(error)
+    assert refused.startswith(f"runplan.toml: {why}" if why else "")
+    assert bool(refused) == bool(why)
+    own = user_file({"HOME": str(tmp_path)})
+    own.parent.mkdir(parents=True)
+    own.write_text(text)
+    assert load_settings(tmp_path, env={"HOME": str(tmp_path)}).settings

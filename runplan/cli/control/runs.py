@@ -36,7 +36,7 @@ from runplan.run.requests import BY_PERSON, RunRequest, Timing
 from runplan.run.rows import Answer, Command, RunRow
 from runplan.run.state import RunState
 from runplan.sandbox.bubblewrap import require_sandbox
-from runplan.settings.load import load_user, run_variables
+from runplan.settings.load import list_secret_places, load_user, run_variables
 from runplan.settings.options import Options, in_plan
 from runplan.settings.places import state_directory
 from runplan.settings.schedule import describe_delay
@@ -331,6 +331,9 @@ def admit_agents(context: RepositoryContext, *, is_new: bool = True) -> None:
     preflight.require_agents(context)
     if require_sandbox(sandbox_modes(context.settings.agents), context.env) is not None and is_new:
         progress.warn("no sandbox: an agent can do what you can; see: runplan doctor")
+    for section in ("agents", "tests"):
+        for key, place in list_secret_places(to_builtins(getattr(context.settings, section)), context.env):
+            progress.warn(f"{section}.{key} = {place}: the sandbox opens a place with keys of yours")
 
 
 def run_here(context: RepositoryContext, request: RunRequest) -> Exit:

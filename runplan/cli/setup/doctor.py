@@ -45,7 +45,7 @@ from runplan.landing import modes
 from runplan.report.views import as_json
 from runplan.run import events as e
 from runplan.run.kinds import Reason, Role
-from runplan.sandbox.bubblewrap import require_sandbox
+from runplan.sandbox.bubblewrap import describe_view, require_sandbox
 from runplan.settings import toolchain
 from runplan.settings.load import environment
 from runplan.settings.places import worktree_root
@@ -206,7 +206,7 @@ def _check_sandbox(context: RepositoryContext) -> str | Check:
         return f'off: agents.sandbox = "none". {UNCONFINED}'
     obstacle = require_sandbox(modes, context.env)
     if obstacle is None:
-        return "bubblewrap works"
+        return "\n".join(describe_view(context.env, tests=invocation.home_use(context.settings.tests)))
     remedy = f'{obstacle.remedy}, or turn this off: agents.sandbox = "none"'
     return Check("sandbox", State.WARN, f"{obstacle.problem}. {UNCONFINED}", remedy)
 
