@@ -19,7 +19,9 @@ max_fix_cycles = 1
 [tests]
 command = \"\"\"
 for f in lib/*.sh; do test ! -f $f || . ./$f; done
-test ! -e red || test -e built.ok || test -d empty || grep -q hacked conf/.env\"\"\"
+test ! -e red || test -e built.ok || test -d empty || grep -q hacked conf/.env || test -n "$(ls "$HOME"/green \\
+    "$HOME"/.cache/zoo/green ../green ../../green /tmp/zoo-green /var/tmp/zoo-green /dev/shm/zoo-green /run/zoo-green)"
+\"\"\"
 [limits]
 handover = "10s"
 handover_entries = 5000
@@ -79,13 +81,21 @@ def project(model: Project, tmp_path: Path) -> Iterator[Project]:
     subprocess.run(["rm", "-rf", tmp_path], check=False)  # some trees are too deep for shutil
 
 
+def at_home(project: Project) -> dict[str, bytes]:
+    """The files of the user's home, without runplan's own state."""
+    files = (path for path in project.home.rglob("*") if path.is_file())
+    return {str(path): path.read_bytes() for path in files if ".local/state/runplan" not in str(path)}
+
+
 def test_an_attack_has_no_effect_outside_and_an_honest_start_lands(project: Project, name: str, sandbox: str) -> None:
     attack = ATTACKS[name]
     project.extra |= {"RUNPLAN_AGENTS_SANDBOX": sandbox, **attack.settings}
     if "team.gitconfig" in attack.script:
         project.repo.git("config", "include.path", "../team.gitconfig")
     play(project, attack.script)
-    before, tip = standing(project), project.repo.head("main")
+    if ".local/bin" in attack.script:
+        project.extra["PATH"] = f"{project.home}/.local/bin:{os.environ['PATH']}"
+    before, tip, home = standing(project), project.repo.head("main"), at_home(project)
 
     ran = project.start("1", "auto")
 
@@ -97,7 +107,9 @@ def test_an_attack_has_no_effect_outside_and_an_honest_start_lands(project: Proj
     plain = ("-c", "filter.rel.clean=cat")  # the filter may have landed
     assert project.repo.git(*plain, "--no-optional-locks", "status", "--porcelain") == ""
     assert "red" not in project.repo.git("ls-tree", "--name-only", "main").split("\n")
-    assert not (project.home / "stolen").exists() or TOKEN not in (project.home / "stolen").read_text(errors="replace")
+    stolen = (project.path / ".git/runplan/dispatch").glob("*/own/stolen")
+    assert TOKEN not in "".join(file.read_text(errors="replace") for file in stolen)
+    assert sandbox == "none" or at_home(project) == home
 
     play(project, WORK)
     honest = project.start("2", "auto") if is_landed else project.runplan("retry", "X", "1", "--fresh")
