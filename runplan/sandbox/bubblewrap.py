@@ -83,7 +83,7 @@ class Bubblewrap(Struct, frozen=True):
         home = os.path.realpath(entries.path)
         programs = (path for path in self.env.get("PATH", "").split(":") if path.startswith("/"))
         own = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]))
-        for path in _resolve((*self.needed, *map(Path, (*own, *programs)))):
+        for path in _resolve((view.cwd, *self.needed, *map(Path, (*own, *programs)))):
             if is_below(path, (*TEMPORARY, "/dev/shm", home)) and not is_below(home, [path]):  # noqa: S108
                 yield from ("--ro-bind-try", path, path)
         for place in view.uses.mounts:

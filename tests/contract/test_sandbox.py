@@ -1,0 +1,89 @@
+"""What each engine of a sandbox does with a command and its view."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from runplan.run.dispatch import TEMPORARY
+from runplan.sandbox.bubblewrap import find_obstacle, open_sandbox
+from runplan.sandbox.view import Sandbox, View
+
+ENV = {"PATH": os.environ["PATH"]}
+NO_BWRAP = pytest.mark.skipif(bool(find_obstacle(ENV)), reason="no bubblewrap")
+
+
+class Stage:
+    """An engine, and a view with a worktree, a place of its own and a home."""
+
+    def __init__(self, place: Path, mode: str) -> None:
+        self.mode = mode
+        self.env = {**ENV, "HOME": str(place / "home")}
+        self.sandbox: Sandbox = open_sandbox(mode, self.env, [place], {})
+        self.own, self.tree = place / "own", place / "tree"
+        for path in (self.own, self.tree, place / "home", *(place / "scratch" / name for name in TEMPORARY.values())):
+            path.mkdir(parents=True)
+        self.view = View(cwd=self.tree, writable=(self.own,), home=place / "homes", scratch=place / "scratch")
+
+    def run(self, script: str, view: View) -> tuple[int, str]:
+        argv = self.sandbox.wrap(("sh", "-c", script), view)
+        ran = subprocess.run(argv, cwd=view.cwd, env=self.env, capture_output=True, text=True, check=False)
+        return ran.returncode, ran.stdout + ran.stderr
+
+
+@pytest.fixture(params=["none", pytest.param("bwrap", marks=NO_BWRAP)])
+def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Stage:
+    return Stage(tmp_path, request.param)
+
+
+def test_a_command_runs_in_its_directory_and_its_exit_code_and_output_come_through(stage: Stage) -> None:
+    assert stage.run("pwd; echo error >&2; exit 7", stage.view) == (7, f"{stage.tree}\nerror\n")
+
+
+def test_a_command_keeps_its_variables_and_its_home(stage: Stage) -> None:
+    stage.env["ONE"] = "1"
+    assert stage.run('echo $ONE; echo kept >~/file; cat "$HOME/file"', stage.view) == (0, "1\nkept\n")
+
+
+def test_what_it_writes_to_its_own_place_is_there(stage: Stage) -> None:
+    assert stage.run(f"echo x >{stage.own}/file; echo y >/tmp/zone.$$ && rm /tmp/zone.$$", stage.view) == (0, "")
+    assert (stage.own / "file").read_text() == "x\n"
+
+
+def test_a_missing_program_is_named_by_whoever_starts_it(stage: Stage) -> None:
+    assert stage.sandbox.wrap(("no-such-program", "-x"), stage.view) == ("no-such-program", "-x")
+
+
+def test_no_process_outlives_a_killed_one(stage: Stage) -> None:
+    """Except without an engine, where the shim finds what is left."""
+    argv = stage.sandbox.wrap(("sh", "-c", "sleep 300 & echo $!; wait"), stage.view)
+    with subprocess.Popen(
+        argv, cwd=stage.tree, env=stage.env, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        os.killpg(process.pid, 9)
+        process.wait(10)
+        assert process.stdout.read() == b""  # the pipe is closed by the last process
+
+
+@NO_BWRAP
+@pytest.mark.parametrize("is_copy", [False, True])
+def test_what_it_changes_on_a_layer_is_dropped(tmp_path: Path, *, is_copy: bool) -> None:
+    stage = Stage(tmp_path, "bwrap")
+    (stage.tree / "old").write_text("old\n")
+    first = View(cwd=stage.tree, home=stage.view.home, scratch=stage.view.scratch)
+    stage.run("echo set-up >~/file", first)
+    view = View(
+        cwd=stage.tree,
+        layers=(stage.tree,),
+        home=stage.view.home,
+        drops_home=True,
+        scratch=stage.view.scratch,
+        is_copy=is_copy,
+    )
+    said = stage.run("cat old ~/file; rm old; echo new >new; echo gate >~/file; ls; cat ~/file", view)
+    assert said == (0, "old\nset-up\nnew\ngate\n")
+    assert [path.name for path in stage.tree.iterdir()] == ["old"]
+    assert stage.run("cat ~/file", first) == (0, "set-up\n")
