@@ -152,6 +152,11 @@ class AgentZone(Place):
 
     def keep_products(self, inputs: str) -> None:
         super().keep_products(inputs)
+        clean = 'git --git-dir="$1" --work-tree="$2" clean -ffdq'  # else its files would count as the agent's
+        arguments = (str(self._git_dir), str(self.path))
+        with self._zones.start(clean, arguments, cwd=self.path, writable=(self.path,)) as script:
+            if error := script.finish(time.monotonic() + FILL_S):
+                raise GitFailed(f"{self.path} cannot be cleaned after run.setup: {error}")
         with self._zones.start(_IS_UNCHANGED, (str(self._git_dir),), cwd=self.path, writable=()) as script:
             if script.finish(time.monotonic() + FILL_S):
                 self.forget_products("it writes to the agents' repository, which is new in each phase")
