@@ -82,7 +82,7 @@ class Agent:
     folder = ""  #: its directory in the home: private in a sandbox, except for
     configuration: tuple[str, ...] = ()  #: entries there that it reads: settings and instructions
     logins: tuple[str, ...] = ()  #: files there that it refreshes
-    copied: tuple[str, ...] = ()  #: files in the home that it replaces
+    copied: tuple[str, ...] = ()  #: files there that it replaces, and thus gets a copy of
     fixed: ClassVar[Mapping[str, str]] = {}  #: variables that are always set
 
     def program_words(self, table: AgentTable) -> tuple[str, ...]:
@@ -128,8 +128,9 @@ class Agent:
         if not self.folder:
             return HomeUse()
         folder = self.find_folder(caller)
-        readable, shared = (tuple(str(folder / name) for name in names) for names in (self.configuration, self.logins))
-        return HomeUse(private=(str(folder),), readable=readable, shared=shared, copied=self.copied)
+        names = (self.configuration, self.logins, self.copied)
+        readable, shared, copied = (tuple(str(folder / name) for name in group) for group in names)
+        return HomeUse(private=(str(folder),), readable=readable, shared=shared, copied=copied)
 
     # --- environment and configuration --------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from runplan.errors import RefusedEarly
 from runplan.run.dispatch import TEMPORARY
-from runplan.sandbox.home import HomeMounts
+from runplan.sandbox.home import HomeMounts, list_programs
 from runplan.sandbox.view import HomeUse, NoSandbox, Sandbox, View, is_below
 from runplan.store.files import make_below
 
@@ -30,6 +30,16 @@ _BASE = (
     *("--die-with-parent", "--cap-drop", "CAP_SYS_ADMIN"),
     *("--size", str(SHARED_MEMORY), "--tmpfs", "/dev/shm"),  # noqa: S108
 )
+_COPIED = "/run/copied-"  #: the originals of files that a program replaces
+#: Makes links (-s) and copies (-p) that are not there, then executes a command. An empty file is an old mount point.
+_PREPARE = """
+while [ "$1" != -- ]; do
+    [ -d "$3" ] || [ -s "$3" ] || [ -L "$3" ] || [ ! -e "$2" ] || { mkdir -p "${3%/*}" && cp -f "$1" "$2" "$3"; }
+    shift 3
+done 2>/dev/null
+shift
+exec "$@"
+"""
 #: Variables for temporary files, caches and state; they follow the view.
 _VARIABLES = {"XDG_CACHE_HOME": ".cache", "XDG_STATE_HOME": ".local/state"}
 
@@ -51,8 +61,8 @@ class Bubblewrap(Struct, frozen=True):
         writable = (word for path in _resolve(view.writable) for word in ("--bind", path, path))
         fixed = (word for path in view.readable for word in ("--ro-bind-try", str(path), str(path)))
         network = () if view.network else ("--unshare-net",)
-        words = (*_BASE, *network, *mounts, *writable, *fixed, *self._variables(), "--chdir", cwd, "--", *command)
-        return _with_layers(self.program, words, view)
+        words = (*_BASE, *network, *mounts, *writable, *fixed, *self._variables(), "--chdir", cwd, "--")
+        return _with_layers(self.program, (*words, *(_prepare_home(entries) if view.home else ()), *command), view)
 
     def _temporary(self, view: View) -> Iterator[str]:
         for place, name in TEMPORARY.items():
@@ -73,15 +83,18 @@ class Bubblewrap(Struct, frozen=True):
         if view.home is None:
             yield from ("--tmpfs", top)
         else:
-            home = _make_home(view.home, entries)
-            yield from ("--bind", str(_layer(view, 0) if view.drops_home else home), top)
+            make_below(view.home.parents[1], view.home / "home")
+            yield from ("--bind", str(_layer(view, 0) if view.drops_home else view.home / "home"), top)
         for name in entries.list_readable():
-            yield from ("--ro-bind-try", os.path.realpath(entries.path / name), f"{top}/{name}")
+            if name not in entries.links:
+                yield from ("--ro-bind-try", os.path.realpath(entries.path / name), f"{top}/{name}")
+        for number, name in enumerate(entries.copied):
+            yield from ("--ro-bind-try", str(entries.path / name), f"{_COPIED}{number}")
 
     def _named(self, entries: HomeMounts, view: View) -> Iterator[str]:
         """Places that are needed although they lie below a private one, the view's own ones, and secrets elsewhere."""
         home = os.path.realpath(entries.path)
-        programs = (path for path in self.env.get("PATH", "").split(":") if path.startswith("/"))
+        programs = (path for path in list_programs(self.env) if not is_below(os.path.realpath(path), [home]))
         own = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]))
         for path in _resolve((view.cwd, *self.needed, *map(Path, (*own, *programs)))):
             if is_below(path, (*TEMPORARY, "/dev/shm", home)) and not is_below(home, [path]):  # noqa: S108
@@ -178,17 +191,12 @@ def _find_namespace() -> tuple[str, ...]:
     return command if works else ()
 
 
-def _make_home(place: Path, entries: HomeMounts) -> Path:
-    """The private home of a lane. When it is made it gets a copy of each file that a program replaces."""
-    home, draft = place / "home", place / "draft"
-    if not home.is_dir():
-        make_below(place.parents[1], draft)
-        for name in entries.copied:
-            if (entries.path / name).is_file() and not name.startswith("/"):
-                (draft / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(entries.path / name, draft / name)
-        draft.rename(home)
-    return home
+def _prepare_home(entries: HomeMounts) -> tuple[str, ...]:
+    """The beginning of a command that makes links and copies in the home. It runs inside: agents write there."""
+    made = [("-p", f"{_COPIED}{number}", name) for number, name in enumerate(entries.copied)]
+    made += [("-s", real, name) for name, real in entries.links.items()]  # else a program misses the files beside it
+    words = (word for how, source, name in made for word in (how, source, str(entries.path / name)))
+    return ("/bin/sh", "-c", _PREPARE, "sh", *words, "--") if made else ()
 
 
 def _locate(program: str, cwd: Path) -> str:

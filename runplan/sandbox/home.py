@@ -9,6 +9,7 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
+from runplan.run.dispatch import TEMPORARY
 from runplan.sandbox.view import HomeUse, is_below
 from runplan.settings.places import credential_files, home as home_of, state_directory
 
@@ -23,6 +24,7 @@ class Entry(Enum):
 PRIVATE = {
     "caches": (
         *(".cache", ".npm", ".pnpm-store", ".yarn", ".cargo/registry", ".cargo/git", ".cargo/.package-cache"),
+        *(".cargo/.global-cache", ".rustup/downloads", ".rustup/tmp", ".rustup/update-hashes", ".nvm/.cache"),
         *("go/pkg", ".gradle", ".m2/repository", ".ivy2", ".sbt", ".nuget/packages", ".pub-cache", ".hex", ".mix"),
         *(".bundle/cache", ".local/share/pnpm/store", ".local/share/virtualenv", ".bun/install/cache", ".config/yarn"),
     ),
@@ -37,8 +39,14 @@ PRIVATE = {
 }
 #: Entries below private ones that are downloaded once and only read.
 READABLE = (
-    *(".cache/ms-playwright", ".cache/puppeteer", ".cache/Cypress", ".cache/huggingface", ".cache/torch"),
-    *(".gradle/gradle.properties", ".gradle/init.d", ".gradle/init.gradle"),
+    *(".cache/huggingface", ".cache/torch", ".gradle/gradle.properties", ".gradle/init.d", ".gradle/init.gradle"),
+)
+#: Directories into which programs install: private ones, in which each entry of the real one is readable, except for
+#: names with a dot, which are locks and other state.
+INSTALLED = (
+    *(".cache/ms-playwright", ".cache/puppeteer/chrome", ".cache/Cypress", ".local/bin", ".cargo/bin", "go/bin"),
+    *(".local/share/uv/python", ".local/share/uv/tools", ".local/share/pipx/venvs", ".pyenv/versions", ".pyenv/shims"),
+    *(".rustup/toolchains", ".nvm/versions/node", ".local/share/fnm/node-versions"),
 )
 
 
@@ -49,8 +57,9 @@ class HomeMounts:
         self.path = home_of(env)
         secrets = [str(path) for path in (*credential_files(env), state_directory(env))]
         kinds = dict.fromkeys(self._shorten(*secrets), Entry.SECRET)
+        programs = [name for name in self._shorten(*list_programs(env)) if not is_below(name, ("", *kinds))]
         kinds |= {name: Entry.PRIVATE for names in PRIVATE.values() for name in names}
-        kinds |= dict.fromkeys(READABLE, Entry.READABLE)
+        kinds |= dict.fromkeys((*READABLE, *INSTALLED, *programs), Entry.READABLE)
         self.private = self._shorten(*uses.private, *uses.copied, *uses.shared)
         self.readable = self._shorten(*uses.readable)
         self.shared = self._shorten(*uses.shared)
@@ -59,7 +68,8 @@ class HomeMounts:
         self._kinds = kinds  #: by the path from the home; an absolute path lies outside
 
     def _shorten(self, *paths: str) -> tuple[str, ...]:
-        return tuple(path.removeprefix(f"{self.path}/").rstrip("/") for path in paths)
+        tops = (f"{self.path}/", f"{os.path.realpath(self.path)}/")
+        return tuple(path.removeprefix(tops[0]).removeprefix(tops[1]).rstrip("/") for path in paths)
 
     @property
     def secrets(self) -> list[str]:
@@ -80,12 +90,28 @@ class HomeMounts:
         except OSError:
             return
         for entry in names:
+            if folder in INSTALLED and entry.startswith("."):
+                continue
             name = f"{folder}/{entry}" if folder else entry
             its_kind = self._kinds.get(name, kind)
-            if any(other.startswith(f"{name}/") for other in self._kinds) and (self.path / name).is_dir():
+            is_split = name in INSTALLED or any(other.startswith(f"{name}/") for other in self._kinds)
+            if is_split and (self.path / name).is_dir():
                 yield from self.list_readable(name, its_kind)
             elif its_kind is Entry.READABLE and self._can_be_mounted(self.path / name):
                 yield name
+
+    @cached_property
+    def links(self) -> dict[str, str]:
+        """The readable entries that are links, with the places that they lead to, where a view shows these too."""
+        names = [name for name in self.list_readable() if (self.path / name).is_symlink()]
+        links = {name: os.path.realpath(self.path / name) for name in names}
+        return {name: real for name, real in links.items() if self._kind_of(self._shorten(real)[0]) is Entry.READABLE}
+
+    def _kind_of(self, name: str) -> Entry:
+        """The kind of the nearest entry in the table. Outside the home, places of temporary files are private."""
+        tops = (name, *map(str, Path(name).parents))
+        default = Entry.PRIVATE if is_below(name, TEMPORARY) else Entry.READABLE
+        return next((self._kinds[top] for top in tops if top in self._kinds), default)
 
     def _can_be_mounted(self, path: Path) -> bool:
         """Whether it is there, no socket, and no link to a secret."""
@@ -94,3 +120,8 @@ class HomeMounts:
         except OSError:
             return False
         return not stat.S_ISSOCK(mode) and not is_below(os.path.realpath(path), self.hidden)
+
+
+def list_programs(env: Mapping[str, str]) -> list[str]:
+    """The directories in which programs are looked for."""
+    return [path for path in env.get("PATH", "").split(":") if path.startswith("/")]

@@ -113,10 +113,10 @@ class Place:
             (scratch / folder).mkdir(parents=True, exist_ok=True)
         return box.wrap(command, View(cwd=self.own[0], writable=self.own, home=self.homes, scratch=scratch, uses=uses))
 
-    def run(self, script: str, uses: HomeUse = NOTHING) -> str:
+    def run(self, script: str, uses: HomeUse = NOTHING, path: str = os.environ["PATH"]) -> str:
         """What a shell prints in the sandbox."""
-        argv = self.wrap("sh", "-c", script, uses=uses)
-        env = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
+        argv = self.wrap("sh", "-c", script, uses=uses, variables={"PATH": path})
+        env = {"PATH": path, "HOME": str(self.home)}
         return subprocess.run(argv, cwd="/", env=env, capture_output=True, text=True, check=False).stdout
 
     def can_write(self, directory: Path | str) -> bool:
@@ -202,6 +202,7 @@ def test_a_project_and_an_agent_name_what_they_need_of_the_home(place: Place) ->
         shared=(str(place.home / ".cli/login"),),
         copied=(".cli.json",),
     )
+    place.run("true")  # the home was made for another program
     deeds = "cat .cli/settings .cli/login .cli.json; for f in .cli/settings .cli/login .cli/new .cli.json"
     said = place.run(f"cd ~; {deeds} {outside}/cache/b; do (echo new >$f) && echo $f; done; ls {outside}/cache", uses)
 
@@ -211,6 +212,36 @@ def test_a_project_and_an_agent_name_what_they_need_of_the_home(place: Place) ->
     ]
     assert sorted(path.name for path in (place.home / ".cli").iterdir()) == ["login", "settings"]
     assert [path.name for path in (outside / "cache").iterdir()] == ["a"]
+
+
+def test_programs_of_the_home_work_and_write_their_caches(place: Place) -> None:
+    """A directory on PATH may have private entries, and links to programs that look for their files beside them."""
+    program = place.home / ".tools/lib/tool"
+    linked = place.home / ".local/share/pnpm/tool"
+    for path in (program, linked):
+        path.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\ncat "$(dirname "$(readlink -f "$0")")/beside"\n')
+    program.chmod(0o755)
+    program.with_name("beside").write_text("found\n")
+    linked.symlink_to("../../../.tools/lib/tool")
+    search = f"{linked.parent}:{os.environ['PATH']}"
+    for _ in range(2):
+        assert place.run("tool; mkdir -p ~/.local/share/pnpm/store/v3 && echo wrote", path=search) == "found\nwrote\n"
+
+
+def test_set_up_can_install_beside_what_is_installed(place: Place) -> None:
+    for name in ("go/bin/old", ".cache/ms-playwright/chromium-1/chrome", ".cache/ms-playwright/.links/a"):
+        (place.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.home / name).write_text("mine\n")
+    place.run(
+        "cd ~ && echo x >go/bin/new; mkdir -p .cache/ms-playwright/.links && echo x >.cache/ms-playwright/.links/a"
+    )
+    assert (
+        place.run("cd ~ && cat go/bin/* .cache/ms-playwright/*/* .cache/ms-playwright/.links/a") == "x\nmine\nmine\nx\n"
+    )
+    assert place.run(
+        "cd ~ && for f in go/bin/old .cache/ms-playwright/chromium-1/new; do echo x >$f || echo no; done"
+    ) == ("no\nno\n")
 
 
 def test_the_key_of_links_and_the_settings_of_the_user_cannot_be_read(place: Place) -> None:

@@ -9,10 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from runplan.agents.adapter import Agent, Task, first_set, under_home
 from runplan.agents.endings import classify_trouble
 from runplan.agents.fields import get_count, get_number, get_objects, get_text, get_value, read_json, read_tool
 from runplan.run import dispatch as d
+from runplan.sandbox.view import HomeUse
 from runplan.settings.schema import AgentTable
 
 _SUBTYPES = {"error_max_turns": d.EndingKind.MAX_TURNS, "error_max_budget_usd": d.EndingKind.BUDGET}
@@ -57,10 +60,12 @@ class Claude(Agent):
         "local",  # the program itself, where it was installed so
     )
     logins = (".credentials.json",)
-    copied = (".claude.json",)
 
     def find_folder(self, caller: Mapping[str, str]) -> Path:
         return Path(caller.get("CLAUDE_CONFIG_DIR") or super().find_folder(caller))
+
+    def use_home(self, caller: Mapping[str, str]) -> HomeUse:
+        return replace(super().use_home(caller), copied=(str(_state_file(caller)),))
 
     def role_arguments(self, task: Task) -> tuple[str, ...]:
         return (

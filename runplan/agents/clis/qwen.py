@@ -45,7 +45,7 @@ class Qwen(Agent):
     fixed: ClassVar = {"QWEN_CODE_NO_RELAUNCH": "true"}
     folder = ".qwen"
     configuration = ("settings.json", ".env", "QWEN.md", "commands", "extensions", "skills", "agents")
-    logins = ("oauth_creds.json",)
+    copied = ("oauth_creds.json",)
 
     def build_arguments(self, task: Task) -> tuple[str, ...]:
         # Without a key it uses the login it knows.
