@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ from runplan.run.dispatch import EVERY_PHASE, NOTES, OWN, RETURN, SCRATCH
 from runplan.run.events import DispatchStarted
 from runplan.run.kinds import Access, Reason, Role
 from runplan.sandbox.bubblewrap import is_used, open_sandbox, require_sandbox
+from runplan.sandbox.home import HomeMounts
 from runplan.sandbox.view import HomeUse, NoSandbox, Sandbox, View
 from runplan.settings.schema import AgentsSettings, AgentTable, CheckSettings
 
@@ -116,6 +118,16 @@ class Agents(Struct, frozen=True, dict=True):
     def confines_checks(self) -> bool:
         """Whether tests and setup run in the sandbox."""
         return self.places is not None and is_used(self.settings.sandbox, self.caller)
+
+    def describe_unseen(self, output: str, *, after_work: bool) -> str:
+        """What checks that failed with this output do not see in the sandbox, with the settings; "" for nothing."""
+        if not self.confines_checks or not output:
+            return ""
+        own = "; the checks have a home of their own: only run.setup, and no agent, installs what they find there"
+        hidden = HomeMounts(self.caller, home_use(self.tests)).find_hidden(output)
+        settings = " and ".join(f"tests.{key} = {json.dumps(names)}" for key, names in hidden.items())
+        named = f"; the sandbox hides places that the output names: if the checks need them, set {settings}"
+        return f"{own if after_work else ''}{named if hidden else ''}"
 
     @property
     def protects_proof(self) -> bool:

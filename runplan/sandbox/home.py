@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -48,6 +49,7 @@ INSTALLED = (
     *(".local/share/uv/python", ".local/share/uv/tools", ".local/share/pipx/venvs", ".pyenv/versions", ".pyenv/shims"),
     *(".rustup/toolchains", ".nvm/versions/node", ".local/share/fnm/node-versions"),
 )
+_PATH = re.compile(r"/[^\s'\"`:,;|()\[\]{}<>]*[^\s'\"`:,;|()\[\]{}<>.]")
 
 
 class HomeMounts:
@@ -64,6 +66,7 @@ class HomeMounts:
         self.readable = self._shorten(*uses.readable)
         self.shared = self._shorten(*uses.shared)
         self.copied = self._shorten(*uses.copied)
+        self._mounts = uses.mounts
         kinds |= dict.fromkeys(self.private, Entry.PRIVATE) | dict.fromkeys(self.readable, Entry.READABLE)
         self._kinds = kinds  #: by the path from the home; an absolute path lies outside
 
@@ -106,6 +109,20 @@ class HomeMounts:
         names = [name for name in self.list_readable() if (self.path / name).is_symlink()]
         links = {name: os.path.realpath(self.path / name) for name in names}
         return {name: real for name, real in links.items() if self._kind_of(self._shorten(real)[0]) is Entry.READABLE}
+
+    def find_hidden(self, text: str) -> dict[str, list[str]]:
+        """The places that a text names, which exist and hold no secret, but are hidden, by the setting to show them."""
+        hidden: dict[str, list[str]] = {"home": [], "mounts": []}
+        paths = {os.path.normpath(path).replace("/var/run/", "/run/") for path in _PATH.findall(text)}
+        for name in self._shorten(*sorted(paths)):
+            top = next((top for top in self._kinds if name.startswith(f"{top}/")), name)
+            place = "/".join(name.split("/")[: top.count("/") + 2]) if name[0] != "/" else name
+            if name.startswith("/run/") and not name.startswith("/run/user/"):
+                place = "/".join(name.split("/")[:3])
+            is_there = Path(name).is_socket() if place == name and name[0] == "/" else (self.path / name).exists()
+            if is_there and self._kind_of(name) is Entry.PRIVATE and not is_below(name, self._mounts):
+                hidden["mounts" if name[0] == "/" else "home"].append(place)
+        return {key: list(dict.fromkeys(names)) for key, names in hidden.items() if names}
 
     def _kind_of(self, name: str) -> Entry:
         """The kind of the nearest entry in the table. Outside the home, places of temporary files are private."""

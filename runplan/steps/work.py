@@ -344,6 +344,8 @@ def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext
     is_stuck = _is_stuck(failed, tree, context)
     is_before_work = failed.reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED)
     detail = f"{failed.detail}{describe_lacking(phase, context)}" if is_before_work else failed.detail
+    output = _read_output(failed.reason, phase, context)
+    detail += context.agents.describe_unseen("\n".join(output), after_work=not is_before_work)
     return replace(
         failed,
         reason=Reason.NO_PROGRESS if is_stuck else failed.reason,
@@ -353,7 +355,7 @@ def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext
         branch=branch.removeprefix("refs/heads/"),
         parked=phase.parked,
         evidence="\n".join((*phase.cycles, *_list_evidence(failed.reason, phase, context))),
-        output="\n".join(_list_output(failed.reason, phase, context)),
+        output="\n".join(_last_lines(output, context)),
         head=(context.workspace.user.tip(branch) or "") if branch else "",
         base=phase.base,
         failed=phase.proof.failed_items,
@@ -391,16 +393,19 @@ def _list_evidence(reason: str, phase: WorkAttempt, context: RunContext) -> list
     return [context.agents.redacted(line[:LONGEST_LINE]) for line in lines]
 
 
-def _list_output(reason: str, phase: WorkAttempt, context: RunContext) -> list[str]:
-    """The last lines of the commands that failed."""
-    texts: list[str] = []
+def _read_output(reason: str, phase: WorkAttempt, context: RunContext) -> list[str]:
+    """The output of the commands that failed."""
     if reason in (Reason.TESTS_FAILED, Reason.TESTS_UNFINISHED) or (
         reason == Reason.NO_PROGRESS and not phase.proof.verdict
     ):
-        texts = [gate.output for gate in phase.proof.newest_gates.values() if gate.answer is not GateAnswer.PASSED]
-    elif reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED) and phase.dispatches.newest is not None:
+        return [gate.output for gate in phase.proof.newest_gates.values() if gate.answer is not GateAnswer.PASSED]
+    if reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED) and phase.dispatches.newest is not None:
         logs = log_files(phase.dispatches.newest, context).values()
-        texts = [read_content(path)[-OUTPUT_READ:].decode("utf-8", "replace") for path in logs]
+        return [read_content(path)[-OUTPUT_READ:].decode("utf-8", "replace") for path in logs]
+    return []
+
+
+def _last_lines(texts: Sequence[str], context: RunContext) -> list[str]:
     lines = [line for text in texts for line in plain(text).splitlines()[-LINES_SHOWN:]]
     return [context.agents.redacted(line[:LONGEST_LINE]) for line in lines]
 

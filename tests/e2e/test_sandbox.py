@@ -148,6 +148,26 @@ def test_a_sandboxed_agent_can_write_its_worktree_and_caches(boxed: Shut) -> Non
     assert not (project.home / ".npm").exists()
 
 
+def test_what_an_agent_installs_in_its_home_is_not_there_for_the_tests(boxed: Shut) -> None:
+    boxed.scripts(agent="echo 1 >1.txt; touch ~/package", check="test ! -e 1.txt || cat ~/package")
+    ran = boxed.project.start("finish", "auto")
+    assert ran.code == 1
+    assert "the checks have a home of their own: only run.setup, and no agent, installs what they find there" in ran.err
+
+
+def test_checks_that_fail_for_a_hidden_place_name_the_setting_that_shows_it(boxed: Shut) -> None:
+    hidden = boxed.project.home / ".cache/models/one"
+    hidden.parent.mkdir(parents=True)
+    hidden.write_text("x")
+    boxed.scripts(check="cat ~/.cache/models/one")
+    ran = boxed.project.start("finish", "auto")
+    assert 'if the checks need them, set tests.home = [".cache/models"]' in ran.err
+    boxed.project.commit_file(
+        "runplan.toml", (boxed.project.path / "runplan.toml").read_text() + 'home = [".cache/models"]\n'
+    )
+    assert boxed.project.start("finish", "auto").code == 0
+
+
 def test_commits_of_a_sandboxed_agent_land_although_it_removes_its_worktree(boxed: Shut) -> None:
     boxed.scripts(agent='echo 1 >1.txt; git add 1.txt; git commit -qm one; git worktree remove -f -f "$PWD"; true')
 

@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from runplan.daemon.links import load_key
 from runplan.run.dispatch import SCRATCH, TEMPORARY, Ending
 from runplan.sandbox.bubblewrap import Bubblewrap
+from runplan.sandbox.home import HomeMounts
 from runplan.sandbox.view import HomeUse, View
 from runplan.settings.places import key_directory, user_file
 from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
@@ -242,6 +245,24 @@ def test_set_up_can_install_beside_what_is_installed(place: Place) -> None:
     assert place.run(
         "cd ~ && for f in go/bin/old .cache/ms-playwright/chromium-1/new; do echo x >$f || echo no; done"
     ) == ("no\nno\n")
+
+
+def test_places_that_an_output_names_and_a_view_hides_are_found_by_setting(place: Place) -> None:
+    for name in (".cache/models/big/one", ".bash_history", ".ssh/id", ".profile", "outside.sock"):
+        (place.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.home / name).write_text("mine")
+    with socket.socket(socket.AF_UNIX) as listening, tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        listening.bind(f"{folder}/x.sock")
+        output = f"""
+            cannot open '{place.home}/.cache/models/big/one': No such file; {place.home}/.cache/models/two, too.
+            {place.home}/.bash_history. {place.home}/.ssh/id, {place.home}/.profile {place.home}/.cache/gone
+            connection to "{folder}/x.sock" failed; {folder} is there; https://example.org/run/x /run /tmp
+        """
+        uses = HomeUse(readable=(".bash_history",))
+        env = {"HOME": str(place.home)}
+        found = HomeMounts(env, NOTHING).find_hidden(output)
+        assert found == {"home": [".bash_history", ".cache/models"], "mounts": [f"{folder}/x.sock"]}
+        assert HomeMounts(env, uses | HomeUse(mounts=(folder,))).find_hidden(output) == {"home": [".cache/models"]}
 
 
 def test_the_key_of_links_and_the_settings_of_the_user_cannot_be_read(place: Place) -> None:
