@@ -11,14 +11,18 @@ from tests.agents.modelserver import ModelServer
 from tests.agents.scenario import KEY, Fault, Read, Run, Say, Scenario, Turn, Write
 from tests.support import planning
 from tests.support.cli import Project, a_plan
+from tests.support.mounts import obstacle
 from tests.support.repos import Repo, init_repo
 from tests.support.samples import FOLDERS, expected
 
 HERE = Path(__file__).parents[2] / ".agents"
 BIN = HERE / "bin"
+#: They run as with most users: in the sandbox where it works.
+SANDBOX = os.environ.get("RUNPLAN_AGENTS_SANDBOX") or ("none" if obstacle() else "bwrap")
 
 IMPLEMENT = "# Implement one phase"
 VERIFY = "# Verify one phase"
+FIX = "# Fix one phase"
 
 #: Keys that no agent may see: those of the forge and of other agents.
 FORGE = {"GH_TOKEN": "forge-secret-1", "GITHUB_TOKEN": "forge-secret-2", "GITLAB_TOKEN": "forge-secret-3"}
@@ -98,7 +102,7 @@ def a_project(place: Path, cli: Cli, server: ModelServer, *, limits: str, more: 
     repo.write("plans/X.md", a_plan("1"))
     repo.git("add", "--", "runplan.toml", "plans/X.md")
     repo.git("commit", "-qm", "Begin")
-    return Project(repo=repo, home=home)
+    return Project(repo=repo, home=home, extra={"RUNPLAN_AGENTS_SANDBOX": SANDBOX})
 
 
 def verdict(result: str = "pass") -> str:

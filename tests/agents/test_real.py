@@ -19,11 +19,13 @@ import pytest
 from runplan.names import DIFF_FILE
 from tests.agents.clis import (
     CLIS,
+    FIX,
     FOREIGN,
     FORGE,
     GOAL,
     IMPLEMENT,
     PROPOSED,
+    SANDBOX,
     STEPS,
     VERIFY,
     Cli,
@@ -34,7 +36,7 @@ from tests.agents.clis import (
     work,
 )
 from tests.agents.modelserver import TITLE, ModelServer
-from tests.agents.scenario import Fault, FaultKind, Judge, Read, Run, Say, Turn, Use, Write
+from tests.agents.scenario import KEY, Fault, FaultKind, Judge, Read, Run, Say, Turn, Use, Write
 from tests.support.cli import Project
 from tests.support.forks import Process
 from tests.support.planning import CRITIQUE
@@ -102,6 +104,54 @@ def test_the_work_of_a_real_agent_lands(tmp_path: Path, cli: Cli, record: Callab
     asked = sum(seen.part != "" for seen in server.seen)
     assert asked * 1_000 <= sum(each["input_tokens"] for each in ended) <= (asked + 4) * 1_000
     assert all(each["output_tokens"] for each in ended)
+    assert running(tmp_path) == []
+
+
+#: Files in the home with a key and the settings to use it; URL is the provider's address.
+LOGINS: dict[str, dict[str, str]] = {
+    "aider": {".aider/oauth-keys.env": f"OPENAI_API_KEY={KEY}\n"},
+    "claude": {
+        ".claude/.credentials.json": json.dumps(
+            {
+                "claudeAiOauth": {
+                    "accessToken": KEY,
+                    "refreshToken": "x",
+                    "expiresAt": 4e12,
+                    "scopes": ["user:inference"],
+                }
+            }
+        )
+    },
+    "codex": {
+        ".codex/auth.json": json.dumps({"OPENAI_API_KEY": KEY}),
+        ".codex/config.toml": 'model_provider = "own"\n[model_providers.own]\nname = "own"\nbase_url = "URL"\n'
+        'wire_api = "responses"\nrequires_openai_auth = true\n',
+        ".codex/skills/mine/SKILL.md": "---\nname: mine\ndescription: Mine.\n---\n",
+    },
+    "gemini": {
+        ".gemini/settings.json": '{"security": {"auth": {"selectedType": "gemini-api-key"}}}',
+        ".gemini/.env": f"GEMINI_API_KEY={KEY}\nGOOGLE_GEMINI_BASE_URL=URL\n",
+    },
+    "mini": {".config/mini-swe-agent/.env": f"OPENAI_API_KEY={KEY}\nMSWEA_CONFIGURED=true\n"},
+    "opencode": {".local/share/opencode/auth.json": json.dumps({"openai": {"type": "api", "key": KEY}})},
+    "qwen": {
+        ".qwen/settings.json": json.dumps(
+            {"security": {"auth": {"selectedType": "openai", "apiKey": KEY, "baseUrl": "URL"}}, "$version": 1}
+        )
+    },
+}
+
+
+def test_a_login_in_the_home_is_seen(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
+    """Without a key in the environment, the implementer and the verifier use the one that the user logged in with."""
+    with ModelServer(work()) as server:
+        files = {name: text.replace("URL", server.url + cli.path) for name, text in LOGINS[cli.name].items()}
+        user = replace(cli, key="UNUSED", without=(cli.key,), home={**cli.home, **files})
+        project = a_project(tmp_path, user, server, limits=LIMITS)
+        how = carried(project)
+    record("login", how)
+    assert how.outcome == "landed", how.output
+    assert {name: (project.home / name).read_text() for name in files} == files
     assert running(tmp_path) == []
 
 
@@ -188,7 +238,7 @@ def test_claude_gets_of_the_project_what_it_gets_in_a_terminal(tmp_path: Path, c
             project.repo.write(name, content)
         project.repo.commit("Configure the agent")
         project.repo.write("CLAUDE.local.md", "Prefer short names.\n")
-        mine = {"mcpServers": {"mine": {"command": "sh", "args": ["-c", f"touch {tmp_path}/MINE"]}}}
+        mine = {"mcpServers": {"mine": {"command": "sh", "args": ["-c", 'touch "$RUNPLAN_RETURN.MINE"']}}}
         (project.home / ".claude.json").write_text(json.dumps(mine), encoding="utf-8")
         how = carried(project)
     assert how.outcome == "landed", how.output
@@ -199,7 +249,8 @@ def test_claude_gets_of_the_project_what_it_gets_in_a_terminal(tmp_path: Path, c
     for words in ("Here indent by spaces.", "Deploys to the moon.", "Finds every comma."):
         assert words in implementer
     assert not (tmp_path / "RAN").exists()
-    assert (tmp_path / "MINE").exists(), "the user's own server"
+    started = [*(project.path / ".git/runplan/dispatch").glob("*/own/return.json.MINE")]
+    assert len(started) == 2, "the user's own server, with the implementer and the verifier"
     assert project.repo.git("ls-files", "CLAUDE.local.md") == ""
     assert running(tmp_path) == []
 
@@ -261,7 +312,10 @@ def test_a_verifier_changes_nothing(tmp_path: Path, cli: Cli, record: Callable[[
         record("read-only", how)
         turns = {seen.turn for seen in server.seen if seen.part == VERIFY}
     assert turns, how.output
-    assert how.outcome == ("landed" if cli.reads_only else "readonly-violated"), how.output
+    expected = "landed" if cli.reads_only or SANDBOX == "bwrap" else "readonly-violated"
+    assert how.outcome == ("invalid-verdict" if cli.name == "aider" else expected), (
+        how.output
+    )  # it adds errors below it
     refs = project.repo.git("for-each-ref", "--format=%(refname)").split()
     kept = [ref for ref in refs if "/parked/" in ref]
     for ref in set(refs) - set(kept):
@@ -293,6 +347,20 @@ def test_a_verifier_reads_the_diff_and_finds_the_fault(
     asked = [seen.body.decode() for seen in server.seen if seen.part == VERIFY]
     assert f"+{PLANTED}" in asked[-1]
     assert (f"+{PLANTED}" in asked[0]) == (size == "small" or not cli.tools)
+    assert running(tmp_path) == []
+
+
+def test_a_real_agent_fixes_what_did_not_pass(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
+    judge = Judge("+repaired", found=verdict(), missed=verdict("fail"))
+    scenario = work(verify=(judge,))
+    parts: dict[str, tuple[Turn, ...]] = {**scenario.parts, FIX: (Write("2.txt", "repaired\n"), Say("It is fixed."))}
+    with ModelServer(replace(scenario, parts=parts)) as server:
+        project = a_project(tmp_path, cli, server, limits=LIMITS)
+        how = carried(project)
+    record("fix", how)
+    assert how.outcome == "landed", how.output
+    assert [each["role"] for each in endings(project)] == ["implement", "verify", "fix", "verify"]
+    assert project.show("main:2.txt") == "repaired"
     assert running(tmp_path) == []
 
 
@@ -355,7 +423,8 @@ def test_a_critic_may_write_its_return_to_a_file(tmp_path: Path, cli: Cli, recor
         how = carried(project, "plan", GOAL, "--quick", "--foreground", plan=PROPOSED)
     record("plan-file", how)
     assert how.outcome == "waiting", how.output
-    assert project.dispatched(PROPOSED) == list(QUICK if cli.reads_only else QUICK[:3])
+    can_write = not cli.reads_only or (cli.name == "codex" and SANDBOX == "bwrap")  # its own mode is not used there
+    assert project.dispatched(PROPOSED) == list(QUICK[:3] if can_write else QUICK)
     assert running(tmp_path) == []
 
 
@@ -370,7 +439,8 @@ def test_a_planning_agent_changes_nothing(
         before = checkout(project)
         how = carried(project, "plan", GOAL, "--quick", "--foreground", plan=PROPOSED)
     record(f"plan-{role}", how)
-    assert how.outcome == ("waiting" if cli.reads_only else "readonly-violated"), how.output
+    expected = "waiting" if cli.reads_only or SANDBOX == "bwrap" else "readonly-violated"
+    assert how.outcome == ("plan-invalid" if cli.name == "aider" else expected), how.output  # it adds errors at the end
     assert checkout(project) == before
     assert running(tmp_path) == []
 

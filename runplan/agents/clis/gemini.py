@@ -56,7 +56,7 @@ class Gemini(Agent):
     fixed: ClassVar = {"GEMINI_CLI_NO_RELAUNCH": "true"}
     folder = ".gemini"
     configuration = ("settings.json", ".env", "GEMINI.md", "commands", "extensions", "policies", "skills")
-    logins = ("oauth_creds.json", "google_accounts.json")
+    logins = ("oauth_creds.json", "google_accounts.json", "gemini-credentials.json")
 
     def find_folder(self, caller: Mapping[str, str]) -> Path:
         return Path(caller.get("GEMINI_CLI_HOME") or under_home(caller)) / self.folder

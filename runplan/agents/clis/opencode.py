@@ -30,6 +30,7 @@ class OpenCode(ProviderAgent):
     configuration = (
         *("opencode.json", "opencode.jsonc", "config.json", "AGENTS.md", "agent", "agents", "command", "commands"),
         *("mode", "modes", "plugin", "plugins", "skill", "skills", "tool", "tools"),
+        *("package.json", "package-lock.json", "bun.lock", "node_modules"),  # of plugins, fetched at its first start
     )
     logins = ("auth.json",)
     fixed: ClassVar = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
@@ -50,7 +51,9 @@ class OpenCode(ProviderAgent):
         address = first_set(task.caller, "OPENAI_BASE_URL", "OPENAI_API_BASE")
         provider, _, model = task.table.model.partition("/")
         if address and model and provider == "openai":
-            options = {"baseURL": task.caller[address], "apiKey": "{env:OPENAI_API_KEY}"}
+            options = {"baseURL": task.caller[address]}
+            if task.caller.get("OPENAI_API_KEY"):  # else it uses its login
+                options["apiKey"] = "{env:OPENAI_API_KEY}"
             # Its own client is kept: under this name it insists on one that speaks Responses.
             settings["provider"] = {provider: {"options": options, "models": {model: {}}}}
         return {"opencode.json": json.dumps(settings)}
