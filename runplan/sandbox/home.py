@@ -49,6 +49,9 @@ INSTALLED = (
     *(".local/share/uv/python", ".local/share/uv/tools", ".local/share/pipx/venvs", ".pyenv/versions", ".pyenv/shims"),
     *(".rustup/toolchains", ".nvm/versions/node", ".local/share/fnm/node-versions"),
 )
+MOST = (
+    500  #: entries of a directory that are mounted; the time grows with the square, and bubblewrap takes 3,000 at most
+)
 _PATH = re.compile(r"/[^\s'\"`:,;|()\[\]{}<>]*[^\s'\"`:,;|()\[\]{}<>.]")
 
 
@@ -89,7 +92,7 @@ class HomeMounts:
     def list_readable(self, folder: str = "", kind: Entry = Entry.READABLE) -> Iterator[str]:
         """The largest entries below a folder of the home that are readable as a whole."""
         try:
-            names = sorted(os.listdir(self.path / folder))  # noqa: PTH208 - only names
+            names = sorted(os.listdir(self.path / folder))[:MOST]  # noqa: PTH208 - only names; those with a dot first
         except OSError:
             return
         for entry in names:

@@ -13,7 +13,7 @@ import pytest
 from runplan.daemon.links import load_key
 from runplan.run.dispatch import SCRATCH, TEMPORARY, Ending
 from runplan.sandbox.bubblewrap import Bubblewrap
-from runplan.sandbox.home import HomeMounts
+from runplan.sandbox.home import MOST, HomeMounts
 from runplan.sandbox.view import HomeUse, View
 from runplan.settings.places import key_directory, user_file
 from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
@@ -230,6 +230,12 @@ def test_programs_of_the_home_work_and_write_their_caches(place: Place) -> None:
     search = f"{linked.parent}:{os.environ['PATH']}"
     for _ in range(2):
         assert place.run("tool; mkdir -p ~/.local/share/pnpm/store/v3 && echo wrote", path=search) == "found\nwrote\n"
+
+
+def test_a_home_with_thousands_of_files_is_no_obstacle(place: Place) -> None:
+    for name in (".profile", *(f"x{number}" for number in range(4_000))):
+        (place.home / name).touch()
+    assert place.run("ls -A ~ | head -n 1; ls ~ | wc -l") == f".profile\n{MOST - 1}\n"
 
 
 def test_set_up_can_install_beside_what_is_installed(place: Place) -> None:
