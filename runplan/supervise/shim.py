@@ -143,7 +143,8 @@ def supervise(launch: Launch, files: DispatchFiles, *, me: str) -> bool:
             outcome = Outcome(ending=ending, code=None, signal=None, message=message, ended_at=time.time())
         else:
             outcome = supervision.run()
-        remove_directory(scratch)
+        with contextlib.suppress(OSError):  # `gc` removes the rest with the logs
+            remove_directory(scratch)
         files.write_exit(outcome, held=held)
     os.close(held)
     return outcome.ending is Ending.EXITED and not outcome.leftovers and not signals.requests
