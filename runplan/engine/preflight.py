@@ -25,7 +25,7 @@ from runplan.landing import modes
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.swap import BOX
 from runplan.plan.folders import split_files
-from runplan.plan.marks import ExecutionKind, NoWorkKind, Status, id_key
+from runplan.plan.marks import ExecutionKind, NoWorkKind, PlanStatus, Status, id_key
 from runplan.plan.model import Phase, Plan, parse_plan
 from runplan.plan.reading import list_done
 from runplan.plan.tracker import NoPhase, choose_phase, list_workable
@@ -169,10 +169,14 @@ def foresee_refusals(context: RepositoryContext, plan: Plan, tip: str) -> Plan:
     return replace(plan, remarks=(*plan.remarks, *tamper.foresee_refusals(plan, commands, usual, read=read)))
 
 
-def require_executions(context: RepositoryContext, plan: Plan) -> None:
-    """Refuse a plan with an open phase whose `Execution:` is unknown, or impossible in this run."""
-    for remark in plan.refusals(strict=False):
+def require_clear(plan: Plan) -> None:
+    """Refuse a plan with an error in it, such as open work outside of its phases; one that says complete is over."""
+    for remark in plan.refusals(strict=False) if plan.status is not PlanStatus.COMPLETE else ():
         raise RefusedEarly(f"{plan.path}:{remark.line}: {remark.text}")
+
+
+def require_executions(context: RepositoryContext, plan: Plan) -> None:
+    """Refuse a plan with an open phase whose `Execution:` is impossible in this run."""
     for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
         place = f"{plan.path}:{phase.execution.line}: phase {phase.id}"
         if phase.execution.kind is ExecutionKind.DELEGATE and modes.concludes(context.settings.run.landing):

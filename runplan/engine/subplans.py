@@ -44,6 +44,7 @@ def require_subplans(context: RepositoryContext, plan: Plan) -> None:
         subplan = parse_plan(text, path=path)
         if subplan.status not in (PlanStatus.ACTIVE, PlanStatus.COMPLETE):
             raise RefusedEarly(f"{path}: the plan says status: {subplan.status}")
+        preflight.require_clear(subplan)
         preflight.require_executions(context, subplan)
         return subplan
 

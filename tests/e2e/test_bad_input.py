@@ -162,6 +162,10 @@ PLANS = {
         make=link("plans/LINK.md", "gone.md"),
         says="plans/LINK.md is a symbolic link to gone.md; replace the link by the file\n",
     ),
+    "open work beside phases that are done": Bad(
+        make=plan("## Phase 1: A\n\n- [x] a\n\n## Pending\n\n- [ ] b\n"),
+        says="plans/X.md:7: every phase is done, but open boxes under 'Pending' belong to no phase and are left out",
+    ),
     "no such phase": Bad(code=3, words=start("X", "9"), says="9: no such phase; the phases are 1"),
     "not committed": Bad(
         words=start("N"),

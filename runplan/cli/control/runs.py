@@ -200,6 +200,7 @@ def resolve_request(context: RepositoryContext, path: str, asked: Options) -> Re
     plan = parse_plan(text, path=path)
     asked = in_plan(asked, [phase.id for phase in plan.phases])
     phases = preflight.phases_to_work(plan, text, tip=tip, options=asked, resuming=resuming)
+    preflight.require_clear(plan)
     if isinstance(phases, str):
         if not context.is_on_branch:
             return NothingToDo(why=phases)
