@@ -417,6 +417,10 @@ class ProofWorktree(Place):
     def checkout_exact_tree(self, commit: Oid, *, clean: str, extra: Extra = NOTHING) -> Path:
         """Exactly the files of `commit`; with `clean` "untracked" ignored files stay, with "none" all others do."""
         self.forget_products()
+        if clean == "ignored":  # nothing of an earlier set-up stays
+            for place in [*self._home.iterdir()] if is_directory(self._home) else ():
+                remove_directory(place)
+                make_below(self._workspace.common_dir, place)
         how = {"ignored": "-x", "untracked": "", "none": "none"}[clean]
         self._write(commit, "proof", how, extra=extra)
         return self.path

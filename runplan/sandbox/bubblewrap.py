@@ -17,19 +17,22 @@ from runplan.errors import RefusedEarly
 from runplan.run.dispatch import TEMPORARY
 from runplan.sandbox.home import HomeMounts, list_programs
 from runplan.sandbox.view import HomeUse, NoSandbox, Sandbox, View, is_below
-from runplan.store.files import make_below
+from runplan.store.files import make_below, remove_directory
 
 PROBE_S = 10.0
 SHARED_MEMORY = 1 << 30  #: bytes of /dev/shm
 _EMPTY_FILE = str(Path(__file__).parents[1] / "py.typed")  #: not /dev/null, which a bind mount makes unreadable
 
-#: With a pid namespace, programs can signal no process outside. Without CAP_SYS_ADMIN root cannot remount anything
-#: writable; other users have no capability in there.
+#: Capabilities that root keeps: what installers need. With others it could remount, or open files by their number.
+_KEPT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "NET_BIND_SERVICE", "SYS_CHROOT")
+#: With a pid namespace, programs can signal no process outside.
 _BASE = (
     *("--ro-bind", "/", "/", "--dev", "/dev", "--unshare-pid", "--proc", "/proc", "--unshare-ipc"),
-    *("--die-with-parent", "--cap-drop", "CAP_SYS_ADMIN"),
+    *("--die-with-parent", "--cap-drop", "ALL"),
+    *(word for name in (_KEPT if os.geteuid() == 0 else ()) for word in ("--cap-add", f"CAP_{name}")),
     *("--size", str(SHARED_MEMORY), "--tmpfs", "/dev/shm"),  # noqa: S108
 )
+_MOUNTING = ("--bind", "--bind-try", "--ro-bind", "--ro-bind-try", "--dev-bind-try", "--tmpfs")
 _COPIED = "/run/copied-"  #: the originals of files that a program replaces
 #: Makes links (-s) and copies (-p) that are not there, then executes a command. An empty file is an old mount point.
 _PREPARE = """
@@ -62,6 +65,8 @@ class Bubblewrap(Struct, frozen=True):
         fixed = (word for path in view.readable for word in ("--ro-bind-try", str(path), str(path)))
         network = () if view.network else ("--unshare-net",)
         words = (*_BASE, *network, *mounts, *writable, *fixed, *self._variables(), "--chdir", cwd, "--")
+        if view.home:
+            _remove_links(view.home / "home", _list_places(words, os.path.realpath(entries.path)))
         return _with_layers(self.program, (*words, *(_prepare_home(entries) if view.home else ()), *command), view)
 
     def _temporary(self, view: View) -> Iterator[str]:
@@ -125,6 +130,24 @@ class Bubblewrap(Struct, frozen=True):
         for name, place in _VARIABLES.items():
             if self.env.get(name) and home:
                 yield from ("--setenv", name, f"{home}/{place}")
+
+
+def _list_places(words: Sequence[str], home: str) -> Iterator[str]:
+    """The paths below the home at which something is mounted, from there."""
+    for number, word in enumerate(words):
+        place = words[number + 1 if word == "--tmpfs" else number + 2] if word in _MOUNTING else ""
+        if place.startswith(f"{home}/"):
+            yield place.removeprefix(f"{home}/")
+
+
+def _remove_links(home: Path, places: Iterable[str]) -> None:
+    """Remove links, and files in the place of directories, from the way to mounts: they would lead elsewhere."""
+    for place in dict.fromkeys(places):
+        *folders, last = Path(place).parts
+        for depth in range(1, len(folders) + 2):
+            path = home.joinpath(*(*folders, last)[:depth])
+            if path.is_symlink() or (depth <= len(folders) and path.exists() and not path.is_dir()):
+                remove_directory(path)
 
 
 def describe_view(env: Mapping[str, str], tests: HomeUse) -> tuple[str, ...]:

@@ -280,3 +280,14 @@ def test_a_filter_script_that_an_agent_edited_does_not_change_what_set_up_made(b
     )
     ran = project.start("1", "auto")
     assert (ran.code, "gate       failed" in ran.err, project.landed()) == (1, True, []), ran.err
+
+
+def test_what_an_earlier_set_up_left_in_the_home_is_gone_before_the_next(boxed: Shut) -> None:
+    project = boxed.project
+    project.repo.commit("Begin", **{"package-lock.json": "1\n"})
+    look = 'echo "home: $(ls ~/left 2>/dev/null)"; mkdir -p ~/left; touch ~/left/$(cat package-lock.json)'
+    boxed.scripts(setup=look, agent="echo 2 >package-lock.json; echo 1 >1.txt")
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert boxed.said().count("home: \n") == 3  # both worktrees at first, then that of the checks
+    assert "home: 1" not in boxed.said()

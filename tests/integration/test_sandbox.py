@@ -316,3 +316,22 @@ def test_no_parent_of_a_worktree_can_be_renamed(place: Place) -> None:
 
 def test_a_program_that_is_not_there_is_called_as_before(place: Place) -> None:
     assert place.wrap("no-such-agent") == ("no-such-agent",)
+
+
+def test_links_in_its_home_lead_no_mount_elsewhere(place: Place) -> None:
+    (place.home / ".config/pip").mkdir(parents=True)
+    (place.home / ".config/pip/pip.conf").write_text("mine")
+    hooks = place.git / "hooks"
+    hooks.mkdir(exist_ok=True)
+    for target in (f"/oldroot{hooks}", str(hooks), "/nowhere"):
+        place.run(f"mv ~/.config ~/.c$$; ln -s {target} ~/.config")
+        assert place.run("cat ~/.config/pip/pip.conf") == "mine"
+        assert not (hooks / "pip").exists()
+    place.run("mv ~/.config ~/.c$$; echo x >~/.config")
+    assert place.run("cat ~/.config/pip/pip.conf") == "mine"
+
+
+def test_root_keeps_no_capability_that_opens_files_by_number_or_changes_mounts(place: Place) -> None:
+    line = place.run("grep CapEff /proc/self/status")
+    allowed = 0x404FB if os.geteuid() == 0 else 0  # those that the engine names
+    assert int(line.split()[1], 16) & ~allowed == 0, line

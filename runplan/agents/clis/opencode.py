@@ -69,7 +69,7 @@ class OpenCode(ProviderAgent):
 
     def use_home(self, caller: Mapping[str, str]) -> HomeUse:
         data = _data_folder(caller)
-        login = HomeUse(private=(str(data),), shared=tuple(str(data / name) for name in self.logins))
+        login = HomeUse(private=(str(data),), copied=tuple(str(data / name) for name in self.logins))
         return replace(super().use_home(caller), shared=()) | login
 
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
