@@ -125,11 +125,14 @@ def _open_with_gitpython(context: RepositoryContext) -> Iterator[Git]:
     """The git commands of GitPython in the user's repository, which also see the objects of candidates."""
     import git  # slow to import, and not needed by the other commands
 
-    git.Git.GIT_PYTHON_GIT_EXECUTABLE = context.git.program
+    class OwnGit(git.Git):
+        GIT_PYTHON_GIT_EXECUTABLE = context.git.program  # for this call: the class of GitPython belongs to the process
+
     env = {name: value for name, value in context.git.variables.items() if name.startswith("GIT_")}
     tool = context.state / "tool.git" / "objects"
     # GitPython would expand variables in a path.
     with git.Repo(context.git.cwd, expand_vars=False) as repo:
+        repo.git = OwnGit(repo.working_dir)
         env["GIT_WORK_TREE"] = str(repo.working_dir)  # GitPython cannot remove the caller's
         repo.git.update_environment(**env, **configured(*SETTINGS), **(borrowing(tool) if tool.is_dir() else {}))
         try:
