@@ -128,11 +128,13 @@ def _open_with_gitpython(context: RepositoryContext) -> Iterator[Git]:
     class OwnGit(git.Git):
         GIT_PYTHON_GIT_EXECUTABLE = context.git.program  # for this call: the class of GitPython belongs to the process
 
+    class OwnRepo(git.Repo):
+        GitCommandWrapperType = OwnGit
+
     env = {name: value for name, value in context.git.variables.items() if name.startswith("GIT_")}
     tool = context.state / "tool.git" / "objects"
     # GitPython would expand variables in a path.
-    with git.Repo(context.git.cwd, expand_vars=False) as repo:
-        repo.git = OwnGit(repo.working_dir)
+    with OwnRepo(context.git.cwd, expand_vars=False) as repo:
         env["GIT_WORK_TREE"] = str(repo.working_dir)  # GitPython cannot remove the caller's
         repo.git.update_environment(**env, **configured(*SETTINGS), **(borrowing(tool) if tool.is_dir() else {}))
         try:
