@@ -110,7 +110,7 @@ def counting(*args, **options):
     db.set_trace_callback(lambda sql: count.__setitem__(0, count[0] + sql.startswith("COMMIT")))
     return db
 sqlite3.connect = counting
-from runplan.cli.main import main
+from runplan.interfaces.cli.main import main
 main(sys.argv[1:])
 print(count[0])
 """

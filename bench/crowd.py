@@ -22,14 +22,14 @@ import psycopg
 import structlog
 
 from runplan import __version__
-from runplan.fleet.worker import FleetWorker
-from runplan.run.kinds import RunOutcome, RunStatus
-from runplan.run.rows import Acquired, Answer, Command, RunRow
-from runplan.settings.load import load_user
-from runplan.store.claims import name_owner
-from runplan.store.heartbeat import WorkerRow
-from runplan.store.location import FleetLocation, normalize_url
-from runplan.store.postgres import PostgresStore, initialize
+from runplan.adapters.configuration.load import load_user
+from runplan.adapters.store.claims import name_owner
+from runplan.adapters.store.heartbeat import WorkerRow
+from runplan.adapters.store.location import FleetLocation, normalize_url
+from runplan.adapters.store.postgres import PostgresStore, initialize
+from runplan.domain.run.kinds import RunOutcome, RunStatus
+from runplan.domain.run.rows import Acquired, Answer, Command, RunRow
+from runplan.hosts.fleet.worker import FleetWorker
 from tests.support import postgres
 from tests.support.environment import own_environment
 

@@ -20,12 +20,12 @@ import psutil
 from msgspec.structs import replace
 
 from bench.projects import environment, make, plan
-from runplan.cli.control import runs
-from runplan.engine.context import context_at
-from runplan.errors import Exit
-from runplan.settings.load import load_settings
-from runplan.settings.options import parse_words
-from runplan.store.sqlite import SqliteStore
+from runplan.adapters.configuration.load import load_settings
+from runplan.adapters.store.sqlite import SqliteStore
+from runplan.domain.errors import Exit
+from runplan.domain.settings.options import parse_words
+from runplan.engine.loop.context import context_at
+from runplan.interfaces.cli.control import runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import psutil
 import psycopg
 
-from runplan.store.postgres import PostgresStore
-from runplan.store.sqlite import SqliteStore
+from runplan.adapters.store.postgres import PostgresStore
+from runplan.adapters.store.sqlite import SqliteStore
 from tests.fleet.scenarios import is_ended, make_plans, running
 from tests.support.cli import until
 from tests.support.environment import own_environment
@@ -24,7 +24,7 @@ from tests.support.environment import own_environment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan.store.sql import SqlStore
+    from runplan.adapters.store.sql import SqlStore
     from tests.support.fleet import Fleet, Host
 
 #: The moment of each command, by the clock of the server.

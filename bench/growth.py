@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.projects import environment, make, plan
-from runplan.clock import SystemClock
-from runplan.run.recorded import from_json
-from runplan.store.journal import Journal
-from runplan.store.sqlite import SqliteStore
+from runplan.adapters.clock import SystemClock
+from runplan.adapters.store.journal import Journal
+from runplan.adapters.store.sqlite import SqliteStore
+from runplan.domain.run.recorded import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from runplan.run.events import Event
-    from runplan.run.rows import EventRow
+    from runplan.domain.run.events import Event
+    from runplan.domain.run.rows import EventRow
 
 RUNPLAN = str(Path(sys.executable).with_name("runplan"))
 START = [RUNPLAN, "start", "X", "finish", "auto", "--foreground"]

@@ -17,16 +17,16 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import runplan
-from runplan.agents.prompts import Brief, fix_prompt, implement_prompt, verify_prompt
-from runplan.checks.results import Results
-from runplan.plan.model import parse_plan
-from runplan.run.events import GateJudged, PhaseChosen
-from runplan.run.kinds import GateAnswer
-from runplan.steps.read_plan import choose_phase
-from runplan.steps.verify import final_items
+from runplan.adapters.agents.prompts import Brief, fix_prompt, implement_prompt, verify_prompt
+from runplan.domain.checks.results import Results
+from runplan.domain.plan.model import parse_plan
+from runplan.domain.run.events import GateJudged, PhaseChosen
+from runplan.domain.run.kinds import GateAnswer
+from runplan.engine.steps.read_plan import choose_phase
+from runplan.engine.steps.verify import final_items
 
 if TYPE_CHECKING:
-    from runplan.plan.model import Plan
+    from runplan.domain.plan.model import Plan
 
 CONFIG = Path(runplan.__file__).parent.parent / "config"
 ROLES = ("implement", "fix", "verify", "final")

@@ -23,7 +23,7 @@ from msgspec import Struct
 from bench.daemon import size, spent
 from bench.growth import RUNPLAN, fill, first_run, git
 from bench.projects import environment, make, plan
-from runplan.views.repositories import list_known
+from runplan.app.views.repositories import list_known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

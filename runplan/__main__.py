@@ -1,6 +1,6 @@
 """`python -m runplan` is the `runplan` command."""
 
-from runplan.cli.main import entry
+from runplan.interfaces.cli.main import entry
 
 if __name__ == "__main__":
     entry()

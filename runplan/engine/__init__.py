@@ -1,1 +1,1 @@
-"""The loop over the runs of one repository, and the execution of commands."""
+"""How a run is carried out."""

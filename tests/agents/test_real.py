@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from runplan.names import DIFF_FILE
+from runplan.domain.names import DIFF_FILE
 from tests.agents.clis import (
     CLIS,
     FIX,

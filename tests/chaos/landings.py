@@ -19,8 +19,8 @@ from typing import NoReturn
 
 from msgspec import to_builtins
 
-from runplan.landing.lander import Landed, Landing, Pending
-from runplan.landing.swap import BOX
+from runplan.engine.landing.lander import Landed, Landing, Pending
+from runplan.engine.landing.swap import BOX
 from tests.support.landings import Snapshot, candidate, files_of, intent, lander, leftovers, snapshot
 from tests.support.repos import MAIN, Repo, make_repo
 

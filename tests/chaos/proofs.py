@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from runplan.git.objects import KEEPER
+from runplan.adapters.git.objects import KEEPER
 from tests.chaos.scenes import ANSWERS, EDITED, ISSUE, MAIN, NOTES, Scene, Way, pull_requests
 from tests.support.cli import Project, processes_of
 from tests.support.repos import Repo

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runplan.store.protocol import Store
+from runplan.adapters.store.protocol import Store
 from tests.forge.conftest import forge as github, gitlab, gitlab_hub, gitlab_server, hub, place, slept, stand_in
 from tests.support.postgres import open_postgres
 

@@ -5,11 +5,20 @@ from collections.abc import Iterable
 
 import pytest
 
-from runplan.errors import NotAllowed, NotFound, NotThere
-from runplan.forge.github import GitHub
-from runplan.forge.gitlab import GitLab
-from runplan.forge.model import STATUS, Activity, CheckState, Merge, MergeState, Message, NotMerged, PullRequest
-from runplan.forge.protocol import Forge
+from runplan.adapters.forge.github import GitHub
+from runplan.adapters.forge.gitlab import GitLab
+from runplan.adapters.forge.model import (
+    STATUS,
+    Activity,
+    CheckState,
+    Merge,
+    MergeState,
+    Message,
+    NotMerged,
+    PullRequest,
+)
+from runplan.adapters.forge.protocol import Forge
+from runplan.domain.errors import NotAllowed, NotFound, NotThere
 from tests.support.github.hub import Hub
 from tests.support.memory_forge import MemoryForge
 

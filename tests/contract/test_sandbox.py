@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runplan.run.dispatch import TEMPORARY
-from runplan.sandbox.bubblewrap import find_obstacle, open_sandbox
-from runplan.sandbox.view import Sandbox, View
+from runplan.adapters.sandbox.bubblewrap import find_obstacle, open_sandbox
+from runplan.adapters.sandbox.view import Sandbox, View
+from runplan.domain.run.dispatch import TEMPORARY
 
 ENV = {"PATH": os.environ["PATH"]}
 NO_BWRAP = pytest.mark.skipif(bool(find_obstacle(ENV)), reason="no bubblewrap")

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.errors import Fenced
-from runplan.processes import identity
-from runplan.run import events as e
-from runplan.run.dispatch import Ending
-from runplan.run.kinds import Mode, PhaseStep, Reason, Role, RunStatus, WaitKind
-from runplan.run.recorded import to_json
-from runplan.run.rows import (
+from runplan.adapters.processes import identity
+from runplan.adapters.store.protocol import Store, open_store
+from runplan.adapters.store.sql import KEPT
+from runplan.domain.errors import Fenced
+from runplan.domain.run import events as e
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.kinds import Mode, PhaseStep, Reason, Role, RunStatus, WaitKind
+from runplan.domain.run.recorded import to_json
+from runplan.domain.run.rows import (
     Acquired,
     Answer,
     ClaimRow,
@@ -32,9 +34,7 @@ from runplan.run.rows import (
     UsageTotal,
     WaitRow,
 )
-from runplan.store.protocol import Store, open_store
-from runplan.store.sql import KEPT
-from runplan.times import parse_iso
+from runplan.domain.times import parse_iso
 from tests.support.memory_store import MemoryStore
 
 PLAN = "plans/X.md"

@@ -15,7 +15,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from runplan.checks.guarded import is_test
+from runplan.domain.checks.guarded import is_test
 from tests.corpus.play import HERE, SETTINGS, plan_of
 from tests.support.cli import RUNPLAN, Project, end_processes_of
 from tests.support.repos import init_repo

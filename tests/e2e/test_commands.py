@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from runplan import processes
-from runplan.daemon.client import reach_daemon
-from runplan.run.rows import Answer, Command
-from runplan.settings.places import state_directory
-from runplan.store.sqlite import SqliteStore
+from runplan.adapters import processes
+from runplan.adapters.configuration.places import state_directory
+from runplan.adapters.store.sqlite import SqliteStore
+from runplan.domain.run.rows import Answer, Command
+from runplan.hosts.daemon.client import reach_daemon
 from tests.support.cli import RUNPLAN, Meanwhile, Project, Ran, a_plan, processes_of, until, with_remote, work
 from tests.support.daemons import (
     answering,

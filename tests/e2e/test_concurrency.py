@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from runplan.processes import identity
-from runplan.run.rows import ClaimRow
-from runplan.store.sqlite import SqliteStore
+from runplan.adapters.processes import identity
+from runplan.adapters.store.sqlite import SqliteStore
+from runplan.domain.run.rows import ClaimRow
 from tests.support.cli import Project, a_plan, a_project, end_processes_of, ended, until
 from tests.support.forks import Process
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.sandbox.bubblewrap import find_obstacle
+from runplan.adapters.sandbox.bubblewrap import find_obstacle
 from tests.support.cli import Project, a_plan
 from tests.support.hostile import AGENTS
 from tests.support.repos import init_repo

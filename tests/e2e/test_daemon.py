@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.views.plans import ABSENT
+from runplan.app.views.plans import ABSENT
 from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, ended, processes_of, steps, until, with_remote, work
 from tests.support.daemons import (
     approve,

@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from runplan.daemon.client import Client
-from runplan.daemon.protocol import Done, Wake
-from runplan.daemon.state import Known
-from runplan.settings.places import state_directory
-from runplan.times import iso, parse_iso
+from runplan.adapters.configuration.places import state_directory
+from runplan.domain.times import iso, parse_iso
+from runplan.hosts.daemon.client import Client
+from runplan.hosts.daemon.protocol import Done, Wake
+from runplan.hosts.daemon.state import Known
 from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, processes_of, steps, until
 from tests.support.daemons import (
     Wall,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from runplan.agents.prompts import PLACEHOLDERS, PRINCIPLES
-from runplan.cli.verbs import EXAMPLES, VERBS
-from runplan.gitfacts import AGENT
+from runplan.adapters.agents.prompts import PLACEHOLDERS, PRINCIPLES
+from runplan.domain.gitfacts import AGENT
+from runplan.interfaces.cli.verbs import EXAMPLES, VERBS
 from tests.support import documents
 from tests.support.cli import SETTINGS, Project, a_project, end_processes_of, fix, steps, with_remote, writes
 from tests.support.daemons import a_manager

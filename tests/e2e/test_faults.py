@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.settings.places import state_directory
+from runplan.adapters.configuration.places import state_directory
 from tests.support.cli import Project, Ran, a_project, end_processes_of, killed_at, set_up, steps, verify, writes
 from tests.support.mounts import Inside, fill, inside, make_room, read_only, small_disk, writable
 

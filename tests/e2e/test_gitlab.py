@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.gitfacts import PLAN, RUN, read_trailers
+from runplan.domain.gitfacts import PLAN, RUN, read_trailers
 from tests.support.cli import Project, a_project, end_processes_of, fix, set_up, work
 from tests.support.gitlab.server import on_gitlab
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from runplan.run.rows import Command
-from runplan.store.sqlite import SqliteStore
-from runplan.times import iso
+from runplan.adapters.store.sqlite import SqliteStore
+from runplan.domain.run.rows import Command
+from runplan.domain.times import iso
 from tests.support.cli import Project, a_project, copied, end_processes_of, ended, set_up, until
 from tests.support.daemons import change_schedule, daemon_of, firings, in_foreground, kill_daemon, states
 from tests.support.github.hub import Hub

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.times import iso
+from runplan.domain.times import iso
 from tests.support.cli import Meanwhile, Project, a_project, end_processes_of, set_up, steps, until, verify, work
 
 #: The clock stands still until a process sleeps, and then it is later. It is today's, since a limit that ended long

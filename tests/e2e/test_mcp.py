@@ -175,7 +175,9 @@ def test_it_is_refused_to_agents_and_without_its_library(project: Project) -> No
     ran = project.runplan("mcp", RUNPLAN_AGENT="1")
     assert (ran.code, ran.out) == (2, "")
     assert ran.last == "runplan: mcp does not run inside an agent (RUNPLAN_AGENT is set)"
-    hidden = "import sys; sys.modules['mcp'] = None; from runplan.cli.main import main; sys.exit(main(['mcp']))"
+    hidden = (
+        "import sys; sys.modules['mcp'] = None; from runplan.interfaces.cli.main import main; sys.exit(main(['mcp']))"
+    )
     without = subprocess.run(
         [RUNPLAN.with_name("python"), "-c", hidden], cwd=project.path, env=project.env, capture_output=True, check=False
     )

@@ -44,9 +44,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("runplan", "config", "docs", "tests"):
         shutil.copytree(ROOT / name, made / name, ignore=without)
     shutil.copy(ROOT / "pyproject.toml", made)
-    (made / "runplan/agents/clis/acme.py").write_text(block("py"), encoding="utf-8")
+    (made / "runplan/adapters/agents/clis/acme.py").write_text(block("py"), encoding="utf-8")
     for stray in (".#acme.py", "_draft.py", "acme-old.py", "notes.txt"):  # other files are no agents
-        (made / "runplan/agents/clis" / stray).write_text("", encoding="utf-8")
+        (made / "runplan/adapters/agents/clis" / stray).write_text("", encoding="utf-8")
     samples = made / "tests/samples/acme"
     samples.mkdir()
     (samples / "success.jsonl").write_text(block("jsonl"), encoding="utf-8")

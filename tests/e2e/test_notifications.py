@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from runplan.daemon.links import Link, load_key, read_link
-from runplan.settings.places import key_directory
+from runplan.adapters.configuration.places import key_directory
+from runplan.adapters.notify.links import Link, load_key, read_link
 from tests.support.cli import Project, until
 from tests.support.daemons import user_settings
 from tests.support.webhook import served

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runplan.run.kinds import Reason
+from runplan.domain.run.kinds import Reason
 from tests.support.cli import (
     BUSY_FIXER,
     Project,
@@ -385,8 +385,8 @@ def test_one_crash_of_an_agent_is_retried_and_reported(project: Project, tmp_pat
 
 DEFECT = """
 import sys
-from runplan.cli.main import entry
-from runplan.steps import work
+from runplan.interfaces.cli.main import entry
+from runplan.engine.steps import work
 take = work.take_work
 left = int(sys.argv.pop(1))
 def fail(*given):

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from runplan.daemon.links import is_used
-from runplan.store.protocol import open_store
+from runplan.adapters.notify.links import is_used
+from runplan.adapters.store.protocol import open_store
 from tests.support.cli import (
     RUNPLAN,
     Meanwhile,

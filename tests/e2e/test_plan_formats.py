@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.plan.model import Status, parse_plan
+from runplan.domain.plan.model import Status, parse_plan
 from tests.support.cli import Project, a_project, steps
 
 PLANS = Path(__file__).parent.parent / "plans"

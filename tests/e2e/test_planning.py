@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.times import iso
+from runplan.domain.times import iso
 from tests.support.cli import RUNPLAN, Meanwhile, Project, steps, until
 from tests.support.daemons import kill_daemon, run_of, until_runs_are
 from tests.support.github.server import on_github

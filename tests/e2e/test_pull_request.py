@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from github import Auth
 
-from runplan.forge.access import parse_remote
-from runplan.forge.github import GitHub
-from runplan.gitfacts import PLAN, RUN, read_trailers
-from runplan.names import repository_id
+from runplan.adapters.forge.access import parse_remote
+from runplan.adapters.forge.github import GitHub
+from runplan.domain.gitfacts import PLAN, RUN, read_trailers
+from runplan.domain.names import repository_id
 from tests.support.cli import (
     Meanwhile,
     Project,
@@ -649,8 +649,8 @@ def test_a_claim_of_an_issue_is_shown_during_the_run(
 
 
 CRASH = """
-from runplan.cli.main import entry
-from runplan.steps import work
+from runplan.interfaces.cli.main import entry
+from runplan.engine.steps import work
 def fail(*_): raise ZeroDivisionError
 work.fail = work.take_work = fail
 entry()

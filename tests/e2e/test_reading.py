@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from runplan.daemon.state import hold_lock
-from runplan.run.decide import decide
-from runplan.run.recorded import from_json
-from runplan.run.rows import ScheduleRow
-from runplan.run.state import fold
-from runplan.settings.places import state_directory
-from runplan.store.sqlite import SqliteStore
-from runplan.times import iso
+from runplan.adapters.configuration.places import state_directory
+from runplan.adapters.store.sqlite import SqliteStore
+from runplan.domain.run.decide import decide
+from runplan.domain.run.recorded import from_json
+from runplan.domain.run.rows import ScheduleRow
+from runplan.domain.run.state import fold
+from runplan.domain.times import iso
+from runplan.hosts.daemon.state import hold_lock
 from tests.support.builders import read, record
 from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, ended, set_up, until, work, writes
 from tests.support.daemons import none_left, shell_agent, waits
@@ -32,7 +32,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 #: Modules that a reading verb must not import, because they are slow.
 SLOW_TO_IMPORT = [
     *("filelock", "git", "gitdb", "psutil", "structlog", "asyncio", "github", "gitlab", "apscheduler", "logging"),
-    *("runplan.agents.clis", "runplan.run.events"),
+    *("runplan.adapters.agents.clis", "runplan.domain.run.events"),
 ]
 
 
@@ -380,7 +380,7 @@ READING = [
 
 
 PROGRAM = (
-    "import sys; from runplan.cli.main import main; code = main(sys.argv[1:]);"
+    "import sys; from runplan.interfaces.cli.main import main; code = main(sys.argv[1:]);"
     "print(*sys.modules, file=sys.stderr); sys.exit(code)"
 )
 
@@ -414,7 +414,7 @@ def test_status_parses_an_unchanged_plan_once(project: Project) -> None:
     project.repo.git("add", "--", *names)
     project.repo.git("commit", "-qm", "Plans")
     first = project.runplan("status", "--json").json
-    assert "runplan.plan.model" not in imported(project, "status")
+    assert "runplan.domain.plan.model" not in imported(project, "status")
     assert project.runplan("status", "--json").json == first
     project.plan(a_plan("1").replace("title: X", "title: Changed"), "plans/P7.md")
     project.plan(a_plan("1"), "plans/P0.md")

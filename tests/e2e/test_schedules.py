@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from runplan.daemon.client import Client
-from runplan.times import iso, parse_iso
+from runplan.domain.times import iso, parse_iso
+from runplan.hosts.daemon.client import Client
 from tests.support.cli import Meanwhile, Project, a_plan, fix, processes_of, steps, until, work, writes
 from tests.support.daemons import (
     Wall,

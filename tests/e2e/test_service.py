@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.daemon.service import systemd_unit
+from runplan.hosts.daemon.service import systemd_unit
 from tests.support.cli import RUNPLAN, Ran
 from tests.support.daemons import a_manager
 
@@ -120,7 +120,7 @@ def test_uninstall_stops_the_daemon_and_removes_the_file(machine: Machine) -> No
 
 def test_install_writes_a_property_list_for_launchd(tmp_path: Path) -> None:
     machine = a_machine(tmp_path, "launchctl")
-    file = tmp_path / "Library/LaunchAgents/runplan.daemon.plist"
+    file = tmp_path / "Library/LaunchAgents/runplan.hosts.daemon.plist"
 
     assert machine.runplan("service", "install").code == 0
     assert "<key>ProgramArguments</key>" in file.read_text()

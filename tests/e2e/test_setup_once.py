@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.steps.setup import describe_change
+from runplan.engine.steps.setup import describe_change
 from tests.support.cli import Meanwhile, Project, a_project, ended, work
 from tests.support.repos import init_repo
 

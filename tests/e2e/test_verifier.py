@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from runplan.agents.prompts import SMALL_DIFF
-from runplan.names import DIFF_FILE
+from runplan.adapters.agents.prompts import SMALL_DIFF
+from runplan.domain.names import DIFF_FILE
 from tests.support.cli import SETTINGS, Project, a_plan, a_project, steps, verify
 
 PLANTED = "total = 0  # planted fault"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.sandbox.bubblewrap import find_obstacle
+from runplan.adapters.sandbox.bubblewrap import find_obstacle
 from tests.e2e.attacks import ATTACKS, TOKEN, WORK
 from tests.support.cli import Project, copied, end_processes_of
 from tests.support.hostile import a_hostile_project, differences, landed_since, play, standing

@@ -13,14 +13,14 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from runplan.plan.model import parse_plan
-from runplan.run import events as e
-from runplan.run.kinds import Mode, RunStatus
-from runplan.run.recorded import to_json
-from runplan.run.rows import Acquired, Command, RunRow
-from runplan.steps.read_plan import choose_phase
-from runplan.store.location import FleetLocation, normalize_url
-from runplan.store.postgres import PostgresStore
+from runplan.adapters.store.location import FleetLocation, normalize_url
+from runplan.adapters.store.postgres import PostgresStore
+from runplan.domain.plan.model import parse_plan
+from runplan.domain.run import events as e
+from runplan.domain.run.kinds import Mode, RunStatus
+from runplan.domain.run.recorded import to_json
+from runplan.domain.run.rows import Acquired, Command, RunRow
+from runplan.engine.steps.read_plan import choose_phase
 from tests.support.cli import RUNPLAN, Project, a_plan, a_project, end_processes_of, until, with_remote
 from tests.support.mounts import obstacle
 from tests.support.postgres import create_member, dump_tables, start_server

@@ -7,9 +7,9 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from runplan.store import postgres
-from runplan.store.location import FleetLocation
-from runplan.store.postgres import PostgresStore, initialize
+from runplan.adapters.store import postgres
+from runplan.adapters.store.location import FleetLocation
+from runplan.adapters.store.postgres import PostgresStore, initialize
 from tests.support.cli import until
 from tests.support.fleet import Fleet, Host
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from github import Auth
 
-from runplan.forge.access import parse_remote
-from runplan.forge.github import GitHub
-from runplan.forge.github_calls import GitHubCalls
-from runplan.forge.gitlab import GitLab
-from runplan.forge.gitlab_calls import GitLabCalls
+from runplan.adapters.forge.access import parse_remote
+from runplan.adapters.forge.github import GitHub
+from runplan.adapters.forge.github_calls import GitHubCalls
+from runplan.adapters.forge.gitlab import GitLab
+from runplan.adapters.forge.gitlab_calls import GitLabCalls
 from tests.support.builders import a_plan
 from tests.support.github.hub import Hub
 from tests.support.github.server import StandIn

@@ -10,14 +10,16 @@ from typing import Any, Protocol
 import pytest
 from msgspec.structs import replace
 
-from runplan.errors import RefusedEarly, Unreachable
-from runplan.forge.access import find_forge
-from runplan.forge.model import STATUS
-from runplan.git.command import Git
-from runplan.git.repository import Repository
-from runplan.gitfacts import PLAN, RUN, read_trailers
-from runplan.landing.description import BEGIN, DRAFT, END, PEOPLE
-from runplan.landing.lander import (
+from runplan.adapters.forge.access import find_forge
+from runplan.adapters.forge.model import STATUS
+from runplan.adapters.git.command import Git
+from runplan.adapters.git.repository import Repository
+from runplan.domain.errors import RefusedEarly, Unreachable
+from runplan.domain.gitfacts import PLAN, RUN, read_trailers
+from runplan.domain.run.kinds import Reason
+from runplan.domain.settings.schema import PullRequestSettings, RunSettings, Settings
+from runplan.engine.landing.description import BEGIN, DRAFT, END, PEOPLE
+from runplan.engine.landing.lander import (
     Commanded,
     Conclusion,
     Declined,
@@ -28,11 +30,9 @@ from runplan.landing.lander import (
     Refused,
     Waiting,
 )
-from runplan.landing.modes import open_lander
-from runplan.landing.pull_request import PlanPlace, PullRequestLander
-from runplan.report.progress import describe_plan
-from runplan.run.kinds import Reason
-from runplan.settings.schema import PullRequestSettings, RunSettings, Settings
+from runplan.engine.landing.modes import open_lander
+from runplan.engine.landing.pull_request import PlanPlace, PullRequestLander
+from runplan.engine.report.progress import describe_plan
 from tests.forge.conftest import BRANCH, git
 from tests.support.github.hub import Answer, Hub
 from tests.support.github.server import Fault, StandIn, an_app, environment

@@ -8,10 +8,10 @@ import pytest
 from github import Auth, GithubIntegration
 from requests import ReadTimeout
 
-from runplan.errors import NotAllowed, NotThere, RateLimited, Unreachable
-from runplan.forge.github import GitHub
-from runplan.forge.github_calls import TIMEOUT_S, GitHubCalls
-from runplan.forge.model import CheckState, Merge, NotMerged, PullRequest
+from runplan.adapters.forge.github import GitHub
+from runplan.adapters.forge.github_calls import TIMEOUT_S, GitHubCalls
+from runplan.adapters.forge.model import CheckState, Merge, NotMerged, PullRequest
+from runplan.domain.errors import NotAllowed, NotThere, RateLimited, Unreachable
 from tests.forge.conftest import BRANCH
 from tests.support.github.described import EXCERPT, described, faults
 from tests.support.github.hub import Hub

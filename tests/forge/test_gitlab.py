@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from runplan.errors import NotAllowed, RateLimited, RefusedEarly, Unreachable
-from runplan.forge.access import find_forge, forge_kind, parse_remote
-from runplan.forge.gitlab import GitLab, find_token, server_address
-from runplan.forge.gitlab_calls import GitLabCalls
-from runplan.forge.model import Address, CheckState, Merge, MergeState, NotMerged, PullRequest
-from runplan.git.command import Git
-from runplan.text import inert
+from runplan.adapters.forge.access import find_forge, forge_kind, parse_remote
+from runplan.adapters.forge.gitlab import GitLab, find_token, server_address
+from runplan.adapters.forge.gitlab_calls import GitLabCalls
+from runplan.adapters.forge.model import Address, CheckState, Merge, MergeState, NotMerged, PullRequest
+from runplan.adapters.git.command import Git
+from runplan.domain.errors import NotAllowed, RateLimited, RefusedEarly, Unreachable
+from runplan.domain.text import inert
 from tests.forge.conftest import git
 from tests.support.github.server import Fault
 from tests.support.gitlab.hub import GitLabHub
@@ -115,7 +115,7 @@ def test_without_the_library_the_command_that_installs_it_is_shown(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     git("remote", "add", "origin", "https://gitlab.com/acme/app", cwd=place / "clone")
-    for name in ("runplan.forge.gitlab", "runplan.forge.gitlab_calls"):
+    for name in ("runplan.adapters.forge.gitlab", "runplan.adapters.forge.gitlab_calls"):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "gitlab", None)
     with (

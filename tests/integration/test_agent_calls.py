@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from runplan.agents.clis import agent_of
-from runplan.agents.clis.mini import LONGEST_ARGUMENT
-from runplan.agents.invocation import Agents, require_agents
-from runplan.agents.prompts import SMALL_DIFF, Brief, verify_prompt
-from runplan.errors import RefusedEarly
-from runplan.names import DIFF_FILE
-from runplan.run.events import DispatchStarted, PhaseChosen
-from runplan.run.kinds import PLANNING, Role
-from runplan.sandbox.bubblewrap import is_used
-from runplan.settings.load import Layer
-from runplan.settings.schema import AgentsSettings, CheckSettings
+from runplan.adapters.agents.clis import agent_of
+from runplan.adapters.agents.clis.mini import LONGEST_ARGUMENT
+from runplan.adapters.agents.invocation import Agents, require_agents
+from runplan.adapters.agents.prompts import SMALL_DIFF, Brief, verify_prompt
+from runplan.adapters.configuration.load import Layer
+from runplan.adapters.sandbox.bubblewrap import is_used
+from runplan.domain.errors import RefusedEarly
+from runplan.domain.names import DIFF_FILE
+from runplan.domain.run.events import DispatchStarted, PhaseChosen
+from runplan.domain.run.kinds import PLANNING, Role
+from runplan.domain.settings.schema import AgentsSettings, CheckSettings
 from tests.support.builders import settle
 from tests.support.samples import FOLDERS, expected
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from runplan.errors import Unreachable
-from runplan.run.dispatch import Ending, Outcome
-from runplan.store.claims import landing_lock
-from runplan.store.sqlite import SqliteStore
-from runplan.supervise.dispatches import Dispatches
+from runplan.adapters.store.claims import landing_lock
+from runplan.adapters.store.sqlite import SqliteStore
+from runplan.adapters.supervise.dispatches import Dispatches
+from runplan.domain.errors import Unreachable
+from runplan.domain.run.dispatch import Ending, Outcome
 from tests.support.dispatching import Stage, gone, pid_in, stage
 
 WAITS = "echo $$ >agent; while test ! -e go; do sleep 0.005; done; echo after; exit 7"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from runplan.errors import RefusedEarly
-from runplan.git.objects import Built, Candidates, Conflicted, NothingLeft, Replayed, Signature
-from runplan.gitfacts import Commit, Identity
+from runplan.adapters.git.objects import Built, Candidates, Conflicted, NothingLeft, Replayed, Signature
+from runplan.domain.errors import RefusedEarly
+from runplan.domain.gitfacts import Commit, Identity
 from tests.support.foreign import read_commit, read_tree
 from tests.support.repos import Repo, install_signer, make_repo
 

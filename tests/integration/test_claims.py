@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from runplan.errors import Unreachable
-from runplan.processes import identity
-from runplan.run.kinds import RunOutcome, RunStatus
-from runplan.run.rows import Acquired, ClaimRow, HeldByOther, Reentered, RunRow
-from runplan.store.claims import Claims
-from runplan.store.sqlite import SqliteStore
+from runplan.adapters.processes import identity
+from runplan.adapters.store.claims import Claims
+from runplan.adapters.store.sqlite import SqliteStore
+from runplan.domain.errors import Unreachable
+from runplan.domain.run.kinds import RunOutcome, RunStatus
+from runplan.domain.run.rows import Acquired, ClaimRow, HeldByOther, Reentered, RunRow
 
 PLAN = "plans/X.md"
 OTHER = "plans/Y.md"
@@ -38,8 +38,8 @@ def claims(store: SqliteStore, tmp_path: Path) -> Claims:
 HOLDER = """
 import sys
 from pathlib import Path
-from runplan.store.claims import Claims
-from runplan.store.sqlite import SqliteStore
+from runplan.adapters.store.claims import Claims
+from runplan.adapters.store.sqlite import SqliteStore
 directory, plan, run = sys.argv[1:]
 claims = Claims(SqliteStore(Path(directory)), Path(directory) / "locks")
 standing = claims.take_plan(plan, run=run)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from runplan.agents.environment import FETCHING
-from runplan.agents.invocation import lacks_login
-from runplan.cli.main import run_verb
-from runplan.cli.setup.doctor import UNCONFINED
-from runplan.cli.verbs import VERBS
-from runplan.errors import Exit, RefusedEarly
-from runplan.settings.schema import KEYS, AgentTable
+from runplan.adapters.agents.environment import FETCHING
+from runplan.adapters.agents.invocation import lacks_login
+from runplan.domain.errors import Exit, RefusedEarly
+from runplan.domain.settings.schema import KEYS, AgentTable
+from runplan.interfaces.cli.main import run_verb
+from runplan.interfaces.cli.setup.doctor import UNCONFINED
+from runplan.interfaces.cli.verbs import VERBS
 from tests.support.documents import verbs_named
 from tests.support.repos import init_repo, make_repo
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from runplan.fleet.clones import open_clone
+from runplan.hosts.fleet.clones import open_clone
 from tests.support.cli import a_project
 from tests.support.github.server import on_github
 

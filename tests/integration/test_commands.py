@@ -11,22 +11,22 @@ from typing import Any, cast
 import pytest
 from msgspec import to_builtins
 
-from runplan.engine.commands import Executor, LocalWorker
-from runplan.engine.context import RepositoryContext
-from runplan.engine.repository import ENVIRONMENT, Environments
-from runplan.engine.runs import ActiveRun
-from runplan.engine.worker import RepositoryWorker
-from runplan.errors import Fenced, RefusedEarly, RunplanError, Unreachable
-from runplan.run.events import Event, Planning, RunStarted
-from runplan.run.kinds import Mode
-from runplan.run.planning_events import PlanningChosen, StartQueued
-from runplan.run.requests import RunRequest
-from runplan.run.rows import Answer, Command
-from runplan.run.state import RunState, fold
-from runplan.steps import planning
-from runplan.steps.context import OpenRepository
-from runplan.store.claims import Claims
-from runplan.store.sqlite import SqliteStore
+from runplan.adapters.store.claims import Claims
+from runplan.adapters.store.sqlite import SqliteStore
+from runplan.domain.errors import Fenced, RefusedEarly, RunplanError, Unreachable
+from runplan.domain.run.events import Event, Planning, RunStarted
+from runplan.domain.run.kinds import Mode
+from runplan.domain.run.planning_events import PlanningChosen, StartQueued
+from runplan.domain.run.requests import RunRequest
+from runplan.domain.run.rows import Answer, Command
+from runplan.domain.run.state import RunState, fold
+from runplan.engine.loop.commands import Executor, LocalWorker
+from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.loop.repository import ENVIRONMENT, Environments
+from runplan.engine.loop.runs import ActiveRun
+from runplan.engine.loop.worker import RepositoryWorker
+from runplan.engine.steps import planning
+from runplan.engine.steps.context import OpenRepository
 
 A, B = "plans/A.md", "plans/B.md"
 NOW = "2026-03-01T12:00:00Z"

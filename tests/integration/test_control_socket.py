@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
-from runplan.daemon.client import LONGEST_ADDRESS, Client, NotRunning
-from runplan.daemon.protocol import (
+from runplan.adapters.configuration.places import socket_path
+from runplan.domain.errors import Exit, NotFound, Unreachable
+from runplan.hosts.daemon.client import LONGEST_ADDRESS, Client, NotRunning
+from runplan.hosts.daemon.protocol import (
     Done,
     Hello,
     Metrics,
@@ -23,10 +25,8 @@ from runplan.daemon.protocol import (
     Wake,
     line_of,
 )
-from runplan.daemon.server import Connection, ControlServer
-from runplan.daemon.state import Known
-from runplan.errors import Exit, NotFound, Unreachable
-from runplan.settings.places import socket_path
+from runplan.hosts.daemon.server import Connection, ControlServer
+from runplan.hosts.daemon.state import Known
 from tests.support.dispatching import until
 from tests.support.fake_daemon import ROOT, SINCE, Echo, a_door
 

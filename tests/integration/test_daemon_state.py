@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from runplan.daemon import state as daemon_state
-from runplan.daemon.client import Client, NotRunning
-from runplan.daemon.state import Holder, Known, list_repositories, read_holder, remember_repository
-from runplan.errors import RefusedEarly, Unreachable
-from runplan.settings.places import socket_path, state_directory
+from runplan.adapters.configuration.places import socket_path, state_directory
+from runplan.domain.errors import RefusedEarly, Unreachable
+from runplan.hosts.daemon import state as daemon_state
+from runplan.hosts.daemon.client import Client, NotRunning
+from runplan.hosts.daemon.state import Holder, Known, list_repositories, read_holder, remember_repository
 from tests.support.dispatching import until
 from tests.support.fake_daemon import ROOT, SINCE
 

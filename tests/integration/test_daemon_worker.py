@@ -14,20 +14,20 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from runplan.clock import SystemClock
-from runplan.daemon.links import LinkMaker
-from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker
-from runplan.engine.context import RepositoryContext, context_at
-from runplan.engine.repository import Environments, open_repository
-from runplan.engine.worker import RepositoryWorker
-from runplan.run.kinds import Mode
-from runplan.run.requests import RunRequest
-from runplan.run.rows import Answer, ClaimResult, Command
-from runplan.settings.load import load_settings
-from runplan.steps.context import OpenRepository
-from runplan.store.claims import Claims
-from runplan.store.protocol import open_store
-from runplan.times import iso
+from runplan.adapters.clock import SystemClock
+from runplan.adapters.configuration.load import load_settings
+from runplan.adapters.notify.links import LinkMaker
+from runplan.adapters.store.claims import Claims
+from runplan.adapters.store.protocol import open_store
+from runplan.domain.run.kinds import Mode
+from runplan.domain.run.requests import RunRequest
+from runplan.domain.run.rows import Answer, ClaimResult, Command
+from runplan.domain.times import iso
+from runplan.engine.loop.context import RepositoryContext, context_at
+from runplan.engine.loop.repository import Environments, open_repository
+from runplan.engine.loop.worker import RepositoryWorker
+from runplan.engine.steps.context import OpenRepository
+from runplan.hosts.daemon.worker import ConcurrencyLimit, DaemonWorker
 from tests.support.builders import record, started
 from tests.support.cli import Meanwhile, Project, a_project, until
 from tests.support.daemons import kill_daemon, none_left, run_of, shell_agent, until_runs_are, waits

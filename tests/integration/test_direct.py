@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runplan.errors import GitFailed, Unreachable
-from runplan.landing.lander import Declined, Landed, LandingAnswer, Refused, TargetMoved
+from runplan.domain.errors import GitFailed, Unreachable
+from runplan.engine.landing.lander import Declined, Landed, LandingAnswer, Refused, TargetMoved
 from tests.support.cli import until
 from tests.support.landings import candidate, files_of, leftovers, snapshot
 from tests.support.repos import MAIN, TRACKED, Pair, make_pair

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from msgspec import to_builtins
 
-from runplan.errors import Unreachable
-from runplan.git import remote
-from runplan.landing.lander import Landed, Landing
+from runplan.adapters.git import remote
+from runplan.domain.errors import Unreachable
+from runplan.engine.landing.lander import Landed, Landing
 from tests.support import landings
 from tests.support.landings import candidate, files_of, leftovers
 from tests.support.repos import MAIN, TRACKED, Pair, make_pair

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 from msgspec import convert
 
-from runplan.agents.adapter import Task
-from runplan.agents.clis import agent_of
-from runplan.agents.clis.script import FAILED, MODIFIERS, STEPS, ScriptFile, steps_for
-from runplan.agents.environment import agent_environment, task_environment
-from runplan.agents.invocation import Agents
-from runplan.errors import SettingsError
-from runplan.run.dispatch import OWN, Ending, Launch, Outcome, Tally, ToolUsed
-from runplan.run.events import DispatchStarted
-from runplan.run.kinds import Role
-from runplan.settings.load import Layer
-from runplan.settings.schema import AgentTable
+from runplan.adapters.agents.adapter import Task
+from runplan.adapters.agents.clis import agent_of
+from runplan.adapters.agents.clis.script import FAILED, MODIFIERS, STEPS, ScriptFile, steps_for
+from runplan.adapters.agents.environment import agent_environment, task_environment
+from runplan.adapters.agents.invocation import Agents
+from runplan.adapters.configuration.load import Layer
+from runplan.domain.errors import SettingsError
+from runplan.domain.run.dispatch import OWN, Ending, Launch, Outcome, Tally, ToolUsed
+from runplan.domain.run.events import DispatchStarted
+from runplan.domain.run.kinds import Role
+from runplan.domain.settings.schema import AgentTable
 from tests.support import samples
 from tests.support.builders import settle
 from tests.support.dispatching import Stage, shared_stage

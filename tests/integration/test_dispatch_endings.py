@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runplan.run.dispatch import Ending, Outcome, Running
+from runplan.domain.run.dispatch import Ending, Outcome, Running
 from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, shared_stage, until
 
 
@@ -191,7 +191,7 @@ def test_a_shim_that_was_stopped_knows_that_its_agent_ran_for_too_long_meanwhile
 def test_a_shim_that_is_stopped_again_and_again_is_killed_with_all_it_watched(
     on: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runplan.supervise.dispatches.FORCED_S", 0.1)
+    monkeypatch.setattr("runplan.adapters.supervise.dispatches.FORCED_S", 0.1)
     dispatch = on.sh("trap '' TERM; echo $$ >agent; while :; do kill -STOP $PPID; done")
     agent = pid_in(on.path / "agent")
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from runplan import processes
-from runplan.checks.secrets import LONGEST
-from runplan.errors import Unreachable
-from runplan.run.dispatch import MESSAGE_TAIL, Ending, NeverStarted, Outcome, Running, Usage
-from runplan.steps.gates import own_logs, side_by_side
-from runplan.supervise.dispatches import PORTS, Dispatches, claim_ports
-from runplan.supervise.output import LOG_TAIL
+from runplan.adapters import processes
+from runplan.adapters.supervise.dispatches import PORTS, Dispatches, claim_ports
+from runplan.adapters.supervise.output import LOG_TAIL
+from runplan.domain.checks.secrets import LONGEST
+from runplan.domain.errors import Unreachable
+from runplan.domain.run.dispatch import MESSAGE_TAIL, Ending, NeverStarted, Outcome, Running, Usage
+from runplan.engine.steps.gates import own_logs, side_by_side
 from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage, until, with_killed_runner
 
 
@@ -225,7 +225,7 @@ def test_an_agent_finds_no_secret_in_its_shim_and_spawner(tmp_path: Path, monkey
 
 
 def test_an_ancestor_shows_what_an_agents_process_hides(on: Stage) -> None:
-    ask = "import os; from runplan.processes import agent_above; print(agent_above(os.getpid()) or 'nobody')"
+    ask = "import os; from runplan.adapters.processes import agent_above; print(agent_above(os.getpid()) or 'nobody')"
     hidden = f"env -i setsid {sys.executable} -c '{ask}' >said </dev/null 2>&1 &"
 
     outcome = on.outcome(on.sh(f"({hidden})\nwhile test ! -s said; do sleep 0.01; done; cat said"))

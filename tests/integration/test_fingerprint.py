@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from runplan.git.command import Git
-from runplan.git.repository import MOST_LINES, Difference, Fingerprints, describe_differences
-from runplan.gitfacts import committing_as, signing
+from runplan.adapters.git.command import Git
+from runplan.adapters.git.repository import MOST_LINES, Difference, Fingerprints, describe_differences
+from runplan.domain.gitfacts import committing_as, signing
 from tests.support.repos import make_repo
 
 AGENT = signing("r1.1").email

@@ -8,10 +8,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from runplan.errors import RefusedEarly
-from runplan.names import wip_ref
-from runplan.store.location import FleetLocation, normalize_url
-from runplan.store.postgres import PostgresStore, require_queue
+from runplan.adapters.store.location import FleetLocation, normalize_url
+from runplan.adapters.store.postgres import PostgresStore, require_queue
+from runplan.domain.errors import RefusedEarly
+from runplan.domain.names import wip_ref
 from tests.support.cli import Project, a_plan, a_project, with_remote
 from tests.support.postgres import a_location, create_database
 from tests.support.repos import Repo

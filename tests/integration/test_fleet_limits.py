@@ -5,14 +5,14 @@ from contextlib import closing
 
 import pytest
 
-from runplan.errors import Fenced
-from runplan.run import events as e
-from runplan.run.dispatch import Ending
-from runplan.run.kinds import Role, RunStatus
-from runplan.run.recorded import to_json
-from runplan.run.rows import Command, RunRow
-from runplan.store.heartbeat import FleetLimit, Heartbeat, WorkerRow
-from runplan.store.postgres import PostgresStore, connect
+from runplan.adapters.store.heartbeat import FleetLimit, Heartbeat, WorkerRow
+from runplan.adapters.store.postgres import PostgresStore, connect
+from runplan.domain.errors import Fenced
+from runplan.domain.run import events as e
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.kinds import Role, RunStatus
+from runplan.domain.run.recorded import to_json
+from runplan.domain.run.rows import Command, RunRow
 from tests.support.postgres import a_location, start_server
 
 NOW, LATER = "2026-03-01T12:00:00Z", "2026-03-01T13:30:00Z"

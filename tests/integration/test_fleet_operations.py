@@ -8,9 +8,9 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from runplan.run.rows import Command
-from runplan.store.location import FleetLocation
-from runplan.store.postgres import PostgresStore, initialize
+from runplan.adapters.store.location import FleetLocation
+from runplan.adapters.store.postgres import PostgresStore, initialize
+from runplan.domain.run.rows import Command
 from tests.integration.test_fleet_worker import Fleet, begin, fleet
 from tests.support.cli import a_plan, until, writes
 from tests.support.documents import fences, read

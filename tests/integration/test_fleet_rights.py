@@ -10,9 +10,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from runplan.errors import RefusedEarly, RunplanError, Unreachable
-from runplan.store.location import FleetLocation
-from runplan.store.postgres import (
+from runplan.adapters.store.location import FleetLocation
+from runplan.adapters.store.postgres import (
     MIGRATIONS,
     SCHEMA_VERSION,
     PostgresStore,
@@ -21,6 +20,7 @@ from runplan.store.postgres import (
     initialize,
     require_version,
 )
+from runplan.domain.errors import RefusedEarly, RunplanError, Unreachable
 from tests.support.postgres import a_location, start_server
 from tests.support.tls import make_certificate, tls_before
 

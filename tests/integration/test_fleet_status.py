@@ -9,9 +9,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from runplan.store.heartbeat import Heartbeat, WorkerRow
-from runplan.store.location import FleetLocation
-from runplan.store.postgres import PostgresStore, initialize
+from runplan.adapters.store.heartbeat import Heartbeat, WorkerRow
+from runplan.adapters.store.location import FleetLocation
+from runplan.adapters.store.postgres import PostgresStore, initialize
 from tests.e2e.test_docs import documented, shape
 from tests.support.cli import Project, Ran, a_project
 from tests.support.postgres import create_database

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from runplan.times import iso
+from runplan.domain.times import iso
 from tests.support.cli import SETTINGS, Project, Ran, a_plan, end_processes_of, processes_of, steps, until, work, writes
 from tests.support.forks import Process
 from tests.support.postgres import create_database
@@ -81,7 +81,7 @@ class Fleet:
         return [line.removeprefix("Write ") for line in log.splitlines() if line.startswith("Write ")]
 
     def read_log(self, name: str) -> str:
-        return (self.place / name / f".local/state/runplan/fleet/{name}/worker.log").read_text()
+        return (self.place / name / f".local/state/runplan/hosts/fleet/{name}/worker.log").read_text()
 
     def kill(self, name: str) -> None:
         """End every process of a host."""

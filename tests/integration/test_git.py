@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.errors import GitFailed
+from runplan.domain.errors import GitFailed
 from tests.support.repos import Repo, make_repo
 
 

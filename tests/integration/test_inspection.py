@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runplan.engine.context import RepositoryContext, context_at
-from runplan.gitfacts import Identity
-from runplan.settings.schema import Settings
-from runplan.views.diffs import parse_diff
-from runplan.views.inspection import (
+from runplan.app.views.diffs import parse_diff
+from runplan.app.views.inspection import (
     Facts,
     compare_commits,
     describe_commits,
@@ -19,6 +16,9 @@ from runplan.views.inspection import (
     read_messages,
     read_short_diffs,
 )
+from runplan.domain.gitfacts import Identity
+from runplan.domain.settings.schema import Settings
+from runplan.engine.loop.context import RepositoryContext, context_at
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, install_signer, isolated_env, make_repo
 
 

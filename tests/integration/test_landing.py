@@ -8,12 +8,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runplan.errors import GitFailed
-from runplan.git.command import Git
-from runplan.git.objects import Built, Candidates, Signature
-from runplan.gitfacts import Identity
-from runplan.landing.cherry_pick import CherryPick
-from runplan.landing.lander import Landed, LandingAnswer, Pending, Refused, TargetMoved
+from runplan.adapters.git.command import Git
+from runplan.adapters.git.objects import Built, Candidates, Signature
+from runplan.domain.errors import GitFailed
+from runplan.domain.gitfacts import Identity
+from runplan.engine.landing.cherry_pick import CherryPick
+from runplan.engine.landing.lander import Landed, LandingAnswer, Pending, Refused, TargetMoved
 from tests.support.foreign import read_index, read_ref, read_tree
 from tests.support.landings import candidate, files_of, intent, lander, leftovers
 from tests.support.repos import MAIN, Repo, make_repo

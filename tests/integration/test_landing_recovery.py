@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runplan.landing.lander import Landed, Landing, Pending
-from runplan.landing.swap import LOCK, Ended
+from runplan.engine.landing.lander import Landed, Landing, Pending
+from runplan.engine.landing.swap import LOCK, Ended
 from tests.support.landings import candidate, files_of, intent, lander, leftovers, snapshot
 from tests.support.mounts import way
 from tests.support.repos import MAIN, Repo, make_repo

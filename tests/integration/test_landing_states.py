@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.landing.lander import Landed, LandingAnswer, Pending, Refused, TargetMoved
+from runplan.engine.landing.lander import Landed, LandingAnswer, Pending, Refused, TargetMoved
 from tests.support.landings import candidate, files_of, intent, lander, leftovers, snapshot
 from tests.support.repos import MAIN, Repo, init_repo, make_repo
 

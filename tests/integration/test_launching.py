@@ -9,11 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runplan import __version__, processes
-from runplan.daemon import client as launching
-from runplan.daemon.protocol import Hello, Metrics, MetricsText
-from runplan.errors import RefusedEarly, Unreachable
-from runplan.settings.places import OUTPUT, state_directory
+from runplan import __version__
+from runplan.adapters import processes
+from runplan.adapters.configuration.places import OUTPUT, state_directory
+from runplan.domain.errors import RefusedEarly, Unreachable
+from runplan.hosts.daemon import client as launching
+from runplan.hosts.daemon.protocol import Hello, Metrics, MetricsText
 from tests.support.daemons import a_manager
 from tests.support.dispatching import until
 from tests.support.fake_daemon import ROOT

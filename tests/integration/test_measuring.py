@@ -4,10 +4,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from runplan.report.metrics import collect_samples, metrics_text, render_samples, this_process
-from runplan.run.rows import FiringRow, ScheduleRow
-from runplan.store.sqlite import SqliteStore
-from runplan.times import iso
+from runplan.adapters.store.sqlite import SqliteStore
+from runplan.domain.run.rows import FiringRow, ScheduleRow
+from runplan.domain.times import iso
+from runplan.engine.report.metrics import collect_samples, metrics_text, render_samples, this_process
 from tests.support.builders import NOW, read, record
 
 

@@ -12,10 +12,10 @@ import pytest
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
-from runplan.daemon.channels import Channel, Deliveries, list_channels, list_failures
-from runplan.daemon.notifier import Notifier, open_log
-from runplan.report.notices import Notice
-from runplan.settings.schema import NotifySettings, NotifyTarget
+from runplan.adapters.notify.channels import Channel, Deliveries, list_channels, list_failures
+from runplan.adapters.notify.notices import Notice
+from runplan.adapters.notify.notifier import Notifier, open_log
+from runplan.domain.settings.schema import NotifySettings, NotifyTarget
 from tests.support.cli import until
 from tests.support.webhook import served
 

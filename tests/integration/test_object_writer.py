@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from runplan.errors import GitFailed
-from runplan.git.command import Stored
-from runplan.git.objects import Candidates, Entry, entries
+from runplan.adapters.git.command import Stored
+from runplan.adapters.git.objects import Candidates, Entry, entries
+from runplan.domain.errors import GitFailed
 from tests.support.foreign import read_blob, read_tree
 from tests.support.repos import init_repo, make_repo
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from runplan.run.dispatch import NOTES, OWN, RETURN, Ending, NeverStarted, Outcome
-from runplan.store.outputs import Outputs, StoredOutputs
-from runplan.store.postgres import PostgresStore
-from runplan.supervise.dispatches import Dispatches
+from runplan.adapters.store.outputs import Outputs, StoredOutputs
+from runplan.adapters.store.postgres import PostgresStore
+from runplan.adapters.supervise.dispatches import Dispatches
+from runplan.domain.run.dispatch import NOTES, OWN, RETURN, Ending, NeverStarted, Outcome
 from tests.integration.test_fleet_worker import Fleet, begin, fleet
 from tests.support.cli import RUNPLAN, SETTINGS, until, writes
 from tests.support.dispatching import stage

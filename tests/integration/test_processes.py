@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from runplan import processes
-from runplan.processes import MARK, Process
-from runplan.supervise.shim import Activity, activity
+from runplan.adapters import processes
+from runplan.adapters.processes import MARK, Process
+from runplan.adapters.supervise.shim import Activity, activity
 from tests.support.dispatching import until
 
 

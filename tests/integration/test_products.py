@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.git.zones import Extra
+from runplan.adapters.git.zones import Extra
 from tests.support.repos import Place, a_place
 
 

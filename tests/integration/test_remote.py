@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from runplan.errors import RefusedEarly, Unreachable
-from runplan.git import remote
-from runplan.git.command import CALLS, Git
+from runplan.adapters.git import remote
+from runplan.adapters.git.command import CALLS, Git
+from runplan.domain.errors import RefusedEarly, Unreachable
 from tests.support.cli import until
 from tests.support.landings import leftovers, snapshot
 from tests.support.repos import MAIN, TRACKED, Pair, make_pair, watched

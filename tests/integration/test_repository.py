@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.engine.context import context_at
-from runplan.engine.repository import open_repository as open_for_work
-from runplan.errors import Exit, GitFailed, RefusedEarly
-from runplan.git.repository import (
+from runplan.adapters.git.repository import (
     Checkouts,
     identity,
     open_repository,
@@ -16,9 +13,12 @@ from runplan.git.repository import (
     require_workable,
     signing,
 )
-from runplan.gitfacts import Identity
-from runplan.names import worktree_name
-from runplan.settings.schema import Settings
+from runplan.domain.errors import Exit, GitFailed, RefusedEarly
+from runplan.domain.gitfacts import Identity
+from runplan.domain.names import worktree_name
+from runplan.domain.settings.schema import Settings
+from runplan.engine.loop.context import context_at
+from runplan.engine.loop.repository import open_repository as open_for_work
 from tests.support.repos import (
     USER_EMAIL,
     USER_NAME,

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from runplan import __version__
-from runplan.errors import Exit, Unreachable, UsageError
-from runplan.views.commands import run_command
+from runplan.app.views.commands import run_command
+from runplan.domain.errors import Exit, Unreachable, UsageError
 
 
 def test_a_command_imports_nothing_from_the_repository(tmp_path: Path) -> None:

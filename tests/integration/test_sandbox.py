@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from runplan.daemon.links import load_key
-from runplan.run.dispatch import SCRATCH, TEMPORARY, Ending
-from runplan.sandbox.bubblewrap import Bubblewrap
-from runplan.sandbox.home import MOST, HomeMounts
-from runplan.sandbox.view import HomeUse, View
-from runplan.settings.places import key_directory, user_file
+from runplan.adapters.configuration.places import key_directory, user_file
+from runplan.adapters.notify.links import load_key
+from runplan.adapters.sandbox.bubblewrap import Bubblewrap
+from runplan.adapters.sandbox.home import MOST, HomeMounts
+from runplan.adapters.sandbox.view import HomeUse, View
+from runplan.domain.run.dispatch import SCRATCH, TEMPORARY, Ending
 from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
 from tests.support.mounts import obstacle
 from tests.support.repos import init_repo

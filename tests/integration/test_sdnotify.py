@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.daemon.service import READY, STOPPING, WATCHDOG, extend_timeout, notify_manager, watchdog_s
+from runplan.hosts.daemon.service import READY, STOPPING, WATCHDOG, extend_timeout, notify_manager, watchdog_s
 
 
 @pytest.mark.parametrize("abstract", [False, True])

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from runplan.errors import RefusedEarly, SettingsError
-from runplan.settings.load import load_settings, load_user
-from runplan.settings.places import remove_unused_root, repository_file, user_file, worktree_root
-from runplan.settings.schema import Settings
+from runplan.adapters.configuration.load import load_settings, load_user
+from runplan.adapters.configuration.places import remove_unused_root, repository_file, user_file, worktree_root
+from runplan.domain.errors import RefusedEarly, SettingsError
+from runplan.domain.settings.schema import Settings
 
 
 @pytest.fixture

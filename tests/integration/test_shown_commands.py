@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from runplan.cli import main
-from runplan.errors import RunplanError
-from runplan.git import remote
-from runplan.git.command import Git
-from runplan.git.repository import open_repository, require_workable
-from runplan.landing.cherry_pick import CherryPick
-from runplan.landing.direct import Direct
-from runplan.landing.lander import Landing
+from runplan.adapters.git import remote
+from runplan.adapters.git.command import Git
+from runplan.adapters.git.repository import open_repository, require_workable
+from runplan.domain.errors import RunplanError
+from runplan.engine.landing.cherry_pick import CherryPick
+from runplan.engine.landing.direct import Direct
+from runplan.engine.landing.lander import Landing
+from runplan.interfaces.cli import main
 from tests.support.repos import Pair, make_pair
 
 #: Git forbids blanks and a few signs more; all of these it allows.

@@ -15,13 +15,13 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from runplan.errors import Fenced, RefusedEarly, Unreachable
-from runplan.run.events import Admitted, Queued
-from runplan.run.kinds import PhaseStep, RunStatus
-from runplan.run.rows import RunRow
-from runplan.store.protocol import store_exists
-from runplan.store.sqlite import SqliteStore
-from runplan.store.tables import SCHEMA_VERSION
+from runplan.adapters.store.protocol import store_exists
+from runplan.adapters.store.sqlite import SqliteStore
+from runplan.adapters.store.tables import SCHEMA_VERSION
+from runplan.domain.errors import Fenced, RefusedEarly, Unreachable
+from runplan.domain.run.events import Admitted, Queued
+from runplan.domain.run.kinds import PhaseStep, RunStatus
+from runplan.domain.run.rows import RunRow
 
 PLAN = "plans/X.md"
 NOW = "2026-03-01T12:00:00Z"
@@ -131,9 +131,9 @@ def test_waiting_events_are_dropped_when_the_plan_was_taken_over(store: SqliteSt
 WRITER = """
 import sys
 from pathlib import Path
-from runplan.store.protocol import store_exists
-from runplan.store.sqlite import SqliteStore
-from runplan.store.tables import SCHEMA_VERSION
+from runplan.adapters.store.protocol import store_exists
+from runplan.adapters.store.sqlite import SqliteStore
+from runplan.adapters.store.tables import SCHEMA_VERSION
 from tests.integration.test_store import facts, row
 store = SqliteStore(Path(sys.argv[1]))
 for number in range(100_000):

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.engine.context import RepositoryContext, context_at
-from runplan.engine.leftovers import collect_leftovers, remove_dropped_logs
-from runplan.engine.repository import Environments, open_repository
-from runplan.engine.worker import RepositoryWorker
-from runplan.git.removal import Kept, Removed
-from runplan.run import events as e
-from runplan.run.kinds import Mode
-from runplan.run.requests import RunRequest
-from runplan.settings.load import load_settings
-from runplan.store.claims import name_owner
-from runplan.store.location import FleetLocation
+from runplan.adapters.configuration.load import load_settings
+from runplan.adapters.git.removal import Kept, Removed
+from runplan.adapters.store.claims import name_owner
+from runplan.adapters.store.location import FleetLocation
+from runplan.domain.run import events as e
+from runplan.domain.run.kinds import Mode
+from runplan.domain.run.requests import RunRequest
+from runplan.engine.loop.context import RepositoryContext, context_at
+from runplan.engine.loop.leftovers import collect_leftovers, remove_dropped_logs
+from runplan.engine.loop.repository import Environments, open_repository
+from runplan.engine.loop.worker import RepositoryWorker
 from tests.support.cli import (
     Project,
     a_plan,

@@ -106,9 +106,9 @@ def test_help_into_a_closed_pipe_ends_without_a_traceback() -> None:
 
 RUN = """
 import time
-from runplan.cli.show import progress
-from runplan.run import events as e
-from runplan.run.dispatch import Ending
+from runplan.interfaces.cli.show import progress
+from runplan.domain.run import events as e
+from runplan.domain.run.dispatch import Ending
 progress.show_event(e.DispatchStarted(id="r.1", role="implement", agent="claude", cycle=1))
 time.sleep(1.5)
 progress.show_event(e.DispatchEnded(id="r.1", role="implement", agent="claude", ending=Ending.EXITED, code=0))
@@ -126,8 +126,8 @@ def test_a_running_agent_has_a_live_line_with_its_elapsed_time(tmp_path: Path) -
 
 ERROR = """
 import sys, time
-from runplan.cli.show import progress
-from runplan.run import events as e
+from runplan.interfaces.cli.show import progress
+from runplan.domain.run import events as e
 try:
     with progress.live_line():
         progress.show_event(e.DispatchStarted(id="r.1", role="implement", agent="claude", cycle=1))
@@ -144,7 +144,8 @@ def test_an_error_replaces_the_live_line(tmp_path: Path) -> None:
 
 
 def test_an_error_is_wrapped_and_needs_no_library(tmp_path: Path) -> None:
-    code = f"import sys; sys.path.append({str(Path(runplan.__file__).parents[1])!r}); from runplan.cli.main import main"
+    path = f"import sys; sys.path.append({str(Path(runplan.__file__).parents[1])!r})"
+    code = f"{path}; from runplan.interfaces.cli.main import main"
     narrow = ["sh", "-c", 'stty cols 40; exec "$0" -I -S -c "$1"', sys.executable, f"{code}; main(['frobnicate'])"]
     first, *rest = on_terminal(narrow, cwd=tmp_path, env=os.environ).splitlines()
     assert first.startswith("runplan: frobnicate: no such verb;")
@@ -153,9 +154,9 @@ def test_an_error_is_wrapped_and_needs_no_library(tmp_path: Path) -> None:
 
 
 WAITS = """
-from runplan.cli.show import progress
-from runplan.run import events as e
-from runplan.run.kinds import WaitKind
+from runplan.interfaces.cli.show import progress
+from runplan.domain.run import events as e
+from runplan.domain.run.kinds import WaitKind
 for words in ("a", "a", "b", "a"):
     progress.show_event(e.Paused(kind=WaitKind.REVIEW, until="2999-01-01T00:00:00Z", words=words))
     progress.show_event(e.Woke(kind=WaitKind.REVIEW))
@@ -170,9 +171,8 @@ def test_a_wait_that_goes_on_and_a_warning_are_shown_once() -> None:
 
 
 def test_progress_is_wrapped_below_its_words(tmp_path: Path) -> None:
-    held = (
-        "from runplan.cli.show import progress as p; from runplan.run import events as e; p.show_event(e.LandingHeld("
-    )
+    imports = "from runplan.interfaces.cli.show import progress as p; from runplan.domain.run import events as e"
+    held = f"{imports}; p.show_event(e.LandingHeld("
     shown = on_terminal(
         [sys.executable, "-c", f"{held}why='a long list of words'))"], cwd=tmp_path, env={**os.environ, "COLUMNS": "30"}
     )

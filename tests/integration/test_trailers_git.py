@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from runplan.gitfacts import PHASE, PLAN, add_trailers, read_trailers
+from runplan.domain.gitfacts import PHASE, PLAN, add_trailers, read_trailers
 
 
 @pytest.mark.parametrize(

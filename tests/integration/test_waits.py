@@ -10,18 +10,18 @@ from typing import Any, cast
 
 import pytest
 
-from runplan import processes
-from runplan.clock import SystemClock
-from runplan.daemon.links import LinkMaker
-from runplan.daemon.worker import DaemonWorker
-from runplan.report.notices import Notice, of_stopped_owner
-from runplan.run import events as e
-from runplan.run.decide import decide
-from runplan.run.dispatch import Ending
-from runplan.run.kinds import GateAnswer, Role, WaitKind
-from runplan.run.rows import WaitRow
-from runplan.store.journal import Journal
-from runplan.store.sqlite import SqliteStore
+from runplan.adapters import processes
+from runplan.adapters.clock import SystemClock
+from runplan.adapters.notify.links import LinkMaker
+from runplan.adapters.notify.notices import Notice, of_stopped_owner
+from runplan.adapters.store.journal import Journal
+from runplan.adapters.store.sqlite import SqliteStore
+from runplan.domain.run import events as e
+from runplan.domain.run.decide import decide
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.kinds import GateAnswer, Role, WaitKind
+from runplan.domain.run.rows import WaitRow
+from runplan.hosts.daemon.worker import DaemonWorker
 from tests.support.builders import started
 from tests.support.cli import a_project
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from runplan.daemon.links import Link, LinkMaker, load_key, sign_link
-from runplan.settings.places import key_directory
-from runplan.views.repositories import list_known
+from runplan.adapters.configuration.places import key_directory
+from runplan.adapters.notify.links import Link, LinkMaker, load_key, sign_link
+from runplan.app.views.repositories import list_known
 from tests.support.cli import Project, a_project, until
 from tests.support.daemons import none_left
 from tests.support.web import Browser, serving, signed_in

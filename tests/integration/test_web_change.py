@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from runplan.daemon.state import Known
+from runplan.hosts.daemon.state import Known
 from tests.support.cli import Project, a_plan, a_project, set_up, steps, verify, writes
 from tests.support.web import Browser, know, signed_in
 

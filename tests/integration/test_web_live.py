@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from runplan.daemon.state import Known
-from runplan.run.kinds import RunStatus
-from runplan.run.rows import HeldByOther, RunRow
-from runplan.store.protocol import Store, open_store
-from runplan.web.live import MOST_STREAMS, Topic, Watch
+from runplan.adapters.store.protocol import Store, open_store
+from runplan.domain.run.kinds import RunStatus
+from runplan.domain.run.rows import HeldByOther, RunRow
+from runplan.hosts.daemon.state import Known
+from runplan.interfaces.web.live import MOST_STREAMS, Topic, Watch
 from tests.support.cli import until
 from tests.support.web import Browser, know, signed_in
 

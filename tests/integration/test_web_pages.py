@@ -9,11 +9,11 @@ from urllib.parse import urlencode
 
 import pytest
 
-from runplan.clock import SystemClock
-from runplan.run.attempt_parts import StepCrashed
-from runplan.run.rows import Acquired
-from runplan.store.journal import Journal
-from runplan.store.protocol import open_store
+from runplan.adapters.clock import SystemClock
+from runplan.adapters.store.journal import Journal
+from runplan.adapters.store.protocol import open_store
+from runplan.domain.run.attempt_parts import StepCrashed
+from runplan.domain.run.rows import Acquired
 from tests.support.cli import Project, a_plan, a_project, set_up, steps, writes
 from tests.support.web import Browser, know, signed_in
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from runplan.errors import RefusedEarly, Unreachable, UsageError
-from runplan.web.server import Options, open_server
+from runplan.domain.errors import RefusedEarly, Unreachable, UsageError
+from runplan.interfaces.web.server import Options, open_server
 from tests.support.cli import until
 from tests.support.repos import Repo, init_repo
 from tests.support.tls import make_certificate

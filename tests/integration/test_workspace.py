@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from runplan.errors import GitFailed, HandOverRefused, RefusedEarly, SettingsError
-from runplan.git.handover import AgentZone
-from runplan.git.removal import Kept, Removed
-from runplan.git.repository import is_users_own
-from runplan.git.workspace import MOST_LANDED, MOST_PACKS
-from runplan.git.zones import Bounds, Extra
-from runplan.store.files import publish
+from runplan.adapters.git.handover import AgentZone
+from runplan.adapters.git.removal import Kept, Removed
+from runplan.adapters.git.repository import is_users_own
+from runplan.adapters.git.workspace import MOST_LANDED, MOST_PACKS
+from runplan.adapters.git.zones import Bounds, Extra
+from runplan.adapters.store.files import publish
+from runplan.domain.errors import GitFailed, HandOverRefused, RefusedEarly, SettingsError
 from tests.support.dispatching import gone, until
 from tests.support.repos import BASE, BRANCH, PARKED, Place, Repo, a_place, init_repo, make_repo
 
@@ -97,12 +97,12 @@ def test_a_lease_is_switched_and_made_exact(place: Place) -> None:
     tree.write("junk.o", "ignored")
     tree.git("config", "core.bare", "true")
     tree.git("tag", "mine")
-    again = place.lease("refs/heads/runplan/plan/2")
+    again = place.lease("refs/heads/runplan/domain/plan/2")
     assert again.path == tree.path
     assert (again.path / "a.txt").read_text() == "a\n"
     assert not (again.path / "junk.o").exists()
     assert again.git("tag") == ""
-    assert again.git("symbolic-ref", "HEAD") == "refs/heads/runplan/plan/2"
+    assert again.git("symbolic-ref", "HEAD") == "refs/heads/runplan/domain/plan/2"
     assert again.status() == ""
 
 
@@ -362,7 +362,7 @@ def test_commits_only_in_the_agents_repository_are_parked_before_its_removal(
 ) -> None:
     work(place.lease())
     place.take()
-    place.lease("refs/heads/runplan/plan/2")
+    place.lease("refs/heads/runplan/domain/plan/2")
     parked = [ref for ref in place.repo.refs() if ref.startswith("refs/runplan/parked/")]
     assert len(parked) == 1
     assert place.repo.git("diff", "--name-only", place.base, parked[0]) in ("a.txt", "c.txt")
@@ -557,9 +557,9 @@ def test_a_broken_worktree_is_made_again(place: Place, breaks: Callable[[Repo, P
     assert (tree.head(), tree.status()) == (tip, "")
     place.take()
     breaks(tree, place.lane)
-    again = place.lease("refs/heads/runplan/plan/2")
+    again = place.lease("refs/heads/runplan/domain/plan/2")
     assert (again.head(), again.status()) == (place.base, "")
-    place.take("refs/heads/runplan/plan/2")
+    place.take("refs/heads/runplan/domain/plan/2")
     breaks(tree, place.lane)
     assert isinstance(place.removal.remove_worktree("run"), Removed)
     assert not tree.path.exists()
@@ -726,7 +726,7 @@ def test_work_on_a_base_that_only_runplan_has_is_published_with_it(place: Place)
 
 
 def test_a_name_that_is_taken_gets_a_number(place: Place) -> None:
-    place.repo.git("branch", "runplan/plan/1")
+    place.repo.git("branch", "runplan/domain/plan/1")
     tree = place.lease()
     tip = tree.commit("work", **{"c.txt": "c"})
     place.take()
@@ -735,11 +735,11 @@ def test_a_name_that_is_taken_gets_a_number(place: Place) -> None:
 
 
 def test_a_branch_that_is_published_again_keeps_its_name_when_a_better_one_is_free(place: Place) -> None:
-    place.repo.git("branch", "runplan/plan/1")
+    place.repo.git("branch", "runplan/domain/plan/1")
     place.lease().commit("work", **{"c.txt": "c"})
     place.take()
     assert place.workspace.publish(BRANCH, base=place.base) == f"{BRANCH}-2"
-    place.repo.git("branch", "-D", "runplan/plan/1")
+    place.repo.git("branch", "-D", "runplan/domain/plan/1")
     assert place.workspace.publish(BRANCH, base=place.base) == f"{BRANCH}-2"
     assert sorted(place.refs()) == ["refs/heads/main", f"{BRANCH}-2"]
 
@@ -751,7 +751,7 @@ def test_a_branch_that_is_handed_over_is_the_users_alone(place: Place) -> None:
         place.workspace.give_to_user(BRANCH, base=place.base)
         assert place.repo.head(BRANCH) == tip
         assert place.workspace.git.tip(BRANCH) is None
-    place.repo.git("branch", "-D", "runplan/plan/1")
+    place.repo.git("branch", "-D", "runplan/domain/plan/1")
     place.removal.remove_worktree("run")
     gone = place.removal.remove_leftovers(dry_run=True, prefix="runplan/", active=(), known={BRANCH})
     assert [one.what for one in gone] == ["refs/runplan/base/r1"]
@@ -772,11 +772,11 @@ def test_a_published_branch_survives_gc_and_leaves_no_keep_file(place: Place) ->
 def test_branches_are_distinguished(place: Place) -> None:
     user = place.workspace.user
     assert not is_users_own(user, BRANCH, place.base)
-    place.repo.git("branch", "runplan/plan/1")
+    place.repo.git("branch", "runplan/domain/plan/1")
     assert not is_users_own(user, BRANCH, place.base)
     newer = place.repo.commit("on", z="z")
     assert is_users_own(user, BRANCH, newer), "it lacks a commit"
-    place.repo.git("branch", "-f", "runplan/plan/1", newer)
+    place.repo.git("branch", "-f", "runplan/domain/plan/1", newer)
     assert is_users_own(user, BRANCH, place.base), "a person made its commit"
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from runplan.errors import GitFailed, ObjectsRefused
-from runplan.git.command import Git
-from runplan.git.workspace import copy_commits
+from runplan.adapters.git.command import Git
+from runplan.adapters.git.workspace import copy_commits
+from runplan.domain.errors import GitFailed, ObjectsRefused
 from tests.support.repos import BRANCH, Place, a_place
 
 HOURS_AGO = 7200.0

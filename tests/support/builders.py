@@ -8,16 +8,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from runplan.plan.marks import NoWorkKind
-from runplan.run import actions as a, events as e
-from runplan.run.attempts import PhaseAttempt, WorkAttempt
-from runplan.run.dispatch import Ending
-from runplan.run.kinds import Beginning, GateAnswer, Mode, ProofKind, Reason, Role
-from runplan.run.rows import RunRow
-from runplan.run.state import RunState
-from runplan.settings.load import Layer, LoadedSettings, merge_layers
-from runplan.store.sqlite import SqliteStore
-from runplan.times import iso
+from runplan.adapters.configuration.load import Layer, LoadedSettings, merge_layers
+from runplan.adapters.store.sqlite import SqliteStore
+from runplan.domain.plan.marks import NoWorkKind
+from runplan.domain.run import actions as a, events as e
+from runplan.domain.run.attempts import PhaseAttempt, WorkAttempt
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.kinds import Beginning, GateAnswer, Mode, ProofKind, Reason, Role
+from runplan.domain.run.rows import RunRow
+from runplan.domain.run.state import RunState
+from runplan.domain.times import iso
 
 Choose = Callable[[Sequence[str]], str]
 

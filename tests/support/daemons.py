@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan import processes
-from runplan.daemon.client import Client
-from runplan.daemon.state import read_holder
-from runplan.errors import Unreachable
-from runplan.run.rows import ScheduleRow
-from runplan.settings.places import socket_path, state_directory
-from runplan.store.sqlite import SqliteStore
+from runplan.adapters import processes
+from runplan.adapters.configuration.places import socket_path, state_directory
+from runplan.adapters.store.sqlite import SqliteStore
+from runplan.domain.errors import Unreachable
+from runplan.domain.run.rows import ScheduleRow
+from runplan.hosts.daemon.client import Client
+from runplan.hosts.daemon.state import read_holder
 from tests.support.cli import SETTINGS, Project, a_plan, end_processes_of, processes_of, until
 from tests.support.forks import Process
 

@@ -14,17 +14,17 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from runplan import processes
-from runplan.run.dispatch import Launch, Outcome, Running
-from runplan.supervise.dispatches import Dispatches
+from runplan.adapters import processes
+from runplan.adapters.supervise.dispatches import Dispatches
+from runplan.domain.run.dispatch import Launch, Outcome, Running
 
 PATIENCE_S = 30.0
 
 RUNNER = """
 import os, sys, time
 from pathlib import Path
-from runplan.supervise.dispatches import Dispatches
-from runplan.run.dispatch import Launch
+from runplan.adapters.supervise.dispatches import Dispatches
+from runplan.domain.run.dispatch import Launch
 dispatches = Dispatches(Path(sys.argv[1]))
 dispatches.start(Launch(id=sys.argv[2], argv=("sh", "-c", sys.argv[3]), cwd=sys.argv[4], env=dict(os.environ),
                         stdin="", reader="command", wall_s=30, silence_s=0))

@@ -15,11 +15,11 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.daemon import protocol, state
-from runplan.daemon.protocol import AnyRequest, Done, Hello, MetricsText
-from runplan.daemon.server import ControlServer
-from runplan.errors import NotFound, RefusedEarly
-from runplan.settings.places import socket_path, state_directory
+from runplan.adapters.configuration.places import socket_path, state_directory
+from runplan.domain.errors import NotFound, RefusedEarly
+from runplan.hosts.daemon import protocol, state
+from runplan.hosts.daemon.protocol import AnyRequest, Done, Hello, MetricsText
+from runplan.hosts.daemon.server import ControlServer
 
 #: Where a child finds this package.
 ROOT = Path(__file__).parents[2]

@@ -20,9 +20,9 @@ from typing import Any, Self
 
 import psycopg
 
-from runplan.settings.places import state_directory
-from runplan.store.location import FleetLocation, normalize_url
-from runplan.store.postgres import initialize
+from runplan.adapters.configuration.places import state_directory
+from runplan.adapters.store.location import FleetLocation, normalize_url
+from runplan.adapters.store.postgres import initialize
 from tests.support.cli import NO_SANDBOX, RUNPLAN, Project, Ran, a_plan, end_processes_of, processes_of, until
 from tests.support.daemons import Wall
 from tests.support.network import HostNamespace, Namespace, Network, Proxy, find_program

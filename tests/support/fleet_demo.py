@@ -20,11 +20,11 @@ from pathlib import Path
 
 import psycopg
 
-from runplan.cli.setup.demo import PLAN, make_repository
-from runplan.run.rows import RunRow
-from runplan.store.location import FleetLocation, normalize_url
-from runplan.store.postgres import PostgresStore
-from runplan.views.commands import OWN
+from runplan.adapters.store.location import FleetLocation, normalize_url
+from runplan.adapters.store.postgres import PostgresStore
+from runplan.app.views.commands import OWN
+from runplan.domain.run.rows import RunRow
+from runplan.interfaces.cli.setup.demo import PLAN, make_repository
 from tests.support.cli import end_processes_of, processes_of
 from tests.support.postgres import Server
 

@@ -37,7 +37,7 @@ PACKAGES = (
     *("report", "steps", "engine", "daemon", "fleet", "cli"),
 )
 #: Programs of the product that are forked, too, and libraries that they import when they need them.
-PROGRAMS = ("runplan", "runplan.supervise.shim")
+PROGRAMS = ("runplan", "runplan.adapters.supervise.shim")
 LIBRARIES = (
     *("apscheduler.schedulers.background", "apscheduler.triggers.cron", "git", "github", "psutil", "structlog"),
     *("argparse", "encodings.utf_8_sig"),
@@ -253,7 +253,7 @@ def _become(request: dict[str, Any], given: Sequence[int], address: str) -> NoRe
             subprocess.Popen = partial(_start, subprocess.Popen, address)  # type: ignore[assignment, misc]
         sys.argv = ["runplan", *request["argv"]]
         if request["module"] == "runplan":
-            from runplan.cli.main import entry
+            from runplan.interfaces.cli.main import entry
 
             entry()
         else:

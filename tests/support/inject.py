@@ -48,7 +48,7 @@ _SHARED = (
 def run() -> None:
     inject(os.environ)
     sys.argv[0] = "runplan"
-    from runplan.cli.main import entry
+    from runplan.interfaces.cli.main import entry
 
     entry()
 
@@ -85,7 +85,7 @@ def _log_paths(log: str) -> None:
 def _start_clock_at(text: str) -> None:
     from datetime import UTC, datetime, timedelta
 
-    from runplan.clock import SystemClock
+    from runplan.adapters.clock import SystemClock
 
     ahead = [datetime.fromisoformat(text) - datetime.now(UTC)]
 

@@ -10,11 +10,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from runplan.errors import RunplanError
-from runplan.git.command import Git
-from runplan.landing.cherry_pick import CherryPick
-from runplan.landing.lander import Landed, Landing, Pending
-from runplan.landing.swap import BOX
+from runplan.adapters.git.command import Git
+from runplan.domain.errors import RunplanError
+from runplan.engine.landing.cherry_pick import CherryPick
+from runplan.engine.landing.lander import Landed, Landing, Pending
+from runplan.engine.landing.swap import BOX
 from tests.support.repos import MAIN, Repo, direct, make_repo, watched
 
 

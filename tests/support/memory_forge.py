@@ -9,8 +9,8 @@ from itertools import count
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.errors import NotAllowed, NotFound, NotThere
-from runplan.forge import model as m
+from runplan.adapters.forge import model as m
+from runplan.domain.errors import NotAllowed, NotFound, NotThere
 
 STATES = {"success": m.CheckState.PASSED, None: m.CheckState.PENDING}
 

@@ -6,11 +6,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from runplan.errors import Fenced
-from runplan.run import events as e
-from runplan.run.kinds import UNFINISHED
-from runplan.run.recorded import E, Recorded, read_row
-from runplan.run.rows import (
+from runplan.adapters.store.sql import KEPT
+from runplan.domain.errors import Fenced
+from runplan.domain.run import events as e
+from runplan.domain.run.kinds import UNFINISHED
+from runplan.domain.run.recorded import E, Recorded, read_row
+from runplan.domain.run.rows import (
     Acquired,
     Answer,
     ClaimResult,
@@ -30,8 +31,7 @@ from runplan.run.rows import (
     UsageTotal,
     WaitRow,
 )
-from runplan.store.sql import KEPT
-from runplan.times import parse_iso
+from runplan.domain.times import parse_iso
 
 Append = tuple[Sequence[tuple[str, str, str]], RunRow, int, str]
 

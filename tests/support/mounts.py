@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.sandbox.bubblewrap import find_obstacle
+from runplan.adapters.sandbox.bubblewrap import find_obstacle
 from tests.support import inject
 from tests.support.cli import RUNPLAN, Project, Ran
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from runplan.store.location import FleetLocation, normalize_url
-from runplan.store.postgres import ROLE, PostgresStore, initialize
+from runplan.adapters.store.location import FleetLocation, normalize_url
+from runplan.adapters.store.postgres import ROLE, PostgresStore, initialize
 from tests.support.network import Namespace
 
 _numbers = count(1)

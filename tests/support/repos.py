@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from runplan.git.command import Git
-from runplan.git.handover import AgentZone
-from runplan.git.remote import Remote
-from runplan.git.removal import Removal
-from runplan.git.workspace import Workspace
-from runplan.git.zones import ProofWorktree, Zones
-from runplan.landing.direct import Direct
-from runplan.landing.lander import Landing
+from runplan.adapters.git.command import Git
+from runplan.adapters.git.handover import AgentZone
+from runplan.adapters.git.remote import Remote
+from runplan.adapters.git.removal import Removal
+from runplan.adapters.git.workspace import Workspace
+from runplan.adapters.git.zones import ProofWorktree, Zones
+from runplan.engine.landing.direct import Direct
+from runplan.engine.landing.lander import Landing
 
 MAIN = "refs/heads/main"
 USER_NAME = "Uma User"
@@ -218,7 +218,7 @@ def make_pair(path: Path, **files: str) -> Pair:
     return Pair(here=here, there=there)
 
 
-BRANCH = "refs/heads/runplan/plan/1"
+BRANCH = "refs/heads/runplan/domain/plan/1"
 
 
 PARKED = "refs/runplan/parked/plan/1/1"

@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from runplan.agents.clis import agent_of
-from runplan.agents.endings import AgentEnding, judge_ending
-from runplan.run.dispatch import AgentEvent, Ending, Outcome
-from runplan.supervise.output import EventCollector
+from runplan.adapters.agents.clis import agent_of
+from runplan.adapters.agents.endings import AgentEnding, judge_ending
+from runplan.adapters.supervise.output import EventCollector
+from runplan.domain.run.dispatch import AgentEvent, Ending, Outcome
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 FOLDERS = sorted(path.name for path in SAMPLES.iterdir())

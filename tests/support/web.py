@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from runplan.daemon.state import Known, remember_repository
-from runplan.settings.places import state_directory
-from runplan.web.access import Site, make_form_token
-from runplan.web.live import Watcher
-from runplan.web.server import Options, Served, open_server
+from runplan.adapters.configuration.places import state_directory
+from runplan.hosts.daemon.state import Known, remember_repository
+from runplan.interfaces.web.access import Site, make_form_token
+from runplan.interfaces.web.live import Watcher
+from runplan.interfaces.web.server import Options, Served, open_server
 
 
 @dataclass(frozen=True)

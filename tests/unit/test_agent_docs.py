@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from runplan.agents.adapter import Task
-from runplan.agents.clis import agent_of
-from runplan.run.dispatch import EndingKind, Finished, Message, Started, Unread
-from runplan.run.kinds import Role
-from runplan.settings.schema import AGENT_KEYS, AgentTable
-from runplan.views.inspection import known_agents
+from runplan.adapters.agents.adapter import Task
+from runplan.adapters.agents.clis import agent_of
+from runplan.app.views.inspection import known_agents
+from runplan.domain.run.dispatch import EndingKind, Finished, Message, Started, Unread
+from runplan.domain.run.kinds import Role
+from runplan.domain.settings.schema import AGENT_KEYS, AgentTable
 from tests.support.documents import fences, read, rows
 from tests.support.samples import expected, meta, streams
 

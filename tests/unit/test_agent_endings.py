@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from runplan.agents.clis.mini import read_trajectory
-from runplan.agents.endings import AgentEnding, classify_trouble
-from runplan.run.dispatch import Ending, EndingKind, Finished, Outcome, Tally, Trouble, Usage
+from runplan.adapters.agents.clis.mini import read_trajectory
+from runplan.adapters.agents.endings import AgentEnding, classify_trouble
+from runplan.domain.run.dispatch import Ending, EndingKind, Finished, Outcome, Tally, Trouble, Usage
 from tests.support.samples import THEN, ending, outcome_of
 
 

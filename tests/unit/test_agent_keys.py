@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from runplan.agents.adapter import PROVIDERS, Task
-from runplan.agents.clis import agent_of
-from runplan.run.kinds import Role
-from runplan.settings.schema import AgentTable
+from runplan.adapters.agents.adapter import PROVIDERS, Task
+from runplan.adapters.agents.clis import agent_of
+from runplan.domain.run.kinds import Role
+from runplan.domain.settings.schema import AgentTable
 
 MANY = ("aider", "mini", "opencode")
 

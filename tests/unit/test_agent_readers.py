@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.agents.clis import agent_of, qwen
-from runplan.agents.clis.mini import read_trajectory
-from runplan.run.dispatch import (
+from runplan.adapters.agents.clis import agent_of, qwen
+from runplan.adapters.agents.clis.mini import read_trajectory
+from runplan.adapters.configuration.load import list_agent_kinds
+from runplan.domain.run.dispatch import (
     AgentEvent,
     Context,
     EndingKind,
@@ -22,7 +23,6 @@ from runplan.run.dispatch import (
     Unread,
     Usage,
 )
-from runplan.settings.load import list_agent_kinds
 from tests.support.samples import FOLDERS, ending, lines, outcome_of, streams
 
 Reader = Callable[[bytes], tuple[AgentEvent, ...]]

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from runplan.agents.clis import agent_of
-from runplan.run.dispatch import Started, ToolUsed
-from runplan.views.inspection import known_agents
+from runplan.adapters.agents.clis import agent_of
+from runplan.app.views.inspection import known_agents
+from runplan.domain.run.dispatch import Started, ToolUsed
 from tests.support.samples import FOLDERS, ending, expected, expected_of, lines, meta, outcome, streams
 
 #: The keys that a folder may set for a stream.

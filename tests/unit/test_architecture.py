@@ -11,23 +11,15 @@ MODULES = {
     "runplan." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
     for path in PACKAGE.rglob("*.py")
 }
-#: The packages from top to bottom: each may import those below it, and the top-level modules.
-ORDER = (
-    *("cli", "web", "mcp", "views", "fleet", "daemon", "engine", "steps", "report", "landing", "forge"),
-    *("supervise", "agents", "sandbox"),
-    *("git", "store", "settings", "checks", "run", "plan"),
-)
-#: Packages, and modules of others, whose functions take values and return values.
-PURE_PACKAGES = ("plan", "run", "checks")
+#: The floors from top to bottom: each may import those below it.
+FLOORS = ("interfaces", "app", "hosts", "engine", "adapters", "domain")
+#: Modules of other floors than `domain` whose functions take values and return values.
 PURE_MODULES = (
-    *("runplan.settings.schema", "runplan.settings.options", "runplan.settings.toolchain"),
-    "runplan.settings.schedule",
-    *("runplan.agents.prompts", "runplan.agents.plan_prompts", "runplan.agents.endings", "runplan.agents.budgets"),
-    *("runplan.report.text", "runplan.report.html", "runplan.report.sections"),
-    *("runplan.report.notices", "runplan.errors", "runplan.names"),
-    "runplan.web.access",
-    *("runplan.mcp.tools", "runplan.mcp.results"),
-    *("runplan.text", "runplan.times", "runplan.globs", "runplan.gitfacts"),
+    *("runplan.adapters.agents.prompts", "runplan.adapters.agents.plan_prompts"),
+    *("runplan.adapters.agents.endings", "runplan.adapters.agents.budgets"),
+    *("runplan.engine.report.text", "runplan.engine.report.html", "runplan.engine.report.sections"),
+    *("runplan.adapters.notify.notices", "runplan.interfaces.web.access"),
+    *("runplan.interfaces.mcp.tools", "runplan.interfaces.mcp.results"),
 )
 PURE = {
     *["os", "subprocess", "time", "random", "secrets", "socket", "logging", "sqlite3", "threading", "signal", "shutil"]
@@ -56,21 +48,25 @@ def imports(path: Path, *, types: bool) -> frozenset[str]:
     return frozenset(found)
 
 
-def package(module: str) -> str:
-    """The package of a module; "" for a top-level module."""
+def floor(module: str) -> str:
+    """The floor of a module; "" for the package itself and `__main__`."""
     name = module.split(".")[1] if "." in module else ""
-    return name if name in ORDER else ""
+    return name if name in FLOORS else ""
 
 
-def test_imports_point_down_the_list_of_packages() -> None:
+def test_imports_point_down_the_floors() -> None:
     upward = {
         f"{module} may not import {other}"
         for module, path in MODULES.items()
-        if (own := package(module))
+        if (own := floor(module))
         for other in imports(path, types=True)
-        if other in MODULES and package(other) in ORDER[: ORDER.index(own)]
+        if other in MODULES and floor(other) in FLOORS[: FLOORS.index(own)]
     }
     assert not upward
+
+
+def test_the_package_has_six_floors() -> None:
+    assert {path.name for path in PACKAGE.iterdir() if path.name[:2] != "__"} == {*FLOORS, "py.typed"}
 
 
 def test_a_package_has_at_most_14_modules() -> None:
@@ -109,7 +105,8 @@ def test_an_import_inside_a_function_has_its_reason() -> None:
 
 def test_pure_modules_have_no_effects() -> None:
     """No input, output, clock, chance or logging."""
-    pure = {name: path for name, path in MODULES.items() if package(name) in PURE_PACKAGES or name in PURE_MODULES}
+    pure = {name: path for name, path in MODULES.items() if floor(name) == "domain" or name in PURE_MODULES}
+    del pure["runplan.domain.decoding"]  # its lock is an effect that no caller can see
     acts = r"\bopen\(|\.read_text\(|datetime\.now\(|\bprint\("
     assert set(PURE_MODULES) <= pure.keys()
     assert {
@@ -122,8 +119,12 @@ def test_pure_modules_have_no_effects() -> None:
 
 def test_libraries_stay_behind_their_protocol() -> None:
     """SQLite is known to the store alone, a library of a forge to its modules, GitPython to commands for people."""
-    homes = {"sqlite3": "runplan.store.", "github": "runplan.forge.github", "runplan.store.sqlite": "runplan.store."}
-    homes |= {"git": "runplan.views.inspection", "gitlab": "runplan.forge.gitlab"}
+    homes = {
+        "sqlite3": "runplan.adapters.store.",
+        "github": "runplan.adapters.forge.github",
+        "runplan.adapters.store.sqlite": "runplan.adapters.store.",
+    }
+    homes |= {"git": "runplan.app.views.inspection", "gitlab": "runplan.adapters.forge.gitlab"}
     assert {
         f"{module} imports {library}"
         for module, path in MODULES.items()
@@ -140,19 +141,19 @@ def test_only_one_place_runs_git() -> None:
         if re.search(r"""\[\s*["']git["']\s*,""", path.read_text(encoding="utf-8"))
     }
     assert spawns <= {
-        "runplan.git.command",
-        "runplan.cli.setup.demo",  # plays a person
+        "runplan.adapters.git.command",
+        "runplan.interfaces.cli.setup.demo",  # plays a person
     }
 
 
 def test_only_the_zones_make_a_path_from_an_agents_directory() -> None:
     """Others get it for the directory and the mounts of a process, and for messages."""
-    owners = {"runplan.git.zones", "runplan.git.handover"}
+    owners = {"runplan.adapters.git.zones", "runplan.adapters.git.handover"}
     code = {module: ast.unparse(parsed(path)) for module, path in MODULES.items() if module not in owners}
     made = r"\b(zone|AgentZone\(.*?\))\.path( /|\.)|workspace\.(lanes|root) /"
     assert {module for module, text in code.items() if re.search(made, text)} == set()
     given = {module for module, text in code.items() if re.search(r"\b(zone|AgentZone\(.*?\))\.path\b", text)}
-    assert given == {"runplan.steps.process", "runplan.steps.commands", "runplan.git.removal"}
+    assert given == {"runplan.engine.steps.process", "runplan.engine.steps.commands", "runplan.adapters.git.removal"}
 
 
 def test_the_environment_is_read_in_one_place() -> None:
@@ -160,8 +161,8 @@ def test_the_environment_is_read_in_one_place() -> None:
         module for module, path in MODULES.items() if re.search(r"os\.environ\b", path.read_text(encoding="utf-8"))
     }
     assert readers <= {
-        "runplan.settings.load",
-        "runplan.cli.setup.demo",  # plays a person
+        "runplan.adapters.configuration.load",
+        "runplan.interfaces.cli.setup.demo",  # plays a person
     }
 
 
@@ -172,15 +173,20 @@ def test_broad_catches_stand_only_at_named_boundaries() -> None:
         if re.search(r"except (Base)?Exception|except:", path.read_text(encoding="utf-8"))
     }
     undo_and_raise = {
-        "runplan.store.sql",
-        "runplan.landing.swap",
-        "runplan.engine.advance",
+        "runplan.adapters.store.sql",
+        "runplan.engine.landing.swap",
+        "runplan.engine.loop.advance",
     }
     # The edges of a command line, of a run, of a worker's thread, of a request to the daemon, and of a task of its
     # main thread.
     assert broad - undo_and_raise <= {
-        *("runplan.cli.main", "runplan.engine.worker", "runplan.engine.commands", "runplan.daemon.worker"),
-        *("runplan.daemon.server", "runplan.daemon.process", "runplan.fleet.worker"),
+        *(
+            "runplan.interfaces.cli.main",
+            "runplan.engine.loop.worker",
+            "runplan.engine.loop.commands",
+            "runplan.hosts.daemon.worker",
+        ),
+        *("runplan.hosts.daemon.server", "runplan.hosts.daemon.process", "runplan.hosts.fleet.worker"),
     }
 
 

@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from runplan.run import actions as a, events as e
-from runplan.run.decide import decide
-from runplan.run.kinds import Beginning, PhaseStep, Reason, Role
-from runplan.run.reasons import beginning_after
-from runplan.run.state import fold
+from runplan.domain.run import actions as a, events as e
+from runplan.domain.run.decide import decide
+from runplan.domain.run.kinds import Beginning, PhaseStep, Reason, Role
+from runplan.domain.run.reasons import beginning_after
+from runplan.domain.run.state import fold
 from tests.support.builders import started
 
 PROVE, FIX, CONTINUE, ANEW = Beginning.PROVE, Beginning.FIX, Beginning.CONTINUE, Beginning.ANEW

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.report.views import PhaseOutline, PlanOutline, by_need, status_view
-from runplan.run.kinds import PhaseStep, WaitKind
-from runplan.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
-from runplan.views.board import Action, Board, Card, Group, Usage, make_card, shorten_roots
+from runplan.app.views.board import Action, Board, Card, Group, Usage, make_card, shorten_roots
+from runplan.domain.run.kinds import PhaseStep, WaitKind
+from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
+from runplan.engine.report.views import PhaseOutline, PlanOutline, by_need, status_view
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SINCE = "2026-01-01T11:50:00Z"

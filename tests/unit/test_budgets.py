@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, is_estimate, meter_usage, remaining_budget
-from runplan.agents.clis import agent_of
-from runplan.agents.invocation import has_unknown_cost
-from runplan.run.dispatch import Tally, Usage
-from runplan.settings.schema import AgentTable
-from runplan.supervise.output import EventCollector
+from runplan.adapters.agents.budgets import Cost, GivenOut, Left, UsedUp, is_estimate, meter_usage, remaining_budget
+from runplan.adapters.agents.clis import agent_of
+from runplan.adapters.agents.invocation import has_unknown_cost
+from runplan.adapters.supervise.output import EventCollector
+from runplan.domain.run.dispatch import Tally, Usage
+from runplan.domain.settings.schema import AgentTable
 from tests.support.samples import lines, outcome, outcome_of
 
 PRICE = {"usd_in": 2.0, "usd_out": 10.0}

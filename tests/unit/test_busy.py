@@ -3,12 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from runplan.engine.runs import describe_busy, does_other_work, does_what_is_asked
-from runplan.run import events as e
-from runplan.run.decide import is_ending
-from runplan.run.kinds import Mode, PhaseStep, Reason, RunOutcome
-from runplan.run.projection import project_run
-from runplan.run.state import fold
+from runplan.domain.run import events as e
+from runplan.domain.run.decide import is_ending
+from runplan.domain.run.kinds import Mode, PhaseStep, Reason, RunOutcome
+from runplan.domain.run.projection import project_run
+from runplan.domain.run.state import fold
+from runplan.engine.loop.runs import describe_busy, does_other_work, does_what_is_asked
 from tests.support.builders import started
 
 PLAN = "plans/x.md"

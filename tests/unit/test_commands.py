@@ -5,7 +5,7 @@ import shlex
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.text import command
+from runplan.domain.text import command
 
 
 @pytest.mark.parametrize(

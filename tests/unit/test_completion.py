@@ -2,7 +2,7 @@
 
 import pytest
 
-from runplan.checks.verdict import parent_wait
+from runplan.domain.checks.verdict import parent_wait
 
 
 @pytest.mark.parametrize(("attempts", "wait"), [(0, 10), (1, 20), (2, 40), (3, 60), (10, 60)])

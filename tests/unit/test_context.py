@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from runplan.agents.budgets import context_percent, has_reached, window_of
-from runplan.agents.clis import agent_of
-from runplan.agents.prompts import LINES, NOTES_SHOWN, Standing, handover_note
-from runplan.run.dispatch import Context, Folding, Launch, Spent, Tally, Usage
+from runplan.adapters.agents.budgets import context_percent, has_reached, window_of
+from runplan.adapters.agents.clis import agent_of
+from runplan.adapters.agents.prompts import LINES, NOTES_SHOWN, Standing, handover_note
+from runplan.domain.run.dispatch import Context, Folding, Launch, Spent, Tally, Usage
 
 
 def launch(**more: object) -> Launch:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from runplan.forge.model import Message
-from runplan.landing.conversation import (
+from runplan.adapters.forge.model import Message
+from runplan.engine.landing.conversation import (
     Answer,
     describe_no_change,
     find_due,
@@ -13,7 +13,7 @@ from runplan.landing.conversation import (
     missing_answers,
     quote_messages,
 )
-from runplan.landing.lander import Commanded, Due, NeedsRepair, Progress, Waiting
+from runplan.engine.landing.lander import Commanded, Due, NeedsRepair, Progress, Waiting
 
 WRITERS = {"ann", "bob", "octocat"}
 LOGIN = "octocat"

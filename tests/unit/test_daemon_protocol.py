@@ -2,11 +2,11 @@
 
 import pytest
 
-from runplan.daemon.protocol import (
+from runplan.domain.errors import Exit, NotFound, RefusedEarly, RunplanError, Unreachable, UsageError, error_with
+from runplan.hosts.daemon.protocol import (
     read_reply,
     read_request,
 )
-from runplan.errors import Exit, NotFound, RefusedEarly, RunplanError, Unreachable, UsageError, error_with
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from runplan.run import actions as a, events as e
-from runplan.run.attempt_parts import StepCrashed
-from runplan.run.decide import decide, pending_answer
-from runplan.run.dispatch import Ending
-from runplan.run.kinds import Beginning, GateAnswer, Mode, Reason, Role, RunOutcome, WaitKind
-from runplan.run.reasons import beginning_after
-from runplan.run.rules.shared import MAX_QUESTIONS
-from runplan.run.state import RunState, apply, fold
+from runplan.domain.run import actions as a, events as e
+from runplan.domain.run.attempt_parts import StepCrashed
+from runplan.domain.run.decide import decide, pending_answer
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.kinds import Beginning, GateAnswer, Mode, Reason, Role, RunOutcome, WaitKind
+from runplan.domain.run.reasons import beginning_after
+from runplan.domain.run.rules.shared import MAX_QUESTIONS
+from runplan.domain.run.state import RunState, apply, fold
 from tests.support.builders import started
 
 BEGUN: list[e.Event] = [

@@ -11,18 +11,18 @@ from msgspec import Struct
 
 #: The types that the store, the settings and the socket decode.
 MODULES = (
-    "run.events",
-    "run.planning_events",
-    "run.attempt_parts",
-    "run.rows",
-    "run.requests",
-    "settings.schema",
-    "daemon.protocol",
+    "domain.run.events",
+    "domain.run.planning_events",
+    "domain.run.attempt_parts",
+    "domain.run.rows",
+    "domain.run.requests",
+    "domain.settings.schema",
+    "hosts.daemon.protocol",
 )
 PROCESSES = 4  # without the lock all of them die
 CHILD = """
 import importlib, json, sys, threading
-from runplan.decoding import convert
+from runplan.domain.decoding import convert
 samples = [(getattr(importlib.import_module(module), name), value) for module, name, value in json.load(sys.stdin)]
 sys.setswitchinterval(1e-6)
 barrier = threading.Barrier(6)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from runplan.run import actions as a, events as e
-from runplan.run.attempt_parts import CommandAltered
-from runplan.run.decide import decide
-from runplan.run.dispatch import Ending
-from runplan.run.kinds import GateAnswer, PhaseStep, Reason, Role, WaitKind
-from runplan.run.projection import project_run
-from runplan.run.state import fold
+from runplan.domain.run import actions as a, events as e
+from runplan.domain.run.attempt_parts import CommandAltered
+from runplan.domain.run.decide import decide
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.kinds import GateAnswer, PhaseStep, Reason, Role, WaitKind
+from runplan.domain.run.projection import project_run
+from runplan.domain.run.state import fold
 from tests.support.builders import started
 
 CHOSEN = e.SubplanChosen(tip="c0", phase="2", title="Two", subplan="plans/SUB.md")

@@ -3,8 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from runplan.forge.model import CheckState
-from runplan.landing.description import (
+from runplan.adapters.forge.model import CheckState
+from runplan.domain.plan.model import parse_plan
+from runplan.domain.run import events as e
+from runplan.engine.landing.description import (
     BEGIN,
     DRAFT,
     END,
@@ -15,9 +17,7 @@ from runplan.landing.description import (
     choose_template,
     status_of,
 )
-from runplan.plan.model import parse_plan
-from runplan.report.progress import describe_plan, find_goal
-from runplan.run import events as e
+from runplan.engine.report.progress import describe_plan, find_goal
 from tests.support.builders import a_plan
 from tests.unit.test_summary import BASE, GATE, LEASED, ROBOT, records
 

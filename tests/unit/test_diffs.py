@@ -2,7 +2,7 @@
 
 import pytest
 
-from runplan.views.diffs import FileDiff, Hunk, Line, LineKind, choose_inline, cut_lines, parse_diff
+from runplan.app.views.diffs import FileDiff, Hunk, Line, LineKind, choose_inline, cut_lines, parse_diff
 
 CHANGED = """\
  a.py | 3 ++-

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from runplan.agents.environment import ALLOWED, ALLOWED_PREFIXES, task_environment
-from runplan.errors import Exit
-from runplan.run.kinds import RESERVED, PhaseStep, Reason, Role, RunOutcome, RunStatus, WaitKind
+from runplan.adapters.agents.environment import ALLOWED, ALLOWED_PREFIXES, task_environment
+from runplan.domain.errors import Exit
+from runplan.domain.run.kinds import RESERVED, PhaseStep, Reason, Role, RunOutcome, RunStatus, WaitKind
 from tests.e2e.attacks import ATTACKS, NEEDS_SANDBOX, REFUSED, Kind
 from tests.support import documents
 from tests.support.documents import prose, read, rows
@@ -65,7 +65,7 @@ def test_the_values_of_a_field_are_those_of_the_code(field: str, values: type[St
 
 
 #: The files that the recipes of CONTRIBUTING.md make.
-MADE = ("runplan/landing/ref_only.py", "runplan/agents/clis/acme.py", "tests/samples/acme/")
+MADE = ("runplan/engine/landing/ref_only.py", "runplan/adapters/agents/clis/acme.py", "tests/samples/acme/")
 
 
 def test_the_recipes_name_files_and_symbols_that_exist() -> None:
@@ -117,7 +117,7 @@ ABOUT_CODE = (
     "docs/dependencies.md",
     "docs/reference.md",
 )
-ADDED = {"runplan/landing/ref_only.py", "runplan/agents/clis/acme.py"}
+ADDED = {"runplan/engine/landing/ref_only.py", "runplan/adapters/agents/clis/acme.py"}
 
 
 def test_every_term_of_the_glossary_is_a_word_of_the_code() -> None:

@@ -1,7 +1,7 @@
 """The doctor's split of a refusal into the problem and its remedy."""
 
-from runplan.cli.setup import doctor
-from runplan.errors import RefusedEarly
+from runplan.domain.errors import RefusedEarly
+from runplan.interfaces.cli.setup import doctor
 
 
 def test_a_semicolon_in_a_quoted_command_does_not_begin_the_remedy() -> None:

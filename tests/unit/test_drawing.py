@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 
 from hypothesis import given, settings, strategies as st
 
-from runplan.web.drawing import (
+from runplan.interfaces.web.drawing import (
     BREAK_WIDTH,
     NODE_HEIGHT,
     NODE_WIDTH,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runplan.checks.drift import (
+from runplan.domain.checks.drift import (
     Drift,
     Tokens,
     correct_section,

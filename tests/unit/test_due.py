@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 from msgspec.structs import replace
 
-from runplan.run.rows import ScheduleRow
-from runplan.settings.schedule import GRACE, Due, Slot, next_slot, parse_schedule, slots_after, what_is_due
-from runplan.times import iso, parse_iso
+from runplan.domain.run.rows import ScheduleRow
+from runplan.domain.settings.schedule import GRACE, Due, Slot, next_slot, parse_schedule, slots_after, what_is_due
+from runplan.domain.times import iso, parse_iso
 
 ZONES = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"]
 SPECS = [

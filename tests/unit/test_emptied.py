@@ -2,7 +2,7 @@
 
 import pytest
 
-from runplan.checks.emptied import empty_added_functions
+from runplan.domain.checks.emptied import empty_added_functions
 
 RAISE = "raise NotImplementedError"
 THROW = '{ throw new Error("not implemented"); }'

@@ -2,16 +2,16 @@
 
 import pytest
 
-from runplan.agents.environment import (
+from runplan.adapters.agents.environment import (
     agent_environment,
     for_a_run,
     for_the_daemon,
     needed_by_a_run,
     own_environment,
 )
-from runplan.errors import SettingsError
-from runplan.settings.load import Layer
-from runplan.settings.schema import AgentsSettings, AgentTable
+from runplan.adapters.configuration.load import Layer
+from runplan.domain.errors import SettingsError
+from runplan.domain.settings.schema import AgentsSettings, AgentTable
 from tests.support.builders import settle
 
 GIT = {

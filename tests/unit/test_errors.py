@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from runplan.errors import is_shortage, refused_by_system
+from runplan.domain.errors import is_shortage, refused_by_system
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from runplan.run import events as e
-from runplan.run.dispatch import Ending
-from runplan.run.kinds import GateAnswer, Role
-from runplan.views.journal import describe_duration, describe_event
+from runplan.app.views.journal import describe_duration, describe_event
+from runplan.domain.run import events as e
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.kinds import GateAnswer, Role
 
 
 @pytest.mark.parametrize(

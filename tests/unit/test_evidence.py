@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from runplan.checks.evidence import Facts, resolve_evidence
-from runplan.checks.returns import parse_return
-from runplan.run.dispatch import Reference, ReferenceKind, Return
+from runplan.domain.checks.evidence import Facts, resolve_evidence
+from runplan.domain.checks.returns import parse_return
+from runplan.domain.run.dispatch import Reference, ReferenceKind, Return
 
 SAMPLES = tomllib.loads(Path(__file__).with_name("evidence.toml").read_text(encoding="utf-8"))
 REAL = [(entry["project"], entry["evidence"], entry.get("says", ""), entry["agent"]) for entry in SAMPLES["real"]]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from runplan.cli.main import parser_of
+from runplan.interfaces.cli.main import parser_of
 from tests.support.documents import ROOT, read
 from tests.support.image import instructions
 

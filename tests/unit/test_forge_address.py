@@ -2,9 +2,9 @@
 
 import pytest
 
-from runplan.forge.access import parse_remote
-from runplan.forge.github import api_address, find_token
-from runplan.forge.model import Address, open_conflicts
+from runplan.adapters.forge.access import parse_remote
+from runplan.adapters.forge.github import api_address, find_token
+from runplan.adapters.forge.model import Address, open_conflicts
 
 REMOTES = {
     "https://github.com/o/r": ("github.com", "o", "r", "https://api.github.com"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.git.config import (
+from runplan.adapters.git.config import (
     config_text,
     filter_allowed,
     hide_secrets,

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.globs import covers, literal, matches
+from runplan.domain.globs import covers, literal, matches
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.checks.guarded import find_altered, find_changes, is_project_settings, sets_runner
+from runplan.domain.checks.guarded import find_altered, find_changes, is_project_settings, sets_runner
 
 PACKAGE = """\
 {

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from runplan import gitfacts, text as terminal
-from runplan.agents import endings, prompts
-from runplan.checks import (
+from runplan.adapters.agents import endings, prompts
+from runplan.domain import gitfacts, text as terminal
+from runplan.domain.checks import (
     drift,
     evidence,
     guarded,
@@ -16,11 +16,11 @@ from runplan.checks import (
     secrets,
     tamper,
 )
-from runplan.errors import PlanUnreadable
-from runplan.plan import model as plan
-from runplan.report import text as markdown
-from runplan.run.dispatch import Reference
-from runplan.settings import toolchain
+from runplan.domain.errors import PlanUnreadable
+from runplan.domain.plan import model as plan
+from runplan.domain.run.dispatch import Reference
+from runplan.domain.settings import toolchain
+from runplan.engine.report import text as markdown
 
 LENGTH = 40_000
 NO_FACTS = evidence.Facts(count_lines=lambda _: None, is_in_base=lambda _: False, tests={"a > b": True})

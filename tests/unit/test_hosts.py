@@ -2,20 +2,20 @@
 
 from msgspec.structs import replace
 
-from runplan.report.notices import of_waiting
-from runplan.run import actions as a, events as e
-from runplan.run.decide import decide
-from runplan.run.kinds import RunStatus, WaitKind
-from runplan.run.projection import project_run
-from runplan.run.rules.hosts import (
+from runplan.adapters.notify.notices import of_waiting
+from runplan.app.views.journal import describe_event
+from runplan.domain.run import actions as a, events as e
+from runplan.domain.run.decide import decide
+from runplan.domain.run.kinds import RunStatus, WaitKind
+from runplan.domain.run.projection import project_run
+from runplan.domain.run.rules.hosts import (
     MAX_LABELS,
     awaited_labels,
     describe_wait,
     list_queues,
     name_queue,
 )
-from runplan.run.state import RunState, apply, fold
-from runplan.views.journal import describe_event
+from runplan.domain.run.state import RunState, apply, fold
 from tests.support.builders import started
 
 CHOSEN = e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),), host=("docker", "gpu"))

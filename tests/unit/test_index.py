@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from runplan.report.text import BEGIN, END, PlanRow, update_index
+from runplan.engine.report.text import BEGIN, END, PlanRow, update_index
 
 DAY = date(2026, 11, 15)
 X = PlanRow(plan="plans/X.md", title="Parser", report="plan-x.md", is_done=False)

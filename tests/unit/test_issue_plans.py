@@ -2,11 +2,11 @@
 
 import pytest
 
-from runplan.agents.prompts import Brief, implement_prompt
-from runplan.engine.issues import MOST_COMMENTS, NotWorkable, plan_of, quote_discussion
-from runplan.forge.model import Comment, Issue
-from runplan.plan.model import parse_plan
-from runplan.steps.read_plan import choose_phase
+from runplan.adapters.agents.prompts import Brief, implement_prompt
+from runplan.adapters.forge.model import Comment, Issue
+from runplan.domain.plan.model import parse_plan
+from runplan.engine.loop.issues import MOST_COMMENTS, NotWorkable, plan_of, quote_discussion
+from runplan.engine.steps.read_plan import choose_phase
 from tests.unit.test_prompts import template
 
 PATH = "plans/issue-7.md"

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from runplan.errors import RefusedEarly
-from runplan.git.repository import open_repository
-from runplan.landing import modes
-from runplan.settings.load import Layer
-from runplan.settings.schema import RunSettings, uses_remote
+from runplan.adapters.configuration.load import Layer
+from runplan.adapters.git.repository import open_repository
+from runplan.domain.errors import RefusedEarly
+from runplan.domain.settings.schema import RunSettings, uses_remote
+from runplan.engine.landing import modes
 from tests.support.builders import settle
 from tests.support.repos import init_repo
 

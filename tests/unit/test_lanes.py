@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
-from runplan.plan.marks import NoWorkKind
-from runplan.plan.model import parse_plan
-from runplan.run import actions as a, events as e
-from runplan.run.attempts import open_questions
-from runplan.run.decide import decide
-from runplan.run.dispatch import Ending
-from runplan.run.kinds import Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
-from runplan.run.planning_events import PlanningChosen, RevisionRequested
-from runplan.run.rules.lanes import list_startable, paths_overlap
-from runplan.run.state import RunState, apply, count_busy, failure, find_awaiting, fold, list_running, open_lanes
-from runplan.steps.land import leads_to
+from runplan.domain.plan.marks import NoWorkKind
+from runplan.domain.plan.model import parse_plan
+from runplan.domain.run import actions as a, events as e
+from runplan.domain.run.attempts import open_questions
+from runplan.domain.run.decide import decide
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.kinds import Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
+from runplan.domain.run.planning_events import PlanningChosen, RevisionRequested
+from runplan.domain.run.rules.lanes import list_startable, paths_overlap
+from runplan.domain.run.state import RunState, apply, count_busy, failure, find_awaiting, fold, list_running, open_lanes
+from runplan.engine.steps.land import leads_to
 from tests.support.builders import Chance, a_plan, started
 
 MANY = 600
@@ -55,7 +55,7 @@ PATHS = st.lists(st.sampled_from(["a", "b", "c.py", "d"]), min_size=1, max_size=
 
 @given(PATHS, PATHS, st.sampled_from(["", "/**", "/*", "*"]), st.sampled_from(["", "/**", "/*", "?"]))
 def test_a_path_covered_by_both_patterns_is_an_overlap(one: str, two: str, tail: str, other_tail: str) -> None:
-    from runplan.globs import matches
+    from runplan.domain.globs import matches
 
     shared = [path for path in ("a", "a/b", "a/b/c.py", "b", "c.py", "d/d/d", one, two, f"{one}/a", f"{two}/b")
               if matches(one + tail, path) and matches(two + other_tail, path)]  # fmt: skip

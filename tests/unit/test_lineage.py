@@ -2,8 +2,8 @@
 
 import pytest
 
-from runplan.gitfacts import Identity, is_agent_of
-from runplan.steps.work import describe_off_base
+from runplan.domain.gitfacts import Identity, is_agent_of
+from runplan.engine.steps.work import describe_off_base
 
 BRANCH = "refs/heads/runplan/x/1"
 BASE = "b" * 40

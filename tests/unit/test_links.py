@@ -9,8 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from msgspec.structs import replace
 
-from runplan.daemon.links import Expired, Forged, Link, LinkMaker, load_key, read_link, sign_link
-from runplan.errors import Unreachable
+from runplan.adapters.notify.links import Expired, Forged, Link, LinkMaker, load_key, read_link, sign_link
+from runplan.domain.errors import Unreachable
 
 KEY = b"k" * 32
 LINK = Link(repo="0" * 16, plan="plans/ü \udcff.md", phase="2", run="r1", tree="a" * 40, expires=1000, nonce="1a2b")

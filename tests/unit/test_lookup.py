@@ -2,8 +2,8 @@
 
 import pytest
 
-from runplan.errors import NotFound
-from runplan.names import find_plan
+from runplan.domain.errors import NotFound
+from runplan.domain.names import find_plan
 
 PLANS = ("plans/Q2.md", "plans/deep/X.md", "plans/later.md")
 GONE = ("plans/P2.md", "plans/X.md", "plans/late.md")

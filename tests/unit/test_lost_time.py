@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from runplan.run.events import DispatchStarted
-from runplan.run.kinds import Role
-from runplan.steps.outcome import longest_run_s
-from runplan.times import iso
+from runplan.domain.run.events import DispatchStarted
+from runplan.domain.run.kinds import Role
+from runplan.domain.times import iso
+from runplan.engine.steps.outcome import longest_run_s
 
 THEN = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 

@@ -4,17 +4,17 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
-from runplan.engine.runs import is_current
-from runplan.plan.marks import NoWorkKind
-from runplan.run import actions as a, events as e
-from runplan.run.attempt_parts import SetupDoubted, SetupReused
-from runplan.run.attempts import ATTEMPTS, PhaseAttempt, open_questions
-from runplan.run.decide import decide
-from runplan.run.dispatch import Ending
-from runplan.run.kinds import GateAnswer, Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
-from runplan.run.recorded import from_json
-from runplan.run.rules.shared import MAX_MOVES
-from runplan.run.state import RunState, apply, fold
+from runplan.domain.plan.marks import NoWorkKind
+from runplan.domain.run import actions as a, events as e
+from runplan.domain.run.attempt_parts import SetupDoubted, SetupReused
+from runplan.domain.run.attempts import ATTEMPTS, PhaseAttempt, open_questions
+from runplan.domain.run.decide import decide
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.kinds import GateAnswer, Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
+from runplan.domain.run.recorded import from_json
+from runplan.domain.run.rules.shared import MAX_MOVES
+from runplan.domain.run.state import RunState, apply, fold
+from runplan.engine.loop.runs import is_current
 from tests.support.builders import Chance, started
 
 MANY = 400

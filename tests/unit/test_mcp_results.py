@@ -2,9 +2,9 @@
 
 import pytest
 
-from runplan.errors import NotFound
-from runplan.mcp.results import LARGEST_TEXT, cut_diff, make_result
-from runplan.mcp.tools import TOOLS, schema_of
+from runplan.domain.errors import NotFound
+from runplan.interfaces.mcp.results import LARGEST_TEXT, cut_diff, make_result
+from runplan.interfaces.mcp.tools import TOOLS, schema_of
 
 
 def diff_of(**files: str) -> str:

@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from runplan.report.metrics import Sample, render_samples
+from runplan.engine.report.metrics import Sample, render_samples
 from tests.support.builders import read
 
 

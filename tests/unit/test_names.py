@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from runplan.errors import UsageError
-from runplan.names import (
+from runplan.domain.errors import UsageError
+from runplan.domain.names import (
     branch,
     mark,
     plan_key,

@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from runplan.errors import SettingsError
-from runplan.report.notices import Notice, of_ending, of_lost_keys, of_waiting
-from runplan.run import events as e
-from runplan.run.actions import Decision
-from runplan.run.attempts import PhaseAttempt
-from runplan.run.kinds import PhaseStep, Reason, RunOutcome, WaitKind
-from runplan.run.state import RunState
-from runplan.settings.load import Layer
+from runplan.adapters.configuration.load import Layer
+from runplan.adapters.notify.notices import Notice, of_ending, of_lost_keys, of_waiting
+from runplan.domain.errors import SettingsError
+from runplan.domain.run import events as e
+from runplan.domain.run.actions import Decision
+from runplan.domain.run.attempts import PhaseAttempt
+from runplan.domain.run.kinds import PhaseStep, Reason, RunOutcome, WaitKind
+from runplan.domain.run.state import RunState
 from tests.support.builders import settle
 
 WHERE = {"repository": "/home/uma/app", "plan": "plans/x.md", "run": "r1"}

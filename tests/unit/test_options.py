@@ -4,8 +4,8 @@ from itertools import permutations
 
 import pytest
 
-from runplan.errors import NotFound, UsageError
-from runplan.settings.options import Options, in_plan, parse_words
+from runplan.domain.errors import NotFound, UsageError
+from runplan.domain.settings.options import Options, in_plan, parse_words
 
 PHASES = ("1", "4a", "4b", "P1.A")
 

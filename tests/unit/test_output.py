@@ -5,9 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from runplan.agents.clis import agent_of
-from runplan.checks.secrets import LONGEST
-from runplan.run.dispatch import (
+from runplan.adapters.agents.clis import agent_of
+from runplan.adapters.supervise.output import (
+    ERROR_TAIL,
+    LOG_TAIL,
+    LONGEST_LINE,
+    CappedLog,
+    DispatchFiles,
+    EventCollector,
+)
+from runplan.domain.checks.secrets import LONGEST
+from runplan.domain.run.dispatch import (
     MESSAGE_TAIL,
     AgentEvent,
     EndingKind,
@@ -16,14 +24,6 @@ from runplan.run.dispatch import (
     Retrying,
     ToolUsed,
     Trouble,
-)
-from runplan.supervise.output import (
-    ERROR_TAIL,
-    LOG_TAIL,
-    LONGEST_LINE,
-    CappedLog,
-    DispatchFiles,
-    EventCollector,
 )
 
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
-from runplan.plan.model import parse_plan
-from runplan.run import actions as a, events as e
-from runplan.run.attempts import open_questions
-from runplan.run.decide import decide
-from runplan.run.dispatch import Ending
-from runplan.run.kinds import GateAnswer, Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
-from runplan.run.rules.lanes import list_ahead, list_bases, may_begin_ahead
-from runplan.run.state import RunState, apply, find_shown, fold, list_places, open_lanes, open_states
+from runplan.domain.plan.model import parse_plan
+from runplan.domain.run import actions as a, events as e
+from runplan.domain.run.attempts import open_questions
+from runplan.domain.run.decide import decide
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.kinds import GateAnswer, Mode, PhaseStep, Reason, Role, RunOutcome, WaitKind
+from runplan.domain.run.rules.lanes import list_ahead, list_bases, may_begin_ahead
+from runplan.domain.run.state import RunState, apply, find_shown, fold, list_places, open_lanes, open_states
 from tests.support.builders import Chance, a_plan, started
 
 MANY = 600

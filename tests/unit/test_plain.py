@@ -5,11 +5,11 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.run.dispatch import Ending
-from runplan.run.events import DispatchEnded, GuardFound, HandedOver, VerdictGiven, WorkRefused, WorkTaken
-from runplan.run.kinds import Reason, Role
-from runplan.run.recorded import sanitize_event
-from runplan.text import LONGEST, bounded, escaped, inert, plain, visible
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.events import DispatchEnded, GuardFound, HandedOver, VerdictGiven, WorkRefused, WorkTaken
+from runplan.domain.run.kinds import Reason, Role
+from runplan.domain.run.recorded import sanitize_event
+from runplan.domain.text import LONGEST, bounded, escaped, inert, plain, visible
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.errors import PlanUnreadable
-from runplan.plan.model import Phase, Plan, Status, lay_out, other_way, parse_plan
-from runplan.plan.tracker import add_tracker, set_status
+from runplan.domain.errors import PlanUnreadable
+from runplan.domain.plan.model import Phase, Plan, Status, lay_out, other_way, parse_plan
+from runplan.domain.plan.tracker import add_tracker, set_status
 
 PLANS = Path(__file__).parent.parent / "plans"
 FILES = sorted(PLANS.glob("*/*.md"))

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from runplan.errors import PlanUnreadable
-from runplan.plan.model import Phase, parse_plan
+from runplan.domain.errors import PlanUnreadable
+from runplan.domain.plan.model import Phase, parse_plan
 from tests.support.builders import a_plan, waiting
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from runplan.errors import PlanUnreadable
-from runplan.plan.model import Plan, Status, parse_plan
-from runplan.plan.tracker import set_status
+from runplan.domain.errors import PlanUnreadable
+from runplan.domain.plan.model import Plan, Status, parse_plan
+from runplan.domain.plan.tracker import set_status
 
 PLANS = Path(__file__).parent.parent / "plans"
 

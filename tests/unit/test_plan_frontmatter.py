@@ -2,11 +2,11 @@
 
 import pytest
 
-from runplan.errors import PlanUnreadable
-from runplan.plan import tracker
-from runplan.plan.model import parse_plan
-from runplan.plan.scan import scan_lines
-from runplan.plan.tracker import mark_complete
+from runplan.domain.errors import PlanUnreadable
+from runplan.domain.plan import tracker
+from runplan.domain.plan.model import parse_plan
+from runplan.domain.plan.scan import scan_lines
+from runplan.domain.plan.tracker import mark_complete
 from tests.support.builders import a_plan
 
 BLOCK = """---

@@ -2,8 +2,8 @@
 
 import pytest
 
-from runplan.plan.body import named_paths
-from runplan.plan.model import Phase, parse_plan
+from runplan.domain.plan.body import named_paths
+from runplan.domain.plan.model import Phase, parse_plan
 from tests.support.builders import a_plan
 
 

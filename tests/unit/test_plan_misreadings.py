@@ -2,10 +2,10 @@
 
 import pytest
 
-from runplan.errors import PlanUnreadable
-from runplan.plan.model import Plan, Status, parse_plan
-from runplan.plan.reading import list_done
-from runplan.plan.tracker import NoPhase, add_tracker, choose_phase, set_status
+from runplan.domain.errors import PlanUnreadable
+from runplan.domain.plan.model import Plan, Status, parse_plan
+from runplan.domain.plan.reading import list_done
+from runplan.domain.plan.tracker import NoPhase, add_tracker, choose_phase, set_status
 from tests.support.builders import a_plan, waiting
 
 

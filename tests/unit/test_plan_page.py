@@ -9,16 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.report.summary import PhaseSummary, Spent
-from runplan.report.views import Need
-from runplan.run import events as e
-from runplan.run.attempts import open_questions
-from runplan.run.dispatch import Ending, Evidence
-from runplan.run.kinds import GateAnswer, PhaseStep, Reason, Role
-from runplan.run.recorded import Recorded
-from runplan.store.outputs import Outputs
-from runplan.views.board import Usage, describe_phase
-from runplan.views.plan_page import (
+from runplan.adapters.store.outputs import Outputs
+from runplan.app.views.board import Usage, describe_phase
+from runplan.app.views.plan_page import (
     MOST_CHARACTERS,
     MOST_DISPATCHES,
     MOST_TESTS,
@@ -35,8 +28,15 @@ from runplan.views.plan_page import (
     look_at,
     read_checks,
 )
-from runplan.web.pages.plan import choose_phases, list_actions, make_bars, prepare_plan
-from runplan.web.render import TEMPLATES
+from runplan.domain.run import events as e
+from runplan.domain.run.attempts import open_questions
+from runplan.domain.run.dispatch import Ending, Evidence
+from runplan.domain.run.kinds import GateAnswer, PhaseStep, Reason, Role
+from runplan.domain.run.recorded import Recorded
+from runplan.engine.report.summary import PhaseSummary, Spent
+from runplan.engine.report.views import Need
+from runplan.interfaces.web.pages.plan import choose_phases, list_actions, make_bars, prepare_plan
+from runplan.interfaces.web.render import TEMPLATES
 
 NOW = datetime(2026, 3, 1, 12, 1, tzinfo=UTC)
 AT = "2026-03-01T12:00:00Z"

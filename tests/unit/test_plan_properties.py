@@ -3,9 +3,9 @@
 from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec.structs import replace
 
-from runplan.errors import PlanUnreadable
-from runplan.plan.model import Phase, Plan, Status, parse_plan
-from runplan.plan.tracker import add_tracker, mark_complete, set_status
+from runplan.domain.errors import PlanUnreadable
+from runplan.domain.plan.model import Phase, Plan, Status, parse_plan
+from runplan.domain.plan.tracker import add_tracker, mark_complete, set_status
 
 quick = settings(
     max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from runplan.errors import PlanUnreadable
-from runplan.plan.model import parse_plan
+from runplan.domain.errors import PlanUnreadable
+from runplan.domain.plan.model import parse_plan
 from tests.support.builders import a_plan, tracker
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from runplan.plan.marks import Status, read_commit, read_mark, read_name
-from runplan.plan.model import parse_plan
-from runplan.plan.tracker import set_status
+from runplan.domain.plan.marks import Status, read_commit, read_mark, read_name
+from runplan.domain.plan.model import parse_plan
+from runplan.domain.plan.tracker import set_status
 from tests.support.builders import a_plan, tracker
 
 TODO, BUSY, BLOCKED, DONE = Status.TODO, Status.IN_PROGRESS, Status.BLOCKED, Status.DONE

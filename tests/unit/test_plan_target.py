@@ -2,10 +2,10 @@
 
 import pytest
 
-from runplan.plan.marks import NoWorkKind
-from runplan.plan.model import Plan, parse_plan
-from runplan.plan.tracker import NoPhase, choose_phase
-from runplan.run.rules.lanes import list_ahead, list_startable
+from runplan.domain.plan.marks import NoWorkKind
+from runplan.domain.plan.model import Plan, parse_plan
+from runplan.domain.plan.tracker import NoPhase, choose_phase
+from runplan.domain.run.rules.lanes import list_ahead, list_startable
 from tests.support.builders import a_plan, tracker
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from runplan.engine.context import task_folder
-from runplan.errors import PlanUnreadable
-from runplan.plan.folders import join_files, split_files
-from runplan.plan.formats.tasks_json import locate_values
-from runplan.plan.model import Plan, Status, parse_plan
-from runplan.plan.tracker import mark_complete, set_status
+from runplan.domain.errors import PlanUnreadable
+from runplan.domain.plan.folders import join_files, split_files
+from runplan.domain.plan.formats.tasks_json import locate_values
+from runplan.domain.plan.model import Plan, Status, parse_plan
+from runplan.domain.plan.tracker import mark_complete, set_status
+from runplan.engine.loop.context import task_folder
 
 LISTS = Path(__file__).parent.parent / "plans" / "task-lists"
 

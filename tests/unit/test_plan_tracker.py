@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from runplan.errors import PlanUnreadable
-from runplan.plan.model import Status, parse_plan
-from runplan.plan.tracker import add_tracker, mark_active, set_status
+from runplan.domain.errors import PlanUnreadable
+from runplan.domain.plan.model import Status, parse_plan
+from runplan.domain.plan.tracker import add_tracker, mark_active, set_status
 from tests.support.builders import a_plan, tracker
 
 PLANS = Path(__file__).parent.parent / "plans"

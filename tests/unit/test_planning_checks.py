@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
-from runplan.checks.planning import LONGEST_OUTPUT, StepFacts, StepResult, judge_output
-from runplan.plan.proposal import write_proposal
-from runplan.run.kinds import PLANNING, Role
+from runplan.domain.checks.planning import LONGEST_OUTPUT, StepFacts, StepResult, judge_output
+from runplan.domain.plan.proposal import write_proposal
+from runplan.domain.run.kinds import PLANNING, Role
 
 DOCS = Path(__file__).parents[2] / "docs" / "agents.md"
 FACTS = StepFacts(

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from runplan.run import actions as a, events as e
-from runplan.run.decide import decide
-from runplan.run.dispatch import Ending
-from runplan.run.kinds import Mode, PhaseStep, Reason, Role, WaitKind
-from runplan.run.planning_events import PlanningChosen, ProposalMade, RevisionRequested, StartQueued, StepJudged
-from runplan.run.state import RunState, apply, fold
+from runplan.domain.run import actions as a, events as e
+from runplan.domain.run.decide import decide
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.kinds import Mode, PhaseStep, Reason, Role, WaitKind
+from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, RevisionRequested, StartQueued, StepJudged
+from runplan.domain.run.state import RunState, apply, fold
 
 STARTED = e.RunStarted(
     plan="plans/x.md",

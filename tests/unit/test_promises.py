@@ -4,9 +4,16 @@ from collections import Counter
 
 import pytest
 
-from runplan.checks.promises import SUITE, count_cases, find_broken, find_broken_suite, judge_new_tests, note_dropped
-from runplan.checks.results import Results, read_results
-from runplan.run.dispatch import NewTestsAnswer
+from runplan.domain.checks.promises import (
+    SUITE,
+    count_cases,
+    find_broken,
+    find_broken_suite,
+    judge_new_tests,
+    note_dropped,
+)
+from runplan.domain.checks.results import Results, read_results
+from runplan.domain.run.dispatch import NewTestsAnswer
 
 A, B = "tests/test_x.py::test_a", "tests/test_x.py::test_b"
 

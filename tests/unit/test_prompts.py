@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
 from bench.prompts import measure
-from runplan.agents.prompts import (
+from runplan.adapters.agents.prompts import (
     PLACEHOLDERS,
     SMALL_DIFF,
     Brief,
@@ -18,11 +18,11 @@ from runplan.agents.prompts import (
     quote_text,
     verify_prompt,
 )
-from runplan.checks.results import Results
-from runplan.checks.returns import Unusable, find_blockers, parse_return
-from runplan.errors import SettingsError
-from runplan.run.events import GateJudged, PhaseChosen, RepairChosen
-from runplan.run.kinds import GateAnswer
+from runplan.domain.checks.results import Results
+from runplan.domain.checks.returns import Unusable, find_blockers, parse_return
+from runplan.domain.errors import SettingsError
+from runplan.domain.run.events import GateJudged, PhaseChosen, RepairChosen
+from runplan.domain.run.kinds import GateAnswer
 
 PROMPTS = Path(__file__).parents[2] / "config" / "prompts"
 

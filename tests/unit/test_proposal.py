@@ -2,10 +2,10 @@
 
 import pytest
 
-from runplan.errors import PlanUnreadable
-from runplan.plan.marks import PlanStatus
-from runplan.plan.model import parse_plan
-from runplan.plan.proposal import (
+from runplan.domain.errors import PlanUnreadable
+from runplan.domain.plan.marks import PlanStatus
+from runplan.domain.plan.model import parse_plan
+from runplan.domain.plan.proposal import (
     check_revision,
     set_plan_status,
     slug_of_title,

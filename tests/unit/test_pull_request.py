@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.forge.model import STATUS, Check, CheckState, MergeState, PullRequest, Target
-from runplan.landing.lander import Failed, NeedsRepair, Progress, Waiting
-from runplan.landing.merging import RedTarget, before_merge, next_step
-from runplan.run import events as e
-from runplan.run.attempt_parts import MessagesHandled
-from runplan.run.decide import decide
-from runplan.run.kinds import Mode, RunOutcome, WaitKind
-from runplan.run.state import fold
+from runplan.adapters.forge.model import STATUS, Check, CheckState, MergeState, PullRequest, Target
+from runplan.domain.run import events as e
+from runplan.domain.run.attempt_parts import MessagesHandled
+from runplan.domain.run.decide import decide
+from runplan.domain.run.kinds import Mode, RunOutcome, WaitKind
+from runplan.domain.run.state import fold
+from runplan.engine.landing.lander import Failed, NeedsRepair, Progress, Waiting
+from runplan.engine.landing.merging import RedTarget, before_merge, next_step
 from tests.support.builders import started
 
 STATES = (CheckState.PASSED, CheckState.PENDING, CheckState.FAILED)

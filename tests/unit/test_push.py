@@ -2,7 +2,7 @@
 
 import pytest
 
-from runplan.git.remote import Declined, Taken, Uncertain, read_push, words
+from runplan.adapters.git.remote import Declined, Taken, Uncertain, read_push, words
 
 MAIN = "refs/heads/main"
 OLD, NEW = "a" * 40, "b" * 40

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runplan.gitfacts import Commit, Identity
+from runplan.domain.gitfacts import Commit, Identity
 
 ID = "1" * 40
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
-from runplan.report import sections
-from runplan.report.text import escape_inline, prepend_sections
-from runplan.run import events as e
-from runplan.run.attempt_parts import Delivery, Proof
-from runplan.run.attempts import PhaseAttempt
-from runplan.run.kinds import GateAnswer, PhaseStep, Reason
-from runplan.run.recorded import Recorded
+from runplan.domain.run import events as e
+from runplan.domain.run.attempt_parts import Delivery, Proof
+from runplan.domain.run.attempts import PhaseAttempt
+from runplan.domain.run.kinds import GateAnswer, PhaseStep, Reason
+from runplan.domain.run.recorded import Recorded
+from runplan.engine.report import sections
+from runplan.engine.report.text import escape_inline, prepend_sections
 
 TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 OTHER_TREE = "d8329fc1cc938780ffdd9f94e0d364e0ea74f579"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from runplan.report.html import LONGEST_DIFF, commits_in, render_page
-from runplan.report.text import prepend_sections
+from runplan.engine.report.html import LONGEST_DIFF, commits_in, render_page
+from runplan.engine.report.text import prepend_sections
 from tests.unit.test_report import COMMITS, FAILED, HOSTILE, PHASE, PROOF, VERDICT, failure_section, phase_section
 
 REPORT = prepend_sections(None, plan_title="Parser", sections=[failure_section(FAILED), phase_section(PHASE)])

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.agents.endings import FARTHEST_S, reset_header, reset_time
+from runplan.adapters.agents.endings import FARTHEST_S, reset_header, reset_time
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 15, 1, 5, tzinfo=UTC)

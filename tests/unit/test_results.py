@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.checks.results import (
+from runplan.domain.checks.results import (
     Comparison,
     GateKind,
     Results,
@@ -13,8 +13,8 @@ from runplan.checks.results import (
     read_results,
     rerun_command,
 )
-from runplan.checks.runners.naming import ask_for_names, foresee_unnamed
-from runplan.errors import SettingsError
+from runplan.domain.checks.runners.naming import ask_for_names, foresee_unnamed
+from runplan.domain.errors import SettingsError
 
 SAMPLES = Path(__file__).parents[1] / "runners"  #: captured output, by runner; `<case>.<exit code>.txt`
 CUT_OFF = (SAMPLES / "pytest" / "failing.1.txt").read_text().rpartition("========== 1 failed")[0]

@@ -5,8 +5,8 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.checks.returns import Unusable, find_blockers, parse_return
-from runplan.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKind, Return, ReturnStatus, Usage
+from runplan.domain.checks.returns import Unusable, find_blockers, parse_return
+from runplan.domain.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKind, Return, ReturnStatus, Usage
 
 WHOLE = {
     "status": "done",

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from runplan.errors import SettingsError
-from runplan.settings.load import Layer, load_settings
-from runplan.settings.places import user_file
+from runplan.adapters.configuration.load import Layer, load_settings
+from runplan.adapters.configuration.places import user_file
+from runplan.domain.errors import SettingsError
 from tests.support.builders import settle
 
 

@@ -5,8 +5,8 @@ import contextlib
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.errors import UsageError
-from runplan.settings.schedule import EXAMPLES, Schedule, parse_schedule
+from runplan.domain.errors import UsageError
+from runplan.domain.settings.schedule import EXAMPLES, Schedule, parse_schedule
 
 quick = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 

@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from runplan.plan.marks import NoWorkKind
-from runplan.run import events as e
-from runplan.run.decide import pause_reason, pending_answer
-from runplan.run.kinds import PhaseStep, Reason, RunOutcome
-from runplan.run.state import fold
+from runplan.domain.plan.marks import NoWorkKind
+from runplan.domain.run import events as e
+from runplan.domain.run.decide import pause_reason, pending_answer
+from runplan.domain.run.kinds import PhaseStep, Reason, RunOutcome
+from runplan.domain.run.state import fold
 from tests.support.builders import started
 
 READ = e.PhaseChosen(tip="c1", phase="2")

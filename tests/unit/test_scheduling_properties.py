@@ -9,17 +9,17 @@ from typing import cast
 from hypothesis import example, given, settings, strategies as st
 from msgspec.structs import replace
 
-from runplan.engine.commands import fire_early, fire_schedule, give_up
-from runplan.engine.worker import RepositoryWorker
-from runplan.run.events import RunStarted
-from runplan.run.kinds import Mode
-from runplan.run.recorded import to_json
-from runplan.run.requests import RunRequest
-from runplan.run.rows import Answer, FiringRow, ScheduleRow
-from runplan.run.state import RunState
-from runplan.settings.schedule import parse_schedule, slots_after
-from runplan.store.sqlite import SqliteStore
-from runplan.times import iso, parse_iso, zone
+from runplan.adapters.store.sqlite import SqliteStore
+from runplan.domain.run.events import RunStarted
+from runplan.domain.run.kinds import Mode
+from runplan.domain.run.recorded import to_json
+from runplan.domain.run.requests import RunRequest
+from runplan.domain.run.rows import Answer, FiringRow, ScheduleRow
+from runplan.domain.run.state import RunState
+from runplan.domain.settings.schedule import parse_schedule, slots_after
+from runplan.domain.times import iso, parse_iso, zone
+from runplan.engine.loop.commands import fire_early, fire_schedule, give_up
+from runplan.engine.loop.worker import RepositoryWorker
 
 PLANS = ("plans/A.md", "plans/B.md")
 ZONE = "Europe/Berlin"

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from runplan.cli.show.screen import (
+from runplan.app.views.board import Action, Card, Group, Usage
+from runplan.domain.text import count_cells, fit_cells
+from runplan.interfaces.cli.show.screen import (
     KEYS,
     Screen,
     Task,
@@ -15,8 +17,6 @@ from runplan.cli.show.screen import (
     row_of,
     split_keys,
 )
-from runplan.text import count_cells, fit_cells
-from runplan.views.board import Action, Card, Group, Usage
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PHASES = ("done", "running")

@@ -8,7 +8,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.checks.secrets import REDACTED, Redactor, redact_text, redacted_bytes, secret_values, secrets_in
+from runplan.domain.checks.secrets import REDACTED, Redactor, redact_text, redacted_bytes, secret_values, secrets_in
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEpAIBAAKCAQEA7bq9+/x0\n" * 25 + "short==\n-----END RSA PRIVATE KEY-----"
 TOKENS = {

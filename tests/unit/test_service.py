@@ -5,8 +5,8 @@ import plistlib
 
 import pytest
 
-from runplan.daemon.service import DAEMON, STOP_S, launchd_list, systemd_unit
-from runplan.settings.schema import DaemonSettings
+from runplan.domain.settings.schema import DaemonSettings
+from runplan.hosts.daemon.service import DAEMON, STOP_S, launchd_list, systemd_unit
 
 
 def unit(*argv: str, **env: str) -> configparser.SectionProxy:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from runplan.errors import SettingsError
-from runplan.settings.load import Layer, merge_layers
-from runplan.settings.schema import KEYS, AgentTable, Settings, format_duration, parse_duration
+from runplan.adapters.configuration.load import Layer, merge_layers
+from runplan.domain.errors import SettingsError
+from runplan.domain.settings.schema import KEYS, AgentTable, Settings, format_duration, parse_duration
 
 
 def settled(**values: Any) -> Settings:

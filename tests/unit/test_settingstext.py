@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from runplan.cli.setup.settings import keys_text, settings_document, settings_text, toml_value
-from runplan.gitfacts import Identity
-from runplan.settings.load import Layer, settings_from_json, settings_to_json
-from runplan.settings.schema import KEYS, USER_SECTIONS, NotifySettings
-from runplan.settings.toolchain import Toolchain, detect
-from runplan.views.inspection import Facts
+from runplan.adapters.configuration.load import Layer, settings_from_json, settings_to_json
+from runplan.app.views.inspection import Facts
+from runplan.domain.gitfacts import Identity
+from runplan.domain.settings.schema import KEYS, USER_SECTIONS, NotifySettings
+from runplan.domain.settings.toolchain import Toolchain, detect
+from runplan.interfaces.cli.setup.settings import keys_text, settings_document, settings_text, toml_value
 from tests.support.builders import settle
 
 ROOT = Path(__file__).parents[2]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runplan.supervise.shim import Activity
+from runplan.adapters.supervise.shim import Activity
 
 HALF_AN_HOUR = 1800.0
 

@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from runplan.run import events as e
-from runplan.run.dispatch import Ending
-from runplan.run.kinds import Role, RunOutcome, WaitKind
-from runplan.run.projection import CurrentStep, start_of_current_step
-from runplan.run.state import RunState, apply
+from runplan.domain.run import events as e
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.kinds import Role, RunOutcome, WaitKind
+from runplan.domain.run.projection import CurrentStep, start_of_current_step
+from runplan.domain.run.state import RunState, apply
 from tests.support.builders import started
 
 BEGUN = replace(started("next", auto=False, test_command=""), daemon=True)

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.settings.schedule import JITTER_FROM_S, JITTER_TO_S, Slot, delay_of, parse_schedule, slots_after
+from runplan.domain.settings.schedule import JITTER_FROM_S, JITTER_TO_S, Slot, delay_of, parse_schedule, slots_after
 
 quick = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 

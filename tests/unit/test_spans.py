@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from runplan.text import clock, in_words
+from runplan.domain.text import clock, in_words
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 2, 10, 12, 0, tzinfo=UTC)  # a Tuesday

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.cli.show.status import Page
-from runplan.cli.terminal import Style
-from runplan.plan.model import parse_plan
-from runplan.plan.tracker import describe_hindrance
-from runplan.report.views import PhaseOutline, PlanOutline, by_need, describe_schedule, status_view
-from runplan.run.kinds import PhaseStep, WaitKind
-from runplan.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
-from runplan.times import iso
-from runplan.views.plans import outline_of
+from runplan.app.views.plans import outline_of
+from runplan.domain.plan.model import parse_plan
+from runplan.domain.plan.tracker import describe_hindrance
+from runplan.domain.run.kinds import PhaseStep, WaitKind
+from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
+from runplan.domain.times import iso
+from runplan.engine.report.views import PhaseOutline, PlanOutline, by_need, describe_schedule, status_view
+from runplan.interfaces.cli.show.status import Page
+from runplan.interfaces.cli.terminal import Style
 from tests.support.cli import a_plan
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

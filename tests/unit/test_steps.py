@@ -4,10 +4,10 @@ from functools import partial
 
 import pytest
 
-from runplan.engine.advance import ALREADY_DONE, STEPS, _name_step
-from runplan.run import actions as a
-from runplan.run.events import DispatchStarted
-from runplan.run.kinds import Role
+from runplan.domain.run import actions as a
+from runplan.domain.run.events import DispatchStarted
+from runplan.domain.run.kinds import Role
+from runplan.engine.loop.advance import ALREADY_DONE, STEPS, _name_step
 
 
 def test_every_action_has_a_step() -> None:

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from runplan.errors import RefusedEarly, UsageError
-from runplan.store.location import FleetLocation, hide_password, normalize_url, strip_secrets
-from runplan.store.protocol import open_store
+from runplan.adapters.store.location import FleetLocation, hide_password, normalize_url, strip_secrets
+from runplan.adapters.store.protocol import open_store
+from runplan.domain.errors import RefusedEarly, UsageError
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,15 @@ def test_a_remote_is_kept_without_tokens(url: str, kept: str) -> None:
 
 
 def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "runplan.store.postgres", raising=False)
+    monkeypatch.delitem(sys.modules, "runplan.adapters.store.postgres", raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(RefusedEarly, match=r"needs the module psycopg; install it: pip install 'runplan\[fleet\]'$"):
         open_store(FleetLocation("postgresql://db/fleet", "github.com/acme/app"))
 
 
 def test_local_verbs_load_no_library_of_a_fleet() -> None:
-    verbs = ("cli.control.start", "cli.control.commands", "cli.show.status", "cli.show.watch", "daemon.process")
-    loaded = f"import sys, {', '.join(f'runplan.{verb}' for verb in verbs)}; print(*sys.modules)"
+    verbs = ("control.start", "control.commands", "show.status", "show.watch")
+    names = [*(f"runplan.interfaces.cli.{verb}" for verb in verbs), "runplan.hosts.daemon.process"]
+    loaded = f"import sys, {', '.join(names)}; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout.split()
-    assert {"psycopg", "procrastinate", "runplan.store.postgres"}.isdisjoint(modules)
+    assert {"psycopg", "procrastinate", "runplan.adapters.store.postgres"}.isdisjoint(modules)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.report.views import assess_progress
-from runplan.run.kinds import RunStatus
-from runplan.run.rows import PlanFacts, RunRow
-from runplan.times import iso
+from runplan.domain.run.kinds import RunStatus
+from runplan.domain.run.rows import PlanFacts, RunRow
+from runplan.domain.times import iso
+from runplan.engine.report.views import assess_progress
 
 NOW = datetime(2026, 2, 10, 12, 0, tzinfo=UTC)
 

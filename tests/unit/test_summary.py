@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.plan.model import parse_plan
-from runplan.report.summary import Spent, summarise_attempts, summary_of, summary_section, total_spent
-from runplan.run import events as e
-from runplan.run.dispatch import Ending
-from runplan.run.kinds import GateAnswer, PhaseStep, Reason, Role, RunOutcome, WaitKind
-from runplan.run.recorded import Recorded
-from runplan.run.rows import RunRow, Work
+from runplan.domain.plan.model import parse_plan
+from runplan.domain.run import events as e
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.kinds import GateAnswer, PhaseStep, Reason, Role, RunOutcome, WaitKind
+from runplan.domain.run.recorded import Recorded
+from runplan.domain.run.rows import RunRow, Work
+from runplan.engine.report.summary import Spent, summarise_attempts, summary_of, summary_section, total_spent
 from tests.support.builders import waiting
 
 LEASED = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1)

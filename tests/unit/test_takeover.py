@@ -3,13 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from runplan.run import actions as a, events as e
-from runplan.run.attempt_parts import HostChanged, WorkKept, WorkPushed
-from runplan.run.decide import decide
-from runplan.run.dispatch import Ending, EndingKind
-from runplan.run.kinds import GateAnswer, PhaseStep, Reason, Role, WaitKind
-from runplan.run.projection import project_run
-from runplan.run.state import RunState, fold
+from runplan.domain.run import actions as a, events as e
+from runplan.domain.run.attempt_parts import HostChanged, WorkKept, WorkPushed
+from runplan.domain.run.decide import decide
+from runplan.domain.run.dispatch import Ending, EndingKind
+from runplan.domain.run.kinds import GateAnswer, PhaseStep, Reason, Role, WaitKind
+from runplan.domain.run.projection import project_run
+from runplan.domain.run.state import RunState, fold
 from tests.support.builders import started
 
 OWNED = e.ClaimTaken(owner="alpha/7:1:boot")

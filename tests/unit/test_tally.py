@@ -5,8 +5,9 @@ import json
 import msgspec
 import pytest
 
-from runplan.agents.clis import agent_of
-from runplan.run.dispatch import (
+from runplan.adapters.agents.clis import agent_of
+from runplan.adapters.supervise.output import EventCollector
+from runplan.domain.run.dispatch import (
     MESSAGE_TAIL,
     MOST_DENIED,
     MOST_TROUBLES,
@@ -25,7 +26,6 @@ from runplan.run.dispatch import (
     Unread,
     Usage,
 )
-from runplan.supervise.output import EventCollector
 
 BUSY = Trouble(kind=EndingKind.OVERLOADED, words="busy")
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from runplan.checks.tamper import (
+from runplan.domain.checks.tamper import (
     FileChange,
     Permit,
     Tampering,
@@ -13,9 +13,9 @@ from runplan.checks.tamper import (
     examine_commits,
     foresee_refusals,
 )
-from runplan.plan.model import parse_plan
-from runplan.run.kinds import Reason
-from runplan.settings.schema import FILES
+from runplan.domain.plan.model import parse_plan
+from runplan.domain.run.kinds import Reason
+from runplan.domain.settings.schema import FILES
 from tests.support.builders import a_plan
 
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.times import (
+from runplan.domain.times import (
     FIRST_BUSY_S,
     JITTER_S,
     MARGIN_S,

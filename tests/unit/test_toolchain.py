@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runplan.settings.toolchain import (
+from runplan.domain.settings.toolchain import (
     INPUTS,
     commands_of,
     detect,

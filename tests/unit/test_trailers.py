@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.gitfacts import LANDING, PHASE, PLAN, RUN, add_trailers, read_trailers
+from runplan.domain.gitfacts import LANDING, PHASE, PLAN, RUN, add_trailers, read_trailers
 
 OURS = ((PLAN, "plans/x.md"), (PHASE, "4a"), (RUN, "r-1"), (LANDING, "l-1"))
 LINES = "Runplan-Plan: plans/x.md\nRunplan-Phase: 4a\nRunplan-Run: r-1\nRunplan-Landing: l-1\n"

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from runplan.cli.show.journal import Transcripts
-from runplan.run.dispatch import Ending
-from runplan.run.events import DispatchEnded, DispatchStarted, Event
-from runplan.run.kinds import Role, RunStatus
-from runplan.run.recorded import to_json
-from runplan.run.rows import EventRow, RunRow
-from runplan.store.outputs import Outputs
-from runplan.supervise.output import DispatchFiles, ShimRecord
-from runplan.views.transcript import Transcript, read_tail
+from runplan.adapters.store.outputs import Outputs
+from runplan.adapters.supervise.output import DispatchFiles, ShimRecord
+from runplan.app.views.transcript import Transcript, read_tail
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.events import DispatchEnded, DispatchStarted, Event
+from runplan.domain.run.kinds import Role, RunStatus
+from runplan.domain.run.recorded import to_json
+from runplan.domain.run.rows import EventRow, RunRow
+from runplan.interfaces.cli.show.journal import Transcripts
 from tests.support.samples import SAMPLES
 
 AT = "2026-01-01T12:00:00Z"

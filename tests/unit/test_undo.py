@@ -2,7 +2,7 @@
 
 import pytest
 
-from runplan.gitfacts import (
+from runplan.domain.gitfacts import (
     LANDING,
     PHASE,
     PLAN,

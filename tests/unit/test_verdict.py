@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from runplan.checks.evidence import Facts
-from runplan.checks.returns import Unusable
-from runplan.checks.verdict import Judgement, NoVerdict, Verdict, judge_reply
-from runplan.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKind, Return, ReturnStatus
+from runplan.domain.checks.evidence import Facts
+from runplan.domain.checks.returns import Unusable
+from runplan.domain.checks.verdict import Judgement, NoVerdict, Verdict, judge_reply
+from runplan.domain.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKind, Return, ReturnStatus
 
 FACTS = Facts(count_lines={"x.py": 9, "y.py": 9}.get, is_in_base=lambda _: False, changed=["x.py"])
 

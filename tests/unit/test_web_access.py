@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from runplan.web.access import (
+from runplan.interfaces.web.access import (
     ENTRY_S,
     SESSION_S,
     EntryToken,

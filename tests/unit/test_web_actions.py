@@ -2,9 +2,9 @@
 
 import pytest
 
-from runplan.cli.main import parser_of
-from runplan.errors import UsageError
-from runplan.web.actions import Form, build_words
+from runplan.domain.errors import UsageError
+from runplan.interfaces.cli.main import parser_of
+from runplan.interfaces.web.actions import Form, build_words
 
 PLAN = "plans/X.md"
 TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from runplan.settings.options import parse_words
-from runplan.web.pages.tools import Choice, read_choice
+from runplan.domain.settings.options import parse_words
+from runplan.interfaces.web.pages.tools import Choice, read_choice
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from runplan.run import events as e
-from runplan.run.dispatch import Ending
-from runplan.run.kinds import Mode, Role, RunOutcome
-from runplan.run.projection import project_run
-from runplan.run.rows import RunRow
-from runplan.run.state import fold
+from runplan.domain.run import events as e
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.kinds import Mode, Role, RunOutcome
+from runplan.domain.run.projection import project_run
+from runplan.domain.run.rows import RunRow
+from runplan.domain.run.state import fold
 from tests.support.builders import started
 
 READ = e.PhaseChosen(tip="c", phase="1")

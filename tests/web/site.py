@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response, expect
 
-from runplan.daemon.state import Known
+from runplan.hosts.daemon.state import Known
 from tests.support.cli import RUNPLAN, Project
 
 #: For what another process does meanwhile.

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from runplan.daemon.links import Link, load_key, sign_link
-from runplan.settings.places import key_directory
+from runplan.adapters.configuration.places import key_directory
+from runplan.adapters.notify.links import Link, load_key, sign_link
 from tests.support.cli import Project, fix, until, writes
 from tests.support.daemons import run_of, until_runs_are
 from tests.web.site import Site, Visitor, check_look, key_of

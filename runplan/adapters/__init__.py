@@ -1,0 +1,1 @@
+"""The outside world: git, the store, forges, agents, the sandbox, processes, notices."""

@@ -1,0 +1,219 @@
+"""The base class of agents, and the task they are started for."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from msgspec import Struct
+
+from runplan.adapters.agents.fields import parse_object
+from runplan.adapters.sandbox.view import HomeUse
+from runplan.domain.run.dispatch import OWN, AgentEvent, EndingKind, Message, Unread
+from runplan.domain.run.kinds import Role
+from runplan.domain.settings.schema import AgentTable
+
+#: The variables with each provider's key and address, by the word before the slash in a model's name.
+PROVIDERS: dict[str, tuple[str, ...]] = {
+    "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"),  # of two addresses the first one counts
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+    "gemini": ("GEMINI_API_KEY",),
+    "google": ("GOOGLE_GENERATIVE_AI_API_KEY", "GEMINI_API_KEY"),
+    "openrouter": ("OPENROUTER_API_KEY",),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+}
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """One dispatch of an agent."""
+
+    table: AgentTable  #: its settings
+    caller: Mapping[str, str]  #: the caller's environment
+    role: Role
+    phase: str  #: phase id
+    cycle: int  #: from 1; grows with each fix
+    root: Path  #: the main checkout
+    directory: Path  #: the directory of the dispatch
+    guarded: tuple[str, ...] = ()  #: files of the worktree that no agent may change
+    sandboxed: bool = False
+    usd: float = 0.0  #: dollars it may use, for a program that enforces the limit itself; 0: no limit
+
+    @property
+    def writes(self) -> bool:
+        return self.role.is_writer
+
+    @property
+    def own(self) -> Path:
+        """The directory that the program may write besides its worktree."""
+        return self.directory / OWN
+
+    @property
+    def prompt(self) -> Path:
+        return self.directory / "prompt.md"
+
+
+class Agent:
+    """One kind of agent; its name is that of its module in agents/clis, which has an instance called AGENT."""
+
+    program = ""  #: looked for on PATH; "": a command of the user
+    base: tuple[str, ...] = ()  #: its arguments in every role
+    writing: tuple[str, ...] = ()  #: its arguments where it has to change files
+    reading: tuple[str, ...] = ()  #: its arguments where it must not
+    model_flag = "-m"
+    usd_flag = ""  #: of a program that enforces a limit in dollars itself
+    rank = 100  #: `init` suggests agents with a lower rank first
+    keys: tuple[str, ...] = ()  #: variables with its keys, the preferred one first
+    addresses: tuple[str, ...] = ()  #: variables with its provider's address
+    models: tuple[str, ...] = ()  #: variables with its model
+    passed: tuple[str, ...] = ()  #: further variables of the caller that it gets
+    prompt_ends = b""  #: it prints its prompt first; the line that ends it begins so
+    personal: tuple[str, ...] = ()  #: untracked files of the checkout that it reads; copied to its worktree
+    instructions: tuple[str, ...] = ()  #: patterns: further files of a repository that it takes as instructions
+    overhead = 0  #: characters of its own instructions in each request, for an agent that reports usage at its end
+    prints_json = False  #: each line is a JSON object; else it is a part of the message
+    closes = False  #: it has an end event, and without one no run ended well
+    codes: ClassVar[Mapping[int, EndingKind]] = {}  #: meaning of exit codes when its output does not say more
+    prints_version = True  #: with --version
+    reports_usd = True  #: else a limit in dollars needs a price in the settings
+    highest_usd = (0.0, 0.0)  #: per million tokens in and out; charged when it is stopped before it reports dollars
+    stop_signal = signal.SIGTERM  #: on which it ends itself and its commands
+    folder = ""  #: its directory in the home: private in a sandbox, except for
+    configuration: tuple[str, ...] = ()  #: entries there that it reads: settings and instructions
+    logins: tuple[str, ...] = ()  #: files there that it refreshes
+    copied: tuple[str, ...] = ()  #: files there that it replaces, and thus gets a copy of
+    fixed: ClassVar[Mapping[str, str]] = {}  #: variables that are always set
+
+    def program_words(self, table: AgentTable) -> tuple[str, ...]:
+        return table.argv or (self.program,)
+
+    def build_argv(self, task: Task) -> tuple[str, ...]:
+        return (*self.program_words(task.table), *self.build_arguments(task))
+
+    def build_arguments(self, task: Task) -> tuple[str, ...]:
+        """Its arguments: those of every role, those of this one, the limit, the model, and those of the settings."""
+        if not self.program:
+            return ()
+        limit = (self.usd_flag, f"{task.usd:.4f}") if self.usd_flag and task.usd else ()
+        model = (self.model_flag, task.table.model) if task.table.model else ()
+        return (*self.base, *self.role_arguments(task), *limit, *model, *task.table.args)
+
+    def role_arguments(self, task: Task) -> tuple[str, ...]:
+        return self.writing if task.writes else self.reading
+
+    def read_line(self, line: bytes) -> tuple[AgentEvent, ...]:
+        """The events that a line of its output reports."""
+        if not self.prints_json:
+            return (Message(text=line.decode(errors="replace") + "\n"),)
+        event = parse_object(line)
+        if event is None:
+            return (Unread(),) if line.strip() else ()
+        return tuple(self.read_event(event))
+
+    def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:  # noqa: ARG002
+        """The same for an event of an agent that prints JSON."""
+        return ()
+
+    def read_reports(self, directory: Path) -> tuple[AgentEvent, ...]:  # noqa: ARG002
+        """The events that it reports in files, read when it has ended."""
+        return ()
+
+    def find_folder(self, caller: Mapping[str, str]) -> Path:
+        """Its directory of settings, login and state."""
+        return under_home(caller, self.folder)
+
+    def use_home(self, caller: Mapping[str, str]) -> HomeUse:
+        """What it needs of the user's home in a sandbox."""
+        if not self.folder:
+            return HomeUse()
+        folder = self.find_folder(caller)
+        names = (self.configuration, self.logins, self.copied)
+        readable, shared, copied = (tuple(str(folder / name) for name in group) for group in names)
+        return HomeUse(private=(str(folder),), readable=readable, shared=shared, copied=copied)
+
+    # --- environment and configuration --------------------------------------------------------------
+
+    def keys_for(self, model: str) -> tuple[str, ...]:  # noqa: ARG002
+        """The variables with keys that it can use for this model."""
+        return self.keys
+
+    def list_variables(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG002
+        """The variables of the caller that it gets."""
+        return (*self.keys_for(table.model), *self.addresses_for(table.model), *self.models, *self.passed)
+
+    def build_environment(self, task: Task) -> dict[str, str]:  # noqa: ARG002
+        """The variables that are set for it."""
+        return dict(self.fixed)
+
+    def make_files(self, task: Task) -> dict[str, str]:  # noqa: ARG002
+        """Files to write to the directory of the dispatch before it starts."""
+        return {}
+
+    def is_configured(self, caller: Mapping[str, str]) -> bool:  # noqa: ARG002
+        """Whether the user chose a login or provider in the agent's own configuration; it may need no key then."""
+        return False
+
+    def addresses_for(self, model: str) -> tuple[str, ...]:  # noqa: ARG002
+        """The variables with the address that it uses for this model, the preferred one first."""
+        return self.addresses
+
+    def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
+        """The address and the model by the agent's own configuration, where runplan can read them."""
+        return "", ""
+
+    def find_key(self, table: AgentTable, caller: Mapping[str, str]) -> str:
+        """The variable with the key it uses; "" when the user's configuration of the agent decides that."""
+        return "" if self.is_configured(caller) else first_set(caller, *self.keys_for(table.model))
+
+    def describe_account(self, table: AgentTable, caller: Mapping[str, str]) -> str:
+        """The login, address and model it will use, and the account that is billed."""
+        key = self.find_key(table, caller)
+        is_own = self.is_configured(caller)
+        default = "of its own configuration" if is_own else "its default"
+        seen = caller if key or not is_own else {}
+        address, model = self.find_choice(table, caller)
+        model = table.model or model or seen.get(first_set(seen, *self.models), "")
+        address = address or seen.get(first_set(seen, *self.addresses_for(model))) or default
+        login, bill = (key, key) if key else ("of its own configuration", "that login")
+        return f"login {login}; address {address}; model {model or default}; billed to the account of {bill}"
+
+    def explain_lack(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
+        """Why it cannot work, and the remedy; "" when nothing is missing."""
+        return ""
+
+
+class ProviderAgent(Agent):
+    """An agent whose model names its provider, such as openai/gpt-5."""
+
+    addresses = ("OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL")
+    closes = True
+
+    def addresses_for(self, model: str) -> tuple[str, ...]:
+        return tuple(name for name in provider_names(model) if not name.endswith("_API_KEY"))
+
+    def keys_for(self, model: str) -> tuple[str, ...]:
+        return provider_keys(model)
+
+
+def provider_names(model: str) -> tuple[str, ...]:
+    """The variables of the model's provider; of all known ones when the model names none.
+
+    An unknown provider gets none: a local one needs none, and others are named by `env`.
+    """
+    if "/" in model:
+        return PROVIDERS.get(model.partition("/")[0], ())
+    return tuple(dict.fromkeys(name for names in PROVIDERS.values() for name in names))
+
+
+def provider_keys(model: str = "") -> tuple[str, ...]:
+    return tuple(name for name in provider_names(model) if name.endswith("_API_KEY"))
+
+
+def first_set(caller: Mapping[str, str], *names: str) -> str:
+    """The first of the names that has a value; "" for none."""
+    return next((name for name in names if caller.get(name)), "")
+
+
+def under_home(caller: Mapping[str, str], *parts: str) -> Path:
+    return Path(caller.get("HOME") or "/").joinpath(*parts)

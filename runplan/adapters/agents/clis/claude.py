@@ -1,0 +1,229 @@
+"""The `claude` agent: Claude Code, `claude -p` with its stream of JSON events."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
+
+from runplan.adapters.agents.adapter import Agent, Task, first_set, under_home
+from runplan.adapters.agents.endings import classify_trouble
+from runplan.adapters.agents.fields import get_count, get_number, get_objects, get_text, get_value, read_json, read_tool
+from runplan.adapters.sandbox.view import HomeUse
+from runplan.domain.run import dispatch as d
+from runplan.domain.settings.schema import AgentTable
+
+_SUBTYPES = {"error_max_turns": d.EndingKind.MAX_TURNS, "error_max_budget_usd": d.EndingKind.BUDGET}
+_IGNORED = ("status", "task_started", "task_updated", "task_notification", "task_progress", "hook_started")
+
+#: Tools that only make its requests longer: they schedule, switch worktrees, or talk to a person or other sessions.
+_USELESS = (
+    *("Artifact", "AskUserQuestion", "CronCreate", "CronDelete", "CronList", "EnterPlanMode", "EnterWorktree"),
+    *("ExitPlanMode", "ExitWorktree", "ListAgents", "PushNotification", "RemoteTrigger", "ReportFindings"),
+    *("ScheduleWakeup", "SendMessage", "SendUserFile", "Workflow"),
+)
+#: Settings with a command that the program runs for a login.
+_HELPERS = (
+    *("apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "gcpAuthRefresh"),
+    *("otelHeadersHelper", "proxyAuthHelper"),
+)
+
+
+class Claude(Agent):
+    program = "claude"
+    #: Without the source `project` it reads no nested CLAUDE.md, skill or agent; without `local` no CLAUDE.local.md.
+    base = ("-p", "--output-format", "stream-json", "--verbose", "--setting-sources", "user,project,local")
+    writing = ("--dangerously-skip-permissions", "--disallowedTools", ",".join(_USELESS))
+    #: Bash is needed to look at the diff: without a bypass only commands that change nothing are allowed.
+    reading = ("--permission-mode", "default", "--tools", "Read,Grep,Glob,Bash")
+    model_flag = "--model"
+    usd_flag = "--max-budget-usd"
+    prints_json = True
+    rank = 1
+    keys = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+    addresses = ("ANTHROPIC_BASE_URL",)
+    models = ("ANTHROPIC_MODEL",)
+    passed = ("CLAUDE_CONFIG_DIR", "CLAUDE_CODE_TMPDIR")
+    closes = True
+    highest_usd = (15.0, 75.0)
+    stop_signal = signal.SIGINT
+    fixed: ClassVar = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+    personal = ("CLAUDE.local.md",)
+    folder = ".claude"
+    configuration = (
+        *("settings.json", "CLAUDE.md", "agents", "commands", "skills", "hooks", "plugins", "rules", "output-styles"),
+        "local",  # the program itself, where it was installed so
+    )
+    logins = (".credentials.json",)
+
+    def find_folder(self, caller: Mapping[str, str]) -> Path:
+        return Path(caller.get("CLAUDE_CONFIG_DIR") or super().find_folder(caller))
+
+    def use_home(self, caller: Mapping[str, str]) -> HomeUse:
+        return replace(super().use_home(caller), copied=(str(_state_file(caller)),))
+
+    def role_arguments(self, task: Task) -> tuple[str, ...]:
+        return (
+            *_restrict_settings(task.caller, self.find_choice(task.table, task.caller)[0]),
+            *super().role_arguments(task),
+        )
+
+    def build_environment(self, task: Task) -> dict[str, str]:
+        # As root it refuses to skip permissions unless it runs in a sandbox.
+        sandboxed = {"IS_SANDBOX": "1"} if task.writes and os.geteuid() == 0 else {}
+        return super().build_environment(task) | sandboxed
+
+    def is_configured(self, caller: Mapping[str, str]) -> bool:
+        """Its settings can name an address, a model and a key helper; its login is a file or in the keychain."""
+        files = (AGENT.find_folder(caller) / "settings.json", AGENT.find_folder(caller) / ".credentials.json")
+        return any(file.is_file() for file in files) or "oauthAccount" in read_json(_state_file(caller))
+
+    def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
+        """Variables in its settings override those of the caller."""
+        settings = read_json(AGENT.find_folder(caller) / "settings.json")
+        variables = get_value(settings, "env")
+        seen = {**caller, **variables} if isinstance(variables, dict) else caller
+        return get_text(seen, "ANTHROPIC_BASE_URL"), get_text(seen, "ANTHROPIC_MODEL") or get_text(settings, "model")
+
+    def find_key(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
+        """It prefers a key in the environment to its login."""
+        return first_set(caller, "ANTHROPIC_AUTH_TOKEN", *self.keys)
+
+    def read_event(self, event: dict[str, Any]) -> Iterable[d.AgentEvent]:
+        match get_text(event, "type"):
+            case "assistant":
+                return _read_assistant(event)
+            case "result":
+                return _read_result(event)
+            case "system":
+                return _read_system(event)
+            case "rate_limit_event":
+                info = get_value(event, "rate_limit_info")
+                words = f"usage limit ({get_text(info, 'rateLimitType') or 'unnamed'})"
+                resets = float(get_count(info, "resetsAt")) or None
+                limit = d.Trouble(kind=d.EndingKind.LIMIT, words=words, resets=resets)
+                return (limit,) if get_text(info, "status") == "rejected" else ()
+            case "user":
+                printed = [get_text(event, "tool_use_result", name) for name in ("stdout", "stderr")]
+                parts = (part for part in get_objects(event, "message", "content") if part.get("is_error"))
+                failed = (d.ToolEnded(output=get_text(part, "content"), ending="failed") for part in parts)
+                return (d.ToolEnded(output="\n".join(printed)), *failed)
+            case "stream_event":
+                return ()
+            case _:
+                return (d.Unread(),)
+
+
+AGENT = Claude()
+
+
+def _state_file(caller: Mapping[str, str]) -> Path:
+    return (AGENT.find_folder(caller) if caller.get("CLAUDE_CONFIG_DIR") else under_home(caller)) / ".claude.json"
+
+
+def _restrict_settings(caller: Mapping[str, str], address: str) -> tuple[str, ...]:
+    """The flags by which the repository's settings run no hook, helper or MCP server and do not change the address.
+
+    The flag's settings override those of the repository, so the user's own helpers are named again. Hooks of all
+    origins are merged and can only be disabled together.
+    """
+    user_settings = read_json(AGENT.find_folder(caller) / "settings.json")
+    settings = {"disableAllHooks": True, "env": {"ANTHROPIC_BASE_URL": address}}
+    settings |= {name: get_text(user_settings, name) for name in _HELPERS}
+    state = _state_file(caller)
+    servers = ("--mcp-config", str(state)) if get_value(read_json(state), "mcpServers") else ()
+    return ("--settings", json.dumps(settings, separators=(",", ":")), "--strict-mcp-config", *servers)
+
+
+def _read_assistant(event: dict[str, Any]) -> Iterator[d.AgentEvent]:
+    message = get_value(event, "message")
+    if get_text(message, "model") == "<synthetic>":  # the program's own words on an error; `result` has them too
+        return
+    is_main = not get_text(event, "parent_tool_use_id")  # the message and context of a sub-agent are its own
+    for part in get_objects(message, "content"):
+        if get_text(part, "type") == "text" and is_main:
+            yield d.Message(text=get_text(part, "text") + "\n")
+        elif get_text(part, "type") == "tool_use":
+            yield read_tool(get_text(part, "name"), get_value(part, "input"))
+    used = _sum_usage(get_value(message, "usage"))
+    if used.input_tokens:
+        yield d.Spent(usage=used, of=get_text(message, "id"))
+        if is_main:
+            yield d.Context(tokens=used.input_tokens)
+
+
+def _read_system(event: dict[str, Any]) -> Iterable[d.AgentEvent]:
+    match get_text(event, "subtype"):
+        case "init":
+            # Qwen Code has the same events and its own name for the version.
+            version = get_text(event, "claude_code_version") or get_text(event, "qwen_code_version")
+            return (d.Started(model=get_text(event, "model"), version=version),)
+        case "api_retry":
+            return (d.Retrying(words=f"error {get_count(event, 'error_status')} {get_text(event, 'error')}"),)
+        case "compact_boundary":
+            return (d.Context(tokens=0),)
+        case "model_refusal_no_fallback":
+            return (d.Trouble(kind=d.EndingKind.REFUSAL, words="the model refused"),)
+        case "model_fallback":
+            return (d.Started(model=get_text(event, "fallback_model")),)
+        case subtype:
+            return () if subtype in _IGNORED else (d.Unread(),)
+
+
+def _read_result(event: dict[str, Any]) -> Iterator[d.AgentEvent]:
+    listed = get_value(event, "errors")
+    errors = "; ".join(get_text({"": error}, "") for error in (listed if isinstance(listed, list) else ()))
+    words = get_text(event, "result") or errors or get_text(event, "error", "message")
+    is_refused = get_text(event, "stop_reason") == "refusal"  # which it does not always call an error
+    failed = is_refused or get_value(event, "is_error") is not False or get_text(event, "subtype") != "success"
+    yield from _read_totals(event)
+    for denial in get_objects(event, "permission_denials"):
+        yield read_tool(get_text(denial, "tool_name"), get_value(denial, "tool_input"), denied=True)
+    yield _read_trouble(event, words) if failed else d.Message(text=get_text(event, "result"), final=True)
+    yield d.Finished(ok=not failed, words=words if failed else "")
+
+
+def _read_trouble(event: dict[str, Any], words: str) -> d.Trouble:
+    kind = _SUBTYPES.get(get_text(event, "subtype"))
+    if get_text(event, "stop_reason") == "refusal":
+        kind = kind or d.EndingKind.REFUSAL
+    if get_text(event, "terminal_reason") == "prompt_too_long":
+        kind = kind or d.EndingKind.CONTEXT
+    return (
+        d.Trouble(kind=kind, words=words)
+        if kind
+        else classify_trouble(words, status=get_count(event, "api_error_status"))
+    )
+
+
+#: The fields of usage: fresh, written to the cache, read from it, answered.
+_FIELDS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+_FIELDS_BY_MODEL = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens", "outputTokens")
+
+
+def _sum_usage(used: object, fields: tuple[str, str, str, str] = _FIELDS) -> d.Usage:
+    """Claude counts cached tokens separately. A program with a total, as Qwen Code, does not."""
+    fresh, written, cached, answered = (get_count(used, field) for field in fields)
+    sent = fresh if get_count(used, "total_tokens") else fresh + written + cached
+    return d.Usage(input_tokens=sent, output_tokens=answered, cached_tokens=cached)
+
+
+def _read_totals(event: dict[str, Any]) -> Iterator[d.AgentEvent]:
+    """The usage by model is complete; `usage` misses side requests, and everything after a budget's end."""
+    models = get_value(event, "modelUsage")
+    by_model = (
+        [(_sum_usage(used, _FIELDS_BY_MODEL), used) for used in models.values()] if isinstance(models, dict) else []
+    )
+    total = d.Usage(usd=get_number(event, "total_cost_usd"))
+    for used, _ in by_model or [(_sum_usage(get_value(event, "usage")), None)]:
+        total = total.plus(used)
+    if by_model or total != d.Usage():
+        yield d.Spent(usage=total, total=True, least=True)
+    if by_model:
+        main = max(by_model, key=lambda pair: pair[0].input_tokens)[1]
+        yield d.Context(window=get_count(main, "contextWindow"))

@@ -1,0 +1,164 @@
+"""The `codex` agent: `codex exec --json`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from runplan.adapters.agents.adapter import Agent, Task
+from runplan.adapters.agents.endings import classify_trouble
+from runplan.adapters.agents.fields import end_tool, estimate_context, get_objects, get_text, get_value, read_usage
+from runplan.domain.run.dispatch import AgentEvent, Context, Finished, Message, Retrying, Spent, ToolUsed, Unread
+from runplan.domain.settings.schema import AgentTable
+
+_OPENAI = "https://api.openai.com/v1"
+#: Settings that choose a provider or a login.
+_CHOICES = ("model_provider", "openai_base_url", "cli_auth_credentials_store")
+
+
+#: Its tools for goals across sessions are of no use in a run.
+_NO_GOALS = ("-c", "features.goals=false")
+
+
+class Codex(Agent):
+    program = "codex"
+    base = ("exec", "--json", "--skip-git-repo-check", "-c", "check_for_update_on_startup=false", *_NO_GOALS)
+    writing = ("--dangerously-bypass-approvals-and-sandbox",)
+    reading = ("-s", "read-only")
+    overhead = 37_000
+    prints_json = True
+    rank = 2
+    keys = ("OPENAI_API_KEY", "CODEX_API_KEY")
+    addresses = ("OPENAI_BASE_URL",)
+    closes = True
+    reports_usd = False
+    stop_signal = signal.SIGINT
+    passed = ("CODEX_HOME",)
+    instructions = ("**/AGENTS.override.md",)
+    folder = ".codex"
+    configuration = ("config.toml", "AGENTS.md", "AGENTS.override.md", "instructions.md", "prompts", "rules", "skills")
+    logins = ("auth.json",)
+
+    def find_folder(self, caller: Mapping[str, str]) -> Path:
+        return Path(caller.get("CODEX_HOME") or super().find_folder(caller))
+
+    def build_arguments(self, task: Task) -> tuple[str, ...]:
+        return (*super().build_arguments(task), "-")
+
+    def role_arguments(self, task: Task) -> tuple[str, ...]:
+        # As root its own sandbox cannot be made inside another one, where it is not needed.
+        role = self.writing if task.sandboxed else super().role_arguments(task)
+        return (*self._provider_flags(task), *role)
+
+    def _provider_flags(self, task: Task) -> tuple[str, ...]:
+        """It takes a key from the environment only through a provider that names the variable."""
+        key = self.find_key(task.table, task.caller)
+        url = json.dumps(task.caller.get("OPENAI_BASE_URL") or _OPENAI)
+        provider = f'{{name="OpenAI", base_url={url}, wire_api="responses", env_key="{key}"}}'
+        return ("-c", 'model_provider="runplan"', "-c", f"model_providers.runplan={provider}") if key else ()
+
+    def list_variables(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, ...]:
+        key = str(_chosen_provider(_read_config(caller)).get("env_key") or "")
+        return (*super().list_variables(table, caller), *((key,) if key else ()))
+
+    def is_configured(self, caller: Mapping[str, str]) -> bool:
+        """A login or a provider; a model alone is neither."""
+        return (AGENT.find_folder(caller) / "auth.json").is_file() or any(
+            name in _read_config(caller) for name in _CHOICES
+        )
+
+    def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
+        config = _read_config(caller)
+        address = _chosen_provider(config).get("base_url") or config.get("openai_base_url")
+        return str(address or ""), str(config.get("model") or "")
+
+    def explain_lack(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
+        config = _read_config(caller)
+        key = str(_chosen_provider(config).get("env_key") or "")
+        if not key or caller.get(key):
+            return ""
+        name = config.get("model_provider")
+        return f"needs {key}, which its config.toml names for {name} and which is not set; set {key} in this terminal"
+
+    def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
+        match get_text(event, "type"):
+            case "item.started" if get_text(event, "item", "type") == "command_execution":
+                line = get_text(event, "item", "command")
+                return (ToolUsed(tool="command", detail=_unwrap_shell(line[:4_096])),)
+            case "thread.started" | "turn.started" | "item.started" | "item.updated":
+                return ()
+            case "item.completed":
+                return _read_item(get_value(event, "item"))
+            case "turn.completed":
+                used = read_usage(get_value(event, "usage"), "input_tokens", "output_tokens", "cached_input_tokens")
+                return (Spent(usage=used, total=True), Finished(ok=True))
+            case "turn.failed":
+                words = get_text(event, "error", "message")
+                return (classify_trouble(words), Finished(ok=False, words=words))
+            case "error":
+                words = get_text(event, "message")
+                return (Retrying(words=words) if words.startswith("Reconnecting...") else classify_trouble(words),)
+            case _:
+                return (Unread(),)
+
+
+AGENT = Codex()
+
+
+def _read_item(item: Any) -> Iterable[AgentEvent]:
+    match get_text(item, "type"):
+        case "agent_message":
+            words = get_text(item, "text")
+            return (Message(text="", final=True), Message(text=words), estimate_context(words))
+        case "command_execution":
+            output = get_text(item, "aggregated_output")
+            ended = end_tool(output, get_value(item, "exit_code"))
+            return (ended, estimate_context(get_text(item, "command"), output, resent=True))
+        case "file_change":
+            denied = get_text(item, "status") == "declined"
+            changes = [
+                (get_text(change, "path")[:4_096], get_text(change, "kind")) for change in get_objects(item, "changes")
+            ]
+            tools = (ToolUsed(tool="file_change", path=path, denied=denied) for path, _ in changes)
+            # Of a patch the event has no text; a new file is as long as its patch.
+            written = (Context(tokens=0, estimated=True, file=path) for path, kind in changes if kind == "add")
+            return (*tools, *written, estimate_context("", resent=True))
+        case "reasoning":
+            return (estimate_context(get_text(item, "text")),)
+        case "mcp_tool_call" | "web_search" | "todo_list" as name:
+            used = ToolUsed(tool=name, detail=(get_text(item, "query") or get_text(item, "tool"))[:4_096])
+            return (used, estimate_context("", resent=True))
+        case "error":  # a warning, such as an unknown model name
+            return ()
+        case _:
+            return (Unread(),)
+
+
+def _unwrap_shell(line: str) -> str:
+    """The script of a line such as `/bin/bash -lc 'make test'`; other lines stay as they are."""
+    try:
+        words = shlex.split(line)
+    except ValueError:  # a quote is not closed
+        return line
+    return words[2] if len(words) == 3 and words[1] in ("-c", "-lc") else line
+
+
+def _read_config(caller: Mapping[str, str]) -> dict[str, Any]:
+    """The user's configuration with the profile it chooses; an empty one when it cannot be read."""
+    try:
+        config = tomllib.loads((AGENT.find_folder(caller) / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    profile = get_value(config, "profiles", str(config.get("profile", "")))
+    return {**config, **profile} if isinstance(profile, dict) else config
+
+
+def _chosen_provider(config: dict[str, Any]) -> dict[str, Any]:
+    """The user's provider that the configuration chooses."""
+    provider = get_value(config, "model_providers", str(config.get("model_provider", "")))
+    return provider if isinstance(provider, dict) else {}

@@ -1,0 +1,137 @@
+"""The `gemini` agent: Gemini CLI with its stream of JSON events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from runplan.adapters.agents.adapter import Agent, Task, under_home
+from runplan.adapters.agents.budgets import tokens_in
+from runplan.adapters.agents.endings import classify_trouble
+from runplan.adapters.agents.fields import (
+    estimate_context,
+    get_count,
+    get_text,
+    get_value,
+    read_json,
+    read_tool,
+    read_usage,
+)
+from runplan.domain.run import dispatch as d
+
+#: With an address in the environment it would choose another login, and fail. It ignores such a file elsewhere.
+_SETTINGS = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"disableAutoUpdate": True}}
+#: Without a person, its model may end the mode that only reads by a tool, and goes on with every permission.
+_POLICY_FILE = "policy.toml"
+_POLICY = """[[rule]]
+toolName = "exit_plan_mode"
+decision = "deny"
+priority = 999
+"""
+_LINE = 40  #: characters of a line, in an estimate
+_MOST_LINES = 2_000  #: that it reads at once
+_DENIED = ("policy_violation", "permission_denied")
+
+
+class Gemini(Agent):
+    program = "gemini"
+    base = ("--skip-trust", "-o", "stream-json")
+    writing = ("--approval-mode", "yolo")
+    reading = ("--approval-mode", "plan")
+    overhead = 48_000
+    prints_json = True
+    rank = 3
+    keys = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+    addresses = ("GOOGLE_GEMINI_BASE_URL",)
+    models = ("GEMINI_MODEL",)
+    passed = ("GEMINI_CLI_HOME", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
+    instructions = ("**/.gemini",)
+    closes = True
+    codes: ClassVar = {
+        41: d.EndingKind.AUTH,
+        53: d.EndingKind.MAX_TURNS,
+        55: d.EndingKind.SETUP,
+        # The provider's status modulo 256.
+        145: d.EndingKind.AUTH,
+        147: d.EndingKind.AUTH,
+        173: d.EndingKind.LIMIT,
+        244: d.EndingKind.OVERLOADED,
+        247: d.EndingKind.OVERLOADED,
+    }
+    reports_usd = False
+    fixed: ClassVar = {"GEMINI_CLI_NO_RELAUNCH": "true"}
+    folder = ".gemini"
+    configuration = ("settings.json", ".env", "GEMINI.md", "commands", "extensions", "policies", "skills")
+    logins = ("oauth_creds.json", "google_accounts.json", "gemini-credentials.json")
+
+    def find_folder(self, caller: Mapping[str, str]) -> Path:
+        return Path(caller.get("GEMINI_CLI_HOME") or under_home(caller)) / self.folder
+
+    def role_arguments(self, task: Task) -> tuple[str, ...]:
+        policy = () if task.writes else ("--policy", str(task.directory / _POLICY_FILE))
+        return (*super().role_arguments(task), *policy)
+
+    def build_environment(self, task: Task) -> dict[str, str]:
+        is_own = not self.find_key(task.table, task.caller)
+        return dict(self.fixed) if is_own else {**self.fixed, "GEMINI_CLI_HOME": str(task.own)}
+
+    def make_files(self, task: Task) -> dict[str, str]:
+        files = {} if task.writes else {_POLICY_FILE: _POLICY}
+        if self.find_key(task.table, task.caller):
+            files[f"{d.OWN}/.gemini/settings.json"] = json.dumps(_SETTINGS)
+        return files
+
+    def is_configured(self, caller: Mapping[str, str]) -> bool:
+        settings = read_json(self.find_folder(caller) / "settings.json")
+        return bool(get_text(settings, "security", "auth", "selectedType"))
+
+    def read_event(self, event: dict[str, Any]) -> Iterable[d.AgentEvent]:
+        match get_text(event, "type"):
+            case "init":
+                return (d.Started(model=get_text(event, "model")),)
+            case "message":
+                if get_text(event, "role") != "assistant":  # the prompt
+                    return ()
+                before = () if get_value(event, "delta") is True else (d.Message(text="", final=True),)
+                text = get_text(event, "content")
+                return (*before, d.Message(text=text), estimate_context(text))
+            case "tool_use":
+                used = get_text(event, "tool_name")
+                parameters = get_value(event, "parameters")
+                # Text after the use of a tool is a new message.
+                tokens = _estimate_exchange(used, parameters)
+                return (read_tool(used, parameters), d.Message(text="", final=True), *tokens)
+            case "tool_result":
+                denied = get_text(event, "error", "type") in _DENIED
+                refused = (read_tool(get_text(event, "tool_id"), {}, denied=True),) if denied else ()
+                output = get_text(event, "output")
+                ended = d.ToolEnded(output=output, ending="failed" if get_text(event, "status") == "error" else "")
+                return (ended, estimate_context("", output, resent=True), *refused)
+            case "result":
+                return _read_result(event)
+            case "error":  # a warning, or an error that the result repeats
+                return ()
+            case _:
+                return (d.Unread(),)
+
+
+AGENT = Gemini()
+
+
+def _estimate_exchange(used: str, parameters: Any) -> Iterator[d.AgentEvent]:
+    """The context used by the text that a tool writes and by the file that it reads, whose text no event has."""
+    yield estimate_context(json.dumps(parameters))
+    if used == "read_file":
+        lines = min(get_count(parameters, "end_line") - get_count(parameters, "start_line"), _MOST_LINES)
+        path = read_tool(used, parameters).path if lines <= 0 else ""
+        yield d.Context(tokens=tokens_in(_LINE * max(0, lines)), estimated=True, file=path)
+
+
+def _read_result(event: dict[str, Any]) -> tuple[d.AgentEvent, ...]:
+    spent = d.Spent(usage=read_usage(get_value(event, "stats"), "input_tokens", "output_tokens", "cached"), total=True)
+    if get_text(event, "status") == "success":
+        return (spent, d.Finished(ok=True))
+    words = get_text(event, "error", "message")
+    return (spent, classify_trouble(words), d.Finished(ok=False, words=words))

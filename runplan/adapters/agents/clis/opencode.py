@@ -1,0 +1,140 @@
+"""The `opencode` agent: `opencode run --format json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
+
+from runplan.adapters.agents.adapter import ProviderAgent, Task, first_set, provider_keys, under_home
+from runplan.adapters.agents.endings import classify_trouble, reset_header
+from runplan.adapters.agents.fields import end_tool, get_count, get_number, get_text, get_value, read_tool
+from runplan.adapters.sandbox.view import HomeUse
+from runplan.domain.run.dispatch import (
+    AgentEvent,
+    Context,
+    EndingKind,
+    Finished,
+    Message,
+    Spent,
+    Trouble,
+    Unread,
+    Usage,
+)
+
+_DENIED = "rule which prevents"
+
+
+class OpenCode(ProviderAgent):
+    program = "opencode"
+    base = ("run", "--format", "json", "--title", "runplan")  # without a title it asks a model for one
+    writing = ("--auto",)  # its `--agent plan` can still commit through bash: the configuration denies that to readers
+    prints_json = True
+    rank = 4
+    instructions = ("**/.opencode", "**/opencode.json", "**/opencode.jsonc")
+    keys = ("OPENCODE_API_KEY", *provider_keys())
+    folder = "opencode"
+    configuration = (
+        *("opencode.json", "opencode.jsonc", "config.json", "AGENTS.md", "agent", "agents", "command", "commands"),
+        *("mode", "modes", "plugin", "plugins", "skill", "skills", "tool", "tools"),
+        *("package.json", "package-lock.json", "bun.lock", "node_modules"),  # of plugins, fetched at its first start
+    )
+    logins = ("auth.json",)
+    fixed: ClassVar = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+
+    def keys_for(self, model: str) -> tuple[str, ...]:
+        is_own = "/" not in model or model.startswith("opencode/")
+        return (*(self.keys[:1] if is_own else ()), *provider_keys(model))
+
+    def build_environment(self, task: Task) -> dict[str, str]:
+        # With a shared database, programs that start at the same time fail: "database is locked".
+        files = {"OPENCODE_CONFIG": str(task.directory / "opencode.json"), "OPENCODE_DB": str(task.own / "opencode.db")}
+        return {**self.fixed, **files}
+
+    def make_files(self, task: Task) -> dict[str, str]:
+        settings: dict[str, object] = {"share": "disabled", "autoupdate": False}
+        if not task.writes:
+            settings["permission"] = {"bash": "deny", "edit": "deny"}
+        address = first_set(task.caller, "OPENAI_BASE_URL", "OPENAI_API_BASE")
+        provider, _, model = task.table.model.partition("/")
+        if address and model and provider == "openai":
+            options = {"baseURL": task.caller[address]}
+            if task.caller.get("OPENAI_API_KEY"):  # else it uses its login
+                options["apiKey"] = "{env:OPENAI_API_KEY}"
+            # Its own client is kept: under this name it insists on one that speaks Responses.
+            settings["provider"] = {provider: {"options": options, "models": {model: {}}}}
+        return {"opencode.json": json.dumps(settings)}
+
+    def is_configured(self, caller: Mapping[str, str]) -> bool:
+        """Whether the user has logged in, or has a configuration, which may name providers."""
+        names = self.configuration[:3]
+        files = (_data_folder(caller) / "auth.json", *(self.find_folder(caller) / name for name in names))
+        return any(file.is_file() for file in files)
+
+    def find_folder(self, caller: Mapping[str, str]) -> Path:
+        return Path(caller.get("XDG_CONFIG_HOME") or under_home(caller, ".config")) / self.folder
+
+    def use_home(self, caller: Mapping[str, str]) -> HomeUse:
+        data = _data_folder(caller)
+        login = HomeUse(private=(str(data),), copied=tuple(str(data / name) for name in self.logins))
+        return replace(super().use_home(caller), shared=()) | login
+
+    def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
+        match get_text(event, "type"):
+            case "step_start":
+                return (Message(text="", final=True),)
+            case "text":
+                return (Message(text=get_text(event, "part", "text") + "\n"),)
+            case "tool_use":
+                state = get_value(event, "part", "state")
+                denied = get_text(state, "status") == "error" and _DENIED in get_text(state, "error")[:400]
+                used = read_tool(get_text(event, "part", "tool"), get_value(state, "input"), denied=denied)
+                output = get_text(state, "metadata", "output")
+                return (used, end_tool(output, get_value(state, "metadata", "exit")))
+            case "step_finish":
+                return _read_step(get_value(event, "part"))
+            case "error":
+                error = _read_trouble(event)
+                return (error, Finished(ok=False, words=error.words))
+            case "reasoning":
+                return ()
+            case _:
+                return (Unread(),)
+
+
+AGENT = OpenCode()
+
+
+def _read_step(part: Any) -> Iterable[AgentEvent]:
+    tokens = get_value(part, "tokens")
+    cached = get_count(tokens, "cache", "read")
+    sent = get_count(tokens, "input") + cached + get_count(tokens, "cache", "write")
+    answered = get_count(tokens, "output") + get_count(tokens, "reasoning")
+    yield Spent(
+        usage=Usage(input_tokens=sent, output_tokens=answered, usd=get_number(part, "cost"), cached_tokens=cached)
+    )
+    yield Context(tokens=sent)
+    reason = get_text(part, "reason")
+    if reason == "stop":
+        yield Finished(ok=True)
+    elif reason != "tool-calls":  # "unknown" means that there was no real answer
+        yield Finished(ok=False, words=f"its last step ended with the reason {reason[:80]!r}")
+
+
+def _read_trouble(event: dict[str, Any]) -> Trouble:
+    name = get_text(event, "error", "name")
+    data = get_value(event, "error", "data")
+    words = get_text(data, "message") or name
+    if name == "ContentFilterError":
+        return Trouble(kind=EndingKind.REFUSAL, words=words)
+    headers = get_value(data, "responseHeaders")
+    now = get_count(event, "timestamp") / 1000
+    resets = reset_header(headers, now=now) if isinstance(headers, dict) and now else None
+    return classify_trouble(words, status=get_count(data, "statusCode"), resets=resets)
+
+
+def _data_folder(caller: Mapping[str, str]) -> Path:
+    return Path(caller.get("XDG_DATA_HOME") or under_home(caller, ".local", "share")) / "opencode"

@@ -1,0 +1,205 @@
+"""The `script` agent: plays the steps that a TOML file has for a phase and a role (docs/agents.md).
+
+The steps become a shell script when the agent is started: a shell starts in a millisecond.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import posixpath
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shlex import join, quote
+from typing import Any, TypeAlias
+
+from msgspec import Struct, ValidationError
+
+from runplan.adapters.agents.adapter import Agent, Task
+from runplan.adapters.agents.fields import get_count, get_number
+from runplan.adapters.store.files import publish, read_text
+from runplan.domain.decoding import convert
+from runplan.domain.errors import SettingsError
+from runplan.domain.run.dispatch import AgentEvent, Context, EndingKind, Message, Spent, ToolUsed, Trouble, Usage
+from runplan.domain.run.kinds import Role
+
+Step: TypeAlias = dict[str, Any]
+
+FAILED = 70  #: exit code of a step that cannot be played
+BOUND_S = 60.0  #: how long `wait_for` waits
+LOOK_S = 0.02  #: how often it looks
+
+#: Keys whose value is a path; "main:" before it means the main checkout.
+PATHS = ("write", "append", "delete", "wait_for", "once")
+
+#: Keys that a step may have besides the one that names it.
+MODIFIERS = frozenset(("text", "date", "all", "summary", "evidence", "demanded_by", "once"))
+
+#: A file of a diff, also an empty one, and whether it is gone.
+_CHANGED = re.compile(r"^diff --git a/.+ b/(.+)\n(deleted)?", re.MULTILINE)
+_LISTED = re.compile(r"^- (.+): \+\d+ -\d+, lines \d+ to \d+$", re.MULTILINE)  #: a file of a diff that is too large
+_TOOL = b"runplan:tool "
+_TELL = b"runplan:tell "
+
+
+class Script(Agent):
+    def build_argv(self, task: Task) -> tuple[str, ...]:
+        """A shell with the steps of this dispatch, which are written to its directory."""
+        script = task.directory / "steps.sh"
+        lines = [f"main={quote(str(task.root))}", 'tool() { printf \'runplan:tool %s %s\\n\' "$1" "$2"; }']
+        lines += [_to_shell(step, task) for step in steps_for(load_script(task.root / task.table.script), task)]
+        publish(script, "\n".join([*lines, ""]).encode(errors="surrogateescape"), sync=False)
+        return ("/bin/sh", str(script))
+
+    def read_line(self, line: bytes) -> tuple[AgentEvent, ...]:
+        """The events of the steps; every other line is a part of the message."""
+        if line.startswith(_TOOL):
+            tool, _, about = line.removeprefix(_TOOL).decode(errors="replace").partition(" ")
+            is_command = tool in ("git", "run")
+            return (ToolUsed(tool=tool, path="" if is_command else about, detail=about if is_command else ""),)
+        if line.startswith(_TELL):
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                return tuple(_read_report(json.loads(line.removeprefix(_TELL))))
+        return (Message(text=line.decode(errors="replace") + "\n"),)
+
+
+AGENT = Script()
+
+
+# --- steps as shell commands --------------------------------------------------------------------------------
+
+
+def _to_shell(step: Step, task: Task) -> str:
+    """The step in a shell's words. It fails as a whole, and with `once` it is played by one agent only."""
+    paths = {key: value.removeprefix("main:") for key, value in step.items() if key in PATHS and value[:5] == "main:"}
+    step = step | {key: str(task.root / path) for key, path in paths.items()}
+    name = next(key for key in step if key in STEPS)
+    label = quote(f"script: {name} = {str(step[name])[:200]!r} failed")
+    command = f"{{ {STEPS[name](step[name], step, task)}\n}} || {{ echo {label} >&2; exit {FAILED}; }}"
+    return f"if (set -C; : >{quote(step['once'])}) 2>/dev/null; then {command}; fi" if "once" in step else command
+
+
+def _file_command(tool: str, path: str, command: str) -> str:
+    """A command on a file. It is reported, and `$@` keeps it for the next commit."""
+    if path.startswith("/"):
+        return f"tool {tool} {quote(path)}; {command}"
+    return f'tool {tool} "$PWD"/{quote(path)}; set -- "$@" {quote(path)}; {command}'
+
+
+def _save_file(path: str, step: Step, *, redirect: str = ">") -> str:
+    folder = quote(posixpath.dirname(path) or ".")
+    return f"mkdir -p {folder} && {_print_text(step.get('text', ''))} {redirect}{quote(path)}"
+
+
+def _join_words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _print_text(text: str) -> str:
+    return f"printf %s {quote(text)}"
+
+
+def _write_return(value: object) -> str:
+    return f'{_print_text(json.dumps(value))} >"$RUNPLAN_RETURN"'
+
+
+def _commit_files(message: str, step: Step) -> str:
+    """Commit the files that the script touched, or everything; without changes nothing happens."""
+    date = quote(step.get("date", ""))
+    dated = f"GIT_AUTHOR_DATE={date} GIT_COMMITTER_DATE={date} " if "date" in step else ""
+    paths, condition = ("", ":") if step.get("all") else (' -- "$@"', "test $# -gt 0")
+    commit = f"git add -A{paths} && {{ {dated}git commit -q -m {quote(message)} >/dev/null || test $? -eq 1; }}"
+    return f"if {condition}; then {commit} && set --; fi"
+
+
+def _write_verdict(failed: list[str], step: Step, task: Task) -> str:
+    """Answer for every line `- W1: text` under the heading `## Items` of the prompt; the evidence is its diff."""
+    prompt = "\n" + (read_text(task.prompt) or "")
+    section = prompt.partition("\n## Items")[2].partition("\n## ")[0]
+    entries = [line[2:].partition(":") for line in section.splitlines() if line.startswith("- ")]
+    seen = [{"kind": "file", "ref": path, "gone": bool(gone)} for path, gone in _CHANGED.findall(prompt)]
+    seen += [{"kind": "file", "ref": path} for path in _LISTED.findall(prompt)]
+    items = []
+    for name in (item.strip() for item, colon, _ in entries if colon):
+        result, evidence = ("fail", "played by `script`") if name in failed else ("pass", seen)
+        answer = {"item": name, "result": result, "evidence": step.get("evidence", evidence)}
+        items.append(answer | {key: step[key] for key in ("demanded_by",) if key in step})
+    summary = step.get("summary", "Looked at every item.")
+    return _write_return({"status": "done", "summary": summary, "items": items})
+
+
+def _wait_for(path: str) -> str:
+    look = f"n=$((n + 1)); test $n -lt {int(BOUND_S / LOOK_S)} || break; sleep {LOOK_S}"
+    return f"n=0; until test -e {quote(path)}; do {look}; done; test -e {quote(path)}"
+
+
+STEPS: dict[str, Callable[[Any, Step, Task], str]] = {
+    "write": lambda path, step, _: _file_command("write", path, _save_file(path, step)),
+    "append": lambda path, step, _: _file_command("append", path, _save_file(path, step, redirect=">>")),
+    "delete": lambda path, _, __: _file_command("delete", path, f"rm -- {quote(path)}"),
+    "commit": lambda message, step, _: _commit_files(message, step),
+    "git": lambda arguments, _, __: f"tool git {quote(_join_words(join(arguments)))}; git {join(arguments)}",
+    "run": lambda command, _, __: f"tool run {quote(_join_words(command))}; {command}",
+    "say": lambda text, _, __: _print_text(f"{text}\n"),
+    "tell": lambda event, _, __: _print_text(f"{_TELL.decode()}{json.dumps(event)}\n"),
+    "return": lambda value, _, __: _write_return(value),
+    "pass_all": lambda _, step, task: _write_verdict([], step, task),
+    "fail": _write_verdict,
+    "sleep": lambda seconds, _, __: f"sleep {seconds}",
+    "wait_for": lambda path, _, __: _wait_for(path),
+    "exit": lambda code, _, __: f"exit {code}",
+}
+
+
+# --- the file -----------------------------------------------------------------------------------------------
+
+
+class ScriptFile(Struct, forbid_unknown_fields=True):
+    phase: dict[str, dict[str, list[Step]]] = {}  #: steps by phase and role
+
+
+def load_script(path: Path) -> ScriptFile:
+    """The script; refused when it cannot be played for some phase and role."""
+    try:
+        script = convert(tomllib.loads(path.read_text(encoding="utf-8")), ScriptFile)
+    except ValidationError as error:
+        raise SettingsError(f'{path}: a script has only [[phase."<id>".<role>]] tables: {error}') from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise SettingsError(f"{path}: {error}; see [agents] in runplan.toml") from None
+    for phase, roles in script.phase.items():
+        for role, steps in roles.items():
+            _check_steps(steps, f'{path}: [[phase."{phase}".{role}]]')
+    return script
+
+
+def steps_for(script: ScriptFile, task: Task) -> list[Step]:
+    """The steps for the phase and the role: `verify2` before `verify` in cycle 2, the phase before "*".
+
+    A verifier that the script does not mention passes everything.
+    """
+    for phase in (task.phase, "*"):
+        roles = script.phase.get(phase, {})
+        for role in (f"{task.role}{task.cycle}", str(task.role)):
+            if role in roles:
+                return roles[role]
+    return [{"pass_all": True}] if task.role is Role.VERIFY else []
+
+
+def _check_steps(steps: list[Step], origin: str) -> None:
+    for number, step in enumerate(steps, 1):
+        if step.keys() - STEPS.keys() - MODIFIERS or len(step.keys() & STEPS.keys()) != 1:
+            known = f"exactly one of {', '.join(sorted(STEPS))}, and of {', '.join(sorted(MODIFIERS))}"
+            raise SettingsError(f"{origin}: step {number} ({', '.join(step)}): needs {known}")
+
+
+def _read_report(event: dict[str, Any]) -> Iterator[AgentEvent]:
+    """The events of a `tell` step: a trouble, the context, or usage."""
+    if "trouble" in event:
+        kind = EndingKind(event["trouble"])
+        yield Trouble(kind=kind, words=str(event.get("words", "")), resets=float(get_count(event, "resets")) or None)
+    if "context" in event:
+        yield Context(tokens=get_count(event, "context"), window=get_count(event, "window"))
+    if "tokens" in event or "usd" in event:
+        yield Spent(usage=Usage(input_tokens=get_count(event, "tokens"), usd=get_number(event, "usd")))

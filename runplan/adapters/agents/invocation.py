@@ -1,0 +1,321 @@
+"""How agents and the project's own commands are started: argv and environment, and whether they could be."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from functools import cache, cached_property
+from hashlib import sha256
+from pathlib import Path
+
+from msgspec import Struct
+
+from runplan.adapters.agents.adapter import Task, first_set
+from runplan.adapters.agents.clis import agent_of
+from runplan.adapters.agents.environment import agent_environment, allowed_variables, task_environment
+from runplan.adapters.sandbox.bubblewrap import is_used, open_sandbox, require_sandbox
+from runplan.adapters.sandbox.home import HomeMounts
+from runplan.adapters.sandbox.view import HomeUse, NoSandbox, Sandbox, View
+from runplan.domain.checks.guarded import INSTRUCTIONS
+from runplan.domain.checks.secrets import redact_text, secret_values
+from runplan.domain.errors import RefusedEarly
+from runplan.domain.gitfacts import committing_as
+from runplan.domain.run.dispatch import EVERY_PHASE, NOTES, OWN, RETURN, SCRATCH
+from runplan.domain.run.events import DispatchStarted
+from runplan.domain.run.kinds import Access, Reason, Role
+from runplan.domain.settings.schema import AgentsSettings, AgentTable, CheckSettings
+
+VERSION_S = 15.0  #: some programs take a second to print their version
+_VERSION = r"\d{1,6}\.\d{1,6}[\w.+-]{0,40}"
+_INTERPRETER = r"(?:python|node|ruby|perl|bash|dash|zsh|sh)[\d.]*"
+
+
+class Places(Struct, frozen=True):
+    """Where the processes of one repository find what they need in a sandbox."""
+
+    homes: Path  #: directory of the private homes, one for each worktree
+    needed: tuple[Path, ...]  #: readable wherever they lie: repository, checkout, worktrees
+    shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
+
+
+class Agents(Struct, frozen=True, dict=True):
+    """The agents of the settings, for one run."""
+
+    settings: AgentsSettings
+    root: Path
+    plan: str
+    run: str
+    caller: Mapping[str, str]
+    tests: CheckSettings = CheckSettings()
+    places: Places | None = None  #: None: there is no sandbox
+    git_config: Mapping[str, str] = {}  #: variables that name the global configuration of git, without credentials
+
+    def launch(
+        self,
+        started: DispatchStarted,
+        *,
+        attempt: int,
+        directory: Path,
+        cwd: Path,
+        writable: Sequence[Path] = (),
+        guarded: Sequence[str] = (),
+    ) -> tuple[tuple[str, ...], dict[str, str], str]:
+        """argv, environment, and the kind of the agent, which reads its output."""
+        table = self.settings.agent(started.agent)
+        role = started.role
+        phase = EVERY_PHASE if started.scope else started.phase
+        agent = agent_of(table.kind)
+        task = Task(
+            table=table,
+            caller=self.caller,
+            role=role,
+            phase=phase,
+            cycle=started.cycle,
+            root=self.root,
+            directory=directory,
+            guarded=tuple(guarded),
+            sandboxed=self.is_sandboxed(started.agent),
+            usd=started.usd,
+        )
+        for file, content in agent.make_files(task).items():
+            (directory / file).parent.mkdir(parents=True, exist_ok=True)
+            (directory / file).write_text(content, encoding="utf-8")
+        argv = agent.build_argv(task)
+        variables = agent.build_environment(task) | self._variables(started.id, role, phase)
+        variables |= {"RUNPLAN_ATTEMPT": str(attempt), "RUNPLAN_CYCLE": str(started.cycle)}
+        variables |= {"RUNPLAN_PROMPT": str(task.prompt), "RUNPLAN_RETURN": str(directory / RETURN)}
+        variables |= {"RUNPLAN_NOTES": str(directory / NOTES)} if role.is_writer else {}
+        keep = (*agent.list_variables(table, self.caller), *table.env)
+        env = agent_environment(self.caller, keep=keep, settings=variables)
+        view = self._view(started, directory, cwd, writable, agent.use_home(self.caller) | home_use(self.settings))
+        argv = self._sandbox(self.settings.sandbox_of(started.agent)).wrap(argv, view)
+        return argv, {**env, **self.git_config, **committing_as(started.id)}, table.kind
+
+    def command(
+        self, line: str, started: DispatchStarted, *, directory: Path, cwd: Path, writable: Sequence[Path]
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
+        """argv and environment for tests and setup. They run an agent's work, so they get what agents get."""
+        env = self.script_env | self._variables(started.id, started.role, started.phase)
+        env |= {"GIT_NO_REPLACE_OBJECTS": "1", **self.git_config}  # they must see the tree that would land
+        argv: tuple[str, ...] = ("/bin/sh", "-c", f"exec 2>&1\n{line}")  # one stream keeps the order of lines
+        view = self._view(started, directory, cwd, writable, home_use(self.tests))
+        return self._sandbox(self.settings.sandbox).wrap(argv, view), env
+
+    def delegate(self, line: str, started: DispatchStarted) -> tuple[tuple[str, ...], dict[str, str]]:
+        """argv and environment of a command with the user's rights: the caller's variables, and no sandbox."""
+        variables = self._variables(started.id, started.role, started.phase)
+        return ("/bin/sh", "-c", f"exec 2>&1\n{line}"), {**self.caller, **variables}
+
+    def is_sandboxed(self, agent: str) -> bool:
+        """Whether the agent runs in the sandbox, where a verifier cannot change its worktree."""
+        return self.places is not None and is_used(self.settings.sandbox_of(agent), self.caller)
+
+    @property
+    def confines_checks(self) -> bool:
+        """Whether tests and setup run in the sandbox."""
+        return self.places is not None and is_used(self.settings.sandbox, self.caller)
+
+    def describe_unseen(self, output: str, *, after_work: bool) -> str:
+        """What checks that failed with this output do not see in the sandbox, with the settings; "" for nothing."""
+        if not self.confines_checks or not output:
+            return ""
+        own = "; the checks have a home of their own: only run.setup, and no agent, installs what they find there"
+        hidden = HomeMounts(self.caller, home_use(self.tests)).find_hidden(output)
+        settings = " and ".join(f"tests.{key} = {json.dumps(names)}" for key, names in hidden.items())
+        named = f"; the sandbox hides places that the output names: if the checks need them, set {settings}"
+        return f"{own if after_work else ''}{named if hidden else ''}"
+
+    @property
+    def protects_proof(self) -> bool:
+        """Whether nothing but set-up can change the proof worktree."""
+        return self.confines_checks and all(self.is_sandboxed(table.name) for table in self.settings.used)
+
+    def _sandbox(self, mode: str) -> Sandbox:
+        return open_sandbox(mode, self.caller, self.places.needed, self.places.shown) if self.places else NoSandbox()
+
+    def _view(
+        self, started: DispatchStarted, directory: Path, cwd: Path, writable: Sequence[Path], uses: HomeUse
+    ) -> View:
+        """The view of a process of a run. Its home belongs to its worktree; only writers and set-up change it."""
+        access = started.role.access
+        is_dropped = access is Access.SCRATCH
+        return View(
+            cwd=cwd,
+            writable=(directory / OWN, *(() if is_dropped else writable)),
+            layers=tuple(writable) if is_dropped else (),
+            is_copy=bool(started.again),
+            home=self.places.homes / cwd.name if self.places else None,
+            drops_home=access in (Access.SCRATCH, Access.NOTHING),
+            scratch=directory / SCRATCH,
+            uses=uses,
+        )
+
+    @cached_property
+    def personal(self) -> tuple[str, ...]:
+        """The names of untracked files that the run's agents read."""
+        return tuple(sorted({file for table in self.settings.used for file in agent_of(table.kind).personal}))
+
+    @cached_property
+    def script_env(self) -> dict[str, str]:
+        """The variables of the caller that tests, setup and scripts on an agent's files get."""
+        return allowed_variables(self.caller, keep=self.tests.env)
+
+    @cached_property
+    def digest(self) -> str:
+        """Identifies the variables of the caller that tests and setup get."""
+        return _digest(self.script_env)
+
+    @cached_property
+    def named_digest(self) -> str:
+        """Identifies those of them that tests.env names."""
+        return _digest({name: value for name, value in self.script_env.items() if name in self.tests.env})
+
+    def confine(
+        self, argv: Sequence[str], cwd: Path, writable: Sequence[Path], readable: Sequence[Path] = ()
+    ) -> Sequence[str]:
+        """A command of runplan that opens an agent's files, in the sandbox of agents and without a network."""
+        view = View(cwd=cwd, writable=tuple(writable), readable=tuple(readable), network=False)
+        return self._sandbox(self.settings.sandbox).wrap(argv, view)
+
+    def _variables(self, dispatch: str, role: Role, phase: str) -> dict[str, str]:
+        return task_environment(dispatch=dispatch, role=role, plan=self.plan, phase=phase, run=self.run)
+
+    def version(self, name: str) -> str:
+        return version_of(self.settings.agent(name), self.caller)
+
+    def redacted(self, text: str) -> str:
+        return redact_text(text, secret_values(self.caller))
+
+
+def list_instructions(agents: AgentsSettings) -> tuple[str, ...]:
+    """The patterns of the files of a repository that the agents of a run take as instructions."""
+    kinds = [agent_of(kind) for kind in sorted({table.kind for table in agents.used})]
+    return (*INSTRUCTIONS, *(file for agent in kinds for file in (*agent.personal, *agent.instructions)))
+
+
+def home_use(settings: AgentsSettings | CheckSettings) -> HomeUse:
+    return HomeUse(private=settings.caches, readable=settings.home, mounts=settings.mounts)
+
+
+def _digest(variables: Mapping[str, str]) -> str:
+    return sha256(repr(sorted(variables.items())).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def lacks_login(table: AgentTable, caller: Mapping[str, str]) -> str:
+    """Why the agent cannot reach its provider: no key and no login; "" when it can."""
+    agent = agent_of(table.kind)
+    keys = agent.keys_for(table.model)
+    if not keys or first_set(caller, *keys, *table.env) or agent.is_configured(caller):
+        return ""
+    unset = f"neither {' nor '.join(keys)} is set" if len(keys) > 1 else f"{keys[0]} is not set"
+    return f"{unset}, and there is no login"
+
+
+def has_unknown_cost(table: AgentTable) -> bool:
+    """Whether its cost in dollars is unknown: it reports none and has no price."""
+    return not (agent_of(table.kind).reports_usd or table.usd_per_mtok_in or table.usd_per_mtok_out)
+
+
+def version_of(table: AgentTable, caller: Mapping[str, str]) -> str:
+    """The version of an agent's program; "" when it is unknown. A user's own command is not asked."""
+    agent = agent_of(table.kind)
+    env = agent_environment(caller, keep=(), settings={})
+    path = shutil.which(agent.program, path=env.get("PATH", os.defpath)) if not table.argv else None
+    if not agent.prints_version or path is None:
+        return ""
+    return _ask_version(path, tuple(env.items()), Path(path).stat().st_mtime_ns)
+
+
+@cache
+def _ask_version(path: str, env: tuple[tuple[str, str], ...], _changed_ns: int) -> str:
+    """The version that a program prints, asked once per binary."""
+    code, output = _run_program((path, "--version"), env=dict(env), within_s=VERSION_S)
+    version = re.search(_VERSION, output[:1_000]) if code == 0 else None
+    return version[0] if version else ""
+
+
+def _run_program(
+    argv: Sequence[str], *, env: Mapping[str, str], within_s: float, errors: bool = False
+) -> tuple[int, str]:
+    """The exit code of a program, and its output or its errors; -1 when it does not run."""
+    try:
+        ran = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, env=env, timeout=within_s, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return -1, f"{argv[0]} does not run: {error}"
+    return ran.returncode, (ran.stderr if errors else ran.stdout).decode(errors="replace")
+
+
+def has_module(python: str, module: str, caller: Mapping[str, str]) -> bool:
+    """Whether an installed Python has a module; asked from a directory without modules of the project."""
+    look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module.partition('.')[0]!r}) is None)"
+    env = agent_environment(caller, keep=(), settings={})
+    path = shutil.which(python, path=env.get("PATH", os.defpath))
+    return path is not None and _run_program((path, "-I", "-c", look), env=env, within_s=VERSION_S)[0] == 0
+
+
+def own_file(table: AgentTable) -> str:
+    """The project's file that the agent runs: its script, or the argument of an interpreter."""
+    if table.kind == "script":
+        return table.script
+    program, *rest = (*table.argv, "")
+    is_script = re.fullmatch(_INTERPRETER, Path(program).name) is not None and rest and not rest[0].startswith("-")
+    return rest[0] if table.kind == "command" and is_script else ""
+
+
+def worktree_files(table: AgentTable) -> tuple[str, ...]:
+    """The project's files that are expected in the worktree when the agent starts."""
+    if table.kind == "script":
+        return ()
+    program = agent_of(table.kind).program_words(table)[0]
+    named = (program if "/" in program else "", own_file(table))
+    return tuple(name for name in named if name and not name.startswith(("/", "../")))
+
+
+def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, str], in_dollars: bool = False) -> None:
+    """Refuse agents that could not be dispatched later; `in_dollars`: also those whose dollars are unknown."""
+    for role, name in agents.dispatched:
+        require_agent(agents.agent(name), role, root=root, caller=caller, in_dollars=in_dollars)
+    require_sandbox(sandbox_modes(agents), caller)
+
+
+def sandbox_modes(agents: AgentsSettings) -> dict[str, str]:
+    """The settings of the sandbox in force, by key."""
+    modes = {f"agents.{name}.sandbox": mode for _, name in agents.dispatched if (mode := agents.agent(name).sandbox)}
+    return {"agents.sandbox": agents.sandbox} | modes
+
+
+def require_agent(
+    table: AgentTable, role: str, *, root: Path, caller: Mapping[str, str], in_dollars: bool = False
+) -> None:
+    if in_dollars and has_unknown_cost(table):
+        raise RefusedEarly(
+            f"agents.{role}: {table.name} reports no dollars, and [limits] are in dollars; set usd_per_mtok_in and "
+            f"usd_per_mtok_out under [agents.{table.name}], or limit tokens instead of dollars"
+        )
+    another = "name another agent under [agents] in runplan.toml"
+    ways = f"{another} (runplan init finds those on PATH; runplan demo needs none)"
+    if (file := own_file(table)) and not (root / file).is_file():
+        raise RefusedEarly(f"{Reason.AGENT_MISSING}: agents.{role}: there is no script {file}; write it, or {another}")
+    if table.kind == "script":
+        from runplan.adapters.agents.clis import script  # few projects have one
+
+        script.load_script(root / table.script)
+        return
+    program = program_of(table)
+    if shutil.which(program, path=caller.get("PATH", "")) is None and not (root / program).is_file():
+        raise RefusedEarly(
+            f"{Reason.AGENT_MISSING}: agents.{role}: {program} is not installed or not on PATH; install it, or {ways}"
+        )
+    if lacks := agent_of(table.kind).explain_lack(table, caller):
+        raise RefusedEarly(f"agents.{role}: {table.name} {lacks}")
+
+
+def program_of(table: AgentTable) -> str:
+    """The program or script file of an agent."""
+    return table.script if table.kind == "script" else agent_of(table.kind).program_words(table)[0]

@@ -1,0 +1,1 @@
+"""Where settings and state lie, and reading the settings."""

@@ -1,0 +1,561 @@
+"""GitHub on PyGithub, and the token for it."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+import requests
+from github import Auth, Github, GithubException, GithubIntegration
+from jwt import PyJWTError
+
+from runplan.adapters.forge import github_facts as f, model as m
+from runplan.adapters.forge.access import Ask, Token, ask_with, find_stored_token, header_settings
+from runplan.adapters.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, check_answers, describe_error
+from runplan.adapters.forge.retry import repeatable
+from runplan.adapters.git.command import Git
+from runplan.domain.errors import NotAllowed, NotFound, RefusedEarly
+from runplan.domain.gitfacts import Oid
+from runplan.domain.names import HEADS
+
+if TYPE_CHECKING:
+    from github.IssueComment import IssueComment
+    from github.PullRequest import PullRequest
+    from github.PullRequestComment import PullRequestComment
+
+
+STATES = {m.CheckState.PASSED: "success", m.CheckState.FAILED: "failure", m.CheckState.PENDING: "pending"}
+LONGEST_STATUS = 140  #: characters of the description of a commit status
+LOG_CHARACTERS = 6000  #: of the logs of failed jobs
+INSTALLATION = "ghs_"  #: begins the token of an app, also that of a workflow
+MOST_OPEN = 50  #: open pull requests whose files are read, with one call each
+FAILED_JOBS = 3  #: whose logs are read
+IS_PARTIAL = "isPartial"  #: in an answer that lacks fields which the token may not read
+APP_ID = "GITHUB_APP_ID"
+APP_KEY = "GITHUB_APP_PRIVATE_KEY_FILE"
+
+
+def open_forge(git: Git, address: m.Address, env: Mapping[str, str]) -> GitHub:
+    if "/" in address.owner:
+        raise RefusedEarly(f"{address.full_name} is no repository on GitHub; for GitLab set GITLAB_HOST={address.host}")
+    token = find_token(address, env, ask_with(git, env))
+    if token is None:
+        name = "GH_TOKEN" if _is_cloud(address.host) else "GH_ENTERPRISE_TOKEN"
+        raise RefusedEarly(f"there is no token for {address.host}; set {name}, or run: gh auth login")
+    api = env.get("GITHUB_API_URL", "") or api_address(address.host)
+    auth = _find_installation(address, token.app, token.value, api) if token.app else Auth.Token(token.value)
+    return GitHub(address, auth, api=api, token_source=token.source, is_gits=token.is_gits)
+
+
+@functools.cache  # each signature with the key takes 0.2 s
+def _find_installation(address: m.Address, app: str, file: str, api: str) -> Auth.AppInstallationAuth:
+    """The installation of a GitHub App on this repository; PyGithub renews its token, which lives for an hour."""
+    try:
+        signed = Auth.AppAuth(app, Path(file).read_text(encoding="ascii") or "-")
+        apps = GithubIntegration(auth=signed, base_url=api, **CLIENT)
+        installation = GitHubCalls().attempt(
+            "find the app", lambda: apps.get_repo_installation(address.owner, address.repository)
+        )
+    except NotAllowed as error:
+        raise RefusedEarly(f"the GitHub App {app} is not installed on {address.full_name}: {error}") from None
+    except (OSError, ValueError, PyJWTError) as error:
+        raise RefusedEarly(f"{APP_KEY}: {file or 'the file'} is no private key that can be read: {error}") from None
+    return Auth.AppInstallationAuth(signed, installation.id, requester=apps.requester)
+
+
+def _is_cloud(host: str) -> bool:
+    """github.com or *.ghe.com, for which gh uses other variables than for a server of one's own."""
+    return host == "github.com" or host.endswith(".ghe.com")
+
+
+def api_address(host: str) -> str:
+    if host == "github.com":
+        return "https://api.github.com"
+    return f"https://api.{host}" if _is_cloud(host) else f"https://{host}/api/v3"
+
+
+def find_token(address: m.Address, env: Mapping[str, str], ask: Ask) -> Token | None:
+    """The token for this host, in the order of the `gh` program; never from a file of the repository."""
+    is_actions = urlsplit(env.get("GITHUB_SERVER_URL", "")).netloc == address.host  # a workflow has one token
+    cloud = ("GH_TOKEN", "GITHUB_TOKEN") if _is_cloud(address.host) or is_actions else ()
+    own = () if _is_cloud(address.host) else ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+    for name in (*own, *cloud):
+        if value := env.get(name, "").strip():
+            return Token(value=value, source=f"${name}")
+    if app := env.get(APP_ID, "").strip():
+        return Token(value=env.get(APP_KEY, ""), source=f"the GitHub App {app}", app=app)
+    if value := ask(("gh", "auth", "token", "--hostname", address.host), "").strip():
+        return Token(value=value, source="gh auth token")
+    return find_stored_token(address, ask)
+
+
+class GitHub:
+    """One repository on GitHub or GitHub Enterprise; the methods of a `Forge` are described there."""
+
+    def __init__(
+        self,
+        address: m.Address,
+        auth: Auth.Auth,
+        *,
+        api: str,
+        token_source: str = "",
+        is_gits: bool = False,
+        calls: GitHubCalls | None = None,
+    ) -> None:
+        logging.getLogger("github").setLevel(logging.CRITICAL)  # else it writes to standard error
+        check_answers()
+        self.calls = calls or GitHubCalls()
+        self.address = address
+        self.token_source = token_source
+        self._auth = auth  #: its token may be renewed at any time
+        self._is_gits = is_gits  #: git finds the token by itself
+        self._client = Github(auth=auth, base_url=api, **CLIENT)
+        self._pulls: dict[int, PullRequest] = {}  #: as they were read last
+        self._repo = self._client.get_repo(address.full_name)
+
+    def git_settings(self) -> tuple[str, ...]:
+        if self._is_gits or not self.address.web:
+            return ()
+        token = self.calls.attempt("renew the token", lambda: self._auth.token)
+        return header_settings(self.address, "x-access-token", token)
+
+    # --- the repository -----------------------------------------------------------------------------------
+
+    @repeatable("read the repository")
+    def read_repository(self) -> m.Repository:
+        repo = self._repo
+        repo.update() if repo.completed else repo.complete()
+        return m.Repository(
+            name=repo.full_name,
+            # To an installation GitHub says no whatever it may do; the first push shows it.
+            can_push=bool(repo.permissions and repo.permissions.push) or self._auth.token.startswith(INSTALLATION),
+            is_archived=bool(repo.archived),
+            scopes=tuple(filter(None, self._client.oauth_scopes or ())),
+        )
+
+    def require_may_open(self, base: str) -> None:
+        """Raise NotAllowed for a token that may not open pull requests.
+
+        No field of an answer says so for a fine-grained token. This request asks for the impossible, a pull request
+        from a branch to itself: 422 is the answer to a token that may ask, 403 or 404 to any other.
+        """
+
+        def call() -> None:
+            try:
+                self._repo.create_pull(base=base, head=base, title="runplan", body="")
+            except GithubException as error:
+                if error.status != 422:
+                    raise
+
+        self.calls.attempt("open pull requests with this token", call)
+
+    def read_target(self, branch: str, *, number: int = 0) -> m.Target:
+        wanted = {"branch": branch, "ref": f"{HEADS}{branch}", "number": number, "isOpen": number > 0}
+        facts = self._query_repository(f"read the settings of {branch}", f.TARGET, wanted)
+        try:
+            rules = self._read_rules(branch)
+        except NotAllowed:  # private repositories of a free plan have none
+            rules = {}
+        classic = (facts.get("ref") or {}).get("refUpdateRule") or {}
+        allowed = {"merge": "mergeCommitAllowed", "rebase": "rebaseMergeAllowed", "squash": "squashMergeAllowed"}
+        linear = "required_linear_history" in rules or classic.get("requiresLinearHistory")
+        methods = {name for name, key in allowed.items() if facts.get(key) is not False} - (
+            {"merge"} if linear else set()
+        )
+        for rule in rules.get("pull_request", ()):
+            methods &= set(rule.get("allowed_merge_methods") or methods)
+        checks = rules.get("required_status_checks", [])
+        required = [check["context"] for rule in checks for check in rule.get("required_status_checks", ())]
+        reviews = [rule.get("required_approving_review_count", 0) for rule in rules.get("pull_request", ())]
+        opinions = f.list_nodes(facts.get("pullRequest"), "latestOpinionatedReviews")
+        return m.Target(
+            methods=tuple(method for method in m.METHODS if method in methods),
+            auto_merge=bool(facts.get("autoMergeAllowed")),
+            checks=tuple(dict.fromkeys([*required, *(classic.get("requiredStatusCheckContexts") or ())])),
+            usual_checks=f.check_names(facts),
+            strict=any(rule.get("strict_required_status_checks_policy") for rule in checks),
+            reviews=max([*reviews, classic.get("requiredApprovingReviewCount") or 0]),
+            queue="merge_queue" in rules,
+            objections=tuple(
+                f.author_login(opinion["author"]) for opinion in opinions if opinion["state"] == "CHANGES_REQUESTED"
+            ),
+        )
+
+    def _query_repository(self, action: str, query: str, values: Mapping[str, object]) -> dict[str, Any]:
+        """The repository's part of the answer; a field that the token may not read is missing in it."""
+        names = {"owner": self.address.owner, "name": self.address.repository}
+
+        def call() -> dict[str, Any]:
+            try:
+                _, answer = self._client.requester.graphql_query(query, {**names, **values})
+            except GithubException as error:
+                if error.status != 400 or not (error.data.get("data") or {}).get("repository"):
+                    raise
+                answer = error.data
+            repository: dict[str, Any] = answer["data"]["repository"]
+            return repository | ({IS_PARTIAL: True} if answer.get("errors") else {})
+
+        return self.calls.attempt(action, call)
+
+    @repeatable("read the rules of {0}")
+    def _read_rules(self, branch: str) -> dict[str, list[dict[str, Any]]]:
+        """The parameters of the rules in force, by type; several rulesets may have rules of one type."""
+        _, rules = self._repo.requester.requestJsonAndCheck("GET", f"{self._repo.url}/rules/branches/{branch}")
+        parameters: dict[str, list[dict[str, Any]]] = {}
+        for rule in rules:
+            parameters.setdefault(rule["type"], []).append(rule.get("parameters") or {})
+        return parameters
+
+    @repeatable("read the permission of {0}")
+    def may_write(self, login: str) -> bool:
+        try:
+            return self._repo.get_collaborator_permission(login) in ("admin", "write")
+        except GithubException as error:
+            if error.status != 404:
+                raise
+            return False  # the account was deleted, or is that of an app
+
+    def file_url(self, path: str, ref: str) -> str:
+        web = self.address.web or f"https://{self.address.host}"
+        return f"{web}/{self.address.full_name}/blob/{quote(ref)}/{quote(path)}"
+
+    # --- pull requests --------------------------------------------------------------------------------------
+
+    @repeatable("look for the pull request of {branch}")
+    def find_pull_request(self, *, branch: str, base: str) -> m.PullRequest | None:
+        # A person may have changed where it leads. Of several the newest open one for this target counts.
+        pulls = self._list_pull_requests(branch)
+        newest = max(pulls, key=lambda pull: (pull.state == "open", pull.base.ref == base), default=None)
+        return None if newest is None else self._note_pull_request(newest)
+
+    @repeatable("look for merged pull requests of {0}")
+    def list_merged(self, branch: str) -> tuple[m.PullRequest, ...]:
+        return tuple(f.to_pull_request(pull) for pull in self._list_pull_requests(branch) if pull.merged_at)
+
+    def _list_pull_requests(self, branch: str) -> Iterator[PullRequest]:
+        # Without the owner GitHub ignores the filter and lists every pull request.
+        head = f"{self._repo.owner.login}:{branch}"  # that of the remote's address may be an earlier one
+        return islice(self._repo.get_pulls(state="all", head=head, sort="created", direction="desc"), 10)
+
+    def head_ref(self, number: int) -> str:
+        return f"refs/pull/{number}/head"
+
+    def create_pull_request(
+        self, *, branch: str, base: str, title: str, body: str, draft: bool = False
+    ) -> m.PullRequest:
+        def happened() -> m.PullRequest | None:
+            pull = self.find_pull_request(branch=branch, base=base)
+            return pull if pull is not None and pull.is_open else None
+
+        def call(draft: bool = draft) -> m.PullRequest:
+            try:
+                made = self._repo.create_pull(base=base, head=branch, title=title, body=body, draft=draft)
+            except GithubException as error:
+                if error.status != 422:
+                    raise
+                if (pull := happened()) is not None:  # another process was faster
+                    return pull
+                if not draft:
+                    raise
+                return call(draft=False)
+            return self._note_pull_request(made)
+
+        return self.calls.attempt("open a pull request", call, happened)
+
+    @repeatable("mark pull request {0} as ready")
+    def mark_ready(self, number: int) -> None:
+        try:
+            (self._pulls.get(number) or self._get_pull_request(number)).mark_ready_for_review()
+        except GithubException as error:  # an error of GraphQL has status 400
+            if error.status != 400 or self._get_pull_request(number).draft:
+                raise
+
+    def add_people(
+        self, number: int, *, labels: Sequence[str], assignees: Sequence[str], reviewers: Sequence[str]
+    ) -> tuple[str, ...]:
+        issue = self._repo.get_issue(number)
+
+        def assign(names: Sequence[str]) -> list[str]:
+            issue.add_to_assignees(*names)  # GitHub leaves out accounts without access
+            assigned = {user.login.lower() for user in issue.assignees}
+            return [f"{name} cannot be assigned" for name in names if name.lower() not in assigned]
+
+        remarks = self._add_each("label it", labels, lambda names: issue.add_to_labels(*names))
+        remarks += self._add_each("assign it to", assignees, assign)
+        return (*remarks, *self._ask_for_review(number, reviewers))
+
+    def _add_each(
+        self, action: str, names: Sequence[str], call: Callable[[Sequence[str]], list[str] | None]
+    ) -> list[str]:
+        """Add all names in one call, or each in its own where GitHub refuses them together; remarks on refusals."""
+        if not names:
+            return []
+        try:
+            return self.calls.attempt(f"{action} {', '.join(names)}", lambda: call(names) or [])
+        except NotAllowed as error:
+            if len(names) == 1:
+                return [str(error)]
+        return [remark for name in names for remark in self._add_each(action, [name], call)]
+
+    @repeatable("read pull request {0}")
+    def read_pull_request(self, number: int) -> m.PullRequest:
+        pull = self._pulls.setdefault(number, self._repo.get_pull(number))
+        pull.update()  # a conditional request: without a change it counts against no rate limit
+        return f.to_pull_request(pull)
+
+    def _note_pull_request(self, pull: PullRequest) -> m.PullRequest:
+        self._pulls[pull.number] = pull
+        return f.to_pull_request(pull)
+
+    def _get_pull_request(self, number: int) -> PullRequest:
+        pull = self._repo.get_pull(number)
+        pull.complete()
+        return pull
+
+    @repeatable("edit pull request {0}")
+    def edit_pull_request(self, number: int, *, body: str) -> None:
+        self._repo.get_pull(number).edit(body=body)
+
+    def merge_pull_request(self, number: int, how: m.Merge) -> Oid | m.NotMerged:
+        def happened() -> Oid | None:
+            now = self.read_pull_request(number)
+            return now.merge_commit if now.is_merged else None
+
+        def call() -> Oid | m.NotMerged:
+            try:
+                return self._repo.get_pull(number).merge(how.message, how.title, how.method, sha=how.head).sha
+            except GithubException as error:
+                if error.status not in (405, 409, 422):
+                    raise
+                return happened() or m.NotMerged(said=describe_error(error))
+
+        return self.calls.attempt(f"merge pull request {number}", call, happened)
+
+    @repeatable("ask for a later merge of pull request {0}")
+    def merge_later(self, number: int, how: m.Merge, *, queue: bool) -> m.NotMerged | None:
+        pull = self._get_pull_request(number)
+        if pull.merged or pull.raw_data.get("auto_merge"):
+            return None
+        try:
+            if queue:
+                wanted = {"pullRequestId": pull.node_id, "expectedHeadOid": how.head}
+                pull.requester.graphql_named_mutation("enqueuePullRequest", wanted, "mergeQueueEntry { position }")
+            else:
+                texts = {"commit_headline": how.title, "commit_body": how.message}
+                pull.enable_automerge(how.method.upper(), expected_head_oid=how.head, **texts)
+        except GithubException as error:  # an error of GraphQL has status 400
+            if error.status != 400:
+                raise
+            said = describe_error(error)
+            return None if "already" in said else m.NotMerged(said=said)  # in the queue
+        return None
+
+    @repeatable("cancel the merge of pull request {0}")
+    def cancel_merge(self, number: int) -> None:
+        self._get_pull_request(number).disable_automerge()
+
+    @repeatable("read the open pull requests")
+    def list_open_files(self, base: str) -> dict[int, tuple[str, ...]]:
+        pulls = islice(self._repo.get_pulls(state="open", base=base), MOST_OPEN)
+        return {pull.number: tuple(file.filename for file in pull.get_files()) for pull in pulls}
+
+    def read_activity(self, number: int, head: Oid) -> m.Activity:
+        cursors = dict.fromkeys(("contexts", "reviews", "reviewThreads", "comments"), "")
+        pages: list[dict[str, Any]] = []
+        following: dict[str, str] | None = cursors
+        while following is not None:
+            wanted = {name: cursor or None for name, cursor in following.items()} | {"number": number, "head": head}
+            pages.append(self._query_repository(f"read the activity of pull request {number}", f.ACTIVITY, wanted))
+            following = f.next_cursors(pages[-1], following)
+        # Some tokens may read checks by REST alone.
+        checks = self.list_checks(head) if any(IS_PARTIAL in page for page in pages) else f.to_checks(pages)
+        return m.Activity(checks=checks, messages=f.to_messages(pages))
+
+    def answer_message(self, number: int, message: m.Message, *, marker: str, text: str) -> None:
+        if not message.thread:
+            return self.put_comment(number, marker=marker, text=text)
+        pull = self._repo.get_pull(number)
+        reply = functools.partial(pull.create_review_comment_reply, int(message.thread))
+        return self._put_marked(f"answer {message.id}", marker, text, lambda: list(pull.get_review_comments()), reply)
+
+    def request_review(self, number: int, logins: Sequence[str]) -> None:
+        self._ask_for_review(number, logins)  # refused are the author of the pull request, and former collaborators
+
+    def _ask_for_review(self, number: int, names: Sequence[str]) -> list[str]:
+        def ask(names: Sequence[str]) -> None:
+            teams = [name.rpartition("/")[2] for name in names if "/" in name]
+            self._repo.get_pull(number).create_review_request([name for name in names if "/" not in name], teams)
+
+        return self._add_each("ask for a review of", names, ask)
+
+    # --- checks -----------------------------------------------------------------------------------------------
+
+    @repeatable("read the checks")
+    def list_checks(self, head: Oid) -> tuple[m.Check, ...]:
+        """Check runs and commit statuses; a repository may use either."""
+        commit = self._repo.get_commit(head)
+        facts: list[tuple[str, str, str, str, datetime | None]] = []
+        for run in commit.get_check_runs():
+            conclusion = "success" if run.conclusion in f.GOOD else "failure"
+            state = conclusion if run.status == "completed" else "pending"
+            changed = run.completed_at or run.started_at
+            facts.append((run.name, state, run.html_url, run.output.summary, changed))
+        combined = commit.get_combined_status()
+        facts += [
+            (status.context, status.state, status.target_url, status.description, status.updated_at)
+            for status in combined.statuses
+        ]
+        if combined.total_count > len(combined.statuses):  # it lists a page of them, and sums up all
+            facts.append(("all statuses", combined.state, "", "", None))
+        states = {"success": m.CheckState.PASSED, "pending": m.CheckState.PENDING}
+        return tuple(
+            m.Check(
+                name=name,
+                state=states.get(state, m.CheckState.FAILED),
+                url=url or "",
+                summary=summary or "",
+                changed=changed.timestamp() if changed else 0.0,
+            )
+            for name, state, url, summary, changed in facts
+            if name != m.STATUS
+        )
+
+    @repeatable("set the status of the commit")
+    def set_status(self, head: Oid, *, state: m.CheckState, text: str, url: str) -> None:
+        status = {"state": STATES[state], "description": text[:LONGEST_STATUS], "target_url": url, "context": m.STATUS}
+        self._repo.requester.requestJsonAndCheck("POST", f"{self._repo.url}/statuses/{head}", input=status)
+
+    def read_failure_log(self, head: Oid) -> str:
+        try:
+            text = self._job_logs(head)
+        except NotAllowed:  # the token may not read workflow runs
+            text = ""
+        failed = [check for check in self.list_checks(head) if check.state is m.CheckState.FAILED]
+        return text or "\n".join(f"{check.name}: {check.summary or check.url}" for check in failed)
+
+    @repeatable("read the logs of failed jobs")
+    def _job_logs(self, head: Oid) -> str:
+        runs = self._repo.get_workflow_runs(head_sha=head)
+        jobs = (job for run in runs if run.conclusion not in (*f.GOOD, None) for job in run.jobs())
+        parts = []
+        for job in islice((job for job in jobs if job.conclusion not in (*f.GOOD, None)), FAILED_JOBS):
+            answer = requests.get(job.logs_url(), timeout=TIMEOUT_S)  # a signed address, without the token
+            if answer.ok:
+                parts.append(f"## {job.name}\n{answer.text[-LOG_CHARACTERS // FAILED_JOBS :]}")
+        return "\n".join(parts)
+
+    # --- issues -----------------------------------------------------------------------------------------------
+
+    @repeatable("read issue {0}")
+    def read_issue(self, number: int) -> m.Issue:
+        issue = self._repo.get_issue(number)
+        try:
+            issue.complete()
+        except GithubException as error:
+            if error.status not in (404, 410):  # never made, deleted
+                raise
+            raise NotFound(f"{self.address.full_name} has no issue {number}, or the token may not read it") from None
+        if issue.pull_request is not None:
+            raise RefusedEarly(f"#{number} is a pull request, no issue: {issue.html_url}")
+        return f.to_issue(issue)
+
+    @repeatable("list the issues with the label {0}")
+    def list_issues(self, label: str) -> tuple[m.Issue, ...]:
+        issues = self._repo.get_issues(state="open", labels=[label], sort="created", direction="asc")
+        return tuple(f.to_issue(issue) for issue in issues if issue.pull_request is None)
+
+    @repeatable("close issue {0}")
+    def close_issue(self, number: int) -> None:
+        self._repo.get_issue(number).edit(state="closed", state_reason="completed")
+
+    @repeatable("label issue {0}")
+    def label_issue(self, number: int, *, add: str = "", remove: str = "") -> None:
+        issue = self._repo.get_issue(number)
+        if add:
+            issue.add_to_labels(add)
+        try:
+            if remove:
+                issue.remove_from_labels(remove)
+        except GithubException as error:
+            if error.status != 404:  # else it does not have the label
+                raise
+
+    @repeatable("assign issue {0}")
+    def assign_issue(self, number: int, *, is_assigned: bool) -> None:
+        issue = self._repo.get_issue(number)
+        issue.add_to_assignees(self.own_login) if is_assigned else issue.remove_from_assignees(self.own_login)
+
+    @repeatable("read the comments of #{0}")
+    def list_comments(self, number: int) -> tuple[m.Comment, ...]:
+        comments = self._repo.get_issue(number).get_comments()
+        return tuple(
+            m.Comment(
+                author=f.user_login(comment.user), text=comment.body or "", changed=comment.updated_at.timestamp()
+            )
+            for comment in comments
+        )
+
+    def put_comment(self, number: int, *, marker: str, text: str, is_pull: bool = False) -> None:  # noqa: ARG002
+        issue = self._repo.get_issue(number)
+        self._put_marked(
+            f"comment on #{number}", marker, text, lambda: list(issue.get_comments()), issue.create_comment
+        )
+
+    def _put_marked(
+        self,
+        action: str,
+        marker: str,
+        text: str,
+        read: Callable[[], Sequence[IssueComment | PullRequestComment]],
+        create: Callable[[str], IssueComment | PullRequestComment],
+    ) -> None:
+        """Create a comment with a hidden mark, unless there is one of ours; or change its text."""
+        body = m.with_marker(text, marker)
+
+        def happened() -> IssueComment | PullRequestComment | None:
+            listed = self.calls.attempt(action, read)
+            own = (comment for comment in listed if f.user_login(comment.user) == self.own_login)
+            return next((comment for comment in own if m.has_marker(comment.body or "", marker)), None)
+
+        existing = happened()
+        if existing is None:
+            self.calls.attempt(action, lambda: create(body), happened)
+        elif existing.body != body:
+            self.calls.attempt(action, lambda: existing.edit(body))
+
+    @functools.cached_property
+    def own_login(self) -> str:
+        """The account of the token. REST does not name it to an app."""
+        requester = self._client.requester
+        _, answer = self.calls.attempt(
+            "read the account", lambda: requester.graphql_query("query { viewer { login } }", {})
+        )
+        return str(answer["data"]["viewer"]["login"])
+
+    def _query_issue(self, number: int) -> dict[str, Any]:
+        facts = self._query_repository(f"read the history of issue {number}", f.ISSUE, {"number": number})
+        return facts.get("issue") or {}
+
+    def find_reopening(self, number: int) -> float:
+        events = f.list_nodes(self._query_issue(number), "reopened")
+        meant = [event["createdAt"] for event in events if self.may_write(f.author_login(event["actor"]))]
+        return datetime.fromisoformat(meant[-1]).timestamp() if meant else 0.0
+
+    def is_issue_trusted(self, number: int, label: str) -> bool:
+        issue = self._query_issue(number)
+        if self.may_write(f.author_login(issue.get("author"))):
+            return True
+        events = f.list_nodes(issue, "timelineItems")
+        labelled = [event for event in events if event.get("label", {}).get("name", "").lower() == label.lower()]
+        if not labelled:
+            return False
+        edits = [(issue.get("lastEditedAt") or "", issue.get("editor"))]
+        edits += [(event["createdAt"], event["actor"]) for event in events if "label" not in event]
+        later = [editor for when, editor in edits if when >= labelled[-1]["createdAt"]]
+        return all(self.may_write(f.author_login(account)) for account in (labelled[-1]["actor"], *later))

@@ -1,0 +1,115 @@
+"""Calls to GitHub through PyGithub: its errors in the words of a forge, and answers that are checked."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import urljoin, urlsplit
+
+from github import GithubException
+from github.Requester import HTTPRequestsConnectionClass, HTTPSRequestsConnectionClass, Requester
+from requests import RequestException
+
+from runplan.adapters.forge.retry import Calls, Outage
+from runplan.domain.errors import NotAllowed, NotThere, RateLimited, Unreachable
+from runplan.domain.text import in_words
+
+T = TypeVar("T")
+
+TIMEOUT_S = 15
+#: Of every client. A phase makes a handful of calls, so none waits for another.
+CLIENT: dict[str, Any] = {
+    "timeout": TIMEOUT_S,
+    "per_page": 100,
+    "lazy": True,
+    "retry": None,
+    "seconds_between_requests": 0,
+    "seconds_between_writes": 0,
+}
+SECONDARY_S = 60.0  #: the pause that GitHub asks for when it names none
+REDIRECTS = 5  #: in a row
+
+
+class GitHubCalls(Calls):
+    def _call(self, action: str, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except RequestException as error:
+            raise Outage(f"cannot {action}: {type(error).__name__}: the forge does not answer") from error
+        except GithubException as error:
+            if error.status >= 500:
+                raise Outage(f"cannot {action}: the forge answers {error.status}") from error
+            self._raise_known(action, error)
+
+    def _raise_known(self, action: str, error: GithubException) -> NoReturn:
+        """Raise the error of ours for a rate limit or a refusal."""
+        headers = {key.lower(): str(value) for key, value in (error.headers or {}).items()}
+        said = describe_error(error)
+        wait_s = None
+        if error.status in (403, 429):
+            after = headers.get("retry-after", "")
+            reset = headers.get("x-ratelimit-reset", "")
+            if after.isdigit():
+                wait_s = float(after)
+            elif headers.get("x-ratelimit-remaining") == "0" and reset.isdigit():
+                wait_s = max(1.0, float(reset) - self._now())
+            elif error.status == 429 or "rate limit" in said.lower():
+                wait_s = SECONDARY_S
+        if wait_s is not None:
+            text = f"cannot {action}: rate limit of the forge for {in_words(wait_s)}"
+            raise RateLimited(text, until=self._now() + wait_s) from error
+        if error.status == 401:
+            raise NotAllowed(f"cannot {action}: the token has expired or was revoked (401 {said})") from error
+        kind = NotThere if error.status in (404, 410) else NotAllowed
+        raise kind(f"cannot {action}: {error.status} {said}") from error
+
+
+def describe_error(error: GithubException) -> str:
+    """The forge's own words, on one line."""
+    data = error.data if isinstance(error.data, dict) else {}
+    details = [detail.get("message", "") for detail in data.get("errors") or () if isinstance(detail, dict)]
+    words = [str(data.get("message") or ""), *map(str, details)]
+    return " ".join(" ".join(words).split()) or f"status {error.status}"
+
+
+class CheckedAnswers:
+    """Mixed into PyGithub's connections: follows redirects, and refuses answers that are not the forge's.
+
+    PyGithub drops the query of a 301, takes a 307 or a web page for an empty success, and ends in a RuntimeError when
+    a redirect leads to another host.
+    """
+
+    def getresponse(self: Any) -> Any:
+        for _ in range(REDIRECTS):
+            response = super().getresponse()  # type: ignore[misc]
+            location = response.headers.get("location", "")
+            if response.status not in (301, 302, 307, 308) or not location:
+                break
+            here = f"{self.protocol}://{self.host}:{self.port}{self.url}"
+            there = urlsplit(urljoin(here, location))
+            if self.url.endswith("/logs"):  # the caller follows it, without the token
+                break
+            if (there.scheme, there.hostname) != (self.protocol, self.host):
+                raise _not_the_forge(self.host, f"redirects to {there.scheme}://{there.netloc}")
+            self.url = f"{there.path}?{there.query}" if there.query else there.path
+        else:
+            raise _not_the_forge(self.host, f"redirects more than {REDIRECTS} times")
+        kind = response.headers.get("content-type", "")
+        if response.status < 500 and "json" not in kind and response.read():
+            raise _not_the_forge(self.host, f"sends {kind or 'no type'} instead of JSON (status {response.status})")
+        return response
+
+
+def _not_the_forge(host: str, fault: str) -> Unreachable:
+    why = "a proxy or a login page answers in its place, or the address of the API is wrong"
+    return Unreachable(f"{host} {fault}: {why}; check the network and GITHUB_API_URL")
+
+
+@functools.cache
+def check_answers() -> None:
+    """Have every later client of PyGithub use checked answers."""
+    classes = (HTTPRequestsConnectionClass, HTTPSRequestsConnectionClass)
+    Requester.injectConnectionClasses(
+        *(type(f"Checked{base.__name__}", (CheckedAnswers, base), {}) for base in classes)
+    )

@@ -1,0 +1,222 @@
+"""The queries of the GitHub client, and the answers of GraphQL and PyGithub as plain values of a forge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from runplan.adapters.forge import model as m
+from runplan.domain.times import parse_iso
+
+if TYPE_CHECKING:
+    from github.Issue import Issue
+    from github.NamedUser import NamedUser
+    from github.Organization import Organization
+    from github.PullRequest import PullRequest
+
+
+GOOD = ("success", "neutral", "skipped")  #: conclusions of a check run that do not block
+GHOST = "ghost"  #: as GitHub shows an account that was deleted
+WITHDRAWN = ("PENDING", "DISMISSED")  #: states of a review that is not submitted, or counts no more
+#: The rollup has check runs and commit statuses. The first comment of a thread is the one that takes replies.
+ACTIVITY = """
+query(
+  $owner: String!, $name: String!, $number: Int!, $head: GitObjectID!,
+  $contexts: String, $reviews: String, $reviewThreads: String, $comments: String
+) {
+  repository(owner: $owner, name: $name) {
+    object(oid: $head) { ... on Commit { statusCheckRollup {
+      contexts(first: 100, after: $contexts) {
+        pageInfo { hasNextPage endCursor }
+        nodes {
+          ... on CheckRun { name status conclusion url summary startedAt completedAt checkSuite { id } }
+          ... on StatusContext { context state targetUrl description createdAt }
+        }
+      }
+    } } }
+    pullRequest(number: $number) {
+      reviews(first: 100, after: $reviews) {
+        pageInfo { hasNextPage endCursor }
+        nodes { fullDatabaseId state body createdAt author { login } }
+      }
+      reviewThreads(first: 100, after: $reviewThreads) {
+        pageInfo { hasNextPage endCursor }
+        nodes {
+          isResolved path line
+          root: comments(first: 1) { nodes { fullDatabaseId } }
+          comments(last: 100) { nodes { fullDatabaseId state body createdAt author { login } } }
+        }
+      }
+      comments(first: 100, after: $comments) {
+        pageInfo { hasNextPage endCursor }
+        nodes { fullDatabaseId body createdAt author { login } }
+      }
+    }
+  }
+}"""
+MERGE_STATES = {"behind": m.MergeState.BEHIND, "blocked": m.MergeState.BLOCKED, "dirty": m.MergeState.CONFLICT}
+#: What decides about a merge, in one call. `refUpdateRule` is what classic protection shows to everybody.
+TARGET = """
+query($owner: String!, $name: String!, $branch: String!, $ref: String!, $number: Int!, $isOpen: Boolean!) {
+  repository(owner: $owner, name: $name) {
+    mergeCommitAllowed squashMergeAllowed rebaseMergeAllowed autoMergeAllowed
+    ref(qualifiedName: $ref) {
+      refUpdateRule { requiresLinearHistory requiredStatusCheckContexts requiredApprovingReviewCount }
+    }
+    pullRequests(states: MERGED, baseRefName: $branch, first: 5, orderBy: {field: UPDATED_AT, direction: DESC}) {
+      nodes { commits(last: 1) { nodes { commit { statusCheckRollup { contexts(first: 100) {
+        nodes { ... on CheckRun { name } ... on StatusContext { context } }
+      } } } } } }
+    }
+    pullRequest(number: $number) @include(if: $isOpen) {
+      latestOpinionatedReviews(first: 100, writersOnly: true) { nodes { state author { login } } }
+    }
+  }
+}"""
+#: Who wrote, labelled and reopened an issue, and when its text was changed last.
+ISSUE = """
+query($owner: String!, $name: String!, $number: Int!) {
+  repository(owner: $owner, name: $name) {
+    issue(number: $number) {
+      author { login }
+      editor { login }
+      lastEditedAt
+      timelineItems(itemTypes: [LABELED_EVENT, RENAMED_TITLE_EVENT], last: 100) {
+        nodes {
+          ... on LabeledEvent { createdAt actor { login } label { name } }
+          ... on RenamedTitleEvent { createdAt actor { login } }
+        }
+      }
+      reopened: timelineItems(itemTypes: [REOPENED_EVENT], last: 10) {
+        nodes { ... on ReopenedEvent { createdAt actor { login } } }
+      }
+    }
+  }
+}"""
+
+
+def list_nodes(parent: Mapping[str, Any] | None, field: str) -> list[Any]:
+    """The nodes of a connection of GraphQL, without those that the token may not read."""
+    return [node for node in ((parent or {}).get(field) or {}).get("nodes") or () if node]
+
+
+def author_login(author: Mapping[str, str] | None) -> str:
+    return author["login"] if author else GHOST
+
+
+def to_pull_request(pull: PullRequest) -> m.PullRequest:
+    return m.PullRequest(
+        number=pull.number,
+        url=pull.html_url,
+        is_open=pull.state == "open",
+        is_merged=pull.merged if "merged" in pull.raw_data else pull.merged_at is not None,
+        head=pull.head.sha,
+        base=pull.base.ref,
+        title=pull.title,
+        body=pull.body or "",
+        draft=pull.draft,
+        state=_merge_state(pull.raw_data),
+        merge_commit=(pull.merge_commit_sha or "") if pull.merged_at else "",
+        auto_merge=pull.raw_data.get("auto_merge") is not None,
+        merge_message=(pull.raw_data.get("auto_merge") or {}).get("commit_message") or "",
+        ended=pull.closed_at.timestamp() if pull.closed_at else 0.0,
+    )
+
+
+def _merge_state(facts: Mapping[str, Any]) -> m.MergeState:
+    state = MERGE_STATES.get(facts.get("mergeable_state") or "", m.MergeState.READY)
+    is_final = state in (m.MergeState.BEHIND, m.MergeState.CONFLICT)
+    return m.MergeState.UNKNOWN if facts.get("mergeable") is None and not is_final else state
+
+
+def check_names(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the checks of the newest merged pull requests."""
+    commits = (node["commit"] for pull in list_nodes(facts, "pullRequests") for node in list_nodes(pull, "commits"))
+    checks = (check for commit in commits for check in list_nodes(commit.get("statusCheckRollup"), "contexts"))
+    return tuple(dict.fromkeys(check.get("name") or check.get("context") or "" for check in checks))
+
+
+def user_login(user: NamedUser | Organization | None) -> str:
+    return user.login if user else GHOST
+
+
+def to_issue(issue: Issue) -> m.Issue:
+    return m.Issue(
+        number=issue.number,
+        title=issue.title,
+        body=issue.body or "",
+        is_open=issue.state == "open",
+        url=issue.html_url,
+        author=user_login(issue.user),
+    )
+
+
+# --- checks and messages of a pull request ---------------------------------------------------------------
+
+
+def next_cursors(page: Mapping[str, Any], cursors: Mapping[str, str]) -> dict[str, str] | None:
+    """Where the next page of each connection begins, behind the last one where there is none; None after all."""
+    rollup = (page.get("object") or {}).get("statusCheckRollup") or {}
+    connections = {**(page.get("pullRequest") or {}), **rollup}
+    infos = {name: (connections.get(name) or {}).get("pageInfo") or {} for name in cursors}
+    if not any(info.get("hasNextPage") for info in infos.values()):
+        return None
+    return {name: info.get("endCursor") or cursors[name] for name, info in infos.items()}
+
+
+def to_checks(pages: Sequence[Mapping[str, Any]]) -> tuple[m.Check, ...]:
+    """The checks; of one that ran again the newest run, as REST shows it."""
+    rollups = ((page.get("object") or {}).get("statusCheckRollup") for page in pages)
+    nodes = [node for rollup in rollups for node in list_nodes(rollup, "contexts")]
+    ordered = sorted(nodes, key=lambda node: node.get("startedAt") or "~")  # one that waits has not begun
+    newest = {(node.get("name"), str(node.get("checkSuite")), node.get("context")): node for node in ordered}
+    return tuple(check for check in map(_to_check, newest.values()) if check.name != m.STATUS)
+
+
+def _to_check(node: Mapping[str, Any]) -> m.Check:
+    conclusion = (node.get("conclusion") or "").lower()
+    is_over = node.get("state") not in ("PENDING", "EXPECTED") if "context" in node else node["status"] == "COMPLETED"
+    is_good = node.get("state") == "SUCCESS" or conclusion in GOOD
+    changed = node.get("completedAt") or node.get("startedAt") or node.get("createdAt")
+    return m.Check(
+        name=node.get("context") or node.get("name") or "",
+        state=(m.CheckState.PASSED if is_good else m.CheckState.FAILED) if is_over else m.CheckState.PENDING,
+        url=node.get("url") or node.get("targetUrl") or "",
+        summary=node.get("summary") or node.get("description") or "",
+        changed=parse_iso(changed).timestamp() if changed else 0.0,
+    )
+
+
+def to_messages(pages: Sequence[Mapping[str, Any]]) -> tuple[m.Message, ...]:
+    """The messages, oldest first; without threads that a person resolved, and reviews that were withdrawn."""
+    pulls = [page.get("pullRequest") for page in pages]
+    reviews = (_to_review(node) for pull in pulls for node in list_nodes(pull, "reviews"))
+    threads = (node for pull in pulls for node in list_nodes(pull, "reviewThreads") if not node["isResolved"])
+    lines = (message for thread in threads for message in _to_lines(thread))
+    comments = (_to_message("comment", node) for pull in pulls for node in list_nodes(pull, "comments"))
+    messages = [message for message in (*reviews, *lines, *comments) if message is not None]
+    return tuple(sorted(messages, key=lambda message: message.changed))
+
+
+def _to_review(node: Mapping[str, Any]) -> m.Message | None:
+    state = node["state"]
+    if state in WITHDRAWN or (state == "COMMENTED" and not node["body"]):  # its line comments say it
+        return None
+    return _to_message("review", node, is_approval=state == "APPROVED")
+
+
+def _to_lines(thread: Mapping[str, Any]) -> list[m.Message]:
+    place = f"{thread['path']}:{thread['line']}" if thread["line"] else thread["path"]  # the line may have changed
+    roots = [node["fullDatabaseId"] for node in list_nodes(thread, "root")]
+    comments = (node for node in list_nodes(thread, "comments") if node["state"] not in WITHDRAWN)
+    return [_to_message("line", node, place=place, thread=f"{roots[0]}") for node in comments]
+
+
+def _to_message(kind: str, node: Mapping[str, Any], **more: Any) -> m.Message:
+    return m.Message(
+        id=f"{kind} {node['fullDatabaseId']}",
+        author=author_login(node["author"]),
+        text=node["body"],
+        changed=parse_iso(node["createdAt"]).timestamp(),
+        **more,
+    )

@@ -1,0 +1,536 @@
+"""GitLab on python-gitlab."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from gitlab import Gitlab
+from gitlab.exceptions import GitlabError
+
+from runplan.adapters.forge import gitlab_facts as f, model as m
+from runplan.adapters.forge.access import Ask, Token, ask_with, find_stored_token, header_settings
+from runplan.adapters.forge.gitlab_calls import TIMEOUT_S, CheckedSession, GitLabCalls, describe_error
+from runplan.adapters.forge.gitlab_facts import Facts
+from runplan.adapters.forge.retry import repeatable
+from runplan.adapters.git.command import Git
+from runplan.domain.errors import NotFound, RefusedEarly
+from runplan.domain.gitfacts import PLAN, Oid
+
+T = TypeVar("T")
+TOKENS = ("GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN")  #: variables, in the order of the `glab` program
+DEVELOPER = 30  #: the lowest access level that may push
+DRAFT = "Draft: "
+LOG_CHARACTERS = 6000  #: of the logs of failed jobs
+MOST_OPEN = 50  #: open merge requests whose files are read, with one call each
+FAILED_JOBS = 3  #: whose logs are read
+STATUSES = {m.CheckState.PASSED: "success", m.CheckState.FAILED: "failed", m.CheckState.PENDING: "pending"}
+#: Who changed title or description of an issue last; REST does not say it.
+EDITED = """
+query($path: ID!, $number: String!) {
+  project(fullPath: $path) { workItems(iid: $number) { nodes { widgets {
+    ... on WorkItemWidgetDescription { lastEditedAt lastEditedBy { username } }
+  } } } }
+}"""
+
+
+def open_forge(git: Git, address: m.Address, env: Mapping[str, str]) -> GitLab:
+    token = find_token(address, env, ask_with(git, env))
+    if token is None:
+        job = ": CI_JOB_TOKEN may neither open merge requests nor read members" if env.get("CI_JOB_TOKEN") else ""
+        needed = f"set {TOKENS[0]} to one with the scopes api and write_repository"
+        raise RefusedEarly(f"there is no token for {address.host}{job}; {needed}")
+    url = server_address(address, env)
+    return GitLab(address, token.value, url=url, token_source=token.source, is_gits=token.is_gits)
+
+
+def server_address(address: m.Address, env: Mapping[str, str]) -> str:
+    """The address of the server; that of its API may be given instead, as CI of GitLab does."""
+    given = env.get("GITLAB_API_URL", "").strip().rstrip("/")
+    return given.removesuffix("/api/v4") or address.web or f"https://{address.host}"
+
+
+def find_token(address: m.Address, env: Mapping[str, str], ask: Ask) -> Token | None:
+    """The token for this host; never from a file of the repository."""
+    for name in TOKENS:
+        if value := env.get(name, "").strip():
+            return Token(value=value, source=f"${name}")
+    if value := ask(("glab", "config", "get", "token", "--host", address.host), "").strip():
+        return Token(value=value, source="glab config")
+    return find_stored_token(address, ask)
+
+
+class GitLab:
+    """One project on GitLab; the methods of a `Forge` are described there."""
+
+    def __init__(
+        self,
+        address: m.Address,
+        token: str,
+        *,
+        url: str,
+        token_source: str = "",
+        is_gits: bool = False,
+        calls: GitLabCalls | None = None,
+    ) -> None:
+        self.calls = calls or GitLabCalls()
+        self.address = address
+        self.token_source = token_source
+        self._token = token
+        self._is_gits = is_gits  #: git finds the token by itself
+        self._url = url
+        # As a bearer both access tokens and those of OAuth are accepted.
+        self._client = Gitlab(
+            url, oauth_token=token, timeout=TIMEOUT_S, per_page=100, session=CheckedSession(), keep_base_url=True
+        )
+        self._seen: dict[int, Facts] = {}  #: merge requests as they were read last
+        self._messages: dict[int, str] = {}  #: of later merges that this process asked for
+
+    def git_settings(self) -> tuple[str, ...]:
+        if self._is_gits or not self.address.web:
+            return ()
+        return header_settings(self.address, "oauth2", self._token)
+
+    @functools.cached_property
+    def _root(self) -> str:
+        """The path of the project by its number, which a rename does not change."""
+        return f"/projects/{self.calls.attempt('read the project', self._read_project)['id']}"
+
+    def _read_project(self) -> Facts:
+        return self._get(f"/projects/{quote(self.address.full_name, safe='')}")
+
+    def _get(self, path: str) -> Facts:
+        facts: Any = self._client.http_get(path)
+        return dict(facts)
+
+    def _list(self, path: str, **query: object) -> Iterator[Facts]:
+        """The entries of all pages, each read when it is needed."""
+        return iter(self._client.http_list(path, query_data=query, iterator=True))
+
+    def _write(self, method: str, path: str, **wanted: object) -> Facts:
+        send = self._client.http_post if method == "post" else self._client.http_put
+        answer: Any = send(path, post_data=wanted)
+        return dict(answer) if isinstance(answer, Mapping) else {}
+
+    def _find(self, read: Callable[[], T], *, missing: Sequence[int] = (403, 404)) -> T | None:
+        """What is read; None where it does not exist, or this GitLab or token lacks the feature."""
+        try:
+            return read()
+        except GitlabError as error:
+            if error.response_code not in missing:
+                raise
+            return None
+
+    # --- the repository ---------------------------------------------------------------------------------------
+
+    @repeatable("read the repository")
+    def read_repository(self) -> m.Repository:
+        project = self._read_project()
+        access = (project.get("permissions") or {}).values()
+        # A token of OAuth is no access token; with a dead one the project could not be read.
+        own = "/personal_access_tokens/self"
+        token = self._find(lambda: self._get(own), missing=(400, 401, 403, 404)) or {}
+        return m.Repository(
+            name=project["path_with_namespace"],
+            can_push=max((level["access_level"] for level in access if level), default=0) >= DEVELOPER,
+            is_archived=bool(project.get("archived")),
+            scopes=tuple(token.get("scopes") or ()),
+        )
+
+    def require_may_open(self, base: str) -> None:
+        """Raise NotAllowed for a token that may not open merge requests.
+
+        A merge request from a branch to itself is refused with 422, for a token that may ask; else with 403.
+        """
+
+        wanted = {"source_branch": base, "target_branch": base, "title": "runplan"}
+        path = f"{self._root}/merge_requests"
+        ask = functools.partial(self._find, lambda: self._write("post", path, **wanted), missing=(400, 409, 422))
+        self.calls.attempt("open merge requests with this token", ask)
+
+    @repeatable("read the settings of {0}")
+    def read_target(self, branch: str, *, number: int = 0) -> m.Target:
+        project = self._read_project()
+        method = project.get("merge_method") or "merge"
+        squash = project.get("squash_option") or "default_off"
+        plain = () if squash == "always" else ("rebase",) if method == "ff" else ("merge",)
+        rules = {
+            "a successful pipeline": project.get("only_allow_merge_if_pipeline_succeeds"),
+            "resolved discussions": project.get("only_allow_merge_if_all_discussions_are_resolved"),
+        }
+        merged = self._list(f"{self._root}/merge_requests", state="merged", target_branch=branch, order_by="updated_at")
+        newest = next(merged, None)
+        return m.Target(
+            methods=(*plain, *(() if squash == "never" else ("squash",))),
+            auto_merge=True,
+            usual_checks=tuple(check.name for check in self.list_checks(newest["sha"])) if newest else (),
+            strict=method != "merge",  # a fast-forward, or a merge that could be one
+            reviews=self._count_approvals(branch, number),
+            queue=bool(project.get("merge_trains_enabled")),
+            objections=tuple(self._list_objectors(number)) if number else (),
+            rules=tuple(words for words, is_rule in rules.items() if is_rule),
+        )
+
+    def _count_approvals(self, branch: str, number: int) -> int:
+        """How many approvals are required; none on a GitLab without that feature."""
+        if number:
+            path = f"{self._root}/merge_requests/{number}/approvals"
+            return int((self._find(lambda: self._get(path)) or {}).get("approvals_required") or 0)
+        rules = self._find(lambda: list(self._list(f"{self._root}/approval_rules"))) or []
+        return max((rule["approvals_required"] for rule in rules if f.applies_to(rule, branch)), default=0)
+
+    def _list_objectors(self, number: int) -> list[str]:
+        """The accounts with write access whose review asks for changes."""
+        states = self._list(f"{self._root}/merge_requests/{number}/reviewers")
+        names = [f.user_name(state.get("user")) for state in states if state.get("state") == f.OBJECTION]
+        return [name for name in names if self.may_write(name)]
+
+    @repeatable("read the permission of {0}")
+    def may_write(self, login: str) -> bool:
+        members = self._list(f"{self._root}/members/all", query=login)
+        levels = [member["access_level"] for member in members if f.user_name(member).lower() == login.lower()]
+        return max(levels, default=0) >= DEVELOPER
+
+    def file_url(self, path: str, ref: str) -> str:
+        return f"{self._url}/{self.address.full_name}/-/blob/{quote(ref)}/{quote(path)}"
+
+    @property
+    def own_login(self) -> str:
+        return f.user_name(self._own_user)
+
+    @functools.cached_property
+    def _own_user(self) -> Facts:
+        return self.calls.attempt("read the account", lambda: self._get("/user"))
+
+    # --- merge requests ---------------------------------------------------------------------------------------
+
+    @repeatable("look for the merge request of {branch}")
+    def find_pull_request(self, *, branch: str, base: str) -> m.PullRequest | None:
+        # Of several the newest open one for this target counts.
+        listed = self._list_pull_requests(branch)
+        newest = max(listed, key=lambda facts: (f.is_open(facts), facts["target_branch"] == base), default=None)
+        return None if newest is None else self._to_pull_request(newest)
+
+    @repeatable("list the merge requests of {0}")
+    def list_merged(self, branch: str) -> tuple[m.PullRequest, ...]:
+        return tuple(self._to_pull_request(facts) for facts in self._list_pull_requests(branch, state="merged"))
+
+    def _list_pull_requests(self, branch: str, **query: object) -> list[Facts]:
+        """The newest merge requests of a branch; a fork may have a branch of this name."""
+        wanted = {"source_branch": branch, "order_by": "created_at", "sort": "desc", **query}
+        listed = islice(self._list(f"{self._root}/merge_requests", **wanted), 10)
+        return [facts for facts in listed if facts["source_project_id"] == facts["target_project_id"]]
+
+    def head_ref(self, number: int) -> str:
+        return f"refs/merge-requests/{number}/head"
+
+    def create_pull_request(
+        self, *, branch: str, base: str, title: str, body: str, draft: bool = False
+    ) -> m.PullRequest:
+        wanted = {"source_branch": branch, "target_branch": base, "description": body}
+        wanted["title"] = f"{DRAFT}{title}" if draft else title
+
+        def happened() -> m.PullRequest | None:
+            pull = self.find_pull_request(branch=branch, base=base)
+            return pull if pull is not None and pull.is_open else None
+
+        def call() -> m.PullRequest:
+            try:
+                return self._to_pull_request(self._write("post", f"{self._root}/merge_requests", **wanted))
+            except GitlabError as error:
+                if error.response_code == 409 and (pull := happened()) is not None:  # another process was faster
+                    return pull
+                raise
+
+        return self.calls.attempt("open a merge request", call, happened)
+
+    @repeatable("read merge request {0}")
+    def read_pull_request(self, number: int) -> m.PullRequest:
+        return self._to_pull_request(self._get(f"{self._root}/merge_requests/{number}"))
+
+    @repeatable("edit merge request {0}")
+    def edit_pull_request(self, number: int, *, body: str) -> None:
+        self._edit(number, description=body)
+
+    @repeatable("mark merge request {0} as ready")
+    def mark_ready(self, number: int) -> None:
+        pull = self.read_pull_request(number)
+        if pull.draft:
+            self._edit(number, title=pull.title)
+
+    def _edit(self, number: int, **wanted: object) -> Facts:
+        return self._write("put", f"{self._root}/merge_requests/{number}", **wanted)
+
+    @repeatable("add labels and people to merge request {0}")
+    def add_people(
+        self, number: int, *, labels: Sequence[str], assignees: Sequence[str], reviewers: Sequence[str]
+    ) -> tuple[str, ...]:
+        before = self._get(f"{self._root}/merge_requests/{number}")
+        people = {"assignee": assignees, "reviewer": reviewers}
+        wanted: dict[str, object] = {
+            f"{role}_ids": self._user_ids(names, before[f"{role}s"]) for role, names in people.items() if names
+        }
+        after = self._edit(number, add_labels=",".join(labels), **wanted)
+        return tuple(
+            f"GitLab did not take {name} as {role}: no such account, or its plan allows one {role}"
+            for role, names in people.items()
+            for name in names
+            if name.lower() not in {f.user_name(user).lower() for user in after[f"{role}s"]}
+        )
+
+    def _user_ids(self, names: Iterable[str], present: Iterable[Facts]) -> list[int]:
+        """The ids of those who are there already, and of these accounts; an unknown one is left out."""
+        users = (next(self._list("/users", username=name), None) for name in names)
+        return list(dict.fromkeys([*(user["id"] for user in present), *(user["id"] for user in users if user)]))
+
+    @repeatable("ask for a review of merge request {0}")
+    def request_review(self, number: int, logins: Sequence[str]) -> None:
+        """Only a quick action asks those again who are reviewers."""
+        words = " ".join(f"@{login}" for login in logins)
+        path = f"{self._root}/merge_requests/{number}/notes"
+        self._find(lambda: self._write("post", path, body=f"/request_review {words}"), missing=(400, 403, 404, 422))
+
+    def merge_pull_request(self, number: int, how: m.Merge) -> Oid | m.NotMerged:
+        def happened() -> Oid | None:
+            now = self.read_pull_request(number)
+            return now.merge_commit if now.is_merged else None
+
+        def call() -> Oid | m.NotMerged:
+            try:
+                merged = self._accept(number, how)
+            except GitlabError as error:
+                if error.response_code not in (401, 405, 406, 409, 422):  # 401: this account may not merge
+                    raise
+                return happened() or m.NotMerged(said=describe_error(error))
+            pull = self._to_pull_request(merged)
+            return pull.merge_commit if pull.is_merged else m.NotMerged(said=str(merged.get("detailed_merge_status")))
+
+        return self.calls.attempt(f"merge merge request {number}", call, happened)
+
+    def _accept(self, number: int, how: m.Merge, **more: object) -> Facts:
+        message = f"{how.title}\n\n{how.message}"
+        texts = {"merge_commit_message": message, "squash_commit_message": message}
+        wanted: dict[str, object] = {"sha": how.head, "squash": how.method == "squash", **texts, **more}
+        return self._write("put", f"{self._root}/merge_requests/{number}/merge", **wanted)
+
+    @repeatable("ask for a later merge of merge request {0}")
+    def merge_later(self, number: int, how: m.Merge, *, queue: bool) -> m.NotMerged | None:
+        has_trains = queue and self._read_project().get("merge_trains_enabled")
+        train = f"{self._root}/merge_trains/merge_requests/{number}"
+        now = self.read_pull_request(number)
+        if now.is_merged or now.auto_merge or (has_trains and self._find(lambda: self._get(train)) is not None):
+            return None
+        if now.state in (m.MergeState.READY, m.MergeState.UNKNOWN) and not now.draft and not has_trains:
+            return m.NotMerged(said="it can be merged at once, or GitLab still computes whether")  # it might do so
+        try:
+            if has_trains:
+                self._write("post", train, sha=how.head, squash=how.method == "squash", auto_merge=True)
+            else:  # the second name is that of GitLab before 17.11
+                self._accept(number, how, auto_merge=True, merge_when_pipeline_succeeds=True)
+                self._messages[number] = how.message
+        except GitlabError as error:
+            if error.response_code not in (400, 401, 405, 406, 409, 422):
+                raise
+            return m.NotMerged(said=describe_error(error))
+        return None
+
+    @repeatable("cancel the merge of merge request {0}")
+    def cancel_merge(self, number: int) -> None:
+        path = f"{self._root}/merge_requests/{number}/cancel_merge_when_pipeline_succeeds"
+        self._find(lambda: self._write("post", path), missing=(405, 406))  # nothing was asked for
+
+    @repeatable("read the open merge requests")
+    def list_open_files(self, base: str) -> dict[int, tuple[str, ...]]:
+        root = f"{self._root}/merge_requests"
+        numbers = [facts["iid"] for facts in islice(self._list(root, state="opened", target_branch=base), MOST_OPEN)]
+        return {
+            number: tuple(change["new_path"] for change in self._list(f"{root}/{number}/diffs")) for number in numbers
+        }
+
+    @repeatable("read the activity of merge request {0}")
+    def read_activity(self, number: int, head: Oid) -> m.Activity:
+        if number not in self._seen:
+            self.read_pull_request(number)
+        notes = [
+            (note, discussion["id"])
+            for discussion in self._list(f"{self._root}/merge_requests/{number}/discussions")
+            for note in discussion["notes"]
+        ]
+        said = [(note, thread) for note, thread in notes if not (note["system"] or note.get("resolved"))]
+        messages = [f.to_message(note, thread=thread) for note, thread in said]
+        if self._seen[number].get("reviewers"):
+            states = list(self._list(f"{self._root}/merge_requests/{number}/reviewers"))
+            # An opinion has no time; GitLab notes each change by itself. Newer versions say when one approved.
+            changed = {f.user_name(note["author"]): note["created_at"] for note, _ in notes if note["system"]}
+            if any(state["state"] == f.APPROVED for state in states):
+                approvals = self._find(lambda: self._get(f"{self._root}/merge_requests/{number}/approvals")) or {}
+                changed |= f.approval_times(approvals)
+            messages = f.with_opinions(messages, states, changed, head=head)
+        messages.sort(key=lambda message: message.changed)
+        return m.Activity(checks=self.list_checks(head), messages=tuple(messages))
+
+    def answer_message(self, number: int, message: m.Message, *, marker: str, text: str) -> None:
+        notes = f"{self._root}/merge_requests/{number}/notes"
+        target = f"{self._root}/merge_requests/{number}/discussions/{message.thread}/notes" if message.thread else notes
+        self._put_note(notes, marker=marker, text=text, target=target)
+
+    # --- checks -----------------------------------------------------------------------------------------------
+
+    @repeatable("read the checks")
+    def list_checks(self, head: Oid) -> tuple[m.Check, ...]:
+        """Jobs and external statuses of the commit; and those of a pipeline for the result of the merge."""
+        return tuple(f.to_check(status) for status in self._list_jobs(head))
+
+    def _list_jobs(self, head: Oid) -> list[Facts]:
+        pipelines = [facts.get("head_pipeline") or {} for facts in self._seen.values() if facts.get("sha") == head]
+        results = [pipeline["id"] for pipeline in pipelines if pipeline.get("sha") not in (None, head)]
+        jobs = [job for number in results for job in self._list(f"{self._root}/pipelines/{number}/jobs")]
+        statuses = self._list(f"{self._root}/repository/commits/{head}/statuses")
+        return [facts for facts in (*statuses, *jobs) if facts["name"] != m.STATUS]
+
+    def set_status(self, head: Oid, *, state: m.CheckState, text: str, url: str) -> None:
+        wanted = {"state": STATUSES[state], "name": m.STATUS, "description": text[:140], "target_url": url}
+
+        def call() -> None:
+            try:
+                self._write("post", f"{self._root}/statuses/{head}", **wanted)
+            except GitlabError as error:  # 400 is also the answer to a state that it has
+                statuses = self._list(f"{self._root}/repository/commits/{head}/statuses", name=m.STATUS)
+                if error.response_code != 400 or STATUSES[state] not in [status["status"] for status in statuses]:
+                    raise
+
+        self.calls.attempt("set the commit status", call)
+
+    @repeatable("read the logs of failed jobs")
+    def read_failure_log(self, head: Oid) -> str:
+        failed = [job for job in self._list_jobs(head) if f.to_check(job).state is m.CheckState.FAILED]
+        logs = [self._read_log(job) for job in failed[:FAILED_JOBS]]
+        checks = [f.to_check(job) for job in failed]
+        return "\n".join(filter(None, logs)) or "\n".join(f"{c.name}: {c.summary or c.url}" for c in checks)
+
+    def _read_log(self, job: Facts) -> str:
+        """The end of the log; "" for an external status, or where the token may not read it."""
+        path = f"{self._root}/jobs/{job['id']}/trace"
+        answer: Any = self._find(lambda: self._client.http_get(path, raw=True))
+        text = answer.content.decode(errors="replace") if answer is not None else ""
+        return f"## {job['name']}\n{text[-LOG_CHARACTERS // FAILED_JOBS :]}" if text else ""
+
+    # --- issues -----------------------------------------------------------------------------------------------
+
+    @repeatable("read issue {0}")
+    def read_issue(self, number: int) -> m.Issue:
+        try:
+            return f.to_issue(self._get(f"{self._root}/issues/{number}"))
+        except GitlabError as error:
+            if error.response_code != 404:
+                raise
+            raise NotFound(f"{self.address.full_name} has no issue {number}, or the token may not read it") from None
+
+    @repeatable("list the issues with the label {0}")
+    def list_issues(self, label: str) -> tuple[m.Issue, ...]:
+        wanted = {"state": "opened", "labels": label, "order_by": "created_at", "sort": "asc"}
+        return tuple(f.to_issue(facts) for facts in self._list(f"{self._root}/issues", **wanted))
+
+    @repeatable("close issue {0}")
+    def close_issue(self, number: int) -> None:
+        self._write("put", f"{self._root}/issues/{number}", state_event="close")
+
+    @repeatable("label issue {0}")
+    def label_issue(self, number: int, *, add: str = "", remove: str = "") -> None:
+        self._write("put", f"{self._root}/issues/{number}", add_labels=add, remove_labels=remove)
+
+    @repeatable("assign issue {0}")
+    def assign_issue(self, number: int, *, is_assigned: bool) -> None:
+        path = f"{self._root}/issues/{number}"
+        before = {user["id"] for user in self._get(path)["assignees"]}
+        wanted = before | {self._own_user["id"]} if is_assigned else before - {self._own_user["id"]}
+        if wanted != before:
+            self._write("put", path, assignee_ids=sorted(wanted) or [0])  # 0 takes away the last one
+
+    @repeatable("read the comments of #{0}")
+    def list_comments(self, number: int) -> tuple[m.Comment, ...]:
+        return tuple(f.to_comment(note) for note in self._list_notes(f"{self._root}/issues/{number}/notes"))
+
+    def _list_notes(self, path: str) -> list[Facts]:
+        return [note for note in self._list(path, sort="asc", order_by="created_at") if not note["system"]]
+
+    def put_comment(self, number: int, *, marker: str, text: str, is_pull: bool = False) -> None:
+        notes = f"{self._root}/{'merge_requests' if is_pull else 'issues'}/{number}/notes"
+        self._put_note(notes, marker=marker, text=text, target=notes)
+
+    def _put_note(self, notes: str, *, marker: str, text: str, target: str) -> None:
+        """Write a note to the target, once per marker among the notes; a later text replaces it."""
+        body = m.with_marker(text, marker)
+
+        def happened() -> Facts | None:
+            listed = self.calls.attempt("comment", lambda: self._list_notes(notes))
+            own = (note for note in listed if f.user_name(note["author"]) == self.own_login)
+            return next((note for note in own if m.has_marker(note["body"] or "", marker)), None)
+
+        existing = happened()
+        if existing is None:
+            self.calls.attempt("comment", lambda: self._write("post", target, body=body), happened)
+        elif existing["body"] != body:
+            self.calls.attempt("comment", lambda: self._write("put", f"{notes}/{existing['id']}", body=body))
+
+    @repeatable("read who labelled issue {0}")
+    def is_issue_trusted(self, number: int, label: str) -> bool:
+        issue = self._get(f"{self._root}/issues/{number}")
+        if self.may_write(f.user_name(issue.get("author"))):
+            return True
+        events = list(self._list(f"{self._root}/issues/{number}/resource_label_events"))
+        labelled = [event for event in events if ((event["label"] or {}).get("name") or "").lower() == label.lower()]
+        if not labelled or labelled[-1]["action"] != "add":
+            return False
+        when, editor = self._read_last_edit(number)
+        is_edited = when >= f.to_seconds(labelled[-1]["created_at"])
+        return self.may_write(f.user_name(labelled[-1]["user"])) and (not is_edited or self.may_write(editor))
+
+    @repeatable("read who reopened issue {0}")
+    def find_reopening(self, number: int) -> float:
+        events = self._list(f"{self._root}/issues/{number}/resource_state_events")
+        reopened = [event for event in events if event["state"] == "reopened"]
+        meant = [event["created_at"] for event in reopened if self.may_write(f.user_name(event["user"]))]
+        return f.to_seconds(meant[-1]) if meant else 0.0
+
+    def _read_last_edit(self, number: int) -> tuple[float, str]:
+        """When the text was changed last, and by whom; an answer without it counts as a change by a stranger."""
+        values = {"path": self.address.full_name, "number": str(number)}
+        answer = self._write("post", f"{self._url}/api/graphql", query=EDITED, variables=values)
+        items = ((answer.get("data") or {}).get("project") or {}).get("workItems") or {}
+        edits = [widget for node in items.get("nodes") or () for widget in node["widgets"] if "lastEditedAt" in widget]
+        if not edits:
+            return float("inf"), f.GHOST
+        return f.to_seconds(edits[0]["lastEditedAt"]), f.user_name(edits[0]["lastEditedBy"])
+
+    def _merge_message(self, facts: Facts) -> str:
+        """The message of the later merge. GitLab shows only who asked: the account of the token did so for runplan."""
+        is_own = f.user_name(facts.get("merge_user")) == self.own_login
+        return (self._messages.get(facts["iid"]) or f"{PLAN}: ") if is_own else ""
+
+    def _to_pull_request(self, facts: Facts) -> m.PullRequest:
+        self._seen[facts["iid"]] = facts
+        is_merged = facts["state"] == "merged"
+        asked = bool(facts.get("merge_when_pipeline_succeeds")) and not is_merged
+        commit = facts.get("merge_commit_sha") or facts.get("squash_commit_sha") or facts["sha"]
+        return m.PullRequest(
+            number=facts["iid"],
+            url=facts["web_url"],
+            is_open=f.is_open(facts),
+            is_merged=is_merged,
+            head=facts["sha"] or "",
+            base=facts["target_branch"],
+            title=facts["title"].removeprefix(DRAFT),
+            body=facts.get("description") or "",
+            draft=bool(facts.get("draft")),
+            state=f.to_merge_state(facts),
+            merge_commit=commit if is_merged else "",
+            auto_merge=asked,
+            merge_message=self._merge_message(facts) if asked else "",
+            ended=f.to_seconds(facts.get("merged_at") or facts.get("closed_at")),
+            noun="merge request",
+            sign="!",
+        )

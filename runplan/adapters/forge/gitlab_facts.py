@@ -1,0 +1,131 @@
+"""Answers of GitLab as plain values of a forge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from runplan.adapters.forge import model as m
+from runplan.domain.gitfacts import Oid
+
+Facts = Mapping[str, Any]  #: an object of an answer
+
+_S = m.MergeState
+#: Of `detailed_merge_status`. GitLab adds values; one that is not here is a rule that is not met.
+MERGE_STATES = {
+    **dict.fromkeys(("checking", "unchecked", "preparing", "approvals_syncing"), _S.UNKNOWN),
+    **dict.fromkeys(("mergeable", "draft_status", "not_open"), _S.READY),
+    **dict.fromkeys(("conflict", "broken_status"), _S.CONFLICT),
+    "need_rebase": _S.BEHIND,
+}
+OBJECTION = "requested_changes"  #: state of a reviewer
+APPROVED = "approved"
+#: States of a job or commit status. `manual` waits for a person; a job that may fail blocks nothing.
+CHECK_STATES = {
+    **dict.fromkeys(("success", "skipped"), m.CheckState.PASSED),
+    **dict.fromkeys(("failed", "canceled", "canceling"), m.CheckState.FAILED),
+}
+
+GHOST = "ghost"  #: as GitLab shows an account that was deleted
+
+
+def user_name(user: Facts | None) -> str:
+    return str(user["username"]) if user else GHOST
+
+
+def to_seconds(when: str | None) -> float:
+    return datetime.fromisoformat(when).timestamp() if when else 0.0
+
+
+def is_open(facts: Facts) -> bool:
+    return facts["state"] in ("opened", "locked")  # it is locked while it is merged
+
+
+def applies_to(rule: Facts, branch: str) -> bool:
+    """Whether a rule for approvals is about this branch; one without branches is about all."""
+    names = [protected["name"] for protected in rule.get("protected_branches") or ()]
+    return not names or branch in names
+
+
+def to_merge_state(facts: Facts) -> m.MergeState:
+    state = MERGE_STATES.get(facts.get("detailed_merge_status") or "unchecked", _S.BLOCKED)
+    has_conflicts = facts.get("has_conflicts") and state is not _S.UNKNOWN
+    return _S.CONFLICT if has_conflicts else state
+
+
+def to_check(facts: Facts) -> m.Check:
+    """A job or commit status; jobs have other names for the same fields."""
+    is_optional = bool(facts.get("allow_failure")) and facts["status"] in ("failed", "canceled", "manual")
+    state = m.CheckState.PASSED if is_optional else CHECK_STATES.get(facts["status"], m.CheckState.PENDING)
+    return m.Check(
+        name=facts["name"],
+        state=state,
+        url=facts.get("target_url") or facts.get("web_url") or "",
+        summary=facts.get("description") or "",
+        changed=to_seconds(facts.get("finished_at") or facts.get("started_at") or facts.get("created_at")),
+    )
+
+
+def to_message(note: Facts, *, thread: str) -> m.Message:
+    position = note.get("position") or {}
+    path = position.get("new_path") or position.get("old_path") or ""
+    line = position.get("new_line") or position.get("old_line")
+    return m.Message(
+        id=f"{'line' if path else 'comment'} {note['id']}",
+        author=user_name(note["author"]),
+        text=note["body"] or "",
+        changed=to_seconds(note["updated_at"]),
+        place=f"{path}:{line}" if line else path,
+        thread=thread if path else "",
+    )
+
+
+def to_comment(note: Facts) -> m.Comment:
+    return m.Comment(author=user_name(note["author"]), text=note["body"] or "", changed=to_seconds(note["updated_at"]))
+
+
+def with_opinions(
+    messages: Sequence[m.Message], states: Iterable[Facts], changed: Mapping[str, str], *, head: Oid
+) -> list[m.Message]:
+    """The messages, with the opinions of reviewers, which have no text: an objection takes its author's newest one."""
+    shown = list(messages)
+    for facts in states:
+        name, state = user_name(facts["user"]), facts["state"]
+        opinion = m.Message(
+            id=f"review {name} {state} {head:.12}",
+            author=name,
+            text="",
+            changed=to_seconds(changed.get(name)),
+            is_approval=state == APPROVED,
+        )
+        remarks = [message for message in shown if message.author == name and message.text[:1] not in ("", "/")]
+        remarks = [message for message in remarks if not message.place]  # neither on a line nor a command
+        if remarks and state == OBJECTION:
+            shown.remove(remarks[-1])
+            opinion = replace(remarks[-1], id=f"review {remarks[-1].id}")
+        if state in (APPROVED, OBJECTION):
+            shown.append(opinion)
+    return shown
+
+
+def approval_times(approvals: Facts) -> dict[str, str]:
+    """When each account approved a merge request, where GitLab says it."""
+    given = (
+        (user_name(approval.get("user")), approval.get("approved_at"))
+        for approval in approvals.get("approved_by") or ()
+    )
+    return {name: when for name, when in given if when}
+
+
+def to_issue(facts: Facts) -> m.Issue:
+    return m.Issue(
+        number=facts["iid"],
+        title=facts["title"],
+        body=facts.get("description") or "",
+        is_open=facts["state"] == "opened",
+        url=facts["web_url"],
+        author=user_name(facts.get("author")),
+    )

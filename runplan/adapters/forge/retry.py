@@ -1,0 +1,67 @@
+"""The one retry layer for calls to a forge.
+
+Short faults are retried here. Longer ones are raised as Unreachable or RateLimited, so that the run waits in the
+journal. The library of a forge retries nothing itself: it would repeat writes that have happened, and its waits cannot
+be interrupted.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from runplan.domain.errors import Unreachable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DELAYS_S = (0.5, 2.0, 5.0)  #: between the attempts of one call
+PATIENCE_S = 20.0  #: with one call; a forge that answers slowly is not asked again
+
+
+class Outage(Unreachable):
+    """The forge does not answer, or fails; the same call may succeed soon."""
+
+
+def repeatable(action: str) -> Callable[[Callable[Concatenate[Any, P], T]], Callable[Concatenate[Any, P], T]]:
+    """Retry a method that reads, or that may be repeated; `action` names it in errors, with its arguments in braces."""
+
+    def decorate(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+        @functools.wraps(method)
+        def retried(self: Any, /, *args: P.args, **named: P.kwargs) -> T:
+            calls: Calls = self.calls
+            return calls.attempt(action.format(*args, **named), lambda: method(self, *args, **named))
+
+        return retried
+
+    return decorate
+
+
+class Calls(ABC):
+    """Calls with retries. `sleep` and `now` are those of the caller."""
+
+    def __init__(self, *, sleep: Callable[[float], None] = time.sleep, now: Callable[[], float] = time.time) -> None:
+        self._sleep = sleep
+        self._now = now
+
+    def attempt(self, action: str, call: Callable[[], T], happened: Callable[[], T | None] = lambda: None) -> T:
+        """Call, and again after a fault. Of a write `happened` reads the result of an attempt whose answer was lost."""
+        began = self._now()
+        for delay_s in (*DELAYS_S, None):
+            try:
+                return self._call(action, call)
+            except Outage as error:
+                outage = error
+            if (result := happened()) is not None:
+                return result
+            if delay_s is None or self._now() - began > PATIENCE_S:
+                raise Unreachable(str(outage)) from outage
+            self._sleep(delay_s)
+        raise AssertionError
+
+    @abstractmethod
+    def _call(self, action: str, call: Callable[[], T]) -> T:
+        """Call once; the errors of a forge's library become those of `runplan.domain.errors`, or an Outage."""

@@ -1,0 +1,488 @@
+"""The places of agents and of proof, and the streams between them and `tool.git`.
+
+An agent's zone is a repository, `lanes/<name>.git`, and the worktree `<root>/<name>`. The proof worktree,
+`<root>/<name>-proof`, is for set-up, gates and verifiers; no implementer or fixer gets it. Both are filled by a fixed
+script in the sandbox. When the processes of an agent are dead, a second script hands its work over as a stream: a
+header and a pack. runplan opens, lists and deletes nothing by a path below these directories; it renames the whole
+directory away. No process of an agent may live during these calls.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.adapters.git.command import (
+    CALLS,
+    CONFIGURING,
+    SETTINGS,
+    STREAMING,
+    Git,
+    borrowing,
+    is_readable,
+    one_line,
+    scrubbed,
+    wait_for,
+)
+from runplan.adapters.git.objects import TREE, find
+from runplan.adapters.store.files import is_directory, make_below, move_directory, publish, read_text, remove_directory
+from runplan.domain.errors import GitFailed, RefusedEarly, SettingsError
+from runplan.domain.names import DIFF_FILE
+
+if TYPE_CHECKING:
+    from typing import IO
+
+    from runplan.adapters.git.workspace import Workspace
+    from runplan.domain.gitfacts import Oid
+
+#: A command in the sandbox of agents: argv, working directory, the directories that it may write, and paths below
+#: them that it may not.
+Confine: TypeAlias = Callable[[Sequence[str], Path, Sequence[Path], Sequence[Path]], Sequence[str]]
+
+STANDARD_TOOLS = "/usr/bin:/bin"  #: of the scripts; the caller's PATH may lack them
+STOPPED_S = 5.0  #: for a hand-over of a run that is stopped
+FILL_S = 600.0  #: for the files of one commit
+SAID = 2000  #: bytes kept of what a script prints as an error
+LARGEST_STATUS = 64 * 1024
+LARGEST_NOTE = 64 * 1024 * 1024  #: bytes of the inputs of run.setup
+_FIELDS = {"1": 8, "u": 10, "?": 1}  #: before the path, by the kind of a record of `git status --porcelain=v2`
+SCRIPT_KIB = 2 * 1024 * 1024  #: address space of a script's processes
+#: An edit that keeps the size and the time of a file is seen by its ctime.
+_SETTINGS = ("core.trustctime=true", "core.checkStat=default", "pack.threads=1", *STREAMING)
+_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]*"
+
+#: The first line of each script: its process group ends when runplan has closed the standard input, or is dead.
+_LIFELINE = "exec 9<&0 </dev/null; { read -r _ <&9; kill -KILL 0; } >/dev/null 2>&1 & exec 9<&-\n"
+#: A function of the scripts. Each program that they need not start saves about a millisecond.
+IS_EMPTY = """
+is_empty() {
+    for name in * .[!.]* ..?*; do [ ! -e "$name" ] && [ ! -L "$name" ] || return 1; done
+}
+"""
+#: A function of the fill script: checks out the submodules that the user has, without a network. Arguments: git
+#: directory, worktree, commit, the user's modules. An agent's files in a submodule stay.
+_FILL_MODULES = r"""
+fill_modules() {
+    git --git-dir="$1" config --blob "$3:.gitmodules" --name-only --get-regexp '^submodule\..*\.path$' 2>/dev/null |
+    while IFS= read -r key; do
+        name=${key#submodule.} name=${name%.path}
+        path=$(git --git-dir="$1" config --blob "$3:.gitmodules" "$key")
+        own=$1/modules/$name index=$seen/modules/$name theirs=$4/$name
+        oid=$(git --git-dir="$1" rev-parse -q --verify "$3:$path") && [ -d "$theirs" ] &&
+            git --git-dir="$theirs" cat-file -e "$oid^{commit}" 2>/dev/null || continue
+        [ ! -L "$2/$path" ] || rm "$2/$path" || exit 1
+        mkdir -p "$2/$path" "$own/objects/info" "$own/refs" "$index" && cd "$2/$path" || exit 1
+        [ "$(pwd -P)" = "$(cd "$2" && pwd -P)/$path" ] || exit 1 # a parent is a link
+        rm -rf .git || exit 1
+        update=-u
+        [ "$how" = proof ] || is_empty || update=
+        format=0; [ ${#oid} = 40 ] || format="1
+[extensions]
+objectformat = sha256"
+        printf '[core]\nbare = false\nrepositoryformatversion = %s\n' "$format" >"$own/config" &&
+            printf '%s\n' "$theirs/objects" >"$own/objects/info/alternates" &&
+            printf '%s\n' "$oid" >"$own/HEAD" && printf 'gitdir: %s\n' "$own" >.git || exit 1
+        (
+            export GIT_DIR="$own" GIT_WORK_TREE="$2/$path" GIT_INDEX_FILE="$index/index"
+            git read-tree --reset $update "$oid" && cp -p "$index/index" "$own/index" || exit 1
+            [ "$how" != proof ] || git clean -ffdqx
+        ) && fill_modules "$own" "$2/$path" "$oid" "$theirs/modules" || exit 1
+    done
+}
+"""
+#: Fills a worktree. Arguments: git directory, tree, seen, commit of the files, commit of the index, how, clean, diff,
+#: root of the checkout, the user's modules, then the names of run.copy. `seen` keeps what only this script opens: the
+#: index and its commit. `how` is agent, proof, or setup for a proof worktree with the products of run.setup.
+_FILL = f"""{IS_EMPTY}{_FILL_MODULES}
+ulimit -v {SCRIPT_KIB} 2>/dev/null
+umask 022
+dir=$1 tree=$2 seen=$3 files=$4 tip=$5 how=$6 clean=$7 diff=$8 root=$9; shift 9
+modules=$1; shift
+export GIT_DIR="$dir" GIT_WORK_TREE="$tree" GIT_INDEX_FILE="$seen/index"
+cd "$tree" || exit 1
+is_empty && clean=none
+rm -rf .git "./{DIFF_FILE}" "$dir/index" "$dir/index.lock" "$seen/index.lock" || exit 1
+printf 'gitdir: %s\\n' "$dir" >.git && : >"$seen/commit" || exit 1
+if [ "$how" = proof ] && [ "$clean" = -x ] && [ -f "$seen/index" ]; then # git overlooks FIFOs, modes and further links
+    find . \\( \\( ! -type f ! -type d ! -type l -o -type f -links +1 \\
+        -o -type f ! -perm 644 ! -perm 755 \\) -delete \\) -o -type d ! -perm 755 -exec chmod 755 {{}} + || exit 1
+fi
+git read-tree --reset -u "$files" || {{
+    find . -type d ! -perm -700 -exec chmod u+rwx {{}} \\; # the products of run.setup stay
+    rm -f "$seen/index"; git read-tree --reset -u "$files"
+}} || exit 1
+if [ "$clean" != none ]; then
+    git clean -ffdq $clean || {{ chmod -R u+rwX . && git clean -ffdq $clean; }} || exit 1
+fi
+[ "$how" = setup ] || [ ! -d "$modules" ] || fill_modules "$dir" "$tree" "$files" "$modules" || exit 1
+[ "$files" = "$tip" ] || git read-tree --reset "$tip" || exit 1
+cp -p "$seen/index" "$dir/index" || exit 1 # -p: git looks for racy entries
+printf '%s\\n' "$tip" >"$seen/commit" || exit 1
+[ -z "$diff" ] || {{ rm -rf "./{DIFF_FILE}" && cp "$diff" "./{DIFF_FILE}"; }} || exit 1
+for name; do
+    mkdir -p "./$(dirname "$name")" && rm -rf "./$name" && cp -p "$root/$name" "./$name" || exit 1
+done
+"""
+#: Copies a worktree. Arguments: from, to.
+_COPY = 'mkdir -p "$2" && cp -a "$1/." "$2"'
+
+
+class Bounds(Struct, frozen=True, kw_only=True):
+    """What a hand-over may take (limits.handover…)."""
+
+    seconds: float = 600.0
+    cause: str = "limits.handover"  #: of the limit of time
+    size: int = 2_000_000_000  #: bytes of the pack
+    entries: int = 200_000  #: paths that differ
+
+
+class Extra(Struct, frozen=True, kw_only=True):
+    """Files that a worktree gets besides those of its commit."""
+
+    copies: Sequence[str] = ()  #: names of run.copy
+    root: Path = Path()  #: the checkout that has them
+    diff: Path | None = None  #: the change that a fixer continues or a verifier judges
+
+
+NOTHING = Extra()
+
+
+class Zones:
+    """The worktrees of one project; `confine` is the sandbox of its agents."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        confine: Confine | None = None,
+        bounds: Bounds | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.workspace = workspace
+        #: Scripts may run filters that an agent wrote, so they get the variables of agents.
+        self.env = scrubbed(workspace.env if env is None else env)
+        self.confine = confine or (lambda argv, _cwd, _writable, _readable: argv)
+        self.bounds = bounds or Bounds()
+        self.is_hurried = False
+
+    # --- processes in the sandbox -------------------------------------------------------------------------
+
+    @contextmanager
+    def start(
+        self,
+        script: str,
+        arguments: Sequence[str],
+        *,
+        cwd: Path,
+        writable: Sequence[Path],
+        readable: Sequence[Path] = (),
+    ) -> Iterator[Script]:
+        """A fixed script in the sandbox; its process tree is dead at the end of the block."""
+        words = " ".join(f"-c {setting}" for setting in (*SETTINGS, *_SETTINGS))
+        git = f'git() {{ command "{self.workspace.git.program}" {words} "$@"; }}\n'
+        argv = self.confine(["/bin/sh", "-c", _LIFELINE + git + script, "sh", *arguments], cwd, writable, readable)
+        process = subprocess.Popen(
+            argv,
+            cwd=self.workspace.state,
+            env={**self.env, **self.workspace.agent_config, "PATH": f"{self.env.get('PATH', '')}:{STANDARD_TOOLS}"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        with process, CALLS.bounded(process, state=self.workspace.state):
+            yield Script(process)
+
+    def converting(self, cwd: Path, box: Path, *, writable: Sequence[Path]) -> Git:
+        """Git for files of the user's, with `box` for temporary files.
+
+        A filter that converts them may be a script that an agent has edited, so it runs in the sandbox. git-lfs reads
+        the user's large files through an alternate.
+        """
+        user, store = self.workspace.user, self.workspace.lfs_store
+        if not self.workspace.has_filters:
+            return user.at(cwd)
+        lender = box / "lender/objects"
+        lender.mkdir(parents=True)
+        if store is not None:
+            lender.with_name("lfs").symlink_to(store.parent)
+        selected = {name: user.env[name] for name in CONFIGURING if name in user.env}
+        prefix = ("/usr/bin/env", *(f"{name}={value}" for name, value in borrowing(lender).items()))
+        return Git(
+            cwd,
+            env={**self.env, **selected},
+            options=("-c", f"lfs.storage={box / 'lfs'}", "-c", "lfs.skipdownloaderrors=true"),
+            confine=lambda argv: self.confine([*prefix, *argv], cwd, writable, ()),
+            common_dir=user.common_dir,
+        )
+
+    def hurry(self) -> None:
+        """Let no hand-over delay the end of a run that is stopped; the files stay in the worktree."""
+        if self.bounds.seconds > STOPPED_S:
+            self.bounds = replace(self.bounds, seconds=STOPPED_S, cause="the run is stopped")
+            self.is_hurried = True
+
+
+class Script:
+    """A running script. A thread reads its errors, so that it never waits for a reader."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.process = process
+        self.output = process.stdout
+        self._said = b""
+        # The thread has a descriptor of its own: the number of a closed one is given to the next pipe.
+        errors = os.fdopen(os.dup(process.stderr.fileno()), "rb", buffering=0)
+        self._reader = threading.Thread(target=self._read, args=(errors,), daemon=True)
+        self._reader.start()
+
+    def _read(self, errors: IO[bytes]) -> None:
+        with errors:
+            while piece := errors.read(65536):
+                self._said = (self._said + piece)[-SAID:]
+
+    def said(self) -> str:
+        self._reader.join(1.0)
+        return one_line(self._said.decode("utf-8", "replace"))
+
+    def read_exactly(self, count: int, deadline: float) -> bytes:
+        """So many bytes of its output; fewer when it ends."""
+        content = b""
+        while len(content) < count and is_readable(self.output.fileno(), deadline - time.monotonic()):
+            piece = os.read(self.output.fileno(), count - len(content))
+            if not piece:
+                break
+            content += piece
+        return content
+
+    def finish(self, deadline: float) -> str:
+        """Wait for its end; what went wrong, or ""."""
+        try:
+            code = wait_for(self.process, deadline - time.monotonic())
+        except subprocess.TimeoutExpired:
+            return "it did not end in time"
+        return "" if code == 0 else self.said() or f"it ended with code {code}"
+
+
+# --- an agent's zone --------------------------------------------------------------------------------------
+
+
+class Place:
+    """A worktree and its git directory, which scripts fill."""
+
+    def __init__(self, zones: Zones, name: str, repository: Path, path: Path) -> None:
+        if not re.fullmatch(_NAME, name):
+            raise RefusedEarly(f"{name!r} cannot be the name of a worktree; use letters, digits, dot, dash, underscore")
+        self.name = name
+        self.path = path
+        self._zones = zones
+        self._workspace = zones.workspace
+        self._tool = zones.workspace.git
+        self._repository = repository
+        self._git_dir = repository  #: of the worktree
+        self._seen = zones.workspace.state / "seen" / path.name
+        #: The inputs of the run.setup whose products are here, or why it has to run again; and a copy of what it left.
+        self._products = zones.workspace.state / "products" / path.name
+        self._home = zones.workspace.homes / path.name  #: of its processes in a sandbox
+
+    @property
+    def writable(self) -> tuple[Path, ...]:
+        return (self.path, self._repository)
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the worktree and its repository are there."""
+        return is_directory(self.path) and is_directory(self._repository)
+
+    def _make_directories(self) -> None:
+        if os.path.lexists(self.path) and not is_directory(self.path):
+            remove_directory(self.path)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.path.chmod(0o755)
+        make_below(self._workspace.common_dir, self._seen)
+
+    def _remove_files(self) -> None:
+        for place in (self.path, self._repository, self._seen, self._products):
+            remove_directory(place)
+
+    def remove(self) -> None:
+        """Delete the worktree and its repository, and the home of its processes."""
+        self._remove_files()
+        remove_directory(self._home)
+
+    @contextmanager
+    def _new_repository(self, *, keeps_modules: bool = True) -> Iterator[Path]:
+        """A directory to write a repository to; it takes the place of the old one, whose submodules may move over."""
+        draft = self._repository.with_name(f".{self._repository.name}")
+        remove_directory(draft)
+        yield draft
+        if keeps_modules:
+            move_directory("modules", self._repository, draft)
+        remove_directory(self._repository)
+        draft.rename(self._repository)
+
+    def _fill(self, *words: str, extra: Extra, fixed: Sequence[Path] = ()) -> bool:
+        """Run the script that fills the files; once more in an empty worktree when it fails. Whether that was so.
+
+        `fixed` are paths in the worktree that the script, and a filter that it runs, cannot change in a sandbox.
+        """
+        places = (str(self._git_dir), str(self.path), str(self._seen))
+        more = (str(extra.diff or ""), str(extra.root), str(self._workspace.common_dir / "modules"))
+        arguments = (*places, *words, *more, *extra.copies)
+        error = ""
+        for is_new in (False, True):
+            self._make_directories()
+            writable = (self.path, self._repository, self._seen)
+            readable = () if is_new else fixed
+            with self._zones.start(_FILL, arguments, cwd=self.path, writable=writable, readable=readable) as script:
+                error = script.finish(time.monotonic() + FILL_S)
+            if not error:
+                return is_new
+            remove_directory(self.path)
+            remove_directory(self._seen)
+        raise GitFailed(f"the files of {words[0][:12]} could not be written to {self.path}: {error}")
+
+    # --- the products of run.setup ------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> str:
+        """The inputs of the run.setup whose products are here; "" if there are none."""
+        return self._read_note("inputs") if is_directory(self.path) else ""
+
+    @property
+    def outdated(self) -> str:
+        """Why the products were given up; "" where run.setup has not run yet."""
+        return self._read_note("outdated")
+
+    def _read_note(self, name: str) -> str:
+        return read_text(self._products / name, largest=LARGEST_NOTE) or ""
+
+    def _note_products(self, name: str, text: str) -> None:
+        make_below(self._workspace.common_dir, self._products)
+        publish(self._products / name, text.encode(), sync=False)
+
+    def forget_products(self, why: str = "") -> None:
+        remove_directory(self._products)
+        if why:
+            self._note_products("outdated", why)
+
+    def keep_products(self, inputs: str) -> None:
+        """Note the inputs of the run.setup that has just ended."""
+        self._note_products("inputs", inputs)
+
+    def _require_copies(self, commit: Oid, extra: Extra) -> None:
+        """Refuse names of run.copy that lie outside, or below something that is no directory in the commit."""
+        for name in extra.copies:
+            parts = Path(name).parts
+            if not parts or ".." in parts or parts[0] == ".git" or Path(name).is_absolute():
+                raise SettingsError(f"run.copy: {name} is not inside the repository; name files of the checkout")
+            if not (extra.root / name).is_file():
+                raise SettingsError(
+                    f"run.copy: there is no file {extra.root / name}; create it, or remove it from run.copy"
+                )
+            for depth in range(1, len(parts)):
+                path = "/".join(parts[:depth])
+                where, entry = find(self._tool, self._tool.commit(commit).tree, path)
+                if entry is not None and where == path and entry.mode != TREE:
+                    raise SettingsError(
+                        f"run.copy: {path} is no directory in {commit[:12]}, so {name} cannot be copied"
+                    )
+
+
+# --- the proof worktree -----------------------------------------------------------------------------------
+
+
+class ProofWorktree(Place):
+    """A worktree for set-up, gates and verifiers. Its git directory is writable for the fill script and set-up only.
+
+    In a sandbox gates work on a layer that is dropped, so it stays as set-up left it. Else it is copied from what
+    set-up left before each use.
+    """
+
+    def __init__(self, zones: Zones, name: str) -> None:
+        repository = zones.workspace.state / "proof" / f"{name}.git"
+        super().__init__(zones, name, repository, zones.workspace.root / f"{name}-proof")
+        self._kept = self._products / "worktree"  #: as set-up left it, where no sandbox protects the worktree
+
+    def checkout_exact_tree(self, commit: Oid, *, clean: str, extra: Extra = NOTHING) -> Path:
+        """Exactly the files of `commit`; with `clean` "untracked" ignored files stay, with "none" all others do."""
+        self.forget_products()
+        if clean == "ignored":  # nothing of an earlier set-up stays
+            for place in [*self._home.iterdir()] if is_directory(self._home) else ():
+                remove_directory(place)
+                make_below(self._workspace.common_dir, place)
+        how = {"ignored": "-x", "untracked": "", "none": "none"}[clean]
+        self._write(commit, "proof", how, extra=extra)
+        return self.path
+
+    def keep_worktree(self, commit: Oid, *, is_protected: bool, extra: Extra = NOTHING) -> None:
+        """Put the files of `commit` right after run.setup; without a sandbox keep a copy of them and the products."""
+        if self._workspace.has_filters and is_protected:
+            listing = 'git --git-dir="$1" --work-tree="$2" ls-files -oz --directory'
+            self._note_products("entries", self._read_output(listing, "the products of run.setup cannot be listed"))
+        self._write(commit, "setup", "none", extra=extra, fixed=self._entries)
+        if not is_protected:
+            self._copy(self.path, self._kept)
+
+    @property
+    def _entries(self) -> list[Path]:
+        """Products that a filter must not change, since it may be a script that an agent has edited."""
+        return [self.path / name for name in self._read_note("entries").split("\0") if name]
+
+    def reuse(self, commit: Oid, *, clean: bool = False, extra: Extra = NOTHING) -> str:
+        """Exactly the files of `commit` and the products of run.setup; with `clean` those that git ignores alone.
+
+        Why run.setup has to run again, or "".
+        """
+        if not self.is_made:
+            return "the worktree was removed"
+        if is_directory(self._kept):
+            remove_directory(self.path)
+            self._copy(self._kept, self.path)
+        is_new = self._write(commit, "setup", "" if clean else "none", extra=extra, fixed=self._entries)
+        return "the worktree had to be made anew" if is_new else ""
+
+    def _copy(self, source: Path, goal: Path) -> None:
+        make_below(self._workspace.common_dir, self._products)
+        writable = (self._products, self._workspace.root)
+        with self._zones.start(_COPY, (str(source), str(goal)), cwd=source, writable=writable) as script:
+            if error := script.finish(time.monotonic() + FILL_S):
+                raise GitFailed(f"{source} cannot be copied to {goal}: {error}")
+
+    def _write(self, commit: Oid, how: str, clean: str, *, extra: Extra, fixed: Sequence[Path] = ()) -> bool:
+        self._require_copies(commit, extra)
+        if not self.is_made:
+            self._remove_files()
+        with self._new_repository(keeps_modules=how == "setup") as draft:
+            self._workspace.write_repository(draft, head=commit)
+        return self._fill(commit, commit, how, clean, extra=extra, fixed=fixed)
+
+    def changed(self, commit: Oid, copies: Sequence[str] = ()) -> list[str]:
+        """Paths that differ from the commit shown, without ignored files; HEAD when it is at another commit."""
+        status = "status --porcelain=v2 --branch -z -uall --no-renames --ignore-submodules=dirty"
+        script = f'git --git-dir="$1" --work-tree="$2" {status}'
+        records = self._read_output(script, f"the state of {self.path} cannot be read").split("\0")
+        head = [] if f"# branch.oid {commit}" in records else ["HEAD"]
+        fields = ((record, _FIELDS.get(record[:1], 0)) for record in records)
+        paths = (record.split(" ", count)[-1] for record, count in fields if count)
+        return head + [path for path in paths if path not in (*copies, DIFF_FILE)]
+
+    def _read_output(self, script: str, problem: str) -> str:
+        """The beginning of what a script prints; its arguments are the git directory and the worktree."""
+        arguments = (str(self._repository), str(self.path))
+        deadline = time.monotonic() + FILL_S
+        with self._zones.start(script, arguments, cwd=self.path, writable=(self._repository,)) as running:
+            output = running.read_exactly(LARGEST_STATUS, deadline)
+            if error := running.finish(deadline) if len(output) < LARGEST_STATUS else "":
+                raise GitFailed(f"{problem}: {error}")
+        return os.fsdecode(output)

@@ -1,0 +1,1 @@
+"""Notices to a person: what they say, and the channels that carry them."""

@@ -1,0 +1,108 @@
+"""Notices for a person who is away: a run is done, has failed, or waits for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from msgspec import Struct, to_builtins
+
+from runplan.adapters.agents.environment import describe_missing
+from runplan.domain.run.actions import Decision
+from runplan.domain.run.attempts import PlanningAttempt
+from runplan.domain.run.kinds import ANSWERED, REPEATED_WAITS, Reason, RunOutcome, WaitKind
+from runplan.domain.run.reasons import next_action
+from runplan.domain.run.rows import wait_of
+from runplan.domain.run.state import RunState, failure as failure_of, find_awaiting, list_questions
+from runplan.domain.text import command
+
+
+class Notice(Struct, frozen=True, kw_only=True, rename={"kind": "notice"}):
+    """One message to a person; fields that do not apply are empty."""
+
+    kind: str  #: done, failed, waiting, morning, test
+    repository: str = ""  #: its root
+    plan: str = ""
+    run: str = ""
+    phase: str = ""
+    reason: str = ""  #: of a failure, or the kind of the wait
+    title: str  #: one line
+    text: str  #: a few sentences
+    command: str = ""  #: what to type next
+    link: str = ""  #: the page that shows it, or the change to answer; empty without [web] url
+
+
+def as_json(notice: Notice) -> bytes:
+    """The fields by the names that notification programs get."""
+    return json.dumps(to_builtins(notice)).encode("ascii")
+
+
+# The functions below take the repository, the plan, the run and the link as keywords.
+
+
+def of_ending(state: RunState, *, plan: str, **where: str) -> Notice | None:
+    """The notice of an ended run; None when a person stopped it, or there was nothing to do."""
+    if state.ended is None or state.ended.outcome in (RunOutcome.STOPPED, RunOutcome.NOTHING_TO_DO):
+        return None
+    report = command("runplan", "report", plan)
+    reason = state.ended.reason
+    detail = state.ended.detail
+    if state.ended.outcome is RunOutcome.DONE:
+        phases = ", ".join(landed.phase for landed in state.landed if landed.phase)
+        text = f"Landed: {phases}." if phases else "The plan landed." if state.landed else "Nothing is left to do."
+        return Notice(kind="done", plan=plan, title=f"{plan}: done", text=text, command=report, **where)
+    failure = failure_of(state)
+    phase, step = (failure.phase, failure.step) if failure else ("", None)
+    title = f"{plan}: {f'phase {phase} ' if phase else ''}failed" + (f" ({reason})" if reason else "")
+    text = " ".join([*([f"{detail}."] if detail else []), *([next_action(Reason(reason), step)] if reason else [])])
+    return Notice(kind="failed", plan=plan, phase=phase, reason=reason, title=title, text=text, command=report, **where)
+
+
+def of_settings(words: str) -> Notice:
+    """The notice of settings of the user that cannot be used."""
+    title = "runplan: settings that cannot be used"
+    text = f"{words}; the previous settings hold until this is fixed."
+    return Notice(kind="waiting", reason="settings", title=title, text=text, command="runplan config")
+
+
+def of_test(host: str, link: str) -> Notice:
+    """The notice of `runplan notify --test`."""
+    text = f"Notifications of runplan on {host} arrive here."
+    return Notice(kind="test", title="runplan: test", text=text, command="runplan status", link=link)
+
+
+def of_lost_keys(names: Sequence[str], *, plan: str, **where: str) -> Notice:
+    """The notice of a run that lost variables of its caller in a restart."""
+    text = f"{describe_missing(names, plan=plan)}."
+    _, resume = wait_of(WaitKind.KEY).list_commands(plan)[0]
+    title = f"{plan}: waits for {', '.join(names)}"
+    return Notice(kind="waiting", plan=plan, reason=WaitKind.KEY, title=title, text=text, command=resume, **where)
+
+
+def of_stopped_owner(owner: str, *, plan: str, **where: str) -> Notice:
+    """The notice of a run whose process is suspended, as by Ctrl-Z."""
+    pid = owner.partition(":")[0]
+    title = f"{plan}: process {pid} is stopped"
+    proceed = f"kill -CONT {pid}"
+    text = f"Process {pid} works on this run and is stopped (Ctrl-Z). Continue it, or stop the run."
+    return Notice(kind="waiting", plan=plan, reason=WaitKind.CLAIM, title=title, text=text, command=proceed, **where)
+
+
+def of_waiting(state: RunState, decision: Decision, *, plan: str, **where: str) -> Notice | None:
+    """The notice of a run that waits for a person; None for other waits."""
+    wait = wait_of(decision.waiting)
+    reason = decision.waiting
+    if reason is None or not wait.is_notified or (reason in REPEATED_WAITS and state.waits > 1):
+        return None  # one notice is enough for something that is looked at again and again
+    if reason is WaitKind.HOST and decision.wake:
+        return None  # a host has the labels
+    waits = find_awaiting(state)
+    phase = waits.chosen.phase if waits and reason is not WaitKind.REVIEW else ""
+    others = "the pull request" if reason is WaitKind.REVIEW else "the run"
+    subject = f"phase {phase}" if phase else "the plan" if isinstance(waits, PlanningAttempt) else others
+    title = f"{plan}: {subject} waits for you ({reason})"
+    about = f"{decision.about or decision.why}."
+    is_linked = bool(where.get("link")) and reason in ANSWERED  # the page shows the change and the answers
+    text = about if is_linked else f"{about} {wait.help(plan, phase, list_questions(state))}."
+    _, see = wait.list_commands(plan, questions=list_questions(state))[0]
+    return Notice(kind="waiting", plan=plan, phase=phase, reason=reason, title=title, text=text, command=see, **where)

@@ -1,0 +1,291 @@
+"""Views made by bubblewrap, on Linux."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from runplan.adapters.sandbox.home import HomeMounts, list_programs
+from runplan.adapters.sandbox.view import HomeUse, NoSandbox, Sandbox, View, is_below
+from runplan.adapters.store.files import make_below, remove_directory
+from runplan.domain.errors import RefusedEarly
+from runplan.domain.run.dispatch import TEMPORARY
+
+PROBE_S = 10.0
+SHARED_MEMORY = 1 << 30  #: bytes of /dev/shm
+_EMPTY_FILE = str(Path(__file__).parents[2] / "py.typed")  #: not /dev/null, which a bind mount makes unreadable
+
+#: Capabilities that root keeps: what installers need. With others it could remount, or open files by their number.
+_KEPT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "NET_BIND_SERVICE", "SYS_CHROOT")
+#: With a pid namespace, programs can signal no process outside.
+_BASE = (
+    *("--ro-bind", "/", "/", "--dev", "/dev", "--unshare-pid", "--proc", "/proc", "--unshare-ipc"),
+    *("--die-with-parent", "--cap-drop", "ALL"),
+    *(word for name in (_KEPT if os.geteuid() == 0 else ()) for word in ("--cap-add", f"CAP_{name}")),
+    *("--size", str(SHARED_MEMORY), "--tmpfs", "/dev/shm"),  # noqa: S108
+)
+_MOUNTING = ("--bind", "--bind-try", "--ro-bind", "--ro-bind-try", "--dev-bind-try", "--tmpfs")
+_COPIED = "/run/copied-"  #: the originals of files that a program replaces
+#: Makes links (-s) and copies (-p) that are not there, then executes a command. An empty file is an old mount point.
+_PREPARE = """
+while [ "$1" != -- ]; do
+    [ -d "$3" ] || [ -s "$3" ] || [ -L "$3" ] || [ ! -e "$2" ] || { mkdir -p "${3%/*}" && cp -f "$1" "$2" "$3"; }
+    shift 3
+done 2>/dev/null
+shift
+exec "$@"
+"""
+#: Variables for temporary files, caches and state; they follow the view.
+_VARIABLES = {"XDG_CACHE_HOME": ".cache", "XDG_STATE_HOME": ".local/state"}
+
+
+class Bubblewrap(Struct, frozen=True):
+    """The engine of one user and repository."""
+
+    program: str
+    env: Mapping[str, str]
+    needed: tuple[Path, ...] = ()  #: places that stay readable wherever they lie: repository, checkouts, worktrees
+    shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
+
+    def wrap(self, command: Sequence[str], view: View) -> tuple[str, ...]:
+        if shutil.which(_locate(command[0], view.cwd), path=self.env.get("PATH", "")) is None:
+            return tuple(command)  # the shim reports a missing program by name; bwrap would only exit with 1
+        cwd = os.path.realpath(view.cwd)
+        entries = HomeMounts(self.env, view.uses)
+        mounts = (*self._temporary(view), *self._home(entries, view), *self._named(entries, view))
+        writable = (word for path in _resolve(view.writable) for word in ("--bind", path, path))
+        fixed = (word for path in view.readable for word in ("--ro-bind-try", str(path), str(path)))
+        network = () if view.network else ("--unshare-net",)
+        words = (*_BASE, *network, *mounts, *writable, *fixed, *self._variables(), "--chdir", cwd, "--")
+        if view.home:
+            _remove_links(view.home / "home", _list_places(words, os.path.realpath(entries.path)))
+        return _with_layers(self.program, (*words, *(_prepare_home(entries) if view.home else ()), *command), view)
+
+    def _temporary(self, view: View) -> Iterator[str]:
+        for place, name in TEMPORARY.items():
+            if not Path(place).is_dir() or Path(place).is_symlink():
+                continue
+            if view.scratch is None:
+                yield from ("--tmpfs", place)
+            else:
+                yield from ("--bind", str(view.scratch / name), place)
+        resolver = os.path.realpath("/etc/resolv.conf")
+        yield from ("--ro-bind-try", resolver, resolver) if is_below(resolver, TEMPORARY) else ()
+
+    def _home(self, entries: HomeMounts, view: View) -> Iterator[str]:
+        """The private home, with what is readable of the real one mounted into it."""
+        top = os.path.realpath(entries.path)
+        if not entries.path.is_dir() or top == "/":
+            return
+        if view.home is None:
+            yield from ("--tmpfs", top)
+        else:
+            make_below(view.home.parents[1], view.home / "home")
+            yield from ("--bind", str(_layer(view, 0) if view.drops_home else view.home / "home"), top)
+        for name in entries.list_readable():
+            if name not in entries.links:
+                yield from ("--ro-bind-try", os.path.realpath(entries.path / name), f"{top}/{name}")
+        for number, name in enumerate(entries.copied):
+            yield from ("--ro-bind-try", str(entries.path / name), f"{_COPIED}{number}")
+
+    def _named(self, entries: HomeMounts, view: View) -> Iterator[str]:
+        """Places that are needed although they lie below a private one, the view's own ones, and secrets elsewhere."""
+        home = os.path.realpath(entries.path)
+        programs = (path for path in list_programs(self.env) if not is_below(os.path.realpath(path), [home]))
+        own = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[3]))
+        for path in _resolve((view.cwd, *self.needed, *map(Path, (*own, *programs)))):
+            if is_below(path, (*TEMPORARY, "/dev/shm", home)) and not is_below(home, [path]):  # noqa: S108
+                yield from ("--ro-bind-try", path, path)
+        for place in view.uses.mounts:
+            yield from ("--dev-bind-try", place, place)
+        for place in (name for name in entries.private if name.startswith("/") and Path(name).is_dir()):
+            if view.home is None:
+                yield from ("--tmpfs", place)
+            else:
+                private = view.home / quote(place, safe="")
+                make_below(view.home, private)
+                yield from ("--bind", str(private), place)
+        for name in (name for name in entries.readable if name.startswith("/")):
+            yield from ("--ro-bind-try", name, name)
+        for number, place in enumerate(_resolve(view.layers), 1):
+            yield from ("--bind", str(_layer(view, number)), place)
+        for name in entries.shared:
+            yield from ("--bind-try", os.path.realpath(entries.path / name), str(Path(home) / name))
+        for file, copy in self.shown.items():
+            yield from ("--ro-bind-try", str(copy), os.path.realpath(file))
+        for path in entries.hidden:
+            yield from ("--tmpfs", path) if Path(path).is_dir() else ("--ro-bind", _EMPTY_FILE, path)
+
+    def _variables(self) -> Iterator[str]:
+        home = self.env.get("HOME", "")
+        yield from ("--unsetenv", "TMPDIR", "--setenv", "XDG_RUNTIME_DIR", "/run")
+        for name, place in _VARIABLES.items():
+            if self.env.get(name) and home:
+                yield from ("--setenv", name, f"{home}/{place}")
+
+
+def _list_places(words: Sequence[str], home: str) -> Iterator[str]:
+    """The paths below the home at which something is mounted, from there."""
+    for number, word in enumerate(words):
+        place = words[number + 1 if word == "--tmpfs" else number + 2] if word in _MOUNTING else ""
+        if place.startswith(f"{home}/"):
+            yield place.removeprefix(f"{home}/")
+
+
+def _remove_links(home: Path, places: Iterable[str]) -> None:
+    """Remove links, and files in the place of directories, from the way to mounts: they would lead elsewhere."""
+    for place in dict.fromkeys(places):
+        *folders, last = Path(place).parts
+        for depth in range(1, len(folders) + 2):
+            path = home.joinpath(*(*folders, last)[:depth])
+            if path.is_symlink() or (depth <= len(folders) and path.exists() and not path.is_dir()):
+                remove_directory(path)
+
+
+def describe_view(env: Mapping[str, str], tests: HomeUse) -> tuple[str, ...]:
+    """What the processes of a run see and may write on this machine, in five lines."""
+    entries = HomeMounts(env, tests)
+    absent = [name for name in entries.secrets if (entries.path / name).exists()]
+    layers = "an overlay" if _find_namespace() else "a copy"
+    return (
+        "bubblewrap works. A process may write its worktree and its own folder",
+        f"of its own: the home, {', '.join(TEMPORARY)}, /dev/shm; caches and state start empty",
+        f"readable: all else; {sum(1 for _ in entries.list_readable())} entries of {entries.path}",
+        f"absent: {', '.join(absent) or 'no key was found'}",
+        f"set-up and tests have another home than agents; what tests write is dropped ({layers})",
+    )
+
+
+# --- layers -----------------------------------------------------------------------------------------------------
+
+#: Makes layers, then executes a command. Arguments: directory of the layers, overlay or copy, the number and the
+#: directory below each layer, "--", the command.
+_LAYERS = """
+place=$1 how=$2; shift 2
+while [ "$1" != -- ]; do
+    command -p mkdir -p "$place/$1" && cd "$place/$1" && command -p mkdir upper work merged || exit 1
+    command -p ln -s "$2" lower || exit 1
+    { [ "$how" = overlay ] && command -p mount -t overlay overlay \\
+        -o lowerdir=lower,upperdir=upper,workdir=work,userxattr merged 2>/dev/null; } ||
+        command -p cp -a lower/. merged || exit 1
+    shift 2
+done
+shift
+cd / && exec "$@"
+"""
+
+
+def _layer(view: View, number: int) -> Path:
+    """Where the layer with this number is; 0: that of the home."""
+    assert view.scratch is not None
+    return view.scratch / "layers" / str(number) / "merged"
+
+
+def _with_layers(program: str, words: tuple[str, ...], view: View) -> tuple[str, ...]:
+    """The call of bubblewrap, behind a program that makes the layers of the view in a mount namespace of its own."""
+    below = dict(enumerate(_resolve(view.layers), 1))
+    if view.drops_home and view.home:
+        below[0] = os.path.realpath(view.home / "home")
+    if not below:
+        return (program, *words)
+    namespace = _find_namespace()
+    how = "overlay" if namespace and not view.is_copy else "copy"
+    # In a user namespace of its own the process would be root.
+    ids = ("--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())) if "-r" in namespace else ()
+    pairs = (word for number, path in below.items() for word in (str(number), path))
+    layers = str(_layer(view, 0).parents[1])
+    return (*namespace, "/bin/sh", "-c", _LAYERS, "sh", layers, how, *pairs, "--", program, *ids, *words)
+
+
+@cache
+def _find_namespace() -> tuple[str, ...]:
+    """The command that gives a program a mount namespace of its own; () where there is none."""
+    unshare = shutil.which("unshare", path=os.defpath) or ""
+    command = (unshare, *([] if os.geteuid() == 0 else ["-r"]), "-m")
+    works = unshare and subprocess.run((*command, "/bin/true"), capture_output=True, check=False).returncode == 0
+    return command if works else ()
+
+
+def _prepare_home(entries: HomeMounts) -> tuple[str, ...]:
+    """The beginning of a command that makes links and copies in the home. It runs inside: agents write there."""
+    made = [("-p", f"{_COPIED}{number}", name) for number, name in enumerate(entries.copied)]
+    made += [("-s", real, name) for name, real in entries.links.items()]  # else a program misses the files beside it
+    words = (word for how, source, name in made for word in (how, source, str(entries.path / name)))
+    return ("/bin/sh", "-c", _PREPARE, "sh", *words, "--") if made else ()
+
+
+def _locate(program: str, cwd: Path) -> str:
+    return str(cwd / program) if "/" in program else program
+
+
+def _resolve(paths: Iterable[Path]) -> tuple[str, ...]:
+    """Real paths, each once, a directory before what it contains."""
+    return tuple(sorted({os.path.realpath(path) for path in paths}))
+
+
+# --- whether it works here --------------------------------------------------------------------------------------
+
+
+class Obstacle(Struct, frozen=True):
+    """Why bubblewrap does not work here."""
+
+    problem: str
+    remedy: str
+
+
+def find_obstacle(env: Mapping[str, str]) -> Obstacle | None:
+    """None where bubblewrap works. Each bwrap is tried once per process."""
+    if sys.platform != "linux":
+        return Obstacle("bubblewrap is for Linux only", "run runplan on Linux")
+    program = find_program(env)
+    if program is None:
+        return Obstacle("bwrap is not on PATH", "apt install bubblewrap")
+    allow = "sudo sysctl -w user.max_user_namespaces=10000 (Ubuntu: kernel.apparmor_restrict_unprivileged_userns=0)"
+    failed = _probe(program)
+    return Obstacle(failed, f"allow user namespaces, e.g. {allow}") if failed else None
+
+
+@cache
+def _probe(program: str) -> str:
+    """The error of a bwrap that cannot make a sandbox, else ""."""
+    argv = (program, *_BASE, "--tmpfs", "/tmp", "--", "/bin/sh", "-c", ":")  # noqa: S108
+    try:
+        ran = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, env={}, timeout=PROBE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{program} does not run: {error}"
+    message = " ".join(ran.stderr.decode(errors="replace").split())[:300]
+    return "" if ran.returncode == 0 else message or f"{program} ends with code {ran.returncode}"
+
+
+def find_program(env: Mapping[str, str]) -> str | None:
+    return shutil.which("bwrap", path=env.get("PATH", ""))
+
+
+def is_used(mode: str, env: Mapping[str, str]) -> bool:
+    """Whether a process with this setting runs in the sandbox."""
+    return mode == "bwrap" or (mode == "auto" and find_obstacle(env) is None)
+
+
+def open_sandbox(mode: str, env: Mapping[str, str], needed: Sequence[Path], shown: Mapping[Path, Path]) -> Sandbox:
+    """The engine for a process with this setting."""
+    return Bubblewrap(find_program(env) or "bwrap", env, tuple(needed), shown) if is_used(mode, env) else NoSandbox()
+
+
+def require_sandbox(modes: Mapping[str, str], env: Mapping[str, str]) -> Obstacle | None:
+    """Refuse a start when a setting demands a sandbox that does not work; else the obstacle to one that is wanted.
+
+    `modes` has the value of each setting by its key.
+    """
+    wanted = {mode: key for key, mode in modes.items() if mode != "none"}
+    obstacle = find_obstacle(env) if wanted else None
+    if obstacle and (key := wanted.get("bwrap")):
+        raise RefusedEarly(f'{key} = "bwrap" does not work here: {obstacle.problem}; {obstacle.remedy}')
+    return obstacle

@@ -1,0 +1,147 @@
+"""The entries of a user's home: secrets are absent in a view, state and caches are private, all else is readable."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+
+from runplan.adapters.configuration.places import credential_files, home as home_of, state_directory
+from runplan.adapters.sandbox.view import HomeUse, is_below
+from runplan.domain.run.dispatch import TEMPORARY
+
+
+class Entry(Enum):
+    SECRET = "absent"  # noqa: S105 - no password
+    PRIVATE = "private"
+    READABLE = "read-only"
+
+
+#: State and caches: a program must be able to write them, and what it writes must reach nobody else.
+PRIVATE = {
+    "caches": (
+        *(".cache", ".npm", ".pnpm-store", ".yarn", ".cargo/registry", ".cargo/git", ".cargo/.package-cache"),
+        *(".cargo/.global-cache", ".rustup/downloads", ".rustup/tmp", ".rustup/update-hashes", ".nvm/.cache"),
+        *("go/pkg", ".gradle", ".m2/repository", ".ivy2", ".sbt", ".nuget/packages", ".pub-cache", ".hex", ".mix"),
+        *(".bundle/cache", ".local/share/pnpm/store", ".local/share/virtualenv", ".bun/install/cache", ".config/yarn"),
+    ),
+    "state": (
+        *(".local/state", ".config/configstore", ".local/share/Trash", ".bash_history", ".zsh_history", ".lesshst"),
+        *(".python_history", ".node_repl_history", ".viminfo", ".wget-hsts", ".dbus", ".pki", ".Xauthority"),
+    ),
+    "agents": (
+        *(".claude", ".claude.json", ".codex", ".gemini", ".qwen", ".aider", ".config/opencode"),
+        *(".local/share/opencode", ".config/mini-swe-agent"),
+    ),
+}
+#: Entries below private ones that are downloaded once and only read.
+READABLE = (
+    *(".cache/huggingface", ".cache/torch", ".gradle/gradle.properties", ".gradle/init.d", ".gradle/init.gradle"),
+)
+#: Directories into which programs install: private ones, in which each entry of the real one is readable, except for
+#: names with a dot, which are locks and other state.
+INSTALLED = (
+    *(".cache/ms-playwright", ".cache/puppeteer/chrome", ".cache/Cypress", ".local/bin", ".cargo/bin", "go/bin"),
+    *(".local/share/uv/python", ".local/share/uv/tools", ".local/share/pipx/venvs", ".pyenv/versions", ".pyenv/shims"),
+    *(".rustup/toolchains", ".nvm/versions/node", ".local/share/fnm/node-versions"),
+)
+MOST = (
+    500  #: entries of a directory that are mounted; the time grows with the square, and bubblewrap takes 3,000 at most
+)
+_PATH = re.compile(r"/[^\s'\"`:,;|()\[\]{}<>]*[^\s'\"`:,;|()\[\]{}<>.]")
+
+
+class HomeMounts:
+    """The entries of one user's home, as a view shows them."""
+
+    def __init__(self, env: Mapping[str, str], uses: HomeUse) -> None:
+        self.path = home_of(env)
+        secrets = [str(path) for path in (*credential_files(env), state_directory(env))]
+        kinds = dict.fromkeys(self._shorten(*secrets), Entry.SECRET)
+        programs = [name for name in self._shorten(*list_programs(env)) if not is_below(name, ("", *kinds))]
+        kinds |= {name: Entry.PRIVATE for names in PRIVATE.values() for name in names}
+        kinds |= dict.fromkeys((*READABLE, *INSTALLED, *programs), Entry.READABLE)
+        self.private = self._shorten(*uses.private, *uses.copied, *uses.shared)
+        self.readable = self._shorten(*uses.readable)
+        self.shared = self._shorten(*uses.shared)
+        self.copied = self._shorten(*uses.copied)
+        self._mounts = uses.mounts
+        kinds |= dict.fromkeys(self.private, Entry.PRIVATE) | dict.fromkeys(self.readable, Entry.READABLE)
+        self._kinds = kinds  #: by the path from the home; an absolute path lies outside
+
+    def _shorten(self, *paths: str) -> tuple[str, ...]:
+        tops = (f"{self.path}/", f"{os.path.realpath(self.path)}/")
+        return tuple(path.removeprefix(tops[0]).removeprefix(tops[1]).rstrip("/") for path in paths)
+
+    @property
+    def secrets(self) -> list[str]:
+        return sorted(name for name, kind in self._kinds.items() if kind is Entry.SECRET)
+
+    @cached_property
+    def hidden(self) -> list[str]:
+        """Existing places with secrets that lie elsewhere: outside the home, or where a link in it leads."""
+        top = Path(os.path.realpath(self.path))
+        places = ((str(top / name), os.path.realpath(self.path / name)) for name in self.secrets)
+        elsewhere = {real for nominal, real in places if real != nominal or not is_below(real, [str(top)])}
+        return sorted(path for path in elsewhere if os.path.lexists(path))
+
+    def list_readable(self, folder: str = "", kind: Entry = Entry.READABLE) -> Iterator[str]:
+        """The largest entries below a folder of the home that are readable as a whole."""
+        try:
+            names = sorted(os.listdir(self.path / folder))[:MOST]  # noqa: PTH208 - only names; those with a dot first
+        except OSError:
+            return
+        for entry in names:
+            if folder in INSTALLED and entry.startswith("."):
+                continue
+            name = f"{folder}/{entry}" if folder else entry
+            its_kind = self._kinds.get(name, kind)
+            is_split = name in INSTALLED or any(other.startswith(f"{name}/") for other in self._kinds)
+            if is_split and (self.path / name).is_dir():
+                yield from self.list_readable(name, its_kind)
+            elif its_kind is Entry.READABLE and self._can_be_mounted(self.path / name):
+                yield name
+
+    @cached_property
+    def links(self) -> dict[str, str]:
+        """The readable entries that are links, with the places that they lead to, where a view shows these too."""
+        names = [name for name in self.list_readable() if (self.path / name).is_symlink()]
+        links = {name: os.path.realpath(self.path / name) for name in names}
+        return {name: real for name, real in links.items() if self._kind_of(self._shorten(real)[0]) is Entry.READABLE}
+
+    def find_hidden(self, text: str) -> dict[str, list[str]]:
+        """The places that a text names, which exist and hold no secret, but are hidden, by the setting to show them."""
+        hidden: dict[str, list[str]] = {"home": [], "mounts": []}
+        paths = {os.path.normpath(path).replace("/var/run/", "/run/") for path in _PATH.findall(text)}
+        for name in self._shorten(*sorted(paths)):
+            top = next((top for top in self._kinds if name.startswith(f"{top}/")), name)
+            place = "/".join(name.split("/")[: top.count("/") + 2]) if name[0] != "/" else name
+            if name.startswith("/run/") and not name.startswith("/run/user/"):
+                place = "/".join(name.split("/")[:3])
+            is_there = Path(name).is_socket() if place == name and name[0] == "/" else (self.path / name).exists()
+            if is_there and self._kind_of(name) is Entry.PRIVATE and not is_below(name, self._mounts):
+                hidden["mounts" if name[0] == "/" else "home"].append(place)
+        return {key: list(dict.fromkeys(names)) for key, names in hidden.items() if names}
+
+    def _kind_of(self, name: str) -> Entry:
+        """The kind of the nearest entry in the table. Outside the home, places of temporary files are private."""
+        tops = (name, *map(str, Path(name).parents))
+        default = Entry.PRIVATE if is_below(name, TEMPORARY) else Entry.READABLE
+        return next((self._kinds[top] for top in tops if top in self._kinds), default)
+
+    def _can_be_mounted(self, path: Path) -> bool:
+        """Whether it is there, no socket, and no link to a secret."""
+        try:
+            mode = path.stat().st_mode
+        except OSError:
+            return False
+        return not stat.S_ISSOCK(mode) and not is_below(os.path.realpath(path), self.hidden)
+
+
+def list_programs(env: Mapping[str, str]) -> list[str]:
+    """The directories in which programs are looked for."""
+    return [path for path in env.get("PATH", "").split(":") if path.startswith("/")]

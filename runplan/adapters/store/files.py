@@ -1,0 +1,270 @@
+"""Files of a repository: anchored places, plain reads and writes, kernel locks."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan.adapters.clock import until
+from runplan.domain.errors import Unreachable, is_shortage
+
+if TYPE_CHECKING:
+    from filelock import FileLock
+
+
+class Anchor:
+    """Remembers the identity of a file or directory, or of the first one found at its path."""
+
+    __slots__ = ("_number", "_path")
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._number = _read_identity(path)
+
+    def require(self) -> None:
+        """Fail when the file is gone, or another has taken its place."""
+        now = _read_identity(self._path)
+        self._number = self._number or now
+        if now is None or now != self._number:
+            raise not_there(self._path)
+
+
+def make_below(anchor: Path, directory: Path, *, mode: int = 0o700) -> None:
+    """Create the directory and its parents up to the anchor, which must exist."""
+    try:
+        directory.mkdir(mode, exist_ok=True)
+    except FileNotFoundError:
+        if anchor not in directory.parent.parents:
+            raise not_there(anchor) from None
+        make_below(anchor, directory.parent, mode=mode)
+        directory.mkdir(mode, exist_ok=True)
+
+
+def not_there(path: Path) -> Unreachable:
+    return Unreachable(
+        f"{path} is not where it was, so the state of its runs is unknown; "
+        "bring it back, or continue where the repository is now: runplan retry PLAN"
+    )
+
+
+def _read_identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - called before every event, and pathlib is slow
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_dev, status.st_ino
+
+
+REMOVED_S = 3600.0  #: within which a directory is removed, or the process that removes it was killed
+_GONE = ".gone-"
+_DRAFT = ".draft-"
+LARGEST = 8 * 1024 * 1024  #: bytes of the largest file written by an agent that is read
+
+
+def read_file(path: str | Path) -> bytes | None:
+    """The content of a file; None when there is none."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+
+
+def first_line(path: str | Path) -> str | None:
+    """The first line of a small file."""
+    content = read_file(path)
+    return None if content is None else os.fsdecode(content.partition(b"\n")[0])
+
+
+def read_bounded(path: Path, *, largest: int, follow: bool = True) -> bytes | None:
+    """The content of a file that an agent may have written; None for another kind of file, or one that is too large."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    try:
+        with open(os.open(path, flags), "rb") as file:
+            status = os.fstat(file.fileno())
+            return file.read(largest) if stat.S_ISREG(status.st_mode) and status.st_size <= largest else None
+    except OSError as error:
+        if is_shortage(error):  # the file exists, but cannot be read now
+            raise
+        return None
+
+
+def read_text(path: Path, *, largest: int = LARGEST, follow: bool = True) -> str | None:
+    content = read_bounded(path, largest=largest, follow=follow)
+    return None if content is None else content.decode("utf-8", "replace")
+
+
+def publish(path: Path, content: bytes, *, sync: bool, directory: int | None = None) -> None:
+    """Write the file whole or not at all; an error names it. The path is relative to `directory`, an open directory."""
+    draft = path.with_name(f"{_DRAFT}{os.urandom(8).hex()}")  # its own: threads may write the same file
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        with open(os.open(draft, flags, 0o600, dir_fd=directory), "wb") as file:
+            file.write(content)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(draft, path, src_dir_fd=directory, dst_dir_fd=directory)
+    except OSError as error:
+        with suppress(OSError):
+            os.unlink(draft, dir_fd=directory)
+        error.filename = str(path)  # write() names no file, open() the draft
+        raise
+
+
+def file_lock(path: Path) -> FileLock:
+    """An exclusive lock on the file; the kernel frees it when its holder dies."""
+    from filelock import FileLock  # 25 ms, and `status` takes no lock
+
+    return FileLock(path, mode=0o600, thread_local=False, fallback_to_soft=False)
+
+
+def lock_descriptor(descriptor: int, *, within_s: float) -> bool:
+    """Lock an open file that child processes inherit; False when another process holds the lock for that long."""
+
+    def try_lock() -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    return until(try_lock, within_s=within_s)
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock on the file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        # Shared, so that two processes that ask at the same time do not see each other as the holder.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def last_write(*paths: Path) -> float | None:
+    """When one of the files that are not empty was last written, in seconds since the epoch."""
+    times = []
+    for path in paths:
+        with suppress(OSError):
+            status = os.stat(path)  # noqa: PTH116 - pathlib is slow to import
+            times += [status.st_mtime] if status.st_size else []
+    return max(times, default=None)
+
+
+# --- directories that an agent could write: renamed and deleted, never opened by a path below them ---------
+
+
+def is_directory(path: Path) -> bool:
+    """Whether there is a directory, not a link to one."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def move_directory(name: str, source: Path, goal: Path) -> None:
+    """Move a directory of an agent's repository into another one by one rename that follows nothing."""
+    with suppress(OSError):
+        descriptor = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            if stat.S_ISDIR(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
+                os.rename(name, goal / name, src_dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def remove_directory(path: Path) -> None:
+    """Rename the directory to a name of ours, then delete it by descriptors that follow nothing."""
+    if not os.path.lexists(path):
+        return
+    if is_directory(path):
+        path.chmod(0o700)
+    gone = path.with_name(f"{_GONE}{path.name}-{time.monotonic_ns()}")
+    gone.mkdir()
+    path.rename(gone / "0")
+    empty_directory(gone)
+
+
+def sweep_leftovers(parent: Path) -> None:
+    """Delete what killed processes have left in this directory: drafts and removals; running ones are younger."""
+    for left in (*parent.glob(f"{_GONE}*"), *parent.glob(f"{_DRAFT}*")):
+        with suppress(OSError):  # another process sweeps it
+            if left.lstat().st_mtime < time.time() - REMOVED_S:
+                empty_directory(left) if is_directory(left) else left.unlink()
+
+
+def empty_directory(top: Path) -> None:
+    """Delete `top` and all below it. Directories move up into it, so neither depth nor length of a path counts."""
+    descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        waiting = os.listdir(descriptor)  # noqa: PTH208 - by descriptor
+        while waiting:
+            name = waiting.pop()
+            if _delete_entry(name, descriptor):
+                continue
+            waiting.append(name)
+            waiting += _empty_below(name, descriptor, len(waiting))
+    finally:
+        os.close(descriptor)
+    top.rmdir()
+
+
+def _delete_entry(name: str, parent: int) -> bool:
+    """Delete a file, a link or an empty directory; False for a directory with content."""
+    with suppress(IsADirectoryError, PermissionError):
+        os.unlink(name, dir_fd=parent)
+        return True
+    try:
+        os.rmdir(name, dir_fd=parent)
+    except OSError:
+        return False
+    return True
+
+
+def _empty_below(name: str, parent: int, number: int) -> list[str]:
+    """Delete the files of a directory and move its directories up; their new names."""
+    os.chmod(name, 0o700, dir_fd=parent)
+    moved = []
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        for index, entry in enumerate(os.listdir(descriptor)):  # noqa: PTH208
+            if not _delete_entry(entry, descriptor):
+                goal = f"{number}.{index}.{time.monotonic_ns()}"
+                os.chmod(entry, 0o700, dir_fd=descriptor)  # a rename writes the `..` of a directory
+                os.rename(entry, goal, src_dir_fd=descriptor, dst_dir_fd=parent)
+                moved.append(goal)
+    finally:
+        os.close(descriptor)
+    return moved
+
+
+# --- changes -------------------------------------------------------------------------------------------
+
+#: Path, time of change and size of each file that exists.
+Signature = tuple[tuple[str, int, int], ...]
+
+
+def sign_files(files: Iterable[Path]) -> Signature:
+    return tuple(signature for path in files if (signature := _sign_file(path)))
+
+
+def _sign_file(path: Path) -> tuple[str, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    # A reader of the journal may create an empty file for its next changes, and remove it.
+    return (str(path), status.st_mtime_ns, status.st_size) if status.st_size else None

@@ -1,0 +1,117 @@
+"""How a worker shows that it lives, hears of commands and lost plans, and takes its turn among all hosts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator
+
+import psycopg
+from msgspec import Struct
+from msgspec.structs import astuple
+from psycopg import sql
+
+from runplan.adapters.store.postgres import CHANNEL, PostgresStore, connect, require_queue
+
+JOBS = "procrastinate_any_queue_v1"  #: notified for each new job
+WORKERS = "runplan_workers"  #: notified when a host is to drain, or to take plans again
+#: A host that was told to drain still drains after a restart.
+_BEAT = """
+INSERT INTO workers (owner, host, labels, slots, version, draining) SELECT %s, %s, %s, %s, %s, coalesce(
+    (SELECT draining FROM workers WHERE host=%s ORDER BY seen DESC LIMIT 1), false)
+ON CONFLICT (owner) DO UPDATE SET seen=now() RETURNING draining"""
+#: Of Procrastinate. Another worker deletes it while this one is frozen.
+_BEAT_QUEUE = """
+INSERT INTO procrastinate_workers (id, last_heartbeat) OVERRIDING SYSTEM VALUE VALUES (%s, now())
+ON CONFLICT (id) DO UPDATE SET last_heartbeat=now()"""
+#: For the queue, whose connection has these names for values.
+QUEUE_PLAN = "SELECT queue_plan(%(schema)s, %(plan)s, 'any')"
+REQUEUE_JOBS = "SELECT requeue_jobs(%(ids)s)"
+RECOVER_PLANS = "SELECT recover_plans()"
+
+
+class WorkerRow(Struct, frozen=True, kw_only=True):
+    """A row of the table of workers."""
+
+    owner: str
+    host: str
+    labels: list[str]
+    slots: int
+    version: str
+
+
+class Heartbeat:
+    """A connection of its own; belongs to one thread, and is opened again after an error."""
+
+    def __init__(self, dsn: str, row: WorkerRow) -> None:
+        self._row = row
+        self._db: psycopg.Connection = connect(dsn)
+        require_queue(self._db)
+        for channel in (CHANNEL, JOBS, WORKERS):
+            self._db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+
+    @property
+    def lease_s(self) -> float:
+        ((lease_s,),) = self._db.execute("SELECT extract(epoch FROM lease())").fetchall()
+        return float(lease_s)
+
+    def beat(self, queue: int | None) -> bool:
+        """Show that the worker lives, also to the queue that knows it by a number; whether it is to drain."""
+        if queue is not None:
+            self._db.execute(_BEAT_QUEUE, (queue,))
+        row = self._db.execute(_BEAT, (*astuple(self._row), self._row.host)).fetchone()
+        return bool(row and row[0])
+
+    def list_lost(self, schema: str, plans: Collection[str]) -> set[str]:
+        """Those of the plans that this worker does not own: another one does, or has ended or left the run since."""
+        query = "SELECT plan FROM claimed WHERE schema=%s AND owner=%s"
+        return set(plans) - {plan for (plan,) in self._db.execute(query, (schema, self._row.owner))}
+
+    def list_owned(self) -> list[tuple[str, str, str, str]]:
+        """(schema, plan, run, owner) of the plans that workers of this host own."""
+        query = "SELECT schema, plan, run, owner FROM claimed WHERE starts_with(owner, %s)"
+        return self._db.execute(query, (f"{self._row.host}/",)).fetchall()
+
+    def wait(self, timeout_s: float) -> Iterator[tuple[str, str]]:
+        """(channel, text) of what is notified meanwhile; ends after the first ones."""
+        for notice in self._db.notifies(timeout=timeout_s, stop_after=1):
+            yield notice.channel, notice.payload
+
+    def set_capacity(self, *, fleet: int, repository: int) -> None:
+        """Change how many runs work at once. Running work is not interrupted."""
+        self._db.execute("UPDATE capacity SET fleet=%s, repository=%s", (fleet, repository))
+
+    def leave(self) -> None:
+        """The worker has ended and owns nothing. The row of one that drains has the mark for the next one."""
+        self._db.execute("DELETE FROM workers WHERE owner=%s AND NOT draining", (self._row.owner,))
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._db.close()
+
+
+class FleetLimit:
+    """Limits how many runs work at once over all hosts. A permit ends with the claim of its plan, at the latest.
+
+    The repository is that of the store, which it uses while the repository is open.
+    """
+
+    def __init__(self, owner: str, store: PostgresStore | None = None) -> None:
+        self._owner = owner
+        self._store = store
+
+    def request_permit(self, key: tuple[str, str]) -> bool:
+        """Whether the run may work now; if not, it has a place in the queue, also without a claim."""
+        return self._request(key[1], is_running=False)
+
+    def count_run(self, key: tuple[str, str]) -> None:
+        """Count a run whose process is running already, also above the limits."""
+        self._request(key[1], is_running=True)
+
+    def _request(self, plan: str, *, is_running: bool) -> bool:
+        assert self._store is not None
+        return self._store.request_permit(plan, self._owner, is_running=is_running)
+
+    def release_permit(self, _root: str, plan: str = "") -> None:
+        """The run has ended or waits for something else. One that has trouble keeps its claim and its permit."""
+        if plan and self._store is not None:
+            self._store.release_permit(plan, self._owner)

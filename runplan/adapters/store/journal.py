@@ -1,0 +1,86 @@
+"""The journal of one run: events go to the store, and the state is folded from them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from runplan.adapters.clock import SystemClock
+from runplan.adapters.store.protocol import Store
+from runplan.domain.run.decide import pause_reason
+from runplan.domain.run.events import Event
+from runplan.domain.run.projection import CurrentStep, project_run, start_of_current_step
+from runplan.domain.run.recorded import Recorded, may_wait, read_row, sanitize_event, to_json
+from runplan.domain.run.state import RunState, apply
+from runplan.domain.times import iso
+
+
+class Journal:
+    """The events of one run; `on_event` is called with each recorded one and its phase."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: SystemClock,
+        *,
+        run: str,
+        plan: str,
+        fence: int,
+        on_event: Callable[[Event, str], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._run = run
+        self._plan = plan
+        self._fence = fence
+        self._on_event = on_event
+        self.state = RunState()
+        self._started = ""
+        self._current_step = CurrentStep()
+        for record in list_records(store, run):
+            self._started = self._started or record.at
+            self.state = apply(self.state, record.event)
+            self._current_step = start_of_current_step(self._current_step, self.state, record.at)
+
+    def append(self, *events: Event, lane: str = "") -> None:
+        """Record events together. They are durable when this returns, unless all of them may wait for the next."""
+        now = iso(self._clock.now())
+        state = self.state
+        step = self._current_step
+        facts = [replace(sanitize_event(event), lane=lane) for event in events]
+        for fact in facts:
+            state = apply(state, fact)
+            step = start_of_current_step(step, state, now)
+        self._started = self._started or now
+        row = project_run(state, run=self._run, plan=self._plan, started=self._started, since=step.since)
+        rows = [(now, type(fact).__name__, to_json(fact)) for fact in facts]
+        waits = all(map(may_wait, facts))
+        self._store.append(rows, row, fence=self._fence, pauses=pause_reason(state), waits=waits)
+        self.state = state
+        self._current_step = step
+        attempt = (self.lane(lane).state if lane else state).attempt
+        for fact in facts:
+            self._on_event(fact, attempt.chosen.phase if attempt else "")
+
+    def lane(self, name: str) -> LaneJournal:
+        return LaneJournal(self, name)
+
+
+class LaneJournal:
+    """The part of a journal that the steps of one lane read and write."""
+
+    def __init__(self, journal: Journal, lane: str) -> None:
+        self._journal = journal
+        self._lane = lane
+
+    @property
+    def state(self) -> RunState:
+        return next(lane.state for lane in self._journal.state.lanes if lane.name == self._lane)
+
+    def append(self, *events: Event) -> None:
+        self._journal.append(*events, lane=self._lane)
+
+
+def list_records(store: Store, run: str) -> list[Recorded[Event]]:
+    return [record for row in store.list_events(run) if (record := read_row(row)) is not None]

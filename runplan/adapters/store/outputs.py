@@ -1,0 +1,145 @@
+"""The outputs of dispatches: files of this host, and the parts of them that the database of a fleet keeps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+from runplan.adapters.store.files import is_held, last_write, read_text
+from runplan.adapters.store.sql import SqlStore
+
+LARGEST = 32 * 1024 * 1024  #: bytes of a file that are read at once
+LOG = ".log"
+EXIT = "exit.json"  #: the last file of a dispatch
+
+_PUT = (
+    "INSERT INTO outputs (dispatch, name, start, content, place) VALUES (?,?,?,?,?)"
+    " ON CONFLICT (dispatch, name, start) DO UPDATE SET content=excluded.content, written=now()"
+)
+_OUTPUT = "FROM outputs WHERE dispatch=? AND name=?"
+_CUT = f"DELETE {_OUTPUT} AND start>=? AND start<?"
+_PARTS = f"SELECT start, content, place {_OUTPUT} AND start+length(content)>? ORDER BY start"
+_SIZE = f"SELECT coalesce(max(start+length(content)), 0) {_OUTPUT}"
+_STANDING = (
+    "SELECT NOT coalesce(bool_or(name=?), false),"
+    " extract(epoch FROM max(written) FILTER (WHERE right(name, 4)='.log'))::float FROM outputs WHERE dispatch=?"
+)
+
+
+def _open_file(path: Path) -> BinaryIO:
+    """Open a file; not a link, and without waiting for a pipe: an agent can leave either there."""
+    return open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
+
+
+class StoredOutputs:
+    """The outputs in the database: of each log at most `cap` bytes, half of them its end; other files are small."""
+
+    def __init__(self, store: SqlStore, *, host: str, cap: int) -> None:
+        self._store = store
+        self._host = host
+        self._head = cap // 2
+        self._tail = cap - self._head
+        self._part = max(1, cap // 16)
+        self._sizes: dict[tuple[str, str], int] = {}  #: of each output, as far as it was stored
+
+    def add(self, dispatch: str, name: str, file: BinaryIO, path: Path) -> None:
+        """Store what the file has more than the database; after an error the next call continues."""
+        key = (dispatch, name)
+        if key not in self._sizes:
+            self._sizes[key] = self._measure(dispatch, name)
+        start = self._sizes[key]
+        size = file.seek(0, os.SEEK_END)
+        head = self._head if name.endswith(LOG) else size
+        while start < size:
+            start = start if start < head else max(start, size - self._tail)
+            file.seek(start)
+            content = file.read(min(self._part, head - start) if start < head else self._part)
+            if not content:
+                return  # it was cut meanwhile
+            self._store.execute_alone(_PUT, dispatch, name, start, content, f"on host {self._host} in {path}")
+            start += len(content)
+            if start - self._tail > head:
+                self._store.execute_alone(_CUT, dispatch, name, head, start - self._tail)
+            self._sizes[key] = start
+
+    def add_files(self, directory: Path) -> None:
+        """Store what a running dispatch has written. Its shim.json names the kind of agent."""
+        for name in os.listdir(directory):  # noqa: PTH208 - once a second
+            if name.endswith(LOG) or name == "shim.json":
+                self._add_file(directory, name)
+
+    def add_end(self, directory: Path, names: Collection[str], redact: Callable[[str], str]) -> None:
+        """Store the rest of a dispatch that has ended, and what its processes wrote to these files; `*` is any name."""
+        self.add_files(directory)
+        for path in (path for name in names for path in directory.glob(name)):
+            if text := read_text(path, follow=False):
+                self.add(directory.name, str(path.relative_to(directory)), BytesIO(redact(text).encode()), path)
+        self._add_file(directory, EXIT)
+
+    def _add_file(self, directory: Path, name: str) -> None:
+        with suppress(OSError), _open_file(directory / name) as file:
+            self.add(directory.name, name, file, directory / name)
+
+    def _measure(self, dispatch: str, name: str) -> int:
+        return int(self._store.query(_SIZE, dispatch, name)[0][0])
+
+    def read(self, dispatch: str, name: str, start: int = 0) -> tuple[bytes, int]:
+        """As `Outputs.read`; a line names the bytes that were left out."""
+        start = start if start >= 0 else max(0, self._measure(dispatch, name) + start)
+        pieces = []
+        for part_start, content, place in self._store.query(_PARTS, dispatch, name, start):
+            end = part_start + len(content)
+            if part_start <= start:
+                content = content[start - part_start :]
+            else:
+                content = content[content.find(b"\n") + 1 :]  # without half a line
+                pieces.append(f"\n[runplan: {end - len(content) - start} bytes are {place}]\n".encode())
+            pieces.append(content)
+            start = end
+        return b"".join(pieces), start
+
+    def read_all(self, dispatch: str) -> dict[str, bytes]:
+        """Every output of the dispatch, by name."""
+        names = self._store.query("SELECT DISTINCT name FROM outputs WHERE dispatch=?", dispatch)
+        return {name: self.read(dispatch, name)[0] for (name,) in names}
+
+    def get_standing(self, dispatch: str) -> tuple[bool, float | None]:
+        ((is_running, written),) = self._store.query(_STANDING, EXIT, dispatch)
+        return is_running, written
+
+    def list_dispatches(self) -> set[str]:
+        return {dispatch for (dispatch,) in self._store.query("SELECT DISTINCT dispatch FROM outputs")}
+
+    def drop(self, dispatch: str) -> None:
+        self._store.execute_alone("DELETE FROM outputs WHERE dispatch=?", dispatch)
+
+
+class Outputs:
+    """Reads the outputs of dispatches: their files where they ran on this host, else the database."""
+
+    def __init__(self, directory: Path, stored: StoredOutputs | None) -> None:
+        self._directory = directory
+        self._stored = stored
+
+    def _find_stored(self, dispatch: str) -> StoredOutputs | None:
+        return None if (self._directory / dispatch / "lock").exists() else self._stored
+
+    def read(self, dispatch: str, name: str, start: int = 0) -> tuple[bytes, int]:
+        """The output from a place on, or (negative) so many last bytes, and its end; nothing when it was removed."""
+        if stored := self._find_stored(dispatch):
+            return stored.read(dispatch, name, start)
+        with suppress(OSError), _open_file(self._directory / dispatch / name) as file:
+            file.seek(start if start >= 0 else max(0, file.seek(0, os.SEEK_END) + start))
+            return file.read(LARGEST), file.tell()
+        return b"", max(0, start)
+
+    def get_standing(self, dispatch: str) -> tuple[bool, float | None]:
+        """Whether the dispatch runs, and when it last wrote, in seconds since the epoch."""
+        if stored := self._find_stored(dispatch):
+            return stored.get_standing(dispatch)
+        directory = self._directory / dispatch
+        return is_held(directory / "lock"), last_write(directory / "out.log", directory / "err.log")

@@ -1,0 +1,330 @@
+"""The journal of a fleet: one PostgreSQL schema per repository, and the schema `runplan` for all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from itertools import product
+
+import psycopg
+from msgspec import Struct
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from runplan.adapters import processes
+from runplan.adapters.store.location import FleetLocation, normalize_url, strip_secrets
+from runplan.adapters.store.outputs import StoredOutputs
+from runplan.adapters.store.sql import Cursor, SqlStore
+from runplan.domain.errors import RefusedEarly, Unreachable
+from runplan.domain.run.recorded import E, Recorded
+from runplan.domain.run.rows import OwnerState
+from runplan.domain.run.rules.hosts import name_queue
+from runplan.domain.text import command
+
+SCHEMA_VERSION = 1
+FLEET = "runplan"  #: the schema of all repositories
+ROLE = "runplan_worker"  #: the group of roles with the rights of workers and clients
+INIT = command("runplan", "fleet", "init")
+MIGRATIONS = files("runplan.adapters.store") / "migrations"
+KEYS = ("RUNPLAN_FLEET_DSN", "PGPASSWORD")  #: variables that hold a key to the database
+#: Parameters of a DSN that name the file of a key, and the variables that do the same.
+KEY_FILES = {"passfile": "PGPASSFILE", "servicefile": "PGSERVICEFILE", "sslkey": "PGSSLKEY"}
+COUNTED = b"BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
+CHANNEL = "runplan_plans"  #: notified with "SCHEMA PLAN" for each command
+NO_REMOTE = "this repository lacks the remote that run.remote names, and a fleet works on what a remote has"
+#: A machine that is gone answers nothing: this side gives up a call after 10 s, and the server a transaction.
+NETWORK = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
+NETWORK |= {"keepalives_idle": 4, "keepalives_interval": 3, "keepalives_count": 2}
+SESSION = "-c statement_timeout=30s -c idle_in_transaction_session_timeout=10s"
+
+
+class FleetRepository(Struct, frozen=True):
+    """A row of the table of repositories."""
+
+    url: str  #: normalised
+    schema: str
+    remote: str  #: the URL to clone it from
+
+
+class PostgresStore(SqlStore):
+    """One connection, which is opened again after the server was away."""
+
+    def __init__(self, location: FleetLocation) -> None:
+        super().__init__()
+        self.location = location
+        with self._translated_errors():
+            self._db = self._connect()
+
+    def _connect(self) -> psycopg.Connection:
+        if not self.location.url:
+            raise RefusedEarly(f"{NO_REMOTE}; add it, or work on this machine alone: RUNPLAN_FLEET_DSN= runplan VERB")
+        db = connect(self.location.dsn, self.location.schema)
+        known = "SELECT FROM repositories WHERE schema=%s"
+        if db.execute(known, (self.location.schema,)).fetchone() is None:
+            db.close()
+            raise RefusedEarly(f"the fleet does not know {self.location.url}; add it from its clone: {INIT}")
+        return db
+
+    def _run(self, sql: str, values: Sequence[object]) -> Cursor:
+        """A connection that the server or the network has cut between two transactions is opened again."""
+        statement = sql.replace("?", "%s")
+        if not self._db.closed:
+            is_between = self._db.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+            try:
+                return self._db.execute(statement, values)
+            except psycopg.OperationalError:
+                if not is_between or not self._db.broken:
+                    raise
+        self._db = self._connect()
+        return self._db.execute(statement, values)
+
+    def _translated_errors(self) -> contextlib.AbstractContextManager[None]:
+        return translated_errors()
+
+    def _begin(self) -> None:
+        self._run("BEGIN", ())
+
+    def _commit(self) -> None:
+        """Commit; where the answer was lost, ask the server what has become of the transaction."""
+        ((xact,),) = self._run("SELECT pg_current_xact_id_if_assigned()::text", ()).fetchall()
+        try:
+            self._db.execute("COMMIT")
+        except psycopg.OperationalError:
+            if xact is None or not self._is_committed(xact):
+                raise
+
+    def _is_committed(self, xact: str) -> bool:
+        self._db.close()
+        status = "SELECT pg_xact_status(?::xid8)"
+        while (found := self._run(status, (xact,)).fetchall()) == [("in progress",)]:  # 10 s at most: SESSION
+            time.sleep(0.1)
+        return found == [("committed",)]
+
+    def _roll_back(self) -> None:
+        if self._db.closed or self._db.broken:
+            self._db.close()
+        elif self._db.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            self._db.execute("ROLLBACK")
+
+    def _lock_claim(self, kind: str, key: str) -> None:
+        self.execute("SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ? || ' ' || ?, 0))", kind, key)
+
+    def require_there(self) -> None:
+        """The server answers, or the transaction fails."""
+
+    def list_shared_facts(self, kind: type[E], *, since: str) -> list[Recorded[E]]:
+        self._flush_kind(kind.__name__)
+        return self._read_facts("all_events WHERE type=? AND at>=? ORDER BY at", kind.__name__, since)
+
+    def get_owner_state(self, owner: str) -> OwnerState:
+        """A process of this host is asked itself; one of another host has been seen within the lease."""
+        host, _, process = owner.rpartition("/")
+        if host and host == self.location.host and processes.is_of_this_boot(process):
+            is_alive = processes.alive(process)
+        else:
+            is_alive = self._read_now("SELECT seen > now() - lease() FROM workers WHERE owner=?", owner) == [(True,)]
+        return OwnerState.RUNNING if is_alive else OwnerState.GONE
+
+    def list_host_labels(self) -> list[tuple[str, ...]]:
+        living = "SELECT labels FROM workers WHERE seen > now() - lease() AND NOT draining"
+        return [tuple(labels) for (labels,) in self._read_now(living)]
+
+    # --- the queue ---------------------------------------------------------------------------------------
+
+    def _announce_command(self, plan: str) -> None:
+        """Queue the plan, and tell the host that works on it."""
+        self.queue_plan(plan)
+        self.execute("SELECT pg_notify(?, ?)", CHANNEL, f"{self.location.schema} {plan}")
+
+    def queue_plan(self, plan: str, labels: Sequence[str] = ()) -> None:
+        """Have a worker with these labels work on the plan, unless it is queued already."""
+        self.query("SELECT queue_plan(?, ?, ?)", self.location.schema, plan, name_queue(labels))
+
+    def wake_plan_at(self, plan: str, moment: datetime) -> None:
+        """Queue the plan at that moment."""
+        self.query("SELECT wake_plan_at(?, ?, ?)", self.location.schema, plan, moment)
+
+    def leave_plan(
+        self, plan: str, *, run: str, owner: str, wake: datetime | None = None, labels: Sequence[str] | None = None
+    ) -> None:
+        """Give up the claim; another worker continues now, on a host with these labels, and at that moment."""
+        with self.transaction():
+            self.execute("DELETE FROM claims WHERE kind='plan' AND key=? AND run=? AND owner=?", plan, run, owner)
+            if labels is not None:
+                self.queue_plan(plan, labels)
+            if wake is not None:
+                self.wake_plan_at(plan, wake)
+
+    def request_permit(self, plan: str, owner: str, *, is_running: bool) -> bool:
+        query = "SELECT request_permit(?, ?, ?, ?)"
+        return self._read_now(query, self.location.schema, plan, owner, is_running) == [(True,)]
+
+    def release_permit(self, plan: str, owner: str) -> None:
+        drop = "DELETE FROM permits WHERE schema=? AND plan=? AND owner=? AND works"
+        self.execute_alone(drop, self.location.schema, plan, owner)
+
+    @property
+    def outputs(self) -> StoredOutputs:
+        return StoredOutputs(self, host=self.location.host, cap=self.location.output)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError):  # it was never open
+            self.close()
+
+
+def connect(dsn: str, schema: str = FLEET) -> psycopg.Connection:
+    """Connect to the tables of a repository, or of the fleet alone; refuse those of another version."""
+    with contextlib.ExitStack() as on_refusal, translated_errors():
+        db = on_refusal.enter_context(contextlib.closing(_open(dsn, schema)))
+        require_version(_read_version(db) or 0)
+        on_refusal.pop_all()
+    return db
+
+
+def hide_keys(dsn: str, env: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the keys to the database. It names their files, which the sandbox hides from agents."""
+    parameters = _parse_dsn(dsn)
+    files = {variable: str(parameters[name]) for name, variable in KEY_FILES.items() if parameters.get(name)}
+    return {name: value for name, value in env.items() if name not in KEYS} | files
+
+
+def _parse_dsn(dsn: str) -> dict[str, str | int | None]:
+    """The parameters of the DSN, which no message shows: those of libpq quote a password."""
+    try:
+        parameters = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        parameters = {"host": "@"}
+    if "@" in f"{parameters.get('host')}{parameters.get('dbname')}":
+        raise RefusedEarly(
+            "the DSN of the fleet cannot be read; it is postgresql://USER:PASSWORD@HOST/DATABASE, and special"
+            " characters of the password are written as %XX, e.g. %40 for @"
+        )
+    return parameters
+
+
+def _open(dsn: str, schema: str) -> psycopg.Connection:
+    with translated_errors():
+        return psycopg.connect(complete_dsn(dsn, schema), autocommit=True)
+
+
+def complete_dsn(dsn: str, schema: str = FLEET) -> str:
+    """The DSN with the parameters of our connections."""
+    parameters = {**NETWORK, **_parse_dsn(dsn)}
+    parameters["options"] = f"{parameters.get('options', '')} -c search_path={schema},{FLEET} {SESSION}"
+    return make_conninfo("", **parameters)
+
+
+@contextlib.contextmanager
+def translated_errors(helps: str = f"its owner gives you those of workers: GRANT {ROLE} TO ROLE") -> Iterator[None]:
+    """Errors of the database become those of `runplan.domain.errors`; `helps` where the role lacks rights."""
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege as error:
+        said = error.diag.message_primary
+        raise RefusedEarly(f"the role of your DSN lacks rights in the fleet's database ({said}); {helps}") from None
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        said = " ".join(str(error).split())
+        address = "its address is RUNPLAN_FLEET_DSN, or dsn under [fleet] of your settings"
+        raise Unreachable(f"the fleet's database does not answer: {said}; nothing was recorded; {address}") from error
+    except psycopg.Error as error:
+        said = " ".join(str(error).split())
+        raise Unreachable(f"the fleet's database refused a statement: {said}; nothing was recorded") from error
+
+
+def _read_version(db: psycopg.Connection) -> int | None:
+    """The version of the tables; None before the first `fleet init`."""
+    if db.execute("SELECT to_regnamespace(%s)", (FLEET,)).fetchone() == (None,):
+        return None
+    row = db.execute(f"SELECT version FROM {FLEET}.version").fetchone()
+    return row[0] if row else None
+
+
+def require_version(version: int, needed: int = SCHEMA_VERSION) -> None:
+    if not version:
+        raise RefusedEarly(f"the database of the fleet is not set up; run: {INIT}")
+    if version != needed:
+        helps = "update runplan on this host" if version > needed else f"update the database: {INIT}"
+        raise RefusedEarly(f"the fleet's database has version {version}, this runplan needs {needed}; {helps}")
+
+
+def list_fleet(dsn: str) -> list[FleetRepository]:
+    """The repositories of the fleet."""
+    with connect(dsn) as db, translated_errors():
+        rows = db.execute("SELECT url, schema, remote FROM repositories ORDER BY url").fetchall()
+    return [FleetRepository(*row) for row in rows]
+
+
+# --- runplan fleet init -----------------------------------------------------------------------------------
+
+
+def initialize(dsn: str, remotes: Sequence[str], *, migrations: Traversable = MIGRATIONS) -> None:
+    """Bring the database to the newest version of the schema, and add repositories: all or nothing, repeatable.
+
+    A repository is added by the URL of its remote, which is kept without a password.
+    """
+    newest = max(int(re.sub(r"\D", "", file.name)) for file in migrations.iterdir())
+    helps = f"use that of the database's owner: RUNPLAN_FLEET_DSN=... {INIT}"
+    with _open(dsn, FLEET) as db, translated_errors(helps), db.transaction():
+        db.execute("SELECT pg_advisory_xact_lock(hashtext('runplan fleet init'))")
+        version = _read_version(db) or 0
+        if version > newest:
+            require_version(version, newest)
+        if db.execute("SELECT FROM pg_roles WHERE rolname=%s", (ROLE,)).fetchone() is None:
+            db.execute(f"CREATE ROLE {ROLE} NOLOGIN")
+        _migrate(db, FLEET, migrations, range(version + 1, newest + 1))
+        if not version:
+            db.execute("INSERT INTO runplan.queue VALUES (%s)", (queue_version(),))
+        require_queue(db)
+        db.execute("UPDATE runplan.version SET version=%s", (newest,))
+        for (schema,) in db.execute("SELECT schema FROM runplan.repositories").fetchall():
+            _migrate(db, schema, migrations, range(version + 1, newest + 1))
+        for remote in remotes:
+            url = normalize_url(remote)
+            schema = FleetLocation(dsn, url).schema
+            add = "INSERT INTO runplan.repositories (url, schema, remote) VALUES (%s,%s,%s) ON CONFLICT DO NOTHING"
+            if db.execute(add, (url, schema, strip_secrets(remote))).rowcount:
+                _migrate(db, schema, migrations, range(1, newest + 1))
+
+
+def _migrate(db: psycopg.Connection, schema: str, migrations: Traversable, versions: range) -> None:
+    """Apply the files of these versions to a schema; the group role gets the rights on rows of each new table."""
+    prepare = """
+        CREATE SCHEMA IF NOT EXISTS {schema};
+        SET LOCAL search_path TO {schema}, {fleet};
+        GRANT USAGE ON SCHEMA {schema} TO {role};
+        ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role};
+        ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT USAGE ON SEQUENCES TO {role};
+    """
+    db.execute(
+        sql.SQL(prepare).format(schema=sql.Identifier(schema), fleet=sql.Identifier(FLEET), role=sql.Identifier(ROLE))
+    )
+    if schema == FLEET and 1 in versions:
+        db.execute((files("procrastinate.sql") / "schema.sql").read_bytes())
+    for version, name in product(versions, ["fleet"] if schema == FLEET else ["repository", "postgres"]):
+        file = migrations / f"{name}-{version}.sql"
+        if file.is_file():
+            db.execute(file.read_bytes().replace(b"INTEGER PRIMARY KEY", COUNTED))
+
+
+def queue_version() -> str:
+    """The version of the tables that the installed Procrastinate needs."""
+    names = [file.name for file in (files("procrastinate.sql") / "migrations").iterdir()]
+    return max(name.partition("_")[0] for name in names if name[0].isdigit())
+
+
+def require_queue(db: psycopg.Connection) -> None:
+    """Refuse a database whose queue was made for another version of Procrastinate."""
+    ((there,),) = db.execute("SELECT version FROM runplan.queue").fetchall()
+    if there != (needed := queue_version()):
+        other = (
+            f"the fleet's database has the tables of Procrastinate {there}, the installed one needs those of {needed}"
+        )
+        raise RefusedEarly(f"{other}; install the Procrastinate of the other hosts here")

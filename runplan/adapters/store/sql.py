@@ -1,0 +1,421 @@
+"""The methods of a store in SQL that both SQLite and PostgreSQL understand.
+
+Events are only appended. The events of a run, its row (what `status` reads) and the fence of its claim change in one
+transaction, so they agree after a crash.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import asdict, astuple, replace
+
+from runplan.adapters.store import tables
+from runplan.domain.decoding import convert
+from runplan.domain.errors import Fenced
+from runplan.domain.run import rows as r
+from runplan.domain.run.kinds import Reason
+from runplan.domain.times import parse_iso
+
+if TYPE_CHECKING:  # `status` does without it
+    from runplan.domain.run.recorded import E, Recorded
+
+
+KEPT = 200  #: answered commands that are kept for callers that ask late
+
+R = TypeVar("R", bound=Struct)
+
+
+class Cursor(Protocol):
+    @property
+    def rowcount(self) -> int: ...
+    def fetchall(self) -> list[tuple[Any, ...]]: ...
+
+
+class Append(Struct, frozen=True):
+    """Events of a run as (at, type, body), and the run's row after them."""
+
+    events: Sequence[tuple[str, str, str]]
+    row: r.RunRow
+    fence: int
+    pauses: str
+
+
+class SqlStore(ABC):
+    """One open connection to a database; the methods of a `Store` are described there."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Append] = []
+
+    # --- what differs between databases ------------------------------------------------------------------
+
+    @abstractmethod
+    def _run(self, sql: str, values: Sequence[object]) -> Cursor:
+        """Execute one statement, whose values are marked by `?`."""
+
+    @abstractmethod
+    def _translated_errors(self) -> AbstractContextManager[None]:
+        """Errors of the database become those of `runplan.domain.errors`."""
+
+    @abstractmethod
+    def _begin(self) -> None: ...
+    @abstractmethod
+    def _commit(self) -> None: ...
+    @abstractmethod
+    def _roll_back(self) -> None: ...
+    @abstractmethod
+    def _lock_claim(self, kind: str, key: str) -> None:
+        """Let no other transaction change this claim until the end of this one."""
+
+    @abstractmethod
+    def require_there(self) -> None: ...
+    @abstractmethod
+    def get_owner_state(self, owner: str) -> r.OwnerState: ...
+
+    # --- statements --------------------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing; waiting events are written first. Fails when the journal was moved away."""
+        with self._translated_errors():
+            self._begin()
+            waiting = self._waiting
+            self._waiting = []
+            try:
+                for append in waiting:
+                    self._append(append)
+                yield
+                self.require_there()
+                self._commit()
+            except BaseException as error:
+                self._roll_back()
+                if not isinstance(error, Fenced):  # else another process records the run now
+                    self._waiting = waiting
+                raise
+
+    def flush(self) -> None:
+        if self._waiting:
+            with self.transaction():
+                pass
+
+    def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        self.flush()
+        return self._read_now(sql, *values)
+
+    def _read_now(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """The rows on disk; events that wait are not written for it."""
+        with self._translated_errors():
+            return self._run(sql, values).fetchall()
+
+    def select_rows(self, kind: type[R], table_and_where: str, *values: object) -> list[R]:
+        """The rows of a table whose columns are the fields of `kind`."""
+        self.flush()
+        return self._select_now(kind, table_and_where, *values)
+
+    def _select_now(self, kind: type[R], table_and_where: str, *values: object) -> list[R]:
+        names = kind.__struct_fields__
+        rows = self._read_now(f"SELECT {', '.join(names)} FROM {table_and_where}", *values)
+        return [kind(**dict(zip(names, row, strict=True))) for row in rows]
+
+    def _put(self, table: str, key: str, /, **values: object) -> None:
+        """Insert a row, or replace the one with the same key; inside a transaction."""
+        marks = ",".join("?" for _ in values)
+        changes = ", ".join(f"{name}=excluded.{name}" for name in values)
+        put = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks}) ON CONFLICT ({key}) DO UPDATE SET {changes}"
+        self.execute(put, *values.values())
+
+    def execute(self, sql: str, *values: object) -> int:
+        """Execute one statement inside a transaction; the number of changed rows."""
+        return self._run(sql, values).rowcount
+
+    def execute_alone(self, sql: str, *values: object) -> None:
+        """Execute one statement outside of a transaction; events that wait are not written for it."""
+        with self._translated_errors():
+            self._run(sql, values)
+
+    def _change(self, query: str, *values: object) -> bool:
+        """Execute one statement; whether it changed a row."""
+        with self.transaction():
+            return self.execute(query, *values) > 0
+
+    # --- runs and events -------------------------------------------------------------------------------
+
+    def append(
+        self,
+        events: Sequence[tuple[str, str, str]],
+        row: r.RunRow,
+        *,
+        fence: int,
+        pauses: str = "",
+        waits: bool = False,
+    ) -> None:
+        append = Append(events, row, fence, pauses)
+        if waits:
+            self._waiting.append(append)
+            return
+        with self.transaction():
+            self._append(append)
+
+    def _append(self, append: Append) -> None:
+        row = append.row
+        self._lock_claim("plan", row.plan)
+        claim = self.get_claim("plan", row.plan)
+        if claim is None or claim.fence != append.fence:
+            raise Fenced(f"another process has taken over {row.plan}; this one stops")
+        for moment, kind, body in append.events:
+            insert = "INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)"
+            self.execute(insert, row.id, row.plan, moment, kind, body)
+        self._put("runs", "id", id=row.id, row=json.dumps(to_builtins(row)))
+        if row.outcome is not None:
+            self.execute("DELETE FROM claims WHERE run=?", row.id)
+        if append.pauses:
+            self.execute("UPDATE schedules SET paused=? WHERE plan=?", append.pauses, row.plan)
+
+    def list_events(self, run: str, *, after: int = 0) -> list[r.EventRow]:
+        return self.select_rows(r.EventRow, "events WHERE run=? AND seq>? ORDER BY seq", run, after)
+
+    def list_facts(self, kind: type[E], *, plan: str = "", since: str = "") -> list[Recorded[E]]:
+        self._flush_kind(kind.__name__)
+        where, value = ("plan=?", plan) if plan else ("at>=?", since)
+        return self._read_facts(f"events WHERE type=? AND {where} ORDER BY seq", kind.__name__, value)
+
+    def _read_facts(self, table_and_where: str, *values: str) -> list[Recorded[E]]:
+        from runplan.domain.run.recorded import read_row  # 14 ms, and `status` reads no event
+
+        rows = self._select_now(r.EventRow, table_and_where, *values)
+        return [record for row in rows if (record := read_row(row))]  # type: ignore[misc]
+
+    def list_shared_facts(self, kind: type[E], *, since: str) -> list[Recorded[E]]:
+        return self.list_facts(kind, since=since)
+
+    def _flush_kind(self, kind: str) -> None:
+        if any(kind == name for append in self._waiting for _, name, _ in append.events):
+            self.flush()
+
+    def _select_runs(self, where: str, *values: object) -> list[r.RunRow]:
+        rows = self.query(f"SELECT row FROM runs WHERE {where}", *values)
+        return [convert(json.loads(row), r.RunRow) for (row,) in rows]
+
+    def list_runs(self, plan: str | None = None, *, limit: int = 50) -> list[r.RunRow]:
+        where, values = ("plan=?", [plan]) if plan is not None else ("number > 0", [])
+        return self._select_runs(f"{where} ORDER BY number DESC LIMIT ?", *values, limit)
+
+    def get_run(self, run: str) -> r.RunRow | None:
+        return next(iter(self._select_runs("id=?", run)), None)
+
+    def get_newest_run(self, plan: str) -> r.RunRow | None:
+        return next(iter(self.list_runs(plan, limit=1)), None)
+
+    def list_plans(self) -> list[str]:
+        return [plan for (plan,) in self.query("SELECT DISTINCT plan FROM runs ORDER BY plan")]
+
+    def list_active_plans(self, *, queued: bool = False) -> list[str]:
+        query = f"SELECT plan FROM runs WHERE {tables.IS_ACTIVE} UNION SELECT plan FROM schedules"
+        query += " UNION SELECT plan FROM commands WHERE answer IS NULL" if queued else ""
+        return [plan for (plan,) in self.query(query)]
+
+    def get_interrupted_run(self, plan: str) -> r.RunRow | None:
+        row = self.get_newest_run(plan)
+        return row if row is not None and row.is_active else None
+
+    def list_unfinished_runs(self) -> list[r.RunRow]:
+        return self._select_runs(f"{tables.IS_ACTIVE} ORDER BY number")
+
+    def list_sign_offs(self) -> list[tuple[str, str]]:
+        query = "SELECT plan, phase FROM runs WHERE state='waiting' AND waiting_for IN ('approval', 'sign-off')"
+        return [(plan, phase or "") for plan, phase in self._read_now(query)]
+
+    def list_failures(self, plan: str) -> tuple[r.FailureRow, ...]:
+        newest = {phase: why for phase, *why in reversed(self.query(tables.FAILURES, plan))}
+        return tuple(r.FailureRow(phase, *why) for phase, why in newest.items() if phase and why[0] != Reason.STOPPED)
+
+    def count_leases(self, plan: str, branch: str) -> int:
+        self._flush_kind("Leased")
+        query = "SELECT count(*) FROM events WHERE plan=? AND type='Leased' AND json_extract(body, '$.branch')=?"
+        return int(self._read_now(query, plan, branch)[0][0])
+
+    def get_run_of_command(self, command: int) -> str:
+        query = (
+            "SELECT run FROM events WHERE type='RunStarted' AND CAST(json_extract(body, '$.command') AS TEXT)=? LIMIT 1"
+        )
+        return next((str(run) for (run,) in self.query(query, str(command))), "")
+
+    def get_newest_event(self) -> int:
+        return int(self.query("SELECT coalesce(max(seq), 0) FROM events")[0][0])
+
+    def get_newest_landing(self) -> str:
+        newest = "SELECT coalesce(max(at), '') FROM events WHERE type=?"  # for both PostgreSQL would read every event
+        return max(str(self.query(newest, kind)[0][0]) for kind in ("Landed", "Concluded"))
+
+    def compute_figures(self, now: float) -> r.Figures:
+        figures = {name: {tuple(key): value for *key, value in self.query(sql)} for name, sql in tables.FIGURES.items()}
+        waits: dict[tuple[str, ...], float] = {
+            (plan, kind): max(0.0, now - parse_iso(since).timestamp()) for plan, kind, since in self.query(tables.WAITS)
+        }
+        totals = tuple(r.DispatchTotal(*row) for row in self.query(tables.DISPATCH_TOTALS))
+        return r.Figures(**figures, waiting_s=waits, dispatches=totals)
+
+    def sum_usage(self, since: str) -> list[r.UsageTotal]:
+        rows = self.query(tables.USAGE_TOTALS, since)
+        return [r.UsageTotal(*row[:-2], *map(bool, row[-2:])) for row in rows]
+
+    def read_plan_facts(self, plan: str = "") -> dict[str, r.PlanFacts]:
+        sources: dict[str, Iterable[tuple[str, object]]] = {
+            "run": ((row.plan, row) for row in self._select_runs(f"number IN ({tables.NEWEST})", plan)),
+            "owner": self.list_owners().items(),
+            "schedule": ((row.plan, row) for row in self.list_schedules()),
+            "queued": self.query(tables.QUEUED),
+            "refused": (
+                (plan, (moment, verb, error)) for plan, moment, verb, error in self.query(tables.REFUSED, plan) if error
+            ),
+            "wait": ((row.plan, row) for row in self.list_waits()),
+            "outline": ((plan, (stamp, value)) for plan, stamp, value in self.query(tables.OUTLINES, plan)),
+        }
+        facts_by_plan: dict[str, dict[str, Any]] = {}
+        for name, values in sources.items():
+            for of, value in values:
+                facts_by_plan.setdefault(of, {})[name] = value
+        return {of: r.PlanFacts(**facts) for of, facts in facts_by_plan.items()}
+
+    # --- claims ----------------------------------------------------------------------------------------
+
+    def claim_plan(self, plan: str, *, run: str, owner: str) -> r.ClaimResult:
+        with self.transaction():
+            self._lock_claim("plan", plan)
+            claim = self.get_claim("plan", plan)
+            if claim is not None and claim.owner == owner:
+                return r.Reentered(fence=claim.fence)
+            if claim is not None and self.get_owner_state(claim.owner) is not r.OwnerState.GONE:
+                return r.HeldByOther(owner=claim.owner)
+            fence = self.set_claim("plan", plan, run=run, owner=owner)
+        return r.Acquired(fence=fence, took_over=claim.owner if claim else "")
+
+    def claim_issue(self, number: int, *, run: str, owner: str) -> r.RunRow | None:
+        with self.transaction():
+            self._lock_claim("issue", str(number))
+            claim = self.get_claim("issue", str(number))
+            if claim is not None and claim.run == run:
+                return None
+            other = self.get_run(claim.run) if claim is not None else None
+            if other is not None and other.is_active:
+                return other
+            self.set_claim("issue", str(number), run=run, owner=owner)
+        return None
+
+    def get_claim(self, kind: str, key: str) -> r.ClaimRow | None:
+        return next(iter(self._select_now(r.ClaimRow, "claims WHERE kind=? AND key=?", kind, key)), None)
+
+    def set_claim(self, kind: str, key: str, *, run: str, owner: str) -> int:
+        """Write the claim with a higher fence than any before; inside a transaction."""
+        ((fence,),) = self._run(tables.RAISE_FENCE, (kind, key)).fetchall()
+        self._put("claims", "kind, key", kind=kind, key=key, run=run, owner=owner, fence=fence)
+        return int(fence)
+
+    def release_plan(self, plan: str, *, run: str, owner: str) -> None:
+        self._change("DELETE FROM claims WHERE kind='plan' AND key=? AND run=? AND owner=?", plan, run, owner)
+
+    def list_owners(self) -> dict[str, str]:
+        return dict(self._read_now("SELECT key, owner FROM claims WHERE kind='plan' ORDER BY key"))
+
+    def get_living_owner(self, plan: str) -> str:
+        owner = self.list_owners().get(plan, "")
+        return owner if owner and self.get_owner_state(owner) is not r.OwnerState.GONE else ""
+
+    def list_host_labels(self) -> list[tuple[str, ...]]:
+        return []
+
+    def record_notice(self, run: str, about: str) -> bool:
+        return self._change("INSERT INTO notices (run, about) VALUES (?,?) ON CONFLICT DO NOTHING", run, about)
+
+    # --- commands --------------------------------------------------------------------------------------
+
+    def add_command(self, command: r.Command) -> int:
+        values = (command.plan, command.verb, json.dumps(command.arguments), command.by, command.at)
+        with self.transaction():
+            insert = "INSERT INTO commands (plan, verb, arguments, by, at) VALUES (?,?,?,?,?) RETURNING seq"
+            ((number,),) = self._run(insert, values).fetchall()
+            self.execute("DELETE FROM commands WHERE answer IS NOT NULL AND seq <= ?", number - KEPT)
+            self._announce_command(command.plan)
+        return int(number)
+
+    def _announce_command(self, plan: str) -> None:  # noqa: B027 - a caller wakes the daemon itself
+        """Have a worker execute the new command of the plan; inside its transaction."""
+
+    def list_queued_commands(self) -> list[r.Command]:
+        query = "SELECT seq, plan, verb, arguments, by, at FROM commands WHERE answer IS NULL ORDER BY seq"
+        return [
+            r.Command(seq=seq, plan=plan, verb=verb, arguments=json.loads(arguments), by=by, at=moment)
+            for seq, plan, verb, arguments, by, moment in self.query(query)
+        ]
+
+    def answer_command(self, seq: int, answer: r.Answer) -> None:
+        text = json.dumps(to_builtins(answer))
+        self._change("UPDATE commands SET answer=? WHERE seq=? AND answer IS NULL", text, seq)
+
+    def get_answer(self, seq: int) -> r.Answer | None:
+        answers = self.query("SELECT answer FROM commands WHERE seq=? AND answer IS NOT NULL", seq)
+        return convert(json.loads(answers[0][0]), r.Answer) if answers else None
+
+    # --- schedules and waits ---------------------------------------------------------------------------
+
+    def list_schedules(self) -> list[r.ScheduleRow]:
+        return self.select_rows(r.ScheduleRow, "schedules ORDER BY plan")
+
+    def get_schedule(self, plan: str) -> r.ScheduleRow | None:
+        return next(iter(self.select_rows(r.ScheduleRow, "schedules WHERE plan=?", plan)), None)
+
+    def put_schedule(self, row: r.ScheduleRow) -> None:
+        with self.transaction():
+            self._put("schedules", "plan", **asdict(replace(row, next=None)))
+
+    def arm_schedule(self, plan: str, following: str) -> None:
+        self._change("UPDATE schedules SET next=? WHERE plan=?", following, plan)
+
+    def drop_schedule(self, plan: str) -> bool:
+        return self._change("DELETE FROM schedules WHERE plan=?", plan)
+
+    def pause_schedule(self, plan: str, why: str | None) -> bool:
+        return self._change("UPDATE schedules SET paused=? WHERE plan=?", why, plan)
+
+    def answer_slot(self, firing: r.FiringRow) -> bool:
+        with self.transaction():
+            fresh = self.execute(tables.ANSWER_SLOT, *astuple(firing))
+            self.execute("UPDATE schedules SET last=?, next=NULL WHERE plan=?", firing.slot, firing.plan)
+        return fresh > 0
+
+    def is_slot_answered(self, plan: str, slot: str, *, before: str) -> bool:
+        return bool(self.query("SELECT 1 FROM firings WHERE plan=? AND slot=? AND at<=?", plan, slot, before))
+
+    def list_firings(self, plan: str, *, limit: int = 20) -> list[r.FiringRow]:
+        return self.select_rows(r.FiringRow, "firings WHERE plan=? ORDER BY seq DESC LIMIT ?", plan, limit)
+
+    def list_waits(self) -> list[r.WaitRow]:
+        return self.select_rows(r.WaitRow, "waits ORDER BY plan")
+
+    def put_wait(self, row: r.WaitRow) -> None:
+        with self.transaction():
+            self._put("waits", "plan", **asdict(row))
+
+    def drop_wait(self, plan: str) -> None:
+        self._change("DELETE FROM waits WHERE plan=?", plan)
+
+    # --- baselines -------------------------------------------------------------------------------------
+
+    def get_baseline(self, key: str) -> str | None:
+        return next(
+            (str(results) for (results,) in self._read_now("SELECT results FROM baselines WHERE key=?", key)), None
+        )
+
+    def put_baseline(self, key: str, results: str) -> None:
+        with self.transaction():
+            self._put("baselines", "key", key=key, results=results)
+
+    def put_outlines(self, outlines: Sequence[tuple[str, str, str]]) -> None:
+        with self.transaction():
+            for plan, stamp, value in outlines:
+                self._put("outlines", "plan", plan=plan, stamp=stamp, value=value)

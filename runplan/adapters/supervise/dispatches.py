@@ -1,0 +1,332 @@
+"""Starts dispatches, waits for them, ends them, and adopts those of a runner that died."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection
+from itertools import chain
+from pathlib import Path
+from zlib import crc32
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from runplan.adapters import processes
+from runplan.adapters.agents.environment import own_environment
+from runplan.adapters.clock import until
+from runplan.adapters.configuration.load import environment
+from runplan.adapters.processes import AGENT_MARK, Process
+from runplan.adapters.store.files import Anchor, file_lock, lock_descriptor, make_below, publish, read_file, read_text
+from runplan.adapters.store.outputs import StoredOutputs
+from runplan.adapters.supervise.output import DispatchFiles
+from runplan.domain.errors import Unreachable
+from runplan.domain.run.dispatch import OWN, DispatchStanding, Ending, Launch, NeverStarted, Outcome, Running
+
+SPAWNER = "runplan.adapters.supervise.shim"
+
+ANSWER_S = 30.0  #: a spawner that has not answered after this is considered dead
+LOCK_CHECK_S = 0.02  #: a reader that checks whether a lock is held holds it itself for some microseconds
+UNBORN_POLL_S = 0.005  #: how often to look for a shim that holds its lock and has not written its identity yet
+POLL_S = 0.05  #: how often shims are checked on systems without process descriptors
+LONGEST_SLEEP_S = 86_400.0  #: the kernel refuses to sleep for much longer at once
+FORCED_S = processes.KILLED_S + 2.0  #: how long a shim may take to kill at once and to write its exit record
+STORE_S = 1.0  #: how often the output of running dispatches is stored
+SWEEP_GRACE_S = 0.5  #: time between SIGTERM and SIGKILL for processes whose shim is gone
+
+_HEADER = struct.Struct("!I")
+
+#: The first ports of worktrees; each has ten. They are below those that a system gives out by itself.
+PORTS = range(20_000, 24_000, 10)
+
+
+def claim_ports(state: Path, worktree: Path) -> int:
+    """The first of the ports that no other worktree of this user has as long as its directory is there."""
+    first = crc32(os.fsencode(worktree)) % len(PORTS)  # of several users too, most have different ones
+    ports: list[int] = [*PORTS[first:], *PORTS[:first]]
+    file = state / "ports.json"
+    with contextlib.suppress(OSError, ValueError):  # where nothing can be recorded, ports are only likely to be its own
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with file_lock(state / "ports.lock"):
+            owners: dict[str, str] = json.loads(read_file(file) or b"{}")
+            own = (port for port in ports if owners.get(str(port)) == str(worktree))
+            free = (port for port in ports if not ((owner := owners.get(str(port))) and Path(owner).is_dir()))
+            port = next(chain(own, free), ports[0])
+            if owners.get(str(port)) != str(worktree):
+                publish(file, json.dumps({**owners, str(port): str(worktree)}).encode(), sync=False)
+            return port
+    return ports[0]
+
+
+class Spawner:
+    """The process that forks shims."""
+
+    def __init__(self) -> None:
+        self.socket, theirs = socket.socketpair()
+        self.socket.settimeout(ANSWER_S)
+        with theirs:
+            self.process = subprocess.Popen(
+                # -P: a json.py of the repository must not shadow the standard library's.
+                [sys.executable, "-P", "-m", SPAWNER, str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=None,  # ours, until the first shim brings the log
+                cwd="/",
+                # An ancestor of every process of a dispatch: it shows that they are an agent's, whatever they hide.
+                env={**own_environment(environment()), AGENT_MARK: "1"},
+                start_new_session=True,
+            )
+
+    def close(self) -> None:
+        """End it; agents and their shims keep running."""
+        self.socket.close()
+        self.process.kill()
+        self.process.wait()
+
+
+class Dispatches:
+    """The dispatches of one repository. They live on after it is closed."""
+
+    def __init__(self, directory: Path, *, wakeup: int | None = None) -> None:
+        """`wakeup` is a descriptor that interrupts `wait` when it becomes readable."""
+        self.stored: StoredOutputs | None = None  #: the outputs in the database of a fleet
+        self._directory = directory
+        self._spawner_log = directory / "spawner.log"
+        self._anchor = Anchor(directory.parent)
+        self._wakeup = wakeup
+        self._spawner: Spawner | None = None
+        self._made: set[str] = set()  #: dispatches whose directory exists
+        self._begun: set[str] = set()  #: dispatches started here
+        self._shims: dict[str, Process] = {}  #: of these, unless the shim had ended before it was looked up
+        self._links: dict[str, socket.socket] = {}  #: to the shims of running dispatches that were started here
+        self._idle: list[socket.socket] = []  #: to shims whose dispatch has ended
+
+    def __enter__(self) -> Dispatches:
+        self._spawner = Spawner()  # it imports while the run is resolved
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the spawner, let idle shims exit; agents and their shims keep running."""
+        self._idle += self._links.values()
+        self._links.clear()
+        self._close_idle()
+        self._close_spawner()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def _close_spawner(self) -> None:
+        if self._spawner:
+            self._spawner.close()
+        self._spawner = None
+
+    def directory(self, dispatch: str) -> Path:
+        """The directory of the dispatch; made when it is missing."""
+        path = self._files(dispatch).directory
+        if dispatch not in self._made:
+            self._fetch(dispatch)
+            make_below(self._directory.parent, path / OWN)
+            self._made.add(dispatch)
+        return path
+
+    def _fetch(self, dispatch: str) -> None:
+        """Write the outputs of a dispatch that ran on another host to files here, all or none."""
+        path = self._files(dispatch).directory
+        if self.stored is None or path.exists() or not (outputs := self.stored.read_all(dispatch)):
+            return
+        draft = path.with_name(f".{dispatch}.new")
+        make_below(self._directory.parent, draft / OWN)
+        for name, content in outputs.items():
+            publish(draft / name, content, sync=False)
+        draft.rename(path)
+
+    def read(self, dispatch: str, name: str) -> str | None:
+        """The text of a file of the dispatch; None when it is missing, too large or a link."""
+        return read_text(self.directory(dispatch) / name, follow=False)
+
+    def write(self, dispatch: str, name: str, text: str) -> None:
+        # Not synced: a power cut that loses the file also ends its reader.
+        publish(self.directory(dispatch) / name, text.encode("utf-8", "surrogateescape"), sync=False)
+
+    def store_end(self, dispatch: str, names: Collection[str], redact: Callable[[str], str]) -> None:
+        """Store the output of a dispatch that has ended, and the named files, for other hosts."""
+        if self.stored is not None:
+            self.stored.add_end(self.directory(dispatch), names, redact)
+
+    def _store_news(self, ids: Collection[str]) -> None:
+        """Store what running dispatches have written; a database that is away gets it later."""
+        if self.stored is not None:
+            with contextlib.suppress(Unreachable, OSError):
+                for dispatch in ids:
+                    self.stored.add_files(self.directory(dispatch))
+
+    # --- starting -----------------------------------------------------------------------------------
+
+    def start(self, launch: Launch) -> None:
+        """Start the process under a shim, and return as soon as the shim runs. An id is started once."""
+        files = DispatchFiles(self.directory(launch.id))
+        for name, content in launch.files:
+            publish(files.directory / name, content.encode("utf-8", "surrogateescape"), sync=True)
+        request = json.dumps(to_builtins((str(files.directory), replace(launch, files=())))).encode()
+        for _ in range(3):  # an idle shim may have exited, and the spawner may have died
+            lock = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                is_free = lock_descriptor(lock, within_s=LOCK_CHECK_S)
+                if not is_free or files.standing() != NeverStarted():
+                    raise Unreachable(f"dispatch {launch.id} has already been started; see {files.directory}")
+                is_started = self._submit(launch, request, lock)
+            finally:
+                # Closed, not unlocked: the shim holds the same lock through its own descriptor.
+                os.close(lock)
+            # A shim that died without an answer may have started the process before.
+            if is_started or files.locked():
+                return
+        raise Unreachable(f"no shim could be started; see {self._spawner_log}")
+
+    def _submit(self, launch: Launch, text: bytes, lock: int) -> bool:
+        """Give the dispatch to an idle shim or to a new one; False when it did not answer."""
+        forget = self._close_idle if self._idle else self._close_spawner
+        with contextlib.ExitStack() as on_failure, contextlib.suppress(OSError, struct.error):
+            on_failure.callback(forget)
+            is_idle = bool(self._idle)
+            link = on_failure.enter_context(self._idle.pop() if is_idle else self._new_shim(launch.reader))
+            link.settimeout(ANSWER_S)
+            if is_idle:
+                link.recv(1)  # its word that the last dispatch has ended
+            socket.send_fds(link, [_HEADER.pack(len(text))], [lock])
+            link.sendall(text)
+            (pid,) = _HEADER.unpack(link.recv(_HEADER.size))
+            on_failure.pop_all()
+            link.setblocking(False)
+            self._links[launch.id] = link
+            self._begun.add(launch.id)
+            if shim := processes.process(pid):
+                self._shims[launch.id] = shim
+            return True
+        return False
+
+    def _new_shim(self, kind: str) -> socket.socket:
+        self._spawner = self._spawner or Spawner()
+        self._spawner_log.touch(0o600)
+        ours, theirs = socket.socketpair()
+        with theirs, self._spawner_log.open("ab") as log, contextlib.ExitStack() as on_failure:
+            on_failure.enter_context(ours)
+            socket.send_fds(self._spawner.socket, [kind.encode() or b" "], [theirs.fileno(), log.fileno()])
+            on_failure.pop_all()
+        return ours
+
+    # --- waiting ------------------------------------------------------------------------------------
+
+    def standing(self, dispatch: str) -> DispatchStanding:
+        """Whether the dispatch runs, never started, or how it ended; Unreachable while the repository is missing."""
+        if self._is_running(dispatch):
+            return Running()  # also while the repository is missing, if it was started here
+        self._fetch(dispatch)
+        files = self._files(dispatch)
+        standing = files.standing()
+        if standing == NeverStarted() or (isinstance(standing, Outcome) and standing.ending is Ending.LOST):
+            self._anchor.require()  # after reading: the repository may have been missing just then
+        is_removed = standing == NeverStarted() and dispatch in self._begun
+        return files.lost() if is_removed else standing
+
+    def wait(self, ids: Collection[str], *, timeout_s: float | None) -> None:
+        """Return when one has ended, on a wakeup, or when the time is up."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        longest_s = LONGEST_SLEEP_S if self.stored is None else STORE_S
+        while True:
+            self._store_news(ids)
+            rest = longest_s if deadline is None else min(longest_s, max(0.0, deadline - time.monotonic()))
+            if self._wait_once(ids, rest) or (deadline is not None and time.monotonic() >= deadline):
+                return
+
+    def _wait_once(self, ids: Collection[str], timeout_s: float) -> bool:
+        """Whether something happened; False when it has to be checked again."""
+        with contextlib.ExitStack() as stack:
+            selector = stack.enter_context(selectors.DefaultSelector())
+            if self._wakeup is not None:
+                selector.register(self._wakeup, selectors.EVENT_READ)
+            for dispatch in ids:
+                shim, link = self._shim(dispatch), self._links.get(dispatch)
+                handle = os.dup(link.fileno()) if link else processes.descriptor(shim) if shim else None
+                if handle is not None:
+                    stack.callback(os.close, handle)
+                    selector.register(handle, selectors.EVENT_READ)
+                else:
+                    timeout_s = min(POLL_S if shim else UNBORN_POLL_S, timeout_s)
+                if self.standing(dispatch) != Running():
+                    return True
+            return bool(selector.select(timeout_s))
+
+    def _shim(self, dispatch: str) -> Process | None:
+        """Its live shim: the one started here, else the one that wrote its identity and holds the lock."""
+        if not self._is_running(dispatch):
+            return None
+        return self._shims.get(dispatch) or processes.living(self._files(dispatch).shim().identity)
+
+    def _is_running(self, dispatch: str) -> bool:
+        """Whether a shim works on it: by the link to one that was started here, else by the lock."""
+        link = self._links.get(dispatch)
+        if link is None:
+            return self._files(dispatch).locked()
+        try:
+            # It stays in the socket until the shim is reused: another thread may wait for it.
+            ended = link.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            ended = b""
+        del self._links[dispatch]
+        if ended:
+            self._idle.append(link)
+        else:  # the shim has exited or died
+            link.close()
+        return False
+
+    # --- ending -------------------------------------------------------------------------------------
+
+    def end(self, ids: Collection[str], *, grace_s: float) -> None:
+        """End them and all their processes: ask, force after the grace, then end what is left."""
+        self._signal_shims(ids, signal.SIGTERM, within_s=grace_s)
+        self._signal_shims(ids, signal.SIGTERM, within_s=FORCED_S)
+        self._signal_shims(ids, signal.SIGKILL, within_s=processes.KILLED_S)
+        self.sweep(ids)
+
+    def _signal_shims(self, ids: Collection[str], number: signal.Signals, *, within_s: float) -> None:
+        """Signal all shims, then wait for them."""
+        deadline = time.monotonic() + within_s
+        running = [dispatch for dispatch in ids if self._is_running(dispatch)]
+        until(
+            lambda: all(self._shim(dispatch) or not self._is_running(dispatch) for dispatch in running),
+            within_s=within_s,
+            every_s=UNBORN_POLL_S,
+        )
+        shims = [shim for dispatch in running if (shim := self._shim(dispatch))]
+        for shim in shims:
+            processes.send(shim, number)
+            processes.send(shim, signal.SIGCONT)  # it may be stopped
+        processes.await_gone(shims, timeout_s=deadline - time.monotonic())
+
+    def sweep(self, ids: Collection[str]) -> int:
+        """End the processes of dispatches whose shim died; the number of processes ended."""
+        over = [dispatch for dispatch in ids if not self._is_running(dispatch)]
+
+        ended, _ = processes.end_all(
+            lambda: (process for dispatch in over for process in processes.family(dispatch)), grace_s=SWEEP_GRACE_S
+        )
+        return ended
+
+    def _files(self, dispatch: str) -> DispatchFiles:
+        return DispatchFiles(self._directory / dispatch)

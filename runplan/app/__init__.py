@@ -1,0 +1,1 @@
+"""What runplan can do and show."""

@@ -1,0 +1,225 @@
+"""The changes and proposals that wait for a person, and the kept work of failed phases, as data."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from msgspec import Struct, to_builtins
+
+from runplan.adapters.store.journal import list_records
+from runplan.app.views.inspection import compare_commits, read_messages
+from runplan.domain.errors import NotFound
+from runplan.domain.names import HEADS, wip_ref
+from runplan.domain.plan.proposal import summarize
+from runplan.domain.run.attempt_parts import Proof
+from runplan.domain.run.attempts import AnyAttempt, DelegateAttempt, PlanningAttempt, WorkAttempt, open_questions
+from runplan.domain.run.decide import decide
+from runplan.domain.run.events import Landed, PhaseFailed, QuestionAsked
+from runplan.domain.run.kinds import ANSWERED, WaitKind
+from runplan.domain.run.reasons import describe_proof
+from runplan.domain.run.state import RunState, fold, open_states
+from runplan.domain.text import command
+from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.loop.runs import state_of
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """The work on a phase that a person is asked about, or that is kept after its failure."""
+
+    run: str
+    state: RunState
+    attempt: AnyAttempt
+    waiting: WaitKind | None = None  #: what it waits for; None after a failure
+
+
+def list_pending(context: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> list[Change]:
+    """The phases that wait for the verb, of one plan or of all."""
+    store = context.store()
+    waits = ANSWERED if verb == "approve" else (*ANSWERED, WaitKind.CHECKOUT)
+    changes = []
+    for row in store.list_unfinished_runs():
+        if plan not in (None, row.plan):
+            continue
+        state = state_of(store, row)
+        for _, lane_state in open_states(state):
+            attempt = lane_state.attempt
+            waiting = decide(lane_state).waiting
+            if attempt is None or waiting not in waits or wanted not in (None, attempt.chosen.phase):
+                continue
+            if verb != "diff" or attempt.answerable:
+                changes.append(Change(run=row.id, state=state, attempt=attempt, waiting=waiting))
+    return changes
+
+
+def nothing_pending(plan: str, wanted: str | None) -> NotFound:
+    which = f"phase {wanted} of {plan}" if wanted else plan
+    return NotFound(f"no change of {which} waits for you; see: {command('runplan', 'status', plan)}")
+
+
+def _find_landed(context: RepositoryContext, run: str, wanted: str | None) -> Change | None:
+    """What the run has landed last, or of the phase, as it was before the landing."""
+    records = list_records(context.store(), run)
+    for place, record in reversed(list(enumerate(records))):
+        if isinstance(record.event, Landed) and wanted in (None, record.event.phase):
+            state = fold(earlier.event for earlier in records[:place])
+            attempts = (lane_state.attempt for _, lane_state in open_states(state))
+            landed = (attempt for attempt in attempts if attempt and attempt.chosen.phase == record.event.phase)
+            return next((Change(run=run, state=state, attempt=attempt) for attempt in landed), None)
+    return None
+
+
+def find_kept_work(context: RepositoryContext, plan: str, wanted: str | None) -> Change | None:
+    """The newest failure of the phase, or of any, whose work is on its branch and is not continued now."""
+    store = context.store()
+    rows = [row for row in store.list_unfinished_runs() if row.plan == plan]
+    attempts_now = [lane_state.attempt for row in rows for _, lane_state in open_states(state_of(store, row))]
+    continued = {attempt.chosen.phase for attempt in attempts_now if attempt and not attempt.failure}
+    for fact in reversed(store.list_facts(PhaseFailed, plan=plan)):
+        failed = fact.event
+        row = store.get_run(fact.run)
+        if wanted not in (None, failed.phase) or failed.phase in continued or row is None:
+            continue
+        state = state_of(store, row)
+        attempts = [state.attempt, *(lane.state.attempt for lane in state.lanes)]
+        failures = (
+            attempt for attempt in attempts if attempt and attempt.failure and attempt.failure.phase == failed.phase
+        )
+        attempt = next(failures, None)
+        is_kept = bool(failed.branch) and _find_work(context, failed.branch) is not None
+        return Change(run=row.id, state=state, attempt=attempt) if attempt is not None and is_kept else None
+    return None
+
+
+def _find_work(context: RepositoryContext, branch: str) -> str | None:
+    """The newest commit on the branch of a phase; in a fleet, what its host has pushed of it."""
+    if context.fleet is None:
+        return context.git.tip(f"{HEADS}{branch}")
+    ref = wip_ref(branch)
+    return context.git.tip(ref) if context.open_remote().fetch_ref(f"+{ref}:{ref}") else None
+
+
+def list_questions(context: RepositoryContext, plan: str) -> list[QuestionAsked]:
+    """The questions of agents of the plan that have no answer."""
+    store = context.store()
+    rows = [row for row in store.list_unfinished_runs() if row.plan == plan]
+    lanes = [lane_state for row in rows for _, lane_state in open_states(state_of(store, row))]
+    return [question for lane_state in lanes for question in open_questions(lane_state.attempt)]
+
+
+def find_change(context: RepositoryContext, plan: str, wanted: str | None, run: str = "") -> Change:
+    """The change of the plan that waits, else the kept work of its newest failure; of a run also what it landed."""
+    pending = (change for change in list_pending(context, plan, wanted, "diff") if run in ("", change.run))
+    change = next(pending, None) or find_kept_work(context, plan, wanted)
+    if run and (change is None or change.run != run):
+        change = _find_landed(context, run, wanted)
+    if change is None and run:
+        raise NotFound(f"the run {run} has no change to show; see: {command('runplan', 'logs', run)}")
+    if change is None:
+        raise nothing_pending(plan, wanted)
+    return change
+
+
+def view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
+    """The change, or the proposed plan, as data (docs/reference.md)."""
+    attempt = change.attempt
+    if isinstance(attempt, PlanningAttempt):
+        return view_planning(context, change.run)
+    started = change.state.options
+    proof = attempt.proof if isinstance(attempt, WorkAttempt) else Proof()
+    verdict = proof.verdict
+    texts = dict((*attempt.chosen.items, *proof.questions))
+    failed = attempt.failure
+    if failed is not None and isinstance(attempt, WorkAttempt):
+        commit = _find_work(context, failed.branch) or ""
+        onto = attempt.base
+        tree = context.git.commit(commit).tree
+    elif isinstance(attempt, DelegateAttempt) and attempt.altered and attempt.delivery.candidate is None:
+        commit, tree, onto = attempt.altered.commit, attempt.altered.tree, attempt.altered.onto
+    else:
+        commit = attempt.built.commits[-1]
+        tree = attempt.built.tree
+        onto = attempt.built.onto
+    shown = (onto, commit) if context.git.known(commit) else _find_pushed(context, change, (onto, commit))
+    checks = context.for_run(started).settings.checks
+    gates = [
+        {
+            "name": gate.name,
+            "command": checks[gate.name].command if gate.name in checks else "",
+            "exit_code": gate.code,
+            "tree": gate.tree,
+            "result": gate.line,
+        }
+        for gate in proof.gates
+    ]
+    items = [
+        {"item": item, "text": texts.get(item, ""), "result": "pass" if ok else "fail", "evidence": evidence}
+        for item, ok, evidence in (verdict.items if verdict else ())
+    ]
+    return {
+        "plan": started.plan,
+        "phase": attempt.chosen.phase,
+        "title": attempt.chosen.title,
+        "run": change.run,
+        "waiting_for": change.waiting,
+        "failed": failed
+        and {name: getattr(failed, name) for name in ("reason", "step", "detail", "evidence", "output", "branch")},
+        "commit": commit,
+        "tree": tree,
+        "onto": onto,
+        "target": started.target,
+        "gates": gates,
+        "proofs": [
+            {"kind": run.kind, "result": describe_proof(run), "broken": to_builtins(run.promises)} for run in proof.runs
+        ],
+        "verdict": verdict
+        and {"verifier": verdict.agent, "passed": verdict.passed, "tree": verdict.tree, "items": items},
+        "findings": [*attempt.warnings, *proof.exceptions],
+        "messages": read_messages(context, *shown),
+        "diff": compare_commits(context, *shown),
+    }
+
+
+def _find_pushed(context: RepositoryContext, change: Change, built: tuple[str, str]) -> tuple[str, str]:
+    """Base and tip of the pushed work of a fleet, whose candidate is on its host alone; else of the candidate."""
+    attempt = change.attempt
+    if context.fleet is None or not isinstance(attempt, WorkAttempt):
+        return built
+    work = _find_work(context, attempt.leased.branch)
+    if work is None:
+        why = attempt.pushing.kept or "its work is not pushed yet"
+        see = command("runplan", "status", change.state.options.plan)
+        raise NotFound(f"the change cannot be shown here: {why}; see: {see}")
+    return attempt.base, work
+
+
+def view_planning(context: RepositoryContext, run: str) -> dict[str, Any]:
+    """A planning run and its proposal as data (docs/reference.md)."""
+    store = context.store()
+    row = store.get_run(run)
+    assert row is not None
+    attempt = state_of(store, row).attempt
+    proposal = attempt.proposal if isinstance(attempt, PlanningAttempt) else None
+    before = attempt.chosen.before if isinstance(attempt, PlanningAttempt) else ""
+    after = proposal.text if proposal else ""
+    diff = difflib.unified_diff(before.split("\n"), after.split("\n"), f"a/{row.plan}", f"b/{row.plan}", lineterm="")
+    return {
+        "plan": row.plan,
+        "title": proposal.title if proposal else row.title,
+        "run": row.id,
+        "state": row.state,
+        "step": row.step,
+        "waiting_for": row.waiting_for,
+        "outcome": row.outcome,
+        "reason": row.reason,
+        "tokens": row.tokens,
+        "usd": round(row.usd, 4),
+        "proposal": proposal
+        and {
+            "sha256": proposal.sha256,
+            "edited": proposal.is_edited,
+            "text": proposal.text,
+            "diff": "\n".join(diff) if before else None,
+            "summary": summarize(proposal.text, path=proposal.path),
+        },
+    }

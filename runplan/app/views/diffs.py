@@ -1,0 +1,175 @@
+"""Reads the diff of two commits into files, hunks and lines."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.domain.text import visible
+
+_FILE = "diff --git "
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")
+_SAME = re.compile(r"a/(.*) b/\1")  #: of a file without a rename
+
+
+class LineKind(StrEnum):
+    ADDED = "added"
+    REMOVED = "removed"
+    SAME = "same"
+    NOTE = "note"  #: that the file has no newline at its end
+
+
+class Line(Struct, frozen=True):
+    kind: LineKind
+    number: int  #: in the new file; of a removed line in the old one
+    text: str  #: without the mark; every character is visible
+
+
+class Hunk(Struct, frozen=True):
+    head: str  #: the places, and the function around them
+    lines: tuple[Line, ...]
+
+
+class FileDiff(Struct, frozen=True, kw_only=True):
+    """The changes of one file."""
+
+    path: str  #: of the new file; of the old one after a removal
+    old_path: str = ""  #: before a rename, or the origin of a copy
+    change: str = "changed"  #: added, changed, copied, removed, renamed
+    mode: str = ""  #: old and new mode where they differ, or that of a new file that is not ordinary
+    is_binary: bool = False
+    hunks: tuple[Hunk, ...] = ()
+
+    @property
+    def added(self) -> int:
+        return self._count(LineKind.ADDED)
+
+    @property
+    def removed(self) -> int:
+        return self._count(LineKind.REMOVED)
+
+    @property
+    def line_count(self) -> int:
+        """The lines to show, with those around the changes."""
+        return sum(len(hunk.lines) for hunk in self.hunks)
+
+    def _count(self, kind: LineKind) -> int:
+        return sum(line.kind is kind for hunk in self.hunks for line in hunk.lines)
+
+
+def parse_diff(text: str) -> list[FileDiff]:
+    """The files of a diff. Lines before the first file, such as a summary, are skipped."""
+    lines = text.split("\n")  # a line of code may contain other line ends
+    files: list[FileDiff] = []
+    position = 0
+    while position < len(lines):
+        line = lines[position]
+        if line.startswith(_FILE):
+            files.append(_begin_file(line.removeprefix(_FILE)))
+        elif line.startswith("--- ") and not files:  # a diff of texts has no other head
+            files.append(FileDiff(path=_read_path(line[4:])))
+        elif files and (match := _HUNK.fullmatch(line)):
+            hunk, position = _read_hunk(lines, position, match)
+            files[-1] = replace(files[-1], hunks=(*files[-1].hunks, hunk))
+            continue
+        elif files and not files[-1].hunks:
+            files[-1] = _read_head(files[-1], line)
+        position += 1
+    return files
+
+
+def _begin_file(names: str) -> FileDiff:
+    """The line is ambiguous where a name has spaces; later lines name a renamed file again."""
+    match = _SAME.fullmatch(names)
+    if match is not None:
+        return FileDiff(path=match[1])
+    last = names.rpartition(' "b/' if names.endswith('"') else " b/")[2]
+    return FileDiff(path=_unquote(f'"{last}') if names.endswith('"') else last)
+
+
+def _read_head(file: FileDiff, line: str) -> FileDiff:
+    word, _, rest = line.partition(" ")
+    mode = line.rpartition(" ")[2]
+    if line.startswith(("rename from ", "copy from ")):
+        return replace(file, old_path=_unquote(rest.removeprefix("from ")), change=_CHANGES[word])
+    if line.startswith(("rename to ", "copy to ")):
+        return replace(file, path=_unquote(rest.removeprefix("to ")))
+    if line.startswith(("new file mode ", "deleted file mode ")):
+        return replace(file, change=_CHANGES[word], mode="" if mode == "100644" else mode)
+    if line.startswith(("old mode ", "new mode ")):
+        return replace(file, mode=f"{file.mode} → {mode}" if file.mode else mode)
+    if line.startswith(("--- ", "+++ ")):
+        path = _read_path(rest)
+        return replace(file, path=path) if path else file
+    return replace(file, is_binary=file.is_binary or line.startswith(("Binary files ", "GIT binary patch")))
+
+
+_CHANGES = {"rename": "renamed", "copy": "copied", "new": "added", "deleted": "removed"}
+
+
+def _read_path(text: str) -> str:
+    """The path in a line with `---` or `+++`; "" where there is no file. A tab follows a path with spaces."""
+    path = _unquote(text.rstrip("\t"))
+    return "" if path == "/dev/null" else path[2:] if path.startswith(("a/", "b/")) else path
+
+
+def _unquote(text: str) -> str:
+    """The path that git has quoted because of special characters, or the same text."""
+    if not (len(text) > 1 and text.startswith('"') and text.endswith('"')):
+        return text
+    # Git escapes bytes as Python does: in octal, or by a letter.
+    raw = text[1:-1].encode("utf-8", "replace").decode("unicode_escape").encode("latin-1")
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def _read_hunk(lines: list[str], position: int, match: re.Match[str]) -> tuple[Hunk, int]:
+    """The hunk, and the position after it. Its head counts its lines: they may look like heads themselves."""
+    old, old_left, new, new_left = (int(number or 1) for number in match.groups()[:4])
+    read: list[Line] = []
+    position += 1
+    while position < len(lines) and (old_left > 0 or new_left > 0 or lines[position].startswith("\\")):
+        mark, text = lines[position][:1], visible(lines[position][1:])
+        if mark == "+":
+            read.append(Line(LineKind.ADDED, new, text))
+        elif mark == "-":
+            read.append(Line(LineKind.REMOVED, old, text))
+        elif mark == "\\":
+            read.append(Line(LineKind.NOTE, 0, text.strip()))
+        else:
+            read.append(Line(LineKind.SAME, new, text))
+        is_old, is_new = mark not in ("+", "\\"), mark not in ("-", "\\")
+        old, old_left = old + is_old, old_left - is_old
+        new, new_left = new + is_new, new_left - is_new
+        position += 1
+    return Hunk(visible(match[0]), tuple(read)), position
+
+
+# --- parts of a large diff ------------------------------------------------------------------------------
+
+MOST_OPEN = 1_500  #: changed lines of a diff whose files are open
+MOST_INLINE = 1_000  #: lines of a file that is part of the page
+
+
+def choose_inline(files: list[FileDiff]) -> list[bool]:
+    """Whether the lines of each file are part of the page; those of the others are loaded one file at a time."""
+    left = MOST_OPEN
+    chosen = []
+    for file in files:
+        is_inline = file.line_count <= min(left, MOST_INLINE)
+        left -= file.line_count if is_inline else 0
+        chosen.append(is_inline)
+    return chosen
+
+
+def cut_lines(file: FileDiff, start: int, most: int) -> FileDiff:
+    """The file with some of its lines, from a position on."""
+    hunks = []
+    passed = 0
+    for hunk in file.hunks:
+        if lines := hunk.lines[max(start - passed, 0) : max(start + most - passed, 0)]:
+            hunks.append(replace(hunk, lines=lines))
+        passed += len(hunk.lines)
+    return replace(file, hunks=tuple(hunks))

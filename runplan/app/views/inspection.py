@@ -1,0 +1,164 @@
+"""Answers people's questions about their repository with GitPython: its setup, its commits and its diffs.
+
+Only the commands that need GitPython import it. It works on the user's repository, never on an agent's.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from runplan.adapters.agents.clis import agent_of
+from runplan.adapters.agents.environment import FETCHING
+from runplan.adapters.configuration.load import list_agent_kinds
+from runplan.adapters.git.command import SETTINGS, borrowing, configured
+from runplan.domain.errors import GitFailed
+from runplan.domain.gitfacts import Identity, Oid
+from runplan.domain.settings.toolchain import FOLDERS, Toolchain, detect, manifests
+from runplan.domain.text import visible
+from runplan.engine.loop.context import RepositoryContext
+
+if TYPE_CHECKING:
+    from git import Git
+
+
+#: No program that the configuration names checks a signature or formats a diff.
+_PLAIN_LOG = ("--no-walk=unsorted", "--no-show-signature")
+_PLAIN_DIFF = ("--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", "--patch")
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    root: str  #: the main checkout
+    git_version: str
+    default_branch: str  #: that of the remote, else main, master or the current one; "" for none
+    identity: Identity | None  #: the configured one
+    remotes: tuple[str, ...]
+    installed: tuple[str, ...]  #: the known agents whose program is on PATH, in the order they are suggested
+    toolchain: Toolchain
+    variables: tuple[str, ...] = ()  #: names of those that package managers and compilers read here
+
+
+def known_agents() -> tuple[str, ...]:
+    """The agents whose programs can be looked for, in the order they are suggested."""
+    known = {kind: agent_of(kind) for kind in list_agent_kinds() if agent_of(kind).program}
+    return tuple(sorted(known, key=lambda kind: (known[kind].rank, kind)))
+
+
+def inspect_repository(context: RepositoryContext) -> Facts:
+    """What `init` writes down and `doctor` checks."""
+    root = context.root
+    places = (":(top,glob)*", *(f":(top){folder}" for folder in FOLDERS))
+    with _open_with_gitpython(context) as git:
+        listed = git.ls_files("-z", "--full-name", "--cached", "--others", "--exclude-standard", "--", *places)
+        files = [name for name in listed.split("\0") if (root / name).is_file()]
+        texts = {name: (root / name).read_text("utf-8", errors="replace") for name in manifests(files)}
+        path = context.env.get("PATH", "")
+        return Facts(
+            root=str(root),
+            git_version=git.version(),
+            default_branch=_choose_default_branch(git),
+            identity=_read_identity(git),
+            remotes=tuple(git.remote().splitlines()),
+            installed=tuple(kind for kind in known_agents() if shutil.which(agent_of(kind).program, path=path)),
+            toolchain=detect(files, texts),
+            variables=tuple(sorted(FETCHING & context.env.keys())),
+        )
+
+
+def describe_commits(context: RepositoryContext, oids: Iterable[Oid]) -> dict[Oid, str]:
+    """The date and the subject of each commit; one git process."""
+    with _open_with_gitpython(context) as git:
+        lines = git.log(*_PLAIN_LOG, "--format=%H %cs %s", *oids, "--").splitlines()
+    return {oid: description for oid, _, description in (line.partition(" ") for line in lines)}
+
+
+def read_short_diffs(context: RepositoryContext, shorts: Iterable[str]) -> dict[str, str]:
+    """The diffs of the commits that exist to their parents, by abbreviated ids; every character is visible."""
+    known = {short: oid for short in shorts if (oid := context.git.tip(short)) is not None}
+    if not known:
+        return {}
+    with _open_with_gitpython(context) as git:
+        output = git.log(*_PLAIN_LOG, "--format=%x00%H", *_PLAIN_DIFF, *known.values(), "--", stdout_as_string=False)
+    shown = (visible(record) for record in output.decode("utf-8", "backslashreplace").split("\0")[1:])
+    diffs = {oid: diff.strip("\n") for oid, _, diff in (record.partition("\n") for record in shown)}
+    return {short: diffs[oid] for short, oid in known.items() if oid in diffs}
+
+
+def read_messages(context: RepositoryContext, old: Oid, new: Oid) -> str:
+    """The messages of the commits that would land, oldest first."""
+    with _open_with_gitpython(context) as git:
+        output: bytes = git.log(
+            *("--no-show-signature", "--encoding=UTF-8", "--reverse", "--format=%B"),
+            *(f"{old}..{new}", "--"),
+            stdout_as_string=False,
+        )
+    return output.decode("utf-8", "backslashreplace").strip()
+
+
+def compare_commits(context: RepositoryContext, old: Oid, new: Oid) -> str:
+    """The diff of two commits; `new` may not be in the user's repository yet."""
+    with _open_with_gitpython(context) as git:
+        output: bytes = git.diff(
+            "--stat", "--text", *_PLAIN_DIFF, old, new, "--", stdout_as_string=False, strip_newline_in_stdout=False
+        )
+    files = (_cut_binary(file) for file in re.split(rb"^(?=diff --git )", output, flags=re.MULTILINE))
+    return b"".join(files).decode("utf-8", "backslashreplace")
+
+
+def _cut_binary(diff: bytes) -> bytes:
+    """The diff of a file, without its content if that is no text. A null byte or an attribute does not hide a text."""
+    head, at, _ = diff.partition(b"\n@@ ")
+    try:
+        diff.decode("utf-8")
+    except UnicodeDecodeError:
+        return head + b"\nBinary files differ\n" if at and b"\0" in diff else diff
+    return diff
+
+
+@contextmanager
+def _open_with_gitpython(context: RepositoryContext) -> Iterator[Git]:
+    """The git commands of GitPython in the user's repository, which also see the objects of candidates."""
+    import git  # slow to import, and not needed by the other commands
+
+    class OwnGit(git.Git):
+        GIT_PYTHON_GIT_EXECUTABLE = context.git.program  # for this call: the class of GitPython belongs to the process
+
+    class OwnRepo(git.Repo):
+        GitCommandWrapperType = OwnGit
+
+    env = {name: value for name, value in context.git.variables.items() if name.startswith("GIT_")}
+    tool = context.state / "tool.git" / "objects"
+    # GitPython would expand variables in a path.
+    with OwnRepo(context.git.cwd, expand_vars=False) as repo:
+        env["GIT_WORK_TREE"] = str(repo.working_dir)  # GitPython cannot remove the caller's
+        repo.git.update_environment(**env, **configured(*SETTINGS), **(borrowing(tool) if tool.is_dir() else {}))
+        try:
+            yield repo.git
+        except git.GitCommandError as error:
+            message = str(error.stderr).strip().removeprefix("stderr: ").strip("'\n ")
+            raise GitFailed(f"{context.root}: git {error.command[1]} failed: {message}") from error
+
+
+def _read_identity(git: Git) -> Identity | None:
+    """The configured committer: git's guess from the host name does not count, nor do variables, which runs drop."""
+    name, email = (
+        git.config("--get", f"committer.{key}", with_exceptions=False)
+        or git.config("--get", f"user.{key}", with_exceptions=False)
+        for key in ("name", "email")
+    )
+    return Identity(name=name, email=email) if name and email else None
+
+
+def _choose_default_branch(git: Git) -> str:
+    branches = git.for_each_ref("--format=%(refname:lstrip=2)", "refs/heads").split()
+    remote = git.symbolic_ref("-q", "refs/remotes/origin/HEAD", with_exceptions=False)
+    current = git.symbolic_ref("-q", "--short", "HEAD", with_exceptions=False)
+    if not branches:
+        return str(current)
+    usual = (remote.removeprefix("refs/remotes/origin/"), "main", "master", current)
+    return next((name for name in usual if name in branches), branches[0])

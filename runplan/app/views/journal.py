@@ -1,0 +1,209 @@
+"""The events of a run as sentences and as reasons, for `logs`, `explain` and the pages."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from runplan.adapters.store.protocol import Store
+from runplan.domain.run import events as e
+from runplan.domain.run.attempt_parts import HostChanged, SetupDoubted, SetupReused, StepCrashed, WorkKept
+from runplan.domain.run.decide import decide
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.kinds import REPEATED_WAITS
+from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
+from runplan.domain.run.reasons import describe_pause, describe_proof
+from runplan.domain.run.recorded import Recorded
+from runplan.domain.run.rows import EventRow
+from runplan.domain.run.state import RunState, apply
+from runplan.domain.text import clock, counted, elapsed
+from runplan.engine.loop.runs import find_awaited
+
+FOLLOW_S = 0.2  #: between two looks at a followed journal or log
+FLEET_FOLLOW_S = 0.5  #: the same, where they are in the database of a fleet
+TAKEOVER_S = 15.0  #: for the next daemon to take over a followed run
+LINES_SHOWN = 10  #: of the output of a failed command
+#: The lines of events that have no variants.
+LINES: dict[type[e.Event], str] = {
+    e.SubplanChosen: "\nphase {0.phase}  {0.title}\n  sub-plan   {0.subplan}",
+    e.DelegateChosen: "\nphase {0.phase}  {0.title}\n  command    {0.command}",
+    e.UndoChosen: "\nundo phase {0.phase}  {0.title}",
+    **dict.fromkeys((e.RepairChosen, e.MergeChosen), "\n{0.title}"),
+    e.CompletionChosen: "\nevery phase is done; the plan is marked complete",
+    SetupDoubted: "  baseline   {0.why}; it runs again after a fresh set-up",
+    e.StopRequested: "  stop       requested by {0.by}",
+    e.Halted: "  paused     by {0.by}",
+    e.Continued: "  resumed    the pause is over",
+    e.HandedOver: "  hand-over  {0.number}: {0.why}; a fresh agent continues",
+    e.QuestionAsked: "  question   {0.id}: {0.text}",
+    e.QuestionAnswered: "  answered   {0.id}: {0.text}",
+    e.FinalVerificationDue: "  final      all phases are verified together",
+    e.CandidateBuilt: "  candidate  tree {0.tree:.12} on {0.onto:.12}",
+    e.ApprovalAsked: "  approval   needed before it lands",
+    e.LandingHeld: "  landing    waits: {0.why}",
+    e.LandingMoved: "  landing    the target moved to {0.tip:.12}; building again",
+    e.LandingRefused: "  landing    refused: {0.why}",
+    WorkKept: "  not pushed only the host {0.host} has the work: {0.why}",
+    StepCrashed: "  crashed    {0.detail} (a defect of runplan)",
+    HostChanged: "  host       {0.words}",
+    StartQueued: "  queued     the run of the plan",
+}
+#: Events whose type does not say it in plain words.
+WORDS = {
+    "LanesChosen": "phases chosen",
+    "Paused": "waiting",
+    "Woke": "wait over",
+    "Halted": "paused",
+    "Leased": "worktree ready",
+    "DispatchStarted": "process started",
+    "DispatchEnded": "process ended",
+    "GuardFound": "repository changed",
+}
+
+
+def event_words(event: str) -> str:
+    """An event type in plain words: `worktree ready`, `run ended`."""
+    return WORDS.get(event) or re.sub(r"(?<=.)([A-Z])", r" \1", event).lower()
+
+
+def follow_events(
+    store: Store, plan: str, run: str, *, after: int = 0, is_followed: bool = True
+) -> Iterator[tuple[list[EventRow], bool]]:
+    """The new events of the run, and whether they are the last: it ended, waits for a person, or has no process."""
+    worked_s = -math.inf  # when a process was last seen at work
+    while True:
+        # In this order: a run that ends has no owner any more, and no event after its end.
+        is_worked = is_followed and store.get_living_owner(plan)
+        row = store.get_run(run)
+        now_s = time.monotonic()
+        worked_s = now_s if is_worked else worked_s
+        is_left = row is None or now_s - worked_s > (TAKEOVER_S if row.daemon else 0.0)
+        is_last = is_left or row is None or not row.is_active or find_awaited(store, row).needs_person
+        rows = store.list_events(run, after=after)
+        yield rows, is_last
+        if is_last:
+            return
+        after = rows[-1].seq if rows else after
+        time.sleep(FOLLOW_S if store.outputs is None else FLEET_FOLLOW_S)
+
+
+def list_steps(facts: list[Recorded[e.Event]]) -> list[dict[str, str]]:
+    """After each recorded fact, the decision that followed."""
+    state = RunState()
+    steps = []
+    for fact in facts:
+        state = apply(state, fact.event)
+        lanes = {lane.name: lane.phase for lane in state.lanes}
+        phase = lanes.get(fact.event.lane, "") or (state.attempt.chosen.phase if state.attempt else "")
+        step = {"at": fact.at, "event": type(fact.event).__name__, "phase": phase, "why": decide(state).why}
+        by = fact.event.by if isinstance(fact.event, e.Answered) else ""
+        steps.append(step | ({"by": by} if by else {}))
+    return steps
+
+
+def list_repeats(events: Sequence[e.Event]) -> set[int]:
+    """The places of waits that say the same as the one before, and of the wake-ups between them."""
+    repeats = set[int]()
+    for place, (before, woke, wait) in enumerate(zip(events, events[1:], events[2:], strict=False)):
+        if isinstance(before, e.Paused) and isinstance(woke, e.Woke) and isinstance(wait, e.Paused):
+            repeats |= {place + 1, place + 2} if (before.kind, before.words) == (wait.kind, wait.words) else set()
+    return repeats
+
+
+def describe_duration(ended: e.DispatchEnded, seconds: float) -> str:
+    """How long an agent or a command took; "" for a command of less than a second."""
+    took = f"{ended.agent}, {elapsed(seconds)}" if ended.agent else f"took {elapsed(seconds)}" if seconds >= 1 else ""
+    return f"  {ended.role:<10} {took}" if took else ""
+
+
+def describe_event(event: e.Event) -> str:
+    """The line for an event; "" for those that only the journal needs."""
+    match event:
+        case e.ClaimTaken(took_over=dead) if dead:
+            return f"runplan: resumed the run of process {dead.partition(':')[0]}, which has ended"
+        case e.PhaseChosen(phase=phase, title=title, remarks=remarks):
+            return f"\nphase {phase}  {title}" + "".join(f"\n  warning    {remark}" for remark in remarks)
+        case PlanningChosen(title=title, before=before):
+            return f"\n{'revise the plan' if before else 'plan'}  {title}"
+        case e.SubplanEnded(complete=complete, detail=detail):
+            return f"  sub-plan   {'complete' if complete else detail}"
+        case e.LanesChosen(lanes=lanes, ahead=ahead) if lanes:
+            after = {name: f" on phase {before}, which is being proven" for name, before, _ in ahead}
+            begun = (f"phase {phase} as [{name}]{after.get(name, '')}" for name, phase, _ in lanes)
+            return f"\nside by side: {', '.join(begun)}"
+        case e.Leased(branch=branch, parked=parked, kept=describe_kept_work):
+            note = f"; the earlier attempt is kept at {parked}" if parked else ""
+            note = f"; continues the kept work, {describe_kept_work.head[:12]}" if describe_kept_work else note
+            return f"  worktree   on branch {branch.removeprefix('refs/heads/')}{note}"
+        case e.DispatchStarted(role=role, agent=agent, again=again, gates=gates):
+            reason = f"second try: {again}" if agent else "second run, because the first failed"
+            notes = f" ({event.why or reason})" if again or event.why else ""
+            named = "" if gates == (e.TESTS,) else ", ".join(gates)
+            return f"  {role:<10} {agent or named or 'runs'} …{notes}"
+        case SetupReused():
+            return f"  setup      reused in the worktree of the {'checks' if event.tree else 'agents'}"
+        case e.DispatchEnded(ending=Ending.LOST, role=role, detail=detail):
+            return f"  {role:<10} left no result: {detail or 'the process is gone'}"
+        case e.Paused(kind=kind, until=until) if not until or kind in REPEATED_WAITS:
+            return f"  waiting    {describe_pause(event)}"
+        case e.Paused(until=until):
+            moment = clock(datetime.fromisoformat(until), None, now=datetime.now(UTC))
+            return f"  waiting    until {moment} ({describe_pause(event)})"
+        case e.WorkTaken(commits=commits, files=files):
+            return f"  work       {counted(commits, 'commit')}, {counted(len(files), 'file')}"
+        case e.RulesBroken(lines=lines):
+            return "\n".join(f"  rules      {line}" for line in lines)
+        case StepJudged(role=role, problems=problems, findings=findings):
+            rows = [("refused", problem) for problem in problems] or findings
+            return "\n".join(f"  {role:<10} {name}: {text}" for name, text in rows)
+        case ProposalMade(path=path, text=text, is_edited=is_edited):
+            return f"  proposal   {path}, {len(text):,} characters{', edited by user' if is_edited else ''}"
+        case _:
+            return _describe_outcome(event)
+
+
+def _name_check(gate: str) -> str:
+    return "" if gate == e.TESTS else f"{gate} "
+
+
+def _describe_outcome(event: e.Event) -> str:
+    match event:
+        case e.BaselineKnown(name=name, note=note):
+            return f"  baseline   {_name_check(name)}{note or 'known'}"
+        case e.GateJudged(answer=answer, line=line, name=name, time=time):
+            again = ("", ", second run", ", all tests")[min(time, 3) - 1]
+            about = "" if line == answer else f": {line}"
+            return f"  gate       {line if answer == 'skipped' else f'{_name_check(name)}{answer}{again}{about}'}"
+        case e.ProofJudged():
+            asked = [f"             {promise.test}: {promise.why}" for promise in event.promises]
+            return "\n".join([f"  proof      {describe_proof(event)}", *asked])
+        case e.VerdictGiven(passed=passed, items=items, scope=scope):
+            good = sum(1 for _, ok, _ in items if ok)
+            words = f"{good} of {counted(len(items), 'phase' if scope else 'item')} proven"
+            if scope and passed:
+                words = f"all {counted(event.work_items, 'item')} of {counted(len(items), 'phase')}"
+            head = f"  verdict    {'passed' if passed else 'failed'}: {words}"
+            return "\n".join([head, *(f"             {item}: {why}" for item, ok, why in items if not ok)])
+        case e.VerdictDoubted(items=items, why=why):
+            head = f"  verdict    asked once more: {why}"
+            return "\n".join([head, *(f"             {item}: {missing}" for item, missing in items)])
+        case e.GuardFound(lines=lines):
+            return "\n".join(f"  guard      {line}" for line in lines)
+        case e.CandidateConflicted(paths=paths):
+            return f"  candidate  conflicts in {', '.join(paths)}"
+        case e.Answered(by=by, approved=approved) if by:
+            return f"  answered   {'approved' if approved else 'rejected'} by {by}"
+        case e.Landed(tip=tip, note=note):
+            return f"  landed     {tip[:12]}" + (f"\n             {note}" if note else "")
+        case e.IssuesMarked(notes=notes) if notes:
+            return "\n".join(f"  note       {note}" for note in notes)
+        case e.Concluded(reason="", note=note) if note:
+            return f"  merged     {note}"
+        case e.PhaseFailed(reason=reason, detail=detail, output=output):
+            last = output.splitlines()[-LINES_SHOWN:]
+            return "\n".join([f"  failed     {reason}: {detail}", *(f"             {line}" for line in last)])
+        case _:
+            return LINES.get(type(event), "").format(event)

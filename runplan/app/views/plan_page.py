@@ -1,0 +1,321 @@
+"""One plan in depth: its dispatches, and of one phase the items with their evidence and the tests of its checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from functools import lru_cache
+from pathlib import PurePath
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.adapters.store.journal import list_records
+from runplan.adapters.store.outputs import Outputs
+from runplan.adapters.store.protocol import Store
+from runplan.app.views.board import Usage, read_usage
+from runplan.app.views.changes import list_questions
+from runplan.app.views.plans import PlanReader
+from runplan.app.views.transcript import read_tail
+from runplan.domain.checks.results import read_results
+from runplan.domain.checks.runners.naming import FILES
+from runplan.domain.errors import NotFound
+from runplan.domain.run import events as e
+from runplan.domain.run.attempt_parts import Proof
+from runplan.domain.run.attempts import AnyAttempt, WorkAttempt, begin_attempt, record_event
+from runplan.domain.run.dispatch import OWN, Ending, Evidence
+from runplan.domain.run.kinds import GateAnswer, Role
+from runplan.domain.run.reasons import describe_proof
+from runplan.domain.run.recorded import Recorded
+from runplan.domain.text import bounded, command
+from runplan.domain.times import parse_iso
+from runplan.engine.loop.context import RepositoryContext, known_plans
+from runplan.engine.report.summary import KINDS, PhaseSummary, summarise_attempts
+from runplan.engine.report.views import Need, by_need
+from runplan.engine.steps.gates import JUNIT_READ
+
+MOST_RUNS = 5  #: whose dispatches are read
+MOST_EVENTS = 2_000  #: no earlier run is read after so many events
+MOST_DISPATCHES = 36
+MOST_TESTS = 150  #: that are named
+MOST_LINES = 300  #: of the output of agents
+MOST_CHARACTERS = 16_000  #: of it
+LONGEST_LINE = 400
+LONGEST_EVIDENCE = 400  #: characters of an item, and of its evidence
+LOG_READ = 4 * 1024 * 1024  #: bytes at the end of the output of a check
+
+
+class Dispatch(Struct, frozen=True, kw_only=True):
+    """A process of the plan, running or ended."""
+
+    started: e.DispatchStarted
+    run: str
+    ended: e.DispatchEnded | None = None
+    running_s: float = 0.0  #: so far
+    is_alive: bool = True  #: False when the process has ended, and its work is not recorded yet
+
+    @property
+    def who(self) -> str:
+        return self.started.agent or ", ".join(self.started.gates) or "command"
+
+    @property
+    def seconds(self) -> float:
+        return self.ended.seconds if self.ended else self.running_s
+
+    @property
+    def tokens(self) -> int:
+        return self.ended.input_tokens + self.ended.output_tokens if self.ended else 0
+
+    @property
+    def result(self) -> str:
+        """`ok`, `running`, `ended` before it is recorded, or how it ended."""
+        if self.ended is None:
+            return "running" if self.is_alive else "ended"
+        is_exit = self.ended.ending is Ending.EXITED
+        if self.ended.succeeded or (is_exit and self.started.role is Role.PROVE):  # the proof says what it shows
+            return "ok"
+        return self.ended.kind or (f"exit {self.ended.code}" if is_exit else self.ended.ending.value)
+
+
+class Item(Struct, frozen=True, kw_only=True):
+    id: str
+    text: str
+    result: str = ""  #: pass, fail; "" without a verdict
+    evidence: str = ""
+
+
+class NamedTest(Struct, frozen=True):
+    name: str
+    is_passed: bool
+    why: str = ""
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """The newest result of a check on the candidate."""
+
+    name: str
+    answer: str
+    line: str
+    tree: str
+    tests: tuple[NamedTest, ...] = ()  #: the failed ones first
+    failed: int = 0
+    passed: int = 0
+
+    @property
+    def hidden(self) -> int:
+        """The number of tests that are not named."""
+        return self.failed + self.passed - len(self.tests)
+
+
+class PhaseWork(Struct, frozen=True, kw_only=True):
+    """The newest attempt at a phase."""
+
+    attempt: AnyAttempt
+
+    @property
+    def proof(self) -> Proof:
+        return self.attempt.proof if isinstance(self.attempt, WorkAttempt) else Proof()
+
+    @property
+    def items(self) -> list[Item]:
+        """The work items, criteria and questions about tests, with the newest verdict."""
+        verdict = self.proof.verdict
+        judged = {item: (ok, evidence) for item, ok, evidence in verdict.items} if verdict else {}
+        texts = dict((*self.attempt.chosen.items, *(verdict.questions if verdict else ())))
+        items = []
+        for id_ in dict.fromkeys((*texts, *judged)):
+            ok, evidence = judged.get(id_, (None, ""))
+            result = "" if ok is None else "pass" if ok else "fail"
+            shown = bounded(evidence, LONGEST_EVIDENCE)
+            items.append(
+                Item(id=id_, text=bounded(texts.get(id_, ""), LONGEST_EVIDENCE), result=result, evidence=shown)
+            )
+        return items
+
+    @property
+    def proof_lines(self) -> list[str]:
+        return [describe_proof(run) for run in self.proof.newest_runs.values()]
+
+
+class Log(Struct, frozen=True, kw_only=True):
+    """The end of the output of an agent."""
+
+    dispatch: Dispatch
+    lines: tuple[str, ...]
+
+
+class PlanPage(Struct, frozen=True, kw_only=True):
+    view: dict[str, Any]  #: as `status --json` prints it
+    usage: Usage
+    phases: dict[str, PhaseSummary]  #: time and use of the attempted ones
+    dispatches: tuple[Dispatch, ...]  #: the oldest first
+    selected: str  #: the phase that is shown in depth
+    work: PhaseWork | None  #: on that phase
+    checks: tuple[Check, ...]
+    logs: tuple[Log, ...]  #: of the running agents, else of the last one
+    questions: tuple[e.QuestionAsked, ...]  #: of the newest run, without an answer
+
+
+def require_plan(context: RepositoryContext, plan: str) -> None:
+    """Fail for a path that is no plan of the repository: it may name any file."""
+    store = context.store()
+    is_recorded = store.get_newest_run(plan) is not None or store.get_schedule(plan) is not None
+    if not is_recorded and plan not in known_plans(context, store.list_active_plans()):
+        raise NotFound(f"{context.root} has no plan {plan!r}; see: runplan status")
+
+
+def read_plan_page(context: RepositoryContext, plan: str, phase: str, *, now: datetime) -> PlanPage:
+    """The plan; `phase` is shown in depth, or (empty) the one that matters most now."""
+    require_plan(context, plan)
+    (view,) = by_need(PlanReader(context, plan, now).views())
+    if view["need"] is Need.PAGE:
+        raise NotFound(f"{plan} has no phases, so it is no plan; see: {command('runplan', 'check', plan)}")
+    store = context.store()
+    records = list_newest_records(store, plan)
+    works = fold_phases(records)
+    outputs = context.outputs(store)
+    looked_at = (look_at(outputs, dispatch) for dispatch in list_dispatches(records, now)[-MOST_DISPATCHES:])
+    dispatches = [dispatch for dispatch in looked_at if dispatch.is_alive or dispatch.running_s]  # others only begin
+    selected = phase or choose_phase(view, works)
+    work = works.get(selected)
+    return PlanPage(
+        view=view,
+        usage=read_usage(context, view, context.settings.limits),
+        phases=summarise_attempts(fact for fact in records if isinstance(fact.event, KINDS)),
+        dispatches=tuple(dispatches),
+        selected=selected,
+        work=work,
+        checks=tuple(read_checks(outputs, work)) if work else (),
+        logs=tuple(read_logs(outputs, dispatches)),
+        questions=tuple(list_questions(context, plan)),
+    )
+
+
+def list_newest_records(store: Store, plan: str) -> list[Recorded[e.Event]]:
+    """The events of the newest runs, oldest first."""
+    records: list[Recorded[e.Event]] = []
+    for row in store.list_runs(plan, limit=MOST_RUNS):
+        if len(records) >= MOST_EVENTS:
+            break
+        records = [*list_records(store, row.id), *records]
+    return records
+
+
+def choose_phase(view: dict[str, Any], works: dict[str, PhaseWork]) -> str:
+    """The phase that matters most: at work, else failed, else last worked on, else the next one."""
+    run = view["run"]
+    is_active = run is not None and run["outcome"] is None
+    failed = (phase["id"] for phase in view["phases"] if phase["failed"])
+    last = next(reversed(works), "")
+    return (run["phase"] if is_active else "") or next(failed, "") or last or view["next"] or ""
+
+
+# --- from the journal -----------------------------------------------------------------------------------
+
+
+def fold_phases(records: Iterable[Recorded[e.Event]]) -> dict[str, PhaseWork]:
+    """The newest attempt at each phase, the last one worked on last."""
+    works: dict[str, PhaseWork] = {}
+    current: dict[tuple[str, str], str] = {}  #: the phase by run and lane
+    for fact in records:
+        event = fact.event
+        strand = (fact.run, event.lane)
+        if isinstance(event, e.Chosen):
+            current[strand] = event.phase
+            works.pop(event.phase, None)
+            if event.items or event.phase:
+                works[event.phase] = PhaseWork(attempt=begin_attempt(event))
+        elif (phase := current.get(strand)) in works:
+            works[phase] = replace(works[phase], attempt=record_event(works[phase].attempt, event))
+    return works
+
+
+def list_dispatches(records: Iterable[Recorded[e.Event]], now: datetime) -> list[Dispatch]:
+    """The processes, oldest first. One without a recorded end runs only in the newest run."""
+    dispatches: dict[str, Dispatch] = {}
+    newest = ""
+    for fact in records:
+        event = fact.event
+        newest = fact.run
+        match event:
+            case e.DispatchStarted(id=id_, at=at):
+                so_far = max((now - parse_iso(at)).total_seconds(), 0.0)
+                dispatches[id_] = Dispatch(started=event, run=fact.run, running_s=so_far)
+            case e.DispatchEnded(id=id_) if id_ in dispatches:
+                dispatches[id_] = replace(dispatches[id_], ended=event)
+            case e.RunEnded():
+                newest = ""
+    return [dispatch for dispatch in dispatches.values() if dispatch.ended or dispatch.run == newest]
+
+
+# --- from files -----------------------------------------------------------------------------------------
+
+
+def read_checks(outputs: Outputs, work: PhaseWork) -> Iterator[Check]:
+    """The checks of the attempt, each with the tests that its output names. A second run counts for its tests."""
+    tests: dict[str, dict[str, NamedTest]] = {}
+    for gate in work.proof.gates:
+        rows = tests.setdefault(gate.name, {})
+        if gate.ran is not None:
+            rows |= {row.name: row for row in _read_tests(outputs, gate.ran, gate.code)}
+        is_failed = gate.answer is GateAnswer.FAILED
+        rows |= {name: NamedTest(name, False) for name in gate.failures if is_failed and name not in rows}
+    for gate in work.proof.newest_gates.values():
+        rows_of = sorted(tests[gate.name].values(), key=lambda row: (row.is_passed, row.name))
+        failed = sum(not row.is_passed for row in rows_of)
+        yield Check(
+            name=gate.name,
+            answer=gate.answer.value,
+            line=gate.line,
+            tree=gate.tree,
+            tests=tuple(rows_of[:MOST_TESTS]),
+            failed=failed,
+            passed=len(rows_of) - failed,
+        )
+
+
+def _read_tests(outputs: Outputs, ran: Evidence, code: int | None) -> tuple[NamedTest, ...]:
+    """The tests that the output of a check names; () when the log was removed."""
+    output, _ = outputs.read(ran.dispatch, PurePath(ran.file).name, -LOG_READ)
+    read = {key: outputs.read(ran.dispatch, f"{OWN}/{file}")[0][:JUNIT_READ] for key, file in FILES.items()}
+    names = tuple((key, content.decode("utf-8", "replace")) for key, content in read.items() if content)
+    return _parse_tests(output.decode("utf-8", "replace"), names, code)
+
+
+@lru_cache(maxsize=16)
+def _parse_tests(output: str, names: tuple[tuple[str, str], ...], code: int | None) -> tuple[NamedTest, ...]:
+    results = read_results(output, exit_code=code, names={key: (text,) for key, text in names})
+    failed = (NamedTest(name, False, bounded(results.reasons.get(name, ""), LONGEST_LINE)) for name in results.failures)
+    return (*failed, *(NamedTest(name, True) for name in results.passes))
+
+
+def look_at(outputs: Outputs, dispatch: Dispatch) -> Dispatch:
+    """The dispatch; without a recorded end its process may be gone, and its last output tells how long it ran."""
+    is_running, written = (True, None) if dispatch.ended else outputs.get_standing(dispatch.started.id)
+    if is_running:
+        return dispatch
+    ran_s = max(written - parse_iso(dispatch.started.at).timestamp(), 0.0) if written else 0.0
+    return replace(dispatch, is_alive=False, running_s=ran_s)
+
+
+def read_logs(outputs: Outputs, dispatches: Iterable[Dispatch]) -> Iterator[Log]:
+    """The output of the running agents, else of the last one."""
+    agents = [dispatch for dispatch in dispatches if dispatch.started.agent]
+    shown = [dispatch for dispatch in agents if dispatch.result == "running"] or agents[-1:]
+    for dispatch in shown:
+        lines = read_tail(outputs, dispatch.started)
+        yield Log(dispatch=dispatch, lines=cut_log(lines, share=len(shown)))
+
+
+def cut_log(lines: list[str], *, share: int = 1) -> tuple[str, ...]:
+    """The last lines, as far as they are small enough for a page; `share` is the number of such logs."""
+    left = MOST_CHARACTERS // share
+    kept: list[str] = []
+    for line in reversed(lines[-MOST_LINES // share :]):
+        text = bounded(line, LONGEST_LINE)
+        left -= len(text)
+        if left < 0:
+            break
+        kept.append(text)
+    return tuple(reversed(kept))

@@ -1,0 +1,1 @@
+"""Pure: text and values in, values out."""

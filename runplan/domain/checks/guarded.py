@@ -1,0 +1,284 @@
+"""Finds changes to the files that decide how the project's checks run, and knows test files and CI files by name.
+
+Nothing is interpreted: words of a command are looked up in the tree, files are compared as a whole, and settings as
+parsed values. The proof runs judge test files, also those that a command names.
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import posixpath
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from runplan.domain.globs import covers
+
+Read: TypeAlias = Callable[[str], str | None]
+
+_WORD = r"[^\s\"'`;&|(){}<>=,:@$]+"
+_PARAMETER = r"\$\w+"
+_FOLDER_FOLLOWS = ("cd", "-C", "--directory", "--prefix", "--dir", "--cwd")
+_SCRIPT = re.compile(r"(?:^|/)[^/.]+$|\.(?:sh|bash|zsh|ksh|py|[cm]?[jt]s|rb|pl|php)$")
+_SHELL = r"\.(?:sh|bash|zsh|ksh)$"
+_SHELL_SCRIPT = r"#!.*sh\b"
+#: Names of scripts that another script or a Makefile runs for the tests. Its other files are the product.
+_TEST_SCRIPTS = ("**/test*", "**/*[-_.]test*", "**/check*", "**/*[-_.]check*")
+#: The files that a program reads by itself.
+_RECIPES = {
+    **dict.fromkeys(("make", "gmake"), ("GNUmakefile", "makefile", "Makefile")),
+    "just": ("justfile", "Justfile", ".justfile"),
+    "task": ("Taskfile.yml", "Taskfile.yaml", "taskfile.yml", "taskfile.yaml"),
+    "nox": ("noxfile.py",),
+    "rake": ("Rakefile",),
+}
+_RECIPE_FILES = frozenset({"package.json", *(name for names in _RECIPES.values() for name in names)})
+_PACKAGERS = ("npm", "npx", "yarn", "pnpm", "bun")
+_RUNNER_FILES = (
+    *("**/pytest.ini", "**/.pytest.ini", "**/.coveragerc", "**/.mocharc*", "**/.nycrc*", "**/.c8rc*", "**/.taprc"),
+    *("**/jest.config.*", "**/vitest.config.*", "**/vitest.workspace.*", "**/ava.config.*", "**/karma.conf.*"),
+)
+_SETTINGS = ("package.json", "pyproject.toml", "setup.cfg", "tox.ini")
+#: Sections of settings that test runners read.
+_SECTIONS = frozenset({"pytest", "coverage", "jest", "vitest", "mocha", "c8", "nyc", "ava", "tap", "jasmine"})
+LARGEST_PARSED = 1_000_000  #: characters of a settings file that is parsed; a larger one is compared as a whole
+
+
+class _Named(Struct):
+    """The words of the commands, and of the scripts that they name, with the scripts of the tree among them."""
+
+    words: set[str]
+    scripts: set[str]
+    test_paths: Sequence[str]
+
+    def add(self, command: str, read: Read) -> None:
+        words = _split_words(command)
+        self.words.update(words)
+        recipes = _list_recipes(words, self.words)
+        for path in _list_paths(words, recipes):
+            is_recipe = posixpath.basename(path) in recipes
+            text = read(path) if is_recipe or _SCRIPT.search(path) else None
+            if text is None:
+                continue
+            if not is_recipe and self._is_script(path, text):
+                self.scripts.add(path)
+            if is_recipe or _is_shell(path, text):
+                self._add_mentioned(path, text, read, is_recipe=is_recipe)
+
+    def _add_mentioned(self, path: str, text: str, read: Read, *, is_recipe: bool) -> None:
+        """Add the test scripts that a script, a Makefile or a package.json mentions; no others are followed.
+
+        The tests that a script mentions are no scripts of the checks.
+        """
+        words = set(_split_words(text))
+        self.words.update(words)
+        meant = (
+            word
+            for word in filter(_SCRIPT.search, words)
+            if (is_recipe if is_on_test_side(word, self.test_paths) else covers(_TEST_SCRIPTS, word))
+        )
+        for script in _join_paths(("", posixpath.dirname(path)), meant):
+            if (content := read(script)) is not None and self._is_script(script, content):
+                self.scripts.add(script)
+
+    def _is_script(self, path: str, text: str) -> bool:
+        """Whether it runs tests; other test files contain them."""
+        return _is_shell(path, text) or not is_test(path, self.test_paths)
+
+
+def list_named(command: str) -> tuple[str, ...]:
+    """Where the files and directories lie that a command names, and the files that its programs read by themselves."""
+    words = _split_words(command)
+    return tuple(_list_paths(words, _list_recipes(words, words)))
+
+
+def find_altered(command: str, changed: Iterable[str], read: Read) -> list[str]:
+    """The changed paths that a command names, also by way of recipes and shell scripts."""
+    named = list(list_named(command))
+    for path in named:  # it grows meanwhile
+        if (text := read(path)) is not None and (posixpath.basename(path) in _RECIPE_FILES or _is_shell(path, text)):
+            words = (word for word in _split_words(text) if _SCRIPT.search(word) or word.endswith(".mk"))
+            named += _join_paths(("", posixpath.dirname(path)), words).keys() - {*named}
+    return [path for path in changed if path in named]
+
+
+def _list_recipes(words: Iterable[str], all_words: Iterable[str]) -> set[str]:
+    recipes = {name for program in words for name in _RECIPES.get(program, ())}
+    return recipes if set(_PACKAGERS).isdisjoint(all_words) else recipes | {"package.json"}
+
+
+def _list_paths(words: Sequence[str], recipes: Iterable[str]) -> Iterable[str]:
+    named = _words_after(("-m",), words)
+    modules = (f"{word.replace('.', '/')}{end}" for word in named for end in (".py", "/__main__.py"))
+    return _join_paths(("", *_words_after(_FOLDER_FOLLOWS, words)), (*words, *modules, *recipes))
+
+
+def find_changes(
+    commands: Iterable[str], changed: Iterable[str], *, before: Read, after: Read, test_paths: Sequence[str] = ()
+) -> list[tuple[str, str]]:
+    """The changed paths that decide how the commands run, each with its change in words."""
+    named = _Named(words=set(), scripts=set(), test_paths=test_paths)
+    for command in commands:
+        named.add(command, before)
+    if not named.words:
+        return []
+    differences = ((path, _describe_difference(path, named, before, after)) for path in changed)
+    return [(path, difference) for path, difference in differences if difference]
+
+
+def _describe_difference(path: str, named: _Named, before: Read, after: Read) -> str:
+    folder, name = posixpath.split(path)
+    was = before(path)
+    now = after(path)
+    if was == now:  # its mode
+        return ""
+    how = "was added" if was is None else "was removed" if now is None else "was changed"
+    if path in named.scripts:
+        return f"a check runs it, and it {how}"
+    for program in named.words.intersection(_RECIPES):
+        names = _RECIPES[program]
+        if name in names or (name.endswith(".mk") and "Makefile" in names):
+            hides_another = name in names and any(before(posixpath.join(folder, other)) is not None for other in names)
+            is_read = was is not None or hides_another
+            return f"a check runs {program}, which reads it, and it {how}" if is_read else ""
+    if covers(_RUNNER_FILES, path) or (name == "conftest.py" and was is None):
+        return f"test runners read it, and it {how}"
+    if not is_project_settings(path):
+        return ""
+    old, new = (_read_sections(name, text or "", named.words) for text in (was, now))
+    differing = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key) and not _is_free(key, old)]
+    return f"its sections {', '.join(differing)} decide how checks run, and changed" if differing else ""
+
+
+def is_project_settings(path: str) -> bool:
+    """Whether the file has settings of many tools, those of test runners among them."""
+    return posixpath.basename(path) in _SETTINGS
+
+
+def sets_runner(path: str, was: str, now: str) -> bool:
+    """Whether two versions of such a file differ in what test runners read."""
+    name = posixpath.basename(path)
+    return _read_sections(name, was, set()) != _read_sections(name, now, set())
+
+
+def _is_free(key: str, old: Mapping[str, object]) -> bool:
+    """Whether the key is a new script of a package.json that runs only when it is named."""
+    kind, _, script = key.partition(".")
+    hooked = {script.removeprefix("pre"), script.removeprefix("post")} - {script}
+    return kind == "scripts" and key not in old and not any(f"scripts.{name}" in old for name in hooked)
+
+
+def _read_sections(name: str, text: str, words: set[str]) -> dict[str, Any]:
+    """The parts of a settings file that decide how checks run, as values; all of its text when it cannot be parsed."""
+    sections = _SECTIONS.union(("tox", "testenv") if "tox" in words else ())
+    if len(text) > LARGEST_PARSED:
+        return {"all": text}
+    try:
+        if name == "package.json":
+            table = json.loads(text.removeprefix("\ufeff") or "{}")
+            scripts = {} if words.isdisjoint(_PACKAGERS) else table.get("scripts", {})
+            commands = {f"scripts.{key}": command for key, command in scripts.items()}
+            return commands | {key: value for key, value in table.items() if key in sections}
+        if name == "pyproject.toml":
+            table = tomllib.loads(text)
+            plugins = table.get("project", {}).get("entry-points", {}).get("pytest11")
+            tools = {f"tool.{key}": value for key, value in table.get("tool", {}).items() if key in sections}
+            return tools | ({"project.entry-points.pytest11": plugins} if plugins else {})
+        return {key: table for key, table in _parse_ini(text).items() if not sections.isdisjoint(re.split(r"\W", key))}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return {"all": text}
+
+
+def _parse_ini(text: str) -> dict[str, dict[str, str]]:
+    parser = configparser.RawConfigParser(strict=False)
+    try:
+        parser.read_string(text)
+    except configparser.Error as error:
+        raise ValueError(error) from error
+    return {key: dict(parser[key]) for key in parser.sections()}
+
+
+def _split_words(text: str) -> list[str]:
+    return re.findall(_WORD, re.sub(_PARAMETER, " ", text))
+
+
+def _words_after(words: Iterable[str], all_words: Iterable[str]) -> list[str]:
+    return [word for previous, word in pairwise(all_words) if previous in words]
+
+
+def _join_paths(folders: Iterable[str], names: Iterable[str]) -> dict[str, None]:
+    """The paths of these names in the folders, inside of the tree."""
+    names = tuple(names)
+    joined = (posixpath.normpath(f"./{folder}/{name}") for folder in dict.fromkeys(folders) for name in names)
+    return dict.fromkeys(path for path in joined if path != "." and not path.startswith("../"))
+
+
+def _is_shell(path: str, text: str) -> bool:
+    return re.search(_SHELL, path) is not None or re.match(_SHELL_SCRIPT, text) is not None
+
+
+def package_table(text: str, name: str) -> dict[str, str]:
+    """A table of a package.json, such as its scripts; empty if there is none."""
+    try:
+        table = json.loads(text.removeprefix("\ufeff"))[name]
+        return {str(key): value for key, value in table.items() if isinstance(value, str)}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+# --- kinds of files, by their names -------------------------------------------------------------------------
+
+_JAVASCRIPT = ("js", "jsx", "ts", "tsx", "mjs", "cjs", "mts", "cts")
+#: Files that test runners collect by their name.
+_COLLECTED = (
+    *("**/test_*.py", "**/*_test.py", "**/tests.py", "**/tests/**/test*.py", "**/*_test.go"),
+    *("**/*_test.exs", "**/*_spec.rb", "**/*_test.rb", "**/*.bats"),
+    *(f"**/*.{kind}.{ext}" for kind in ("test", "spec") for ext in _JAVASCRIPT),
+    *(f"**/{name}.{ext}" for name in ("test", "test-*", "*[-_]test") for ext in ("js", "cjs", "mjs")),  # of Node.js
+    *("**/__tests__/**", "**/*Test.java", "**/*Tests.java", "**/*Test.kt", "**/*Tests.cs", "**/*Test.php"),
+)
+_SOURCES = "py|js|ts|tsx|jsx|mjs|rs|rb|sh|c|cc|cpp|cs|java|kt|php|scala|swift"
+_TEST_FOLDER = rf"(?:^|/)(?:tests?|spec)/(?:.*/)?[^/]+\.(?:{_SOURCES})$"
+
+#: What tests read besides their own files.
+_TEST_SIDE = (
+    *(f"**/{folder}/**" for folder in ("test", "tests", "spec", "__tests__", "__snapshots__", "testdata")),
+    *("**/conftest.py", "**/pytest.ini", "**/.pytest.ini", "**/jest.config.*", "**/vitest.config.*", "**/.mocharc*"),
+)
+
+CI = (
+    *(".github/workflows/**", ".github/actions/**", ".gitlab-ci.yml", ".gitlab/ci/**", ".circleci/**", ".ci/**"),
+    *(".travis.yml", "azure-pipelines.yml", "Jenkinsfile", "bitbucket-pipelines.yml", ".buildkite/**"),
+    *(".drone.yml", ".woodpecker.yml", ".woodpecker/**", "appveyor.yml", ".appveyor.yml", "cloudbuild.yaml"),
+    *(".pre-commit-config.yaml", ".husky/**", ".githooks/**", "lefthook.yml", ".lefthook.yml", "lefthook.yaml"),
+)
+#: Files of a repository that agents take as instructions, wherever the repository has them.
+INSTRUCTIONS = (
+    *(f"**/{name}" for name in ("CLAUDE.md", "AGENTS.md", "GEMINI.md", ".claude", ".codex", ".cursor", ".cursorrules")),
+    *(".github/copilot-instructions.md", ".github/instructions"),
+)
+
+
+def is_test(path: str, paths: Sequence[str] = ()) -> bool:
+    """Whether the file is a test by its name or folder, or by `paths`, which is tests.paths.
+
+    A conftest.py changes other tests, and is none itself.
+    """
+    if path.rpartition("/")[2] == "conftest.py":
+        return False
+    return covers((*_COLLECTED, *paths), path) or re.search(_TEST_FOLDER, path) is not None
+
+
+def is_on_test_side(path: str, paths: Sequence[str] = ()) -> bool:
+    """Whether the file is a test, or belongs to tests: a helper, data, or settings of a test runner alone."""
+    return is_test(path, paths) or covers(_TEST_SIDE, path)
+
+
+def is_collected(path: str) -> bool:
+    """Whether a test runner finds the file by its name; in Rust the code decides."""
+    return covers(_COLLECTED, path) or path.endswith(".rs")

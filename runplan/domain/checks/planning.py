@@ -1,0 +1,373 @@
+"""Judges the output of each step of planning by its structure; no word of it has a meaning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.domain.checks.returns import NAME, Unusable, clean_text, decode_return, split_markdown_block
+from runplan.domain.errors import PlanUnreadable
+from runplan.domain.globs import covers, literal, matches
+from runplan.domain.plan.marks import ExecutionKind, Status
+from runplan.domain.plan.model import Phase, Plan, parse_plan
+from runplan.domain.plan.proposal import (
+    LONGEST_PLAN,
+    check_revision,
+    missing_sections,
+    strip_front_matter,
+    write_proposal,
+)
+from runplan.domain.run.events import Rows
+from runplan.domain.run.kinds import Role
+from runplan.domain.text import bounded, plain
+
+LONGEST_OUTPUT = 20_000  #: characters of a step's output that later steps get
+LONGEST_ROW = 2_000  #: characters of one entry of a list
+MOST_ROWS = 50  #: entries of a list that are read
+MOST_QUESTIONS = 5
+MOST_PHASES = 12
+MOST_ITEMS = 10  #: work items of a phase
+LEAST_PRINCIPLES = 8
+LEAST_PATHS = 2
+
+_PRINCIPLE = r"P(?:[1-9]|1[0-2])"
+_VERDICTS = ("PASS", "FAIL")
+_POSITION = r"::|[:#@]L?\d"  #: begins what follows a path: `x.py:12`, `x.py#L12`, `x.py::test_y`
+_CODE = r"`[^`]*\w[^`]*`"
+_NO_PATH = r"[\s{}<>|]|(?:^|/)\.\.(?:/|$)"
+
+
+class StepFacts(Struct, frozen=True, kw_only=True):
+    """What runplan knows when it judges a step."""
+
+    paths: frozenset[str]  #: every file at the base
+    findings: Rows = ()  #: (id, text) of the last critique
+    before: str = ""  #: the plan that is revised, "" for none
+    rejected: tuple[str, ...] = ()  #: texts that a person rejected
+    path: str = "plans/x.md"
+    test_command: str = ""
+
+
+class StepResult(Struct, frozen=True, kw_only=True):
+    text: str = ""  #: the output for later prompts and the report; of a plan its Markdown without front matter
+    problems: tuple[str, ...] = ()  #: why it is not accepted, a sentence each
+    findings: Rows = ()  #: of a critique: ("F1", "phase 2: …")
+    answers: Rows = ()  #: of a revision: (id of a finding, "changed: …" or "not changed: …")
+    questions: tuple[str, ...] = ()  #: of understand
+    verdicts: Rows = ()  #: of a critique: ("P1", "PASS: why")
+    title: str = ""  #: of a plan
+
+
+# --- the JSON of each step (docs/agents.md); null is the same as absent where a field may be missing ------------
+
+
+class _Understanding(Struct):
+    problem: str
+    success: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    questions: tuple[str, ...]
+
+
+class _File(Struct):
+    path: str
+    why: str | None = None
+
+
+class _Exploration(Struct):
+    files: tuple[_File, ...]
+    notes: str | None = None
+
+
+class _Option(Struct):
+    name: str
+    advantages: tuple[str, ...]
+    drawbacks: tuple[str, ...]
+
+
+class _Alternatives(Struct):
+    options: tuple[_Option, ...]
+    choice: str
+    why: str
+
+
+class _Principle(Struct):
+    id: str
+    verdict: str
+    why: str | None = None
+
+
+class _Finding(Struct):
+    id: str | None = None
+    where: str | None = None
+    text: str | None = None
+
+
+class _Critique(Struct):
+    principles: tuple[_Principle, ...]
+    findings: tuple[_Finding, ...]
+
+
+class _Answer(Struct):
+    finding: str
+    changed: bool
+    how: str | None = None
+
+
+class _Draft(Struct):
+    plan: str | None = None
+    answers: tuple[_Answer, ...] | None = None
+
+
+_Output: TypeAlias = _Understanding | _Exploration | _Alternatives | _Critique | _Draft
+_SHAPES: dict[Role, type[_Output]] = {
+    Role.UNDERSTAND: _Understanding,
+    Role.EXPLORE: _Exploration,
+    Role.ALTERNATIVES: _Alternatives,
+    Role.DRAFT: _Draft,
+    Role.CRITIQUE: _Critique,
+    Role.REVISE: _Draft,
+}
+
+
+def judge_output(role: Role, *, message: str, file_text: str | None, facts: StepFacts) -> StepResult:
+    """The output of a step: its return file, else the fenced json block that ends its message.
+
+    The text is there also when it is not accepted, so that the next try can begin with it.
+    """
+    block, rest = split_markdown_block(message) if _SHAPES[role] is _Draft else ("", message)
+    match decode_return(file_text, rest, _SHAPES[role]):
+        case Unusable() if block.strip() and not facts.findings:
+            return _judge_plan(_Draft(), block, facts)
+        case Unusable(why=why):
+            return StepResult(problems=(bounded(plain(why), LONGEST_ROW),))
+        case _Understanding() as output:
+            return _judge_understanding(output)
+        case _Exploration() as output:
+            return _judge_exploration(output, facts)
+        case _Alternatives() as output:
+            return _judge_alternatives(output)
+        case _Critique() as output:
+            return _judge_critique(output)
+        case _Draft() as output:
+            return _judge_plan(output, block, facts)
+
+
+def _judge_understanding(output: _Understanding) -> StepResult:
+    problem = _one_line(output.problem)
+    success = _lines(output.success)
+    questions = _lines(output.questions)
+    problems = [] if problem else ["problem is empty; say what is wrong or missing today"]
+    problems += [] if success else ["success is empty; name at least one criterion by which one sees that it is done"]
+    text = _paragraphs(
+        f"Problem: {problem}",
+        _listed("Success", success),
+        _listed("Assumptions", _lines(output.assumptions)),
+        _listed("Questions", questions),
+    )
+    return StepResult(text=text, problems=tuple(problems), questions=questions[:MOST_QUESTIONS])
+
+
+def _judge_exploration(output: _Exploration, facts: StepFacts) -> StepResult:
+    files = {_one_line(file.path): _one_line(file.why) for file in output.files[:MOST_ROWS]}
+    known = {named: path for named in files if (path := _find_path(named, facts.paths))}
+    least = min(LEAST_PATHS, len(facts.paths))
+    rows = [
+        f"`{known.get(named, named)}`{'' if named in known else ' (not at the base)'}: {why}"
+        for named, why in files.items()
+    ]
+    problems: tuple[str, ...] = ()
+    if len(set(known.values())) < least:
+        missing = [named[:NAME] for named in files if named not in known]
+        wrong = f"; these do not: {', '.join(missing)}" if missing else ""
+        problems = (f"files names {len(set(known.values()))} paths that exist, and at least {least} are needed{wrong}",)
+    notes = bounded(plain(clean_text(output.notes)), LONGEST_OUTPUT // 2)
+    return StepResult(text=_paragraphs(_listed("Files", rows), notes), problems=problems)
+
+
+def _find_path(named: str, paths: frozenset[str]) -> str:
+    """The file or folder at the base that a text names, as `./x`, `x:12` or from the root of the disk; "" for none."""
+    path = named.strip("`'\" ")
+    path = path if path in paths else re.split(_POSITION, path, maxsplit=1)[0].removeprefix("./").rstrip("/")
+    while path:
+        if path in paths or any(other.startswith(f"{path}/") for other in paths):
+            return path
+        path = path.lstrip("/").partition("/")[2] if named.startswith("/") else ""
+    return ""
+
+
+def _judge_alternatives(output: _Alternatives) -> StepResult:
+    options = {_one_line(option.name): option for option in output.options[:MOST_ROWS]}
+    choice = _one_line(output.choice)
+    why = _one_line(output.why)
+    problems = []
+    if len(options) < 2:
+        problems.append(f"options has {len(options)} names that differ; at least two are needed")
+    for name, option in options.items():
+        if not name:
+            problems.append("an option has no name")
+        if not _lines(option.advantages) or not _lines(option.drawbacks):
+            problems.append(f"the option {name[:NAME]!r} needs at least one advantage and one drawback")
+    if choice not in options:
+        problems.append(f"choice is {choice[:NAME]!r}, which is not the name of an option")
+    if not why:
+        problems.append("why is empty; give the reason of the choice")
+    parts = []
+    for name, option in options.items():
+        good = (f"+ {words}" for words in _lines(option.advantages))
+        bad = (f"- {words}" for words in _lines(option.drawbacks))
+        parts.append("\n".join((f"Option: {name}", *good, *bad)))
+    return StepResult(text=_paragraphs(*parts, f"Choice: {choice}, because: {why}"), problems=tuple(problems))
+
+
+def _judge_critique(output: _Critique) -> StepResult:
+    problems: list[str] = []
+    verdicts: dict[str, str] = {}
+    for principle in output.principles:
+        id_ = principle.id.strip()
+        verdict = principle.verdict.strip()
+        why = _one_line(principle.why)
+        if not re.fullmatch(_PRINCIPLE, id_) or verdict not in _VERDICTS:
+            problems.append(f"{id_[:NAME]!r} with the verdict {verdict[:NAME]!r}: write P1 to P12 with PASS or FAIL")
+        elif why and not verdicts.get(id_, "").startswith("FAIL"):  # of two verdicts the worse counts
+            verdicts[id_] = f"{verdict}: {why}"
+    if len(verdicts) < LEAST_PRINCIPLES:
+        problems.append(
+            f"{len(verdicts)} principles have a verdict with a reason; at least {LEAST_PRINCIPLES} are needed"
+        )
+    findings = [
+        (_one_line(finding.id), _one_line(finding.where), _one_line(finding.text))
+        for finding in output.findings[:MOST_ROWS]
+    ]
+    problems += [
+        f"finding {n} needs where and text" for n, (_, where, text) in enumerate(findings, 1) if not where or not text
+    ]
+    if not findings and any(words.startswith("FAIL") for words in verdicts.values()):
+        problems.append("a principle has the verdict FAIL, but there is no finding; say where and what")
+    ids = [id_[:NAME] for id_, _, _ in findings]
+    if not all(ids) or len(set(ids)) < len(ids):
+        ids = [f"F{number}" for number in range(1, len(ids) + 1)]
+    rows = tuple((id_, f"{where}: {text}") for id_, (_, where, text) in zip(ids, findings, strict=True))
+    ordered = tuple(sorted(verdicts.items(), key=lambda row: int(row[0][1:])))
+    text = _paragraphs(_listed("Principles", map(": ".join, ordered)), _listed("Findings", map(": ".join, rows)))
+    return StepResult(text=text, problems=tuple(problems[:MOST_ROWS]), findings=rows, verdicts=ordered)
+
+
+# --- plans ----------------------------------------------------------------------------------------------------
+
+
+def _judge_plan(output: _Draft, block: str, facts: StepFacts) -> StepResult:
+    markdown = plain(clean_text(output.plan or block))
+    answers = {answer.finding.strip(): answer for answer in output.answers or () if _one_line(answer.how)}
+    unanswered = [id_ for id_, _ in facts.findings if id_ not in answers]
+    problems = [f"the finding {id_} has no answer; say what you changed, or why not" for id_ in unanswered]
+    if len(markdown) > LONGEST_PLAN + len(facts.before):
+        problems.append(f"the plan has {len(markdown):,} characters, and at most {LONGEST_PLAN:,} are read; shorten it")
+    missing = "there is no plan; put it into the field plan, or into a block fenced as markdown"
+    checked = check_plan(markdown, facts) if markdown else StepResult(problems=(missing,))
+    return replace(
+        checked,
+        text=bounded(checked.text, LONGEST_OUTPUT + len(facts.before)),
+        problems=(*problems, *checked.problems)[:MOST_ROWS],
+        answers=tuple(
+            (id_, f"{'changed' if answers[id_].changed else 'not changed'}: {_one_line(answers[id_].how)}")
+            for id_, _ in facts.findings
+            if id_ in answers
+        ),
+    )
+
+
+def check_plan(markdown: str, facts: StepFacts) -> StepResult:
+    """The plan without front matter, its title, and what keeps it from being proposed. A person may have edited it."""
+    try:
+        text = strip_front_matter(markdown)
+        title, problems = _check_plan(text, facts)
+        return StepResult(text=text, title=title, problems=tuple(problems[:MOST_ROWS]))
+    except PlanUnreadable as error:
+        return StepResult(text=markdown, problems=(str(error).partition(": ")[2],))
+
+
+def _check_plan(markdown: str, facts: StepFacts) -> tuple[str, list[str]]:
+    text = write_proposal(markdown, title="", created="", path=facts.path, before=facts.before)
+    plan = parse_plan(text.encode(), path=facts.path)
+    problems = [*(check_revision(facts.before, text, path=facts.path) if facts.before else _check_new(plan))]
+    lines = text.split("\n")
+    earlier = parse_plan(facts.before.encode(), path=facts.path).remarks if facts.before else ()
+    known = {remark.text for remark in earlier}
+    remarks = [remark for remark in plan.refusals(strict=True) if remark.is_error or remark.text not in known]
+    problems += [f"{remark.text} (line: {lines[remark.line - 1].strip()[:NAME]})" for remark in remarks]
+    required = set(missing_sections(text)) - set(missing_sections(facts.before) if facts.before else ())
+    problems += [f"the section {name} is missing; add a heading with that name" for name in sorted(required)]
+    for phase in plan.phases:
+        if phase.status is not Status.DONE and phase.text.rstrip() not in facts.before:
+            problems += _check_phase(phase, facts)
+    if any(strip_front_matter(text) == strip_front_matter(rejected) for rejected in facts.rejected):
+        problems.append("a person rejected exactly this text; change it")
+    is_named = plan.title != facts.path.rpartition("/")[2].removesuffix(".md")
+    return plan.title if is_named else "", problems
+
+
+def _check_new(plan: Plan) -> Iterator[str]:
+    if plan.format != "tracker":
+        form = "a table with the columns Phase and Status, and a section `## Phase 1 — Title` for each of its rows"
+        yield f"runplan reads this as {plan.read_as}; write {form}"
+    if len(plan.phases) > MOST_PHASES:
+        yield f"the plan has {len(plan.phases)} phases, and at most {MOST_PHASES} are read; join or drop some"
+    for phase in plan.phases:
+        if phase.status is not Status.TODO:
+            yield f"phase {phase.id} is marked {phase.status}; every phase of a new plan is todo"
+
+
+def _check_phase(phase: Phase, facts: StepFacts) -> Iterator[str]:
+    work = [item for item in phase.items if item.id.startswith("W")]
+    if not work:
+        yield f"phase {phase.id} has no work item; list them below a heading `### Work Items`"
+    if len(work) > MOST_ITEMS:
+        yield f"phase {phase.id} has {len(work)} work items, and at most {MOST_ITEMS} are read; split the phase"
+    if not any(_names_proof(item.text, phase, facts) for item in phase.items if item.id.startswith("C")):
+        named = "names a command, a test or a file in backticks"
+        yield f"phase {phase.id} has no criterion that {named}; list them below a heading `### Acceptance Criteria`"
+    if phase.execution.kind is ExecutionKind.PLAN and phase.execution.argument not in facts.paths:
+        yield f"phase {phase.id}: there is no plan {phase.execution.argument[:NAME]} at the base"
+    for pattern in phase.touches:
+        if not _is_target(pattern, facts.paths):
+            yield f"phase {phase.id}: `Touches: {pattern[:NAME]}` is neither a path at the base nor one to create"
+
+
+def _names_proof(text: str, phase: Phase, facts: StepFacts) -> bool:
+    if re.search(_CODE, text) or (facts.test_command and facts.test_command in text):
+        return True
+    words = [re.split(_POSITION, word.strip("\"'()[],;."), maxsplit=1)[0] for word in text.split()]
+    return any(word in facts.paths or covers(phase.touches, word) for word in words if "/" in word or "." in word)
+
+
+def _is_target(pattern: str, paths: frozenset[str]) -> bool:
+    """Whether the pattern names a path or folder, or matches files at the base."""
+    if pattern in paths or not re.search(_NO_PATH, pattern):
+        prefix = literal(pattern)
+        return prefix == pattern or "/" in prefix or pattern in paths or any(matches(pattern, path) for path in paths)
+    return False
+
+
+# --- texts ----------------------------------------------------------------------------------------------------
+
+
+def _one_line(text: str | None) -> str:
+    return bounded(" ".join(plain(clean_text(text)).split()), LONGEST_ROW)
+
+
+def _lines(texts: Iterable[str]) -> tuple[str, ...]:
+    """The texts that are not empty, a line each."""
+    return tuple(filter(None, map(_one_line, texts)))[:MOST_ROWS]
+
+
+def _listed(title: str, rows: Iterable[str]) -> str:
+    listed = [f"- {row}" for row in rows]
+    return "\n".join((f"{title}:", *listed)) if listed else ""
+
+
+def _paragraphs(*parts: str) -> str:
+    return bounded("\n\n".join(filter(None, parts)), LONGEST_OUTPUT)

@@ -1,0 +1,137 @@
+"""Judges the base's tests on the new code, and what the new tests prove.
+
+A test function that passed on the base is a promise. It holds when the base's version of it passes on the new code,
+however the test was rewritten since. Cases of one function with different parameters are counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from runplan.domain.checks.results import Results, file_of
+from runplan.domain.run.dispatch import NewTestsAnswer
+from runplan.domain.run.events import Promise
+
+MOST_PROMISES = 20  #: broken promises that are asked about one by one
+MOST_NAMED = 5  #: tests that a note names
+LONGEST = 200  #: characters of a place's name
+SUITE = "the tests of the base"
+_SUBTEST = r"(\S+?\.(?:Test|Example|Fuzz)\w*)/"  #: `example.com/m/sum.TestAdd/of_two`
+
+
+def function_of(name: str) -> str:
+    """The name of a test without its parameters, or of a test in Go without its subtest."""
+    if subtest := re.match(_SUBTEST, name):
+        return subtest[1]
+    place, mark, last = name.rpartition("::")
+    return f"{place}{mark}{last.partition('[')[0]}" if last.endswith("]") else name
+
+
+def count_cases(names: Iterable[str]) -> Counter[str]:
+    """How many cases each test function has."""
+    return Counter(function_of(name) for name in names)
+
+
+def find_broken(expected: Counter[str], old: Results, new: Collection[str]) -> tuple[Promise, ...]:
+    """The promises that the new code breaks.
+
+    `expected` counts the cases that passed on the base, `old` are the results of the base's tests on the new code, and
+    `new` the functions that pass in the new suite.
+    """
+    if expected and not old.ran:
+        return (Promise(test=SUITE, why=f"no test was named on the new code: {old.line}"),)
+    passing = count_cases(old.passes)
+    failures = {function_of(name): name for name in sorted(old.failures)}
+    broken: list[Promise] = []
+    unloaded: dict[str, list[str]] = {}
+    # A failure that is no test of the base is a file or package that could not be loaded.
+    strange = ", ".join(name for name in failures if name not in expected)
+    for function, count in sorted(expected.items()):
+        if passing[function] >= count:
+            continue
+        place = file_of(function) if file_of(function) in old.failures else strange
+        if place and function not in failures and not passing[function]:
+            unloaded.setdefault(place[:LONGEST], []).append(function)
+            continue
+        reason = old.reasons.get(failures.get(function, ""), "it fails") if function in failures else ""
+        cases = f"{passing[function]} of {count} cases pass" if passing[function] else "it did not run"
+        became = "it passes in its new version" if function in new else "the new suite does not have it"
+        broken.append(Promise(test=function, why=f"{reason or cases}; {became}"))
+    for place, functions in unloaded.items():
+        kept = sum(function in new for function in functions)
+        reason = old.reasons.get(place, "it cannot be loaded")
+        why = f"{reason}; of its {len(functions)} tests {kept} pass in their new version"
+        broken.append(Promise(test=place, why=why))
+    if len(broken) > MOST_PROMISES:
+        rest = broken[MOST_PROMISES - 1 :]
+        last = Promise(test=SUITE, why=f"{len(rest)} more fail: {_list_names(promise.test for promise in rest)}")
+        return (*broken[: MOST_PROMISES - 1], last)
+    return tuple(broken)
+
+
+def find_broken_suite(base: Results | None, old: Results) -> tuple[Promise, ...]:
+    """One promise for the whole suite, where results have no names: the exit code and the counts decide."""
+    is_red = old.red and not (base is not None and base.red)
+    is_less = base is not None and (base.passed or 0) > (old.passed or 0)
+    return (Promise(test=SUITE, why=old.line),) if is_red or old.unfinished or is_less else ()
+
+
+def note_dropped(expected: Counter[str], new: Collection[str]) -> str:
+    """A note about functions of the base that the new suite lacks; "" for none."""
+    gone = sorted(function for function in expected if function not in new) if new else []
+    return f"not in the new suite: {_list_names(gone)}" if gone else ""
+
+
+def note_fewer(base: Results | None, new: Results | None) -> str:
+    """A note about a suite that has become smaller; "" where it has not, or where the counts are not known."""
+    before = base.passed if base else None
+    after = new.passed if new else None
+    is_fewer = before is not None and after is not None and after < before
+    return f"{before} tests passed before the work, {after} after it" if is_fewer else ""
+
+
+def judge_new_tests(
+    added: Collection[str] | None, old: Results, emptied: Results | None = None
+) -> tuple[NewTestsAnswer | None, str]:
+    """What `added`, the functions that the base did not have, prove; None if they first have to run with emptied code.
+
+    `old` are the results on the base's code, `emptied` those on the new code with the added functions emptied. Where
+    names are not known, `added` is None, and the result of the whole run counts.
+    """
+    if not added:
+        if old.unfinished:
+            return NewTestsAnswer.NOT_JUDGED, f"on the base's code {old.unfinished}"
+        if old.red:
+            return NewTestsAnswer.FAILS, f"on the base's code {old.line}"
+        return (
+            NewTestsAnswer.HOLLOW if added is None else NewTestsAnswer.NOT_JUDGED,
+            "they pass on the base's code, too",
+        )
+    failing = count_cases(old.failures)
+    passing = count_cases(old.passes)
+    hollow = [name for name in sorted(added) if passing[name] and not failing[name]]
+    unloaded = [name for name in sorted(added) if not passing[name] and not failing[name]]
+    if count := len(added) - len(hollow) - len(unloaded):
+        passed = f"; these pass there: {_list_names(hollow)}" if hollow else ""
+        return NewTestsAnswer.FAILS, f"{count} of {len(added)} new tests fail on the base's code{passed}"
+    if not unloaded:
+        return NewTestsAnswer.HOLLOW, f"no new test fails on the base's code; these pass: {_list_names(hollow)}"
+    if emptied is None:
+        return None, f"they do not run on the base's code: {old.unfinished or 'they cannot be loaded'}"
+    failing = count_cases(emptied.failures)
+    passing = count_cases(emptied.passes)
+    if proving := [name for name in unloaded if failing[name]]:
+        return NewTestsAnswer.FAILS_EMPTIED, f"{len(proving)} of {len(added)} new tests"
+    if all(passing[name] for name in unloaded):
+        passed = _list_names(hollow + unloaded)
+        return NewTestsAnswer.HOLLOW, f"with all added functions emptied, no new test fails; these pass: {passed}"
+    why = emptied.unfinished or "they cannot be loaded"
+    return NewTestsAnswer.NOT_JUDGED, f"with all added functions emptied, they do not run, either: {why}"
+
+
+def _list_names(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
+    return ", ".join(listed[:MOST_NAMED]) + more

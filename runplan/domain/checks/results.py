@@ -1,0 +1,348 @@
+"""Reads the output of a test command, and compares it with the output before the work.
+
+The exit code counts first, then the closing summary of a test runner. Lines that say PASS are never added up to a
+result: a suite that dies in the middle has printed many of them. Output is foreign text: a line is searched in time
+proportional to its length, and numbers and names are bounded.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+from msgspec import Struct
+
+from runplan.domain.checks.runners import compiled, javascript, listed, plain, python, tap
+from runplan.domain.checks.runners.output import Report, TestState, find_last, worst_states
+from runplan.domain.decoding import decode_json
+from runplan.domain.globs import covers
+
+_ANSI = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\([AB0])"
+#: A summary further from the end than this many lines is an inner suite's: the outer one has none.
+_NEAR_END = 40
+_LINES_READ = 300_000  # the end of a longer output is enough
+_LINES_CLOSING = 20_000  # a summary is looked for in these
+_LONGEST_LINE = 10_000  # characters; no summary is longer
+# Tables, such as of coverage, follow the summary of some runners and may be long.
+_TABLE = r"[|│]|\d%[\d,\s>-]*$|^[\s-]*$"
+_MOST_NAMES = 20_000  # with more tests, only their counts are compared
+_LONGEST_NAME = 500  # characters
+_UNPRINTED = ("phpunit", "cucumber", "behave")  # runners whose output is not read, but the files they write
+_NO_REPORT = Report(passed=None, failed=None, skipped=None)
+#: The more specific first: if two runners recognise the same line, the first wins.
+_RUNNERS = (
+    *(python.PYTEST, python.UNITTEST, compiled.CARGO, compiled.GO, javascript.JEST, javascript.VITEST),
+    *(tap.NODE, compiled.CTEST, tap.TAP, *listed.RUNNERS, *plain.RUNNERS),
+)
+MOST_NOTED = 20  #: names of one kind that an event carries
+
+
+class Results(Struct, frozen=True, kw_only=True):
+    exit_code: int | None  #: None when it did not end by itself
+    runner: str  #: "" when there is no known closing summary
+    passed: int | None  #: None if unknown
+    failed: int | None
+    skipped: int | None = None
+    failures: frozenset[str]  #: names of the tests that failed
+    passes: frozenset[str] = frozenset()  #: names of the tests that passed; empty unless the output names all of them
+    unfinished: str = ""  #: why the run is not complete; empty when it is
+    reasons: dict[str, str] = {}  #: the first line of a failure, by test, where the runner says it
+
+    @property
+    def red(self) -> bool:
+        return self.exit_code != 0 or bool(self.failed)
+
+    @property
+    def ran(self) -> frozenset[str]:
+        return self.passes | self.failures
+
+    @property
+    def line(self) -> str:
+        """One line for people."""
+        if self.unfinished:
+            return self.unfinished
+        if self.passed is not None:
+            skipped = f", {self.skipped} skipped" if self.skipped else ""
+            return f"{self.passed} passed, {self.failed or 0} failed{skipped}"
+        if self.failed:
+            return f"{self.failed} failed"
+        return "failed" if self.red else "passed"
+
+
+def to_text(results: Results, *, passes: bool = True) -> str:
+    """The results as JSON: with the names of passes for the table of baselines, without them for an event."""
+    kept = results if passes else msgspec.structs.replace(results, passes=frozenset())
+    return msgspec.json.encode(kept).decode()
+
+
+def from_text(text: str) -> Results:
+    return decode_json(text, Results)
+
+
+def merge_runs(first: Results, passed: frozenset[str]) -> Results:
+    """The results of a run after which these failed tests passed when they ran again."""
+    failures = first.failures - passed
+    count = len(first.failures) - len(failures)
+    return msgspec.structs.replace(
+        first,
+        exit_code=first.exit_code if failures else 0,
+        failures=failures,
+        failed=len(failures),
+        passed=None if first.passed is None else first.passed + count,
+        passes=first.passes | passed if first.passes else first.passes,
+    )
+
+
+def read_results(
+    output: str,
+    *,
+    exit_code: int | None,
+    summary_pattern: str = "",
+    junit: Iterable[str] | None = None,
+    names: Mapping[str, Sequence[str]] = {},
+) -> Results:
+    """The results of a test command.
+
+    `summary_pattern` is tests.summary, which a complete output contains. `junit` are the texts of the files that
+    tests.junit names; None if it is not set. The caller removes these files before the command runs. `names` are the
+    texts of the files that runners wrote besides their output, because they were asked to.
+    """
+    printed = output.splitlines()
+    lines = [re.sub(_ANSI, "", line[:_LONGEST_LINE]).rstrip() for line in printed[-_LINES_READ:]]
+    name, report, unfinished = _read_report(lines, summary_pattern, junit)
+    if exit_code is None or exit_code < 0:
+        unfinished = "the command did not end by itself"
+    if name in names:
+        report = _with_names(report, names[name])
+    elif not name and (runner := next((key for key in names if key in _UNPRINTED), "")):
+        listed = plain.read_junit(names[runner])
+        name, report = (runner, listed) if isinstance(listed, Report) else (name, report)
+    states = worst_states(report.tests)
+    passes = frozenset(name[:_LONGEST_NAME] for name, state in states.items() if state is TestState.PASSED)
+    failures = frozenset(name[:_LONGEST_NAME] for name, state in states.items() if state is TestState.FAILED)
+    is_named = (report.is_named and len(printed) <= _LINES_READ) or len(passes) == report.passed
+    return Results(
+        exit_code=exit_code,
+        runner=name,
+        passed=report.passed,
+        failed=report.failed,
+        skipped=report.skipped,
+        failures=failures if report.failed else frozenset(),  # names without a count come from suites inside the suite
+        passes=passes if is_named and len(passes) <= _MOST_NAMES else frozenset(),
+        unfinished=unfinished or report.stopped,
+        reasons={name[:_LONGEST_NAME]: reason for name, reason in report.reasons.items()} if report.failed else {},
+    )
+
+
+def _with_names(report: Report, texts: Sequence[str]) -> Report:
+    """The printed report with the names of all tests, unless the file is of another run: then its counts differ.
+
+    pytest's file says of a test that was expected to fail and passed that it passed; the printed report counts it
+    apart.
+    """
+    listed = plain.read_junit(texts)
+    if isinstance(listed, str) or _count_unfailed(listed) != _count_unfailed(report):
+        return report
+    return msgspec.structs.replace(report, tests=listed.tests, is_named=True, reasons=listed.reasons)
+
+
+def _count_unfailed(report: Report) -> int:
+    return (report.passed or 0) + (report.skipped or 0)
+
+
+def _read_report(lines: list[str], pattern: str, junit: Iterable[str] | None) -> tuple[str, Report, str]:
+    """The runner's name, its report, and why the run is not complete."""
+    if junit is not None:
+        read = plain.read_junit(junit)
+        return ("junit", read, "") if isinstance(read, Report) else ("", _NO_REPORT, read)
+    name, report, rest = _closing_report(lines)
+    if pattern:
+        configured = plain.read_configured(lines, pattern)
+        if configured is None:
+            return name, report, f"the output does not contain tests.summary {pattern!r}"
+        return (name, report, "") if configured.passed is None else ("summary", configured, "")
+    begun = [runner.name for runner in _RUNNERS if runner.begins and any(map(runner.begins.match, rest))]
+    return name, report, f"no closing summary of {begun[0]}" if begun else ""
+
+
+def _closing_report(lines: list[str]) -> tuple[str, Report, list[str]]:
+    """The runner and report of the last summary in the output, if it is near its end, and the lines after it."""
+    offset = max(0, len(lines) - _LINES_CLOSING)
+    best = ("", _NO_REPORT, lines)
+    for runner in _RUNNERS:
+        closing = find_last(lines[offset:], runner.closing)
+        report = runner.read(lines, offset + closing[0], closing[1]) if closing else None
+        if closing and report is not None:
+            rest = lines[offset + closing[0] + report.lines_after + 1 :]
+            best = (runner.name, report, rest) if not best[0] or len(rest) < len(best[2]) else best
+    is_near = sum(1 for line in best[2] if not re.search(_TABLE, line)) <= _NEAR_END
+    return best if is_near else ("", _NO_REPORT, lines)
+
+
+# --- against the baseline ----------------------------------------------------------------------------------
+
+
+class GateKind(StrEnum):
+    GREEN = "green"  #: everything passes
+    PRE_EXISTING = "pre-existing"  #: the failures existed before the work: this passes, and is noted
+    REGRESSED = "regressed"  #: something fails that did not fail before
+    MISSING = "missing"  #: tests that ran before do not run now
+    UNFINISHED = "unfinished"  #: the command did not complete, so its result means nothing
+    BASELINE_RED = "baseline-red"  #: the run before the work cannot be compared with
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    kind: GateKind
+    why: str = ""
+    regressed: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  #: ran before, do not run now, and the plan does not permit it
+    pre_existing: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tests that decide."""
+        return self.regressed or self.missing or self.pre_existing
+
+    def noted(self) -> tuple[tuple[str, int, tuple[str, ...]], ...]:
+        """Each kind of difference with its count and first names, as an event carries it."""
+        kinds = ("regressed", "missing", "pre_existing", "fixed", "new")
+        tests = ((kind.replace("_", "-"), getattr(self, kind)) for kind in kinds)
+        return tuple((kind, len(names), names[:MOST_NOTED]) for kind, names in tests if names)
+
+
+def baseline_fault(baseline: Results) -> str:
+    """Why no later result can be compared with this one; empty when it can."""
+    if baseline.unfinished:
+        return baseline.unfinished
+    if baseline.red and not baseline.failures:
+        return f"exit code {baseline.exit_code}"
+    return ""
+
+
+def compare_results(
+    baseline: Results | None,
+    now: Results,
+    *,
+    allow_red_baseline: bool = False,
+    allows: Sequence[str] = (),
+    changed: Sequence[str] = (),
+) -> Comparison:
+    """The judgement of the results; without a baseline everything must pass.
+
+    `allows` are the patterns of the phase's Allows:, whose tests may be missing, and `changed` the test files that the
+    work changed: running the base's tests shows whether anything was lost there.
+    """
+    was = baseline or Results(exit_code=0, runner="", passed=None, failed=None, failures=frozenset())
+    fault = baseline_fault(was)
+    if fault and not allow_red_baseline:
+        return Comparison(kind=GateKind.BASELINE_RED, why=fault)
+    regressed = () if fault and not was.failures else tuple(sorted(now.failures - was.failures))
+    unfinished = now.unfinished or _summary_lost(was, now)
+    # A suite that stops at its first failure has failed: that test is certain.
+    if unfinished and (not regressed or now.exit_code is None):
+        return Comparison(kind=GateKind.UNFINISHED, why=unfinished)
+    missing, lost = _find_missing(was, now, allows, changed)
+    kind, why = _judge_failures(was, now, regressed, is_faulty=bool(fault))
+    if kind is not GateKind.REGRESSED and (missing or lost):
+        kind = GateKind.MISSING
+        tests = "1 test does" if len(missing) == 1 else f"{len(missing)} tests do"
+        why = f"{tests} not run any more" if missing else f"{lost} fewer passed than before the work"
+    return Comparison(
+        kind=kind,
+        why=why,
+        regressed=regressed if kind is GateKind.REGRESSED else (),
+        missing=missing,
+        pre_existing=tuple(sorted(now.failures & was.failures)),
+        fixed=tuple(sorted(was.failures - now.failures - set(missing))),
+        new=tuple(sorted(now.ran - was.ran)) if was.passes and now.passes else (),
+    )
+
+
+def _judge_failures(was: Results, now: Results, regressed: tuple[str, ...], *, is_faulty: bool) -> tuple[GateKind, str]:
+    if not now.red:
+        return GateKind.GREEN, ""
+    if regressed:
+        tests = "1 test fails" if len(regressed) == 1 else f"{len(regressed)} tests fail"
+        return GateKind.REGRESSED, f"{tests} that did not fail before"
+    all_known = now.failures and len(now.failures) >= (now.failed or 0)
+    more_failed = None not in (was.failed, now.failed) and (now.failed or 0) > (was.failed or 0)
+    if all_known or (is_faulty and not more_failed):
+        return GateKind.PRE_EXISTING, ""
+    unnamed = f"; {now.failed} failed, {len(now.failures)} named" if now.failed else ""
+    return GateKind.REGRESSED, f"exit code {now.exit_code}{unnamed}"
+
+
+def _find_missing(
+    was: Results, now: Results, allows: Sequence[str], changed: Sequence[str]
+) -> tuple[tuple[str, ...], int]:
+    """The names of the missing tests; where names are not known, how many fewer passed."""
+    if not was.passes or not (now.passes or now.passed == 0):
+        return (), 0 if changed else _count_fewer(was, now)
+    # A test that was moved, or whose parameters are named otherwise, runs under another name.
+    moved = Counter(_short_name(name) for name in now.ran - was.ran)
+    missing: list[str] = []
+    for name in sorted(was.ran - now.ran):
+        file = file_of(name)
+        if moved[_short_name(name)] > 0:
+            moved[_short_name(name)] -= 1
+        elif any(failure.startswith(f"{name}.") for failure in now.failures):  # a package of Go
+            continue
+        elif not (file in changed or covers(allows, file) if file else changed):
+            missing.append(name)
+    return tuple(missing), 0
+
+
+def file_of(name: str) -> str:
+    """The file that a test's name begins with; "" where it has none."""
+    file, *rest = re.split(r"::| [›>] ", name, maxsplit=1)
+    return file if rest and re.search(r"\.[a-z]\w{0,4}$", file) else ""
+
+
+def _short_name(name: str) -> str:
+    """The last part of a test's name, without parameters."""
+    return re.split(r"::| [›>] ", name.partition("[")[0])[-1]
+
+
+def _count_fewer(was: Results, now: Results) -> int:
+    return 0 if was.passed is None or now.passed is None else max(was.passed - now.passed, 0)
+
+
+def _summary_lost(was: Results, now: Results) -> str:
+    """A run without the summary of the baseline's runner was cut short, or its summary is an inner suite's."""
+    if was.runner and not now.runner:
+        return f"no closing summary of {was.runner}, which there was before the work"
+    if was.runner not in ("", now.runner) and _count_fewer(was, now):
+        return f"the last summary is of {now.runner} and counts fewer tests than {was.runner} did"
+    return ""
+
+
+# --- running the failed tests again -------------------------------------------------------------------------
+
+_ALONE = re.compile(r"[\w@%+,./:=\[\]-]+")  #: a command or name without shell syntax
+_MOST_AGAIN = 20  #: with more failed tests, all run again
+
+
+def rerun_command(command: str, results: Results) -> str:
+    """The command that runs only the failed tests again; "" where the runner cannot, or hides behind a script.
+
+    After a suite that stopped early, all tests have to run again.
+    """
+    names = sorted(results.failures)
+    words = command.split()
+    if results.unfinished or not 0 < len(names) <= _MOST_AGAIN or not all(map(_ALONE.fullmatch, words)):
+        return ""
+    quoted = " ".join(shlex.quote(name) for name in names)
+    programs = [word.rpartition("/")[2] for word in words]
+    if results.runner == "pytest" and "pytest" in programs:  # also after `uv run` or `python -m`
+        options = words[programs.index("pytest") + 1 :]
+        has_paths = any("/" in word or word.endswith(".py") for word in options)
+        return "" if has_paths else f"{command} {quoted}"
+    if results.runner == "ctest" and words[0] == "ctest":
+        return f"{command} --rerun-failed"
+    return ""

@@ -1,0 +1,203 @@
+"""Reads what an agent hands back: its structured return and the blockers in its message."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from typing import Annotated, TypeAlias, TypeVar
+
+from msgspec import Meta, Struct, ValidationError
+from msgspec.structs import astuple
+
+from runplan.domain.decoding import convert
+from runplan.domain.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKind, Return, ReturnStatus, Usage
+
+T = TypeVar("T", bound=Struct)
+
+_FENCE = r"^ {0,3}(`{3,}|~{3,})[ \t]*([^`]*?)[ \t]*$"
+_BLOCKER = "BLOCKER:"
+#: The content of the return file before the agent starts. If it is still there at the end, the agent was interrupted.
+IN_PROGRESS = '{"status": "in_progress"}\n'
+NAME = 80  #: characters of a name that are shown
+MOST_EVIDENCE = 50  #: references of an item that are read
+LONGEST_EVIDENCE = 4_000  #: characters of a reference
+
+
+class Unusable(Struct, frozen=True, kw_only=True):
+    """There is no valid return, and why."""
+
+    why: str
+
+
+ReadReturn: TypeAlias = Return | Unusable
+
+_Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**53)] | None
+
+
+class _Reference(Struct):
+    kind: str | None = None
+    ref: str | None = None
+    line: int | str | None = None
+    gone: bool | None = None
+    absent: bool | None = None
+    unchanged: bool | None = None
+
+
+class _Item(Struct):
+    item: Annotated[str, Meta(min_length=1)]
+    result: ItemAnswer
+    evidence: str | _Reference | tuple[str | _Reference, ...] | None = None
+    demanded_by: str | None = None
+
+
+class _Usage(Struct):
+    input_tokens: _Count = None
+    output_tokens: _Count = None
+    usd: Annotated[float, Meta(ge=0, lt=1e12)] | None = None
+
+
+class _Return(Struct):
+    """The JSON of a return (docs/agents.md); null is the same as absent."""
+
+    status: ReturnStatus
+    summary: str | None = None
+    items: tuple[_Item, ...] | None = None
+    usage: _Usage | None = None
+
+
+def parse_return(file_text: str | None, message: str) -> ReadReturn:
+    """The return of a dispatch: from its return file, else from the fenced json block that ends its message."""
+    parsed = decode_return(file_text, message, _Return)
+    if isinstance(parsed, Unusable):
+        return parsed
+    usage = parsed.usage or _Usage()
+    return Return(
+        status=parsed.status,
+        summary=clean_text(parsed.summary),
+        items=tuple(map(_item_result, parsed.items or ())),
+        usage=Usage(input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0, usd=usage.usd or 0.0),
+    )
+
+
+def decode_return(file_text: str | None, message: str, shape: type[T]) -> T | Unusable:
+    """The JSON of a return in this shape.
+
+    A file that was written counts even when it is invalid. With the message instead, an example that the agent printed
+    earlier could replace a half-written verdict.
+    """
+    if file_text is not None and file_text.strip() and file_text != IN_PROGRESS:
+        return _decode_text(file_text, "the return file", shape)
+    lines = re.split(r"\r?\n", message.rstrip())  # a text in JSON may contain other line ends, as U+2028
+    start = _start_of_last_block(lines)
+    if start is None:
+        return Unusable(why="no return: there is no return file, and the message does not end with a fenced json block")
+    fences = [number for number, line in enumerate(lines) if re.match(_FENCE, line)]
+    texts = {first: "\n".join(lines[first + 1 : last]) for first, last in pairwise((*fences, len(lines)))}
+    answer = _decode_text(texts.pop(start), "the last json block of the message", shape)
+    others = (_decode_text(text, "", shape) for text in texts.values())  # also those that a block quotes
+    if any(not isinstance(other, Unusable) and any(astuple(other)) and other != answer for other in others):
+        return Unusable(why="the message has two json blocks that differ, and one may be a quotation")
+    return answer
+
+
+def find_blockers(message: str) -> tuple[str, ...]:
+    """The texts of the lines that begin with BLOCKER:"""
+    lines = (line.strip() for line in message.splitlines() if line.startswith(_BLOCKER))
+    return tuple(clean_text(line.removeprefix(_BLOCKER)) or "no reason given" for line in lines)
+
+
+def _start_of_last_block(lines: list[str]) -> int | None:
+    """The opening line of the json block that ends the text and is in no other block; it need not be closed."""
+    start = 0
+    while start < len(lines):
+        if opening := re.match(_FENCE, lines[start]):
+            end = _closing_line(lines, start, opening[1])
+            if end >= len(lines) - 1:
+                return start if opening[2].casefold() == "json" else None
+            start = end
+        start += 1
+    return None
+
+
+def split_markdown_block(message: str) -> tuple[str, str]:
+    """The content of the last block fenced as markdown, "" for none, and the message without it.
+
+    A fence with a word opens an inner block, and a fence without one closes the innermost.
+    """
+    lines = message.splitlines()
+    last = range(0)
+    start = 0
+    while start < len(lines):
+        opening = re.match(_FENCE, lines[start])
+        if opening is not None and opening[2].casefold() in ("markdown", "md"):
+            last = range(start, _closing_line(lines, start, opening[1]))
+            start = last.stop
+        start += 1
+    if not last:
+        return "", message
+    return "\n".join(lines[last.start + 1 : last.stop]), "\n".join(lines[: last.start] + lines[last.stop + 1 :])
+
+
+def _closing_line(lines: list[str], start: int, fence: str) -> int:
+    fences = [fence]
+    for number in range(start + 1, len(lines)):
+        mark = re.match(_FENCE, lines[number])
+        if mark is None or not mark[1].startswith(fences[-1]):
+            continue
+        if mark[2]:
+            fences.append(mark[1])
+        else:
+            fences.pop()
+        if not fences:
+            return number
+    return len(lines)
+
+
+def _decode_text(text: str, where: str, shape: type[T]) -> T | Unusable:
+    try:
+        return convert(json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_refuse_duplicates), shape)
+    except RecursionError:
+        return Unusable(why=f"{where} is nested too deeply")
+    except ValidationError as error:
+        return Unusable(why=f"{where}: {clean_text(str(error))}")
+    except (ValueError, OverflowError) as error:
+        return Unusable(why=f"{where} is not JSON in UTF-8: {error}")
+
+
+def _item_result(item: _Item) -> ItemResult:
+    references = item.evidence if isinstance(item.evidence, tuple) else (item.evidence or "",)
+    return ItemResult(
+        item=clean_text(item.item),
+        answer=item.result,
+        evidence=tuple(_read_reference(reference) for reference in references[:MOST_EVIDENCE] if reference),
+        demanded_by=clean_text(item.demanded_by),
+    )
+
+
+def _read_reference(reference: str | _Reference) -> Reference:
+    if isinstance(reference, str):
+        return Reference(ref=clean_text(reference)[:LONGEST_EVIDENCE])
+    kind = (reference.kind or "").casefold()
+    line = f":{reference.line}" if reference.line else ""
+    return Reference(
+        kind=ReferenceKind(kind) if kind in list(ReferenceKind) else ReferenceKind.TEXT,
+        ref=clean_text(f"{reference.ref or ''}{line}")[:LONGEST_EVIDENCE],
+        gone=bool(reference.gone),
+        absent=bool(reference.absent),
+        unchanged=bool(reference.unchanged),
+    )
+
+
+def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    fields: dict[str, object] = {}
+    for name, value in pairs:
+        if name in fields:
+            raise ValidationError(f"{name[:NAME]!r} is given twice in one object")
+        fields[name] = value
+    return fields
+
+
+def clean_text(text: str | None) -> str:
+    """The text without half surrogate pairs, which JSON can contain and no file and no terminal takes."""
+    return (text or "").strip().encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,118 @@
+"""Reads reports of no particular runner: `3311 passed, 2 failed`, what tests.summary describes, and JUnit XML."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from xml.etree import ElementTree as ET
+
+from msgspec.structs import replace
+
+from runplan.domain.checks.runners.output import Report, Runner, TestState, count_states, list_failed
+from runplan.domain.errors import SettingsError
+
+_PAIR = (
+    r"^.*?\b(\d{1,9}) (?:tests? )?pass(?:ed|ing)?\b\W{1,5}(\d{1,9}) (?:tests? )?fail(?:ed|ing|ures?)?\b"
+    r"|^(?i:.*?\bpass(?:ed)?\s*[:=]\s*(\d{1,9})\b.{0,200}?\bfail(?:ed|ures)?\s*[:=]\s*(\d{1,9})\b)"
+)
+_OUT_OF = r"(?i)^(?:.*\b(?:pass(?:ed)?|results?|ok|tests?:)\W*)?(\d{1,9}) ?/ ?(\d{1,9})(?: (?:tests? )?pass\w*)?\W*$"
+_FAILED = re.compile(r"^\s*(?:FAIL|FAILED|✗|✘|✖)(?:: ?| +)(\S.*)$")
+
+
+def read_pair(lines: list[str], end: int, closing: re.Match[str]) -> Report:
+    passed, failed = (int(number) for number in closing.groups() if number is not None)
+    return Report(passed=passed, failed=failed, tests=list_failed(lines[:end], _FAILED))
+
+
+def read_out_of(lines: list[str], end: int, closing: re.Match[str]) -> Report | None:
+    failed = int(closing[2]) - int(closing[1])
+    if failed < 0:
+        return None
+    return Report(passed=int(closing[1]), failed=failed, tests=list_failed(lines[:end], _FAILED))
+
+
+def read_configured(lines: list[str], pattern: str) -> Report | None:
+    """The last match of tests.summary; its groups `passed` and `failed` are the counts. None without a match."""
+    try:
+        matches = deque(re.finditer(pattern, "\n".join(lines), re.MULTILINE), maxlen=1)
+    except re.error as error:
+        raise SettingsError(f"[tests] summary: not a regular expression: {error}") from error
+    if not matches:
+        return None
+    numbers = {name: int(text) for name, text in matches[0].groupdict().items() if (text or "").isdecimal()}
+    failures = list_failed(lines, _FAILED) if numbers.get("failed") else []
+    return Report(passed=numbers.get("passed"), failed=numbers.get("failed", 0), tests=failures)
+
+
+RUNNERS = (Runner("plain", re.compile(_PAIR), read_pair), Runner("plain", re.compile(_OUT_OF), read_out_of))
+
+
+# --- JUnit XML ----------------------------------------------------------------------------------------------
+
+_NOT_RUN = ("disabled", "notrun")  # CTest
+MOST_REASONS = 200  #: failures whose first line is kept
+LONGEST_REASON = 300  #: characters
+
+
+def read_junit(texts: Iterable[str]) -> Report | str:
+    """The sum of all files, of which one at a time is in memory; why they cannot be read."""
+    tests: list[tuple[str, TestState]] = []
+    reasons: dict[str, str] = {}
+    text = None
+    for text in texts:
+        # Declarations of entities could make a small file as large as the memory.
+        if "<!DOCTYPE" in text or "<!ENTITY" in text:
+            return "a JUnit file declares entities"
+        try:
+            cases = _read_examples(text) if text.startswith("{") else _read_cases(ET.fromstring(text))  # noqa: S314
+            for name, state, reason in cases:
+                tests.append((name, state))
+                if reason and len(reasons) < MOST_REASONS:
+                    reasons[name] = reason
+        except (ET.ParseError, ValueError, LookupError, TypeError, AttributeError) as error:
+            return f"a JUnit file is no XML: {error}"
+    if text is None:
+        return "no file matches tests.junit"
+    return replace(count_states(tests), reasons=reasons)
+
+
+def _read_cases(root: ET.Element) -> Iterator[tuple[str, TestState, str]]:
+    """The name of each test, its state, and the first line of its failure."""
+    for case in root.iter("testcase"):
+        place = _describe_place(case.get("file", ""), case.get("classname", ""))
+        name = case.get("name", "")
+        children = {child.tag.rpartition("}")[2]: child for child in case}
+        state = TestState.SKIPPED if "skipped" in children or case.get("status") in _NOT_RUN else TestState.PASSED
+        failed = children.get("failure", children.get("error"))
+        lines = (failed.get("message") or "").splitlines() if failed is not None else []
+        reason = lines[0][:LONGEST_REASON] if lines else ""
+        full = f"{place}::{name}" if place not in ("", name) else name
+        yield full, state if failed is None else TestState.FAILED, reason
+
+
+def _read_examples(text: str) -> Iterator[tuple[str, TestState, str]]:
+    """The same of the JSON of RSpec."""
+    for example in json.loads(text)["examples"]:
+        state = TestState.SKIPPED if example["status"] == "pending" else TestState(example["status"])
+        reason = example.get("exception", {}).get("message", "").strip().partition("\n")[0]
+        yield (
+            f"{example['file_path'].removeprefix('./')}::{example['full_description']}",
+            state,
+            reason[:LONGEST_REASON],
+        )
+
+
+def _describe_place(file: str, classname: str) -> str:
+    """The file and the class of a test, as pytest names them; the class alone where the file is not given.
+
+    pytest gives the file that defines a test; for an inherited test that is not the file of its class.
+    """
+    module = file.rpartition(".")[0].replace("/", ".")
+    parts = classname.split(".")
+    depth = next((number for number, part in enumerate(parts) if part[:1].isupper()), 0)
+    if file.endswith(".py") and depth and not classname.startswith(f"{module}."):
+        return "::".join(("/".join(parts[:depth]) + ".py", *parts[depth:]))
+    inner = classname.removeprefix(f"{module}.") if file and classname.startswith(f"{module}.") else ""
+    return "::".join(filter(None, (file, *inner.split(".")))) if file else classname

@@ -1,0 +1,224 @@
+"""Finds changes that the plan does not permit: to the plan, to files of the checks, to other files, and secrets.
+
+A path in the text of the phase, or in its Touches: line, may be changed and added. Only its Allows: line permits
+changing the files that decide how the checks run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.domain.checks.guarded import CI, INSTRUCTIONS, Read, find_changes
+from runplan.domain.checks.secrets import SENSITIVE_FILES, redact_text, secrets_in
+from runplan.domain.errors import PlanUnreadable
+from runplan.domain.globs import covers, literal, matches
+from runplan.domain.names import is_within
+from runplan.domain.plan.marks import ExecutionKind, Status
+from runplan.domain.plan.model import Plan, Remark, parse_plan
+from runplan.domain.run.kinds import Reason
+
+LARGEST_ADDED = 5_000_000  #: bytes of a new file that the phase does not name
+
+#: Files of runplan or an agent for their own use; never committed.
+LIFECYCLE = (".runplan/**", ".runplan-*")
+#: The prompts of a repository; a weaker one would make every later verdict weaker.
+PROMPTS = ("config/prompts/*.md",)
+
+_QUOTED_PATH = r"`(?:\./)?(?!/|\.\./)([^`\s]+)`"
+_WORD = r"`([^`\n]+)`|([^\s`'\"()\[\]{}<>,;|*]+)"
+
+
+class TamperKind(StrEnum):
+    BOOKKEEPING = "bookkeeping"  #: the plan, its report or runplan's settings
+    CHANGED_CI = "changed-ci"
+    INSTRUCTIONS = "instructions"  #: of agents
+    COMMAND = "command"  #: of a plan, which would run with the user's rights
+    CHECK_FILE = "check-file"  #: a file that decides how the checks run
+    OUT_OF_SCOPE = "out-of-scope"
+    SECRET = "secret"  # noqa: S105 - the name of a finding
+    TOO_LARGE = "too-large"
+
+
+#: The kinds that no commit may contain, also if a later one takes them back; no Allows: line permits them.
+_IN_NO_COMMIT = (TamperKind.BOOKKEEPING, TamperKind.SECRET, TamperKind.TOO_LARGE)
+_NEVER_ALLOWED = (*_IN_NO_COMMIT, TamperKind.OUT_OF_SCOPE, TamperKind.COMMAND)
+
+
+class Tampering(Struct, frozen=True):
+    """One change that blocks the attempt."""
+
+    kind: TamperKind
+    path: str
+    detail: str  #: for people, one line
+
+    @property
+    def reason(self) -> Reason:
+        return Reason.OUT_OF_SCOPE if self.kind is TamperKind.OUT_OF_SCOPE else Reason.TAMPERED
+
+    def __str__(self) -> str:
+        return f"{redact_text(self.path)}: {self.detail}"
+
+
+class FileChange(Struct, frozen=True, kw_only=True):
+    """One changed file."""
+
+    path: str
+    before: str | None  #: None when it was not there, or not text
+    after: str | None  #: None when it is gone, or not text
+    deleted: bool = False
+    added: bool = False
+    size: int = 0  #: bytes; needed for an added file
+
+
+class Permit(Struct, frozen=True, kw_only=True):
+    """The changes that the plan permits a phase."""
+
+    text: str  #: the phase's section
+    touches: tuple[str, ...] = ()  #: patterns; empty permits every path
+    allows: tuple[str, ...] = ()  #: patterns: guarded files that may change
+    bookkeeping: tuple[str, ...] = ()  #: plan, report, index, runplan.toml: never permitted
+    test_paths: tuple[str, ...] = ()  #: tests.paths
+    written: tuple[str, ...] = ()  #: plan, report and index: no file may replace one of their folders
+    instructions: tuple[str, ...] = INSTRUCTIONS  #: patterns: files that agents of the run take as instructions
+
+    def names(self, path: str) -> bool:
+        """Whether the phase names this path, in its text or in Touches:."""
+        return path in (literal(pattern) for pattern in self.touches) or path in _path_words(self.text)
+
+    def covers(self, path: str) -> bool:
+        """Whether the path is within the phase's Touches:, or named."""
+        return not self.touches or covers(self.touches, path) or self.names(path)
+
+    def allowed(self, path: str) -> bool:
+        return covers(self.allows, path)
+
+    def permits_ci(self, path: str) -> bool:
+        """Whether the phase names the path, or one of its patterns begins with the CI's own folder."""
+        top = path.partition("/")[0]
+        meant = (p for p in self.touches if literal(p) == path or literal(p).partition("/")[0] == top)
+        return self.names(path) or self.allowed(path) or any(matches(pattern, path) for pattern in meant)
+
+
+@lru_cache(maxsize=4)
+def _path_words(text: str) -> frozenset[str]:
+    """The words of the text that may be paths, without the punctuation around them and a number of a line."""
+    words = (quoted or word for quoted, word in re.findall(_WORD, text))
+    return frozenset(
+        token.removeprefix("./").lstrip("/")
+        for word in words
+        for token in (word, word.rstrip(".:!?"), word.partition(":")[0])
+    )
+
+
+def examine_changes(
+    changes: Sequence[FileChange], permit: Permit, *, messages: Iterable[str] = ()
+) -> tuple[Tampering, ...]:
+    """The findings in the changed files, and secrets in messages of commits."""
+    findings: list[Tampering] = []
+    for change in changes:
+        path = change.path
+        findings += _check_scope(path, permit, is_gone=change.deleted)
+        if change.added and not permit.names(path):
+            findings += _check_added(change)
+        if covers(CI, path) and not permit.permits_ci(path):
+            detail = "a file of the CI or a hook was changed, and the phase does not name it"
+            findings.append(Tampering(TamperKind.CHANGED_CI, path, detail))
+        if covers((*PROMPTS, *permit.instructions), path) and not permit.allowed(path):
+            findings.append(Tampering(TamperKind.INSTRUCTIONS, path, "instructions of agents were changed"))
+        if new := _list_commands(path, change.after) - _list_commands(path, change.before):
+            detail = f"only a person writes `Execution: delegate {min(new)}` into a plan; it runs without a sandbox"
+            findings.append(Tampering(TamperKind.COMMAND, path, detail))
+    return tuple(dict.fromkeys((*findings, *_find_leaks(changes, messages, permit))))
+
+
+def examine_commits(changes: Sequence[FileChange], permit: Permit, *, messages: Iterable[str]) -> tuple[Tampering, ...]:
+    """The findings in changes of single commits that no commit may contain."""
+    findings = examine_changes(changes, permit, messages=messages)
+    return tuple(finding for finding in findings if finding.kind in _IN_NO_COMMIT)
+
+
+def examine_checks(
+    commands: Iterable[str], changed: Iterable[str], permit: Permit, *, before: Read, after: Read
+) -> tuple[Tampering, ...]:
+    """The changes to files that decide how the project's checks run."""
+    changes = find_changes(commands, changed, before=before, after=after, test_paths=permit.test_paths)
+    is_new = {path for path, _ in changes if before(path) is None}
+    return tuple(
+        Tampering(TamperKind.CHECK_FILE, path, detail)
+        for path, detail in changes
+        if not permit.allowed(path) and not (path in is_new and permit.names(path))
+    )
+
+
+def foresee_refusals(plan: Plan, commands: Sequence[str], usual: Permit, *, read: Read) -> Iterator[Remark]:
+    """Why changes to files that open phases name in backticks would be refused. Criteria may name what they run."""
+    for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
+        criteria = (re.escape(item.text) for item in phase.items if item.id.startswith("C"))
+        named = dict.fromkeys(re.findall(_QUOTED_PATH, re.sub("|".join(criteria) or "(?!)", "", phase.text)))
+        paths = [path for path in named if read(path) is not None]
+        changes = [FileChange(path=path, before="", after="\n") for path in paths]
+        permit = replace(usual, text=phase.text, touches=phase.touches, allows=phase.allows)
+        guarded = examine_checks(commands, paths, permit, before=read, after=lambda path: f"{read(path)}\n")
+        for finding in (*examine_changes(changes, permit), *guarded):
+            words = f"names {finding.path}, which agents may not change{describe_remedy([finding])}"
+            yield Remark(phase.heading_line, f"phase {phase.id} {words}")
+
+
+def describe_remedy(findings: Sequence[Tampering]) -> str:
+    """The line of the plan that would permit all of it; "" when no line would."""
+    paths = dict.fromkeys(finding.path for finding in findings)
+    if not paths or any(finding.kind in _NEVER_ALLOWED for finding in findings):
+        return ""
+    return f"; if the plan means it, add to the phase: Allows: {', '.join(paths)}"
+
+
+def _list_commands(path: str, text: str | None) -> set[str]:
+    """The commands of `Execution: delegate` lines, where the text is a plan."""
+    if not text or (ExecutionKind.DELEGATE not in text.lower() and not path.endswith(".json")):  # it may be escaped
+        return set()
+    try:
+        phases = parse_plan(text.encode("utf-8", "replace"), path=path).phases
+    except PlanUnreadable:
+        return set()
+    return {phase.execution.argument for phase in phases if phase.execution.kind is ExecutionKind.DELEGATE}
+
+
+def _check_added(file: FileChange) -> Iterator[Tampering]:
+    if file.size > LARGEST_ADDED:
+        yield Tampering(TamperKind.TOO_LARGE, file.path, f"{file.size} bytes, a new file of over 5 MB")
+    if re.search(SENSITIVE_FILES, file.path):
+        yield Tampering(TamperKind.SECRET, file.path, "looks like a secret")
+
+
+def _check_scope(path: str, permit: Permit, *, is_gone: bool = False) -> Iterator[Tampering]:
+    if is_within(permit.bookkeeping, path):
+        yield Tampering(TamperKind.BOOKKEEPING, path, "belongs to runplan; an agent may not change it")
+    elif not permit.covers(path):
+        yield Tampering(TamperKind.OUT_OF_SCOPE, path, f"outside Touches: {', '.join(permit.touches)}")
+    for file in () if is_gone else permit.written:
+        if file.startswith(f"{path}/"):
+            yield Tampering(TamperKind.BOOKKEEPING, path, f"is in the way of {file}, which belongs to runplan")
+
+
+def _find_leaks(files: Sequence[FileChange], messages: Iterable[str], permit: Permit) -> Iterator[Tampering]:
+    """The files, file names and commit messages with a secret that none of the files had before.
+
+    A file that the phase names may contain secrets.
+    """
+    known = {secret for file in files for secret in secrets_in(file.before or "")}
+    texts: list[tuple[str, str, str]] = []
+    for file in files:
+        if not permit.names(file.path):
+            texts.append((file.path, "seems to contain", file.after or ""))
+            texts += [(file.path, "its name contains", file.path)] if file.added else []
+    texts += (("a commit message", "seems to contain", message) for message in messages)
+    for path, how, text in texts:
+        for secret, kind in secrets_in(text).items():
+            if secret not in known:
+                yield Tampering(TamperKind.SECRET, path, f"{how} {kind}")

@@ -1,0 +1,242 @@
+"""Names of plans, branches, refs, worktrees and reports."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+
+from runplan.domain.errors import NotFound, UsageError
+from runplan.domain.text import nearest_word, visible
+
+HEADS = "refs/heads/"
+PARKED = "refs/runplan/parked/"  #: work that is nowhere else
+DIFF_FILE = ".runplan.diff"  #: in a verifier's worktree, where git ignores it
+REQUIRES = "refs/runplan/requires/"  #: while one exists, its plan is not completed
+WATCH = "issues:"  #: before a label: the name of the schedule that takes its issues
+WIP = "refs/runplan/wip/"  #: on the remote: work that another host of a fleet can continue
+BASES = "refs/runplan/base/"  #: protects the base of a run from the user's `git gc`
+
+SUFFIXES = (".md", ".json")  #: of plan files
+PLAN_FILE = "tasks.md"  #: the plan in a spec folder of spec-kit, Kiro or OpenSpec
+#: The directories whose folders are specs, and a file that holds for all of them.
+SPEC_FOLDERS = {
+    "specs": ".specify/memory/constitution.md",
+    ".kiro/specs": ".kiro/steering/product.md",
+    "openspec/changes": "openspec/project.md",
+    "conductor/tracks": "conductor/workflow.md",
+}
+#: Other places where tools keep a plan.
+PLAN_PLACES = (
+    *(".taskmaster/tasks/tasks.json", "prd.json", ".planning/ROADMAP.md", "backlog/tasks"),
+    *("conductor/tracks/*/plan.md", ".cursor/plans/*.plan.md"),
+)
+_SPEC_FILES = (
+    *("requirements.md", "bugfix.md", "proposal.md", "spec.md", "design.md", "plan.md"),
+    *("research.md", "data-model.md", "quickstart.md", "constitution.md"),
+)
+
+# Compiled on first use, which most commands do not make.
+_NOT_IN_REF = r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//"
+_NOT_UTF8 = "[\ud800-\udfff]"
+_LONGEST = 128  # bytes; a file name may have 255, and names are put together
+_LONGEST_SLUG = 80
+
+
+def slug(path: str) -> str:
+    """The plan's name in branches and reports: its file name, lower case, words joined by dashes.
+
+    The plan of a spec folder, `specs/001-login/tasks.md`, has the name of the folder.
+    """
+    name = _folder_name(PurePosixPath(path)) or PurePosixPath(path).name
+    stem = name[:-3] if name.lower().endswith(".md") else name
+    made = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")
+    if made and len(made) <= _LONGEST_SLUG:
+        return made
+    # Too short or too long: a hash makes it unique.
+    return f"{made[:_LONGEST_SLUG].rstrip('-') or 'plan'}-{_hash(stem)}"
+
+
+def word_of(plan: str) -> str:
+    """The word that names the plan: its folder or its file, without the ending `.md`."""
+    path = PurePosixPath(plan)
+    return _folder_name(path) or path.name.removesuffix(".md")
+
+
+def _folder_name(path: PurePosixPath) -> str:
+    """The name of the folder that gives a plan its name; "" where the file does."""
+    is_track = path.name == "plan.md" and path.parent.parent.as_posix() == "conductor/tracks"
+    return path.parent.name if is_track or path.name in (PLAN_FILE, "tasks") else ""
+
+
+def is_within(paths: Iterable[str], path: str) -> bool:
+    """Whether the path is one of these files or in one of these folders."""
+    return any(path == own or path.startswith(f"{own}/") for own in paths)
+
+
+def context_files(plan: str) -> tuple[str, ...]:
+    """The files that may say more about the plan of a spec folder; some do not exist."""
+    path = PurePosixPath(plan)
+    if not _folder_name(path):
+        return ()
+    shared = SPEC_FOLDERS.get(path.parent.parent.as_posix())
+    return tuple(str(path.with_name(name)) for name in _SPEC_FILES) + ((shared,) if shared else ())
+
+
+def is_plain(path: str) -> bool:
+    """Whether the path is UTF-8 without control characters."""
+    return not any(char < " " or char == "\x7f" or "\ud800" <= char <= "\udfff" for char in path)
+
+
+def shown(path: str) -> str:
+    """The path on one line, with control characters and odd bytes escaped: `a\\nb`, `a\\xff`."""
+    return path if is_plain(path) else visible(path).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def as_utf8(text: str) -> str:
+    """The text with bytes that are not UTF-8 escaped: `a\\xff`."""
+    return re.sub(_NOT_UTF8, lambda match: visible(match[0]), text)
+
+
+def require_plain(path: str) -> None:
+    """Refuse a plan with a path that is not plain."""
+    if not is_plain(path):
+        raise UsageError(
+            f"{shown(path)}: the name has control characters or bytes that are not UTF-8; "
+            "rename the file, commit it, and try again"
+        )
+
+
+def plan_key(path: str, others: Iterable[str]) -> str:
+    """The plan's slug, with a hash of its path when another known plan has the same slug."""
+    name = slug(path)
+    here = PurePosixPath(path)
+    if any(PurePosixPath(other) != here and slug(other) == name for other in others):
+        return f"{name}-{_hash(str(here))}"
+    return name
+
+
+def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str] = ()) -> str:
+    """The plan of `plans` (repository-relative paths) that `word` names; `place` is their directory.
+
+    Plans that are `gone`, but have runs, are found by path, or by part of it if no other plan matches.
+    """
+    looks = [[plan for plan in (*plans, *gone) if PurePosixPath(word) == PurePosixPath(plan)]]
+    for among in (plans, gone):
+        looks.append([plan for plan in among if is_named(word, plan)])
+        looks.append([plan for plan in among if word.lower() in plan.lower()])
+    if matched := next(filter(None, looks), []):
+        if len(matched) == 1:
+            return matched[0]
+        raise NotFound(f"{word} may be {', '.join(matched[:-1])} or {matched[-1]}; say which")
+    near = nearest_word(PurePosixPath(word).name, [PurePosixPath(plan).name for plan in plans], 0.6)
+    hint = f"; did you mean {near}?" if near else f"; there are: {', '.join(plans)}" if plans else ""
+    raise NotFound(f"{word}: no such plan, neither as a path nor under {place}/{hint}")
+
+
+def is_named(word: str, plan: str) -> bool:
+    """Whether the word is the name of the file, with or without `.md`, or of a spec folder."""
+    path = PurePosixPath(plan)
+    return word.lower() in (path.name.lower(), path.stem.lower(), word_of(plan).lower())
+
+
+def branch(prefix: str, slug: str, phase: str) -> str:
+    return f"{prefix}{slug}/{_ref_part(phase)}"
+
+
+def pull_branch(prefix: str, slug: str) -> str:
+    """The branch from which the plan's pull request is made."""
+    return f"{prefix}{slug}/pr"
+
+
+def report_path(reports_dir: str, slug: str) -> str:
+    return str(PurePosixPath(reports_dir) / f"plan-{slug}.md")
+
+
+def index_path(reports_dir: str) -> str:
+    return str(PurePosixPath(reports_dir) / "README.md")
+
+
+def repository_id(common_dir: Path) -> str:
+    """A short name for this repository on this machine, to distinguish its marks on a forge from those of others."""
+    return digest_of(f"{platform.node()}:{common_dir.absolute()}".encode())[:12]
+
+
+def worktree_name(root: str, slug: str, lane: str = "") -> str:
+    """The directory of a run's worktree; the hash separates repositories of the same name."""
+    project = sanitise(PurePosixPath(root).name or "repository")[:40]
+    return mark(f"{project}-{slug}-{_hash(root)}", lane)
+
+
+def is_worktree_name(name: str, root: str) -> bool:
+    """Whether a run of the checkout at `root` has made a worktree of this name for an agent."""
+    return re.search(rf"-{_hash(root)}(_[^_]+)*$", name) is not None
+
+
+def mark(run: str, lane: str) -> str:
+    """The name of one lane of a run."""
+    return f"{run}_{lane}" if lane else run
+
+
+def parked_under(slug: str, phase: str) -> str:
+    """The prefix of the refs that keep unlanded work of a phase."""
+    words = (re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:_LONGEST].strip("-") or "unnamed" for name in (slug, phase))
+    return f"{PARKED}{'/'.join(words)}/"
+
+
+def requires_ref(slug: str) -> str:
+    """The ref with which a parent holds the end of a plan."""
+    return f"{REQUIRES}{slug}"
+
+
+def base_ref(run: str, lane: str = "") -> str:
+    """The ref in the user's repository that protects a base from `git gc`; `run` may be a mark already."""
+    return f"{BASES}{mark(run, lane)}"
+
+
+def wip_ref(branch: str) -> str:
+    """The ref on the remote with the work of this branch of a phase."""
+    return WIP + "/".join(branch.split("/")[-2:])
+
+
+def run_of(mark: str) -> str:
+    return mark.partition("_")[0]
+
+
+def sanitise(text: str) -> str:
+    """A safe file name of at most 128 characters; an unusual character becomes an underscore."""
+    if not text:
+        raise UsageError("a name must not be empty")
+    return re.sub(r"[^A-Za-z0-9._-]", "_", text)[:_LONGEST]
+
+
+def valid_ref(name: str) -> bool:
+    """Whether `name` is a valid branch name (git check-ref-format --branch)."""
+    parts = name.split("/")
+    return (
+        not re.search(_NOT_IN_REF, name)
+        and all(part and not part.startswith(".") and not part.endswith(".lock") for part in parts)
+        and not name.startswith("-")
+        and not name.endswith(".")
+        and name not in ("@", "HEAD")
+    )
+
+
+def _ref_part(phase: str) -> str:
+    """A phase id as one part of a ref; a changed id gets a hash, so that it stays unique."""
+    safe = sanitise(phase)
+    if safe == phase and valid_ref(safe):
+        return safe
+    return f"{safe.replace('.', '_').strip('-')}-{_hash(phase)}"
+
+
+def _hash(text: str) -> str:
+    return digest_of(text.encode("utf-8", "surrogatepass"))[:8]
+
+
+def digest_of(content: bytes) -> str:
+    """The SHA-256 of the content, in hex digits."""
+    import hashlib  # 5 ms, and `status` needs no hash
+
+    return hashlib.sha256(content).hexdigest()

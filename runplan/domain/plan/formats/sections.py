@@ -1,0 +1,296 @@
+"""Formats of sections and of boxes.
+
+A section is a phase in `## Phase 1 — Title`, `### Task 1: Title` and `## 1. Group`. HumanLayer plans are phase sections
+with Success Criteria that commands (Automated) and a person (Manual) verify. OpenSpec writes groups `## 1. Group` with
+the boxes `- [ ] 1.1 Task`. Superpowers, ralphex and Claude Code's plan mode write `### Task 1: Title` with the boxes of
+its items below. In TODO lists a section with boxes is a phase; in Kiro tasks and checklists a box is one.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from runplan.domain.plan import reading
+from runplan.domain.plan.body import list_task_rows
+from runplan.domain.plan.marks import (
+    DONE_LABEL,
+    UNITS,
+    UNNAMED,
+    Mark,
+    Status,
+    id_key,
+    read_commit,
+    read_mark,
+    read_name,
+)
+from runplan.domain.plan.reading import Place, Reading, Remark, find_sections, is_measure, section_places
+from runplan.domain.plan.scan import marks_within
+
+if TYPE_CHECKING:
+    from runplan.domain.plan.marks import Named
+    from runplan.domain.plan.reading import Format
+    from runplan.domain.plan.scan import Entry, Heading, Lines
+
+_VERIFICATION = r"(?i)(?:automated|manual) verification"
+#: The words of headings, most telling first: a Chunk has Tasks, a Task has Steps.
+_UNITS = (
+    *("task", "issue", "iteration", "stage", "milestone", "sprint", "story", "slice", "session", "part", "chunk"),
+    *("wave", "epic", "week", "step"),
+)
+_WEAK = ("issue", "session", "part", "step", "week")  #: words that documents of other kinds count with too
+#: Headings above sections that are work.
+_WORK = r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|stages|to[- ]?do"
+_NUMBER = r"([A-Z]{0,2})([0-9]{1,4})"
+#: Headings of a board: its boxes are the phases, not its columns.
+_COLUMN = (
+    r"(?i)\W*(?:active|backlog|blocked|completed?|doing|done|in progress|next(?: up)?|pending|planned|to[ -]?do)\W*"
+)
+_TASK = r"\**([0-9]{1,4})((?:\.[0-9]{1,4}){0,3})\.?\**(?:[ \t]+|\Z)"
+
+
+def read_phases(lines: Lines) -> Iterator[Reading]:
+    """Phase sections, with a status line, ticked boxes, or a list of boxes that names the phases."""
+    sections = find_sections(lines, "phase")
+    if not sections:
+        return
+    places = section_places(lines, sections)
+    if listed := _read_list(lines, sections, places, "phase"):
+        yield listed
+        return
+    top = min(section.level for section in sections)  # a deeper heading, or one without a separator, may be prose
+    lacks_all = all(place.is_bare for place in places)
+    remarks = []
+    for place, section in zip(places, sections, strict=True):
+        is_clear = section.level == top and (section.name.strong or section.name.title.startswith("("))
+        message = "it counts as todo" if is_clear else "is it a phase? then add a line **Status:** below its heading"
+        if place.is_bare and not (is_clear and lacks_all):
+            text = f"phase {place.id} states no status; {message}"
+            remarks.append(Remark(place.first + 1, text, is_error=not is_clear))
+    yield Reading("sections", "phase sections", places, sections[0].at, remarks=tuple(remarks))
+
+
+def _read_list(lines: Lines, sections: Sequence[Heading], places: Sequence[Place], unit: str) -> Reading | None:
+    """The plan by a list of boxes outside of the sections that names them.
+
+    Where the sections state statuses, a list of some of them, as below Completed, or of bare ids is no tracker.
+    """
+    has_line = any(spot.slot in ("line", "brackets") for place in places for spot in place.spots)
+    named = [] if has_line else named_boxes(lines, outside=sections, unit=unit)
+    listed = {id_key(name.id) for _, name in named if name.unit}
+    if not named or not (listed.issuperset(id_key(p.id) for p in places) or all(place.is_bare for place in places)):
+        return None
+    paired = reading.pair_sections(lines, "checklist", [(name.id, box.at) for box, name in named], sections)
+    return replace(read_boxes(lines, named, paired), unit=unit)
+
+
+def read_humanlayer(lines: Lines) -> Iterator[Reading]:
+    """The phase sections, when one of them has the heading Automated or Manual Verification."""
+    criteria = [heading.at for heading in lines.headings if heading.level > 2 and re.match(_VERIFICATION, heading.text)]
+    for in_phases in read_phases(lines) if criteria else ():
+        if any(place.first < line < place.end for place in in_phases.places for line in criteria):
+            yield replace(in_phases, format="humanlayer", name="HumanLayer plan", decided_by=criteria[0])
+
+
+def read_openspec(lines: Lines) -> Iterator[Reading]:
+    """The numbered groups of level 2, when their boxes have the group's number: `## 2.` and `- [ ] 2.1`."""
+    groups = [s for s in find_sections(lines, "", levels=(2,)) if s.name.strong and s.name.id.isdigit()]
+    groups = [group for group in groups if marks_within(lines.boxes, group.at, group.end)]
+    if any(box.text.startswith(f"{g.name.id}.") for g in groups for box in marks_within(lines.boxes, g.at, g.end)):
+        yield Reading("openspec", "OpenSpec tasks", section_places(lines, groups), groups[0].at, unit="task")
+
+
+def read_headings(lines: Lines) -> Iterator[Reading]:
+    """The plan by each word that its headings count with, then by numbers: `### 1. Title`, `#### M1: Title`."""
+    for unit in _UNITS:
+        sections = find_sections(lines, unit)
+        if sections and (unit not in _WEAK or sections[0].level < 3 or _are_work(lines, sections)):
+            yield _numbered_reading("headings", f"{unit.title()} headings", lines, sections, unit)
+    yield from _read_foreign(lines)
+    for level in (2, 3, 4):
+        headed = [s for s in find_sections(lines, "", levels=(level,)) if not is_measure(s.name.title)]
+        # "Q1 2026" among "1. Title", "2. Title" is of another list.
+        sections = [s for s in headed if s.name.strong or s.name.id.isdigit()]
+        numbers = [number for section in sections if (number := re.fullmatch(_NUMBER, section.name.id))]
+        counts = len(numbers) > 1 and all(a[1] == b[1] and int(a[2]) < int(b[2]) for a, b in pairwise(numbers))
+        is_clear = len(numbers) == len(sections) and all(s.name.strong and s.name.title for s in sections)
+        if counts and is_clear and _are_work(lines, sections):
+            yield _numbered_reading("headings", "numbered headings", lines, sections, "step")
+    yield from _read_board(lines)
+
+
+def _read_board(lines: Lines) -> Iterator[Reading]:
+    """The headings below columns like `## Done` and `## Planned`, whose titles are their statuses."""
+    columns = [heading for heading in lines.headings if heading.level > 1 and re.fullmatch(_COLUMN, heading.text)]
+    inner = [(h, marks_within(lines.headings, h.at + 1, h.end)) for h in columns if not lines.boxes]
+    cards = {card: column for column, below in inner for card in below if card.level == column.level + 1}
+    if len(set(cards.values())) > 1:
+        board = _numbered_reading("headings", "board headings", lines, [*cards], "phase")
+        marks = [read_mark(column.text) for column in cards.values()]
+        rows = zip(board.places, marks, strict=True)
+        places = (replace(p, mark=mark) if p.is_bare and mark.status is not Status.TODO else p for p, mark in rows)
+        yield replace(board, places=tuple(places))
+
+
+def _read_foreign(lines: Lines) -> Iterator[Reading]:
+    """The sections of an unknown word that counts, `## Étape 1`: all have boxes or statuses, else it is ambiguous."""
+    for (_, word), sections in reading.counted_headings(lines.headings).items():
+        places = section_places(lines, sections)
+        bare = [place for place in places if place.is_bare]
+        counts = len(places) > 1 and all(int(b.id) == int(a.id) + 1 for a, b in pairwise(places))
+        if word in UNITS or not counts or len(bare) == len(places):
+            continue
+        if bare:
+            message = f"other sections '{word.title()} <number>' have boxes or a status, this one has none"
+            raise lines.error_at(bare[0].first, f"{message}; if they are the phases, add boxes to it")
+        if all(any(place.first < box.at < place.end for place in places) for box in _work_boxes(lines)):
+            yield Reading("headings", f"{word.title()} headings", places, places[0].first, "step")
+
+
+def _numbered_reading(format_: Format, name: str, lines: Lines, sections: Sequence[Heading], unit: str) -> Reading:
+    names, remarks = reading.own_or_numbered([(section.at, section.text, section.name) for section in sections])
+    named = [replace(section, name=heading_name) for section, heading_name in zip(sections, names, strict=True)]
+    places = section_places(lines, named)
+    listed = _read_list(lines, named, places, unit) if format_ == "headings" else None
+    return listed or Reading(format_, name, places, sections[0].at, unit, remarks)
+
+
+def _are_work(lines: Lines, sections: Sequence[Heading]) -> bool:
+    """Whether boxes, tables or the heading above show work; the chapters of other documents are numbered too."""
+    first = sections[0]
+    above = [h.text for h in lines.headings if h.at < first.at < h.end and 1 < h.level < first.level]
+    places = section_places(lines, sections)
+    stated = [place for place in places if place.spots or list_task_rows(lines, range(place.first, place.end))]
+    return any(re.search(_WORK, title) for title in above) or 2 * len(stated) > len(sections)
+
+
+def read_kiro(lines: Lines) -> Iterator[Reading]:
+    """`- [ ] 1. Task` is a phase, `- [ ] 1.1 Sub-task` one of its items, `- [ ]*` optional.
+
+    Sub-tasks or `_Requirements:_` lines show that Kiro wrote it.
+    """
+    numbers = [(box, number) for box in lines.boxes if (number := re.match(_TASK, box.text)) is not None]
+    tops = [(box, number) for box, number in numbers if not number[2] and not box.optional]
+    ids = {number[1] for _, number in tops}
+    has_items = any(number[2] and number[1] in ids for _, number in numbers)
+    if not tops or not (has_items or any("_Requirements:" in text for text in lines.texts)):
+        return
+    borders = sorted([*(box.at for box, number in numbers if not number[2]), *(h.at for h in lines.headings)])
+    borders.append(len(lines.texts))
+    places = []
+    remarks = []
+    for box, number in tops:
+        end = borders[bisect(borders, box.at)]
+        sub_tasks = [nested for nested in marks_within(lines.boxes, box.at + 1, end) if not nested.optional]
+        mark = reading.mark_of([box])
+        if sub_tasks and all(nested.ticked for nested in sub_tasks):
+            mark = Mark(Status.DONE)
+        elif not box.ticked and any(nested.sign in "-~" for nested in (box, *sub_tasks)):
+            mark = Mark(Status.IN_PROGRESS)
+        elif box.ticked and sub_tasks:
+            message = f"task {number[1]} is ticked, but not all of its sub-tasks are; it counts as done"
+            remarks.append(Remark(box.at + 1, message))
+        place = _box_place(replace(UNNAMED, id=number[1], title=box.text[number.end() :]), (box, *sub_tasks), end)
+        places.append(replace(place, mark=mark, commit="", entries=tuple(sub_tasks)))
+    yield Reading("kiro", "Kiro tasks", tuple(places), tops[0][0].at, "task", tuple(remarks))
+
+
+def read_todo(lines: Lines) -> Iterator[Reading]:
+    """Two or more sections with boxes: each section is a phase, done when all its boxes are ticked.
+
+    Headings below one like `## v1.1` only group its boxes. A list of what is completed is no phase.
+    """
+    counted = [h for h in lines.headings if h.level > 1 and any(char.isdigit() for char in h.name.id)]
+    open_: dict[Heading, bool] = {}
+    for box in _work_boxes(lines):
+        heading = lines.heading_above(box.at)
+        place = bisect(counted, box.at, key=attrgetter("at"))
+        if heading is not None and place and counted[place - 1].at < heading.at < counted[place - 1].end:
+            heading = counted[place - 1]
+        if heading is not None and heading.level > 1:
+            open_[heading] = open_.get(heading, False) or not box.ticked
+    headings = [heading for heading, is_open in open_.items() if is_open or not re.fullmatch(DONE_LABEL, heading.text)]
+    if len(headings) < 2 or named_boxes(lines) or all(re.fullmatch(_COLUMN, heading.text) for heading in open_):
+        return
+    ends = [*(heading.at for heading in headings[1:]), len(lines.texts)]
+    sections = [
+        replace(
+            heading, name=replace(heading.name, title=heading.name.title or heading.text), end=min(end, heading.end)
+        )
+        for heading, end in zip(headings, ends, strict=True)
+    ]
+    yield _numbered_reading("todo", "TODO list", lines, sections, "phase")
+
+
+def read_checklist(lines: Lines) -> Iterator[Reading]:
+    """The boxes that say `Phase <id>` are phases; where none does, every box at the left margin is."""
+    if listed := named_boxes(lines):
+        yield read_boxes(lines, listed)
+    elif work := _work_boxes(lines):
+        names, remarks = reading.own_or_numbered([(box.at, box.text, read_name(box.text) or UNNAMED) for box in work])
+        yield replace(read_boxes(lines, list(zip(work, names, strict=True))), remarks=remarks)
+
+
+def read_boxes(lines: Lines, listed: Sequence[tuple[Entry, Named]], sections: Sequence[Heading] = ()) -> Reading:
+    """The plan of some boxes, which may be the tracker of sections."""
+    places = []
+    for number, (box, name) in enumerate(listed):
+        end = _end_of_box(lines, box)
+        nested = marks_within(lines.boxes, box.at + 1, end) if not sections else []
+        place = _box_place(name, (box, *(nested_box for nested_box in nested if not nested_box.optional)), end)
+        if sections:
+            place = replace(place, first=sections[number].at, end=sections[number].end)
+        places.append(place)
+    return Reading("checklist", "checklist", tuple(places), listed[0][0].at)
+
+
+def _box_place(name: Named, boxes: Sequence[Entry], end: int) -> Place:
+    """A phase that begins with its box; the other boxes are ticked with it."""
+    place = Place(id=name.id, title=name.title, first=boxes[0].at, end=end, spots=reading.box_spots(boxes))
+    return replace(place, mark=reading.mark_of(boxes[:1]), commit=read_commit(boxes[0].text))
+
+
+def named_boxes(lines: Lines, outside: Sequence[Heading] = (), unit: str = "phase") -> list[tuple[Entry, Named]]:
+    """The boxes that say `Phase <id>`, outside of some sections, else those with just the ids of all of them."""
+    named = []
+    for box in (box for box in lines.boxes if box.indent <= 3):
+        name = read_name(box.text) if any(char.isdigit() for char in box.text[:20]) else None
+        if name is not None and not any(section.at <= box.at < section.end for section in outside):
+            named.append((box, name))
+    beside = reading.lines_beside_work(lines)
+    numbered = [(box, name) for box, name in named if name.strong and not name.unit and box.at not in beside]
+    has_all = [id_key(name.id) for _, name in numbered] == [id_key(section.name.id) for section in outside]
+    named = [(box, name) for box, name in named if name.unit == unit]
+    if not outside and 2 * len(named) < len([box for box in lines.boxes if not box.indent]):
+        return []  # a few entries about phases
+    return named or (numbered if has_all else [])
+
+
+def _work_boxes(lines: Lines) -> list[Entry]:
+    """The boxes at the left margin, without those under other boxes or headings like Acceptance Criteria."""
+    work: list[Entry] = []
+    beside = reading.lines_beside_work(lines)
+    end = 0  # of the last one
+    for box in lines.boxes:
+        if box.indent <= 3 and not box.optional and box.at >= end and box.at not in beside:
+            work.append(box)
+            end = _end_of_box(lines, box)
+    return work
+
+
+def _end_of_box(lines: Lines, box: Entry) -> int:
+    """The line after the box and the lines below it that are indented more deeply, blank lines in between included."""
+    end = box.at + 1
+    for i in range(box.at + 1, len(lines.texts)):
+        text = lines.texts[i]
+        if text.strip():
+            if len(text) - len(text.lstrip()) <= box.indent and not text.startswith("\t"):
+                break
+            end = i + 1
+    return end

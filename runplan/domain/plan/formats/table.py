@@ -1,0 +1,113 @@
+"""The tracker table: rows `| 1 — Title | ⬚ | |` under a heading like Progress Tracker, a section for each row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from runplan.domain.plan.marks import UNITS, Named, id_key, read_commit, read_mark, read_name
+from runplan.domain.plan.reading import Place, Reading, Remark, Spot, find_sections, pair_sections
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from runplan.domain.plan.reading import Slot
+    from runplan.domain.plan.scan import Heading, Lines
+
+    #: The line of a row, its phase (None without an id), and its status and commit with their blanks.
+    Row: TypeAlias = tuple[int, Named | None, tuple[Spot, ...]]
+
+_HEADINGS = frozenset({"tracker", "progress", "phase tracker", "status tracker", "phases", "status"})
+_STATUS = ("status", "state", "progress")
+_COMMIT = ("commit", "commits", "hash", "sha")
+_DEPENDS = ("depends", "dependenc", "blocked by")
+_NOTES = ("note", "comment", "reason", "remark", "owner", "assignee")
+_NUMBER = ("#", "id", "no", "no.", "nr")
+
+
+def read_tracker(lines: Lines) -> Iterator[Reading]:
+    sections = find_sections(lines, "phase") or find_sections(lines, *UNITS)
+    if (tracker := find_table(lines, sections)) is None:
+        return
+    header, table = tracker
+    rows = [(line, name, spots) for line, name, spots in table if name is not None]
+    if not rows:
+        raise lines.error_at(header, "the tracker lists no phase; add rows like | 1 — Title | ⬚ | | |")
+    listed = {id_key(name.id) for _, name, _ in rows}
+    listed_sections = [section for section in sections if section.name.strong or id_key(section.name.id) in listed]
+    message = "this tracker row does not begin with a phase id; it is ignored"
+    remarks = [Remark(line + 1, message) for line, name, _ in table if name is None]
+    for section in sections:
+        if section not in listed_sections:
+            message = f"the tracker does not list phase {section.name.id}; this heading is ignored"
+            remarks.append(Remark(section.at + 1, message))
+    names = _column_names(lines.texts[header])
+    depends = next((number for number, name in enumerate(names) if name.startswith(_DEPENDS)), len(names))
+    noted = [number for number, name in enumerate(names) if name.startswith(_NOTES)]
+    places = []
+    paired_with = pair_sections(lines, "tracker", [(name.id, line) for line, name, _ in rows], listed_sections)
+    for (line, name, spots), section in zip(rows, paired_with, strict=True):
+        texts = {spot.slot: lines.texts[line][spot.begin : spot.end].strip() for spot in spots}
+        if "cell" not in texts:
+            raise lines.error_at(line, f"the row of phase {name.id} has no Status cell; add one")
+        commit = read_commit(texts.get("commit", "")) or read_commit(texts["cell"])
+        place = Place(id=name.id, title=section.name.title or name.title, first=section.at, end=section.end)
+        cells = [lines.texts[line][slice(*cell)].strip() for cell in _cell_columns(lines.texts[line])]
+        mark = read_mark(texts["cell"], "; ".join(cells[number] for number in noted if number < len(cells)).strip("; "))
+        places.append(replace(place, mark=mark, commit=commit, spots=spots, prose=tuple(cells[depends:][:1])))
+    yield Reading("tracker", "tracker table", tuple(places), header, remarks=tuple(remarks))
+
+
+def find_table(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row]] | None:
+    """The header and the rows of the table under a tracker's heading, else of one outside of the sections."""
+    ids = {id_key(section.name.id) for section in sections}
+    others = []
+    for i, text in enumerate(lines.texts):
+        if "|" not in text or lines.inert[i] or not any(name in text.lower() for name in _STATUS):
+            continue
+        names = _column_names(text)
+        if not any(name in _STATUS for name in names):
+            continue
+        heading = lines.heading_above(i)
+        title = heading.text.lower() if heading is not None else ""
+        if "progress tracker" in title or title in _HEADINGS:
+            return i, list(_read_rows(lines, i, names))
+        if any(name.startswith(UNITS) for name in names) and not any(s.at <= i < s.end for s in sections):
+            rows = list(_read_rows(lines, i, names))
+            if "phase" in names or any(name is not None and id_key(name.id) in ids for _, name, _ in rows):
+                others.append((i, rows))
+    return others[0] if others else None
+
+
+def _read_rows(lines: Lines, header: int, names: list[str]) -> Iterator[Row]:
+    status = next(i for i, name in enumerate(names) if name in _STATUS)
+    commit = next((i for i, name in enumerate(names) if name in _COMMIT), -1)
+    free = [i for i in range(len(names)) if i not in (status, commit)] or [0]
+    titles = next((i for i in free if names[i].startswith(UNITS)), free[0])
+    ids = next((i for i in free if names[i] in _NUMBER), titles)
+    for i in range(header + 1, len(lines.texts)):
+        text = lines.texts[i]
+        if lines.inert[i] or "|" not in text or text.startswith("#"):
+            return
+        cells = dict(enumerate(_cell_columns(text)))
+        name = read_name(text[slice(*cells[ids])].strip()) if ids in cells else None
+        if name is not None and ids != titles and titles in cells:
+            name = replace(name, title=text[slice(*cells[titles])].strip())
+        if text.strip("|-: \t\r"):
+            slots: tuple[tuple[Slot, int], ...] = (("cell", status), ("commit", commit))
+            yield i, name, tuple(Spot(slot, i, *cells[number]) for slot, number in slots if number in cells)
+
+
+def _column_names(text: str) -> list[str]:
+    return [text[slice(*cell)].strip().strip("*_`").lower() for cell in _cell_columns(text)]
+
+
+def _cell_columns(text: str) -> list[tuple[int, int]]:
+    """The columns of the cells of a row; outer pipes are optional, an escaped pipe is content."""
+    pipes = [pipe.end() - 1 for pipe in re.finditer(r"(?<!\\)(?:\\\\)*\|", text)]
+    spans = list(zip([0, *(pipe + 1 for pipe in pipes)], [*pipes, len(text)], strict=True))
+    first = int(len(spans) > 1 and not text[slice(*spans[0])].strip())
+    return spans[first:-1] if len(spans) > first + 1 and not text[slice(*spans[-1])].strip() else spans[first:]

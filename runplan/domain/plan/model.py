@@ -1,0 +1,528 @@
+"""Plans: a Markdown file becomes a Plan with its phases, or an error that names the line and the remedy."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.domain.errors import NotAPlan, PlanUnreadable
+from runplan.domain.plan.body import (
+    WHOLE_PHASE,
+    Execution,
+    Item,
+    body_of,
+    entry_text,
+    list_passed_over,
+    list_unknown_keys,
+    read_execution,
+    read_items,
+    read_labels,
+    read_paths,
+)
+from runplan.domain.plan.dependencies import read_depends
+from runplan.domain.plan.formats import front_matter, sections, speckit, table, tasks_json, tracks
+from runplan.domain.plan.marks import (
+    DONE_TITLE,
+    NOT_WORK,
+    RESERVED,
+    STATUS_LINE,
+    ExecutionKind,
+    PlanStatus,
+    Status,
+    id_key,
+    read_mark,
+    read_name,
+    read_plan_status,
+)
+from runplan.domain.plan.reading import OWN_FRONT, Reading, Remark, counted_headings, list_claims, refuse_duplicates
+from runplan.domain.plan.scan import Entry, Heading, Lines, marks_within, scan_lines
+from runplan.domain.text import command
+
+if TYPE_CHECKING:
+    from runplan.domain.plan.body import Body
+    from runplan.domain.plan.dependencies import Depends
+    from runplan.domain.plan.reading import Format, Place
+
+__all__ = ["Item", "Phase", "Plan", "Remark", "Status", "other_way", "parse_plan"]
+
+
+MAX_PHASES = 1000
+MANY_BOXES = 40  #: phases from boxes alone; more are probably steps of fewer phases
+#: The recognisers of the formats, most telling first.
+RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
+    "json": tasks_json.read_tasks,
+    "backlog": front_matter.read_backlog,
+    "cursor": front_matter.read_todos,
+    "gsd": tracks.read_gsd,
+    "tracker": table.read_tracker,
+    "spec-kit": speckit.read_speckit,
+    "humanlayer": sections.read_humanlayer,
+    "conductor": tracks.read_conductor,
+    "sections": sections.read_phases,
+    "kiro": sections.read_kiro,
+    "openspec": sections.read_openspec,
+    "headings": sections.read_headings,
+    "todo": sections.read_todo,
+    "checklist": sections.read_checklist,
+}
+#: Formats that the same evidence may show.
+RIVALS: tuple[tuple[Format, ...], ...] = (("humanlayer", "sections", "kiro", "headings"), ("todo", "checklist"))
+#: The sections of a plan of plansmith, by the beginnings of their headings.
+_PLANSMITH = ("goal", "scope", "non-scope", "steps", "verification", "risk", "open question")
+#: A document that holds the progress of a plan: `search-tracker.md`, docs/status.md, X_PROGRESS_AND_NEXT_STEPS.md.
+_PROGRESS_FILE = r"(?i)(?<![\w-])((?:[\w./-]{0,99}[_./-])?(?:progress|tracker|status|next.steps)\.(?:md|json))(?!\w)"
+_PROGRESS_LABEL = (
+    r"(?i)\A\W*(?:progress(?: tracker)?|tracker|status)\**:\W*"
+    r"(?:\[[^\[\]]{0,80}\]\()?([\w./-]{1,200}\.(?:md|json))\W*\Z"
+)
+#: Titles of sections with work that is left, and of those with work for another plan.
+_LEFT = (
+    r"(?i)\b(?:remaining|outstanding|rework|known gaps?|unfinished|still open|open (?:items|tasks|work)|left to do"
+    r"|to[ -]?do|pending|not (?:yet )?(?:done|started|implemented))\b|доработ|осталось|pend[ie]+nte|待办|待完成"
+)
+_LATER = r"futur|later|ideas?\b|nice[- ]to[- ]have|op[tc]ional|stretch|backlog"
+_PROSE = r"option|example|scenario|case|appendix|version|question"  #: words that count something else than work
+_OVER = r"(?i)[✅✔☑]|~~|[*_(]*(?:none|n/a)\b"
+_LANDING = re.compile(r">[ \t]*\*\*Landing mode:[ \t]*`?(cherry-pick|pr|direct)\b", re.IGNORECASE)
+
+
+class Phase(Struct, frozen=True):
+    """One unit of work, as the plan states it."""
+
+    id: str
+    title: str
+    status: Status
+    commit: str  #: hash in the plan, "" for none
+    text: str  #: its section byte for byte, heading included; in a plain checklist the item's lines
+    line: int  #: of its status
+    heading_line: int
+    depends: tuple[str, ...]  #: phases that must be done before it
+    soft: tuple[str, ...]  #: phases that should be
+    touches: tuple[str, ...]  #: path patterns; empty when it does not say
+    allows: tuple[str, ...]  #: path patterns: where guarded files and promises of tests may change
+    execution: Execution
+    items: tuple[Item, ...]
+    sign_off: tuple[str, ...] = ()  #: criteria that a person must check before it lands
+    blocker: str = ""  #: why it is blocked, where the plan does not say it by a word
+    note: str = ""  #: the plan's words beside its status, where it is blocked or in progress
+    host: tuple[str, ...] = ()  #: labels of the host of a fleet that works on it
+
+    @property
+    def unsupported(self) -> str:
+        """Why runplan cannot work on it; "" when it can."""
+        if self.execution.kind is not None:
+            return ""
+        known = "worktree, direct, plan plans/SUB.md, delegate COMMAND"
+        return f"asks for `Execution: {self.execution.text}`, which runplan does not know; it knows: {known}"
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    path: str
+    title: str
+    status: PlanStatus
+    complete: bool  #: its front matter says so, or every phase is done
+    issues: tuple[int, ...]
+    format: Format
+    read_as: str  #: the format in words: "Kiro tasks"
+    phases: tuple[Phase, ...]  #: in tracker order
+    remarks: tuple[Remark, ...]  #: in the order of lines
+
+    def phase(self, id_: str) -> Phase | None:
+        """The phase of that id; case matters only where two differ by nothing else."""
+        exact = next((phase for phase in self.phases if phase.id == id_), None)
+        return exact or next((phase for phase in self.phases if id_key(phase.id) == id_key(id_)), None)
+
+    def refusals(self, *, strict: bool) -> tuple[Remark, ...]:
+        """The remarks for which the plan is refused: the errors, and the warnings too if `strict`."""
+        return tuple(remark for remark in self.remarks if strict or remark.is_error)
+
+
+@lru_cache(maxsize=2)
+def parse_plan(text: bytes, *, path: str) -> Plan:
+    """The plan in a file's bytes. Raises PlanUnreadable and nothing else."""
+    lines = scan_lines(text, path=path)
+    field = lines.find_field("executable")
+    if field is not None and field.value.lower() == "false":
+        raise lines.error_at(field.at, "the plan says executable: false; remove that line to work on it", NotAPlan)
+    for name in ("status", "completed"):
+        require_settable(lines, name)
+    lines, reading = lay_out(text, path)
+    remarks = [
+        *reading.remarks,
+        *_about_text(lines, reading),
+        *_about_boxes(lines, reading),
+        *_about_rest(lines, reading),
+        *_about_unread(lines, reading),
+        *_about_bare(lines, reading),
+    ]
+    bodies = {place.id: _body_of_place(lines, place) for place in reading.places}
+    waits = read_depends(bodies, reading)
+    for place in reading.places:
+        remarks += _about_depends(place, waits[place.id], bodies, lines)
+    phases = tuple(_build_phase(place, bodies[place.id], waits[place.id]) for place in reading.places)
+    for phase in phases:
+        about = _about_body(phase, body := bodies[phase.id])
+        remarks += about if body.lines is lines else (replace(remark, line=phase.line) for remark in about)
+    _refuse_cycle(phases, lines, reading.format)
+    status = PlanStatus.ACTIVE if reading.format in OWN_FRONT else _plan_status(lines)
+    left = [phase for phase in phases if phase.status is not Status.DONE]
+    unsupported = [phase for phase in left if phase.unsupported]
+    remarks += [Remark(row.execution.line, f"phase {row.id} {row.unsupported}", is_error=True) for row in unsupported]
+    numbers = (field.value.strip("# \t") for field in lines.fields if field.key == "issue")
+    if left and status is PlanStatus.COMPLETE:
+        ids = ", ".join(phase.id for phase in left)
+        remarks.append(Remark(left[0].line, f"the plan says complete, but not done: {ids}"))
+    # The first heading of level 1 is the title, unless it is a phase.
+    titles = [heading for heading in lines.headings if heading.level == 1][:1]
+    title = next((heading.text for heading in titles if all(place.first != heading.at for place in reading.places)), "")
+    title = re.sub(r"\A(?:plan|tasks)[ \t]*[:—–-][ \t]*", "", title, flags=re.IGNORECASE)
+    return Plan(
+        path=path,
+        title=reading.title
+        or " ".join(lines.front_value("title").split())
+        or title
+        or path.rpartition("/")[2].removesuffix(".md"),
+        status=status,
+        complete=status is PlanStatus.COMPLETE or not left,
+        issues=tuple(dict.fromkeys(int(number) for number in numbers if re.fullmatch(r"[1-9][0-9]{0,17}", number))),
+        format=reading.format,
+        read_as=reading.name,
+        phases=phases,
+        remarks=tuple(sorted(remarks, key=lambda remark: remark.line)),
+    )
+
+
+@lru_cache(maxsize=2)  # a phase reads the same text when it begins, when it lands and when its row is set
+def lay_out(text: bytes, path: str) -> tuple[Lines, Reading]:
+    """The lines of a plan and the place of every phase."""
+    lines = scan_lines(text, path=path)
+    return lines, recognise_format(lines, wanted=lines.front_value("format").lower())
+
+
+def require_settable(lines: Lines, key: str) -> None:
+    """Refuse a key of the front matter that cannot be set: its value is a block, or has lines below it."""
+    field = lines.find_field(key)
+    if field is not None and field.below > field.at + 1:
+        message = f"{key} has a block as its value, which runplan cannot change; write {key} and its value on one line"
+        raise lines.error_at(field.at, message)
+
+
+def _body_of_place(lines: Lines, place: Place) -> Body:
+    if not place.text:
+        return body_of(lines, place.first, place.end)
+    own = scan_lines(place.text.encode("utf-8", "surrogatepass"), path=lines.path)
+    return body_of(own, 0, len(own.texts))
+
+
+def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
+    items, sign_off = read_items(body, title=place.title)
+    for letter, entries in (("W", place.entries), ("C", place.criteria)):
+        if entries:
+            named = [Item(f"{letter}{n}", entry_text(body, entry), entry.at + 1) for n, entry in enumerate(entries, 1)]
+            items = (*named, *(item for item in items if item.id[0] not in (letter, WHOLE_PHASE)))
+    items = tuple(sorted(items, key=lambda item: item.id[0], reverse=True))
+    if place.text:
+        items = tuple(replace(item, line=place.at + 1) for item in items)
+    execution = read_execution(body)
+    return Phase(
+        id=place.id,
+        title=place.title,
+        status=place.mark.status,
+        commit=place.commit,
+        text=(place.text or body.lines.text_between(place.first, place.end)) + place.context,
+        line=place.at + 1,
+        heading_line=place.first + 1,
+        depends=tuple(dict.fromkeys((*waits.hard, *place.depends, *waits.elsewhere))),
+        soft=tuple(waits.soft),
+        # What a command changes is not limited, so no other phase runs next to it.
+        touches=() if execution.kind is ExecutionKind.DELEGATE else read_paths(body, "touches") or place.touches,
+        allows=read_paths(body, "allows"),
+        execution=execution,
+        items=items,
+        sign_off=(*sign_off, *place.sign_off),
+        blocker=place.mark.reason,
+        note=place.mark.note,
+        host=read_labels(body),
+    )
+
+
+def _plan_status(lines: Lines) -> PlanStatus:
+    status = read_plan_status(lines.front_value("status"))
+    field = lines.find_field("status")
+    if status is None and field is not None:
+        message = f"unknown status {field.value!r}; a plan is {', '.join(PlanStatus)}"
+        raise lines.error_at(field.at, f"{message}. To have it worked, write: status: {PlanStatus.ACTIVE}")
+    return status or PlanStatus.ACTIVE
+
+
+def says_complete(lines: Lines) -> bool:
+    return read_plan_status(lines.front_value("status")) is PlanStatus.COMPLETE
+
+
+def _refuse_cycle(phases: Sequence[Phase], lines: Lines, format_: Format) -> None:
+    """Refuse phases that wait for each other; a phase that is done blocks nothing."""
+    open_ = {phase.id: phase for phase in phases if phase.status is not Status.DONE}
+    graph = {id_: [other for other in phase.depends if other in open_] for id_, phase in open_.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        cycle = error.args[1][::-1]
+        prose = "" if format_ in ("json", *OWN_FRONT) else "; a line 'Depends: …' in a phase overrides its prose"
+        message = f"the phases wait for each other: {' → '.join(cycle)}; break the cycle{prose}"
+        raise lines.error_at(open_[cycle[0]].heading_line - 1, message) from None
+
+
+# --- formats ----------------------------------------------------------------------------------------------
+
+
+def recognise_format(lines: Lines, *, wanted: str) -> Reading:
+    """The reading of the first format that the plan shows, or of the one that its front matter names.
+
+    One phase section may be a chapter of a plan of another format, unless it states how it is verified.
+    """
+    format_ = "headings" if wanted.endswith(" headings") else wanted
+    if format_ and format_ not in RECOGNISERS:
+        raise lines.error_at(0, f"unknown format {wanted!r}; the formats are {', '.join(RECOGNISERS)}")
+    readings = (reading for name, read in RECOGNISERS.items() if format_ in ("", name) for reading in read(lines))
+    chosen = next((reading for reading in readings if wanted in ("", reading.format, reading.name.lower())), None)
+    if chosen is not None and not wanted and chosen.format in RIVALS[0][1:] and len(chosen.places) == 1:
+        rivals = (reading for read in (sections.read_kiro, sections.read_headings) for reading in read(lines))
+        chosen = next((reading for reading in rivals if len(reading.places) > 1), chosen)
+    if chosen is None and wanted:
+        raise lines.error_at(0, f"the front matter says format: {wanted}, but the plan has nothing of that form")
+    titles = [heading.text.lower() for heading in lines.headings]
+    is_outline = not wanted and all(any(title.startswith(word) for title in titles) for word in _PLANSMITH)
+    if chosen is None or (is_outline and chosen.format in ("kiro", "headings", "todo", "checklist")):
+        names = enumerate((read_name(re.sub(r"\A[\s|>*+-]*(?:[0-9]+\. )?", "", text)) for text in lines.texts), 1)
+        listed = [
+            f" (line {n} names one, but is no heading)" for n, name in names if name and name.unit and name.strong
+        ]
+        fence = f" (the fence opened on line {lines.open_fence + 1} is never closed)" if lines.open_fence >= 0 else ""
+        forms = "a Progress Tracker table nor '## Phase 1 — Title' or '### Task 1: Title' headings nor '- [ ]' items"
+        why = (
+            "the steps of a plansmith plan have no status"
+            if is_outline
+            else f"no phases found{fence or ''.join(listed[:1])}: neither {forms}"
+        )
+        rewrite = f"write phases, or have agents write them: {command('runplan', 'plan', '--file', lines.path)}"
+        raise lines.error_at(0, f"{why}; {rewrite}", NotAPlan)
+    if len(chosen.places) > MAX_PHASES:
+        message = f"{len(chosen.places):,} phases as {chosen.name}, and a plan has at most {MAX_PHASES:,}"
+        raise lines.error_at(chosen.decided_by, f"{message}; is it a plan?")
+    refuse_duplicates(((place.id, min(place.at, place.first)) for place in chosen.places), lines)
+    return chosen
+
+
+def other_way(text: bytes, *, path: str) -> tuple[Reading, Reading] | None:
+    """The reading of an ambiguous plan, and the other one that the same evidence allows."""
+    lines, chosen = lay_out(text, path)
+    firsts = [place.first for place in chosen.places]
+    formats = next((rivals for rivals in RIVALS if chosen.format in rivals), ())
+    with contextlib.suppress(PlanUnreadable):
+        for other in (reading for name in formats for reading in RECOGNISERS[name](lines)):
+            if other.name != chosen.name and [place.first for place in other.places] != firsts:
+                return chosen, other
+    return None
+
+
+# --- remarks ----------------------------------------------------------------------------------------------
+
+
+def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
+    if lines.texts[0] == "---" and not lines.front:
+        yield Remark(1, "the front matter is never closed by a line ---; it is ignored")
+    if lines.open_fence >= 0:
+        yield Remark(lines.open_fence + 1, "this fence is never closed; the text after it is ignored")
+    if reading.format in ("kiro", "checklist") and (count := len(reading.places)) > MANY_BOXES:
+        message = f"the boxes alone make {count} phases; headings above them would make them items of fewer phases"
+        yield Remark(reading.decided_by + 1, message)
+    for index, text in enumerate(lines.texts):
+        if text.startswith(">") and not lines.inert[index] and (named := _LANDING.match(text)):
+            mode = named[1].lower()
+            message = f"the plan names the landing mode {mode}, which runplan does not take from a plan; to use it, add"
+            start = command("runplan", "start", lines.path, mode)
+            yield Remark(index + 1, f"{message} the word: {start}", landing=mode)
+    for place in reading.places:
+        start = command("runplan", "start", lines.path, place.id)
+        if place.mark.status is Status.IN_PROGRESS:
+            note = f": {place.mark.note}" if place.mark.note else ""
+            message = f"phase {place.id} is marked in progress{note}; it is passed over unless it is named: {start}"
+            yield Remark(place.at + 1, message)
+        elif place.mark.reason:
+            yield Remark(place.at + 1, f"phase {place.id} {place.mark.reason}; to have it worked again: {start}")
+        elif not place.mark.known:
+            yield Remark(place.at + 1, f"the status of phase {place.id} is unknown; it counts as todo")
+
+
+def _about_depends(place: Place, waits: Depends, ids: Iterable[str], lines: Lines) -> Iterator[Remark]:
+    """The sentences that name no phase, and the phases that the plan does not have; a phase to work on needs them."""
+    for quote in waits.unknown:
+        message = f"phase {place.id} depends on phase {quote.text}, which"
+        if place.mark.status is not Status.DONE:
+            remedy = "correct it, or name the phases in a line 'Depends: …'"
+            raise lines.error_at(quote.line - 1, f"{message} is not among {', '.join(ids)}; {remedy}")
+        yield Remark(quote.line, f"{message} the plan does not have")
+    for quote in dict.fromkeys(waits.landed):
+        message = f"phase {place.id} does not wait for phase {quote.text}, which the plan does not have"
+        yield Remark(quote.line, f"{message}; its text says that it has landed")
+    for quote in waits.unread:
+        message = f"phase {place.id} does not wait for this, it names no phase: {quote.text}"
+        yield Remark(quote.line, f"{message}; if it should, name the phases in a line 'Depends: …'")
+
+
+def _about_body(phase: Phase, body: Body) -> Iterator[Remark]:
+    for label, count in list_passed_over(body, phase.items):
+        message = f"the list under {label.text[:60]!r} is no item of phase {phase.id} ({count}); boxes would be"
+        yield Remark(label.at + 1, message)
+    for index, sentence in list_unknown_keys(body) if phase.status is not Status.DONE else ():
+        yield Remark(index + 1, f"phase {phase.id}: {sentence}")
+    if not phase.host and (line := body.labels.get("host")):
+        message = f"phase {phase.id} names no labels after Host:, which has no effect; labels are like: gpu, docker"
+        yield Remark(line[0] + 1, message)
+
+
+def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
+    """The boxes that belong to no phase, by the heading above them, optional ones, and open ones of done phases.
+
+    A tracker and a commit say done without ticks; then the open boxes count only where others are ticked.
+    """
+    owner = {i: place for place in reading.places for i in (place.at, *range(place.first, place.end))}
+    claimed = {place.id for place in reading.places if place.at in range(place.first, place.end) and not place.commit}
+    claimed |= {
+        owner[box.at].id for box in lines.boxes if box.ticked and owner.get(box.at) and box.at != owner[box.at].at
+    }
+    is_over = _is_over(lines, reading)
+    lines_by_remark: dict[tuple[str, bool], list[int]] = {}
+    for box in lines.boxes:
+        place = owner.get(box.at)
+        is_left = False
+        if place is None:
+            heading = lines.heading_above(box.at)
+            where = f"under {heading.text[:60]!r}" if heading else "above the first heading"
+            is_left = is_over and not box.ticked and not re.search(f"{NOT_WORK}|{_LATER}", where)
+            kind = "every phase is done, but open boxes" if is_left else "boxes"
+            message = f"{kind} {where} belong to no phase and are left out"
+        elif box.optional:
+            kind = "struck-through" if box.text.startswith("~") else "optional"
+            message = f"{kind} boxes of phase {place.id} are no work items and stay open"
+        elif place.mark.status is Status.DONE and not box.ticked and place.id in claimed and reading.format != "kiro":
+            message = f"phase {place.id} counts as done, but has open boxes"
+        else:
+            continue
+        lines_by_remark.setdefault((message, is_left), []).append(box.at)
+    for (message, is_error), boxes in lines_by_remark.items():
+        yield Remark(boxes[0] + 1, f"{message} ({len(boxes)})", is_error=is_error)
+    if lines.boxes and all(box.is_word for box in lines.boxes):
+        lists = {_list_of(entry, lines) for entry in lines.boxes}
+        plain = [entry.at for entry in lines.entries if not entry.sign and _list_of(entry, lines) in lists]
+        message = f"entries without a word in brackets, which others have ({len(plain)}); write one, such as [todo]"
+        yield from (Remark(at + 1, message, is_error=True) for at in plain[:1])
+
+
+def _is_over(lines: Lines, reading: Reading) -> bool:
+    return not says_complete(lines) and all(place.mark.status is Status.DONE for place in reading.places)
+
+
+def _list_of(entry: Entry, lines: Lines) -> tuple[int, Heading | None]:
+    """The indent and the heading of a list; numbers may go on below the next heading."""
+    has_number = lines.texts[entry.at].lstrip()[0].isdigit()
+    return entry.indent, None if has_number else lines.heading_above(entry.at)
+
+
+def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
+    """The phases without a status, where the plan may call them done: by a sign in a heading above them or in the lists
+    of most of them, or by the heading of a later one. Without such a sign they are todo.
+    """
+    if reading.format not in (*RIVALS[0], "todo"):
+        return
+    bare = [place for place in reading.places if place.is_bare]
+    signed = [h for h in lines.headings if re.search("[✅✔☑]", h.text)]
+    marked = [place.first for place in reading.places if place.mark.status is Status.DONE and not place.spots]
+    listed = [e for e in lines.entries if e.text.startswith(("✅", "✔", "☑"))]
+    with_signs = [place for place in bare if marks_within(listed, place.first, place.end)]
+    last = max(marked, default=0) if 2 * len(with_signs) <= len(reading.places) else len(lines.texts)
+    doubtful = [p for p in bare if p.first < last or any(h.at < p.first < h.end for h in signed)]
+    if doubtful:
+        ids = ", ".join(place.id for place in doubtful)
+        message = f"no status of {reading.unit} {ids}, but signs beside it say done; write lines **Status:** there"
+        yield Remark(doubtful[0].first + 1, message, is_error=True)
+    elif reading.lacks_statuses:
+        yield Remark(reading.decided_by + 1, f"no statuses: all {len(bare)} phases count as todo")
+
+
+def _about_unread(lines: Lines, reading: Reading) -> Iterator[Remark]:
+    """The sections outside of the phases that count with a word, or whose title says that work is left.
+
+    Where every phase is done, those with entries may be what is left to do; `_about_boxes` names open boxes.
+    """
+    inside = {i for place in reading.places for i in (place.at, *range(place.first, place.end))}
+    outside = [
+        heading
+        for heading in lines.headings
+        if heading.level > 1
+        and heading.at not in inside
+        and not any(heading.at < place.first < heading.end for place in reading.places)
+        and not re.search(DONE_TITLE, heading.text)
+    ]
+    for (_, word), headings in counted_headings(outside).items():
+        message = f"sections '{word.title()} <number>' are no phases and are left out ({len(headings)})"
+        yield from [Remark(headings[0].at + 1, message)] if not re.match(_PROSE, word) else ()
+    numbered = [h for h in outside if h.name.strong and h.name.id.isdigit() and not h.name.unit]
+    final = rf"(?i)\W*(?:final|last|closing) {reading.unit}\b"
+    left = [h for h in outside if re.search(_LEFT, h.text)] if _is_over(lines, reading) else []
+    left += numbered if reading.format == "todo" and len(numbered) > 1 else []
+    left = [h for h in left if not re.search(NOT_WORK, h.text)] + [h for h in outside if re.match(final, h.text)]
+    left = [heading for heading in left if _has_entries(lines, heading)]
+    if left and not says_complete(lines):
+        message = f"the section {left[0].text[:60]!r} is no phase, but may be open (sections: {len(left)})"
+        remedy = "give it a name like those of the phases, or write done into its heading"
+        yield Remark(left[0].at + 1, f"{message}; {remedy}", is_error=True)
+
+
+def _has_entries(lines: Lines, heading: Heading) -> bool:
+    """Whether a section has sub-headings or entries that do not say done; `_about_boxes` names open boxes."""
+    entries = marks_within(lines.entries, heading.at, heading.end)
+    inner = marks_within(lines.headings, heading.at + 1, heading.end)
+    is_listed = bool(inner) or any(not re.match(_OVER, entry.text) for entry in entries)
+    return is_listed and not any(entry.sign for entry in entries)
+
+
+def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
+    """What stands outside of the phases and looks like phases or statuses."""
+    inside = {i for place in reading.places for i in (place.at, *range(place.first, place.end))}
+    todo = {id_key(place.id) for place in reading.places if place.mark.status is Status.TODO}
+    if reading.format == "todo":  # its phases may have other numbers than their headings
+        titles = (read_name(place.title) for place in reading.places if place.mark.status is Status.TODO)
+        todo = {id_key(name.id) for name in titles if name and "." in name.id}
+    for index, ids in list_claims(lines, reading.unit, inside):
+        if claimed := ", ".join(id_ for id_ in ids if id_key(id_) in todo):
+            message = f"here the plan says done of {reading.unit} {claimed}, whose status is todo; correct one of them"
+            yield Remark(index + 1, message, is_error=True)
+    left = ", ".join(place.id for place in reading.places if place.mark.status is not Status.DONE)
+    is_unwritten = not left and not any(place.spots for place in reading.places)
+    documents = {lines.path.rpartition("/")[2].lower()}
+    for index, text in enumerate(lines.texts):
+        if index in inside or lines.inert[index] or not (":" in text or "." in text):
+            continue
+        line = STATUS_LINE.match(text)
+        is_of_plan = index < reading.places[0].first and not text.startswith("status")  # of front matter
+        says_done = line and read_mark(text[line.end() :]).status is Status.DONE and not re.search(RESERVED, text)
+        if says_done and is_of_plan and left:
+            is_error = all(place.mark.status is Status.TODO for place in reading.places)
+            yield Remark(index + 1, f"the plan says here that it is done, but not done: {left}", is_error=is_error)
+        elif line and is_unwritten and read_mark(text[line.end() :]).status is not Status.DONE:
+            message = "the headings say done of every phase, but the plan does not here; correct one of them"
+            yield Remark(index + 1, message, is_error=True)
+        for path in (*re.findall(_PROGRESS_FILE, text), *re.findall(_PROGRESS_LABEL, text)):
+            name = path.rpartition("/")[2]
+            if name.lower() not in documents:
+                message = f"the plan names {name} for its progress, which runplan does not keep up to date"
+                yield Remark(index + 1, f"{message}; the statuses in this file count", document=path)
+            documents.add(name.lower())

@@ -1,0 +1,392 @@
+"""A reading: the place of every phase in the text of a plan, as one of the formats sees it."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.domain.plan.marks import (
+    BRACKETS,
+    CLAIM,
+    COLON,
+    DONE_ABOVE,
+    DONE_LABEL,
+    DONE_RANGE,
+    DONE_TITLE,
+    MANUAL,
+    NEXT_FIELD,
+    NOT_WORK,
+    RESERVED,
+    STATUS_LINE,
+    UNITS,
+    Mark,
+    Named,
+    Status,
+    id_key,
+    read_commit,
+    read_mark,
+    read_name,
+)
+from runplan.domain.plan.scan import LABEL, Entry, Heading, marks_within, scan_lines
+
+if TYPE_CHECKING:
+    from runplan.domain.plan.scan import Lines
+
+
+#: The way a plan is written: its name in the front matter and in JSON.
+TaskFormat: TypeAlias = Literal["json", "backlog", "cursor", "gsd", "conductor"]
+Format: TypeAlias = Literal[
+    TaskFormat, "tracker", "spec-kit", "humanlayer", "sections", "kiro", "openspec", "headings", "todo", "checklist"
+]
+#: Formats whose front matter is that of their tasks; runplan writes no status of the plan into it.
+OWN_FRONT = ("backlog", "cursor")
+#: How a status is written: a table cell, the cell of the commit, the value of a status line, the brackets of a heading,
+#: the sign in a box, a word.
+Slot: TypeAlias = Literal["cell", "commit", "line", "brackets", "box", "word"]
+LONGEST_CLAIM = 500  #: characters of a line that may call phases done
+_BOX_WORDS = (("x", " "), ("done", "todo"), ("DONE", "TODO"))  #: as they are written into a box
+_ABOUT_STATUS = r"(?i)\W*(?:\w+ )?(?:status|progress)\b[^:：]{0,20}[:：]"
+_MEASURE = (
+    r"(?i)[\W\d_]*(?:(?:success|key|performance|overall) )?(?:metrics|kpis?|timeline|(?:success|acceptance) criteria"
+    r"|progress(?: (?:overview|summary))?|progreso general|progresso geral"
+    r"|(?:recommended |suggested |implementation |execution )+order)\W*"
+)
+
+_BEFORE_NAME = r"\A[\s#|>+-]*(?:\*[ \t])?(?:\[[xX]\]|[✅✔☑]\ufe0f?)?[ \t]*"  #: `- [x] Phase 1`, `## ✅ Phase 1`
+
+#: `Étape 1 : Title`, `阶段1：Title`; a Latin word needs the blank, as P0 and v1 are none.
+_COUNTED = (
+    rf"[\W_]*([^\W\d_]{{3,20}}(?=[ \t])|[^\W\d_a-zA-Z]{{1,20}})[ \t]*([0-9]{{1,3}})"
+    rf"[ \t]*(?:\Z|[\]*)—–-]+|{COLON}|\.(?![0-9]))"
+)
+
+
+class Spot(Struct, frozen=True):
+    slot: Slot
+    at: int  #: line
+    begin: int  #: columns
+    end: int
+    words: tuple[str, str] = ("", "")  #: for done and for todo, as they are written into a box or a word
+
+
+class Remark(Struct, frozen=True, omit_defaults=True):
+    """A warning about a plan that can be used, or an error in a part of it that cannot."""
+
+    line: int
+    text: str
+    is_error: bool = False
+    document: str = ""  #: the path of a document about the plan's progress, as the plan names it
+    landing: str = ""  #: the landing mode that the plan names, which the settings or the word after PLAN choose
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """The place of one phase in the text."""
+
+    id: str
+    title: str
+    mark: Mark = Mark(Status.TODO)
+    first: int  #: first line of its text
+    end: int  #: line after its text
+    spots: tuple[Spot, ...] = ()  #: where its status is written; without any, a status line goes below its first line
+    commit: str = ""
+    entries: tuple[Entry, ...] = ()  #: its work items; without them its text names them
+    depends: tuple[str, ...] = ()  #: phases that the format has it wait for, in addition to those that its text names
+    prose: tuple[str, ...] = ()  #: sentences elsewhere that may name phases that it waits for
+    touches: tuple[str, ...] = ()
+    criteria: tuple[Entry, ...] = ()  #: likewise
+    sign_off: tuple[str, ...] = ()  #: criteria for a person
+    text: str = ""  #: a readable form of its text, where the lines are none; it names no phases that it waits for
+    context: str = ""  #: text of the document that belongs to all phases
+
+    @property
+    def at(self) -> int:
+        """The line with its status."""
+        return self.spots[0].at if self.spots else self.first
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the plan states no status for it."""
+        return not self.spots and not self.entries and self.mark.status is Status.TODO
+
+
+class Reading(Struct, frozen=True):
+    format: Format
+    name: str  #: for people: "Kiro tasks"
+    places: tuple[Place, ...]
+    decided_by: int  #: the line that shows the format
+    unit: str = "phase"  #: the word for a phase in its prose
+    remarks: tuple[Remark, ...] = ()
+    aliases: dict[str, str] = {}  #: other names of phases in its prose, in lower case: `us1`, `t012`
+    title: str = ""  #: of the plan, where the format has a place for it
+
+    @property
+    def lacks_statuses(self) -> bool:
+        """Whether it has phase sections and states no status."""
+        return self.format in ("sections", "humanlayer") and all(place.is_bare for place in self.places)
+
+
+def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1)) -> list[Heading]:
+    """The headings like `Phase <id> — <title>` of the first level that has some; the unit "" is for bare ids.
+
+    A heading like `## Phase 2 Findings` counts only when no other heading names that phase more clearly. One heading of
+    level 1 is the title of the plan. A heading below Success Metrics that repeats another one is none. Deeper headings
+    that continue the numbers of that level are sections too.
+    """
+    named = [heading for heading in lines.headings if heading.name.id and heading.name.unit in units]
+    measures = [heading for heading in lines.headings if heading.level > 1 and is_measure(heading.text)]
+    inside = {heading.at for measure in measures for heading in marks_within(named, measure.at, measure.end)}
+    headings: dict[int, list[Heading]] = {level: [] for level in levels}
+    outside = {id_key(heading.name.id) for heading in named if heading.at not in inside}
+    for heading in named:
+        if heading.level in headings and (heading.at not in inside or id_key(heading.name.id) not in outside):
+            headings[heading.level].append(heading)
+    clear_level = (found for level, found in headings.items() if level > 1 and any(h.name.strong for h in found))
+    sections: list[Heading] = next(clear_level, next(filter(None, headings.values()), []))
+    clear = {id_key(section.name.id) for section in sections if section.name.strong}
+    sections = [section for section in sections if section.name.strong or id_key(section.name.id) not in clear]
+    sections = _with_deeper(sections, [h for h in named if h.level in levels and h.at not in inside])
+    sections = sections or _bold_sections(lines, units)
+    return sections if len(sections) > 1 or not sections or sections[0].level > 1 else []
+
+
+def _bold_sections(lines: Lines, units: Sequence[str]) -> list[Heading]:
+    """The lines `**Phase 1: Title**`, where no heading counts with a word and all boxes are below them."""
+    bold = [(i, read_name(text)) for i, text in enumerate(lines.texts) if text.startswith("**") and not lines.inert[i]]
+    named = [(i, name) for i, name in bold if name and name.strong and name.unit and name.unit in units]
+    if len(named) < 2 or any(heading.name.unit for heading in lines.headings):
+        return []
+    borders = sorted([*(i for i, _ in named), *(heading.at for heading in lines.headings), len(lines.texts)])
+    sections = [Heading(i, LABEL, lines.texts[i], name, borders[bisect(borders, i)]) for i, name in named]
+    beside = lines_beside_work(lines)
+    loose = [box for box in lines.boxes if box.at not in beside and not any(s.at < box.at < s.end for s in sections)]
+    return [] if loose or not all(marks_within(lines.boxes, s.at, s.end) for s in sections) else sections
+
+
+def lines_beside_work(lines: Lines) -> set[int]:
+    """The lines below headings and labels like Acceptance Criteria; one with an id may have parts that are work."""
+    beside: set[int] = set()
+    for part in lines.parts:
+        if part.level > 1 and part.at not in beside and re.search(NOT_WORK, part.text):
+            inner = marks_within(lines.headings, part.at + 1, part.end)
+            beside.update(range(part.at, inner[0].at if inner and part.name.id else part.end))
+    return beside
+
+
+def _with_deeper(sections: list[Heading], headings: Sequence[Heading]) -> list[Heading]:
+    """The sections, and the deeper headings that name other phases: those outside of the sections, as `### Phase 7`
+    under `## Later`, and those inside that continue their numbers; `### Phase 2.1` in `## Phase 2` is a part of it.
+    """
+    ids = {id_key(section.name.id) for section in sections}
+    units = {section.name.unit for section in sections}
+    last = max((int(id_.rpartition("-")[2]) for id_ in ids if re.fullmatch(r"(?:[0-9]+-)?[0-9]{1,4}", id_)), default=0)
+    deeper = [h for h in headings if sections and h.level > sections[0].level and h.name.unit in units]
+    restarts = any(id_key(h.name.id) in ids for h in deeper)
+    for heading in (h for h in deeper if h.name.strong and id_key(h.name.id) not in ids):
+        continues = heading.name.id.isdigit() and int(heading.name.id) > last and not restarts
+        if continues or not any(section.at < heading.at < section.end for section in sections):
+            sections = sorted((*sections, heading), key=lambda section: section.at)
+    borders = [*(section.at for section in sections[1:]), *(section.end for section in sections[-1:])]
+    return [replace(section, end=min(section.end, at)) for section, at in zip(sections, borders, strict=True)]
+
+
+def counted_headings(headings: Iterable[Heading]) -> dict[tuple[int, str], list[Heading]]:
+    """The headings like `## Lot 3: Title`, by their level and word."""
+    series: dict[tuple[int, str], list[Heading]] = {}
+    for heading in (heading for heading in headings if heading.level > 1):
+        if counted := re.match(_COUNTED, heading.text):
+            title = heading.text[counted.end() :].replace("**", "", counted[0].count("**")).strip()
+            name = Named(counted[2], title, strong=True, unit=heading.name.unit)
+            series.setdefault((heading.level, counted[1].lower()), []).append(replace(heading, name=name))
+    return series
+
+
+def is_measure(title: str) -> bool:
+    """Whether a heading is that of a list of measures or dates, which may name every phase and is none."""
+    return re.fullmatch(_MEASURE, title) is not None
+
+
+def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ...]:
+    """The phases that are sections: the status line of each decides, else its heading, else its boxes."""
+    places = []
+    done_above = [h for h in lines.headings if re.search(DONE_ABOVE, h.text) and (h.level > 1 or "✅" in h.text)]
+    for section in sections:
+        place = Place(id=section.name.id, title=section.name.title, first=section.at, end=section.end)
+        boxes = [box for box in marks_within(lines.boxes, section.at, section.end) if not box.optional]
+        done_parts, left_parts = _split_parts(lines, section)
+        brackets = re.search(BRACKETS, lines.texts[section.at])
+        if brackets:
+            place = replace(place, title=re.sub(BRACKETS, "", place.title).rstrip())
+        if (spot := _status_line(lines, section.at, section.end)) is not None:
+            value = lines.texts[spot.at][spot.begin : spot.end].strip()
+            mark = read_mark(value)
+            mark = mark if mark.known or not re.search(DONE_TITLE, section.text) else Mark(Status.DONE)
+            place = replace(place, mark=mark, commit=read_commit(value), spots=(spot,))
+        elif brackets:
+            group = brackets.lastindex or 0
+            spots = (Spot("brackets", section.at, *brackets.span(group)), *box_spots(boxes))
+            place = replace(place, mark=read_mark(brackets[group]), commit=read_commit(brackets[group]), spots=spots)
+        elif done := re.search(DONE_TITLE, section.text):
+            claim = section.text[done.start() :]
+            is_whole = not done.start() or not re.search(RESERVED, claim)
+            place = replace(place, mark=Mark(Status.DONE) if is_whole else Mark(Status.IN_PROGRESS, note=claim))
+        elif boxes:
+            parts = (part for part in marks_within(lines.parts, section.at, section.end) if re.match(MANUAL, part.text))
+            manual = {box.at for part in parts for box in marks_within(lines.boxes, part.at, part.end)}
+            ticked = {box.at for part in done_parts for box in marks_within(lines.boxes, part.at, part.end)}
+            mark = mark_of_work([box for box in boxes if box.at not in ticked], manual)
+            is_partly = any(not marks_within(lines.boxes, part.at, part.end) for part in left_parts)
+            mark = Mark(Status.TODO, known=False) if mark.status is Status.DONE and is_partly else mark
+            place = replace(place, mark=mark, spots=box_spots(boxes))
+        elif (done_parts and not left_parts) or any(
+            h.at < section.at < h.end and _covers(h, section.name.id) for h in done_above
+        ):
+            place = replace(place, mark=Mark(Status.DONE))
+        elif done_parts:
+            left = (Entry(part.at, 0, 0, "", optional=False, text=part.text) for part in left_parts)
+            place = replace(place, entries=tuple(left))
+        places.append(place)
+    return tuple(places)
+
+
+def _covers(done: Heading, id_: str) -> bool:
+    """Whether a heading that says done speaks of a phase below it; it may name a range."""
+    span = re.search(DONE_RANGE, done.text)
+    return span is None or (id_.isdigit() and int(span[1]) <= int(id_) <= int(span[2]))
+
+
+def _split_parts(lines: Lines, section: Heading) -> tuple[list[Heading], list[Heading]]:
+    """The sub-headings that say done, `### ✅ A1 — Title`, and those beside them that do not and are not struck."""
+    below = marks_within(lines.headings, section.at + 1, section.end)
+    parts = [h for h in below if h.level == below[0].level and not re.search(NOT_WORK, h.text)]
+    done = [part for part in parts if re.search(DONE_TITLE, part.text)]
+    counts = any(part.name.id for part in done)
+    left = [h for h in parts if not h.text.startswith("~~") and (h.name.id or not counts)] if done else []
+    return done, [h for h in left if not re.search(DONE_TITLE, h.text)]
+
+
+def mark_of_work(boxes: Sequence[Entry], manual: set[int]) -> Mark:
+    """Done when all boxes are ticked, and blocked when all but those are that a person verifies, by their lines.
+
+    Boxes that are nested below a ticked one count as ticked.
+    """
+    tops: list[Entry] = []
+    for box in boxes:
+        tops.append(tops[-1] if tops and tops[-1].indent < box.indent else box)
+    boxes = [box for box, top in zip(boxes, tops, strict=True) if box is top or not top.ticked]
+    left = [box for box in boxes if not box.ticked]
+    if not left or len(manual) >= len(boxes) or not manual.issuperset(box.at for box in left):
+        return mark_of(boxes)
+    todo = "tick them when they hold, and commit the plan"
+    reason = f"is implemented and waits for a person: open manual criteria: {len(left)}; {todo}"
+    return Mark(Status.BLOCKED, reason=reason)
+
+
+def _status_line(lines: Lines, first: int, end: int) -> Spot | None:
+    """The status line of a section, above its sub-headings or below one like Status.
+
+    That of another sub-heading is its own, and an indented one that of a list entry.
+    """
+    is_own = True
+    for i in range(first + 1, end):
+        text = lines.texts[i]
+        if lines.inert[i] or text.startswith(("  ", "\t")):
+            continue
+        is_own = re.match(r"(?i)#+\W*(?:status|progress)\b", text) is not None if text.startswith("#") else is_own
+        if is_own and (line := STATUS_LINE.match(text)):
+            other = NEXT_FIELD.search(text, line.end())
+            value = text[: other.start()].rstrip(" \t|·•,;—–") if other else text.rstrip()
+            return Spot("line", i, line.end(), max(line.end(), len(value)))
+    return None
+
+
+def list_claims(lines: Lines, unit: str, inside: Container[int]) -> Iterator[tuple[int, list[str]]]:
+    """The lines outside of the phases that call some done, by a sign, by the label above or as the status of the plan.
+
+    So does a line inside with a date: "PHASE 6 COMPLETED: 2026-03-12".
+    """
+    said = CLAIM.replace("UNIT", unit)
+    is_below = False
+    for i, line in enumerate(lines.texts):
+        if lines.inert[i] or not line.strip() or line.startswith("|"):
+            if is_below and i not in inside and (row := read_name(line.partition("|")[2].partition("|")[0])):
+                yield i, [row.id]
+            continue
+        text = re.sub(_BEFORE_NAME, "", line) if unit in line.lower() and len(line) < LONGEST_CLAIM else ""
+        if text and (
+            re.fullmatch(rf"\W*{said}\W[^A-Za-z]*[0-9]\W*", line) if i in inside else re.match(_ABOUT_STATUS, line)
+        ):
+            spans = ((int(first), int(last or first)) for first, last in re.findall(said, line))
+            yield i, [str(number) for first, last in spans for number in range(first, last + 1)]
+        name = read_name(text) if text and i not in inside else None
+        if name is None or name.unit != unit:
+            ends_list = line.startswith(("#", "**")) or line.rstrip("* ").endswith((":", "："))
+            is_below = (is_below and not ends_list) or (len(line) < 80 and re.fullmatch(DONE_LABEL, line) is not None)
+        elif (is_below or re.search(DONE_TITLE, line)) and not re.search(rf"{RESERVED}|[0-9] (?:day|week)", text):
+            yield i, [name.id]
+
+
+def list_done(text: bytes, *, path: str) -> dict[str, int]:
+    """The phases that a document about progress marks done in sections, rows or lines, by their keys, with the line."""
+    lines = scan_lines(text, path=path)
+    places = section_places(lines, find_sections(lines, *UNITS))
+    done = {id_key(place.id): place.at + 1 for place in places if place.mark.status is Status.DONE}
+    for i, line in enumerate(lines.texts):
+        name = None if lines.inert[i] else read_name(re.sub(_BEFORE_NAME, "", line))
+        if name and (name.unit or (name.strong and line.startswith("|"))) and read_mark(line).status is Status.DONE:
+            done.setdefault(id_key(name.id), i + 1)
+    return done
+
+
+def mark_of(boxes: Sequence[Entry]) -> Mark:
+    """Done when all are ticked; the word in all open ones counts, as in `[blocked]`."""
+    words = {read_mark(box.sign) if box.is_word else None for box in boxes if not box.ticked}
+    if len(words) == 1 and (word := words.pop()):
+        return word
+    known = all(box.is_word or box.sign in "xX " for box in boxes)
+    return Mark(Status.DONE if all(box.ticked for box in boxes) else Status.TODO, known=known)
+
+
+def box_spots(boxes: Iterable[Entry]) -> tuple[Spot, ...]:
+    rows = ((box, _BOX_WORDS[box.is_word + (box.is_word and box.sign.isupper())]) for box in boxes)
+    return tuple(Spot("box", box.at, box.column, box.column + len(box.sign), pair) for box, pair in rows)
+
+
+def own_or_numbered(named: Sequence[tuple[int, str, Named]]) -> tuple[list[Named], tuple[Remark, ...]]:
+    """The names on some lines with their texts: their own where all differ, else numbers instead of their ids."""
+    ids = [name.id if name.strong or name.unit else "" for _, _, name in named]
+    if all(ids) and len(set(map(id_key, ids))) == len(ids):
+        return [name for _, _, name in named], ()
+    names = []
+    remarks = []
+    for number, ((line, text, name), id_) in enumerate(zip(named, ids, strict=True), 1):
+        names.append(replace(name, id=str(number), title=name.title if name.unit else text))
+        if id_ not in ("", str(number)):
+            remarks.append(Remark(line + 1, f"{id_!r} is called phase {number}: not every phase has an id of its own"))
+    return names, tuple(remarks)
+
+
+def refuse_duplicates(named: Iterable[tuple[str, int]], lines: Lines) -> None:
+    seen: dict[str, int] = {}
+    for id_, index in named:
+        if (first := seen.setdefault(id_key(id_), index)) != index:
+            raise lines.error_at(index, f"two phases are called {id_!r}, the first on line {first + 1}; rename one")
+
+
+def pair_sections(
+    lines: Lines, tracker: str, listed: Sequence[tuple[str, int]], sections: Sequence[Heading]
+) -> list[Heading]:
+    """The section of each phase that a tracker lists; refused where they disagree."""
+    refuse_duplicates(listed, lines)
+    refuse_duplicates(((section.name.id, section.at) for section in sections), lines)
+    by_id = {id_key(section.name.id): section for section in sections}
+    if {id_key(id_) for id_, _ in listed} != set(by_id):
+        ids = ", ".join(id_ for id_, _ in listed)
+        headings = ", ".join(s.name.id for s in sections) or "none"
+        why = f"the {tracker} lists the phases {ids}; the '## Phase' headings are {headings}; make them agree"
+        raise lines.error_at(listed[0][1], why)
+    return [by_id[id_key(id_)] for id_, _ in listed]

@@ -1,0 +1,222 @@
+"""The tracker: which phase is next, and how its status is written back into the plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.domain.plan.marks import (
+    STATUS_LINE,
+    WRITTEN,
+    WRITTEN_IN_BRACKETS,
+    NoWorkKind,
+    PlanStatus,
+    Status,
+    id_key,
+    read_mark,
+)
+from runplan.domain.plan.model import lay_out, require_settable, says_complete
+from runplan.domain.plan.reading import OWN_FRONT
+from runplan.domain.plan.scan import scan_lines
+from runplan.domain.text import command
+
+if TYPE_CHECKING:
+    from runplan.domain.plan.model import Phase, Plan
+
+
+def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: str = "") -> bytes:
+    """The plan with one phase set to done, with the commit of its work, or back to todo.
+
+    A plan that has this status already is returned unchanged. Only people write in progress and blocked.
+    """
+    lines, reading = lay_out(text, path)
+    place = next((place for place in reading.places if id_key(place.id) == id_key(phase)), None)
+    if place is None:
+        ids = ", ".join(place.id for place in reading.places)
+        raise lines.error_at(0, f"there is no phase {phase}; the phases are {ids}")
+    slots = {spot.slot for spot in place.spots}
+    is_same = place.mark.known and place.mark.status is status
+    if is_same and (commit in ("", place.commit) or (slots and slots <= {"box", "brackets", "word"})):
+        return text
+    words = WRITTEN[status]
+    if commit and "commit" not in slots:
+        words = f"{words} (`{commit}`)" if "cell" in slots else f"{words} ({commit})"
+    if not place.spots:
+        below = lines.line_start(place.first + 1)
+        line = f"**Status:** {words}".encode()
+        new = line + lines.eol if text[:below].endswith(b"\n") else lines.eol + line
+        return text[:below] + new + text[below:]
+    for spot in sorted(place.spots, key=lambda spot: (spot.at, spot.end), reverse=True):
+        begin = lines.byte_offset(spot.at, spot.begin)
+        end = lines.byte_offset(spot.at, spot.end)
+        old = text[begin:end]
+        above = text[:begin]
+        match spot.slot:
+            case "cell":
+                new = _status_cell(old, words)
+            case "commit":
+                new = _status_cell(old, f"`{commit}`" if commit else "") if commit or place.commit else old
+            case "line":
+                new = (b"" if above.endswith((b" ", b"\t")) else b" ") + words.encode()
+            case "brackets":
+                new = WRITTEN_IN_BRACKETS[status].encode()
+            case "box" | "word":
+                new = spot.words[status is not Status.DONE].encode()
+        text = above + new + text[end:]
+    return text
+
+
+def _status_cell(old: bytes, words: str) -> bytes:
+    """A cell with other content and the blanks around it; an empty one gets a blank on each side."""
+    content = old.strip()
+    if not content:
+        return f" {words} ".encode()
+    if not words and old == b" " + content + b" ":
+        return b" "  # as people write an empty cell
+    return old.replace(content, words.encode())
+
+
+def mark_complete(text: bytes, *, path: str, completed: str) -> bytes:
+    """The plan with `status: complete` and `completed:` in its front matter, both or neither."""
+    lines = scan_lines(text, path=path)
+    if not lines.front or (says_complete(lines) and lines.front_value("completed")):
+        return text
+    if lay_out(text, path)[1].format in OWN_FRONT:
+        return text
+    text = put_key(text, path=path, key="status", value="complete")
+    return put_key(text, path=path, key="completed", value=completed, after="status")
+
+
+def mark_active(text: bytes, *, path: str) -> bytes:
+    """The plan with `status: active` and without `completed:`, if its front matter says that it is complete."""
+    if not says_complete(scan_lines(text, path=path)) or lay_out(text, path)[1].format in OWN_FRONT:
+        return text
+    text = put_key(text, path=path, key="status", value="active")
+    return put_key(text, path=path, key="completed", value=None)
+
+
+def put_key(text: bytes, *, path: str, key: str, value: str | None, after: str = "") -> bytes:
+    """The text with one key of its front matter set, or without it; a new key goes below the key `after`."""
+    lines = scan_lines(text, path=path)
+    if not lines.front:
+        raise lines.error_at(0, f"there is no front matter to set {key} in; begin the file with ---")
+    field = lines.find_field(key)
+    if value is None:
+        return text if field is None else text[: lines.line_start(field.at)] + text[lines.line_start(field.below) :]
+    if field is None:
+        above = lines.find_field(after)
+        start = lines.line_start(above.below if above else lines.front)
+        return text[:start] + f"{key}: {value}".encode() + lines.eol + text[start:]
+    require_settable(lines, key)
+    begin = lines.byte_offset(field.at, field.begin)
+    end = lines.byte_offset(field.at, field.end)
+    gap = b"" if lines.texts[field.at][field.begin - 1] in " \t" else b" "
+    return text[:begin] + gap + value.encode() + text[end:]
+
+
+class NoPhase(Struct, frozen=True):
+    """Why no phase can be worked now."""
+
+    kind: NoWorkKind
+    detail: str = ""  #: for people
+
+
+def choose_phase(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
+    """The requested phase, else the first in tracker order that is todo and not waiting.
+
+    Only people mark a phase in progress: somebody else works on it, so a run works on it only when it is named.
+    """
+    asked = plan.phase(wanted) if wanted is not None else None
+    if wanted is not None and asked is None:
+        return NoPhase(
+            NoWorkKind.BLOCKED, f"there is no phase {wanted}; there are: {', '.join(phase.id for phase in plan.phases)}"
+        )
+    if plan.status is PlanStatus.COMPLETE:
+        return NoPhase(NoWorkKind.COMPLETE, "the plan is already complete")
+    if plan.status is not PlanStatus.ACTIVE:
+        remedy = f"to have it worked, write status: {PlanStatus.ACTIVE} in its front matter, and commit it"
+        return NoPhase(NoWorkKind.INACTIVE, f"the plan says status: {plan.status}; {remedy}")
+    if asked is not None:
+        return _choose_requested(plan, asked)
+    left = [phase for phase in plan.phases if phase.status is not Status.DONE]
+    for phase in left:
+        if not describe_hindrance(plan, phase):
+            return phase
+    why = "; ".join(f"phase {phase.id} {describe_hindrance(plan, phase)}" for phase in left)
+    is_blocked = any(phase.status is Status.BLOCKED or phase.unsupported for phase in left)
+    return NoPhase(NoWorkKind.BLOCKED if is_blocked else NoWorkKind.ELSEWHERE if left else NoWorkKind.ALL_DONE, why)
+
+
+def describe_hindrance(plan: Plan, phase: Phase) -> str:
+    """Why an open phase is passed over; "" when it can be worked."""
+    if waits := missing_dependencies(plan, phase):
+        return f"waits for {', '.join(waits)}"
+    note = f": {phase.note}" if phase.note else ""
+    if phase.status is Status.BLOCKED:
+        return phase.blocker or f"is marked blocked{note}; clear its status in the plan to allow work on it"
+    if phase.status is Status.IN_PROGRESS:
+        return f"is marked in progress{note}; to have it worked: {command('runplan', 'start', plan.path, phase.id)}"
+    return phase.unsupported
+
+
+def list_workable(plan: Plan) -> list[str]:
+    """The phases that `finish` works on, in this order, if each of them lands."""
+    ids = []
+    while not isinstance(phase := choose_phase(plan, wanted=None), NoPhase):
+        ids.append(phase.id)
+        plan = assume_done(plan, phase.id)
+    return ids
+
+
+def assume_done(plan: Plan, *ids: str) -> Plan:
+    """The plan as if these phases were done."""
+    done = (replace(phase, status=Status.DONE) if phase.id in ids else phase for phase in plan.phases)
+    return replace(plan, phases=tuple(done))
+
+
+def _choose_requested(plan: Plan, phase: Phase) -> Phase | NoPhase:
+    if phase.status is Status.DONE:
+        commit = f" ({phase.commit})" if phase.commit else ""
+        return NoPhase(NoWorkKind.PHASE_DONE, f"phase {phase.id} is already done{commit}")
+    if waits := missing_dependencies(plan, phase):
+        statuses = ", ".join(f"{phase.id} ({phase.status})" for phase in plan.phases if phase.id in waits)
+        first = command("runplan", "start", plan.path, waits[0])
+        return NoPhase(NoWorkKind.NEEDS, f"phase {phase.id} depends on {statuses}; first run: {first}")
+    if phase.unsupported:
+        return NoPhase(NoWorkKind.BLOCKED, f"phase {phase.id} {phase.unsupported}")
+    return phase
+
+
+def missing_dependencies(plan: Plan, phase: Phase) -> tuple[str, ...]:
+    """The phases it must wait for that are not done."""
+    done = {other.id for other in plan.phases if other.status is Status.DONE}
+    return tuple(id_ for id_ in phase.depends if id_ not in done)
+
+
+# --- check --fix -------------------------------------------------------------------------------------------
+
+
+def add_tracker(text: bytes, *, path: str) -> bytes:
+    """The plan with a tracker above its first phase; a plan with a tracker or status lines is returned
+    unchanged.
+
+    Raises PlanUnreadable when a tracker would not help: there are no phase sections, or two of one name.
+    """
+    lines, reading = lay_out(text, path)
+    has_lines = any(spot.slot == "line" for place in reading.places for spot in place.spots)
+    if not reading.lacks_statuses and (reading.format != "sections" or has_lines):
+        return text
+    above = (STATUS_LINE.match(row) for row in lines.texts[: reading.places[0].first])
+    says_done = any(line and read_mark(line.string[line.end() :]).status is Status.DONE for line in above)
+    is_done = reading.lacks_statuses and (says_done or says_complete(lines))
+    rows = ["## Progress Tracker", "", "| Phase | Status | Commit | Notes |", "|-------|--------|--------|-------|"]
+    for place in reading.places:
+        title = place.title.replace("\\|", "|").replace("|", "\\|")
+        status = WRITTEN[Status.DONE if is_done or place.mark.status is Status.DONE else Status.TODO]
+        rows.append(f"| {place.id}{' — ' if title else ''}{title} | {status} | | |")
+    first = reading.places[0].first
+    chapters = [heading.at for heading in lines.headings if heading.level == 2 and heading.at < first < heading.end]
+    start = lines.line_start(chapters[-1] if chapters else first)
+    return text[:start] + b"".join(row.encode() + lines.eol for row in [*rows, ""]) + text[start:]

@@ -1,0 +1,353 @@
+"""The parts of attempts: the dispatches, the delivery of a candidate, and the proof. Each has its fold."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.domain.run import events as e
+from runplan.domain.run.dispatch import MAX_OVERLOADS, Ending, EndingKind
+from runplan.domain.run.kinds import ProofKind, Role, WaitKind
+from runplan.domain.text import elapsed
+
+UNKNOWN = (Ending.LOST, Ending.ENDED)  #: endings without a result; the same dispatch is due again
+
+# --- the dispatches -----------------------------------------------------------------------------------
+
+
+class DispatchRecord(Struct, frozen=True, kw_only=True):
+    """The dispatches of an attempt and their endings."""
+
+    newest: e.DispatchStarted | None = None
+    running: e.DispatchStarted | None = None  #: its end is not recorded yet
+    began: str = ""  #: when the first process of its role and cycle started
+    ended: e.DispatchEnded | None = None  #: ended, and not yet judged
+    repeated: tuple[e.DispatchStarted, ...] = ()  #: repetitions after a crash
+    lost: int = 0  #: lost dispatches in a row
+    limited: int = 0  #: usage limits in a row
+    busy: int = 0  #: overloaded providers in a row
+    questions: tuple[e.QuestionAsked, ...] = ()  #: of agents to a person
+    answers: dict[str, str] = {}  #: by the id of the question
+
+    @property
+    def open_questions(self) -> tuple[e.QuestionAsked, ...]:
+        return tuple(question for question in self.questions if question.id not in self.answers)
+
+
+def record_dispatch(record: DispatchRecord, event: e.Event) -> DispatchRecord:
+    match event:
+        case e.DispatchStarted():
+            newest = record.newest
+            is_same = newest is not None and (newest.role, newest.cycle) == (event.role, event.cycle)
+            record = replace(record, began=record.began if is_same else event.at, newest=event, running=event)
+            is_repeated = event.again and event.agent
+            return replace(record, repeated=(*record.repeated, event), ended=None) if is_repeated else record
+        case e.DispatchEnded():
+            return _record_ending(replace(record, running=None), event)
+        case e.QuestionAsked():
+            return replace(record, ended=None, questions=(*record.questions, event))
+        case e.QuestionAnswered() if event.id in (question.id for question in record.open_questions):
+            return replace(record, answers={**record.answers, event.id: event.text})
+        case e.Judgement():
+            return replace(record, ended=None)
+        case HostChanged():  # their files are on the other host; the same dispatch is due again
+            return replace(record, running=None, ended=None)
+        case _:
+            return record
+
+
+def _record_ending(record: DispatchRecord, event: e.DispatchEnded) -> DispatchRecord:
+    """A dispatch that has to be judged is kept; after the others the same one, or the next one, is due."""
+    if event.ending in UNKNOWN:
+        return replace(record, lost=record.lost + (event.ending is Ending.LOST))
+    if event.role is Role.SETUP and event.succeeded:
+        return replace(record, lost=0)
+    is_busy = event.kind == EndingKind.OVERLOADED and record.busy < MAX_OVERLOADS
+    if is_busy or event.kind == EndingKind.LIMIT:
+        return replace(record, busy=record.busy + is_busy, limited=record.limited + (not is_busy))
+    return replace(record, ended=event, lost=0, limited=0, busy=0)
+
+
+# --- messages on a pull request -----------------------------------------------------------------------
+
+
+class StepCrashed(e.Event, frozen=True, kw_only=True):
+    """A defect of runplan itself: a step raised an unexpected error."""
+
+    detail: str  #: the last line of the traceback
+    trace: str  #: its last calls
+
+
+class MessagesHandled(e.Event, frozen=True, kw_only=True):
+    """These messages count no more: an agent answered them without a change, or a command was heeded."""
+
+    review: tuple[str, ...]  #: their ids
+    words: str = ""  #: the agent's, or who gave the command
+    is_answer: bool = False  #: the words are to be told there
+
+
+# --- the hosts of a fleet -----------------------------------------------------------------------------
+
+
+class WorkPushed(e.Event, frozen=True, kw_only=True):
+    """The remote has the work, so another host can continue it."""
+
+    head: str  #: the newest commit; "" while there is no work
+
+
+class WorkKept(e.Event, frozen=True, kw_only=True):
+    """The work is on its host alone; the next push is tried with newer work."""
+
+    host: str
+    why: str
+
+
+class HostChanged(e.Event, frozen=True, kw_only=True):
+    """Another host continues the run: processes, candidates and products of set-up are made again there."""
+
+    host: str
+    before: str
+    is_restarted: bool = False  #: the attempt begins again, because the remote lacks its work
+    has_branch: bool = True  #: such an attempt keeps its branch, with the part of the work that was pushed
+
+    @property
+    def words(self) -> str:
+        lost = "; the remote lacked its newest work, so the attempt began again" if self.is_restarted else ""
+        return f"the host {self.host} continued what {self.before} had begun{lost}"
+
+
+class Pushing(Struct, frozen=True, kw_only=True):
+    """What another host would find of the work."""
+
+    is_due: bool = False  #: a push of newer work has not been tried
+    is_behind: bool = False  #: recorded facts are about work that the remote lacks
+    lacks_start: bool = False  #: it lacks the work, too, on which the fixer began
+    head: str = ""  #: the commit that the remote has
+    kept: str = ""  #: which host alone has the newest work, and why
+
+
+def record_pushing(pushing: Pushing, event: e.Event, *, is_written: bool) -> Pushing:
+    """`is_written`: an agent has had the worktree."""
+    match event:
+        case WorkPushed(head=head):
+            return Pushing(head=head)
+        case WorkKept(host=host, why=why):
+            return replace(pushing, is_due=False, kept=f"only the host {host} has the newest work: {why}")
+        case HostChanged():
+            return Pushing(head=pushing.head)
+        case e.WorkTaken() | e.HandedOver() | e.QuestionAsked() | e.RulesBroken() | e.PhaseFailed() if is_written:
+            return replace(pushing, is_due=True, is_behind=True)
+        case e.Leased(kept=e.KeptWork()):
+            return replace(pushing, is_due=True, is_behind=True)
+        case e.BranchRebuilt(tree=tree) if tree:  # after a conflict the branch is empty, and the remote keeps the work
+            return replace(pushing, is_due=True, is_behind=True)
+        case e.DispatchStarted(role=Role.FIX):
+            return replace(pushing, lacks_start=pushing.is_behind)
+        case e.DispatchEnded(role=role) if role.is_writer:
+            return replace(pushing, is_due=True)
+        case _:
+            return pushing
+
+
+# --- set-up -------------------------------------------------------------------------------------------
+
+
+class SetupReused(e.Event, frozen=True, kw_only=True):
+    """run.setup need not run: the products of an earlier one have the same inputs."""
+
+    tree: str = ""  #: "" in the worktree of agents
+
+
+class SetupDoubted(e.Judgement, frozen=True, kw_only=True):
+    """A check on the base failed with products of an earlier run.setup; it is repeated with new ones."""
+
+    why: str
+
+
+class Setup(Struct, frozen=True, kw_only=True):
+    """Which worktrees run.setup has prepared."""
+
+    agents: bool = False  #: that of the agents
+    tree: str = ""  #: the tree for which the proof worktree is prepared
+    is_reused: bool = False  #: with products of an earlier tree
+    doubt: str = ""  #: why it has to run on this tree itself
+    renewed: str = ""  #: the tree on which it ran again, because a check failed with reused products
+    notes: tuple[str, ...] = ()  #: why it ran, each time
+
+
+def record_setup(setup: Setup, event: e.Event, newest: e.DispatchStarted | None) -> Setup:
+    """`newest` is the dispatch that an ending belongs to."""
+    match event:
+        case SetupReused(tree=tree):
+            return replace(setup, tree=tree, is_reused=True) if tree else replace(setup, agents=True)
+        case SetupDoubted(why=why):
+            return replace(setup, doubt=why)
+        case HostChanged():
+            return Setup(notes=setup.notes)
+        case e.DispatchEnded(role=role, ending=ending) if ending in UNKNOWN and not role.is_writer:
+            return replace(setup, tree="")  # its products may have changed
+        case e.DispatchEnded(role=Role.SETUP) if event.succeeded and newest is not None:
+            place = "agents" if not newest.tree else "checks and agents" if newest.agents else "checks"
+            note = f"{newest.why} ({place}, {elapsed(event.seconds)})"
+            setup = replace(setup, notes=(*setup.notes, note), agents=setup.agents or place != "checks")
+            if not newest.tree:
+                return setup
+            renewed = newest.tree if newest.again else setup.renewed
+            return replace(setup, tree=newest.tree, is_reused=False, doubt="", renewed=renewed)
+        case _:
+            return setup
+
+
+# --- the delivery -------------------------------------------------------------------------------------
+
+
+class CommandAltered(e.Event, frozen=True, kw_only=True):
+    """Files that decide what the command of a phase runs differ from those before the plan; a person is asked."""
+
+    onto: str  #: the commit before the plan
+    commit: str  #: the same with the new versions of these files
+    tree: str
+    files: tuple[str, ...]
+
+
+class Delivery(Struct, frozen=True, kw_only=True):
+    """The candidate of an attempt, its approval and its landing."""
+
+    candidate: e.CandidateBuilt | None = None
+    conflict: e.CandidateConflicted | None = None
+    moves: int = 0  #: of the target, while it landed
+    asked: str = ""  #: the tree that waits for approval
+    approved: str = ""  #: the tree that a person approved
+    carried: str = ""  #: the patch of that tree, if only landings of runplan have moved the target since
+    approved_by: str = ""  #: who, and by which way
+    landing: e.LandingStarted | None = None
+    held: str = ""  #: why the landing waits
+    landed: e.Landed | None = None
+
+    @property
+    def conflicting_paths(self) -> str:
+        return ", ".join(self.conflict.paths) if self.conflict else ""
+
+    @property
+    def is_approved(self) -> bool:
+        """Whether a person approved the candidate, or the same patch before a landing of runplan moved the target."""
+        built = self.candidate
+        return built is not None and (built.tree == self.approved or bool(self.carried and built.patch == self.carried))
+
+
+def record_delivery(delivery: Delivery, event: e.Event) -> Delivery:
+    match event:
+        case e.CandidateBuilt():
+            delivery = replace(delivery, candidate=event, conflict=None, asked="")
+            return delivery if delivery.is_approved else replace(delivery, approved="", carried="")
+        case e.ProofJudged(promises=promises) if promises:  # the person who approved has not seen them
+            return replace(delivery, carried="")
+        case e.CandidateConflicted():
+            return replace(delivery, conflict=event)
+        case e.ApprovalAsked():
+            return replace(delivery, asked=event.tree)
+        case e.Answered(approved=True):
+            return replace(delivery, approved=event.tree, approved_by=event.by, carried="", asked="")
+        case e.Answered():
+            return replace(delivery, asked="", approved="", carried="", held="")
+        case e.RunResumed() | e.Woke(kind=WaitKind.CHECKOUT):
+            return replace(delivery, held="")
+        case e.LandingStarted():
+            return replace(delivery, landing=event, held="")
+        case e.LandingHeld():
+            return replace(delivery, landing=None, held=event.why)
+        case e.LandingMoved():
+            carried = delivery.candidate.patch if delivery.candidate and delivery.is_approved and event.ours else ""
+            delivery = replace(delivery, landing=None, candidate=None, carried=carried)
+            return replace(delivery, moves=delivery.moves + (not event.ours))
+        case e.LandingRefused():
+            return replace(delivery, landing=None)
+        case HostChanged() if delivery.landing is None and delivery.landed is None:
+            return replace(delivery, candidate=None)  # it is built again, with the same tree
+        case e.Landed():
+            return replace(delivery, landing=None, landed=event)
+        case _:
+            return delivery
+
+
+# --- the proof ----------------------------------------------------------------------------------------
+
+
+class Proof(Struct, frozen=True, kw_only=True):
+    """The results that are bound to the candidate: checks and tests by its tree, verdicts by its patch."""
+
+    baselines: dict[str, e.BaselineKnown] = {}  #: by check; on the base, or on the target that the candidate is on
+    gates: tuple[e.GateJudged, ...] = ()
+    runs: tuple[e.ProofJudged, ...] = ()  #: of tests of one side on the code of the other
+    verdicts: tuple[e.VerdictGiven, ...] = ()  #: one of each verifier
+    doubted: e.VerdictDoubted | None = None  #: why the verifier is asked once more
+
+    @property
+    def verdict(self) -> e.VerdictGiven | None:
+        """The newest verdict."""
+        return self.verdicts[-1] if self.verdicts else None
+
+    @property
+    def newest_gates(self) -> dict[str, e.GateJudged]:
+        """The newest judgement of each gate."""
+        return {gate.name: gate for gate in self.gates}
+
+    @property
+    def newest_runs(self) -> dict[ProofKind, e.ProofJudged]:
+        """The newest judgement of each kind of run."""
+        return {run.kind: run for run in self.runs}
+
+    @property
+    def questions(self) -> e.Rows:
+        """The tests of the base that the new code breaks, each with an id: which item demands that?"""
+        promises = dict.fromkeys(promise for run in self.newest_runs.values() for promise in run.promises)
+        words = "passed on the base, and that version of it does not pass on the new code"
+        return tuple((f"T{n}", f"{promise.test} {words}: {promise.why}") for n, promise in enumerate(promises, 1))
+
+    @property
+    def exceptions(self) -> tuple[str, ...]:
+        """What a person has to know about the verdicts, in words."""
+        absent = dict.fromkeys(row for verdict in self.verdicts for row in verdict.absent)
+        return tuple(f"{item} passes without {path}, which it names" for item, path in absent)
+
+    def questions_to_verifiers(self, changed: str) -> e.Rows:
+        """These questions, unless `tests.changed` gives them to a person or refuses the change."""
+        return self.questions if changed == "verify" else ()
+
+    @property
+    def failed_items(self) -> e.Rows:
+        """The items that the newest verdict fails, with the evidence."""
+        items = self.verdict.items if self.verdict is not None else ()
+        return tuple((item, evidence) for item, passed, evidence in items if not passed)
+
+    @property
+    def red_checks(self) -> e.Rows:
+        """The checks with output for the fixer."""
+        return tuple((gate.name, gate.output) for gate in self.newest_gates.values() if gate.output)
+
+
+def record_proof(proof: Proof, event: e.Event) -> Proof:
+    match event:
+        case e.BaselineKnown():
+            return replace(proof, baselines={**proof.baselines, event.name: event})
+        case e.GateJudged():
+            return replace(proof, gates=(*proof.gates, event))
+        case e.ProofJudged():
+            return replace(proof, runs=(*proof.runs, event))
+        case e.VerdictGiven():
+            return replace(proof, verdicts=(*proof.verdicts, event), doubted=None)
+        case e.VerdictDoubted():
+            return replace(proof, doubted=event)
+        case e.RulesBroken() | e.BranchRebuilt(tree=""):
+            return replace(proof, gates=(), verdicts=())
+        case e.CandidateBuilt():
+            doubted = proof.doubted
+            return Proof(
+                baselines={name: known for name, known in proof.baselines.items() if known.tree == event.onto_tree},
+                gates=tuple(gate for gate in proof.gates if gate.tree == event.tree),
+                runs=tuple(run for run in proof.runs if run.tree == event.tree),
+                verdicts=tuple(verdict for verdict in proof.verdicts if verdict.patch == event.patch),
+                doubted=doubted if doubted and doubted.patch == event.patch else None,
+            )
+        case _:
+            return proof

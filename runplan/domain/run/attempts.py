@@ -1,0 +1,482 @@
+"""The state of an attempt, one type for each kind of work, folded from the journal.
+
+Kinds share two parts: the record of their dispatches, and the delivery of a candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, TypeAlias, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.domain.plan.proposal import strip_front_matter
+from runplan.domain.run import attempt_parts as parts, events as e
+from runplan.domain.run.dispatch import EndingKind
+from runplan.domain.run.kinds import Beginning, GateAnswer, PhaseStep, Reason, Role
+from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
+
+# --- the kinds of attempts ----------------------------------------------------------------------------
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """One pass over a piece of work."""
+
+    chosen: e.Chosen
+    delivery: parts.Delivery = parts.Delivery()
+    failure: e.PhaseFailed | None = None
+    is_revisable: ClassVar[bool] = False  #: an agent can take up the words of a person who rejects the candidate
+    rejections: tuple[str, ...] = ()  #: such words
+    revision: str = ""  #: the last of them, while no agent has taken them up
+    rejected: str | None = None  #: a person's reason, where the rejection ends the attempt; else None
+    refusal: tuple[Reason, str] | None = None  #: reason and detail of a failure that is not recorded yet
+    warnings: tuple[str, ...] = ()
+    cleaned: bool = False
+
+    @property
+    def built(self) -> e.CandidateBuilt:
+        """The candidate, for steps that are due only with one."""
+        assert self.delivery.candidate is not None
+        return self.delivery.candidate
+
+    @property
+    def answerable(self) -> str:
+        """The id of the content that a person's answer is about: the candidate's tree; "" for none."""
+        return self.delivery.candidate.tree if self.delivery.candidate else ""
+
+    def is_answered_by(self, answer: e.Answered) -> bool:
+        """Whether the answer is about this content, or about the held landing of none."""
+        return answer.tree == self.answerable and bool(answer.tree or self.delivery.held)
+
+
+class AgentAttempt(Attempt, frozen=True, kw_only=True):
+    """An attempt in which agents or commands run."""
+
+    is_revisable: ClassVar[bool] = True
+    dispatches: parts.DispatchRecord = parts.DispatchRecord()
+
+    @property
+    def retries(self) -> int:
+        return len(self.dispatches.repeated)
+
+
+class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
+    """An attempt in which agents write, and what they wrote is proven."""
+
+    first_step: ClassVar[PhaseStep] = PhaseStep.IMPLEMENT
+    lease: e.Leased | None = None
+    base: str = ""  #: start of the branch; moves when the branch is rebuilt
+    start: str = ""  #: the candidate that the branch was rebuilt with
+    base_tree: str = ""
+    setup: parts.Setup = parts.Setup()
+    authors: tuple[str, ...] = ()  #: the agents that have written
+    written: str = ""  #: the newest dispatch of a writer
+    handovers: tuple[e.HandedOver, ...] = ()
+    cycle: int = 1  #: 1 is the implementer's, each fix adds one
+    failed_tree: str = ""  #: the tree that the fixer has to fix
+    complaint: str = ""  #: what is wrong with it
+    cycles: tuple[str, ...] = ()  #: why each fix cycle began, with the failed items
+    work: e.WorkTaken | None = None
+    broken: e.RulesBroken | None = None  #: no fixer was started for it yet
+    breaks: int = 0  #: how often rules were broken
+    proof: parts.Proof = parts.Proof()
+    drift: e.DriftFound | None = None
+    is_last: bool = False  #: a run of all phases ends with it
+    unsolved: e.CandidateConflicted | None = None  #: the conflict that the fixer has to solve
+    parked: str = ""  #: the ref that keeps the work as it was before that conflict
+    rebuilt: int = 0
+    pushing: parts.Pushing = parts.Pushing()
+
+    @property
+    def step(self) -> PhaseStep:
+        if (dispatch := self.dispatches.running or self.dispatches.ended) is not None:
+            return PhaseStep(dispatch.role)
+        if self.lease is None:
+            return PhaseStep.LEASE
+        if self.work is None:
+            return self.first_step
+        if self.proof.verdict is not None and self.proof.verdict.passed:
+            return PhaseStep.LAND
+        has_passed = self.proof.gates and self.proof.gates[-1].answer is not GateAnswer.FAILED
+        return PhaseStep.VERIFY if has_passed else PhaseStep.GATE
+
+    @property
+    def retries(self) -> int:
+        return self.cycle - 1 + len(self.handovers) + super().retries
+
+    @property
+    def fixes(self) -> int:
+        """The fix cycles that count against the limit; those that a person asked for do not."""
+        return self.cycle - 1 - len(self.rejections)
+
+    @property
+    def squash(self) -> bool:
+        """Whether the work lands as one commit, under the title of the phase."""
+        return bool(self.handovers or self.dispatches.questions) or (self.work is not None and self.work.squash)
+
+    @property
+    def leased(self) -> e.Leased:
+        """The lease, for steps that are due only with one."""
+        assert self.lease is not None
+        return self.lease
+
+    @property
+    def onto(self) -> str:
+        """The commit of the target that its candidate is on, else that it was chosen at."""
+        return self.delivery.candidate.onto if self.delivery.candidate else self.chosen.tip
+
+    @property
+    def changed_files(self) -> tuple[str, ...]:
+        return self.work.files if self.work else ()
+
+    def describe_unsolved(self, why: str) -> str:
+        """Why the fixer did not solve the conflict."""
+        paths = ", ".join(self.unsolved.paths) if self.unsolved else ""
+        return f"the fixer did not solve the conflict in {paths}: {why}; the work is kept at {self.parked}"
+
+    @property
+    def needs_verdict(self) -> bool:
+        return True
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether words are all that an agent has left, in answer to a review."""
+        return False
+
+
+class PhaseAttempt(WorkAttempt, frozen=True, kw_only=True):
+    chosen: e.PhaseChosen
+
+
+class RepairAttempt(WorkAttempt, frozen=True, kw_only=True):
+    chosen: e.RepairChosen
+
+    @property
+    def is_answer(self) -> bool:
+        return self.work is not None and self.work.commits == 0 and bool(self.chosen.review)
+
+
+class MergeAttempt(RepairAttempt, frozen=True, kw_only=True):
+    chosen: e.MergeChosen
+    is_revisable: ClassVar[bool] = False  #: the merge is on no branch that an agent could continue
+
+    @property
+    def needs_verdict(self) -> bool:
+        """In a clean merge no agent has changed anything."""
+        return self.rebuilt > 0
+
+
+class SelfLandingAttempt(WorkAttempt, frozen=True, kw_only=True):
+    """Its candidate is on the target already: what a command or another plan has landed there."""
+
+    is_revisable: ClassVar[bool] = False
+
+
+class DelegateAttempt(SelfLandingAttempt, frozen=True, kw_only=True):
+    first_step: ClassVar[PhaseStep] = PhaseStep.DELEGATE
+    chosen: e.DelegateChosen
+    altered: parts.CommandAltered | None = None
+
+    @property
+    def answerable(self) -> str:
+        return self.altered.tree if self.altered and self.work is None else super().answerable
+
+
+class SubplanAttempt(SelfLandingAttempt, frozen=True, kw_only=True):
+    """It has a candidate only where the plan ends, for the verification across all phases."""
+
+    chosen: e.SubplanChosen
+    over: e.SubplanEnded | None = None
+
+    @property
+    def step(self) -> PhaseStep:
+        return PhaseStep.SUBPLAN if self.lease is None else super().step
+
+    @property
+    def needs_verdict(self) -> bool:
+        """Its own run has verified it."""
+        return False
+
+
+class UndoAttempt(Attempt, frozen=True, kw_only=True):
+    chosen: e.UndoChosen
+    step: ClassVar[PhaseStep] = PhaseStep.UNDO
+
+
+class CompletionAttempt(Attempt, frozen=True, kw_only=True):
+    chosen: e.CompletionChosen
+    step: ClassVar[PhaseStep] = PhaseStep.LAND
+
+
+class PlanningAttempt(AgentAttempt, frozen=True, kw_only=True):
+    """A plan for a goal: steps of agents that only read, then a proposal that a person approves."""
+
+    chosen: PlanningChosen
+    accepted: tuple[StepJudged, ...] = ()  #: the steps with a valid output, in order
+    judged: dict[Role, int] = {}  #: outputs of each step, valid or not
+    tries: int = 0  #: outputs of the current step that were refused
+    problems: tuple[str, ...] = ()  #: of the newest output
+    last_try: str = ""  #: that output, if it was refused
+    has_written: bool = False  #: its agent has changed files, though it may only read
+    proposal: ProposalMade | None = None
+    queued: bool = False  #: the run of the plan
+
+    @property
+    def step(self) -> PhaseStep:
+        if (dispatch := self.dispatches.running or self.dispatches.ended) is not None:
+            return PhaseStep(dispatch.role)
+        if self.delivery.approved or self.delivery.landed:
+            return PhaseStep.LAND
+        newest = self.dispatches.newest
+        return PhaseStep.APPROVE if self.proposal else PhaseStep(newest.role) if newest else PhaseStep.UNDERSTAND
+
+    @property
+    def retries(self) -> int:
+        return self.tries + super().retries
+
+    @property
+    def answerable(self) -> str:
+        return self.proposal.sha256 if self.proposal else ""
+
+    @property
+    def draft(self) -> StepJudged:
+        """The newest text of the plan, for the step that proposes it."""
+        return next(step for step in reversed(self.accepted) if step.role in (Role.DRAFT, Role.REVISE))
+
+    @property
+    def new_questions(self) -> e.Rows:
+        """Questions of the first step that no person was asked yet, each with an id."""
+        steps = [step for step in self.accepted if step.questions]
+        rows = ((f"{step.dispatch}-{n}", text) for step in steps for n, text in enumerate(step.questions, 1))
+        asked = {question.id for question in self.dispatches.questions}
+        return tuple((id_, text) for id_, text in rows if id_ not in asked)
+
+    @property
+    def findings(self) -> e.Rows:
+        """The findings of the newest critique that no revision has answered."""
+        return self.accepted[-1].findings if self.accepted else ()
+
+
+AnyAttempt: TypeAlias = (
+    PhaseAttempt
+    | SubplanAttempt
+    | DelegateAttempt
+    | RepairAttempt
+    | MergeAttempt
+    | UndoAttempt
+    | CompletionAttempt
+    | PlanningAttempt
+)
+
+A = TypeVar("A", bound=Attempt)
+W = TypeVar("W", bound=WorkAttempt)
+
+
+#: The kind of attempt that each event begins.
+ATTEMPTS: dict[type[e.Chosen], Callable[..., AnyAttempt]] = {
+    e.PhaseChosen: PhaseAttempt,
+    e.SubplanChosen: SubplanAttempt,
+    e.DelegateChosen: DelegateAttempt,
+    e.RepairChosen: RepairAttempt,
+    e.MergeChosen: MergeAttempt,
+    e.UndoChosen: UndoAttempt,
+    e.CompletionChosen: CompletionAttempt,
+    PlanningChosen: PlanningAttempt,
+}
+
+
+def begin_attempt(chosen: e.Chosen) -> AnyAttempt:
+    return ATTEMPTS[type(chosen)](chosen=chosen, warnings=chosen.remarks)
+
+
+def open_questions(attempt: AnyAttempt | None) -> tuple[e.QuestionAsked, ...]:
+    return attempt.dispatches.open_questions if isinstance(attempt, AgentAttempt) else ()
+
+
+def running_dispatch(attempt: AnyAttempt | None) -> e.DispatchStarted | None:
+    return attempt.dispatches.running if isinstance(attempt, AgentAttempt) else None
+
+
+def may_push(attempt: AnyAttempt | None) -> bool:
+    """Whether there is newer work to push: not while an agent writes, and not once it lands."""
+    if not isinstance(attempt, WorkAttempt) or attempt.lease is None or not attempt.pushing.is_due or attempt.cleaned:
+        return False
+    delivery = attempt.delivery
+    return attempt.dispatches.running is None and delivery.landing is None and delivery.landed is None
+
+
+def record_event(attempt: AnyAttempt, event: e.Event) -> AnyAttempt:
+    """The attempt after one more event."""
+    match attempt:
+        case SubplanAttempt() if isinstance(event, e.SubplanEnded):
+            return replace(attempt, over=event)
+        case DelegateAttempt() if isinstance(event, parts.CommandAltered):
+            words = f"a person was asked before `{attempt.chosen.command}` ran: {', '.join(event.files)} had changed"
+            return replace(_add_warnings(attempt, words), altered=event)
+        case WorkAttempt():
+            return _record_work(_record_common(attempt, event), event)
+        case PlanningAttempt():
+            return _record_planning(attempt, event)
+        case UndoAttempt() | CompletionAttempt():
+            return _record_common(attempt, event)
+
+
+def _record_common(attempt: A, event: e.Event) -> A:
+    if isinstance(event, e.Answered) and not attempt.is_answered_by(event):
+        return attempt
+    attempt = replace(attempt, delivery=parts.record_delivery(attempt.delivery, event))
+    match event:
+        case e.WorkRefused():
+            return replace(attempt, refusal=attempt.refusal or (event.reason, event.detail))
+        case e.Answered(approved=False, why=why, by=by):
+            if why and attempt.is_revisable:
+                attempt = _add_warnings(attempt, f"the change was rejected by {by or 'a person'}: {why}")
+                return replace(attempt, revision=why, rejections=(*attempt.rejections, why))
+            detail = "the change was rejected" + (f": {why}" if why else "")
+            return replace(attempt, refusal=(Reason.STOPPED, detail), rejected=why)
+        case e.GuardFound():
+            worse = (Reason.GUARD_VIOLATED, "; ".join(event.lines)) if event.violated else attempt.refusal
+            return replace(_add_warnings(attempt, *event.lines), refusal=worse)
+        case e.LandingRefused():
+            return replace(attempt, refusal=(event.reason, event.why))
+        case e.PhaseFailed():
+            return replace(attempt, failure=event)
+        case e.CleanedUp():
+            return replace(attempt, cleaned=True)
+        case parts.HostChanged():
+            return _add_warnings(attempt, event.words)
+        case _:
+            return attempt
+
+
+def _record_work(attempt: W, event: e.Event) -> W:
+    before = attempt
+    dispatches = parts.record_dispatch(attempt.dispatches, event)
+    setup = parts.record_setup(attempt.setup, event, attempt.dispatches.newest)
+    pushing = parts.record_pushing(attempt.pushing, event, is_written=bool(attempt.written))
+    attempt = replace(attempt, dispatches=dispatches, proof=parts.record_proof(attempt.proof, event), setup=setup)
+    attempt = replace(attempt, pushing=pushing)
+    match event:
+        case e.Leased():
+            return _record_lease(attempt, event)
+        case e.DispatchStarted():
+            return _record_start(attempt, event)
+        case e.DispatchEnded():
+            is_author = event.role.is_writer and event.kind not in (EndingKind.LIMIT, EndingKind.OVERLOADED)
+            new = (event.agent,) if is_author and event.agent not in ("", *attempt.authors) else ()
+            return replace(attempt, authors=(*attempt.authors, *new))
+        case e.QuestionAnswered(id=id_) if dispatches is not before.dispatches:
+            asked = next(question.text for question in dispatches.questions if question.id == id_)
+            return _add_warnings(attempt, f"an agent asked: {asked}; a person answered: {event.text}")
+        case e.HandedOver():
+            return replace(attempt, handovers=(*attempt.handovers, event))
+        case e.WorkTaken():
+            return replace(_add_warnings(_without_candidate(attempt), *event.lines), work=event)
+        case e.RulesBroken():
+            attempt = _add_warnings(attempt, *(f"a fixer was told: {line}" for line in event.lines))
+            return replace(attempt, broken=event, breaks=attempt.breaks + 1)
+        case e.CandidateBuilt(rejected=rejected):
+            is_new = rejected and rejected not in attempt.warnings
+            return _add_warnings(replace(attempt, unsolved=None), *([rejected] if is_new else []))
+        case e.BranchRebuilt():
+            return _record_rebuild(attempt, event)
+        case e.VerdictDoubted():
+            return _add_warnings(attempt, f"the verifier was asked once more, because {event.why}")
+        case e.DriftFound():
+            refusal = (Reason.DRIFT, event.abort) if event.abort else None
+            return replace(attempt, drift=event, refusal=attempt.refusal or refusal)
+        case e.FinalVerificationDue():
+            return replace(attempt, is_last=True)
+        case parts.HostChanged(is_restarted=True, has_branch=has_branch):
+            is_whole = not has_branch or before.pushing.lacks_start
+            return _restart(attempt if has_branch else replace(attempt, lease=None), is_whole=is_whole)
+        case _:
+            return attempt
+
+
+def _add_warnings(attempt: A, *lines: str) -> A:
+    return replace(attempt, warnings=(*attempt.warnings, *lines))
+
+
+def _without_candidate(attempt: W) -> W:
+    return replace(attempt, delivery=replace(attempt.delivery, candidate=None))
+
+
+def _record_lease(attempt: W, event: e.Leased) -> W:
+    attempt = replace(attempt, lease=event, base=event.base, base_tree=event.base_tree)
+    if (kept := event.kept) is None:
+        return attempt
+    attempt = replace(attempt, authors=kept.authors)
+    if kept.beginning is not Beginning.FIX:
+        return attempt
+    return _begin_fix(attempt, tree=kept.tree, complaint=kept.complaint, cycle=2)
+
+
+def _restart(attempt: W, *, is_whole: bool) -> W:
+    """The attempt before the current cycle, or before its first writer; words of people and proofs of trees stay."""
+    attempt = replace(attempt, work=None, broken=None, revision="", handovers=())
+    if not is_whole:
+        return attempt
+    attempt = replace(attempt, cycle=1, failed_tree="", complaint="", start="")
+    return replace(attempt, unsolved=None, parked="", rebuilt=0)
+
+
+def _begin_fix(attempt: W, *, tree: str, complaint: str, cycle: int) -> W:
+    if cycle != attempt.cycle:
+        failed = "".join(f"\n  {item}: {evidence}" for item, evidence in attempt.proof.failed_items)
+        attempt = replace(attempt, cycles=(*attempt.cycles, f"Fix cycle {cycle - 1}: {complaint}{failed}"))
+    attempt = replace(attempt, cycle=cycle, failed_tree=tree, complaint=complaint)
+    return replace(_without_candidate(attempt), work=None, broken=None, revision="")
+
+
+def _record_rebuild(attempt: W, event: e.BranchRebuilt) -> W:
+    if not event.tree:  # a conflict
+        attempt = replace(attempt, rebuilt=attempt.rebuilt + 1, parked=event.parked, unsolved=attempt.delivery.conflict)
+    delivery = replace(attempt.delivery, conflict=None)
+    start = event.start if event.tree else ""
+    attempt = replace(attempt, base=event.base, base_tree=event.base_tree, start=start, delivery=delivery)
+    return _begin_fix(attempt, tree=event.tree, complaint=event.complaint, cycle=attempt.cycle + 1)
+
+
+def _record_start(attempt: W, event: e.DispatchStarted) -> W:
+    if event.again and event.agent:
+        attempt = _add_warnings(attempt, f"{event.again}; it was tried once more")
+    if event.role.is_writer:
+        attempt = replace(attempt, written=event.id)
+    if event.role is not Role.FIX:
+        return attempt
+    return _begin_fix(attempt, tree=event.tree, complaint=event.complaint, cycle=event.cycle)
+
+
+# --- planning -----------------------------------------------------------------------------------------
+
+
+def _record_planning(attempt: PlanningAttempt, event: e.Event) -> PlanningAttempt:
+    attempt = _record_common(attempt, event)
+    attempt = replace(attempt, dispatches=parts.record_dispatch(attempt.dispatches, event))
+    match event:
+        case e.Answered(approved=False) if event.why and attempt.proposal is not None:
+            return replace(attempt, proposal=None)
+        case StepJudged():
+            return _record_step(attempt, event)
+        case ProposalMade():
+            return replace(attempt, proposal=event, accepted=_take_edit(attempt, event))
+        case StartQueued():
+            return replace(attempt, queued=True)
+        case _:
+            return attempt
+
+
+def _record_step(attempt: PlanningAttempt, step: StepJudged) -> PlanningAttempt:
+    attempt = replace(attempt, judged=attempt.judged | {step.role: attempt.judged.get(step.role, 0) + 1})
+    attempt = replace(attempt, problems=step.problems, has_written=step.has_written)
+    if step.problems:
+        return replace(attempt, tries=attempt.tries + 1, last_try=step.text)
+    return replace(attempt, tries=0, last_try="", revision="", accepted=(*attempt.accepted, step))
+
+
+def _take_edit(attempt: PlanningAttempt, proposal: ProposalMade) -> tuple[StepJudged, ...]:
+    """The steps; the newest text of the plan is that of the person who edited it."""
+    text = strip_front_matter(proposal.text) if proposal.is_edited else ""
+    return tuple(replace(step, text=text) if text and step is attempt.draft else step for step in attempt.accepted)

@@ -1,0 +1,402 @@
+"""What next? The one function that answers, for start, resume, recovery and schedule alike.
+
+`decide` looks only at recorded facts. Its answer carries the reason, which `explain` prints.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from runplan.domain.plan.marks import NoWorkKind
+from runplan.domain.run import actions as a
+from runplan.domain.run.actions import Decision, fail_phase, perform_action, wait_until
+from runplan.domain.run.attempts import (
+    AnyAttempt,
+    CompletionAttempt,
+    MergeAttempt,
+    PhaseAttempt,
+    PlanningAttempt,
+    RepairAttempt,
+    SelfLandingAttempt,
+    SubplanAttempt,
+    UndoAttempt,
+    may_push,
+    open_questions,
+    running_dispatch,
+)
+from runplan.domain.run.events import PhaseFailed, RunStarted
+from runplan.domain.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, WaitKind
+from runplan.domain.run.planning_events import PlanningChosen
+from runplan.domain.run.reasons import PUSHING_KEYS, name_variables
+from runplan.domain.run.rows import wait_of
+from runplan.domain.run.rules.hosts import missing_labels
+from runplan.domain.run.rules.lanes import may_begin_ahead
+from runplan.domain.run.rules.phases import delegate_phase, merge_target, repair_branch, work_on_phase
+from runplan.domain.run.rules.planning import MAX_REVISIONS, describe_misfit, write_plan
+from runplan.domain.run.rules.shared import await_subplan, land_candidate, undo_phase, work_on_subplan
+from runplan.domain.run.state import (
+    Lane,
+    RunState,
+    count_busy,
+    failed_lane,
+    failure,
+    list_questions,
+    open_lanes,
+    open_states,
+)
+from runplan.domain.text import command
+
+BEGINNINGS = (a.READ_PLAN.step, a.CHOOSE_GOAL.step, a.LEASE.step, a.START)  #: steps that begin something
+MAX_CRASHES = 2  #: between two landings
+#: These steps first say what is to be pushed.
+BEFORE_PUSH = (*(action.step for action in (a.TAKE_WORK, a.HAND_OVER, a.ASK_QUESTION)), "fail")
+
+
+def decide(state: RunState) -> Decision:
+    """The actions that are due in this state; a claim that met a rate limit is shown later, next to the work."""
+    decision = _decide_work(state)
+    if not state.claim_at or state.stop or decision.waiting or not decision.actions:
+        return decision
+    wake = min(filter(None, (decision.wake, state.claim_at)))
+    return replace(decision, actions=(a.CLAIM_ISSUES, *decision.actions), wake=wake)
+
+
+def _decide_work(state: RunState) -> Decision:
+    if not open_lanes(state) and (waiting := await_retry(state)):
+        return waiting
+    decision = _decide_step(state)
+    if not state.host or state.ended is not None or open_lanes(state):
+        return decision
+    if state.pause is not None and state.pause.kind is WaitKind.UNREACHABLE:
+        return decision
+    if state.host != state.home:
+        return perform_action(a.TAKE_OVER, f"the host {state.host} continues what {state.home} has begun")
+    if not may_push(state.attempt) or any(action.step in BEFORE_PUSH for action in decision.actions):
+        return decision
+    return perform_action(a.PUSH_WORK, "the work is pushed, so that another host can continue it")
+
+
+def await_retry(state: RunState) -> Decision | None:
+    """After a defect of runplan itself the step is taken once more; after a second one a person has to continue it."""
+    if state.crashes < MAX_CRASHES or state.stop or state.ended is not None:
+        return None
+    about = f"runplan itself failed {state.crashes} times: {state.crash}"
+    return Decision(why=about, waiting=WaitKind.CRASHED, about=about)
+
+
+def _decide_step(state: RunState) -> Decision:
+    started = state.started
+    attempt = state.attempt
+    running = running_dispatch(attempt)
+    if started is None:
+        return Decision(why="nothing has been started")
+    if state.ended is not None:
+        failed = failure(state)
+        is_known = failed is not None and failed.detail == state.ended.detail  # by the failure of the phase
+        words = ": ".join(filter(None, (state.ended.reason, "" if is_known else state.ended.detail)))
+        return Decision(why=f"the run ended: {state.ended.outcome}" + (f" ({words})" if state.ended.reason else ""))
+    if lanes := open_lanes(state):
+        return _side_by_side(state, started, lanes)
+    if state.pause is not None and state.pause.kind is WaitKind.UNREACHABLE and not (state.stop and running):
+        return wait_until(state.pause)  # git, disk or network did not answer
+    if attempt is None or attempt.cleaned:
+        return _between_attempts(state, started, attempt)
+    if running is not None:
+        if state.stop:
+            return perform_action(a.END, f"stopped by {state.stop}; {running.agent or running.role} is being ended")
+        why = f": {running.why}" if running.why else ""
+        awaited = perform_action(a.AWAIT, f"{running.agent or 'a command'} is running ({running.role}{why})")
+        return _look_ahead(state, started, awaited)
+    if attempt.failure is not None:
+        kept = "; its work is kept on a branch" if attempt.failure.branch else ""
+        return perform_action(
+            a.CLEAN_UP, f"{'the phase' if attempt.chosen.phase else 'the work'} failed ({attempt.failure.reason}){kept}"
+        )
+    if attempt.delivery.landed is not None:
+        return perform_action(a.CLEAN_UP, "the phase has landed; its branch is not needed any more")
+    if attempt.delivery.landing is not None:
+        return perform_action(a.LAND, "a landing was started; git is asked whether it happened")
+    if state.stop and isinstance(attempt, SubplanAttempt) and attempt.over is None:
+        return await_subplan(attempt)  # its run is stopped first
+    if state.stop:
+        # The next attempt takes up the words of a rejection that no agent has taken up yet.
+        step = attempt.step if attempt.revision else PhaseStep.STOP
+        return fail_phase(Reason.STOPPED, step, f"stopped by {state.stop}")
+    if attempt.refusal is not None:
+        reason, detail = attempt.refusal
+        is_landing = reason is Reason.ALREADY_ON_TARGET and attempt.step is not PhaseStep.UNDO
+        return fail_phase(reason, PhaseStep.LAND if is_landing else attempt.step, detail)
+    if waiting := _find_wait(replace(state, missing=(), halted="") if state.missing else state):
+        return _require_keys(state, started, waiting)
+    decision = _await_answer(attempt) or _await_phase(state, attempt)
+    decision = _require_keys(state, started, decision or _await_host(state, _work_on(started, attempt)))
+    is_held = decision.waiting is not None and wait_of(decision.waiting).is_for_person
+    if state.revision is not None and is_held and isinstance(attempt, PhaseAttempt):
+        return fail_phase(Reason.STOPPED, attempt.step, "its text is revised; the work is kept")
+    return _look_ahead(state, started, decision)
+
+
+def _await_answer(attempt: AnyAttempt) -> Decision | None:
+    questions = open_questions(attempt)
+    if not questions:
+        return None
+    about = "; ".join(f"{question.text} ({question.id})" for question in questions)
+    who = f"phase {attempt.chosen.phase}" if attempt.chosen.phase else "the agent"
+    return Decision(why=f"{who} asks: {about}", waiting=WaitKind.QUESTION, about=about)
+
+
+def _await_phase(state: RunState, attempt: AnyAttempt) -> Decision | None:
+    """A phase that is written waits until the one that it began on has landed; then it is proven on the target."""
+    if not state.after or not isinstance(attempt, PhaseAttempt) or attempt.work is None:
+        return None
+    if attempt.dispatches.ended is not None or attempt.broken is not None:
+        return None
+    why = f"the work is done, and is proven when phase {state.after} has landed"
+    return Decision(why=why, waiting=WaitKind.PHASE, about=f"the landing of phase {state.after}")
+
+
+def _await_host(state: RunState, work: Decision) -> Decision:
+    """The work, if this host has the labels for it."""
+    missing = missing_labels(state) if work.actions else ()
+    return perform_action(a.AWAIT_HOST, f"this host lacks the labels {', '.join(missing)}") if missing else work
+
+
+def _look_ahead(state: RunState, started: RunStarted, decision: Decision) -> Decision:
+    """The decision, and a search for phases: on this one while it is proven, or beside it while a person is asked."""
+    is_asked = started.auto and decision.waiting in FOR_ANSWER
+    is_searched = not state.is_lane and (is_asked or may_begin_ahead(state))
+    if not is_searched or (more := _search_phases(state, started)) is None:
+        return decision
+    return more if is_asked else replace(decision, actions=(*decision.actions, *more.actions))
+
+
+def _require_keys(state: RunState, started: RunStarted, decision: Decision) -> Decision:
+    """The decision, if it needs no variable that a restart has lost; an answer and a local landing need none."""
+    if not state.missing:
+        return decision
+    lost = f"the daemon restarted and lost {name_variables(state.missing)}"
+    if decision.waiting:
+        return replace(decision, about=f"{decision.about or decision.waiting}; {lost}")
+    is_pushing = started.remote and any(name in PUSHING_KEYS for name in state.missing)
+    if is_pushing or any(action.step in BEGINNINGS for action in decision.actions):
+        return Decision(why=lost, waiting=WaitKind.KEY, about=lost)
+    return decision
+
+
+def _find_wait(state: RunState) -> Decision | None:
+    """Why nothing new may start; running processes continue."""
+    if state.missing:
+        about = f"the daemon restarted and lost {name_variables(state.missing)}"
+        return Decision(why=about, waiting=WaitKind.KEY, about=about)
+    if state.halted:
+        about = f"paused by {state.halted}"
+        return Decision(why=about, waiting=WaitKind.PAUSED, about=about)
+    if state.queued:
+        why = "the limit of concurrent runs is reached; this run starts when another one ends or waits"
+        return Decision(why=why, waiting=WaitKind.SLOT, about="its turn")
+    return wait_until(state.pause) if state.pause is not None else None
+
+
+def _between_attempts(state: RunState, started: RunStarted, attempt: AnyAttempt | None) -> Decision:
+    if attempt is not None and attempt.failure is not None:
+        return _revise_plan(state, started) or _finish_failed(attempt, attempt.failure)
+    lane = failed_lane(state)
+    if lane is not None and (ended := lane.state.ended) is not None:
+        finish = a.Finish(outcome=ended.outcome, reason=ended.reason, detail=ended.detail)
+        over = perform_action(finish, f"phase {lane.phase} did not land, and the other phases have ended")
+        return _revise_plan(state, started) or over
+    if state.stop:
+        return perform_action(a.Finish(outcome=RunOutcome.STOPPED, reason=Reason.STOPPED), f"stopped by {state.stop}")
+    if state.concluded is not None and state.concluded.reason:
+        return _conclude_run(state)
+    is_worked = started.mode is not Mode.PLAN and not state.is_lane
+    if started.claim and started.issues and not state.claimed and is_worked:
+        return _find_wait(state) or perform_action(a.CLAIM_ISSUES, "show on the forge which issues the run works on")
+    if state.review and not state.is_lane:
+        return _find_wait(state) or perform_action(a.REVIEW, "comments of reviewers are to be handled")
+    if started.concludes and not state.is_lane and state.landed and state.landed[-1].complete:
+        return _find_wait(state) or _conclude_run(state)
+    is_planning = isinstance(attempt, PlanningAttempt)
+    if isinstance(attempt, PlanningAttempt) and attempt.chosen.planning.then and not attempt.queued:
+        return perform_action(a.QUEUE_START, "the plan is approved; its run is queued")
+    if state.revision is not None and not is_planning and (revise := _revise_plan(state, started)):
+        return revise
+    is_revised = is_planning and started.mode is not Mode.PLAN  # the run continues with the new text
+    if (attempt is not None or state.lanes) and started.mode is not Mode.FINISH and not is_revised:
+        return perform_action(a.Finish(outcome=RunOutcome.DONE), "everything requested has landed")
+    if waiting := _find_wait(state):
+        return waiting
+    if started.mode is Mode.PLAN:
+        return perform_action(a.CHOOSE_GOAL, "a plan is to be written")
+    if state.no_work is None:
+        return perform_action(a.READ_PLAN, "the next phase is chosen from the plan on the target")
+    detail = state.no_work.detail
+    kind = state.no_work.kind
+    if started.concludes and kind is NoWorkKind.COMPLETE:
+        return _conclude_run(state)
+    if kind in (NoWorkKind.COMPLETE, NoWorkKind.PHASE_DONE, NoWorkKind.ELSEWHERE):
+        finish = a.Finish(outcome=_success_outcome(state), detail=detail)
+    else:
+        outcome = RunOutcome.FAILED if state.landed else RunOutcome.REFUSED
+        finish = a.Finish(outcome=outcome, reason=Reason.BLOCKED, detail=detail)
+    return perform_action(finish, f"no phase is due: {detail}")
+
+
+def _revise_plan(state: RunState, started: RunStarted) -> Decision | None:
+    """Have the plan revised, because a person wants it, or the failed phase does not fit the code."""
+    failed = failure(state)
+    is_planned = started.mode is Mode.PLAN or state.is_lane or isinstance(state.attempt, PlanningAttempt)
+    if state.stop or is_planned:
+        return None
+    fits = failed is None or not describe_misfit(failed)
+    if state.revision is None and (fits or not started.replans or state.revisions >= MAX_REVISIONS):
+        return None
+    return _find_wait(state) or perform_action(a.CHOOSE_GOAL, "the plan is revised before its next phase")
+
+
+def _finish_failed(attempt: AnyAttempt, failed: PhaseFailed) -> Decision:
+    special = {Reason.BASELINE_RED: RunOutcome.REFUSED, Reason.STOPPED: RunOutcome.STOPPED}
+    outcome = special.get(failed.reason, RunOutcome.FAILED)
+    finish = a.Finish(outcome=outcome, reason=failed.reason, detail=failed.detail)
+    if isinstance(attempt, PlanningAttempt) and attempt.chosen.reason and outcome is RunOutcome.FAILED:
+        detail = f"{attempt.chosen.text}; and the plan was not revised: {failed.reason}: {failed.detail}"
+        finish = replace(finish, reason=attempt.chosen.reason, detail=detail)
+    return perform_action(finish, "the failed phase is cleaned up")
+
+
+def _success_outcome(state: RunState) -> RunOutcome:
+    return RunOutcome.DONE if state.landed else RunOutcome.NOTHING_TO_DO
+
+
+def _conclude_run(state: RunState) -> Decision:
+    """Every phase has landed, and the lander has something left to do."""
+    done = state.concluded
+    if done is None:
+        return perform_action(a.CONCLUDE, "every phase is on the branch of the pull request; now it is to be merged")
+    outcome = RunOutcome.FAILED if done.reason else _success_outcome(state)
+    return perform_action(a.Finish(outcome=outcome, reason=done.reason, detail=done.note), done.note or "merged")
+
+
+def _work_on(started: RunStarted, attempt: AnyAttempt) -> Decision:
+    match attempt:
+        case PhaseAttempt():
+            return work_on_phase(started, attempt)
+        case MergeAttempt():
+            return merge_target(started, attempt)
+        case RepairAttempt():
+            return repair_branch(started, attempt)
+        case SubplanAttempt() if not attempt.is_last:
+            return work_on_subplan(started, attempt)
+        case SelfLandingAttempt():
+            return delegate_phase(started, attempt)
+        case UndoAttempt():
+            return undo_phase(started, attempt)
+        case CompletionAttempt():
+            return land_candidate(started, attempt)  # only bookkeeping
+        case PlanningAttempt():
+            return write_plan(attempt)
+        case unreachable:
+            assert_never(unreachable)
+
+
+# --- phases side by side ------------------------------------------------------------------------------
+
+
+def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> Decision:
+    """Each lane by the same rules as a run of its own; and a search for further phases."""
+    states = open_states(state)
+    decisions = [_decide_work(open_state) for _, open_state in states]
+    more = _search_phases(state, started)
+    actions = [
+        replace(action, lane=name)
+        for (name, _), decision in zip(states, decisions, strict=True)
+        for action in decision.actions
+    ]
+    # The run waits only when all lanes wait. It then waits for the first thing that can happen.
+    waits = sorted(
+        (decision for decision in decisions if decision.waiting),
+        key=lambda decision: (decision.waiting is WaitKind.PHASE, decision.wake or "~"),
+    )
+    first = waits[0] if len(waits) == len(decisions) and (more is None or more.waiting) else None
+    phases = [lane.phase for lane in lanes]
+    phases += [state.attempt.chosen.phase] if state.attempt and len(states) > len(lanes) else []
+    why = [f"phase {phase}: {decision.why}" for phase, decision in zip(phases, decisions, strict=True)]
+    if (failed := failed_lane(state)) is not None:
+        why.append(f"phase {failed.phase} did not land, so no further phase starts")
+    return Decision(
+        actions=(*actions, *(more.actions if more else ())),
+        why="; ".join(why),
+        waiting=first.waiting if first else None,
+        about=first.about if first else "",
+        wake=min((decision.wake for decision in (*decisions, *([more] if more else [])) if decision.wake), default=""),
+    )
+
+
+def _search_phases(state: RunState, started: RunStarted) -> Decision | None:
+    """Read the plan for phases that can start next to the open lanes; None when none may."""
+    has_room = count_busy(state) < started.parallel or may_begin_ahead(state)
+    may_start = started.mode is Mode.FINISH and has_room and not state.looked
+    is_held = state.stop or state.revision or state.halted or state.queued or state.concluded
+    if not may_start or is_held or failed_lane(state) is not None or failure(state) is not None:
+        return None
+    if waiting := await_retry(state) or (wait_until(state.pause) if state.pause is not None else None):
+        return waiting  # the plan could not be read; the open lanes continue
+    return perform_action(a.READ_PLAN, "the plan is searched for phases that can start next to the running ones")
+
+
+# --- for the worker and schedules ---------------------------------------------------------------------
+
+
+def without_beginnings(decision: Decision) -> Decision:
+    """The decision without the actions that begin something; a draining daemon leaves these to the next one."""
+    return replace(decision, actions=tuple(action for action in decision.actions if action.step not in BEGINNINGS))
+
+
+def is_ending(state: RunState) -> bool:
+    """Whether a landing that a person approved, and the clean-up, are all that is left of the run."""
+    steps = {action.step for action in decide(state).actions}
+    is_approved = state.attempt is not None and state.attempt.delivery.is_approved
+    is_last = state.options.mode is not Mode.FINISH or failure(state) is not None or steps <= {"fail", "finish"}
+    ends = ("fail", "finish", a.CLEAN_UP.step, a.QUEUE_START.step, *([a.LAND.step] if is_approved else []))
+    return bool(steps) and is_last and steps <= {*ends}
+
+
+def pause_reason(state: RunState) -> str:
+    """Why the plan's schedule pauses after this run, until a person resumes it; "" when it does not."""
+    ended = state.ended
+    failed = failure(state)
+    if phase := rejected_phase(state):
+        return f"phase {phase} was rejected"
+    is_daemons = state.started is not None and state.started.daemon  # not in the foreground
+    if not is_daemons or ended is None or ended.outcome not in (RunOutcome.FAILED, RunOutcome.REFUSED):
+        return ""
+    if state.attempt or state.lanes:
+        return f"phase {failed.phase} failed ({ended.reason})" if failed else f"the run failed ({ended.reason})"
+    # A blocked phase may be free the next time; a plan that is unreadable or not active needs a person.
+    kinds = (NoWorkKind.UNREADABLE, NoWorkKind.INACTIVE)
+    needs_person = state.no_work is not None and state.no_work.kind in kinds
+    return ended.detail if needs_person else ""
+
+
+def rejected_phase(state: RunState) -> str:
+    """The phase whose rejection ended the run; "" for none."""
+    attempts = [state.attempt, *(lane.state.attempt for lane in state.lanes)] if state.ended is not None else []
+    rejected = (attempt for attempt in attempts if attempt is not None and attempt.rejected is not None)
+    chosen = next((attempt.chosen for attempt in rejected), None)
+    return chosen.planning.revises if isinstance(chosen, PlanningChosen) else chosen.phase if chosen else ""
+
+
+def pending_answer(state: RunState, plan: str) -> str:
+    """Why a schedule may not continue the plan's unfinished run; "" when it may.
+
+    A run without `auto` lands only approved changes, so a schedule may not turn it into one with `auto`.
+    """
+    if state.started is None or state.ended is not None:
+        return ""
+    decision = decide(state)
+    see = command("runplan", "status", plan)
+    if decision.waiting in (*FOR_ANSWER, WaitKind.CRASHED):
+        return f"{decision.why}. {wait_of(decision.waiting).help(plan, questions=list_questions(state))}"
+    return "" if state.started.auto else f"a run of {plan} without `auto` has not ended: {decision.why}; see: {see}"

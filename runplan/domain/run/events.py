@@ -1,0 +1,599 @@
+"""The facts of a run, one value each."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from runplan.domain.plan.marks import NoWorkKind
+from runplan.domain.run.dispatch import Ending, Evidence, NewTestsAnswer
+from runplan.domain.run.kinds import (
+    Beginning,
+    GateAnswer,
+    Mode,
+    PhaseStep,
+    ProofKind,
+    Reason,
+    Role,
+    RunOutcome,
+    WaitKind,
+)
+
+TESTS = "tests"  #: the check that runs tests.command
+Rows = tuple[tuple[str, str], ...]  #: (id, text) pairs
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """A fact. The class name is its `type` in the journal."""
+
+    lane: str = ""  #: the one of several phases side by side that it belongs to; "" for the run
+
+
+class RunOptions(Event, frozen=True, kw_only=True):
+    """The options that a resumed run takes from its new request."""
+
+    mode: Mode
+    wanted: str  #: phase id for the modes phase and undo, else ""
+    auto: bool
+    daemon: bool = False  #: in the daemon, which resumes it after a restart
+    needs: tuple[str, ...] = ()  #: names of the variables that the caller gave its agents
+    review: Rows = ()  #: ids and texts of review comments that a person wants handled
+    anew: bool = False  #: without the kept work of failed attempts
+
+
+class Planning(Struct, frozen=True, kw_only=True):
+    """The options of a planning run."""
+
+    goal: str
+    is_quoted: bool = False  #: it is the text of a file or an issue, and not the words of the person who asks
+    is_revision: bool = False  #: of the plan on the target
+    revises: str = ""  #: the phase that is to be revised; "" for the plan
+    quick: bool = False
+    rounds: int = 2  #: of critique and revision
+    asks: bool = False  #: the first step may ask questions
+    approval: str = "required"  #: required, none
+    then: str = ""  #: JSON of the request that starts the approved plan; "" for none
+
+
+class RunStarted(RunOptions, frozen=True, kw_only=True):
+    """A run of a plan began, with every option resolved."""
+
+    plan: str  #: repository-relative path
+    title: str
+    landing: str
+    target: str  #: branch name
+    slug: str
+    max_fix_cycles: int = 0
+    setup: str = ""
+    remote: str = ""  #: of the target, for landings that push
+    parallel: int = 1  #: how many phases may run side by side
+    pipeline: int = 0  #: how many phases may begin on a phase that is being proven
+    gates: tuple[tuple[str, ...], ...] = ()  #: names of the checks; those of one group run at the same time
+    verifiers: tuple[str, ...] = ()  #: all of them must pass a phase
+    sign_off: tuple[str, ...] = ()  #: patterns of files whose changes a person signs off
+    prove: str = "report"  #: off, report, require: tests of one side on the code of the other
+    changed: str = "verify"  #: verify, ask, refuse: tests of the base that the new code breaks
+    concludes: bool = False  #: when every phase has landed, the lander has something left to do: a pull request
+    issues: tuple[int, ...] = ()  #: the issues of the plan, which the run claims
+    settings: str = ""  #: all of them as JSON; "" in a schedule, whose runs read the settings when they start
+    given: Rows = ()  #: the settings that the caller gave as variables
+    settled: str = ""  #: in a fleet, the commit of the target whose settings the run keeps
+    remarks: tuple[str, ...] = ()  #: on the target, for the report
+    command: int = 0  #: number of the command that asked for the run; 0 for none
+    watch: str = ""  #: the watch of issues that began it
+    claim: str = ""  #: how the issues are claimed on the forge: assignee, or the name of a label
+    parent: str = ""  #: the run that has a phase done by this one
+    parents: tuple[str, ...] = ()  #: the plans of that run and of those above it, the first one first
+    planning: Planning | None = None  #: of the mode plan
+    replans: bool = False  #: a phase that does not fit the code has the plan revised
+
+
+class ClaimTaken(Event, frozen=True, kw_only=True):
+    owner: str
+    took_over: str = ""  #: the dead owner
+    labels: tuple[str, ...] | None = None  #: of the host; None without a fleet
+    is_new_host: bool = False  #: its name is an old one, and the files of the attempt are gone
+
+
+class IssueShared(Event, frozen=True, kw_only=True):
+    """An unfinished run of another plan claims the same issue; both runs continue."""
+
+    number: int
+    run: str
+    plan: str = ""  #: of the other run, where the journal knows it
+
+    @property
+    def words(self) -> str:
+        of = f" of {self.plan}" if self.plan else ""
+        return f"issue #{self.number} is claimed by the run {self.run}{of}; both runs continue"
+
+
+class IssuesMarked(Event, frozen=True, kw_only=True):
+    """The claims were shown on the forge, as far as it answered."""
+
+    notes: tuple[str, ...] = ()
+    until: str = ""  #: the end of a rate limit of the forge, after which they are shown again
+
+
+class RunResumed(RunOptions, frozen=True, kw_only=True):
+    """A person resumed the run: every wait ends, and these options hold from now on."""
+
+
+class Chosen(Event, frozen=True, kw_only=True):
+    """The plan was read from the target's tip, and this work is due. Each kind of work has a class of its own."""
+
+    tip: str
+    phase: str = ""
+    title: str = ""
+    text: str = ""  #: the phase, verbatim
+    items: Rows = ()
+    touches: tuple[str, ...] = ()
+    allows: tuple[str, ...] = ()
+    sign_off: tuple[str, ...] = ()  #: criteria that a person must check before it lands
+    remarks: tuple[str, ...] = ()  #: on the text, for the report
+    base: str = ""  #: the commit of another phase that it begins on, before that phase has landed; "" for the tip
+    host: tuple[str, ...] = ()  #: labels of the host of a fleet that works on it
+
+
+class PhaseChosen(Chosen, frozen=True, kw_only=True):
+    """A phase of the plan is to be implemented."""
+
+    drift: str = ""  #: why the text has to be revised before any work
+    direct: bool = False  #: it lands by a push, however the run lands
+
+
+class SubplanChosen(Chosen, frozen=True, kw_only=True):
+    """A phase of the plan is to be done by another plan, in a run of its own."""
+
+    subplan: str  #: its path
+
+
+class DelegateChosen(Chosen, frozen=True, kw_only=True):
+    """A phase of the plan is to be done by a command, which lands by itself."""
+
+    command: str
+
+
+class UndoChosen(Chosen, frozen=True, kw_only=True):
+    """A phase that has landed is to be reverted."""
+
+
+class RepairChosen(Chosen, frozen=True, kw_only=True):
+    """A failed check or a review of the pull request is to be handled, as a phase that is in no plan."""
+
+    review: tuple[str, ...] = ()  #: ids of the comments that it handles
+
+
+class MergeChosen(RepairChosen, frozen=True, kw_only=True):
+    """The target is to be merged into the branch of the pull request."""
+
+    merge: str  #: the commit of the target
+
+
+class CompletionChosen(Chosen, frozen=True, kw_only=True):
+    """Every phase is done; the plan is to be marked as complete."""
+
+
+class NoWork(Event, frozen=True, kw_only=True):
+    """The plan was read from the target's tip, and no phase is due."""
+
+    tip: str
+    kind: NoWorkKind
+    detail: str = ""
+    title: str = ""
+
+
+class LanesChosen(Event, frozen=True, kw_only=True):
+    """These phases run side by side from now on; none when no further phase can start."""
+
+    tip: str  #: where the plan was read
+    lanes: tuple[tuple[str, str, tuple[str, ...]], ...]  #: name of the lane, phase, its touched paths
+    ahead: tuple[tuple[str, str, str], ...] = ()  #: of these lanes: name, the phase to land first, its commit
+
+
+class Queued(Event, frozen=True, kw_only=True):
+    """The limit of concurrent runs is reached; this one waits for its turn."""
+
+
+class Admitted(Event, frozen=True, kw_only=True):
+    """It is this run's turn."""
+
+
+class AgentLimited(Event, frozen=True, kw_only=True):
+    """The quota of an agent's account is used up; no run starts an agent of that account before `until`."""
+
+    agent: str
+    account: str  #: of the agent; others with the same one wait as well
+    until: str  #: UTC ISO-8601, margin and jitter included
+    words: str
+
+
+class Paused(Event, frozen=True, kw_only=True):
+    """The run waits for a time; no attempt is charged."""
+
+    kind: WaitKind
+    until: str  #: UTC ISO-8601; "" for one that only a person or another host ends
+    agent: str = ""
+    words: str = ""
+
+
+class Woke(Event, frozen=True, kw_only=True):
+    kind: WaitKind  #: of the pause that is over
+
+
+class Halted(Event, frozen=True, kw_only=True):
+    """A person paused the run, or a restart lost variables: nothing new starts."""
+
+    by: str
+    missing: tuple[str, ...] = ()  #: names of the lost variables
+
+
+class Continued(Event, frozen=True, kw_only=True):
+    """A person ended the pause."""
+
+
+class StopRequested(Event, frozen=True, kw_only=True):
+    by: str
+
+
+class RunEnded(Event, frozen=True, kw_only=True):
+    outcome: RunOutcome
+    reason: str = ""
+    detail: str = ""
+    parked: str = ""  #: the ref that keeps work of the worktree that is on no branch
+    remedy: str = ""  #: after a loss of infrastructure, instead of the advice for the reason
+
+
+class SubplanEnded(Event, frozen=True, kw_only=True):
+    """The plan that does the phase is complete on the target, or its run has ended otherwise."""
+
+    complete: bool
+    run: str = ""  #: of that plan; "" when it was complete before, or never began
+    detail: str = ""  #: why it is not complete
+
+
+class KeptWork(Struct, frozen=True, kw_only=True):
+    """Work of a failed attempt, with commits that a person added, on which the next attempt begins."""
+
+    ref: str  #: that has it in the user's repository
+    head: str
+    tree: str
+    beginning: Beginning
+    base: str  #: the commit below the work
+    complaint: str = ""  #: why the attempt failed
+    failed: Rows = ()  #: items that its verifier failed, with the evidence
+    red: Rows = ()  #: checks that failed, with the end of their output
+    authors: tuple[str, ...] = ()  #: the agents that wrote it
+
+
+class Leased(Event, frozen=True, kw_only=True):
+    """The worktree is on the phase's branch."""
+
+    phase: str
+    branch: str  #: full ref name
+    base: str  #: the target tip it starts at; with kept work the commit that it was based on
+    base_tree: str  #: of the baseline
+    worktree: str  #: its name under the worktree root
+    attempt: int  #: from 1, over all runs of the plan
+    parked: str = ""  #: the ref that keeps the work of an earlier attempt
+    kept: KeptWork | None = None
+
+
+class Judgement(Event, frozen=True, kw_only=True):
+    """The dispatch that ended is judged. What follows from it is decided next."""
+
+
+class BaselineKnown(Judgement, frozen=True, kw_only=True):
+    """The result of a check on the base."""
+
+    key: str
+    tree: str  #: the tree it ran on
+    results: str  #: JSON of the results
+    name: str = TESTS
+    ran: Evidence | None = None  #: None: known from an earlier run of the same check
+    note: str = ""  #: failures before any work, in words
+
+
+class DispatchStarted(Event, frozen=True, kw_only=True):
+    """Recorded before a process starts. Its lock proves that it is alive."""
+
+    id: str = ""
+    role: Role
+    agent: str = ""
+    cycle: int
+    version: str = ""  #: of the agent's program
+    tree: str = ""  #: the tree that a gate or verifier judges, or that failed before a fix
+    complaint: str = ""  #: what a fixer has to fix
+    again: str = ""  #: how the process before it ended, when the same work is tried again
+    why: str = ""  #: why run.setup runs, or a gate for the third time
+    tokens: int = 0  #: limit; 0 for none
+    usd: float = 0.0  #: limit in dollars; 0 for none
+    seconds: float = 0.0  #: limit of an agent or a command; 0 for none
+    bounds: tuple[str, ...] = ()  #: the settings that set these limits
+    phase: str = ""  #: of an agent's
+    at: str = ""  #: UTC ISO-8601
+    gates: tuple[str, ...] = ()  #: names of the checks that it runs
+    argv: tuple[str, ...] = ()  #: of a command of the project
+    environment: str = ""  #: digest of the variables of such a command
+    scope: str = ""  #: of a verifier: "final" for all phases, "" for one; of a proof: its kind
+    agents: bool = False  #: run.setup runs in both worktrees at the same time, also in that of the agents
+
+
+class DispatchEnded(Event, frozen=True, kw_only=True):
+    id: str
+    role: Role
+    ending: Ending
+    code: int | None
+    signal: int | None = None
+    said: str = ""  #: status in the agent's return: done, partial, blocked, failed, none
+    detail: str = ""  #: blockers, or the last words of a failed agent
+    agent: str = ""
+    phase: str = ""
+    kind: str = ""  #: an EndingKind
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    usd: float = 0.0
+    seconds: float = 0.0  #: from its start to its end
+    estimated: bool = False  #: its tokens, or the tokens at which it was stopped, are an estimate
+
+    @property
+    def succeeded(self) -> bool:
+        return self.ending is Ending.EXITED and self.code == 0
+
+
+class HandedOver(Judgement, frozen=True, kw_only=True):
+    """An agent's context was full. Its work is on the branch; a fresh agent continues with the note."""
+
+    number: int  #: from 1, per phase
+    tree: str
+    note: str
+    why: str
+
+
+class QuestionAsked(Judgement, frozen=True, kw_only=True):
+    """An agent cannot continue without a person. Its work is on the branch; the next agent gets the answer."""
+
+    id: str
+    text: str
+    phase: str = ""
+
+
+class QuestionAnswered(Event, frozen=True, kw_only=True):
+    id: str
+    text: str
+
+
+class GuardFound(Event, frozen=True, kw_only=True):
+    """The user's repository changed while an agent ran."""
+
+    violated: bool  #: at least one change is the agent's
+    lines: tuple[str, ...]
+
+
+class WorkTaken(Judgement, frozen=True, kw_only=True):
+    """The agent's changes are committed on its branch."""
+
+    head: str
+    tree: str
+    commits: int
+    files: tuple[str, ...] = ()
+    squash: bool = False  #: its single commits may not land; their net change does
+    lines: tuple[str, ...] = ()  #: why, for the report
+
+
+class RulesBroken(Judgement, frozen=True, kw_only=True):
+    """The work is committed, and has changes that the phase does not permit; a fixer takes them back."""
+
+    tree: str
+    reason: Reason  #: of the failure if it happens again
+    lines: tuple[str, ...]  #: the findings
+    remedy: str = ""  #: how a person permits them
+
+
+class WorkRefused(Event, frozen=True, kw_only=True):
+    """The attempt fails for something that the agent or the verifier left, said or changed."""
+
+    reason: Reason
+    detail: str
+
+
+class ProofRun(Struct, frozen=True, kw_only=True):
+    """Tests of one side to run on the code of the other side."""
+
+    kind: ProofKind
+    commit: str  #: with the tree that both sides make
+    tree: str
+    files: tuple[str, ...] = ()  #: the test files to run; () when the whole suite has to run
+
+
+class CandidateBuilt(Event, frozen=True, kw_only=True):
+    """The phase's commits were replayed on the target's tip."""
+
+    onto: str
+    onto_tree: str
+    commits: tuple[str, ...]
+    tree: str
+    patch: str
+    undoes: str = ""  #: the landing that is reverted
+    undone: tuple[str, ...] = ()  #: its code commits, newest first
+    proofs: tuple[ProofRun, ...] = ()  #: due after the gates, because tests differ from those before the plan
+    versions: Rows = ()  #: test files that earlier phases changed, each with the commit before that
+    rejected: str = ""  #: that a person rejected this very change before, when and with which words; "" if not
+
+
+class CandidateConflicted(Event, frozen=True, kw_only=True):
+    onto: str
+    paths: tuple[str, ...]
+
+
+class BranchRebuilt(Event, frozen=True, kw_only=True):
+    """The branch starts again at the target's tip: empty after a conflict, else with the work replayed there."""
+
+    base: str
+    base_tree: str
+    parked: str  #: the ref that keeps the old branch
+    complaint: str  #: what the fixer has to fix
+    tree: str = ""  #: the tree that failed; "" after a conflict
+    start: str = ""  #: the newest commit of the branch
+
+
+class GateJudged(Judgement, frozen=True, kw_only=True):
+    tree: str
+    answer: GateAnswer
+    code: int | None
+    line: str  #: one line for people
+    time: int  #: 1, 2 for the second run, 3 for all tests after a fresh set-up
+    output: str = ""  #: the end of its output, for the fixer
+    name: str = TESTS
+    failures: tuple[str, ...] = ()  #: names of the tests that decide
+    rerun: str = ""  #: the command that runs only the failed tests again
+    differences: tuple[tuple[str, int, tuple[str, ...]], ...] = ()  #: to the base: kind, count and first names
+    ran: Evidence | None = None  #: None: skipped, or known from an earlier run of the same check
+
+
+class Promise(Struct, frozen=True, kw_only=True):
+    """A test of the base that does not pass on the new code."""
+
+    test: str  #: file and function; the file where it cannot be loaded, words where results have no names
+    why: str  #: one line
+
+
+class ProofJudged(Judgement, frozen=True, kw_only=True):
+    """The base's tests ran on the new code, or the new tests on the base's code or without the added functions."""
+
+    tree: str  #: of the candidate
+    kind: ProofKind
+    line: str  #: one line for people
+    time: int = 1  #: 2 for the second run
+    promises: tuple[Promise, ...] = ()  #: tests of the base that do not pass
+    answer: NewTestsAnswer | None = None  #: None for the other kinds of runs
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    ran: Evidence | None = None  #: None: known from an earlier run on the same tree
+
+
+class VerdictGiven(Judgement, frozen=True, kw_only=True):
+    tree: str
+    patch: str
+    passed: bool
+    items: tuple[tuple[str, bool, str], ...]  #: id, passed, evidence
+    agent: str
+    scope: str = ""  #: "final" for all phases of the plan, "" for one
+    work_items: int = 0  #: of all phases, in the final verification
+    questions: Rows = ()  #: about tests of the base, which it answers
+    absent: Rows = ()  #: items that pass without a file that they name
+    why: str = ""  #: why it did not pass, in one line
+
+
+class VerdictDoubted(Judgement, frozen=True, kw_only=True):
+    """The verifier gave no verdict, or passes items without a reference that resolves; it is asked once more."""
+
+    patch: str
+    why: str
+    items: Rows = ()  #: with what is missing
+
+
+class DriftFound(Event, frozen=True, kw_only=True):
+    """Agents measured other numbers than the plan states."""
+
+    abort: str = ""  #: why the phase fails
+    of: str = ""  #: the phase that is worked on
+    corrections: tuple[tuple[str, int, str, int], ...] = ()  #: phase, criterion, stated text, measured number
+    lines: tuple[str, ...] = ()  #: for the report
+
+
+class PhaseFailed(Event, frozen=True, kw_only=True):
+    """The attempt failed. Its work is kept."""
+
+    phase: str
+    reason: Reason
+    step: PhaseStep
+    detail: str
+    title: str = ""
+    attempt: int = 1
+    branch: str = ""  #: short name of the branch that keeps the work; "" for none
+    parked: str = ""  #: the ref that keeps the work as it was before a conflict
+    evidence: str = ""  #: many lines: the fix cycles, failed items
+    output: str = ""  #: the last lines that a failed command printed
+    dispatch: str = ""  #: the last process of the phase, for its log
+    rejected: str | None = None  #: a person's reason for the rejection, for the next agent; None: not rejected
+    tree: str = ""  #: of the work; the same tree and the same failure twice is no progress
+    head: str = ""  #: the newest commit of that branch; another one there is a person's
+    base: str = ""  #: the commit below the work
+    failed: Rows = ()  #: items that the verifier failed, with the evidence
+    red: Rows = ()  #: checks that failed, with the end of their output
+    authors: tuple[str, ...] = ()  #: the agents that wrote the work
+    stays: bool = False  #: the command of the phase has landed work, which stays on the target
+
+
+class CleanedUp(Event, frozen=True, kw_only=True):
+    """Candidate and branch are removed; work that did not land is on a branch of the user's."""
+
+    phase: str
+
+
+class FinalVerificationDue(Event, frozen=True, kw_only=True):
+    """The plan ends with this phase: before it lands, a verifier judges all phases together."""
+
+    tree: str
+
+
+class ApprovalAsked(Event, frozen=True, kw_only=True):
+    tree: str
+
+
+class Answered(Event, frozen=True, kw_only=True):
+    """A person approved or rejected the change."""
+
+    tree: str
+    approved: bool
+    why: str = ""  #: why it was rejected
+    by: str = ""  #: who, and by which way: `Uma (terminal)`, `Uma (page)`, `Uma (mcp)`; for a link `link 1a2b3c`
+
+
+class LandingStarted(Event, frozen=True, kw_only=True):
+    """The intent, recorded before the ref moves."""
+
+    id: str
+    ref: str
+    old: str
+    new: str
+    code: str  #: the last code commit
+    follows: str = ""  #: old tip of the local branch that follows a remote landing
+    complete: bool = False  #: every phase of the plan is done with it
+
+
+class LandingHeld(Event, frozen=True, kw_only=True):
+    why: str  #: the checkout of the target is in use; nothing was changed
+
+
+class LandingMoved(Event, frozen=True, kw_only=True):
+    """The target moved meanwhile; the candidate is rebuilt."""
+
+    tip: str
+    ours: bool = False  #: moved by another landing of runplan, which does not count against the limit
+
+
+class LandingRefused(Event, frozen=True, kw_only=True):
+    """The remote rejected the push; nothing was changed."""
+
+    why: str
+    reason: Reason = Reason.PROTECTED
+
+
+class Landed(Event, frozen=True, kw_only=True):
+    id: str
+    phase: str
+    tip: str
+    code: str
+    note: str = ""  #: why the local branch did not follow
+    pull: str = ""  #: number and address of the pull request
+    complete: bool = False
+    review: tuple[str, ...] = ()  #: ids of the review comments that were handled
+
+
+class Concluded(Event, frozen=True, kw_only=True):
+    """Nothing is left to do for the lander: merged, no pull request, or no further attempt for this reason."""
+
+    reason: str = ""
+    note: str = ""

@@ -1,0 +1,54 @@
+"""The facts of a planning run."""
+
+from __future__ import annotations
+
+from runplan.domain.run.events import Chosen, Event, Judgement, Planning, Rows
+from runplan.domain.run.kinds import Reason, Role
+
+
+class RevisionRequested(Event, frozen=True, kw_only=True):
+    """A person wants the plan of the run revised before its next phase."""
+
+    planning: Planning
+
+
+class PlanningChosen(Chosen, frozen=True, kw_only=True):
+    """A plan is to be written for a goal, or revised; `tip` is the commit that its agents read."""
+
+    planning: Planning
+    reason: Reason | None = None  #: of the failed phase for which the run has its plan revised
+    before: str = ""  #: the plan that is revised
+    earlier: str = ""  #: a plan on the target with the same title
+
+
+class StepJudged(Judgement, frozen=True, kw_only=True):
+    """The output of a planning step was checked; with problems the step is tried again."""
+
+    role: Role
+    dispatch: str
+    text: str = ""  #: the output, for later steps and the report
+    title: str = ""  #: of the plan
+    problems: tuple[str, ...] = ()
+    findings: Rows = ()  #: of a critique, each with an id
+    verdicts: Rows = ()  #: of a critique, by principle
+    answers: Rows = ()  #: of a revision, by finding
+    questions: tuple[str, ...] = ()
+    has_written: bool = False  #: the agent has changed files, though it may only read
+
+
+class ProposalMade(Event, frozen=True, kw_only=True):
+    """A plan waits for approval. The text is not in the repository yet."""
+
+    path: str
+    text: str
+    sha256: str
+    title: str
+    is_edited: bool = False  #: by a person
+    replaces: str = ""  #: the SHA-256 of the text that the person has edited
+    is_free: bool = False  #: it has no open question and grants nothing, so that it may need no approval
+
+
+class StartQueued(Event, frozen=True, kw_only=True):
+    """The run of the approved plan is queued."""
+
+    command: int

@@ -1,0 +1,130 @@
+"""The row of a run that `status` shows, from the same state and decision that drive the run."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from runplan.domain.run.attempts import AgentAttempt, AnyAttempt, SubplanAttempt, WorkAttempt
+from runplan.domain.run.decide import decide
+from runplan.domain.run.kinds import Mode, PhaseStep, RunOutcome, RunStatus, WaitKind
+from runplan.domain.run.rows import RunRow, Work
+from runplan.domain.run.state import Lane, RunState, find_shown, list_questions, open_lanes, open_states
+
+
+def project_run(state: RunState, *, run: str, plan: str, started: str, since: str) -> RunRow:
+    began = state.started
+    ended = state.ended
+    lanes = open_lanes(state)
+    attempt = find_shown(state)
+    lease = attempt.lease if isinstance(attempt, WorkAttempt) else None
+    states = (state, *(lane.state for lane in state.lanes))
+    work = _project_work(state, attempt, since)
+    works = (
+        [lane_work for lane in state.lanes if (lane_work := _project_lane(lane, since)).failed or lane in lanes]
+        if lanes
+        else []
+    )
+    works += [_project_work(own, own.attempt, since) for name, own in open_states(state) if lanes and not name]
+    if ended:
+        is_stopped = ended.outcome is RunOutcome.STOPPED
+        failed = RunStatus.STOPPED if is_stopped else RunStatus.FAILED
+        run_state = RunStatus.DONE if ended.outcome.is_good else failed
+    else:
+        run_state = {None: RunStatus.RUNNING, WaitKind.SLOT: RunStatus.QUEUED}.get(work.waiting_for, RunStatus.WAITING)
+    work = replace(
+        work,
+        phase=work.phase or next((lane.phase for lane in lanes), None),  # of a lane that has not begun
+        step=None if ended else work.step,
+        retries=max([work.retries, *(lane_work.retries for lane_work in works)]),
+        tokens=sum(each_state.tokens for each_state in states),
+        usd=sum(each_state.usd for each_state in states),
+        unpriced=any(each_state.unpriced for each_state in states),
+        estimated=any(each_state.estimated for each_state in states),
+    )
+    return RunRow(
+        **asdict(work),
+        id=run,
+        plan=plan,
+        started=started,
+        state=run_state,
+        landing=began.landing if began else "cherry-pick",
+        target=began.target if began else "",
+        remote=began.remote if began else "",
+        title=began.title if began else "",
+        slug=began.slug if began else "",
+        concludes=began is not None and began.concludes,
+        mode=began.mode if began else Mode.NEXT,
+        daemon=began is not None and began.daemon,
+        attempt=lease.attempt if lease else 1,
+        outcome=ended.outcome if ended else None,
+        reason=(ended.reason or None) if ended else None,
+        asked="stop" if state.stop else "pause" if state.halted else None,
+        lanes=tuple(works),
+        questions=list_questions(state),
+    )
+
+
+def _project_work(state: RunState, attempt: AnyAttempt | None, since: str) -> Work:
+    decision = decide(state)
+    work = Work(
+        since=since,
+        waiting_for=decision.waiting,
+        about=decision.about or None,
+        wake=decision.wake or None,
+        tokens=state.tokens,
+        usd=state.usd,
+        unpriced=state.unpriced,
+        estimated=state.estimated,
+    )
+    if attempt is None:
+        return work
+    is_over = attempt.refusal or attempt.failure or attempt.delivery.landed
+    work = replace(work, phase=attempt.chosen.phase or None, step=PhaseStep.CLEAN_UP if is_over else attempt.step)
+    if isinstance(attempt, SubplanAttempt) and attempt.over is None:
+        work = replace(work, subplan=attempt.chosen.subplan)
+    if isinstance(attempt, WorkAttempt) and attempt.delivery.landed is None:
+        work = replace(work, kept=attempt.pushing.kept or None)
+    if not isinstance(attempt, AgentAttempt):
+        return work
+    dispatches = attempt.dispatches
+    is_at_step = dispatches.newest is not None and PhaseStep(dispatches.newest.role) is attempt.step
+    work = replace(work, began=dispatches.began if is_at_step else None, retries=attempt.retries)
+    if (running := dispatches.running) is None:
+        return work
+    return replace(
+        work,
+        dispatch=running.id,
+        agent=running.agent or None,
+        version=running.version or None,
+        dispatched=running.at or None,
+        gates=running.gates,
+    )
+
+
+def _project_lane(lane: Lane, since: str) -> Work:
+    work = _project_work(lane.state, lane.state.attempt, since)
+    ended = lane.state.ended
+    failed = (ended.reason or ended.outcome) if ended is not None and not ended.outcome.is_good else None
+    return replace(work, phase=lane.phase, since=work.began or work.dispatched or since, failed=failed)
+
+
+class CurrentStep(Struct, frozen=True, kw_only=True):
+    """The steps or the wait of a run, and when they started."""
+
+    since: str = ""
+    ended: bool = False
+    steps: tuple[str, ...] = ()
+    waiting: WaitKind | None = None
+
+
+def start_of_current_step(previous: CurrentStep, state: RunState, now: str) -> CurrentStep:
+    """The current step after an event that was recorded at `now` and led to `state`; it keeps its start."""
+    states = [open_state for _, open_state in open_states(state)]
+    steps = tuple(open_state.attempt.step if open_state.attempt is not None else "" for open_state in states)
+    ended = state.ended is not None
+    current = CurrentStep(since=previous.since or now, ended=ended, steps=steps, waiting=decide(state).waiting)
+    works = not current.waiting and not ended
+    is_look = previous.waiting and works and steps == previous.steps and any(open_state.waits for open_state in states)
+    # A look in between two waits for the same thing changes nothing.
+    return previous if is_look or current == replace(previous, since=current.since) else replace(current, since=now)

@@ -1,0 +1,117 @@
+"""Why runs fail and wait: the closed list of failure reasons, and sentences about endings and waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runplan.domain.run.dispatch import Ending, EndingKind, ReturnStatus
+from runplan.domain.run.events import DispatchEnded, Paused, PhaseFailed, ProofJudged
+from runplan.domain.run.kinds import Beginning, PhaseStep, Reason, WaitKind
+
+#: Tokens of GitHub and GitLab.
+FORGE_TOKENS = (
+    *("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"),
+    *("GITHUB_APP_ID", "GITHUB_APP_PRIVATE_KEY_FILE", "GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN"),
+)
+PUSHING_KEYS = (*FORGE_TOKENS, "SSH_AUTH_SOCK")  #: the variables of a run that a landing may need
+
+
+def beginning_after(failure: PhaseFailed, *, is_changed: bool, has_fixers: bool) -> Beginning:
+    """How the attempt after this failure begins on the kept work.
+
+    When a person changed the branch or the phase's text since, the checks decide whether the complaint still holds.
+    """
+    if is_changed:
+        return Beginning.PROVE
+    beginning = Beginning.FIX if _is_rejection_open(failure) else failure.reason.beginning
+    if beginning is Beginning.CONTINUE and failure.step is not PhaseStep.IMPLEMENT:
+        return Beginning.PROVE  # the implementer had finished
+    return Beginning.CONTINUE if beginning is Beginning.FIX and not has_fixers else beginning
+
+
+def _is_rejection_open(failure: PhaseFailed) -> bool:
+    """Whether a person rejected the work, and no agent has changed it since."""
+    if failure.rejected is None or failure.reason.beginning is Beginning.ANEW:
+        return False
+    is_end = failure.reason is Reason.STOPPED and failure.step is not PhaseStep.STOP  # the rejection ended the run
+    return is_end or not failure.tree or failure.reason is Reason.NO_PROGRESS
+
+
+UNDO_ADVICE = "Undo the phase again if it is not undone yet, or revert it by hand and set its row in the plan to todo."
+
+
+def next_action(reason: Reason, step: PhaseStep | None) -> str:
+    """What a person does about a failure at this step, or outside of a phase."""
+    return UNDO_ADVICE if step is PhaseStep.UNDO else reason.advice
+
+
+_PROOFS = {
+    "old-tests": "The base's tests on the new code",
+    "landed-tests": "The tests of earlier phases on the new code",
+    "new-tests": "The new tests on the base's code",
+    "emptied": "What the new tests prove",
+}
+
+
+def describe_proof(proof: ProofJudged) -> str:
+    """What a run of old tests on new code, or of new tests on old code, has shown."""
+    again = " (repeated)" if proof.time > 1 else ""
+    took = f", {proof.seconds:.1f} s" if proof.ran else ""
+    answer = f"{proof.answer}: " if proof.answer else ""
+    return f"{_PROOFS[proof.kind]}{again}{took}: {answer}{'; '.join((proof.line, *proof.notes))}"
+
+
+def describe_pause(pause: Paused) -> str:
+    known = {WaitKind.LIMIT: f"{pause.agent} usage limit", WaitKind.OVERLOADED: f"{pause.agent} is overloaded"}
+    return known.get(pause.kind, pause.words)
+
+
+def gave_reason(ended: DispatchEnded) -> bool:
+    """Whether the agent named its problem and then hung until a time limit ended it."""
+    is_stopped = ended.ending in (Ending.SILENT, Ending.TIMEOUT)
+    named = (EndingKind.AUTH, EndingKind.REFUSAL, EndingKind.SETUP, EndingKind.DENIED)
+    return is_stopped and ended.kind in named
+
+
+_ENDINGS = {
+    Ending.TIMEOUT: "was stopped: it ran longer than its time limit",
+    Ending.SILENT: "was stopped: no output or activity",
+    Ending.MISSING: "could not be started",
+    Ending.BUDGET: "was stopped: its budget is used up",
+    Ending.CONTEXT: "was stopped: its context is full",
+    Ending.SURVIVED: "left processes that cannot be killed",
+}
+_KINDS = {
+    EndingKind.AUTH: "cannot run: no valid key or login",
+    EndingKind.REFUSAL: "refused the work",
+    EndingKind.OVERLOADED: "cannot run: its provider was overloaded too often in a row",
+    EndingKind.MAX_TURNS: "used up its turns",
+    EndingKind.CONTEXT: "ran out of context",
+    EndingKind.BUDGET: "used up its own budget",
+    EndingKind.SETUP: "cannot run",
+    EndingKind.DENIED: "was denied a tool that it needs",
+    EndingKind.NO_OUTPUT: "ended without an answer",
+}
+
+
+def describe_ending(ended: DispatchEnded) -> str:
+    """Who ended how, and its last words."""
+    who = f"{ended.agent} ({ended.role})" if ended.agent else f"the {ended.role} command"
+    return f"{who} {_describe_manner(ended)}" + (f": {ended.detail}" if ended.detail else "")
+
+
+def _describe_manner(ended: DispatchEnded) -> str:
+    if ended.ending is Ending.SIGNALLED:
+        return f"was killed by signal {ended.signal}"
+    if ended.ending in _ENDINGS and not gave_reason(ended):
+        return _ENDINGS[ended.ending]
+    if ended.kind in _KINDS:
+        return _KINDS[EndingKind(ended.kind)]
+    if ended.kind == EndingKind.CRASHED and not ended.code:
+        return "failed with exit code 0"
+    how = "was stopped" if ended.code is None else f"exited with code {ended.code}"
+    return "reported a failure" if ended.said == ReturnStatus.FAILED else how
+
+
+def name_variables(names: Sequence[str]) -> str:
+    return ", ".join(f"${name}" for name in names)

@@ -1,0 +1,90 @@
+"""Facts in the journal: their JSON, without terminal sequences, and which of them may wait."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from runplan.domain.decoding import convert
+from runplan.domain.run import events as e, planning_events as _  # noqa: F401 - so that its events are known
+from runplan.domain.run.attempt_parts import SetupReused
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.rows import EventRow
+from runplan.domain.text import bounded, plain
+
+
+def _list_kinds(kind: type[e.Event]) -> Iterator[type[e.Event]]:
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _list_kinds(subclass)
+
+
+_TYPES = {kind.__name__: kind for kind in _list_kinds(e.Event)}
+
+E = TypeVar("E", bound=e.Event)
+
+
+class Recorded(Struct, Generic[E], frozen=True, kw_only=True):
+    """An event with its place in the journal."""
+
+    seq: int
+    run: str = ""
+    at: str  #: UTC ISO-8601 with Z
+    event: E
+
+
+def to_json(event: e.Event) -> str:
+    # json escapes the surrogates of file names that are not UTF-8; msgspec.json rejects them.
+    return json.dumps(to_builtins(event), separators=(",", ":"))
+
+
+def from_json(name: str, body: str) -> e.Event | None:
+    """The event of a journal row; None for an unknown type."""
+    kind = _TYPES.get(name)
+    return convert(json.loads(body), kind) if kind is not None else None
+
+
+def read_row(row: EventRow) -> Recorded[e.Event] | None:
+    event = from_json(row.type, row.body)
+    return Recorded(seq=row.seq, run=row.run, at=row.at, event=event) if event is not None else None
+
+
+#: Fields with words of agents and commands. Those of _SHORT are cut to the length of a detail.
+_SHORT = ("detail", "words", "why", "line", "complaint", "lines")
+_LONG = ("output", "evidence", "note", "trace")
+
+
+def sanitize_event(event: e.Event) -> e.Event:
+    """The event without terminal sequences in the words of agents and commands."""
+    names = (*_SHORT, *_LONG, *(("items",) if isinstance(event, (e.VerdictGiven, e.VerdictDoubted)) else ()))
+    names = (*names, *(("text",) if isinstance(event, (e.QuestionAsked, e.QuestionAnswered)) else ()))
+    before = {name: value for name in names if (value := getattr(event, name, None))}
+    after = {name: _sanitize_value(value, cut=name in _SHORT) for name, value in before.items()}
+    return event if after == before else replace(event, **after)
+
+
+def _sanitize_value(value: object, *, cut: bool) -> object:
+    if isinstance(value, tuple):
+        return tuple(_sanitize_value(part, cut=cut) for part in value)
+    return plain(bounded(value) if cut else value) if isinstance(value, str) else value
+
+
+_FOUND_AGAIN = (
+    *(e.Chosen, e.NoWork, e.WorkTaken, e.CandidateBuilt, e.CleanedUp, SetupReused),
+    *(e.GateJudged, e.ProofJudged, e.VerdictGiven, e.VerdictDoubted),
+)
+
+
+def may_wait(event: e.Event) -> bool:
+    """Whether the event may be written with the next transaction: after a crash its step finds it again."""
+    match event:
+        case e.Leased():
+            return not event.parked  # parked work is not found on the branch a second time
+        case e.DispatchEnded():
+            return event.ending == Ending.EXITED  # its shim has written the exit record
+        case _:
+            return isinstance(event, _FOUND_AGAIN)

@@ -1,0 +1,53 @@
+"""Run requests, and the answers to commands that failed."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from runplan.domain.errors import Exit, RunplanError
+from runplan.domain.run.events import Answered, QuestionAnswered, RunStarted
+from runplan.domain.run.planning_events import ProposalMade
+from runplan.domain.run.rows import Answer
+
+BY_PERSON = "a person"
+Reply: TypeAlias = Answered | QuestionAnswered | ProposalMade
+
+
+class Timing(Struct, frozen=True, kw_only=True):
+    """The schedule that a start asks for."""
+
+    every: str  #: canonical, without `every`
+    now: bool  #: start a run at once as well
+    zone: str
+    misfire: str
+
+
+class RunRequest(Struct, frozen=True, kw_only=True):
+    """A request for a run, with all options resolved; its fields are the arguments of the command `start`."""
+
+    started: RunStarted
+    answer: Answered | None = None  #: to the pending change
+    answered: QuestionAnswered | None = None  #: to a question of an agent
+    edited: ProposalMade | None = None  #: a person's version of a proposed plan
+    fired: bool = False  #: by a schedule, which never approves
+    again: bool = False  #: a retry, which does nothing after success
+    origin: str = ""  #: the planning run that queued it
+    timing: Timing | None = None
+
+    @property
+    def reply(self) -> Reply | None:
+        """The answer of a person; such a request begins no run."""
+        return self.answer or self.answered or self.edited
+
+
+def refused(error: RunplanError, host: str = "") -> Answer:
+    """`host` of a fleet answers."""
+    return Answer(error=f"{error} (on the host {host})" if host else str(error), exit=int(error.exit))
+
+
+def unexpected(error: BaseException) -> Answer:
+    """The answer after an internal error."""
+    text = f"unexpected {type(error).__name__} in the daemon: {error}; see its log"
+    return Answer(error=text, exit=int(Exit.UNREACHABLE))

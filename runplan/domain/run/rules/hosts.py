@@ -1,0 +1,44 @@
+"""The labels of hosts: which a phase needs, and the queues in which its plan waits for a host that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import combinations
+
+from runplan.domain.run.state import RunState, open_states
+from runplan.domain.text import command
+
+ANY = "any"  #: the queue of plans that need no label
+MAX_LABELS = 8  #: of one host, which looks into a queue for each combination of them
+
+
+def name_queue(labels: Collection[str]) -> str:
+    """The queue of the plans that need a host with these labels."""
+    return "+".join(sorted(labels)) or ANY
+
+
+def list_queues(labels: Collection[str]) -> list[str]:
+    """The queues from which a host with these labels takes plans."""
+    named = sorted(set(labels))
+    return [name_queue(chosen) for count in range(len(named) + 1) for chosen in combinations(named, count)]
+
+
+def missing_labels(state: RunState) -> tuple[str, ...]:
+    """The labels of the current phase that the host which owns the run lacks; without a fleet none."""
+    if state.labels is None or state.attempt is None or state.attempt.cleaned:
+        return ()
+    return tuple(label for label in state.attempt.chosen.host if label not in state.labels)
+
+
+def awaited_labels(state: RunState) -> tuple[str, ...]:
+    """The labels of the first phase that the host which owns the run cannot work on."""
+    states = (lane_state for _, lane_state in open_states(state))
+    return next((lane_state.current.chosen.host for lane_state in states if missing_labels(lane_state)), ())
+
+
+def describe_wait(phase: str, labels: Sequence[str], *, is_there: bool) -> str:
+    """For which host a phase waits; `is_there`: a living worker has the labels."""
+    needed = f"phase {phase} needs a host with the labels {', '.join(labels)}"
+    if is_there:
+        return f"{needed}; it is queued for one"
+    return f"{needed}, and no worker has them; start one: {command('runplan', 'worker', '--labels', ','.join(labels))}"

@@ -1,0 +1,108 @@
+"""Which phases of a plan can run side by side, and which can begin on a phase that is being proven."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from runplan.domain.globs import literal
+from runplan.domain.plan.marks import ExecutionKind, PlanStatus, Status
+from runplan.domain.plan.model import Phase, Plan
+from runplan.domain.plan.tracker import describe_hindrance, missing_dependencies
+from runplan.domain.run.attempts import PhaseAttempt, open_questions
+from runplan.domain.run.kinds import Mode
+from runplan.domain.run.rules.phases import list_sign_off
+from runplan.domain.run.state import RunState, count_ahead, open_states
+
+
+def list_startable(plan: Plan, worked: Mapping[str, Sequence[str]], *, limit: int) -> list[Phase]:
+    """The phases to start now, in the plan's order, at most `limit`; `worked` maps running phases to touched paths.
+
+    A phase without `Touches:` may touch everything, so it runs alone.
+    """
+    chosen: list[Phase] = []
+    taken = list(worked.values())
+    for phase in plan.phases if plan.status is PlanStatus.ACTIVE else ():
+        is_open = phase.status is not Status.DONE and not describe_hindrance(plan, phase)
+        is_free = phase.id not in worked and not any(paths_overlap(phase.touches, other) for other in taken)
+        if len(chosen) < limit and is_open and is_free:
+            chosen.append(phase)
+            taken.append(phase.touches)
+    return chosen
+
+
+def may_begin_ahead(state: RunState) -> bool:
+    """Whether a phase may begin on one that is being proven."""
+    started = state.options
+    is_on = started.auto and started.mode is Mode.FINISH
+    return is_on and count_ahead(state) < started.pipeline and bool(list_bases(state))
+
+
+def list_bases(state: RunState) -> dict[str, str]:
+    """The phases that are being proven, each with the commit that the next phase can begin on."""
+    bases = ((open_state, _find_base(open_state)) for _, open_state in open_states(state))
+    return {open_state.current.chosen.phase: base for open_state, base in bases if base}
+
+
+def _find_base(state: RunState) -> str:
+    """The newest commit of the phase, if it is written and nothing but its proof is left; else ""."""
+    phase = state.attempt
+    if not isinstance(phase, PhaseAttempt) or phase.work is None or not phase.work.commits or phase.chosen.direct:
+        return ""
+    delivery = phase.delivery
+    is_over = phase.failure or delivery.landed or state.stop
+    is_in_doubt = phase.refusal or phase.broken or phase.revision or phase.drift or delivery.conflict or delivery.held
+    # A person who has to see the phase sees it before anything begins on it.
+    is_asked = open_questions(phase) or list_sign_off(state.options, phase) is not None
+    if is_over or is_in_doubt or is_asked:
+        return ""
+    head = phase.work.head if state.after else ""
+    return delivery.candidate.commits[-1] if delivery.candidate else head
+
+
+def list_ahead(
+    plan: Plan, worked: Mapping[str, Sequence[str]], bases: Collection[str], below: Mapping[str, str], *, limit: int
+) -> list[tuple[Phase, str]]:
+    """The phases to begin on one that is being proven, each with that one; at most `limit`.
+
+    `worked` maps the running phases to their touched paths; `bases` are those that are being proven. `below` maps the
+    phases ahead to the one that they began on. All that a phase waits for is in the one that it begins on, and no other
+    phase has begun on that one: phases land in the order in which they would be worked one after the other.
+    """
+    chosen: list[tuple[Phase, str]] = []
+    taken = dict(worked)
+    free = [base for base in bases if base not in below.values()]
+    for phase in plan.phases if plan.status is PlanStatus.ACTIVE else ():
+        is_open = phase.status is Status.TODO and not phase.unsupported and phase.id not in taken
+        overlapping = {other for other, touches in taken.items() if paths_overlap(phase.touches, touches)}
+        waits = {*missing_dependencies(plan, phase), *overlapping}
+        after = next((base for base in free if waits <= _list_contained(base, below)), "")
+        if not is_open or not after:
+            continue
+        if len(chosen) >= limit or phase.execution.kind is not ExecutionKind.WORKTREE:
+            break
+        chosen.append((phase, after))
+        taken[phase.id] = phase.touches
+        free.remove(after)
+    return chosen
+
+
+def _list_contained(phase: str, below: Mapping[str, str]) -> set[str]:
+    """The phase, and those that it began on."""
+    return {phase, *(_list_contained(below[phase], below) if below.get(phase) else ())}
+
+
+def paths_overlap(some: Iterable[str], others: Iterable[str]) -> bool:
+    """Whether both may cover the same path; true in doubt, and when either is empty."""
+    some_paths = [_covering_path(pattern) for pattern in some]
+    other_paths = [_covering_path(pattern) for pattern in others]
+    if not some_paths or not other_paths:
+        return True
+    return any(a[: len(b)] == b[: len(a)] for a in some_paths for b in other_paths)
+
+
+def _covering_path(pattern: str) -> tuple[str, ...]:
+    """The folder or file that contains every match; casefolded, since some file systems ignore case."""
+    fixed = literal(pattern)
+    whole = fixed == pattern.strip().removeprefix("./").lstrip("/")
+    path = fixed if whole else fixed.rpartition("/")[0]
+    return tuple(part for part in path.casefold().split("/") if part not in ("", "."))

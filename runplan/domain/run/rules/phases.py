@@ -1,0 +1,411 @@
+"""The rules of an attempt in which agents write, at a phase or a repair: write, prove, fix, and then deliver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from runplan.domain.globs import matches
+from runplan.domain.run import actions as a, events as e
+from runplan.domain.run.actions import Decision, fail_phase, perform_action, start_dispatch
+from runplan.domain.run.attempts import (
+    DelegateAttempt,
+    MergeAttempt,
+    PhaseAttempt,
+    RepairAttempt,
+    SelfLandingAttempt,
+    WorkAttempt,
+)
+from runplan.domain.run.dispatch import Ending, EndingKind, NewTestsAnswer, ReturnStatus
+from runplan.domain.run.kinds import Beginning, GateAnswer, PhaseStep, ProofKind, Reason, Role, WaitKind
+from runplan.domain.run.reasons import describe_ending, describe_proof
+from runplan.domain.run.rules.shared import MAX_MOVES, STOPPED_BY, UNNAMED, fail_lost, judge_agent, land_candidate
+
+MAX_HANDOVERS = 3  #: fresh agents that continue a phase after a full context
+GATE_RUNS = 2  #: a red gate runs once more before it counts
+#: Why each of the proofs runs.
+PROOFS = {
+    ProofKind.OLD_TESTS: "tests changed: the base's tests run on the new code",
+    ProofKind.LANDED_TESTS: "tests of earlier phases changed again: their landed versions run on the new code",
+    ProofKind.NEW_TESTS: "tests changed: the new tests run on the base's code",
+    ProofKind.EMPTIED: "new tests that cannot be loaded on the base run with the added functions emptied",
+}
+
+
+def work_on_phase(started: e.RunStarted, phase: PhaseAttempt) -> Decision:
+    implementer = e.DispatchStarted(role=Role.IMPLEMENT, cycle=1)
+    return _work_on(started, phase, start_dispatch(implementer, f"phase {phase.chosen.phase} is to be implemented"))
+
+
+def repair_branch(started: e.RunStarted, repair: RepairAttempt) -> Decision:
+    """A fixer begins, on the tip of the branch."""
+    return _work_on(started, repair, _start_fixer(repair, tree=repair.base_tree, complaint=repair.chosen.text))
+
+
+def merge_target(started: e.RunStarted, merge: MergeAttempt) -> Decision:
+    """A fixer is needed only for conflicts."""
+    if merge.lease is not None and merge.work is None and not merge.rebuilt:
+        return perform_action(a.MERGE_TARGET, "the target is merged into the branch of the pull request")
+    return repair_branch(started, merge)
+
+
+def delegate_phase(started: e.RunStarted, phase: SelfLandingAttempt) -> Decision:
+    """The work lands by itself, so it is neither fixed nor approved; only the row of the phase is left."""
+    decision = _follow_command(replace(started, max_fix_cycles=0, auto=True), phase)
+    match decision.actions:
+        case (a.Fail(reason=reason, at=step, detail=detail),) if phase.delivery.candidate is not None:
+            landed = f"what has landed stays on the target: {phase.base[:7]}..{phase.built.commits[-1][:7]}"
+            return fail_phase(reason, step, f"{detail}; {landed}")
+        case _:
+            return decision
+
+
+def _follow_command(started: e.RunStarted, phase: SelfLandingAttempt) -> Decision:
+    ended = phase.dispatches.ended
+    candidate = phase.delivery.candidate
+    if lost := fail_lost(phase, phase.step):
+        return lost
+    if phase.lease is None:
+        return perform_action(a.LEASE, "the phase needs a worktree for its checks")
+    if ended is not None and ended.role is Role.DELEGATE and not ended.succeeded:
+        reason = STOPPED_BY.get(ended.ending, Reason.AGENT_FAILED)
+        return fail_phase(reason, PhaseStep.DELEGATE, describe_ending(ended))
+    if ended is not None and ended.role is not Role.DELEGATE:
+        return _judge_ended(phase, ended)
+    has_landed = phase.is_last or (phase.work is not None and phase.work.commits)
+    if ended is not None or (has_landed and candidate is None):
+        return perform_action(a.TAKE_DELEGATED, "the target shows what has landed")
+    if phase.delivery.moves > MAX_MOVES:
+        return fail_phase(Reason.TARGET_MOVING, PhaseStep.LAND, f"the target moved {phase.delivery.moves} times")
+    if candidate is not None:
+        return _run_baseline(started, phase, candidate.onto_tree) or _run_gates(started, phase, candidate)
+    if phase.work is not None:
+        return fail_phase(Reason.NO_COMMITS, PhaseStep.DELEGATE, "the command did not move the target")
+    command = e.DispatchStarted(role=Role.DELEGATE, cycle=phase.cycle)
+    start = start_dispatch(command, f"the command of phase {phase.chosen.phase} runs in your checkout")
+    asking = _ask_before_command(phase) if isinstance(phase, DelegateAttempt) else None
+    return _run_baseline(started, phase, phase.base_tree) or asking or start
+
+
+def _ask_before_command(phase: DelegateAttempt) -> Decision | None:
+    """A person approves what the command would run with the user's rights, also with `auto`."""
+    altered = phase.altered
+    if altered is None or phase.delivery.approved == altered.tree:
+        return None
+    why = f"`{phase.chosen.command}` runs with your rights, and {', '.join(altered.files)} changed since the plan began"
+    if phase.delivery.asked != altered.tree:
+        return perform_action(a.ASK, why)
+    return Decision(why=f"{why}; phase {phase.chosen.phase} needs your sign-off", waiting=WaitKind.SIGN_OFF)
+
+
+def _work_on(started: e.RunStarted, phase: WorkAttempt, first: Decision) -> Decision:
+    """`first` starts the first writer."""
+    if lost := fail_lost(phase, phase.step):
+        return lost
+    if phase.lease is None:
+        return perform_action(a.LEASE, "the phase needs a worktree and a branch")
+    if phase.dispatches.ended is not None:
+        return _judge_ended(phase, phase.dispatches.ended)
+    if phase.broken is not None:
+        return _take_back(started, phase, phase.broken)
+    if phase.revision and phase.delivery.candidate is not None:
+        return _send_fixer(started, phase, phase.built, f"a person rejected the change: {phase.revision}")
+    if phase.work is not None:
+        return _prove_work(started, phase, phase.work)
+    kept = phase.leased.kept
+    if kept is not None and kept.beginning is Beginning.PROVE and phase.cycle == 1:
+        return perform_action(a.TAKE_WORK, "the attempt begins with the checks of the kept work")
+    last = phase.handovers[-2:]
+    if len(last) == 2 and last[0].tree == last[1].tree:
+        detail = "two agents in a row filled their context, and the second one changed nothing"
+        return fail_phase(Reason.NO_PROGRESS, phase.step, detail)
+    fixer = _start_fixer(phase, tree=phase.failed_tree, complaint=phase.complaint)
+    # The gate of the phase that it began on is its baseline.
+    before = _run_baseline(started, phase, phase.base_tree, agents=True) if not phase.chosen.base else None
+    return before or _set_up_agents(started, phase) or (first if phase.cycle == 1 else fixer)
+
+
+def _run_baseline(started: e.RunStarted, phase: WorkAttempt, tree: str, *, agents: bool = False) -> Decision | None:
+    """The checks on the base, with run.setup before them; with `agents` also in the worktree of the agents."""
+    for group in started.gates:
+        if unknown := tuple(name for name in group if name not in phase.proof.baselines):
+            baseline = e.DispatchStarted(role=Role.BASELINE, gates=unknown, cycle=phase.cycle, tree=tree)
+            why = f"{_describe_checks(unknown)} on the base first, to know old failures"
+            return _set_up_proof(started, phase, tree, agents=agents) or start_dispatch(baseline, why)
+    return None
+
+
+def _set_up_agents(started: e.RunStarted, phase: WorkAttempt) -> Decision | None:
+    """Run run.setup once in the worktree of implementers and fixers."""
+    if not started.setup or phase.setup.agents:
+        return None
+    setup = e.DispatchStarted(role=Role.SETUP, cycle=phase.cycle)
+    return start_dispatch(setup, "run.setup prepares the agent's worktree")
+
+
+def _set_up_proof(
+    started: e.RunStarted, phase: WorkAttempt, tree: str, red: str = "", *, agents: bool = False
+) -> Decision | None:
+    """Run run.setup in the proof worktree, unless that is prepared for this tree; its step knows reusable products.
+
+    `red` says why the check that follows is repeated: what failed with products of an earlier tree counts only if it
+    fails with new ones, too.
+    """
+    setup = phase.setup
+    doubt = setup.doubt or (red if setup.is_reused else "")
+    if not started.setup or (setup.tree == tree and not doubt):
+        return None
+    again = f"{doubt}, with products of an earlier set-up" if doubt else ""
+    why = f"run.setup prepares the worktree of the checks{f': {again}' if again else ''}"
+    agents = agents and not phase.setup.agents and not again
+    return start_dispatch(
+        e.DispatchStarted(role=Role.SETUP, cycle=phase.cycle, tree=tree, again=again, agents=agents), why
+    )
+
+
+def _start_fixer(phase: WorkAttempt, *, tree: str, complaint: str) -> Decision:
+    fixer = e.DispatchStarted(role=Role.FIX, cycle=phase.cycle, tree=tree, complaint=complaint)
+    return start_dispatch(fixer, "a fresh agent fixes it")
+
+
+def _judge_ended(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
+    """What follows from the end of a process."""
+    match ended.role:
+        case Role.BASELINE | Role.GATE | Role.PROVE if ended.ending in (Ending.BUDGET, Ending.SURVIVED):
+            reason = STOPPED_BY.get(ended.ending, Reason.TESTS_UNFINISHED)
+            return fail_phase(reason, PhaseStep(ended.role), describe_ending(ended))
+        case Role.BASELINE:
+            return perform_action(a.JUDGE_BASELINE, "the checks on the base have ended")
+        case Role.GATE:
+            return perform_action(a.JUDGE_GATE, "the checks have ended")
+        case Role.PROVE:
+            return perform_action(a.JUDGE_PROOF, "the tests of the other side have ended")
+        case Role.SETUP:
+            return fail_phase(Reason.SETUP_FAILED, PhaseStep.SETUP, describe_ending(ended))
+        case _ if ended.kind in (EndingKind.CONTEXT, EndingKind.MAX_TURNS) and ended.role.is_writer:
+            return _follow_up(phase, ended)
+        case _:
+            return _judge_agent(phase, ended)
+
+
+def _follow_up(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
+    """After an agent with a full context."""
+    if ended.said == ReturnStatus.DONE:
+        return perform_action(
+            a.TAKE_WORK, "the agent's context was full, but it reports that it is done; now checking its work"
+        )
+    if len(phase.handovers) >= MAX_HANDOVERS:
+        detail = f"{len(phase.handovers) + 1} agents in a row filled their context; make the phase smaller"
+        return fail_phase(Reason.AGENT_FAILED, PhaseStep(ended.role), detail)
+    return perform_action(a.HAND_OVER, "the agent's context is full; a fresh agent continues")
+
+
+def _judge_agent(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
+    succeeded = perform_action(a.TAKE_WORK, f"{ended.agent or ended.role} finished; now checking what it changed")
+    if ended.role is Role.VERIFY:
+        succeeded = perform_action(a.JUDGE_VERDICT, "the verifier has answered")
+    decision = judge_agent(phase.dispatches, ended, succeeded)
+    (action,) = decision.actions
+    match action:
+        case a.Fail(reason=Reason.AGENT_FAILED, at=step, detail=detail) if phase.unsolved and ended.kind in UNNAMED:
+            return fail_phase(Reason.CONFLICT, step, phase.describe_unsolved(detail))
+        case _:
+            return decision
+
+
+def _take_back(started: e.RunStarted, phase: WorkAttempt, broken: e.RulesBroken) -> Decision:
+    """A fixer takes back what the phase does not permit, once."""
+    detail = "; ".join(broken.lines)
+    if phase.breaks > 1 or phase.fixes >= started.max_fix_cycles:
+        return fail_phase(broken.reason, _written_at(phase), f"{detail}{broken.remedy}")
+    complaint = f"the phase does not permit these changes; take them back: {detail}"
+    fixer = e.DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=broken.tree, complaint=complaint)
+    why = f"{complaint}; fix cycle {phase.fixes + 1} of {started.max_fix_cycles}"
+    return _set_up_agents(started, phase) or start_dispatch(fixer, why)
+
+
+def _prove_work(started: e.RunStarted, phase: WorkAttempt, work: e.WorkTaken) -> Decision:
+    if work.commits == 0 and phase.unsolved is not None:
+        return fail_phase(Reason.CONFLICT, PhaseStep.FIX, phase.describe_unsolved("it left no change"))
+    if phase.is_answer:
+        return perform_action(a.CLEAN_UP, "the agent answers the review without a change")
+    if work.commits == 0:
+        return fail_phase(Reason.NO_COMMITS, _written_at(phase), "the agent left no change")
+    if phase.delivery.conflict is not None and phase.rebuilt:
+        detail = (
+            f"{_describe_conflict(phase)}, again after it was redone on the new tip; the work before that is kept at"
+        )
+        return fail_phase(Reason.CONFLICT, PhaseStep.LAND, f"{detail} {phase.parked}")
+    if phase.delivery.conflict is not None:
+        rebuild = a.RebuildBranch(onto=phase.delivery.conflict.onto, start=phase.delivery.conflict.onto)
+        return perform_action(rebuild, _describe_conflict(phase))
+    if phase.delivery.moves > MAX_MOVES:
+        moved = f"the target moved {phase.delivery.moves} times while landing"
+        return fail_phase(Reason.TARGET_MOVING, PhaseStep.LAND, moved)
+    if (candidate := phase.delivery.candidate) is None:
+        return perform_action(a.BUILD_CANDIDATE, "the work is replayed on the target's tip")
+    if candidate.tree == phase.failed_tree:
+        return fail_phase(Reason.NO_PROGRESS, PhaseStep.FIX, f"the fixer changed nothing; {phase.complaint}")
+    # When the target moved, its own failures have to be known.
+    if baseline := _run_baseline(started, phase, candidate.onto_tree):
+        return baseline
+    # Tests on the base's code run while the worktree is prepared for it.
+    is_prepared = started.setup and phase.setup.tree == candidate.onto_tree
+    early = tuple(run for run in candidate.proofs if run.kind is ProofKind.NEW_TESTS) if is_prepared else ()
+    return _run_proofs(started, phase, candidate, early) or _run_gates(started, phase, candidate)
+
+
+def _written_at(phase: WorkAttempt) -> PhaseStep:
+    return PhaseStep.FIX if phase.cycle > 1 else PhaseStep.IMPLEMENT
+
+
+def _describe_conflict(phase: WorkAttempt) -> str:
+    return f"the work conflicts with the target in {phase.delivery.conflicting_paths}"
+
+
+def _run_gates(started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt) -> Decision:
+    if not started.gates and not phase.proof.gates:
+        return perform_action(a.JUDGE_GATE, "there is no test command; that is recorded")
+    for group in started.gates:
+        judged = [phase.proof.newest_gates[name] for name in group if name in phase.proof.newest_gates]
+        new = tuple(name for name in group if name not in phase.proof.newest_gates)
+        failed = [gate for gate in judged if _is_failed(gate, phase)]
+        unfinished = next(
+            (gate for gate in judged if gate.answer is GateAnswer.UNFINISHED and gate not in failed and not new), None
+        )
+        if unfinished is not None:
+            detail = _name_gate(unfinished, unfinished.line)
+            if unfinished.code is None:
+                return fail_phase(Reason.TESTS_UNFINISHED, PhaseStep.GATE, detail)
+            # The work may have broken it.
+            return _fix_candidate(started, phase, candidate, Reason.TESTS_UNFINISHED, detail)
+        repeated = [gate for gate in failed if gate.time < _count_runs(gate, phase)]
+        is_third = not new and any(gate.time > 1 for gate in repeated)
+        which = "second run failed, too" if is_third else "first run failed"
+        again = f"the {which}: {'; '.join(gate.line for gate in failed)}" if repeated and not new else ""
+        if due := new or tuple(gate.name for gate in repeated):
+            gate = e.DispatchStarted(role=Role.GATE, gates=due, cycle=phase.cycle, tree=candidate.tree, again=again)
+            gate = replace(gate, why="all tests, with a fresh set-up") if is_third else gate
+            times = "a third time" if is_third else "a second time"
+            why = f"{_describe_checks(due)} {f'{times}, because {again}' if again else 'on the exact tree'}"
+            is_last = all(gate.time + 1 == _count_runs(gate, phase) for gate in repeated)
+            return _set_up_proof(started, phase, candidate.tree, again if is_last else "") or start_dispatch(gate, why)
+        if failed:
+            detail = "; ".join(_name_gate(gate, f"the checks failed: {gate.line}") for gate in failed)
+            return _fix_candidate(started, phase, candidate, Reason.TESTS_FAILED, detail)
+    return _prove_tests(started, phase, candidate)
+
+
+def _is_failed(gate: e.GateJudged, phase: WorkAttempt) -> bool:
+    """Whether the gate is red; an unfinished one, too, while it may be for products of an earlier set-up."""
+    is_repeatable = gate.code is not None and gate.time < _count_runs(gate, phase) and _is_doubtful(gate, phase)
+    return gate.answer is GateAnswer.FAILED or (gate.answer is GateAnswer.UNFINISHED and is_repeatable)
+
+
+def _count_runs(gate: e.GateJudged, phase: WorkAttempt) -> int:
+    """How often a gate, and those beside it, run before a red result counts.
+
+    With products of an earlier set-up, tests that failed are first repeated alone: a flaky one says nothing about
+    set-up. The last run is after a fresh set-up.
+    """
+    return GATE_RUNS + (_is_doubtful(gate, phase) and any(run.rerun for run in phase.proof.gates))
+
+
+def _is_doubtful(gate: e.GateJudged, phase: WorkAttempt) -> bool:
+    return phase.setup.is_reused or phase.setup.renewed == gate.tree
+
+
+def _prove_tests(started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt) -> Decision:
+    """Where tests changed: the base's tests on the new code, and whether the new tests fail without it."""
+    if due := _run_proofs(started, phase, candidate, candidate.proofs):
+        return due
+    if phase.proof.questions and started.changed == "refuse":
+        detail = "; ".join(f"{test}" for _, test in phase.proof.questions)
+        return _fix_candidate(started, phase, candidate, Reason.TESTS_FAILED, detail)
+    proven = phase.proof.newest_runs.get(ProofKind.EMPTIED)
+    if proven is not None and proven.answer is NewTestsAnswer.HOLLOW and started.prove == "require":
+        detail = f'{describe_proof(proven)} (tests.prove = "require")'
+        return _fix_candidate(started, phase, candidate, Reason.TESTS_FAILED, detail)
+    return _verify_candidate(started, phase, candidate)
+
+
+def _run_proofs(
+    started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt, runs: Sequence[e.ProofRun]
+) -> Decision | None:
+    """The first of these runs that is due; a broken promise is looked at twice."""
+    for run in runs:
+        judged = phase.proof.newest_runs.get(run.kind)
+        if judged is None or (judged.promises and judged.time < GATE_RUNS):
+            again = f"the first run failed: {judged.line}" if judged else ""
+            proof = e.DispatchStarted(
+                role=Role.PROVE, gates=(e.TESTS,), cycle=phase.cycle, tree=run.tree, scope=run.kind, again=again
+            )
+            # Only tests or bodies of functions differ, so the products of run.setup are those of the code under test.
+            tree = candidate.onto_tree if run.kind is ProofKind.NEW_TESTS else candidate.tree
+            return _set_up_proof(started, phase, tree, again) or start_dispatch(proof, PROOFS[run.kind])
+    return None
+
+
+def _describe_checks(names: Sequence[str]) -> str:
+    """`the tests run`, `lint and types run`."""
+    if tuple(names) == (e.TESTS,):
+        return "the tests run"
+    return f"{' and '.join(names)} {'runs' if len(names) == 1 else 'run'}"
+
+
+def _name_gate(gate: e.GateJudged, line: str) -> str:
+    return line if gate.name == e.TESTS else f"{gate.name}: {line}"
+
+
+def _verify_candidate(started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt) -> Decision:
+    """One verifier after the other, then one for all phases where the plan ends; the first that fails starts a fix."""
+    if phase.proof.verdict is not None and not phase.proof.verdict.passed:
+        return _fix_candidate(started, phase, candidate, Reason.VERIFICATION_FAILED, phase.proof.verdict.why)
+    verifiers = started.verifiers or ("",)
+    asked = phase.proof.questions_to_verifiers(started.changed)
+    given = sum(not verdict.scope and verdict.questions == asked for verdict in phase.proof.verdicts)
+    verifier = e.DispatchStarted(role=Role.VERIFY, cycle=phase.cycle, tree=candidate.tree)
+    again = f"; it is asked once more, because {phase.proof.doubted.why}" if phase.proof.doubted else ""
+    if phase.needs_verdict and given < len(verifiers):
+        verify = replace(verifier, agent=verifiers[given])
+        why = f"an independent verifier judges the exact tree{again}"
+        return _set_up_proof(started, phase, candidate.tree) or start_dispatch(verify, why)
+    if phase.is_last and not any(verdict.scope for verdict in phase.proof.verdicts):
+        final = replace(verifier, agent=verifiers[0], scope="final")
+        why = f"the plan ends with this phase; a verifier judges all phases together{again}"
+        return _set_up_proof(started, phase, candidate.tree) or start_dispatch(final, why)
+    return land_candidate(started, phase, sign_off=list_sign_off(started, phase))
+
+
+def list_sign_off(started: e.RunStarted, phase: WorkAttempt) -> tuple[str, ...] | None:
+    """What a person has to see before the phase lands; None for nothing."""
+    asked = [text for _, text in phase.proof.questions if started.changed == "ask"]
+    files = phase.changed_files
+    is_shown = any(matches(pattern, path) for pattern in started.sign_off for path in files)
+    built = phase.delivery.candidate
+    criteria = (*([built.rejected] if built and built.rejected else []), *phase.chosen.sign_off, *asked)
+    return (*criteria, *phase.proof.exceptions) if criteria or is_shown else None
+
+
+def _fix_candidate(
+    started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt, reason: Reason, detail: str
+) -> Decision:
+    if phase.fixes >= started.max_fix_cycles:
+        return fail_phase(reason, PhaseStep.VERIFY if reason is Reason.VERIFICATION_FAILED else PhaseStep.GATE, detail)
+    number = f"; fix cycle {phase.fixes + 1} of {started.max_fix_cycles}"
+    return _send_fixer(started, phase, candidate, detail, number)
+
+
+def _send_fixer(
+    started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt, detail: str, number: str = ""
+) -> Decision:
+    """Start a fixer on the candidate; `number`: which fix cycle that is, in words."""
+    why = f"{detail}{number}"
+    tree = candidate.tree
+    if candidate.onto == phase.base:
+        fixer = e.DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=tree, complaint=detail)
+        return _set_up_agents(started, phase) or start_dispatch(fixer, why)
+    # The fixer has to see the tree that failed, which is the work on the moved target.
+    start = candidate.commits[-1]
+    return perform_action(a.RebuildBranch(onto=candidate.onto, start=start, complaint=detail, tree=tree), why)

@@ -1,0 +1,437 @@
+"""The state of a run, folded from the journal."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.domain.run import events as e
+from runplan.domain.run.attempt_parts import HostChanged, StepCrashed
+from runplan.domain.run.attempts import (
+    AgentAttempt,
+    AnyAttempt,
+    CompletionAttempt,
+    PlanningAttempt,
+    RepairAttempt,
+    SubplanAttempt,
+    WorkAttempt,
+    begin_attempt,
+    open_questions,
+    record_event,
+    running_dispatch,
+)
+from runplan.domain.run.kinds import REPEATED_WAITS, Mode, WaitKind
+from runplan.domain.run.planning_events import PlanningChosen, RevisionRequested
+
+
+class RunState(Struct, frozen=True, kw_only=True):
+    """Everything that the journal says about a run."""
+
+    started: e.RunStarted | None = None
+    no_work: e.NoWork | None = None  #: why no further phase is due
+    attempt: AnyAttempt | None = None
+    dispatches: int = 0  #: processes started so far; numbers their ids
+    tokens: int = 0  #: sent and received, by agents that have ended
+    usd: float = 0.0
+    unpriced: bool = False  #: an agent reported tokens but no cost
+    estimated: bool = False  #: tokens of an agent are an estimate
+    landed: tuple[e.Landed, ...] = ()
+    leased: bool = False  #: the run has a worktree
+    labels: tuple[str, ...] | None = None  #: of the host that owns the run; None without a fleet
+    pause: e.Paused | None = None
+    waited: WaitKind | None = None  #: the kind of the last wait
+    waits: int = 0  #: waits for the same thing in a row
+    crashes: int = 0  #: defects of runplan itself since the last landing, or since a person continued the run
+    crash: str = ""  #: the last of them
+    queued: bool = False
+    halted: str = ""  #: who paused the run
+    missing: tuple[str, ...] = ()  #: the variables that a restart has lost
+    stop: str = ""  #: who stopped the run
+    warnings: tuple[str, ...] = ()  #: for the report of every phase
+    lanes: tuple[Lane, ...] = ()  #: phases side by side, ended ones included
+    is_lane: bool = False  #: one of several phases that run side by side
+    after: str = ""  #: the phase that has to land before this one is proven
+    base: str = ""  #: the commit of that phase that this one begins on
+    is_dropped: bool = False  #: the lane is ended, because it began on work that does not land so
+    zone: str = ""  #: the lane whose worktree its agents use
+    proof: str = ""  #: the lane whose proof worktree it uses
+    concluded: e.Concluded | None = None
+    review: e.Rows = ()  #: comments of reviewers that are to be handled
+    claimed: bool = False  #: the forge shows that the run works on its issues
+    claim_at: str = ""  #: when a claim that met a rate limit is shown
+    repairs: int = 0  #: fixes of failed checks on the forge
+    reviews: int = 0  #: repairs for messages on the pull request
+    updates: int = 0  #: merges of the target into the branch
+    revision: e.Planning | None = None  #: of the plan, that a person wants before the next phase
+    revisions: int = 0  #: of the plan, in a run of its phases
+    looked: bool = False  #: the plan was searched for further phases that can start
+    host: str = ""  #: of a fleet, which owns the run; "" without a fleet
+    home: str = ""  #: the host with the files of the attempt
+    ended: e.RunEnded | None = None
+
+    @property
+    def options(self) -> e.RunStarted:
+        """The options of the run, for steps that are due only in one."""
+        assert self.started is not None
+        return self.started
+
+    @property
+    def current(self) -> AnyAttempt:
+        """The current attempt, for steps that are due only in one."""
+        assert self.attempt is not None
+        return self.attempt
+
+    @property
+    def dispatching(self) -> AgentAttempt:
+        """The current attempt, for steps that are due only with a dispatch."""
+        assert isinstance(self.attempt, AgentAttempt)
+        return self.attempt
+
+    @property
+    def planning(self) -> PlanningAttempt:
+        """The current attempt, for steps that are due only in a planning run."""
+        assert isinstance(self.attempt, PlanningAttempt)
+        return self.attempt
+
+    @property
+    def work(self) -> WorkAttempt:
+        """The current attempt, for steps that are due only where agents write."""
+        assert isinstance(self.attempt, WorkAttempt)
+        return self.attempt
+
+
+class Lane(Struct, frozen=True, kw_only=True):
+    """One of several phases that run side by side, with the state of a run of that phase alone."""
+
+    name: str
+    phase: str
+    touches: tuple[str, ...]
+    state: RunState
+
+
+# --- questions ----------------------------------------------------------------------------------------
+
+
+def open_lanes(state: RunState) -> list[Lane]:
+    return [lane for lane in state.lanes if lane.state.ended is None]
+
+
+def count_busy(state: RunState) -> int:
+    """The phases at work side by side, without those ahead; one that waits for a person counts against no limit."""
+    attempts = (open_state.attempt for _, open_state in open_states(state) if not open_state.after)
+    return sum(attempt is None or not (attempt.delivery.asked or open_questions(attempt)) for attempt in attempts)
+
+
+def count_ahead(state: RunState) -> int:
+    """The phases that have begun on another one, which has not landed."""
+    return sum(bool(lane.state.after) for lane in open_lanes(state))
+
+
+def open_states(state: RunState) -> list[tuple[str, RunState]]:
+    """The open lanes by name, and under "" the run without them, where it has a phase or has no lanes.
+
+    A phase that asked a person, or was proven, when the lanes began stays a phase of the run.
+    """
+    lanes = [(lane.name, lane.state) for lane in open_lanes(state)]
+    if not lanes:
+        return [("", state)]
+    has_phase = state.attempt is not None and not state.attempt.cleaned
+    return [*lanes, *([("", replace(state, lanes=(), looked=True))] if has_phase else [])]
+
+
+def list_places(state: RunState) -> list[str]:
+    """The lanes whose worktrees the run has made, "" for the run itself; none of a lane, as others use them next."""
+    states = [state, *(lane.state for lane in state.lanes)] if not state.is_lane else []
+    return sorted({place for each in states if each.leased or each.base for place in (each.zone, each.proof)})
+
+
+def list_running(state: RunState, *lanes: str) -> list[str]:
+    """The dispatches whose end is not recorded, of these lanes or of all."""
+    states = (open_state for lane, open_state in open_states(state) if not lanes or lane in lanes)
+    dispatches = (running_dispatch(open_state.attempt) for open_state in states)
+    return [dispatch.id for dispatch in dispatches if dispatch is not None]
+
+
+def list_questions(state: RunState) -> tuple[str, ...]:
+    """The ids of the open questions, of all lanes."""
+    states = (open_state for _, open_state in open_states(state))
+    return tuple(question.id for open_state in states for question in open_questions(open_state.attempt))
+
+
+def find_awaiting(state: RunState) -> AnyAttempt | None:
+    """The attempt that waits for a person, else the first open one."""
+    attempts = [open_state.attempt for _, open_state in open_states(state) if open_state.attempt is not None]
+    waiting = (
+        attempt for attempt in attempts if attempt.delivery.asked or attempt.delivery.held or open_questions(attempt)
+    )
+    return next(waiting, attempts[0] if attempts else None)
+
+
+def find_shown(state: RunState) -> AnyAttempt | None:
+    """The attempt that represents the run: its own, else of the first open lane, of the failed one, or of the last."""
+    attempt = state.attempt
+    if attempt is not None and (not attempt.cleaned or attempt.failure is not None):
+        return attempt
+    lane = next(iter(open_lanes(state)), None) or failed_lane(state)
+    lane = lane or (state.lanes[-1] if state.lanes and attempt is None else None)
+    return lane.state.attempt if lane is not None else attempt
+
+
+def failed_lane(state: RunState) -> Lane | None:
+    """The first lane that ended without a landing, unless it was dropped or the plan is revised for it."""
+    lanes = (lane for lane in state.lanes if not lane.state.is_dropped)
+    ended = (lane for lane in lanes if lane.state.ended and not lane.state.ended.outcome.is_good)
+    return next((lane for lane in ended if lane.state.revision is None), None)
+
+
+def failure(state: RunState) -> e.PhaseFailed | None:
+    if state.attempt is not None and state.attempt.failure is not None:
+        return state.attempt.failure
+    lane = failed_lane(state)
+    attempt = lane.state.attempt if lane is not None else None
+    return attempt.failure if attempt is not None else None
+
+
+# --- the fold -----------------------------------------------------------------------------------------
+
+
+def fold(events: Iterable[e.Event]) -> RunState:
+    return functools.reduce(apply, events, RunState())
+
+
+def apply(state: RunState, fact: e.Event) -> RunState:
+    """The state after one more fact."""
+    if fact.lane and not state.is_lane:
+        return _update_followers(_apply_to_lane(state, fact.lane, fact), fact)
+    state = _update_followers(_apply_to_run(state, fact), fact)
+    match fact:
+        case e.LanesChosen():
+            return _begin_lanes(state, fact)
+        case e.Chosen() | e.NoWork() if open_lanes(state) or _is_at_work(state.attempt):
+            return replace(state, looked=True)
+        case e.QuestionAsked() | e.ApprovalAsked() | e.CandidateBuilt() | e.CleanedUp():  # further phases may start
+            return replace(state, looked=False)
+        case e.RunResumed():
+            return _change_lanes(
+                state, lambda lane: apply(lane.state, replace(fact, mode=Mode.PHASE, wanted=lane.phase))
+            )
+        case e.StopRequested() | e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.IssueShared():
+            return _change_lanes(state, lambda lane: apply(lane.state, fact))
+        case RevisionRequested() | e.Answered() | e.QuestionAnswered() | e.ClaimTaken():  # each lane knows its own
+            return _change_lanes(state, lambda lane: apply(lane.state, fact))
+        case _:
+            return state
+
+
+def _change_lanes(state: RunState, change: Callable[[Lane], RunState]) -> RunState:
+    return replace(state, lanes=tuple(replace(lane, state=change(lane)) for lane in state.lanes))
+
+
+def _apply_to_lane(state: RunState, name: str, event: e.Event) -> RunState:
+    state = _change_lanes(state, lambda lane: apply(lane.state, event) if lane.name == name else lane.state)
+    match event:
+        case e.DispatchEnded():  # it gives back the part of the budget that it did not use
+            return _change_lanes(state, _without_budget_pause)
+        case e.Landed():
+            return replace(state, landed=(*state.landed, event))
+        case e.RunEnded() | e.QuestionAsked() | e.ApprovalAsked():  # further phases may start
+            return replace(state, looked=False, no_work=None)
+        case e.CandidateBuilt() | e.WorkTaken() if state.options.pipeline:
+            return replace(state, looked=False)
+        case _:
+            return state
+
+
+def _without_budget_pause(lane: Lane) -> RunState:
+    waits = lane.state.pause is not None and lane.state.pause.kind is WaitKind.BUDGET
+    return replace(lane.state, pause=None) if waits else lane.state
+
+
+def _begin_lanes(state: RunState, event: e.LanesChosen) -> RunState:
+    state = replace(state, looked=True, no_work=None, attempt=state.attempt if _is_at_work(state.attempt) else None)
+    ahead = {name: (after, base) for name, after, base in event.ahead}
+    for name, phase, touches in event.lanes:
+        after, base = ahead.get(name, ("", ""))
+        started = replace(state.options, mode=Mode.PHASE, wanted=phase)
+        alone = RunState(started=started, warnings=state.warnings, labels=state.labels, is_lane=True)
+        alone = replace(alone, after=after, base=base, host=state.host, home=state.home)
+        state, alone = _hand_on_places(state, alone, name) if after else (state, _give_places(state, alone, name))
+        state = replace(state, lanes=(*state.lanes, Lane(name=name, phase=phase, touches=touches, state=alone)))
+    return state
+
+
+def _is_at_work(attempt: AnyAttempt | None) -> bool:
+    """Whether it asks a person or is proven, while the plan is searched for other phases."""
+    return attempt is not None and not attempt.cleaned
+
+
+def _give_places(state: RunState, alone: RunState, name: str) -> RunState:
+    """The lane with worktrees that earlier lanes do not use any more, else with its own."""
+    busy = [user for _, user in open_states(state) if user.is_lane or _is_at_work(user.attempt)]
+    owners = [owner for owner in (state, *(lane.state for lane in state.lanes)) if owner.leased]
+    zones = (owner.zone for owner in owners if owner.zone not in {user.zone for user in busy})
+    proofs = (owner.proof for owner in owners if owner.proof not in {user.proof for user in busy})
+    return replace(alone, zone=next(zones, name), proof=next(proofs, name))
+
+
+def _hand_on_places(state: RunState, alone: RunState, name: str) -> tuple[RunState, RunState]:
+    """Both states, when the lane takes over the worktrees of the phase that it begins on.
+
+    That phase is written. If it needs a fixer, that gets a worktree of its own; proofs follow one after the other.
+    """
+    states = ((other, before) for other, before in open_states(state) if before.attempt is not None)
+    other, before = next(pair for pair in states if pair[1].current.chosen.phase == alone.after)
+    alone = replace(alone, zone=before.zone, proof=before.proof)
+    if not other:
+        return _move_zone(state, name), alone
+    return _change_lanes(state, lambda lane: _move_zone(lane.state, name) if lane.name == other else lane.state), alone
+
+
+def _move_zone(state: RunState, name: str) -> RunState:
+    """The state with another worktree for its agents, in which run.setup has not run."""
+    setup = replace(state.work.setup, agents=False)
+    return replace(state, zone=name, attempt=replace(state.work, setup=setup))
+
+
+def _update_followers(state: RunState, event: e.Event) -> RunState:
+    """The lanes that began on a phase, when it lands or fails, or when its numbers correct their text."""
+    match event:
+        case e.Landed(phase=phase, code=code):
+            return _change_lanes(
+                state, lambda lane: _follow_landing(lane.state, code) if lane.state.after == phase else lane.state
+            )
+        case e.PhaseFailed(phase=phase):
+            by = f"the failure of phase {phase}, on which it began"
+            return _change_lanes(state, lambda lane: _drop_lane(lane, by) if lane.state.after == phase else lane.state)
+        case e.DriftFound(of=phase, corrections=corrections):
+            by = f"phase {phase}, which corrects its text"
+            corrected = {row[0] for row in corrections}
+            return _change_lanes(
+                state, lambda lane: _drop_lane(lane, by) if lane.state.after and lane.phase in corrected else lane.state
+            )
+        case _:
+            return state
+
+
+def _follow_landing(state: RunState, code: str) -> RunState:
+    """The state of a lane when the phase below has landed; if that was fixed, a failure before does not count."""
+    has_failed = state.attempt is not None and state.attempt.failure is not None
+    is_dropped = state.is_dropped or (has_failed and code != state.base)
+    return replace(state, after="", is_dropped=is_dropped)
+
+
+def _drop_lane(lane: Lane, by: str) -> RunState:
+    """The state in which its agents are ended; their work is kept."""
+    return replace(lane.state, stop=by, pause=None, is_dropped=True)
+
+
+def _apply_to_run(state: RunState, event: e.Event) -> RunState:
+    match event:
+        case e.RunStarted():
+            return replace(state, started=event, review=event.review, warnings=event.remarks)
+        case e.RunResumed():
+            return _resume_run(state, event)
+        case e.Chosen():
+            return _begin_attempt(state, event)
+        case RevisionRequested():
+            return replace(state, revision=event.planning, halted="")
+        case e.NoWork():
+            return replace(state, no_work=event, attempt=state.attempt if _is_at_work(state.attempt) else None)
+        case e.StopRequested():
+            return replace(state, stop=event.by, pause=None)
+        case e.Queued() | e.Admitted():
+            return replace(state, queued=isinstance(event, e.Queued))
+        case e.Halted():
+            return replace(state, halted=event.by, missing=event.missing)
+        case e.Continued():
+            return replace(state, halted="", missing=())
+        case e.Paused():
+            is_again = event.kind in REPEATED_WAITS and event.kind is state.waited
+            return replace(state, pause=event, waited=event.kind, waits=state.waits + 1 if is_again else 1)
+        case e.IssueShared():
+            return replace(state, warnings=(*state.warnings, event.words))
+        case e.IssuesMarked():
+            warnings = tuple(dict.fromkeys((*state.warnings, *event.notes)))
+            return replace(state, claimed=True, claim_at=event.until, warnings=warnings)
+        case e.RunEnded():
+            return replace(state, ended=event)
+        case e.Concluded():
+            return replace(state, concluded=event)
+        case e.LandingMoved() if isinstance(state.attempt, (CompletionAttempt, SubplanAttempt)):
+            return replace(state, no_work=None, attempt=None)  # only the plan was to be marked; it is read again
+        case _:
+            state = _count_usage(state, event)
+            return _apply_to_attempt(state, event)
+
+
+def _apply_to_attempt(state: RunState, event: e.Event) -> RunState:
+    return replace(state, attempt=record_event(state.attempt, event)) if state.attempt is not None else state
+
+
+def _change_host(state: RunState, event: HostChanged) -> RunState:
+    """The state on another host; a lane whose base the remote lacks is ended, and its phase begins later."""
+    state = replace(state, home=event.host)
+    if not state.base or event.has_branch:
+        return state
+    return replace(state, stop=f"the loss of the host {event.before}", pause=None, is_dropped=True)
+
+
+def _begin_attempt(state: RunState, chosen: e.Chosen) -> RunState:
+    state = replace(state, no_work=None, attempt=begin_attempt(chosen))
+    match chosen:
+        case e.MergeChosen():
+            return replace(state, updates=state.updates + 1, review=())
+        case PlanningChosen(planning=planning):
+            state = replace(state, revision=None, revisions=state.revisions + 1)
+            return _change_lanes(state, lambda lane: replace(lane.state, revision=planning))
+        case e.RepairChosen(review=review):
+            repairs = state.repairs + (not review)
+            return replace(state, repairs=repairs, reviews=state.reviews + bool(review), review=())
+        case _:
+            return state
+
+
+def _count_usage(state: RunState, event: e.Event) -> RunState:
+    """The fields of the run that change with events of its phase."""
+    match event:
+        case HostChanged():
+            return _change_host(state, event)
+        case StepCrashed(detail=detail):
+            return replace(state, crashes=state.crashes + 1, crash=detail)
+        case e.Woke():
+            return replace(state, pause=None)
+        case e.ClaimTaken(owner=owner, labels=labels):
+            host = owner.rpartition("/")[0]
+            is_over = state.pause is not None and state.pause.kind is WaitKind.HOST  # this host may have the labels
+            home = f"the former {host}" if event.is_new_host and state.home == host else state.home or host
+            state = replace(state, host=host, home=home)
+            return replace(state, labels=labels, pause=None if is_over else state.pause)
+        case e.Landed():
+            return replace(state, landed=(*state.landed, event), no_work=None, waits=0, crashes=0)
+        case e.Leased():
+            return replace(state, leased=True)
+        case e.DispatchStarted():
+            return replace(state, dispatches=state.dispatches + 1, waits=0)
+        case e.DispatchEnded():
+            tokens = event.input_tokens + event.output_tokens
+            unpriced = state.unpriced or bool(tokens and not event.usd)
+            state = replace(state, unpriced=unpriced, estimated=state.estimated or event.estimated)
+            return replace(state, tokens=state.tokens + tokens, usd=state.usd + event.usd)
+        case _:
+            return state
+
+
+def _resume_run(state: RunState, event: e.RunResumed) -> RunState:
+    """The new options hold from now on; the settings stay, and repairs are counted anew."""
+    started = replace(state.options, mode=event.mode, wanted=event.wanted, auto=event.auto)
+    if event.daemon:  # a foreground run belongs to the daemon once the daemon was asked to resume it
+        started = replace(started, daemon=True, needs=event.needs)
+    state = replace(_apply_to_attempt(state, event), pause=None, waits=0, halted="", missing=())
+    state = replace(state, repairs=0, reviews=0, crashes=0)
+    handled = state.attempt.chosen.review if isinstance(state.attempt, RepairAttempt) else ()
+    known = {id_ for landed in state.landed for id_ in landed.review}.union(handled)
+    review = tuple(row for row in event.review if row[0] not in known) or state.review
+    return replace(state, started=started, review=review)

@@ -1,0 +1,278 @@
+"""Schedules: the words after `every`, read into values and written back; and the slots at which they fire.
+
+APScheduler's triggers compute the times. Intervals are elapsed time. A wall-clock time is computed without a zone and
+then resolved in the schedule's zone: a time in a gap of the clock fires at the end of the gap, a time that comes twice
+fires the first time only. The reason is in docs/dependencies.md. APScheduler is imported on first use.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from itertools import groupby, takewhile
+from typing import Any
+
+from msgspec import Struct
+
+from runplan.domain.errors import UsageError
+from runplan.domain.run.rows import ScheduleRow
+from runplan.domain.settings.schema import format_duration, parse_duration as seconds_of
+from runplan.domain.times import JITTER_S, iso, jitter, parse_iso, zone as zone_of
+
+EXAMPLES = "4h, hour, day at 9am, weekday at 14:00, monday at 8, or five cron fields such as 30 6 * * 1-5"
+LONGEST_DAYS = 366  #: a longer interval is a typing error
+
+_INTERVAL = r"(?:(\d{1,9}[mhd])|hour)(?= |$)"
+_TIME_OF_DAY = r"(day|weekday|(?:mon|tues|wednes|thurs|fri|satur|sun)day) at (\d{1,2})(?::([0-5]\d))? ?(am|pm)?(?= |$)"
+_CRON = r"[\d*]\S*(?: \S+){4}(?= |$)"
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+
+JITTER_FROM_S, JITTER_TO_S = 60, 300  #: delay of times of day at :00 and :30, when many machines are busy
+GRACE = timedelta(minutes=5)  #: a slot this late is on time, unless the next slot is nearer
+#: A recorded time that is later than the next slot by more than this comes from a clock that was ahead.
+CLOCK_ERROR = timedelta(days=1)
+
+_SECOND = timedelta(seconds=1)
+_MINUTE = timedelta(minutes=1)
+
+
+# --- words ---------------------------------------------------------------------------------------------
+
+
+class Schedule(Struct, frozen=True, kw_only=True):
+    """Either elapsed time, counted from the schedule's anchor, or the wall-clock times of a cron line."""
+
+    text: str  #: the one canonical form, without `every`
+    seconds: int = 0
+    cron: str = ""
+    is_delayed: bool = False  #: a time of day at :00 or :30
+
+
+def parse_schedule(text: str) -> Schedule:
+    """Read a schedule such as `4h` or `every 4h`."""
+    words = deque(text.split())
+    if words and words[0].lower() == "every":
+        words.popleft()
+    schedule = take_schedule(words)
+    if words:
+        raise _unknown_schedule(text)
+    return schedule
+
+
+def take_schedule(words: deque[str]) -> Schedule:
+    """Read the schedule with which the words begin, and remove its words."""
+    text = " ".join(words).lower()
+    for pattern, read in ((_INTERVAL, _parse_interval), (_TIME_OF_DAY, _parse_time_of_day), (_CRON, _parse_cron)):
+        if (match := re.match(pattern, text)) and (schedule := read(match)) is not None:
+            for _ in match[0].split():
+                words.popleft()
+            return schedule
+    raise _unknown_schedule(text)
+
+
+def _unknown_schedule(text: str) -> UsageError:
+    problem = f'Unknown schedule "{text}"' if text else "Missing schedule"
+    return UsageError(f"{problem}. Try: {EXAMPLES}")
+
+
+def _parse_interval(match: re.Match[str]) -> Schedule | None:
+    seconds = int(seconds_of(match[1] or "1h") or 0)
+    if not 0 < seconds <= LONGEST_DAYS * 86_400:
+        return None
+    return Schedule(text="hour" if seconds == 3600 else format_duration(seconds), seconds=seconds)
+
+
+def _parse_time_of_day(match: re.Match[str]) -> Schedule | None:
+    day = match[1]
+    hour = int(match[2])
+    minute = int(match[3] or 0)
+    half = match[4]
+    if hour not in (range(1, 13) if half else range(24)):
+        return None
+    if half:
+        hour = hour % 12 + (12 if half == "pm" else 0)
+    time = f"{hour}am" if minute == 0 and 1 <= hour <= 11 else f"{hour}:{minute:02d}"
+    days = {"day": "*", "weekday": "mon-fri"}.get(day, day[:3])
+    return Schedule(text=f"{day} at {time}", cron=f"{minute} {hour} * * {days}", is_delayed=minute in (0, 30))
+
+
+def _parse_cron(match: re.Match[str]) -> Schedule | None:
+    try:
+        first = _make_trigger(match[0]).get_next_fire_time(None, datetime(2000, 1, 1, tzinfo=UTC))
+    except ValueError:
+        return None
+    if first is None:
+        raise UsageError(f'Schedule "{match[0]}": this date never comes. Change its day or its month')
+    return Schedule(text=match[0], cron=match[0])
+
+
+@lru_cache(maxsize=32)
+def _make_trigger(cron: str) -> Any:
+    """The APScheduler trigger of a cron line. Its zone is UTC, which stands for the wall clock."""
+    from apscheduler.triggers.combining import OrTrigger  # 60 ms, and `status` knows most next times
+    from apscheduler.triggers.cron import CronTrigger  # as slow
+
+    minute, hour, day, month, weekday = cron.split()
+    fields = {"minute": minute, "hour": hour, "day": day, "month": month, "day_of_week": _by_name(weekday)}
+    # As in cron: a day field that begins with a star restricts nothing, two that do not are alternatives.
+    by_star = day.startswith("*") or weekday.startswith("*")
+    alternatives = [fields] if by_star else [{**fields, "day": "*"}, {**fields, "day_of_week": "*"}]
+    return OrTrigger([CronTrigger(**fields, timezone=UTC) for fields in alternatives])
+
+
+def _by_name(field: str) -> str:
+    """A weekday field with names for numbers: APScheduler counts from Monday, cron from Sunday."""
+    for number, name in enumerate(_WEEKDAYS):
+        field = field.replace(name, str(number))
+    days: set[str] = set()
+    for part in field.split(","):
+        span, slash, step = part.partition("/")
+        first, dash, last = ("0-6" if span == "*" else span).partition("-")
+        low, high = int(first), int(last if dash else "6" if slash else first)
+        if low > 7 or high > 7 or (slash and not 0 < int(step) < 7):
+            raise ValueError(part)
+        high += 7 if high < low else 0  # fri-mon
+        days |= {_WEEKDAYS[day % 7] for day in range(low, high + 1, int(step or 1))}
+    return ",".join(sorted(days))
+
+
+# --- slots ---------------------------------------------------------------------------------------------
+
+
+class Slot(Struct, frozen=True):
+    """One firing of a schedule. Keys of a schedule grow with time."""
+
+    at: datetime  #: UTC
+    key: str  #: the wall-clock time; of an interval the moment itself
+
+
+class Due(Struct, frozen=True, kw_only=True):
+    """The slots to answer now, and the first one after now."""
+
+    fire: Slot | None
+    missed: Slot | None  #: the newest that was not fired in time; it stands for those before it
+    next: Slot
+
+
+def what_is_due(row: ScheduleRow, now: datetime) -> Due:
+    """The slots of a schedule that came since the last one answered. The newest fires, the others were missed."""
+    begin, last = _last_answered(row, now)
+
+    def slots(after: datetime) -> Iterator[Slot]:
+        # The key counts too: after a change of the zone the slot answered last has another moment.
+        return (slot for slot in _slots_of(row, after) if slot.key > last)
+
+    following = next(slots(now))
+    span = timedelta(hours=1)
+    while True:  # the newest two: a clock that was wrong by decades has millions of slots
+        after = max(begin, now - span)
+        due = deque(takewhile(lambda slot: slot.at <= now, slots(after)), maxlen=2)
+        if len(due) == 2 or after == begin:
+            break
+        span *= 2
+    newest = due[-1] if due else None
+    earlier = due[0] if len(due) == 2 else None
+    if newest is None or row.misfire != "skip" or now - newest.at <= min(GRACE, (following.at - newest.at) / 2):
+        return Due(fire=newest, missed=earlier, next=following)
+    return Due(fire=None, missed=newest, next=following)
+
+
+def _last_answered(row: ScheduleRow, now: datetime) -> tuple[datetime, str]:
+    """The moment and the key up to which slots are answered.
+
+    A recorded time from a clock that was ahead does not count: the schedule would be silent until then. It is later
+    than the next slot by more than a day. A clock that was set back by less fires no slot again.
+    """
+    moment, key = json.loads(row.last) if row.last else (row.made, "")
+    recorded = [parse_iso(moment), parse_iso(row.made), parse_iso(row.anchor)]
+    if max(recorded) <= now:
+        return max(recorded), key
+    limit = next(_slots_of(row, now - GRACE)).at + CLOCK_ERROR
+    believed = [moment for moment in recorded if moment <= limit]
+    if len(believed) < len(recorded):
+        believed.append(now - GRACE)
+    return max(believed), key if recorded[0] <= limit else ""
+
+
+def _slots_of(row: ScheduleRow, after: datetime) -> Iterator[Slot]:
+    zone = zone_of(row.zone)
+    return slots_after(parse_schedule(row.spec), after=after, zone=zone, anchor=parse_iso(row.anchor), seed=row.plan)
+
+
+def next_slot(row: ScheduleRow, now: datetime) -> tuple[datetime | None, bool]:
+    """The next slot, and whether a slot fires as soon as a daemon runs.
+
+    None if this machine does not know the schedule's words or zone.
+    """
+    if row.next is not None and (recorded := parse_iso(row.next)) > now:
+        return recorded, False
+    try:
+        due = what_is_due(row, now)
+    except (UsageError, LookupError, OSError, ValueError):
+        return None, False
+    return due.next.at, due.fire is not None and not row.paused
+
+
+def slots_after(schedule: Schedule, *, after: datetime, zone: tzinfo, anchor: datetime, seed: str) -> Iterator[Slot]:
+    after = after.astimezone(UTC)
+    if schedule.seconds:
+        yield from _elapsed_slots(schedule.seconds, anchor, after)
+    delay = delay_of(schedule, seed)
+    wall_now = (after - delay).astimezone(zone).replace(tzinfo=UTC, fold=0)
+    walls = (wall.replace(tzinfo=None) for wall in _fire_times(_make_trigger(schedule.cron), wall_now))
+    slots = (Slot(_wall_time(wall, zone) + delay, wall.isoformat(timespec="minutes")) for wall in walls)
+    # The times of one gap have the same moment. They are one slot, with the key of the last.
+    for moment, same in groupby(slots, key=lambda slot: slot.at):
+        if moment > after:
+            yield deque(same, maxlen=1)[0]
+
+
+def next_daily(time: str, *, after: datetime, zone: tzinfo) -> datetime:
+    """The next moment at which a clock in the zone shows the time, such as 08:00."""
+    hour, minute = time.split(":")
+    return next(slots_after(parse_schedule(f"{minute} {hour} * * *"), after=after, zone=zone, anchor=after, seed="")).at
+
+
+def delay_of(schedule: Schedule, seed: str) -> timedelta:
+    """One to five minutes for a full or half hour, always the same for the same seed; else nothing."""
+    if not schedule.is_delayed:
+        return timedelta()
+    spread_s = (JITTER_TO_S - JITTER_FROM_S) * jitter(seed) / JITTER_S
+    return timedelta(seconds=JITTER_FROM_S + int(spread_s))
+
+
+def describe_delay(spec: str, plan: str) -> str:
+    """Why a time of day fires some minutes later than it says; "" where it does not."""
+    match = re.match(_TIME_OF_DAY, spec)
+    delay = delay_of(schedule, plan) if match and (schedule := _parse_time_of_day(match)) else timedelta()
+    return f"{delay.seconds // 60} min after the full or half hour, when providers are busy" if delay else ""
+
+
+def _elapsed_slots(seconds: int, anchor: datetime, after: datetime) -> Iterator[Slot]:
+    from apscheduler.triggers.interval import IntervalTrigger  # slow to import
+
+    period = timedelta(seconds=seconds)
+    start = anchor.astimezone(UTC).replace(microsecond=0)
+    start -= max(0, (start - after) // period + 1) * period
+    trigger = IntervalTrigger(seconds=seconds, start_date=start, timezone=UTC)
+    return (Slot(moment, iso(moment)) for moment in _fire_times(trigger, after))
+
+
+def _fire_times(trigger: Any, after: datetime) -> Iterator[datetime]:
+    """The fire times of a trigger, which are whole seconds, later than `after`."""
+    time = after.replace(microsecond=0)
+    while (time := trigger.get_next_fire_time(None, time + _SECOND)) is not None:
+        yield time
+
+
+def _wall_time(wall: datetime, zone: tzinfo) -> datetime:
+    """When a clock in the zone first shows this time; in a gap, the end of the gap."""
+    while True:
+        moment = wall.replace(tzinfo=zone).astimezone(UTC)
+        if moment.astimezone(zone).replace(tzinfo=None) == wall:
+            return moment
+        wall += _MINUTE

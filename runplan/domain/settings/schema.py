@@ -1,0 +1,494 @@
+"""The settings: each is one field of a section's class, with its type, its default, its reason and its rule."""
+
+# No postponed annotations here: msgspec would evaluate each of them again, which takes 5 ms of every command.
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any, ClassVar, TypeAlias
+
+from msgspec import Struct, ValidationError
+from msgspec.structs import fields
+
+from runplan.domain import names
+from runplan.domain.decoding import convert
+from runplan.domain.run.kinds import Role
+from runplan.domain.times import zone
+
+#: A check of a value that has the right type: why it cannot be used, or "".
+Rule: TypeAlias = Callable[[Any], str]
+
+LANDINGS = ("cherry-pick", "pr", "direct")
+NOTICES = ("done", "failed", "waiting", "morning")
+SANDBOXES = ("auto", "bwrap", "none")
+#: The roles that name an agent. Only the fallback may be empty.
+ROLES = ("implementer", "verifier", "planner", "fallback")
+
+MAX_ROUNDS = 4  #: of critique and revision in a planning run
+#: The name of the gate that runs tests.command.
+TESTS = "tests"
+
+#: The files of a repository's settings. The first that exists is read.
+FILES = ("runplan.toml", "config/runplan.toml")
+#: The daemon serves all repositories of a user, so a repository's file cannot set these.
+USER_SECTIONS = ("daemon", "notify", "web", "fleet")
+
+
+# --- rules -------------------------------------------------------------------------------------------------
+
+
+def rule_that(holds: Callable[[Any], object], why: str) -> Rule:
+    """The rule that a value passes a test, which may raise; `why` may contain {value}."""
+
+    def rule(value: Any) -> str:
+        try:
+            return "" if holds(value) else why.format(value=value)
+        except (LookupError, ValueError, OSError, re.error):
+            return why.format(value=value)
+
+    return rule
+
+
+def one_of(*words: str) -> Rule:
+    return rule_that(words.__contains__, f"must be one of {', '.join(words)}, not {{value!r}}")
+
+
+def _is_inside(path: str) -> bool:
+    parts = path.split("/")
+    return bool(path) and names.is_plain(path) and parts[0] != "" and ".." not in parts and "\\" not in path
+
+
+not_empty = rule_that(str.strip, "must not be empty")
+not_zero = rule_that(lambda value: value > 0, "must be more than 0")
+few_rounds = rule_that(lambda value: 1 <= value <= MAX_ROUNDS, f"must be 1 to {MAX_ROUNDS}, not {{value}}")
+percentage = rule_that(lambda value: value <= 100, "must be 0 to 100, not {value}")
+branch = rule_that(names.valid_ref, "{value!r} is not a valid branch name")
+ref_prefix = rule_that(
+    lambda value: names.valid_ref(f"{value}x"), "{value!r} is not a valid beginning of a branch name"
+)
+path_inside = rule_that(_is_inside, "must be a path inside the repository, not {value!r}")
+plain_path = rule_that(
+    lambda path: not path or (path.strip() and names.is_plain(path)), "must be a printable path, not {value!r}"
+)
+absolute = rule_that(lambda path: path.startswith("/"), "must be an absolute path, not {value!r}")
+home_entry = rule_that(_is_inside, "must be a path from your home, such as .cache/models, not {value!r}")
+pattern = rule_that(re.compile, "is not a regular expression: {value!r}")
+known_zone = rule_that(zone, "unknown time zone {value!r} on this machine; use UTC, or a name like Europe/Berlin")
+forwardable = rule_that(lambda name: not name.startswith(("GIT_", "RUNPLAN_")), "{value} is set by runplan itself")
+time_of_day = rule_that(lambda time: re.fullmatch(r"|([01]\d|2[0-3]):[0-5]\d", time), "must be a time like 08:00")
+port_number = rule_that(lambda port: port <= 65535, "must be 0 to 65535, not {value}")
+web_address = rule_that(lambda url: re.fullmatch(r"|https?://[^\s/]\S*", url), "must be an http or https address")
+
+
+# --- sections ----------------------------------------------------------------------------------------------
+
+# Each key is annotated with its reason, and with the rule for its value or for each text of its list.
+Texts: TypeAlias = tuple[str, ...]
+
+
+class RunSettings(Struct, frozen=True, kw_only=True):
+    landing: Annotated[str, "how phases land: cherry-pick, pr or direct", one_of(*LANDINGS)] = "cherry-pick"
+    target: Annotated[str, "branch that receives landings", branch] = "main"
+    remote: Annotated[str, "remote that pr and direct push to", not_empty] = "origin"
+    main_protected: Annotated[bool, "the target takes no pushes: direct is refused before any work"] = False
+    branch_prefix: Annotated[str, "work branches are <prefix><plan>/<phase>", ref_prefix] = "runplan/"
+    author: Annotated[str, "author of landed commits: user or agent", one_of("user", "agent")] = "user"
+    worktrees: Annotated[
+        str, "directory in which agents work; empty: ../<checkout>.runplan, else ~/runplan/<checkout>", plain_path
+    ] = ""
+    max_fix_cycles: Annotated[int, "how often a phase that failed its checks may be fixed"] = 2
+    parallel: Annotated[int, "phases worked on at once, if their `Touches:` do not overlap", not_zero] = 1
+    pipeline: Annotated[int, "phases begun with `auto` on a phase that is still being proven"] = 0
+    setup: Annotated[str, "command that prepares a fresh worktree, e.g. npm ci; again when its inputs change"] = ""
+    setup_inputs: Annotated[Texts, 'further files whose change makes it run again, e.g. ["tools/**"]'] = ()
+    copy: Annotated[Texts, 'files copied to a fresh worktree, e.g. [".env"]', path_inside] = ()
+    clean: Annotated[
+        str,
+        "files deleted before tests run, so leftovers cannot make them pass: ignored or untracked",
+        one_of("ignored", "untracked"),
+    ] = "ignored"
+    sign_off: Annotated[Texts, 'a person signs off changes of these files, e.g. ["web/**"]'] = ()
+    timezone: Annotated[str, "time zone of schedules, e.g. Europe/Berlin", known_zone] = "UTC"
+    misfire: Annotated[str, "after downtime: run missed schedules once or skip them", one_of("run-once", "skip")] = (
+        "run-once"
+    )
+
+    @property
+    def target_ref(self) -> str:
+        """The ref that shows the target's tip: for landings that push, the tracking ref."""
+        remote = f"refs/remotes/{self.remote}/{self.target}"
+        return remote if uses_remote(self.landing) else f"refs/heads/{self.target}"
+
+
+def uses_remote(landing: str) -> bool:
+    """Whether the target is a branch of the remote, so that landing needs the remote and its credentials."""
+    return landing != "cherry-pick"
+
+
+class AgentTable(Struct, frozen=True, kw_only=True):
+    """One agent that can be dispatched: the table [agents.<name>]."""
+
+    name: str
+    kind: Annotated[str, "built-in kind of agent"]
+    argv: Annotated[Texts, "program and its arguments"] = ()
+    script: Annotated[str, "file that a script agent plays", not_empty] = ""
+    env: Annotated[Texts, "names of further environment variables for it", forwardable] = ()
+    model: Annotated[str, "model to use; unset: the program's default", not_empty] = ""
+    args: Annotated[Texts, "further arguments for its program"] = ()
+    context: Annotated[int, "size of its context in tokens; 0: as reported, or by model"] = 0
+    usd_per_mtok_in: Annotated[float, "dollars per million tokens sent; 0: as reported"] = 0.0
+    usd_per_mtok_out: Annotated[float, "dollars per million tokens received; 0: as reported"] = 0.0
+    sandbox: Annotated[str, "sandbox of this agent; unset: agents.sandbox", one_of(*SANDBOXES)] = ""
+    account: Annotated[str, "login that it uses; agents of one share its usage limit; unset: its name", not_empty] = ""
+
+
+class AgentsSettings(Struct, frozen=True, kw_only=True):
+    implementer: Annotated[str, "does the work: a built-in kind or an [agents.<name>]", not_empty] = "claude"
+    verifier: Annotated[str, "judges the work, preferably another agent", not_empty] = "codex"
+    verifiers: Annotated[Texts, "several verifiers instead; all of them must pass"] = ()
+    planner: Annotated[str, "writes plans: a built-in kind or an [agents.<name>]", not_empty] = "claude"
+    fallback: Annotated[str, "replaces an agent during its usage limit; empty: wait for the reset"] = ""
+    sandbox: Annotated[str, "bubblewrap for agents and checks: auto, bwrap or none", one_of(*SANDBOXES)] = "auto"
+    home: Annotated[Texts, 'entries of your home that agents may read, e.g. [".cache/models"]', home_entry] = ()
+    caches: Annotated[Texts, "entries of your home, or other directories, of which they get their own", not_empty] = ()
+    mounts: Annotated[Texts, "places, sockets and devices outside the home that they may use", absolute] = ()
+    tables: dict[str, AgentTable] = {}
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """The verifiers, in the order in which they judge."""
+        return self.verifiers or (self.verifier,)
+
+    @property
+    def dispatched(self) -> tuple[tuple[str, str], ...]:
+        """The agents that a run may start, each with the setting that names it."""
+        judging = "verifiers" if self.verifiers else "verifier"
+        named = (("implementer", self.implementer), *((judging, name) for name in self.judges))
+        return (*named, *([("fallback", self.fallback)] if self.fallback else []))
+
+    @property
+    def named(self) -> list[tuple[str, str]]:
+        """Each role that names an agent, with that agent."""
+        roles = [(role, getattr(self, role)) for role in ROLES] + [("verifiers", name) for name in self.verifiers]
+        return [(role, name) for role, name in roles if name or role != "fallback"]
+
+    @property
+    def used(self) -> tuple[AgentTable, ...]:
+        """The agents that a run may start."""
+        return tuple(self.agent(name) for name in dict.fromkeys(name for _, name in self.dispatched))
+
+    def sandbox_of(self, name: str) -> str:
+        return self.agent(name).sandbox or self.sandbox
+
+    def account_of(self, name: str) -> str:
+        """The login whose usage limit the agent shares with others."""
+        return self.agent(name).account or name
+
+    def agent(self, name: str) -> AgentTable:
+        """The agent of that name; a built-in kind needs no table."""
+        return self.tables.get(name) or AgentTable(name=name, kind=name)
+
+
+class CheckSettings(Struct, frozen=True, kw_only=True):
+    command: Annotated[str, "command that proves a phase, e.g. make test; run verbatim, never guessed"] = ""
+    timeout_s: Annotated[float, "a test command that runs longer has failed", not_zero] = 1800.0
+    allow_red_baseline: Annotated[bool, "start although the tests already fail before any work"] = False
+    summary: Annotated[str, "regular expression in the output of a finished run; empty: none", pattern] = ""
+    junit: Annotated[Texts, 'JUnit files to read instead of the output, e.g. ["out/*.xml"]', path_inside] = ()
+    paths: Annotated[Texts, 'further test files, beside the usual names, e.g. ["t/**"]', path_inside] = ()
+    env: Annotated[Texts, "your variables that tests and run.setup see, e.g. JAVA_HOME"] = ()
+    home: Annotated[Texts, "entries of your home that they may read in the sandbox", home_entry] = ()
+    caches: Annotated[Texts, "entries of your home, or other directories, of which they get their own", not_empty] = ()
+    mounts: Annotated[Texts, 'places they may use, e.g. ["/run/postgresql"]', absolute] = ()
+    rerun: Annotated[str, "command that repeats failed tests, e.g. pytest {tests}; empty: automatic"] = ""
+    prove: Annotated[
+        str,
+        "old tests on new code and new tests on old code: off, report or require",
+        one_of("off", "report", "require"),
+    ] = "report"
+    changed: Annotated[
+        str, "base tests that fail on the new code: verify, ask or refuse", one_of("verify", "ask", "refuse")
+    ] = "verify"
+
+
+class GateTable(Struct, frozen=True, kw_only=True):
+    """A further command that has to pass on every candidate: the table [gates.<name>]."""
+
+    command: Annotated[str, "command that has to pass, e.g. ruff check", not_empty]
+    timeout_s: Annotated[float, "a gate that runs longer has failed", not_zero] = 1800.0
+    parallel: Annotated[bool, "run at the same time as the other gates that say so"] = False
+
+
+class GatesSettings(Struct, frozen=True, kw_only=True):
+    tables: dict[str, GateTable] = {}
+
+
+class LimitSettings(Struct, frozen=True, kw_only=True):
+    """Where an agent is stopped. Without a scope in its name, a limit is per dispatch."""
+
+    wall_s: Annotated[float, "longest run of an agent per dispatch", not_zero] = 7200.0
+    fix_wall_s: Annotated[float, "the same of a fixer; 0s: as limits.wall"] = 0.0
+    verify_wall_s: Annotated[float, "the same of a verifier, which only reads; 0s: as limits.wall"] = 2700.0
+    silence_s: Annotated[float, "longest time without output or activity; 0s for no limit"] = 900.0
+    handover_s: Annotated[float, "longest time for taking over an agent's work", not_zero] = 300.0
+    handover_size: Annotated[int, "largest pack and sum of large files of an agent's work, in bytes"] = 2_000_000_000
+    handover_entries: Annotated[int, "most files and directories that an agent's work may change"] = 200_000
+    context_critical: Annotated[int, "per cent of context at which a fresh agent continues; 0: never", percentage] = 60
+    tokens: Annotated[int, "tokens per dispatch, sent and received; 0 for no limit"] = 0
+    usd: Annotated[float, "dollars per dispatch, as reported or by its price; 0 for no limit"] = 0.0
+    memory: Annotated[int, "memory of all processes of a dispatch, tests too, in bytes; 0 for no limit"] = 0
+    phase_tokens: Annotated[int, "tokens per phase, over all its attempts; 0 for no limit"] = 0
+    phase_usd: Annotated[float, "dollars per phase; 0 for no limit"] = 0.0
+    phase_wall_s: Annotated[float, "time of agents per phase; 0s for no limit"] = 0.0
+    plan_tokens: Annotated[int, "tokens per plan, over all its runs; 0 for no limit"] = 0
+    plan_usd: Annotated[float, "dollars per plan; 0 for no limit"] = 0.0
+    plan_wall_s: Annotated[float, "time of agents per plan; 0s for no limit"] = 0.0
+    day_tokens: Annotated[int, "tokens of the repository, or of the fleet, per day of run.timezone; 0 for no limit"] = 0
+    day_usd: Annotated[float, "dollars of the repository, or of the fleet, per day; 0 for no limit"] = 0.0
+    day_wall_s: Annotated[float, "time of agents of the repository, or of the fleet, per day; 0s for no limit"] = 0.0
+
+    def wall_of(self, role: Role) -> float:
+        """The wall limit of the role in seconds."""
+        walls: dict[str, float] = {"fix_wall": self.fix_wall_s, "verify_wall": self.verify_wall_s}
+        return walls.get(role.wall) or self.wall_s
+
+    @property
+    def in_dollars(self) -> bool:
+        return any((self.usd, self.phase_usd, self.plan_usd, self.day_usd))
+
+
+class PullRequestSettings(Struct, frozen=True, kw_only=True):
+    method: Annotated[str, "merge, rebase or squash, if allowed", one_of("merge", "rebase", "squash")] = "merge"
+    poll_s: Annotated[float, "first interval between two looks at checks and reviews; it grows", not_zero] = 15.0
+    checks_wait_s: Annotated[float, "how long to wait for further checks after a push, or after the last check"] = 60.0
+    draft: Annotated[bool, "open a draft, and mark it ready when the last phase has landed"] = True
+    labels: Annotated[Texts, "labels of new pull requests"] = ()
+    assignees: Annotated[Texts, "accounts that are assigned to new pull requests"] = ()
+    reviewers: Annotated[Texts, "accounts and teams (org/team) asked to review new pull requests"] = ()
+    ignore_red_on_target: Annotated[bool, "merge although checks fail that fail on the target too"] = False
+    max_reviews: Annotated[int, "how often an auto run has new messages of reviewers handled by itself; 0: never"] = 3
+
+
+class IssuesSettings(Struct, frozen=True, kw_only=True):
+    claim: Annotated[str, "shows on GitHub that a run works on an issue: assignee, or a label; empty: nothing"] = ""
+    trust: Annotated[
+        str,
+        "whose issues a watch works on, and whose comments it reads: write (may write) or all",
+        one_of("write", "all"),
+    ] = "write"
+
+
+class PlanSettings(Struct, frozen=True, kw_only=True):
+    """Plans that agents write."""
+
+    approval: Annotated[
+        str,
+        "required, or none for plans without open questions and permissions",
+        one_of("required", "none"),
+    ] = "required"
+    rounds: Annotated[int, "rounds of critique and revision, 1 to 4", few_rounds] = 2
+    replan: Annotated[bool, "have the planner revise a phase that does not fit, if the run has that agent"] = True
+    quick: Annotated[bool, "leave out understanding and alternatives, with one round"] = False
+
+
+class DaemonSettings(Struct, frozen=True, kw_only=True):
+    max_parallel: Annotated[int, "runs at the same time on this host", not_zero] = 4
+    max_parallel_repository: Annotated[int, "runs at the same time in one repository", not_zero] = 3
+    grace_s: Annotated[float, "time for running agents to finish after the first SIGTERM or Ctrl-C"] = 30.0
+
+
+class PathSettings(Struct, frozen=True, kw_only=True):
+    """Directories, relative to the repository."""
+
+    plans: Annotated[str, "directory of the plans", path_inside] = "plans"
+    reports: Annotated[str, "directory of the reports", path_inside] = "reports"
+
+
+class NotifyTarget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An entry of notify.urls."""
+
+    url: str
+    on: tuple[str, ...] = ()  #: empty: notify.on
+
+    @property
+    def scheme(self) -> str:
+        return self.url.partition(":")[0]
+
+
+Targets: TypeAlias = tuple[str | NotifyTarget, ...]
+
+
+def _read_target(entry: str | NotifyTarget) -> NotifyTarget:
+    return NotifyTarget(url=entry) if isinstance(entry, str) else entry
+
+
+def _is_target(entry: str | NotifyTarget) -> bool:
+    target = _read_target(entry)
+    is_url = re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://\S+", target.url) and names.is_plain(target.url)
+    return bool(is_url) and set(target.on) <= set(NOTICES)
+
+
+# The message has no {value}: an address may be a secret.
+notify_target = rule_that(_is_target, f"each must be an address SCHEME://..., `on` a list of {', '.join(NOTICES)}")
+
+
+class NotifySettings(Struct, frozen=True, kw_only=True):
+    command: Annotated[str, "notification command; details in $RUNPLAN_* and as JSON on its input"] = ""
+    webhook: Annotated[str, "address to which the same JSON is posted", web_address] = ""
+    urls: Annotated[
+        Targets, 'services of Apprise: "ntfy://TOPIC" or {url = "slack://...", on = ["failed"]}', notify_target
+    ] = ()
+    desktop: Annotated[bool, "show notifications on the desktop of this machine"] = False
+    morning: Annotated[str, "time of the daily report, e.g. 08:00; empty: none", time_of_day] = ""
+    on: Annotated[Texts, "the notices that are sent", one_of(*NOTICES)] = NOTICES
+
+    @property
+    def targets(self) -> tuple[NotifyTarget, ...]:
+        """The entries of `urls`, each with the notices that it gets."""
+        targets = map(_read_target, self.urls)
+        return tuple(NotifyTarget(url=target.url, on=target.on or self.on) for target in targets)
+
+
+class WebSettings(Struct, frozen=True, kw_only=True):
+    address: Annotated[str, "address on which runplan web listens", not_empty] = "127.0.0.1"
+    port: Annotated[int, "port of runplan web; 0: any free one", port_number] = 8642
+    url: Annotated[str, "address of the page for links in notifications; empty: they name commands", web_address] = ""
+
+
+class FleetSettings(Struct, frozen=True, kw_only=True):
+    dsn: Annotated[str, "address of the fleet's PostgreSQL; empty: plans are worked on here"] = ""
+    max_parallel: Annotated[int, "runs at the same time over all hosts; 0 for no limit"] = 0
+    output: Annotated[int, "bytes of each output kept in the database; the rest stays on its host"] = 4_000_000
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    run: RunSettings = RunSettings()
+    agents: AgentsSettings = AgentsSettings()
+    tests: CheckSettings = CheckSettings()
+    gates: GatesSettings = GatesSettings()
+    limits: LimitSettings = LimitSettings()
+    pull_request: PullRequestSettings = PullRequestSettings()
+    issues: IssuesSettings = IssuesSettings()
+    plan: PlanSettings = PlanSettings()
+    daemon: DaemonSettings = DaemonSettings()
+    paths: PathSettings = PathSettings()
+    notify: NotifySettings = NotifySettings()
+    web: WebSettings = WebSettings()
+    fleet: FleetSettings = FleetSettings()
+
+    @property
+    def checks(self) -> dict[str, GateTable]:
+        """Every command that has to pass, by name; the test command first."""
+        tests = {TESTS: GateTable(command=self.tests.command, timeout_s=self.tests.timeout_s)}
+        return (tests if self.tests.command else {}) | self.gates.tables
+
+    @property
+    def check_groups(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the checks; those of one group run at the same time."""
+        alone = tuple((name,) for name, table in self.checks.items() if not table.parallel)
+        together = tuple(name for name, table in self.checks.items() if table.parallel)
+        return (*alone, together) if together else alone
+
+
+# --- keys --------------------------------------------------------------------------------------------------
+
+
+class Key(Struct, frozen=True):
+    """One setting, as its field declares it. A field that ends in `_s` is a duration in seconds."""
+
+    section: str
+    field: str
+    type: Any
+    default: Any
+    why: str
+    rule: Rule | None
+
+    TYPES: ClassVar = {
+        str: "text in quotes",
+        bool: "true or false",
+        int: "a whole number, 0 or more",
+        float: "a number, 0 or more",
+        Texts: 'a list of texts like ["a", "b"]',
+        Targets: 'a list like ["ntfy://TOPIC", {url = "ntfy://TOPIC", on = ["failed"]}]',
+    }
+
+    @property
+    def name(self) -> str:
+        return self.field.removesuffix("_s")
+
+    @property
+    def path(self) -> str:
+        return f"{self.section}.{self.name}"
+
+    @property
+    def is_duration(self) -> bool:
+        return self.field.endswith("_s")
+
+    @property
+    def written(self) -> object:
+        """The default as it is written in a file."""
+        return format_duration(self.default) if self.is_duration else self.default
+
+    def read(self, value: object) -> Any:
+        """The value for its field. Raises ValueError with the reason if it cannot be used."""
+        typed = parse_duration(value) if self.is_duration else self._convert_type(value)
+        if typed is None:
+            expected = 'a duration like "90s", "15m" or "1h30m"' if self.is_duration else self.TYPES[self.type]
+            raise ValueError(f"must be {expected}" + (f", not {value!r}" if self.type != Targets else ""))
+        for item in typed if isinstance(typed, tuple) else (typed,):
+            if self.rule is not None and (wrong := self.rule(item)):
+                raise ValueError(wrong)
+        return typed
+
+    def _convert_type(self, value: object) -> Any:
+        try:
+            typed = convert(value, self.type)
+        except ValidationError:
+            return None
+        if isinstance(typed, (int, float)):
+            return typed if 0 <= typed < float("inf") else None
+        is_usable = all(typed) if isinstance(typed, tuple) else "\0" not in typed
+        return typed if is_usable else None
+
+    def from_text(self, text: str) -> object:
+        """The value that the text of a variable or a flag means. Other text is returned as it is, for `read`."""
+        if self.type in (Texts, Targets):
+            return [part.strip() for part in text.split(",") if part.strip()]
+        if self.is_duration or self.type is str:
+            return text
+        try:
+            return convert(text.strip().lower(), self.type, strict=False)
+        except ValidationError:
+            return text
+
+
+@cache
+def keys_of(section: str, declared: type[Struct]) -> tuple[Key, ...]:
+    return tuple(
+        Key(section, field.name, field.type.__origin__, field.default, why, rule[0] if rule else None)
+        for field in fields(declared)
+        for why, *rule in [getattr(field.type, "__metadata__", ("",))]
+        if why
+    )
+
+
+KEYS = tuple(key for section in fields(Settings) for key in keys_of(section.name, section.type))
+SECTIONS = Settings.__struct_fields__
+AGENT_KEYS = keys_of("agents.*", AgentTable)
+GATE_KEYS = keys_of("gates.*", GateTable)
+
+_DURATION = r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?"
+_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+
+
+def parse_duration(text: object) -> float | None:
+    """A duration such as 0.5s, 90s, 15m, 2h or 1h30m in seconds; None for anything else."""
+    match = re.fullmatch(_DURATION, text.strip().lower()) if isinstance(text, str) else None
+    if not match or not match[0]:
+        return None
+    return sum(float(count) * unit for count, unit in zip(match.groups("0"), _UNITS.values(), strict=True))
+
+
+def format_duration(seconds: float) -> str:
+    """A duration as it is written: 90s, 30m, 2h."""
+    unit = next((unit for unit, length in _UNITS.items() if seconds and seconds % length == 0), "s")
+    return f"{seconds / _UNITS[unit]:.12g}{unit}"

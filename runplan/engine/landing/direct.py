@@ -1,0 +1,225 @@
+"""Lands on a branch of a remote: one push with a lease on the old tip; the local branch of the same name follows.
+
+The push goes out from `tool.git`, so the user's repository gets nothing before the remote has accepted it. The server
+compares the old tip and moves the branch: that is the landing. The lease alone would also allow a commit that is not
+built on the old tip, so that is checked here. A fetch settles every unclear answer, and every interrupted landing.
+
+The local branch is the user's. It follows only from where it stood when the intent was made, only forwards, and by
+the rules of a local landing (`cherry_pick`). When it cannot, the landing has happened all the same, with a note.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from runplan.adapters.git import remote as push
+from runplan.adapters.git.command import Git
+from runplan.adapters.git.remote import Remote
+from runplan.adapters.git.repository import pull_command
+from runplan.domain.errors import GitFailed, Unreachable
+from runplan.domain.gitfacts import Oid
+from runplan.domain.names import HEADS
+from runplan.domain.text import command
+from runplan.engine.landing.cherry_pick import CherryPick
+from runplan.engine.landing.lander import (
+    Declined,
+    Landed,
+    Landing,
+    LandingAnswer,
+    Pending,
+    Refused,
+    TargetMoved,
+    find_landing,
+)
+
+
+class RemoteLander(ABC):
+    """Moves a branch of a remote by a push."""
+
+    pull = ""  #: number and address of the pull request, once it is known
+
+    def __init__(self, git: Git, remote: Remote, *, tool: Path) -> None:
+        self._git = git
+        self._remote = remote
+        self._tool = tool  #: the repository that holds the candidate
+        self.ref = remote.ref
+        self.branch = remote.branch
+
+    def land(self, landing: Landing, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
+        """Push with a lease; or say why not, with nothing changed."""
+        old = self._look_for_landing(landing)
+        if not isinstance(old, str):
+            return old
+        if not self._git.at(self._git.cwd, f"--git-dir={self._tool}").is_ancestor(landing.old, landing.new):
+            raise GitFailed(f"{landing.new:.12} is not built on {landing.old:.12}; it is not pushed to {self.ref}")
+        answer = self._remote.push(landing.new, old=old, source=self._tool)
+        if not isinstance(answer, push.Taken):
+            return self._not_taken(landing, answer)
+        deliver()
+        if self._git.tip(self.ref) in (None, old):  # else the user has just fetched
+            self._git.update_refs(f"update {self.ref} {landing.new}")
+        note = self._finish_landing(landing, is_new=not old)
+        return Landed(tip=landing.new, note=note, pull=self.pull)
+
+    def _not_taken(self, landing: Landing, answer: push.Declined | push.Uncertain) -> LandingAnswer:
+        seen = self._look_for_landing(landing)
+        if isinstance(seen, Landed):
+            return seen
+        if isinstance(answer, push.Declined):
+            why = f"{self._remote.name} does not accept a push to {self.branch}: {answer.said}"
+            return Refused(reason=Declined(why=why))
+        if isinstance(seen, Refused):
+            return seen
+        raise Unreachable(f"the push to {self.branch} on {self._remote.name} failed and changed nothing: {answer.said}")
+
+    def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
+        return Landing(id=id, ref=self.ref, old=old, new=new)
+
+    def observe(self, landing: Landing) -> Landed | None:
+        """Whether the last fetch showed the landing; reliable after `recover`; changes nothing."""
+        tip = self._git.tip(self.ref)
+        return Landed(tip=tip) if tip is not None and find_landing(self._git, landing, tip) else None
+
+    def recover(self, landing: Landing) -> None:
+        """A fetch shows the result of an interrupted push."""
+        self._look_for_landing(landing)
+
+    # --- work for another host of a fleet -----------------------------------------------------------------
+
+    def push_work(self, ref: str, new: Oid, *, old: Oid, is_owner: Callable[[], bool]) -> str:
+        """Push work that has not landed; why the remote lacks it, or "".
+
+        Where the ref is not at `old`, an earlier attempt has left it, or a push was not recorded. Only the owner of the
+        run replaces that, or pushes at all: the one who took it over may have landed the work and deleted the ref.
+        """
+        try:
+            if not is_owner():
+                return "another host has taken over the plan"
+            answer = self._remote.push(new, old=old, source=self._tool, ref=ref)
+            there = self._remote.list_refs(ref).get(ref, "") if not isinstance(answer, push.Taken) else new
+            if there not in (old, new) and is_owner():
+                answer = self._remote.push(new, old=there, source=self._tool, ref=ref)
+        except Unreachable as error:
+            return str(error)
+        return "" if there == new or isinstance(answer, push.Taken) else answer.said
+
+    def fetch_work(self, ref: str) -> bool:
+        """Fetch such work to the same ref of the repository of candidates; False when the remote has none."""
+        return self._remote.fetch_ref(f"+{ref}:{ref}", into=self._tool)
+
+    def drop_work(self, ref: str) -> None:
+        """Delete such work on the remote; `gc` deletes what stays."""
+        with suppress(Unreachable):
+            if there := self._remote.list_refs(ref).get(ref):
+                self._remote.push("", old=there, source=self._tool, ref=ref)
+
+    @abstractmethod
+    def _look_for_landing(self, landing: Landing) -> Landed | Refused | Oid:
+        """Fetch: the landing when the remote holds it, or the tip to push from; "" for a branch to be made."""
+
+    @abstractmethod
+    def _finish_landing(self, landing: Landing, *, is_new: bool) -> str:
+        """Act on the landing; a note for the user."""
+
+
+class Direct(RemoteLander):
+    """Moves the target on a remote."""
+
+    def __init__(self, git: Git, remote: Remote, *, tool: Path) -> None:
+        super().__init__(git, remote, tool=tool)
+        self._local = CherryPick(git, ref=f"{HEADS}{remote.branch}", common_dir=remote.common_dir)
+
+    def tip(self) -> Oid | None:
+        """The tip of the branch on the remote, fetched now; None when it has no such branch."""
+        return self._remote.fetch()
+
+    def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
+        return Landing(id=id, ref=self.ref, old=old, new=new, follows=self._local.tip() or "")
+
+    def observe(self, landing: Landing) -> Landed | None:
+        seen = super().observe(landing)
+        if seen and landing.follows and self._local.tip() == landing.follows:
+            return replace(seen, note=self._explain_stay(landing.follows))
+        return seen
+
+    def _look_for_landing(self, landing: Landing) -> Landed | Refused | Oid:
+        self._local.recover()  # first, and also when the remote does not answer
+        tip = self._remote.fetch()
+        if tip is None:
+            again = command("git", "push", self._remote.name, f"{landing.old}:{HEADS}{self.branch}")
+            raise Unreachable(f"{self._remote.name} has no branch {self.branch} any more; create it again: {again}")
+        landed_commit = find_landing(self._git, landing, tip)
+        if landed_commit is None:
+            return tip if tip == landing.old else Refused(reason=TargetMoved(tip=tip))
+        if landed_commit == landing.new:
+            return Landed(tip=tip, note=self.follow_remote(landing))
+        # Another commit with this landing's id: an earlier push was slow to arrive, and the candidate was rebuilt.
+        return Landed(tip=tip, note=self._explain_stay(landing.follows))
+
+    def _finish_landing(self, landing: Landing, *, is_new: bool) -> str:  # noqa: ARG002
+        return self.follow_remote(landing)
+
+    # --- the local branch -------------------------------------------------------------------------------
+
+    def catch_up(self) -> str:
+        """Let the local branch follow the remote's; a note when it stays."""
+        new = self.tip()
+        return self.follow_remote(self.prepare(id="", old="", new=new)) if new else ""
+
+    def follow_remote(self, landing: Landing) -> str:
+        """Let the local branch follow; a note when it stays."""
+        here = self._local.tip()
+        if not landing.follows or here in (None, landing.new):
+            return ""
+        if here != landing.follows or here != landing.old:
+            if self._git.is_ancestor(landing.new, here):
+                return ""
+            if here != landing.follows or not self._git.is_ancestor(here, landing.new):
+                return self._explain_stay(here, "it has moved meanwhile, or has commits of its own")
+        answer = self._local.land(replace(landing, ref=self._local.ref, old=here))
+        if isinstance(answer, Landed):
+            return answer.note
+        return self._explain_stay(here, answer.why if isinstance(answer, Pending) else "it has moved meanwhile")
+
+    def _explain_stay(self, tip: Oid, why: str = "") -> str:
+        if not tip:
+            return ""
+        pull = pull_command(self._git, self._remote.common_dir, self.branch, self._remote.name)
+        return f"your local {self.branch} stays at {tip:.7}{f': {why}' if why else ''}; to update it: {pull}"
+
+
+class DirectPhase(Direct):
+    """Moves the target on a remote, for one phase of a run whose other phases land in the local branch.
+
+    The phase is built on the local branch, so it waits until both branches are at the same commit.
+    """
+
+    def tip(self) -> Oid | None:
+        """The tip of the local branch."""
+        return self._local.tip()
+
+    def land(self, landing: Landing, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
+        answer = super().land(landing, deliver)
+        match answer:
+            case Refused(reason=TargetMoved(tip=tip)) if self._git.is_ancestor(tip, landing.old):
+                push_own = command("git", "push", self._remote.name, self.branch)
+                lacks = f"{self._remote.name} lacks commits of your {self.branch}, on which the phase is built"
+                return Pending(why=f"{lacks}; push them: {push_own}")
+            case Refused(reason=TargetMoved()):
+                return Pending(why=self.describe_missing())
+            case _:
+                return answer
+
+    def describe_missing(self) -> str:
+        """Why a phase cannot be built on the local branch: the remote has commits that it lacks; "" for none."""
+        there = self._remote.fetch()
+        here = self._local.tip()
+        if there is None or here is None or self._git.is_ancestor(there, here):
+            return ""
+        pull = pull_command(self._git, self._remote.common_dir, self.branch, self._remote.name)
+        return f"your {self.branch} lacks commits of {self._remote.name}, to which the phase is pushed; run: {pull}"

@@ -1,0 +1,180 @@
+"""The contract of a lander, its three answers, and the search for a landing in a history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from runplan.adapters.forge.model import Activity, Message, PullRequest
+from runplan.adapters.forge.protocol import Forge
+from runplan.adapters.git.command import Git
+from runplan.domain.gitfacts import LANDING, Commit, Oid, read_trailers
+from runplan.domain.run.kinds import Reason, WaitKind
+
+
+class Landing(Struct, frozen=True, kw_only=True):
+    """The intent: move `ref` from `old` to `new`, once."""
+
+    id: str  #: stands in the Runplan-Landing trailer of every landed commit
+    ref: str  #: full ref name of the target
+    old: Oid
+    new: Oid
+    follows: Oid = ""  #: tip of the local branch that follows a landing on a remote; "" for none
+
+
+class Landed(Struct, frozen=True, kw_only=True):
+    """The target holds the landing."""
+
+    tip: Oid  #: where the target stood when this was seen
+    note: str = ""  #: for the user: why a branch did not follow, or which file was kept
+    pull: str = ""  #: number and address of the pull request
+
+
+class Pending(Struct, frozen=True, kw_only=True):
+    """The landing waits and nothing was changed. `land` is called again later, with growing delays."""
+
+    why: str  #: for the user: what is in the way, and what to do
+
+
+class TargetMoved(Struct, frozen=True, kw_only=True):
+    """The target is no longer where the candidate was built: build the candidate again."""
+
+    tip: Oid
+
+
+class Declined(Struct, frozen=True, kw_only=True):
+    """The owner of the target does not accept the candidate."""
+
+    why: str
+    reason: Reason = Reason.PROTECTED
+
+
+class Refused(Struct, frozen=True, kw_only=True):
+    """This candidate cannot land and nothing was changed."""
+
+    reason: TargetMoved | Declined
+
+
+LandingAnswer: TypeAlias = Landed | Pending | Refused
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """What a run has done so far to bring its landed phases to the target."""
+
+    may_merge: bool  #: the run is `auto`
+    repairs: int
+    max_repairs: int
+    updates: int
+    pushed: tuple[Oid, ...] = ()  #: the tips that runplan made for this plan, the newest last
+    pushed_at: float = 0.0  #: of the newest one, in seconds since the epoch
+    reviews: int = 0  #: repairs for messages on the pull request
+    max_reviews: int = 0
+    answers: dict[str, str] = {}  #: to the messages that were handled, by their ids; "" for a command
+    shows_strangers: bool = False  #: to agents, with a request of an account that may write
+    began: float = 0.0  #: the run, in seconds since the epoch
+
+
+class Waiting(Struct, frozen=True, kw_only=True):
+    """The forge or a person has to do something first; ask again later."""
+
+    kind: WaitKind
+    why: str
+
+
+class NeedsRepair(Struct, frozen=True, kw_only=True):
+    """The branch has to be worked on once more."""
+
+    title: str
+    complaint: str
+    merge: bool = False  #: the target is to be merged into it
+    review: tuple[str, ...] = ()  #: ids of the messages that it handles
+
+
+class Commanded(Struct, frozen=True, kw_only=True):
+    """A person with write access gave a command in a comment."""
+
+    id: str
+    by: str
+    is_stop: bool  #: else the run is to try again
+
+
+class Failed(Struct, frozen=True):
+    """The landed phases do not reach the target, and no further attempt is made."""
+
+    reason: Reason
+    why: str
+
+
+Conclusion: TypeAlias = Landed | Waiting | NeedsRepair | Commanded | Failed
+
+
+class Due(Struct, frozen=True, kw_only=True):
+    """The messages that no run has handled."""
+
+    commands: tuple[Commanded, ...] = ()  #: oldest first
+    requests: tuple[Message, ...] = ()  #: of accounts with write access
+    strangers: tuple[Message, ...] = ()  #: like requests, of other accounts
+
+
+class Sighting:
+    """What a process has seen of a pull request, for its next look; the daemon makes a lander for each look."""
+
+    def __init__(self) -> None:
+        self.forge: Forge | None = None
+        self.number = 0  #: of the pull request
+        self.people = 0  #: the pull request to which labels, assignees and reviewers were added
+        self.status: tuple[Oid, str] | None = ("", "")  #: the newest commit status; None when the token may set none
+        self.remarks: dict[str, None] = {}  #: for the next note, each once
+        self.red: frozenset[str] = frozenset()  #: failed checks of the target that this pull request waits for
+        #: What was seen when the rules of the target held the merge, and the answer: they are read after a change.
+        self.held: tuple[tuple[PullRequest, Activity, bool], Conclusion] | None = None
+        #: The messages, those of them that were handled, and those that are due: permissions are read after a change.
+        self.due: tuple[tuple[object, ...], Due] | None = None
+
+
+#: How far back a landing is looked for when the user has worked on top of it or rewritten the branch.
+DEEPEST = 2_000
+
+
+def find_landing(git: Git, landing: Landing, tip: Oid) -> Oid | None:
+    """The newest commit of the landing between the old tip and this one, found by its trailer; costs no process."""
+    seen = {landing.old}
+    queue = [tip]
+    while queue and len(seen) < DEEPEST:
+        oid = queue.pop(0)
+        if oid in seen:
+            continue
+        seen.add(oid)
+        stored = git.known(oid)
+        if stored is None:
+            continue  # where a shallow clone ends
+        commit = Commit.parse(oid, stored.content)
+        if oid == landing.new or read_trailers(commit.message).get(LANDING) == landing.id:
+            return oid
+        queue += commit.parents
+    return None
+
+
+class Lander(Protocol):
+    """Moves the target, once."""
+
+    @property
+    def ref(self) -> str:
+        """The full name of the ref that shows the target's tip."""
+
+    def tip(self) -> Oid | None:
+        """The target's tip now; fetched when the target is on a remote."""
+
+    def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
+        """The intent, to be recorded before `land`."""
+
+    def land(self, landing: Landing, deliver: Callable[[], object]) -> LandingAnswer:
+        """Move the target; `deliver` copies the candidate into the user's repository when it is needed there."""
+
+    def observe(self, landing: Landing) -> Landed | None:
+        """Whether the target holds the landing; reliable after `recover`; changes nothing."""
+
+    def recover(self, landing: Landing) -> object:
+        """Complete or roll back interrupted landings."""

@@ -1,0 +1,82 @@
+"""Decides what an open pull request needs before it can be merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from runplan.adapters.forge.model import STATUS, Check, CheckState, MergeState, PullRequest, Target
+from runplan.domain.run.kinds import Reason, WaitKind
+from runplan.engine.landing.lander import Conclusion, Failed, NeedsRepair, Progress, Waiting
+
+MAX_UPDATES = 5  #: how often the target is merged into the branch because it moved
+
+
+def failed_checks(checks: Iterable[Check]) -> frozenset[str]:
+    return frozenset(check.name for check in checks if check.state is CheckState.FAILED)
+
+
+class RedTarget(Struct, frozen=True, kw_only=True):
+    """The checks that have failed on the target's tip too."""
+
+    names: frozenset[str] = frozenset()
+    mended: frozenset[str] = frozenset()  #: checks of the pull request that failed there too, and do so no more
+    is_ignored: bool = False  #: they do not hinder the merge
+
+
+def next_step(pull: PullRequest, checks: Sequence[Check], progress: Progress, target: RedTarget) -> Conclusion | None:
+    """What hinders the merge of an open pull request by itself; None when nothing does."""
+    name = pull.name
+    if pull.state in (MergeState.CONFLICT, MergeState.BEHIND) or target.mended:
+        if progress.updates < MAX_UPDATES:
+            title = f"Merge {pull.base} into {name}"
+            return NeedsRepair(title=title, complaint=f"{name} is behind {pull.base}", merge=True)
+        why = f"{name} was brought up to date {progress.updates} times and is behind {pull.base} again"
+        return Failed(Reason.CONFLICT if pull.state is MergeState.CONFLICT else Reason.TARGET_MOVING, why)
+    failed = [check.name for check in checks if check.state is CheckState.FAILED]
+    shared = [check for check in failed if check in target.names]
+    elsewhere = f"{', '.join(shared)} failed on {pull.base} too" if shared else ""
+    if own := [check for check in failed if check not in target.names]:
+        why = f"checks of {name} failed: {', '.join(own)}"
+        why += f"; {elsewhere}, and is not to be fixed here" if shared else ""
+        if progress.repairs < progress.max_repairs:
+            return NeedsRepair(title=f"Fix {name}", complaint=why)
+        return Failed(Reason.CI_FAILED, why)
+    if shared and not target.is_ignored:
+        fix = "fix it there, or set pull_request.ignore_red_on_target"
+        return Waiting(kind=WaitKind.CHECKS, why=f"{name}: {elsewhere}; {fix}")
+    if pending := [check.name for check in checks if check.state is CheckState.PENDING]:
+        return Waiting(kind=WaitKind.CHECKS, why=f"checks of {name} are not finished: {', '.join(pending)}")
+    if pull.draft:
+        return Waiting(kind=WaitKind.REVIEW, why=f"{name} is a draft; mark it as ready: {pull.url}")
+    if not progress.may_merge:
+        return Waiting(kind=WaitKind.REVIEW, why=f"{name} passed its checks; review and merge it: {pull.url}")
+    if pull.state is MergeState.UNKNOWN:
+        return Waiting(kind=WaitKind.MERGE, why=f"{name}: the forge computes whether it can be merged")
+    return None
+
+
+def before_merge(pull: PullRequest, checks: Sequence[Check], target: Target, *, is_stable: bool) -> Waiting | None:
+    """What a pull request whose checks have passed waits for before it is merged.
+
+    A check registers seconds after the push, or when another one ends. `is_stable` says that none did for a while.
+    """
+    name = pull.name
+    if target.objections:
+        who = ", ".join(target.objections)
+        why = f"{who} asked for changes on {name}; a new review or its dismissal frees the merge: {pull.url}"
+        return Waiting(kind=WaitKind.REVIEW, why=why)
+    usual = [check for check in (*target.checks, *target.usual_checks) if check != STATUS]
+    missing = missing_checks(checks, usual)
+    if not is_stable and (missing or not usual):
+        awaited = f"{', '.join(missing)}, which ran on earlier pull requests" if missing else "further checks"
+        return Waiting(kind=WaitKind.CHECKS, why=f"{name} waits for {awaited}")
+    if pull.auto_merge:
+        return Waiting(kind=WaitKind.MERGE, why=f"{name} is merged when the rules of {pull.base} are met")
+    return None
+
+
+def missing_checks(checks: Sequence[Check], names: Iterable[str]) -> list[str]:
+    seen = {STATUS, *(check.name for check in checks)}  # runplan sets its own status before it merges
+    return [name for name in dict.fromkeys(names) if name not in seen]

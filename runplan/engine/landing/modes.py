@@ -1,0 +1,204 @@
+"""The landing modes by name. All that differs between them is asked here; a new mode is one module and one case."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from runplan.adapters.forge.model import PullRequest
+from runplan.adapters.forge.protocol import Forge
+from runplan.adapters.git.command import Git
+from runplan.adapters.git.remote import Remote, require as require_remote
+from runplan.adapters.git.repository import Repository
+from runplan.adapters.git.zones import Zones
+from runplan.domain import names
+from runplan.domain.errors import NotAllowed, RefusedEarly, Unreachable
+from runplan.domain.gitfacts import Oid
+from runplan.domain.settings.schema import RunSettings, Settings, uses_remote
+from runplan.domain.text import command
+from runplan.engine.landing.cherry_pick import CherryPick
+from runplan.engine.landing.direct import Direct, DirectPhase
+from runplan.engine.landing.lander import Lander
+from runplan.engine.landing.pull_request import PlanPlace, PullRequestLander
+
+
+def open_lander(
+    here: Repository,
+    settings: Settings,
+    env: Mapping[str, str],
+    *,
+    tool: Path,
+    plan: PlanPlace,
+    zones: Zones | None = None,
+) -> Lander:
+    """The lander of a plan; `env` is for reaching a remote, `tool` is the repository that holds candidates.
+
+    `zones` has the sandbox for files that land in a checkout.
+    """
+    run = settings.run
+    if not uses_remote(run.landing):
+        return CherryPick(here.git, ref=f"refs/heads/{run.target}", common_dir=here.common_dir, zones=zones)
+
+    def find_once() -> Forge:
+        if plan.seen.forge is None:
+            plan.seen.forge = open_forge(here.git, run, env)
+        return plan.seen.forge
+
+    forge = find_once if concludes(run.landing) else None
+    target = Direct(here.git, _open_remote(here, run, run.target, env, forge), tool=tool)
+    if forge is None:
+        return target
+    return PullRequestLander(
+        here.git,
+        _open_remote(here, run, names.pull_branch(run.branch_prefix, plan.slug), env, forge),
+        target=target,
+        tool=tool,
+        plan=plan,
+        settings=settings.pull_request,
+        forge=forge,
+    )
+
+
+def open_direct(
+    lander: Lander, here: Repository, settings: Settings, env: Mapping[str, str], *, tool: Path
+) -> Lander | None:
+    """The lander of phases with `Execution: direct` in a run with this lander; None where they may not be pushed."""
+    run = settings.run
+    if run.main_protected or concludes(run.landing):
+        return None
+    if isinstance(lander, Direct):
+        return lander
+    return DirectPhase(here.git, _open_remote(here, run, run.target, env, None), tool=tool)
+
+
+def require_direct(here: Repository, settings: Settings, env: Mapping[str, str]) -> None:
+    """Refuse, before any work, a run in which a phase with `Execution: direct` could not land."""
+    run = settings.run
+    if concludes(run.landing):
+        raise RefusedEarly("the run lands by pr; remove `Execution: direct`, or land by cherry-pick or direct")
+    require_allowed("direct", run)
+    require_remote(_open_remote(here, run, run.target, env, None))
+
+
+def _find_forge_once(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], Forge]:
+    """The forge; its token is looked for when it is needed, once."""
+    return functools.cache(functools.partial(open_forge, git, run, env))
+
+
+def _open_remote(
+    here: Repository, run: RunSettings, branch: str, env: Mapping[str, str], forge: Callable[[], Forge] | None
+) -> Remote:
+    """A branch of the remote; git signs in with the token for the forge, where there is one."""
+    sign_in = (lambda: forge().git_settings()) if forge else None
+    return Remote(here.git, name=run.remote, branch=branch, common_dir=here.common_dir, caller=env, sign_in=sign_in)
+
+
+def open_target(here: Repository, settings: Settings, env: Mapping[str, str]) -> Remote:
+    """The target on the remote."""
+    forge = _find_forge_once(here.git, settings.run, env) if concludes(settings.run.landing) else None
+    return _open_remote(here, settings.run, settings.run.target, env, forge)
+
+
+def require_allowed(mode: str, run: RunSettings, *, is_fleet: bool = False) -> None:
+    """Refuse a push to a protected target, and a fleet that would land in a checkout."""
+    if is_fleet and not uses_remote(mode):
+        raise RefusedEarly(
+            f"{mode} lands in a checkout of one machine, and a fleet's workers push to the remote; "
+            "add the word direct or pr to start, or set run.landing in runplan.toml and push it"
+        )
+    if mode == "direct" and run.main_protected:
+        raise RefusedEarly(
+            f"protected: {run.target} does not accept pushes (run.main_protected); land by pr, "
+            "or by cherry-pick and push when it is allowed"
+        )
+
+
+def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Refuse, before any work, a remote on which the landing mode could not succeed; remarks for the user."""
+    run = settings.run
+    if not uses_remote(run.landing):
+        return ()
+    forge = _find_forge_once(here.git, run, env) if concludes(run.landing) else None
+    remarks: tuple[str, ...] = ()
+    if forge and (here.common_dir / "shallow").exists():
+        deepen = command("git", "fetch", "--unshallow", run.remote)
+        raise RefusedEarly(
+            "this clone is shallow, and landing by pr needs the commits that branch and target share; fetch them: "
+            f"{deepen}; with actions/checkout set fetch-depth: 0"
+        )
+    if forge:
+        try:
+            remarks = require_mergeable(forge(), settings)
+        except NotAllowed as error:
+            raise Unreachable(f"{error}; check the token from {forge().token_source}") from None
+    require_remote(_open_remote(here, run, run.target, env, forge))
+    return remarks
+
+
+def require_mergeable(forge: Forge, settings: Settings) -> tuple[str, ...]:
+    """Refuse a repository in which the token cannot open or merge pull requests; remarks on what is different."""
+    there = forge.read_repository()
+    run = settings.run
+    if there.is_archived:
+        raise RefusedEarly(f"{there.name} is archived, so it accepts no changes; unarchive it first")
+    if not there.can_push:
+        raise RefusedEarly(f"the token may not push to {there.name}; landing by pr needs write access")
+    try:
+        forge.require_may_open(run.target)
+    except NotAllowed as error:
+        needs = "it needs write access to contents and pull requests"
+        raise RefusedEarly(f"the token may not open pull requests on {there.name}; {needs}: {error}") from None
+    target = forge.read_target(run.target)
+    wanted = settings.pull_request.method
+    method = target.choose_method(wanted)
+    remarks: list[str] = []
+    if not method and not target.queue:
+        raise RefusedEarly(
+            f"{there.name} allows no method to merge into {run.target}: its settings and the rules of the branch "
+            "exclude each other; allow merge, squash or rebase in both"
+        )
+    if method != wanted and not target.queue:
+        remarks.append(f"{run.target} does not allow {wanted}, so pull requests are merged by {method}")
+    address = forge.address
+    if there.name.lower() != address.full_name.lower():
+        url = f"{address.web}/{there.name}.git" if address.web else f"git@{address.host}:{there.name}.git"
+        update = command("git", "remote", "set-url", run.remote, url)
+        remarks.append(f"{address.full_name} was renamed to {there.name}; update the remote: {update}")
+    return tuple(remarks)
+
+
+def open_forge(git: Git, run: RunSettings, env: Mapping[str, str]) -> Forge:
+    from runplan.adapters.forge.access import find_forge  # 12 ms, and most runs land without a forge
+
+    return find_forge(git, remote=run.remote, env=env)
+
+
+def own_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> Remote:
+    """The branch of a plan's pull request."""
+    branch = names.pull_branch(run.branch_prefix, slug)
+    return _open_remote(here, run, branch, env, _find_forge_once(here.git, run, env))
+
+
+def fetch_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> Oid | None:
+    """Fetch the branch of a plan's pull request, if the remote has it; else forget it."""
+    there = own_branch(here, run, slug, env)
+    tip = there.fetch()
+    if tip is None and here.git.tip(there.ref) is not None:
+        here.git.run("update-ref", "-d", there.ref)
+    return tip
+
+
+def fetch_merged(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> tuple[PullRequest, ...]:
+    """The merged pull requests of a plan, newest first, with their commits; () for another way of landing."""
+    if not concludes(run.landing):
+        return ()
+    forge = open_forge(here.git, run, env)
+    there = own_branch(here, run, slug, env)
+    pulls = forge.list_merged(there.branch)
+    return tuple(pull for pull in pulls if here.git.known(pull.head) or there.fetch_ref(forge.head_ref(pull.number)))
+
+
+def concludes(mode: str) -> bool:
+    """Whether something is left to do when every phase has landed."""
+    return mode == "pr"

@@ -1,0 +1,155 @@
+"""The loop: decide, act, record. Start, resume and recovery all use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from runplan.adapters.store.journal import Journal, LaneJournal
+from runplan.domain.errors import PlanUnreadable, RefusedEarly, SettingsError
+from runplan.domain.run import actions as a
+from runplan.domain.run.actions import Decision
+from runplan.domain.run.attempts import running_dispatch
+from runplan.domain.run.decide import decide, without_beginnings
+from runplan.domain.run.dispatch import GRACE_S
+from runplan.domain.run.events import Event, WorkRefused
+from runplan.domain.run.kinds import Reason
+from runplan.domain.run.state import RunState, list_running, open_states
+from runplan.engine.steps import commands, conclude, gates, land, lease, outcome, planning, process, proof, verify, work
+from runplan.engine.steps.context import RunContext
+from runplan.engine.steps.read_plan import read_plan
+
+#: The function of each step. It yields events as they happen. An intent is recorded by yielding it: it is on disk
+#: before the function continues, unless it may wait (`may_wait`).
+STEPS: dict[str, Callable[[Any, RunState, RunContext], Iterator[Event]]] = {
+    "read-plan": read_plan,
+    "lease": lease.lease,
+    "start-writer": partial(process.start_dispatch, prepare=process.prepare_writer),
+    "start-verifier": partial(process.start_dispatch, prepare=verify.prepare_verifier),
+    "start-planner": partial(process.start_dispatch, prepare=planning.prepare_planner),
+    "start-command": partial(process.start_dispatch, prepare=commands.prepare_command),
+    "await": outcome.await_end,
+    "sleep": outcome.sleep,
+    "await-host": outcome.await_host,
+    "hand-over": work.hand_over,
+    "ask-question": work.ask_question,
+    "take-work": work.take_work,
+    "take-delegated": commands.take_delegated,
+    "judge-baseline": gates.judge_baseline,
+    "judge-gate": gates.judge_gate,
+    "judge-proof": proof.judge_proof,
+    "judge-verdict": verify.judge_verdict,
+    "build-candidate": land.build_candidate,
+    "build-undo": land.build_undo,
+    "rebuild-branch": lease.rebuild_branch,
+    "push-work": work.push_work,
+    "take-over": lease.take_over,
+    "ask": land.ask,
+    "choose-goal": planning.choose_goal,
+    "ask-questions": planning.ask_questions,
+    "judge-step": planning.judge_step,
+    "propose": planning.propose,
+    "queue-start": planning.queue_start,
+    "land": land.land,
+    "conclude": conclude.conclude,
+    "review": conclude.review,
+    "claim-issues": conclude.claim_issues,
+    "merge-target": conclude.merge_target,
+    "end": outcome.end,
+    "fail": work.fail,
+    "clean-up": work.clean_up,
+    "finish": work.finish,
+}
+#: Asks git, the process table or the store whether the step was taken before a crash. Other steps are simply repeated.
+ALREADY_DONE: dict[str, Callable[[Any, RunState, RunContext], tuple[Event, ...]]] = {
+    "start-command": commands.already_done,
+    "queue-start": planning.already_queued,
+    "land": land.already_done,
+}
+
+
+def act(action: a.Action, state: RunState, context: RunContext) -> Iterator[Event]:
+    """Take the step of an action."""
+    return STEPS[_name_step(action)](action, state, context)
+
+
+def _name_step(action: a.Action) -> str:
+    if not isinstance(action, a.Start):
+        return action.step
+    role = action.dispatch.role
+    kinds = {"writer": role.is_writer, "planner": role.is_planner, "verifier": bool(role.agent), "command": True}
+    return f"{action.step}-{next(kind for kind, is_meant in kinds.items() if is_meant)}"
+
+
+class NoProgress(Exception):
+    """The same actions were decided twice in a row; a bug in runplan."""
+
+
+def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool]) -> Decision:
+    """Take every step that is due, until the run has ended or waits.
+
+    Calling it again is harmless: all state comes from the journal, git and the process table. When `may_begin` is
+    false, nothing new begins.
+    """
+    last: Decision | None = None
+    try:
+        while True:
+            decision = decide(journal.state)
+            decision = decision if may_begin() else without_beginnings(decision)
+            if not decision.actions:
+                return decision
+            if decision == last:
+                raise NoProgress(f"{decision.why}: {decision.actions} was done and is due again")
+            last = decision
+            if ending := [action.lane for action in decision.actions if action.step == a.END.step]:
+                # All at once: one by one takes long.
+                context.dispatches.end(list_running(journal.state, *ending), grace_s=GRACE_S)
+            recorded = [_take_in_lane(action, journal, context) for action in decision.actions]
+            if not any(recorded):  # all that is left are running processes
+                return decision
+    finally:
+        context.store.flush()
+
+
+def record_ends(journal: Journal, context: RunContext) -> None:
+    """Record the end of all processes of the run, which this process has ended; they are due again afterwards."""
+    for lane, state in open_states(journal.state):
+        if running_dispatch(state.attempt) is not None:
+            _take_in_lane(replace(a.END, lane=lane), journal, context)
+
+
+def _take_in_lane(action: a.Action, journal: Journal, context: RunContext) -> bool:
+    if not action.lane:
+        return _take_step(action, journal, context)
+    try:
+        return _take_step(action, journal.lane(action.lane), replace(context, lane=action.lane))
+    except Exception as error:
+        error.lane = action.lane  # type: ignore[attr-defined]
+        raise
+
+
+def _take_step(action: a.Action, journal: Journal | LaneJournal, context: RunContext) -> bool:
+    """Take one step; whether it recorded anything."""
+    check = ALREADY_DONE.get(_name_step(action))
+    context = context.for_state(journal.state)
+    recorded = False
+    if journal.state.stop:
+        context.zones.hurry()
+    context.store.require_there()  # an unplugged repository proves nothing
+    context.workspace.require_whole()
+    try:
+        known = check(action, journal.state, context) if check else ()
+        for event in known or act(action, journal.state, context):
+            journal.append(event)
+            recorded = True
+    except (RefusedEarly, SettingsError, PlanUnreadable) as error:
+        # An error that a start would have refused came up during the run: it ends the phase.
+        attempt = journal.state.attempt
+        if attempt is None or attempt.failure is not None or attempt.delivery.landed is not None:
+            raise
+        journal.append(WorkRefused(reason=Reason.BLOCKED, detail=str(error)))
+        recorded = True
+    return recorded

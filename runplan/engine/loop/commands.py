@@ -1,0 +1,401 @@
+"""Executes commands: the one implementation of each verb that changes something."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from runplan.adapters.agents.environment import describe_missing
+from runplan.adapters.store.protocol import Store
+from runplan.domain.decoding import convert
+from runplan.domain.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable
+from runplan.domain.names import WATCH, pull_branch
+from runplan.domain.run import events as e
+from runplan.domain.run.attempt_parts import MessagesHandled
+from runplan.domain.run.decide import pending_answer, rejected_phase
+from runplan.domain.run.kinds import Mode, RunOutcome
+from runplan.domain.run.recorded import to_json
+from runplan.domain.run.requests import RunRequest, Timing, refused, unexpected
+from runplan.domain.run.rows import Answer, Command, FiringRow, ScheduleRow, WaitRow
+from runplan.domain.run.state import RunState
+from runplan.domain.settings.schedule import Slot, parse_schedule, what_is_due
+from runplan.domain.text import command
+from runplan.domain.times import iso, parse_iso
+from runplan.engine.landing import modes
+from runplan.engine.landing.conversation import find_due
+from runplan.engine.loop import issues
+from runplan.engine.loop.worker import RepositoryWorker
+from runplan.engine.steps.conclude import list_answers
+
+RETRY_S = 7 * 24 * 3600.0  #: after which a failed run is not retried by a comment
+LOCK_S = 5.0  #: for another process that executes commands
+#: Verbs that begin something; a later stop of the plan refuses them while they wait.
+BEGINNING = ("start", "now", "resume")
+IN_FLIGHT = "the plan is in flight"
+KEEP_SCHEDULE = "keep_schedule"  #: the argument of a stop that ends the run only
+
+
+class Executor:
+    """Executes the commands of one repository; belongs to the thread of its worker."""
+
+    def __init__(self, worker: RepositoryWorker) -> None:
+        self._worker = worker
+        self._repository = worker.repository
+        self._store = worker.repository.store
+        self._environments = worker.environments
+        self._begins = True  #: False for a process that begins no run
+
+    def execute_queued(self, *, begins: bool) -> Iterator[tuple[Command, Answer]]:
+        """Execute the queued commands in order; each with its answer.
+
+        Unless `begins`, commands that begin something stay queued for the next worker, as does a command that has to
+        wait for the end of a run. So do later commands of the same plan except a stop.
+        """
+        if not self._list_commands():
+            return
+        try:
+            lock = self._repository.claims.command_lock(self._worker.only).acquire(timeout=LOCK_S)
+        except TimeoutError:
+            raise Unreachable(
+                "another process executes the commands of this repository; the request stays queued. "
+                "Is a runplan command stopped (Ctrl-Z)? Continue it: fg"
+            ) from None
+        self._begins = begins
+        deferred: dict[str, list[Command]] = {}  # by plan
+        with lock:
+            for command in self._list_commands():
+                plan = command.plan
+                is_stop = command.verb == "stop"
+                starts = [queued for queued in deferred.get(plan, ()) if queued.verb in BEGINNING] if is_stop else []
+                for start in starts:
+                    deferred[plan].remove(start)
+                    yield self._record_answer(start, refused(RefusedEarly(f"{plan} was stopped before it began")))
+                is_late = plan in deferred and not is_stop
+                waits = is_late or (command.verb in BEGINNING and not begins)
+                answer = None if waits else self._execute_command(command)
+                if answer is None:
+                    deferred.setdefault(plan, []).append(command)
+                    continue
+                if starts:
+                    answer = replace(answer, lines=(*answer.lines, f"Cancelled the queued start of {plan}"))
+                yield self._record_answer(command, answer)
+
+    def _list_commands(self) -> list[Command]:
+        return [command for command in self._store.list_queued_commands() if self._worker.is_mine(command.plan)]
+
+    def _record_answer(self, command: Command, answer: Answer) -> tuple[Command, Answer]:
+        self._store.answer_command(command.seq, answer)
+        self._environments.forget(command)
+        return command, answer
+
+    def _execute_command(self, command: Command) -> Answer | None:
+        verbs = {
+            "start": self._execute_start,
+            "now": self._execute_now,
+            "stop": self._execute_stop,
+            "pause": self._execute_pause,
+            "resume": self._execute_resume,
+        }
+        try:
+            return verbs[command.verb](command)
+        except RunplanError as error:
+            if command.verb == "stop" and isinstance(error, Unreachable) and not isinstance(error, Fenced):
+                raise  # not recorded: the worker closes, and the command is tried again
+            return refused(error, self._worker.host)
+        except Exception as error:  # noqa: BLE001 - the edge of a command: it is answered, not retried for ever
+            return unexpected(error)
+
+    # --- runs -------------------------------------------------------------------------------------------
+
+    def _execute_start(self, command: Command) -> Answer | None:
+        request = convert(command.arguments, RunRequest)
+        timing = request.timing
+        if timing is None:
+            return self._begin_run(request, command)
+        if command.plan.startswith(WATCH):
+            return self._make_watch(request, timing, command)
+        begun = self._begin_run(replace(request, fired=True), command) if timing.now else Answer()
+        if begun is None:
+            return None
+        made = self._make_schedule(request, timing, command)
+        return replace(begun, scheduled=made.scheduled, instead=made.instead)
+
+    def _begin_run(self, request: RunRequest, command: Command) -> Answer | None:
+        """Begin or resume the run with the environment of the caller; a running one keeps its own."""
+        plan = request.started.plan
+        if run := self._store.get_run_of_command(command.seq):
+            return Answer(run=run, fresh=True)  # executed before a crash, which came before its answer
+        if (declined := self._worker.decline(request)) is not None:
+            return declined
+        request = replace(request, started=replace(request.started, command=command.seq))
+        resumes = self._worker.resumes(request)
+        if not self._worker.is_at_work(plan):
+            self._environments.use(plan, command, anew=not resumes and request.reply is None)
+        if resumes:
+            self._require_keys(plan)
+        begun = self._worker.begin(request)
+        if begun is None or begun.declined:
+            return begun
+        if begun.fresh:
+            self.halt_without_keys(request.started)
+        else:
+            self._revoke_pause(plan, command)
+        if request.reply is None:
+            self._store.pause_schedule(plan, None)
+        return begun
+
+    def _execute_stop(self, command: Command) -> Answer | None:
+        """Cancel the schedule, unless it is to be kept, and end the run."""
+        plan = command.plan
+        lines = []
+        row = self._store.get_schedule(plan)
+        keeps = bool(command.arguments.get(KEEP_SCHEDULE))
+        if row is not None and not keeps:
+            give_up(row, self._store, self._repository.clock.now(), "the schedule was cancelled")
+            self._store.drop_schedule(plan)
+            lines.append(f"Cancelled the schedule of {plan} (every {row.spec})")
+        if self._worker.adopt(plan) is not None and not self._begins:
+            return None  # a daemon has come up meanwhile: it executes the command
+        if self._worker.record(plan, e.StopRequested(by=command.by)):
+            kept = f"its work and its schedule (every {row.spec}) are kept" if row and keeps else "its work is kept"
+            lines.append(f"Stopping {plan}; {kept}")
+        return Answer(lines=tuple(lines))
+
+    def _execute_pause(self, command: Command) -> Answer | None:
+        """Begin nothing new for the plan; the current step finishes."""
+        plan = command.plan
+        rests = self._store.pause_schedule(plan, f"paused by {command.by}")
+        if self._worker.adopt(plan) is not None and not self._begins:
+            return None
+        halts = self._worker.record(plan, e.Halted(by=command.by))
+        return Answer(lines=(f"Paused {plan}",) if rests or halts else ())
+
+    def _execute_resume(self, command: Command) -> Answer:
+        """Resume the plan and its schedule; a run that lost its keys needs them from this caller."""
+        plan = command.plan
+        self._environments.use(plan, command, anew=False)
+        self._require_keys(plan)
+        scheduled = self._store.pause_schedule(plan, None)
+        for issue_plan, active in self._worker.runs.items():
+            state = active.state
+            if state.missing and state.started is not None and plan in (state.started.watch, *state.started.parents):
+                self._environments.use(issue_plan, command, anew=False)
+                active.journal.append(e.Continued())
+        return Answer(lines=(f"Resumed {plan}",) if self._worker.record(plan, e.Continued()) or scheduled else ())
+
+    # --- schedules --------------------------------------------------------------------------------------
+
+    def _make_schedule(self, request: RunRequest, timing: Timing, command: Command) -> Answer:
+        """Make the plan's schedule; it replaces an earlier one."""
+        plan = request.started.plan
+        now = self._repository.clock.now()
+        if plan not in self._worker.runs:
+            self._environments.use(plan, command, anew=True)
+        before = self._store.get_schedule(plan)
+        if before is not None:
+            give_up(before, self._store, now, "the schedule was changed")
+        row = ScheduleRow(
+            plan=plan,
+            spec=timing.every,
+            zone=timing.zone,
+            misfire=timing.misfire,
+            request=to_json(replace(request.started, settings="")),
+            anchor=iso(now),
+            made=iso(now),
+        )
+        first = iso(what_is_due(row, now).next.at)
+        self._store.put_schedule(row)
+        self._store.arm_schedule(plan, first)
+        instead = before.spec if before is not None and before.spec != row.spec else ""
+        return Answer(scheduled=first, instead=instead)
+
+    def _make_watch(self, request: RunRequest, timing: Timing, command: Command) -> Answer | None:
+        """Make a watch of issues; with `now` it also takes the first one."""
+        made = self._make_schedule(request, timing, command)
+        if not timing.now:
+            return made
+        try:
+            begun = self._execute_now(command)
+        except RunplanError as error:  # the watch tries again at its first slot
+            begun = Answer(declined=True, why=str(error))
+        return replace(begun, scheduled=made.scheduled, instead=made.instead) if begun is not None else None
+
+    def _execute_now(self, command: Command) -> Answer | None:
+        """Run a scheduled plan now; the schedule stays."""
+        plan = command.plan
+        row = self._store.get_schedule(plan)
+        if row is None:
+            raise NotFound(f"{plan} has no schedule; see: runplan next")
+        self._environments.use(plan, command, anew=False)
+        fired = fire_early(row, self._worker, self._repository.clock.now())
+        if fired is not None and not fired.declined:
+            self.halt_without_keys(request_of(row).started)
+        return fired
+
+    # --- keys -------------------------------------------------------------------------------------------
+
+    def halt_without_keys(self, started: e.RunStarted) -> None:
+        """Pause a run whose keys are lost, until a caller has sent all of them."""
+        active = self._worker.runs.get(started.plan)
+        if names := self._environments.missing(active.state.options if active else started):
+            self._worker.record(started.plan, e.Halted(by="a restart", missing=names))
+        elif active is not None and active.state.missing:
+            self._worker.record(started.plan, e.Continued())
+
+    def _revoke_pause(self, plan: str, command: Command) -> None:
+        """Have a run continue that pauses when its agent has ended, unless it still lacks keys."""
+        state = self._worker.runs[plan].state if plan in self._worker.runs else RunState()
+        if state.started is None or not state.halted:
+            return
+        self._environments.use(plan, command, anew=False)
+        if not self._environments.missing(state.started):
+            self._worker.record(plan, e.Continued())
+
+    def _require_keys(self, plan: str) -> None:
+        """Refuse to resume a run or a watch whose keys are lost."""
+        row = self._store.get_schedule(plan) if plan.startswith(WATCH) else None
+        started = request_of(row).started if row is not None else self._worker.newest(plan).started
+        if started is not None and (names := self._environments.missing(started)):
+            raise RefusedEarly(describe_missing(names, plan=plan))
+
+
+class LocalWorker(RepositoryWorker):
+    """Executes commands in this process when no daemon runs; stopped runs are worked to their end."""
+
+    def run(self, commands: list[Command], executor: Executor) -> list[Answer | None]:
+        """Execute the commands, which were just queued, and those before them; None for one that stays queued.
+
+        No run begins: no process would continue it.
+        """
+        answers = {command.seq: answer for command, answer in executor.execute_queued(begins=False)}
+        for plan in [plan for plan, active in self.runs.items() if not active.state.stop]:
+            self.disown(plan)  # the next worker continues it
+        self.work()
+        # Another process may have executed it first.
+        return [answers.get(command.seq) or self.repository.store.get_answer(command.seq) for command in commands]
+
+
+# --- schedules: each slot is answered once, by a run or by a recorded reason ---------------------------------
+
+
+def fire_schedule(row: ScheduleRow, worker: RepositoryWorker, now: datetime) -> list[FiringRow]:
+    """Answer every due slot: the newest by a run, unless the plan is running; the others were missed."""
+
+    def newest() -> tuple[str, str]:
+        if row.paused:
+            return "skipped", row.paused
+        if row.plan in worker.runs:
+            return "skipped", pending_answer(worker.newest(row.plan), row.plan) or IN_FLIGHT
+        try:
+            return _firing_answer(_begin_run(row, worker, now))
+        except RunplanError as error:
+            if not row.plan.startswith(WATCH):
+                raise
+            return "skipped", str(error)  # the forge, the remote or the settings; tried again at the next slot
+
+    return _answer_slots(row, worker.repository.store, now, newest)
+
+
+def fire_early(row: ScheduleRow, worker: RepositoryWorker, now: datetime) -> Answer | None:
+    """Fire on request, and count intervals from now; this also answers a due slot."""
+    store = worker.repository.store
+    if row.paused and (phase := rejected_phase(worker.newest(row.plan))):
+        retry, resume = (command("runplan", verb, row.plan) for verb in ("retry", "resume"))
+        why = f"phase {phase} was rejected; retry it: {retry}; or resume the schedule: {resume}"
+        answer: Answer | None = Answer(declined=True, why=why)
+    else:
+        answer = _begin_run(row, worker, now)
+    if answer is None:
+        return None
+    _answer_slots(row, store, now, lambda: _firing_answer(answer))
+    if not answer.declined:
+        row = store.get_schedule(row.plan) or row
+        store.put_schedule(replace(row, anchor=iso(now)) if parse_schedule(row.spec).seconds else row)
+    return answer
+
+
+def give_up(row: ScheduleRow, store: Store, now: datetime, why: str) -> None:
+    """Record the slots that are due, before the schedule is changed or cancelled."""
+    _answer_slots(row, store, now, lambda: ("skipped", why))
+
+
+def _answer_slots(
+    row: ScheduleRow, store: Store, now: datetime, newest: Callable[[], tuple[str, str]]
+) -> list[FiringRow]:
+    """Record the answers to all due slots; `newest` gives the answer to the newest."""
+    due = what_is_due(row, now)
+    recorded: list[FiringRow] = []
+
+    def answer(slot: Slot, result: str, why: str) -> None:
+        firing = FiringRow(plan=row.plan, slot=_slot_key(slot), at=iso(now), answer=result, why=why)
+        if store.answer_slot(firing):
+            recorded.append(firing)
+
+    if due.missed is not None:
+        answer(due.missed, "missed", "it was not fired in time, nor those before it")
+    if due.fire is not None and not store.is_slot_answered(row.plan, _slot_key(due.fire), before=iso(now)):
+        answer(due.fire, *newest())
+    return recorded
+
+
+def _begin_run(row: ScheduleRow, worker: RepositoryWorker, now: datetime) -> Answer | None:
+    request = request_of(row)
+    if row.plan.startswith(WATCH):
+        return issues.begin_next(row.plan, request.started, worker, now)
+    return worker.begin(request)
+
+
+def _firing_answer(answer: Answer | None) -> tuple[str, str]:
+    if answer is None or not answer.declined:
+        return ("fired", answer.run) if answer and answer.fresh else ("skipped", IN_FLIGHT)
+    if not answer.owner:
+        return "skipped", answer.why
+    return "skipped", f"another process owns the plan ({answer.owner})"
+
+
+def request_of(row: ScheduleRow) -> RunRequest:
+    """The run that the schedule begins, with the options it was made with."""
+    return RunRequest(started=convert(json.loads(row.request), e.RunStarted), fired=True)
+
+
+def _slot_key(slot: Slot) -> str:
+    return json.dumps([iso(slot.at), slot.key])
+
+
+# --- retries: a comment `/runplan retry` on the open pull request of a failed run --------------------------------
+
+
+def awaits_retry(state: RunState) -> bool:
+    """Whether a comment on the pull request may have the daemon retry the run, which has ended."""
+    options = state.options
+    is_work = options.daemon and options.auto and options.concludes and options.mode not in (Mode.PLAN, Mode.UNDO)
+    return is_work and state.ended is not None and state.ended.outcome is RunOutcome.FAILED
+
+
+def look_for_retry(row: WaitRow, worker: RepositoryWorker, now: datetime) -> Answer | bool:
+    """The answer to a command that asks for a retry; else whether there may be one later."""
+    state = worker.newest(row.plan)
+    since = parse_iso(row.since).timestamp()
+    if not awaits_retry(state) or now.timestamp() - since > RETRY_S:
+        return False
+    started = state.options
+    context = worker.context_for(started).for_run(started)
+    run = context.settings.run
+    forge = modes.open_forge(context.git, run, context.env)
+    pull = forge.find_pull_request(branch=pull_branch(run.branch_prefix, started.slug), base=run.target)
+    if pull is None or not pull.is_open:
+        return False
+    messages = forge.read_activity(pull.number, pull.head).messages
+    answers = list_answers(worker.repository.store, row.plan)
+    due = find_due(messages, handled=answers, login=forge.own_login, may_write=forge.may_write, since=since)
+    if not due.commands or due.commands[-1].is_stop:
+        return not due.commands
+    again = replace(started, command=0, settings="", review=(), remarks=())  # the settings of now
+    answer = worker.begin(RunRequest(started=again, again=True))
+    if answer and answer.fresh:  # by the clock of the forge, the commands may be later than the next failure
+        handled = tuple(command.id for command in due.commands)
+        worker.runs[row.plan].journal.append(MessagesHandled(review=handled, words=due.commands[-1].by))
+    return answer or True

@@ -1,0 +1,426 @@
+"""The context of a command: a repository, its settings, its plans and its journal."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.adapters.configuration.load import (
+    LoadedSettings,
+    environment,
+    load_settings,
+    settings_from_json,
+    settings_to_json,
+)
+from runplan.adapters.configuration.places import repository_file
+from runplan.adapters.git import objects as trees
+from runplan.adapters.git.command import ANY, Git, Stored
+from runplan.adapters.git.remote import Remote
+from runplan.adapters.git.repository import Repository, open_repository, require_target
+from runplan.adapters.processes import AGENT_MARK, agent_above
+from runplan.adapters.store.files import first_line, publish
+from runplan.adapters.store.location import FleetLocation, Location, normalize_url
+from runplan.adapters.store.outputs import Outputs
+from runplan.adapters.store.protocol import Store, open_store
+from runplan.domain import names
+from runplan.domain.errors import NotFound, RefusedEarly, SettingsError, Unreachable, UsageError
+from runplan.domain.names import PLAN_FILE, PLAN_PLACES, SPEC_FOLDERS, SUFFIXES
+from runplan.domain.plan.folders import join_files
+from runplan.domain.run.rows import RunRow
+from runplan.domain.settings.schema import FILES, Settings
+from runplan.domain.text import command, committing
+
+if TYPE_CHECKING:  # `status` does without it
+    from runplan.domain.run.events import RunStarted
+
+
+class RepositoryContext(Struct, frozen=True, kw_only=True):
+    """A repository, and how it is set up for a caller or a run."""
+
+    cwd: Path
+    env: Mapping[str, str]
+    repository: Repository
+    settings: Settings
+    pull: str = ""  #: slug of the plan whose pull request is meant
+    fleet: FleetLocation | None = None  #: of the journal, if the user belongs to a fleet
+    readers: list[Store] = []  #: the one connection to a fleet's database, since each takes long to make
+
+    @property
+    def git(self) -> Git:
+        return self.repository.git
+
+    @property
+    def root(self) -> Path:
+        """The main checkout."""
+        return self.repository.root
+
+    @property
+    def common_dir(self) -> Path:
+        return self.repository.common_dir
+
+    @property
+    def state(self) -> Path:
+        """The directory of runplan's files, in the common git directory, which `git clean` does not touch."""
+        return self.repository.common_dir / "runplan"
+
+    @property
+    def journal(self) -> Location:
+        return self.fleet or self.state
+
+    @property
+    def local_target(self) -> str:
+        return f"refs/heads/{self.settings.run.target}"
+
+    @property
+    def target(self) -> str:
+        """The ref of the target: the remote-tracking branch for landings that push, or the plan's own branch."""
+        run = self.settings.run
+        branch = names.pull_branch(run.branch_prefix, self.pull)
+        branch_ref = f"refs/remotes/{run.remote}/{branch}"
+        return branch_ref if self.pull and self.git.tip(branch_ref) else run.target_ref
+
+    @property
+    def is_on_branch(self) -> bool:
+        """Whether the plan has a branch of its own, whose pull request is not merged."""
+        return self.target != self.settings.run.target_ref
+
+    @property
+    def target_name(self) -> str:
+        """The short name of the target: main, or origin/main."""
+        return self.target.removeprefix("refs/heads/").removeprefix("refs/remotes/")
+
+    def with_landing(self, landing: str, *, target: str = "", remote: str = "") -> RepositoryContext:
+        """The context with another landing mode, target or remote."""
+        run = self.settings.run
+        run = replace(run, landing=landing, target=target or run.target, remote=remote or run.remote)
+        return replace(self, settings=replace(self.settings, run=run))
+
+    def landing_like(self, run: RunStarted | RunRow) -> RepositoryContext:
+        """The context with the landing mode, the target and the pull request of a run."""
+        context = replace(self, pull=run.slug) if run.concludes else self
+        return context.with_landing(run.landing, target=run.target, remote=run.remote)
+
+    def for_run(self, started: RunStarted) -> RepositoryContext:
+        """The context with the settings and landing of a run, which are fixed when it starts."""
+        context = replace(self, settings=settings_from_json(started.settings)) if started.settings else self
+        return context.landing_like(started)
+
+    def record_settings(self, asked: RunStarted) -> RunStarted:
+        """The request with the settings of this context, which its run keeps."""
+        settings = self.settings
+        return replace(
+            asked,
+            max_fix_cycles=settings.run.max_fix_cycles,
+            setup=settings.run.setup,
+            parallel=settings.run.parallel,
+            pipeline=settings.run.pipeline,
+            gates=settings.check_groups,
+            sign_off=settings.run.sign_off,
+            prove=settings.tests.prove,
+            changed=settings.tests.changed,
+            verifiers=settings.agents.judges,
+            settings=settings_to_json(settings),
+            claim=settings.issues.claim,
+            replans=settings.plan.replan and settings.agents.planner in dict(settings.agents.dispatched).values(),
+        )
+
+    def committed(self, commit: str = "") -> tuple[str, Stored] | None:
+        """The settings file of the commit, or of the target's tip, and its name; None for none."""
+        git = self.git
+        tip = commit or git.tip(self.target)
+        files = ((name, git.object(f"{tip}:{name}")) for name in FILES) if tip else ()
+        return next(((name, blob) for name, blob in files if blob is not None and blob.kind == "blob"), None)
+
+    def with_settings(self) -> RepositoryContext:
+        """The context with the settings of the checkout."""
+        return replace(self, settings=load_settings(self.root, env=self.env).settings)
+
+    def with_committed_settings(self, commit: str = "") -> RepositoryContext:
+        """The context with the settings of the target's tip; without a committed file, those of the checkout."""
+        return replace(self, settings=self.committed_settings(commit).settings)
+
+    def committed_settings(self, commit: str = "") -> LoadedSettings:
+        """The settings of the commit, or of the target's tip, each with its origin."""
+        file = self.committed(commit)
+        return load_settings(self.root, env=self.env, committed=(file[0], file[1].content) if file else None)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The refs that contain landed work: the target, and the local branch that follows it."""
+        return tuple(dict.fromkeys((self.target, self.local_target)))
+
+    @property
+    def mirrored(self) -> tuple[str, str]:
+        """The refs of the user's repository that agents see."""
+        run = self.settings.run
+        return self.local_target, f"refs/remotes/{run.remote}/{run.target}"
+
+    def for_plan(self, plan: str) -> RepositoryContext:
+        """The context with the landing of the plan's newest run, if its target still exists."""
+        newest = self.store().get_newest_run(plan)
+        return self.with_landing_of(newest) if newest is not None else self
+
+    def with_landing_of(self, run: RunRow) -> RepositoryContext:
+        """The context with the landing of the run, if its target still exists."""
+        there = self.landing_like(run)
+        return there if there.target == self.target or self.git.tip(there.target) else self
+
+    def tip(self) -> str:
+        tip = self.git.tip(self.target)
+        if tip is None:
+            require_target(self.repository, self.target)
+            raise Unreachable(f"{self.target} cannot be read; see: git fsck")
+        return tip
+
+    def open_remote(self) -> Remote:
+        run = self.settings.run
+        return Remote(self.git, name=run.remote, branch=run.target, common_dir=self.common_dir, caller=self.env)
+
+    def fetch_landed(self, newest: str) -> None:
+        """Fetch what other hosts of a fleet have landed, once for each `newest` landing of the journal."""
+        file = self.state / "fetched"
+        remote = self.open_remote()
+        if first_line(file) != newest:
+            pulls = f"{self.settings.run.branch_prefix}*"
+            refs = (f"+{names.HEADS}{name}:refs/remotes/{remote.name}/{name}" for name in (remote.branch, pulls))
+            remote.fetch_ref(*refs, prune=True)
+            publish(file, newest.encode(), sync=False)
+
+    def store(self) -> Store:
+        """The journal for reading; an empty one when no plan was ever run here."""
+        if self.fleet is not None and not self.readers:
+            self.readers.append(open_store(self.fleet))
+        return self.readers[0] if self.fleet else open_store(self.state, writable=False, missing_ok=True)
+
+    def outputs(self, store: Store) -> Outputs:
+        return Outputs(self.state / "dispatch", store.outputs)
+
+
+@contextlib.contextmanager
+def open_context(cwd: Path | None = None, *, warn: Callable[[str], None] | None = None) -> Iterator[RepositoryContext]:
+    """The repository around a directory (the current one), with its settings.
+
+    With `warn` broken settings are a warning, for commands that show or stop runs.
+    """
+
+    def read(root: Path, env: Mapping[str, str]) -> Settings:
+        try:
+            return load_settings(root, env=env).settings
+        except SettingsError as error:
+            if warn is None:
+                raise
+            warn(f"{error}; using the default settings")
+        with contextlib.suppress(SettingsError):  # the user's are needed to find the journal
+            return load_settings(root, env=env, committed=(FILES[0], b"")).settings
+        return Settings()
+
+    with context_at(cwd or Path.cwd(), environment(), read) as context:
+        yield context
+
+
+@contextlib.contextmanager
+def context_at(
+    cwd: Path, env: Mapping[str, str], settings: Callable[[Path, Mapping[str, str]], Settings]
+) -> Iterator[RepositoryContext]:
+    """The repository around a directory, with the settings of this environment."""
+    repository = open_repository(cwd, env=env)
+    try:
+        read = settings(repository.root, env)
+        fleet = find_fleet(repository, read) if read.fleet.dsn else None
+        yield RepositoryContext(cwd=cwd, env=env, repository=repository, settings=read, fleet=fleet)
+    finally:
+        repository.git.close()
+
+
+def find_fleet(repository: Repository, settings: Settings) -> FleetLocation:
+    url = normalize_url(remote_url(repository, settings))
+    return FleetLocation(settings.fleet.dsn, url, output=settings.fleet.output)
+
+
+def remote_url(repository: Repository, settings: Settings) -> str:
+    """The URL of the remote, as git writes it; "" without the remote. A relative path begins at the checkout."""
+    url = repository.git.run("remote", "get-url", "--", settings.run.remote, ok=ANY).text
+    return str(repository.root / url) if url.startswith(".") else url
+
+
+def refuse_under_agent(verb: str) -> None:
+    """Agents may not start, approve or stop runs."""
+    if environment().get(AGENT_MARK):
+        raise RefusedEarly(f"{verb} does not run inside an agent ({AGENT_MARK} is set)")
+    if agent := agent_above(os.getpid()):
+        raise RefusedEarly(f"{verb} does not run inside an agent ({agent})")
+
+
+# --- plans --------------------------------------------------------------------------------------------
+
+
+def newest_run(context: RepositoryContext, word: str | None) -> tuple[Store, RunRow]:
+    """The run of this id, or the newest run of the plan, or of all plans without a word; and the journal it is in."""
+    store = context.store()
+    if word is not None and (row := store.get_run(word)) is not None:
+        return store, row
+    path = plan_path(context, word) if word is not None else None
+    rows = store.list_runs(path, limit=1)
+    if not rows and any(queued.plan == path for queued in store.list_queued_commands()):
+        raise NotFound(f"the run of {path} is queued and has not begun; see: {command('runplan', 'status', str(path))}")
+    if not rows:
+        start = command("runplan", "start", path or "PLAN")
+        raise NotFound(f"no run of {path or 'any plan'} is recorded here; start one: {start}")
+    return store, rows[0]
+
+
+def plan_path(context: RepositoryContext, word: str) -> str:
+    """The repository-relative path of the plan that `word` means."""
+    root = context.root
+    named = plan_in(Path(os.path.normpath(context.cwd / word)))
+    if os.path.isfile(named) or task_folder(named):  # noqa: PTH113 - False for a name that is too long
+        checkout = next((top for top in (context.cwd, *context.cwd.parents) if (top / ".git").exists()), root)
+        for top in (root, checkout):
+            if named.is_relative_to(top):
+                path = named.relative_to(top).as_posix()
+                names.require_plain(path)
+                return path
+        raise UsageError(f"{word} is not in this repository ({root})")
+    ran = list[str]()
+    active = list[str]()
+    with contextlib.suppress(Unreachable):  # a damaged journal does not matter for finding a plan
+        store = context.store()
+        ran = store.list_plans()
+        active = store.list_active_plans()
+    plans = known_plans(context, active)
+    if os.path.isdir(named) and not any(names.is_named(word, plan) for plan in plans):  # noqa: PTH112
+        raise UsageError(f"{word} is a directory; name the plan file in it")
+    plans = list(dict.fromkeys([*plans, *spec_plans(root)]))
+    gone = [plan for plan in ran if plan not in plans]
+    if (path := _on_own_branch(context, word)) and path not in (*plans, *gone):
+        return path
+    return names.find_plan(names.shown(word), plans, place=context.settings.paths.plans, gone=gone)
+
+
+def plan_in(path: Path) -> Path:
+    """The plan of a spec folder, of a track of Conductor or of Backlog.md; any other path as it is."""
+    file = path / ("plan.md" if path.parent.parts[-2:] == ("conductor", "tracks") else PLAN_FILE)
+    is_spec = os.path.isfile(file)  # noqa: PTH113 - False for a name that is too long
+    return file if is_spec else task_folder(path) or path
+
+
+def task_folder(path: Path) -> Path | None:
+    """The folder with the task files of Backlog.md, for itself or the folder above it; None for another path."""
+    folder = path if path.name == "tasks" else path / "tasks"
+    if not os.path.isdir(folder):  # noqa: PTH112 - False for a name that is too long
+        return None
+    is_known = (folder.parent / "config.yml").is_file() or any(folder.glob("*-[0-9]* - *.md"))
+    return folder if is_known else None
+
+
+def read_checkout(file: Path, path: str) -> bytes:
+    """The text of the plan of that path in the checkout."""
+    if not file.is_dir():
+        return file.read_bytes()
+    return join_files({f"{path}/{task.name}": task.read_bytes() for task in file.glob("*.md")})
+
+
+def describe_link(file: Path, path: str, verb: str) -> str:
+    """Names a plan in the checkout that is a symbolic link, and the remedy; "" for any other file."""
+    if not os.path.islink(file):  # noqa: PTH114 - False for a name that is too long
+        return ""
+    link = str(file.readlink())
+    target = os.path.normpath(Path(path).parent / link)
+    is_here = file.is_file() and not target.startswith(("/", ".."))
+    remedy = f"name the file itself: {command('runplan', verb, target)}" if is_here else "replace the link by the file"
+    return f"{path} is a symbolic link to {names.shown(link)}; {remedy}"
+
+
+def _on_own_branch(context: RepositoryContext, word: str) -> str:
+    """The plan of an issue that another repository has taken, which is on its branch alone; "" for none."""
+    path = f"{context.settings.paths.plans}/{PurePosixPath(word).name.removesuffix('.md')}.md"
+    branch = names.pull_branch(context.settings.run.branch_prefix, names.slug(path))
+    return path if context.git.object(f"refs/remotes/{context.settings.run.remote}/{branch}:{path}") is not None else ""
+
+
+def plan_or_watch(context: RepositoryContext, word: str) -> str:
+    """The plan that `word` means, or a watch of issues by its name."""
+    if not word.startswith(names.WATCH):
+        return plan_path(context, word)
+    watches = [row.plan for row in context.store().list_schedules() if row.plan.startswith(names.WATCH)]
+    if word not in watches:
+        label = word.removeprefix(names.WATCH) or "LABEL"
+        make = f"make one: {command('runplan', 'watch-issues', '--label', label, 'every', '10m')}"
+        there_are = f"there are: {', '.join(watches)}"
+        raise NotFound(f"{word}: no such watch; {there_are if watches else make}")
+    return word
+
+
+def known_plans(context: RepositoryContext, active: Iterable[str]) -> list[str]:
+    """The files of the plans directory in the checkout and on the target, and plans with a run or schedule.
+
+    The file of a plan may be deleted during its run, which must still be found to be stopped.
+    """
+    directory = context.root / context.settings.paths.plans
+    files = (path for ending in SUFFIXES for path in directory.rglob(f"*{ending}") if path.is_file())
+    paths = {path.relative_to(context.root).as_posix() for path in files}
+    paths = paths.union(plans_on_target(context), active)
+    return sorted(path for path in paths if names.is_plain(path) and not path.startswith(names.WATCH))
+
+
+def spec_plans(root: Path) -> list[str]:
+    """The plans in spec folders and the places of other tools, in the checkout."""
+    places = (*(f"{folder}/*/{PLAN_FILE}" for folder in SPEC_FOLDERS), *PLAN_PLACES)
+    files = (file for place in places for file in sorted(root.glob(place)) if file.is_file() or task_folder(file))
+    return [file.relative_to(root).as_posix() for file in files]
+
+
+def uses_forge(context: RepositoryContext, plan: str) -> bool:
+    """Whether the newest run or the schedule of the plan lands by a pull request; `resume` and `now` do not say so."""
+    store = context.store()
+    newest = store.get_newest_run(plan)
+    row = store.get_schedule(plan)
+    return bool((newest and newest.concludes) or (row and json.loads(row.request).get("concludes")))
+
+
+def plans_on_target(context: RepositoryContext) -> dict[str, str]:
+    """The Markdown and JSON files of the plans directory on the target, with their blob ids."""
+    top = context.git.object(f"{context.target}:{context.settings.paths.plans}")
+    if top is None or top.kind != "tree":
+        return {}
+    files = trees.list_files(context.git, top.oid, f"{context.settings.paths.plans}/")
+    return {path: entry.oid for path, entry in files.items() if path.endswith(SUFFIXES)}
+
+
+def slug_of(context: RepositoryContext, plan: str) -> str:
+    """The name of the plan in branch, worktree and report, fixed by its first run."""
+    store = context.store()
+    newest = store.get_newest_run(plan)
+    if newest is not None and newest.slug:
+        return newest.slug
+    return names.plan_key(plan, [*known_plans(context, store.list_active_plans()), *spec_plans(context.root)])
+
+
+def stored_as(context: RepositoryContext, path: str, content: bytes) -> str:
+    """The blob id of the file's content; line-end conversion and other filters change it."""
+    return context.git.run("hash-object", f"--path={path}", "--stdin", stdin=content).text
+
+
+def settings_note(context: RepositoryContext) -> str:
+    """The version of the settings file that a start uses, if the checkout has another; "" for the same."""
+    file_here = repository_file(context.root)
+    file = context.committed()
+    name = file_here.relative_to(context.root).as_posix() if file_here is not None else ""
+    if file is None:
+        commit = committing(name, "Settings of runplan")
+        used = f"the checkout's file is used. To commit it: {commit}"
+        return f"{name} is not committed on {context.target_name}; {used}" if file_here is not None else ""
+    committed, blob = file
+    if file_here is not None and name == committed:
+        content = file_here.read_bytes()
+        if content == blob.content or stored_as(context, name, content) == blob.oid:
+            return ""
+    used = f"the version of {context.target_name} ({context.tip()[:12]}) is used"
+    return f"{committed} in the checkout is not committed on {context.target_name}; {used}"

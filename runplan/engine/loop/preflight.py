@@ -1,0 +1,341 @@
+"""Checks before a run. Everything that can be refused is refused before any work."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import posixpath
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from runplan.adapters.agents import invocation
+from runplan.adapters.agents.prompts import PLACEHOLDERS, Template
+from runplan.adapters.configuration.places import user_file, worktree_root
+from runplan.adapters.git import objects as trees
+from runplan.adapters.git.repository import pull_command
+from runplan.adapters.processes import marked_inside
+from runplan.adapters.store.claims import landing_lock
+from runplan.domain import names
+from runplan.domain.checks import tamper
+from runplan.domain.checks.runners.naming import foresee_unnamed
+from runplan.domain.errors import NotFound, RefusedEarly, UsageError
+from runplan.domain.plan.folders import split_files
+from runplan.domain.plan.marks import ExecutionKind, NoWorkKind, PlanStatus, Status, id_key
+from runplan.domain.plan.model import Phase, Plan, parse_plan
+from runplan.domain.plan.reading import list_done
+from runplan.domain.plan.tracker import NoPhase, choose_phase, list_workable
+from runplan.domain.run.events import Chosen, CompletionChosen, NoWork
+from runplan.domain.run.kinds import Mode, Reason
+from runplan.domain.settings import toolchain
+from runplan.domain.settings.options import Options
+from runplan.domain.settings.schema import FILES, uses_remote
+from runplan.domain.text import command, committing
+from runplan.engine.landing import modes
+from runplan.engine.landing.cherry_pick import CherryPick
+from runplan.engine.landing.swap import BOX
+from runplan.engine.loop.context import RepositoryContext, read_checkout, stored_as, task_folder
+from runplan.engine.steps.lease import describe_refusal
+from runplan.engine.steps.read_plan import choose_work
+
+PROMPTS = "config/prompts"  #: where a repository has prompts of its own
+PATIENCE_S = 20.0  #: a landing here takes less, a push may take longer
+
+
+def settle_lost_landings(context: RepositoryContext) -> list[str]:
+    """Complete an interrupted landing of any plan; notes for the user."""
+    common = context.common_dir
+    if not (common / BOX).exists():
+        return []
+    store = context.store()
+    with context.git.at(context.root) as git, contextlib.ExitStack() as closing:
+        closing.callback(store.close)
+        try:
+            closing.enter_context(landing_lock(context.state / "locks").acquire(timeout=PATIENCE_S))
+        except TimeoutError:
+            return []  # another landing runs, and completes these as well
+        known = {row.id for row in store.list_unfinished_runs()}
+        lander = CherryPick(git, ref=context.local_target, common_dir=common)
+        settled = lander.recover()
+    is_known = names.run_of(settled.id.rpartition(".")[0]) in known
+    if settled.waits and not is_known:  # else its run says so itself
+        raise RefusedEarly(settled.waits)
+    note = f"completed the interrupted landing {settled.id} of an unknown run" if settled.id and not is_known else ""
+    return ["; ".join(part for part in (note, settled.note) if part)] if note or settled.note else []
+
+
+# --- the plan -------------------------------------------------------------------------------------------
+
+
+def committed_plan(context: RepositoryContext, path: str, *, is_compared: bool) -> bytes:
+    """The plan's bytes on the target; a plan that is edited in the checkout is refused if `is_compared`."""
+    tip = context.tip()
+    file = context.root / path
+    if file.is_dir() and not task_folder(file):
+        raise UsageError(f"{path} is a directory; name the plan file in it")
+    blob = trees.read_plan(context.git, f"{tip}:{path}", path)
+    is_there = file.exists()
+    if blob is None and not is_there:
+        raise NotFound(f"{path}: no such plan on {context.target_name} ({tip[:12]})")
+    _refuse_link(context, tip, path)
+    if blob is not None and not (is_compared and is_there and _is_edited(context, path, blob)):
+        return blob
+    problem = "is not committed on" if blob is None else "in the checkout differs from"
+    commit = committing(path, f"Plan {names.slug(path)}")
+    raise RefusedEarly(f"{Reason.PLAN_NOT_COMMITTED}: {path} {problem} {context.target_name}; run: {commit}")
+
+
+def _refuse_link(context: RepositoryContext, tip: str, path: str) -> None:
+    """Refuse a plan that is a symbolic link: a landing writes statuses into the file that was named."""
+    git = context.git
+    tree = git.commit(tip).tree
+    place, entry = trees.find(git, tree, path)
+    if entry is None or entry.mode != trees.SYMLINK:
+        return
+    link = (git.blob(tip, place) or b"").decode("utf-8", "replace")
+    file = posixpath.normpath(posixpath.join(posixpath.dirname(place), link, posixpath.relpath(path, place)))
+    is_here = trees.find(git, tree, file)[1] is not None
+    start = command("runplan", "start", file)
+    remedy = f"name the file itself: {start}" if is_here else "replace the link by the file"
+    raise RefusedEarly(f"{place} on {context.target_name} is a symbolic link to {names.shown(link)}; {remedy}")
+
+
+def require_active(context: RepositoryContext, path: str) -> None:
+    """Refuse a plan on the target whose front matter says that it is not to be worked."""
+    blob = trees.read_plan(context.git, f"{context.tip()}:{path}", path)
+    choice = choose_phase(parse_plan(blob, path=path), wanted=None) if blob is not None else None
+    if isinstance(choice, NoPhase) and choice.kind is NoWorkKind.INACTIVE:
+        raise RefusedEarly(f"{path}: {choice.detail}")
+
+
+def _is_edited(context: RepositoryContext, path: str, blob: bytes) -> bool:
+    content = read_checkout(context.root / path, path)
+    if content == blob:
+        return False
+    for file, text in (split_files(content, path) or {path: content}).items():
+        # The checkout may be behind the remote, or on another branch.
+        stored = [context.git.object(f"{ref}:{file}") for ref in (context.target, context.local_target, "HEAD")]
+        if stored_as(context, file, text) not in [blob_there.oid for blob_there in stored if blob_there is not None]:
+            return True
+    return False
+
+
+def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resuming: bool) -> list[str] | str:
+    """The phases that a start is about, by the same choice that the run will make; a sentence when they are done."""
+    if options.phase:
+        require_phase(plan, options.phase)
+    read = choose_work(plan, text, tip=tip, wanted=options.phase)
+    if isinstance(read, CompletionChosen) and options.every:
+        return f"{plan.path}: every phase is done; a schedule would have nothing to do"
+    # An interrupted run may have landed the requested phase; it is completed first.
+    if isinstance(read, NoWork) and not resuming:
+        if options.every and read.kind in (NoWorkKind.BLOCKED, NoWorkKind.ELSEWHERE):
+            return []  # a schedule fires again when a person has changed the statuses
+        if read.kind in (NoWorkKind.COMPLETE, NoWorkKind.PHASE_DONE, NoWorkKind.ELSEWHERE):
+            return f"{plan.path}: {read.detail}; nothing to do"
+        raise RefusedEarly(read.detail if read.detail.startswith(plan.path) else f"{plan.path}: {read.detail}")
+    if options.mode is Mode.FINISH:
+        return list_workable(plan)
+    return [read.phase] if isinstance(read, Chosen) and read.phase else []
+
+
+def require_open(context: RepositoryContext, plan: Plan, tip: str) -> None:
+    """Refuse a plan if its own document about progress marks a phase done that would be worked."""
+    own = (names.slug(plan.path), "progress-and-next-steps")  # another one may count other phases
+    documents = (remark.document.lstrip("/") for remark in plan.remarks if remark.document)
+    named = [path for path in documents if names.slug(path).startswith(own[0]) or names.slug(path).endswith(own[1])]
+    paths = (posixpath.normpath(f"{folder}/{name}") for name in named for folder in (posixpath.dirname(plan.path), "."))
+    for path in (path for path in paths if not path.startswith("../")):
+        done = list_done(context.git.blob(tip, path) or b"", path=path)
+        for phase in (phase for phase in list_workable(plan) if id_key(phase) in done):
+            why = f"{path}:{done[id_key(phase)]} says that phase {phase} is done, {plan.path} does not"
+            start = command("runplan", "start", plan.path, phase)
+            raise RefusedEarly(f"{why}; mark it done there and commit it, or have it worked: {start}")
+
+
+def foresee_refusals(context: RepositoryContext, plan: Plan, tip: str) -> Plan:
+    """The plan with warnings about open phases that name files which they may not change."""
+
+    def read(path: str) -> str | None:
+        return None if (content := context.git.blob(tip, path)) is None else content.decode("utf-8", "replace")
+
+    commands = [check.command for check in context.settings.checks.values()]
+    instructions = invocation.list_instructions(context.settings.agents)
+    paths = context.settings.tests.paths
+    usual = tamper.Permit(text="", bookkeeping=FILES, test_paths=paths, instructions=instructions)
+    return replace(plan, remarks=(*plan.remarks, *tamper.foresee_refusals(plan, commands, usual, read=read)))
+
+
+def require_clear(plan: Plan) -> None:
+    """Refuse a plan with an error in it, such as open work outside of its phases; one that says complete is over."""
+    for remark in plan.refusals(strict=False) if plan.status is not PlanStatus.COMPLETE else ():
+        raise RefusedEarly(f"{plan.path}:{remark.line}: {remark.text}")
+
+
+def require_executions(context: RepositoryContext, plan: Plan) -> None:
+    """Refuse a plan with an open phase whose `Execution:` is impossible in this run."""
+    for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
+        place = f"{plan.path}:{phase.execution.line}: phase {phase.id}"
+        if phase.execution.kind is ExecutionKind.DELEGATE and modes.concludes(context.settings.run.landing):
+            why = "a command lands on the target, and the run lands by pr on a branch; land by cherry-pick or direct"
+            raise RefusedEarly(f"{place}: {why}")
+        if phase.execution.kind is ExecutionKind.DIRECT:
+            try:
+                modes.require_direct(context.repository, context.settings, context.env)
+            except RefusedEarly as error:
+                raise RefusedEarly(f"{place}: {error}") from None
+
+
+def require_phase(plan: Plan, wanted: str) -> Phase:
+    phase = plan.phase(wanted)
+    if phase is None:
+        raise NotFound(f"{plan.path} has no phase {wanted}; there are: {', '.join(phase.id for phase in plan.phases)}")
+    return phase
+
+
+# --- the repository -------------------------------------------------------------------------------------
+
+
+def require_own_branches(context: RepositoryContext, *, plan: str, slug: str, phases: Iterable[str], tip: str) -> None:
+    """Refuse branches of the user's own where the phases would be worked on, and a worktree that is in use."""
+    place = worktree_root(context.root, context.settings, context.env) / names.worktree_name(str(context.root), slug)
+    # The run of such an agent is unknown when the journal was deleted.
+    if agents := list(map(str, marked_inside(place.resolve()))) if place.is_dir() else []:
+        raise RefusedEarly(
+            f"an agent of an unknown run still works in {place}; wait for it, or end it: kill {' '.join(agents)}"
+        )
+    branches = [f"refs/heads/{names.branch(context.settings.run.branch_prefix, slug, phase)}" for phase in phases]
+    store = context.store()
+    for branch in (branch for branch in branches if context.git.tip(branch) is not None):
+        known = store.count_leases(plan, branch) > 0
+        if refusal := describe_refusal(context.git, branch, tip, known=known):
+            raise RefusedEarly(refusal)
+
+
+def require_same_history(context: RepositoryContext, plan: str) -> None:
+    """Refuse a plan whose earlier phases landed on another copy of the target and are missing here."""
+    there = context.for_plan(plan)
+    git = context.git
+    tip = git.tip(there.target)
+    # Another branch may lack the landed phases.
+    if there.target == context.target or tip is None or there.settings.run.target != context.settings.run.target:
+        return
+    if git.run("merge-base", "--is-ancestor", tip, context.target, ok=(0, 1)).code:
+        run = context.settings.run
+        pull = pull_command(git, context.common_dir, run.target, run.remote)
+        push = command("git", "push", run.remote, run.target)
+        raise RefusedEarly(
+            f"{plan} has landed work on {there.target_name} that {context.target_name} lacks; "
+            f"first run: {pull if uses_remote(there.settings.run.landing) else push}"
+        )
+
+
+# --- tests and agents -----------------------------------------------------------------------------------
+
+
+def require_test_command(context: RepositoryContext) -> str:
+    """Refuse a repository with tests and no test command: runplan neither guesses one nor skips the tests.
+
+    A note where the command probably names no tests.
+    """
+    tests = context.settings.tests
+    if tests.command:
+        return foresee_unnamed(tests.command, tests.junit, functools.partial(context.git.blob, context.tip()))
+    tools = toolchain.detect(*project_files(context))
+    if tools.shown_by:
+        hint = f"; for example: command = {json.dumps(tools.tests)}" if tools.tests else ""
+        raise RefusedEarly(
+            f"the repository has tests ({tools.shown_by}) but tests.command is empty; set it in runplan.toml "
+            f"under [tests]{hint}"
+        )
+    return ""
+
+
+def project_files(context: RepositoryContext) -> tuple[list[str], dict[str, str]]:
+    """The paths on the target that show its tools, and the texts of its manifests."""
+    tip = context.tip()
+    top = trees.entries(context.git, context.git.commit(tip).tree)
+    below = [
+        path
+        for name in toolchain.FOLDERS
+        if (entry := top.get(name)) is not None and entry.mode == trees.TREE
+        for path in sorted(trees.list_files(context.git, entry.oid, f"{name}/"))
+    ]
+    files = [*top, *below]
+    manifests = {name: context.git.blob(tip, name) or b"" for name in toolchain.manifests(files)}
+    return files, {name: content.decode("utf-8", "replace") for name, content in manifests.items()}
+
+
+def require_agents(context: RepositoryContext) -> None:
+    """Refuse agents that cannot run, files that a worktree would lack, and broken prompts."""
+    agents = context.settings.agents
+    in_dollars = context.settings.limits.in_dollars
+    invocation.require_agents(agents, root=context.root, caller=context.env, in_dollars=in_dollars)
+    copied = {posixpath.normpath(name) for name in context.settings.run.copy}
+    tree = context.git.commit(context.tip()).tree
+    for role, name in agents.dispatched:
+        table = agents.agent(name)
+        for file in map(posixpath.normpath, invocation.worktree_files(table) if not context.settings.run.setup else ()):
+            on_target = trees.find(context.git, tree, file)[1] if file not in copied else None
+            is_there = on_target is not None and on_target.mode not in (trees.TREE, trees.SUBMODULE)
+            if file not in copied and not is_there:
+                raise RefusedEarly(
+                    f"{Reason.AGENT_MISSING}: agents.{role}: {file} is not on {context.target_name}, "
+                    f"so no worktree has it; commit it on {context.target_name}, or add it to run.copy"
+                )
+    require_prompts(context)
+
+
+def require_prompts(context: RepositoryContext) -> dict[str, Template]:
+    """The prompts in force; one with unknown or missing placeholders is refused."""
+    folder = context.git.object(f"{context.target}:{PROMPTS}")
+    committed = trees.entries(context.git, folder.oid) if folder is not None and folder.kind == "tree" else {}
+    templates = {role: _read_prompt(role, context, committed.get(f"{role}.md")) for role in PLACEHOLDERS}
+    for template in templates.values():
+        template.check()
+    return templates
+
+
+def _read_prompt(role: str, context: RepositoryContext, committed: trees.Entry | None) -> Template:
+    """The prompt of a role: the repository's, as committed on the target, else the user's, else the package's."""
+    stored = context.git.known(committed.oid) if committed is not None else None
+    if stored is not None and stored.kind == "blob":
+        origin = f"{PROMPTS}/{role}.md on {context.target_name}"
+        return Template(role=role, text=stored.content.decode(errors="replace"), origin=origin)
+    own = user_file(context.env).parent / "prompts" / f"{role}.md"
+    return _read_template(role, own) if own.exists() else _read_packaged(role)
+
+
+@functools.cache
+def _read_packaged(role: str) -> Template:
+    """The prompt of the package, which is asked for at each start and each run."""
+    package = Path(__file__).parents[2]
+    # Installed, the templates are inside the package; in a checkout, next to it.
+    paths = (folder / "config/prompts" / f"{role}.md" for folder in (package, package.parent))
+    return _read_template(role, next(path for path in paths if path.exists()))
+
+
+def _read_template(role: str, path: Path) -> Template:
+    return Template(role=role, text=path.read_text(encoding="utf-8", errors="replace"), origin=str(path))
+
+
+def missing_program(context: RepositoryContext, line: str) -> str:
+    """A program that a command of the settings needs and that is not here; "" for none."""
+    run = context.settings.run
+    path = context.env.get("PATH", "")
+    for program in toolchain.programs_of(line):
+        if "/" not in program:
+            if shutil.which(program, path=path) is None:
+                return program
+        # run.setup may create it, and run.copy brings it.
+        elif not (run.setup or run.copy or (program.startswith("/") and (context.root / program).exists())) and (
+            context.git.object(f"{context.tip()}:{program.removeprefix('./')}") is None
+        ):
+            return program
+    python, module = toolchain.module_of(line)
+    if module and not run.setup and not invocation.has_module(python, module, context.env):
+        return f"the module {module} of {python}"
+    return ""

@@ -1,0 +1,190 @@
+"""Opens a repository for work: journal, claims, workspace and processes. Agents outlive it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from runplan.adapters.agents.invocation import Agents, Places
+from runplan.adapters.clock import SystemClock
+from runplan.adapters.configuration.places import remove_unused_root, worktree_root
+from runplan.adapters.git import repository as repositories
+from runplan.adapters.git.objects import Candidates
+from runplan.adapters.git.removal import Removal
+from runplan.adapters.git.repository import Fingerprints
+from runplan.adapters.git.workspace import Workspace
+from runplan.adapters.git.zones import Bounds, Zones
+from runplan.adapters.store.claims import Claims
+from runplan.adapters.store.files import make_below
+from runplan.adapters.store.protocol import open_store
+from runplan.adapters.supervise.dispatches import Dispatches
+from runplan.domain import names
+from runplan.domain.errors import RefusedEarly, Unreachable
+from runplan.domain.run.events import RunStarted
+from runplan.domain.run.rows import Command
+from runplan.engine.landing import modes
+from runplan.engine.landing.lander import Sighting
+from runplan.engine.landing.pull_request import PlanPlace
+from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.loop.preflight import require_prompts, settle_lost_landings
+from runplan.engine.report.progress import describe_plan
+from runplan.engine.report.summary import list_summary_facts
+from runplan.engine.steps.context import OpenRepository, RunContext
+
+ENVIRONMENT = "environment"  #: the argument of a command that names the environment of its caller
+
+
+class Environments:
+    """The environments of callers. They contain the keys of agents, so they are kept in memory only."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._own = environment  #: of this process, for runs whose caller sent none
+        self._plans: dict[str, Mapping[str, str]] = {}
+        self._sent: dict[str, Mapping[str, str]] = {}  #: by the name in the command
+        self._seen: dict[str, tuple[str, Mapping[str, str], Sighting]] = {}  #: by plan: of its newest run
+
+    def receive(self, name: str, sent: Mapping[str, str]) -> None:
+        """Keep an environment until its command, which is stored afterwards, is executed."""
+        self._sent[name] = sent
+
+    def forget(self, command: Command) -> None:
+        self._sent.pop(str(command.arguments.get(ENVIRONMENT)), None)
+
+    def of(self, plan: str) -> Mapping[str, str]:
+        return self._plans.get(plan, self._own)
+
+    def use(self, plan: str, command: Command, *, anew: bool) -> None:
+        """Use the environment sent with the command, on top of the plan's own unless `anew`."""
+        if sent := self._sent.get(str(command.arguments.get(ENVIRONMENT))):
+            self._plans[plan] = {**({} if anew else self._plans.get(plan, {})), **sent}
+
+    def share(self, plan: str, watch: str) -> None:
+        """Use the environment of a watch for the run that it begins."""
+        self._plans[plan] = self.of(watch)
+
+    def sighting(self, plan: str, run: str) -> Sighting:
+        """What this process has seen of the run's pull request, with the token of the environment."""
+        env = self.of(plan)
+        known = self._seen.get(plan)
+        if known is None or known[:2] != (run, env):
+            known = self._seen[plan] = (run, env, Sighting())
+        return known[2]
+
+    def missing(self, started: RunStarted) -> tuple[str, ...]:
+        """The variables that the run needs and that a restart has lost."""
+        at_hand = self.of(started.plan)
+        return tuple(name for name in started.needs if not at_hand.get(name))
+
+
+def make_run_context(
+    context: RepositoryContext,
+    opened: OpenRepository,
+    *,
+    run: str,
+    started: RunStarted,
+    seen: Sighting | None = None,
+) -> RunContext:
+    """The context of a run, with the settings and the landing that it began with."""
+    context = context.for_run(started)
+    report = names.report_path(context.settings.paths.reports, started.slug)
+    plan = PlanPlace(
+        path=started.plan,
+        slug=started.slug,
+        report=report,
+        issues=started.issues,
+        describe=lambda plan, text: describe_plan(plan, text, list_summary_facts(opened.store, plan.path)),
+        seen=seen or Sighting(),
+    )
+    workspace = opened.workspace
+    agents = Agents(
+        context.settings.agents,
+        root=context.root,
+        plan=started.plan,
+        run=run,
+        caller=context.env,
+        tests=context.settings.tests,
+        places=Places(workspace.homes, (context.root, context.common_dir, workspace.root), workspace.hide_secrets()),
+        git_config=workspace.agent_config,
+    )
+    limits = context.settings.limits
+    bounds = Bounds(seconds=limits.handover_s, size=limits.handover_size, entries=limits.handover_entries)
+    zones = Zones(workspace, agents.confine, bounds, agents.script_env)
+    lander = modes.open_lander(
+        context.repository, context.settings, context.env, tool=workspace.path, plan=plan, zones=zones
+    )
+    return RunContext(
+        **{name: getattr(opened, name) for name in OpenRepository.__struct_fields__},
+        run=run,
+        plan=started.plan,
+        slug=started.slug,
+        root=context.root,
+        env=context.env,
+        settings=context.settings,
+        prompts={role: template.text for role, template in require_prompts(context).items()},
+        zones=zones,
+        removal=Removal(zones, targets=context.targets),
+        candidates=Candidates(workspace.git, user=context.git),
+        lander=lander,
+        direct=modes.open_direct(lander, context.repository, context.settings, context.env, tool=workspace.path),
+        fingerprints=Fingerprints(
+            context.git, context.common_dir, context.settings.run.branch_prefix, is_own=context.fleet is not None
+        ),
+        agents=agents,
+    )
+
+
+@contextlib.contextmanager
+def open_repository(context: RepositoryContext, *, wakeup: int | None = None) -> Iterator[OpenRepository]:
+    """Open a repository, or refuse one that cannot be worked in.
+
+    `wakeup` is a descriptor that interrupts a wait for dispatches.
+    """
+    settings = context.settings
+    user = repositories.require_workable(context.repository, target=context.target, prefix=settings.run.branch_prefix)
+    root = worktree_root(context.root, settings, context.env)
+    _require_fixed_programs(context)
+    workspace = Workspace(
+        context.git, common_dir=context.common_dir, state=context.state, root=root, mirror=context.mirrored
+    )
+    sign = "commit.gpgsign" in dict(workspace.read_config()) and repositories.signing(context.git)
+    _make_directory(context.state, below=context.common_dir, remedy="the journal is kept there")
+    settle_lost_landings(context)
+    with contextlib.ExitStack() as closing:
+        closing.callback(remove_unused_root, root, settings)
+        _make_directory(
+            root, below=Path(root.anchor), mode=0o755, remedy="set run.worktrees to a directory that can be created"
+        )
+        workspace.make_tool()
+        dispatches = closing.enter_context(Dispatches(context.state / "dispatch", wakeup=wakeup))
+        store = open_store(context.journal)
+        closing.callback(store.close)
+        dispatches.stored = store.outputs
+        closing.callback(workspace.close)
+        claims = Claims(store, context.state / "locks", host=context.fleet.host if context.fleet else "")
+        closing.callback(claims.close)
+        yield OpenRepository(
+            user=user,
+            sign=sign,
+            clock=SystemClock(),
+            store=store,
+            claims=claims,
+            dispatches=dispatches,
+            workspace=workspace,
+        )
+
+
+def _require_fixed_programs(context: RepositoryContext) -> None:
+    """Refuse programs of ours that an agent could replace."""
+    for program in (context.git.program, sys.executable, __file__):
+        for place in Path(program).parents:
+            if place == context.state or names.is_worktree_name(place.name.removesuffix("-proof"), str(context.root)):
+                raise RefusedEarly(f"{program} is in {place}, where agents write; run runplan with a program elsewhere")
+
+
+def _make_directory(directory: Path, *, below: Path, remedy: str, mode: int = 0o700) -> None:
+    try:
+        make_below(below, directory, mode=mode)
+    except OSError as error:
+        raise Unreachable(f"{directory} cannot be created: {error.strerror}; {remedy}") from error

@@ -1,0 +1,266 @@
+"""A run that a worker owns: decisions about requests for it, and its end after a crash."""
+
+from __future__ import annotations
+
+import traceback
+from contextlib import closing, suppress
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.adapters.git.command import ANY
+from runplan.adapters.store.journal import Journal, list_records
+from runplan.adapters.store.protocol import Store, open_store
+from runplan.adapters.supervise.dispatches import Dispatches
+from runplan.domain.decoding import convert
+from runplan.domain.errors import Crashed, RefusedEarly, RunplanError, Unreachable, WorkspaceLost, refused_by_system
+from runplan.domain.names import HEADS, base_ref
+from runplan.domain.run import actions as a, events as e
+from runplan.domain.run.attempt_parts import StepCrashed
+from runplan.domain.run.attempts import WorkAttempt, open_questions
+from runplan.domain.run.decide import await_retry, decide, pending_answer
+from runplan.domain.run.dispatch import GRACE_S
+from runplan.domain.run.kinds import FOR_ANSWER, Mode, Reason, RunOutcome
+from runplan.domain.run.planning_events import ProposalMade, RevisionRequested
+from runplan.domain.run.requests import Reply
+from runplan.domain.run.rows import RunRow
+from runplan.domain.run.state import RunState, apply, failed_lane, fold, list_running, open_lanes, open_states
+from runplan.domain.text import command
+from runplan.engine.steps.conclude import release_issues, show_failure
+from runplan.engine.steps.context import RunContext
+
+TRACED = 8  #: calls of a traceback that are recorded
+
+
+class ActiveRun(Struct, frozen=True, kw_only=True):
+    """A run that this process owns."""
+
+    context: RunContext
+    journal: Journal
+
+    @property
+    def id(self) -> str:
+        return self.context.run
+
+    @property
+    def state(self) -> RunState:
+        return self.journal.state
+
+    def unlock_refs(self) -> None:
+        """Remove locks on the run's own refs that a killed git left; no other process uses these refs."""
+        for lane, state in open_states(self.state):
+            leased = state.attempt.lease if isinstance(state.attempt, WorkAttempt) else None
+            context = replace(self.context, lane=lane)
+            context.removal.remove_stale_locks((base_ref(context.mark), *([leased.branch] if leased else [])))
+
+
+def state_of(store: Store, row: RunRow) -> RunState:
+    """The state of a run, from its journal."""
+    state = fold(fact.event for fact in list_records(store, row.id))
+    if state.started is None:
+        raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: {command('runplan', 'logs', row.plan)}")
+    return state
+
+
+def find_awaited(store: Store, row: RunRow) -> RunRow:
+    """The run that the run waits for, or that this one waits for; the run itself when it waits for none."""
+    awaited = store.get_newest_run(row.subplan) if row.subplan else None
+    return find_awaited(store, awaited) if awaited is not None and awaited.is_active else row
+
+
+# --- decisions ------------------------------------------------------------------------------------------
+
+
+def is_current(state: RunState, answer: Reply) -> bool:
+    """Whether the answer is to an open question, or about content that waits now: the ids are the same."""
+    for _, lane_state in open_states(state):
+        attempt = lane_state.attempt
+        if isinstance(answer, e.QuestionAnswered):
+            if answer.id in (question.id for question in open_questions(attempt)):
+                return True
+            continue
+        if attempt is None or attempt.refusal or attempt.revision or attempt.delivery.landed:
+            continue
+        delivery = attempt.delivery
+        tree = attempt.answerable
+        is_approved = bool(tree) and (delivery.is_approved or delivery.approved == tree) and not delivery.held
+        shown = answer.replaces if isinstance(answer, ProposalMade) else answer.tree
+        if shown == tree and not is_approved:
+            return True
+    return False
+
+
+def does_other_work(state: RunState, asked: e.RunStarted) -> bool:
+    """Whether the request cannot be met by resuming this run."""
+    was = state.started
+    if was is None:
+        return False
+    if asked.anew:
+        return True
+    if (is_same := _is_same_work(asked, was)) is not None:
+        return not is_same
+    other = bool(open_lanes(state)) or asked.wanted not in (phases_at_work(state) or [asked.wanted])
+    return _lands_elsewhere(asked, was) or (asked.mode is Mode.PHASE and other)
+
+
+def needed_answer(state: RunState, asked: e.RunStarted) -> str:
+    """The answer that a person gives first, and the commands; "" when the request needs none, as `auto` approves."""
+    is_open = state.started is not None and state.ended is None
+    if not is_open or asked.anew or asked.review or decide(state).waiting not in FOR_ANSWER:
+        return ""
+    why = pending_answer(state, asked.plan)
+    if does_other_work(state, asked):
+        return f"{why}; end the run: {command('runplan', 'stop', asked.plan)}"
+    actions = decide(apply(state, as_resumed(asked))).actions
+    return why if all(replace(action, lane="") == a.ASK for action in actions) else ""
+
+
+def as_resumed(asked: e.RunStarted) -> e.RunResumed:
+    return convert(asked, e.RunResumed, from_attributes=True)
+
+
+def requested_revision(state: RunState, asked: e.RunStarted) -> RevisionRequested | None:
+    """The revision of the plan that this run works on; None when the request is for something else."""
+    is_unfinished = state.started is not None and state.ended is None and not state.stop
+    if asked.planning is None or not asked.planning.is_revision or not is_unfinished:
+        return None
+    return None if state.options.mode in (Mode.PLAN, Mode.UNDO) else RevisionRequested(planning=asked.planning)
+
+
+def does_what_is_asked(state: RunState, asked: e.RunStarted) -> bool:
+    """Whether this run, as it was started, does what the request asks for."""
+    was = state.options
+    if (is_same := _is_same_work(asked, was)) is not None:
+        return is_same
+    if _lands_elsewhere(asked, was) or (asked.anew and not was.anew):
+        return False
+    at_work = phases_at_work(state)
+    if was.mode is Mode.FINISH:
+        return asked.mode is not Mode.PHASE or failed_lane(state) is None or asked.wanted in at_work
+    return asked.mode is Mode.NEXT or (asked.mode is Mode.PHASE and asked.wanted in at_work)
+
+
+def _is_same_work(asked: e.RunStarted, was: e.RunStarted) -> bool | None:
+    """Whether both are the same undo or write the same plan; None when both work on phases."""
+    if not {Mode.UNDO, Mode.PLAN} & {asked.mode, was.mode}:
+        return None
+    goals = [started.planning.goal if started.planning else "" for started in (asked, was)]
+    return (asked.mode, asked.wanted) == (was.mode, was.wanted) and goals[0] == goals[1]
+
+
+def _lands_elsewhere(asked: e.RunStarted, was: e.RunStarted) -> bool:
+    return (asked.landing, asked.target, asked.remote) != (was.landing, was.target, was.remote)
+
+
+def phases_at_work(state: RunState) -> list[str]:
+    """The phases that the run works on now; none before it has chosen one."""
+    states = [lane_state for _, lane_state in open_states(state)]
+    phases = (
+        lane_state.attempt.chosen.phase if lane_state.attempt is not None else lane_state.options.wanted
+        for lane_state in states
+    )
+    return [phase for phase in phases if phase]
+
+
+def describe_busy(plan: str, run: str, state: RunState) -> str:
+    """Why a request is declined while the run does other work."""
+    phases = phases_at_work(state)
+    work = f"{'phases' if len(phases) > 1 else 'phase'} {', '.join(phases)}" if phases else "another run"
+    special = {Mode.UNDO: f"the undo of {work}", Mode.PLAN: "a plan that is being written"}
+    work = special.get(state.options.mode, work)
+    follow = command("runplan", "logs", plan, "-f")
+    stop = command("runplan", "stop", plan)
+    return f"{plan} is busy with {work} ({run}); nothing was changed. Follow it: {follow}; end it: {stop}"
+
+
+def describe_late(plan: str, answer: Reply) -> str:
+    """The message for an answer that comes too late: the first one counts."""
+    see = command("runplan", "status", plan)
+    if isinstance(answer, e.QuestionAnswered):
+        return f"the question {answer.id} of {plan} is already answered, or its run has ended; see: {see}"
+    return f"no change of {plan} waits for an answer; see: {see}"
+
+
+def describe_success(plan: str) -> str:
+    """The message for a retry after success."""
+    return f"the last run of {plan} succeeded; nothing to retry"
+
+
+# --- crashes --------------------------------------------------------------------------------------------
+
+
+def record_crash(error: Exception, active: ActiveRun, lane: str) -> RunplanError | None:
+    """Record a defect of runplan itself; the error to raise, or None when the step is to be taken once more.
+
+    A system without resources leaves the run as it is. A run that is being stopped ends.
+    """
+    if refused := refused_by_system(error):
+        return Unreachable(refused)
+    active.context.store.require_there()
+    detail = f"{type(error).__name__}: {error}"
+    if active.state.stop:
+        fail_run(active, detail)
+    else:
+        trace = "".join(traceback.format_exception(error, limit=-TRACED, chain=False))
+        active.journal.append(StepCrashed(detail=detail, trace=trace), lane=lane)
+        if await_retry(active.journal.lane(lane).state if lane else active.state) is None:
+            return None
+    return Crashed(f"unexpected {detail} (--debug shows the traceback)")
+
+
+def end_lost(active: ActiveRun) -> WorkspaceLost | None:
+    """End a run whose commits are gone from runplan's own repository; None when they are there."""
+    workspace = active.context.workspace
+    if active.state.host != active.state.home:
+        return None  # they are fetched first
+    attempts = (state.attempt for _, state in open_states(active.state))
+    phases = [attempt for attempt in attempts if isinstance(attempt, WorkAttempt) and attempt.lease]
+    needed = {phase.work.head if phase.work else phase.base for phase in phases}
+    active.context.store.require_there()
+    if workspace.is_whole and not any(workspace.git.run("cat-file", "-e", oid, ok=ANY).code == 1 for oid in needed):
+        return None  # a killed git proves nothing
+    names = [phase.leased.branch.removeprefix(HEADS) for phase in phases]
+    lost = f"; commits of {' and '.join(names)} that only it held are lost" if names else ""
+    detail = f"runplan's own repository {workspace.path} is gone or damaged{lost}"
+    rest = "The next start or retry makes it again and continues with what the worktree and your branches hold"
+    remedy = f"{rest}: {command('runplan', 'retry', active.context.plan)}"
+    fail_run(active, detail, remedy)
+    return WorkspaceLost(f"{detail}. {remedy}")
+
+
+def fail_run(active: ActiveRun, detail: str, remedy: str = "", reason: Reason = Reason.CRASHED) -> None:
+    """End the run as failed: its agents end, the report names the error, and the claim is free."""
+    journal = active.journal
+    active.context.dispatches.end(list_running(journal.state), grace_s=GRACE_S)
+    over = e.RunEnded(outcome=RunOutcome.FAILED, reason=reason, detail=detail, remedy=remedy)
+    with suppress(Exception):  # the end of the run is recorded in any case
+        show_failure(over, journal.state, active.context)
+        over = replace(over, detail="; ".join((detail, *release_issues(over, journal.state, active.context))))
+    for lane, state in open_states(journal.state):
+        attempt = state.attempt
+        if attempt is not None and attempt.failure is None and attempt.delivery.landed is None:
+            lease = attempt.lease if isinstance(attempt, WorkAttempt) else None
+            failed = e.PhaseFailed(
+                phase=attempt.chosen.phase,
+                reason=reason,
+                step=attempt.step,
+                detail=detail,
+                title=attempt.chosen.title,
+                attempt=lease.attempt if lease else 1,
+            )
+            journal.append(failed, *([over] if lane else []), lane=lane)
+    journal.append(over)
+
+
+def end_recorded_agents(state: Path, plan: str) -> list[str]:
+    """End the agents of the plan, or of all plans (""), by the journal; the plans that had any.
+
+    For a worker that does not answer. The next owner of the run records their ends.
+    """
+    with closing(open_store(state, writable=False)) as store:
+        meant = [row for row in store.list_unfinished_runs() if plan in ("", row.plan)]
+        ids_by_plan = {row.plan: ids for row in meant if (ids := list_running(state_of(store, row)))}
+    if ids_by_plan:
+        Dispatches(state / "dispatch").end([id_ for ids in ids_by_plan.values() for id_ in ids], grace_s=GRACE_S)
+    return list(ids_by_plan)

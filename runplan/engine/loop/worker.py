@@ -1,0 +1,575 @@
+"""The worker of a repository: the one outer loop, the runs it owns, and the workers of foreground commands."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from types import FrameType
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.adapters.store.journal import Journal
+from runplan.domain import names
+from runplan.domain.errors import Exit, Fenced, GitFailed, RunplanError
+from runplan.domain.run import events as e
+from runplan.domain.run.actions import Decision
+from runplan.domain.run.decide import decide, is_ending, pending_answer
+from runplan.domain.run.dispatch import GRACE_S
+from runplan.domain.run.kinds import FOR_ANSWER, RunStatus, WaitKind
+from runplan.domain.run.requests import RunRequest
+from runplan.domain.run.rows import Acquired, Answer, ClaimResult, HeldByOther, Reentered, RunRow, wait_of
+from runplan.domain.run.state import RunState, list_running, open_states
+from runplan.domain.text import in_words
+from runplan.domain.times import parse_iso
+from runplan.engine.loop import runs
+from runplan.engine.loop.advance import advance, record_ends
+from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.loop.repository import Environments, make_run_context
+from runplan.engine.loop.runs import ActiveRun, state_of
+from runplan.engine.loop.subplans import awaited_plan, examine_subplan, pause_for_owner
+from runplan.engine.steps.context import OpenRepository, RunContext
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class ResolvedRun(Struct, frozen=True, kw_only=True):
+    """The run that a plan is to be claimed for."""
+
+    context: RunContext
+    started: e.RunStarted
+    state: str = ""  #: as recorded; "" for a new run
+
+    @property
+    def id(self) -> str:
+        return self.context.run
+
+    @property
+    def is_new(self) -> bool:
+        return not self.state
+
+
+class RepositoryWorker:
+    """Executes the commands of one repository and takes the steps of its runs; belongs to one thread."""
+
+    context: RepositoryContext
+    repository: OpenRepository
+    environments: Environments
+    runs: dict[str, ActiveRun]  #: by plan
+    only = ""  #: the plan of a worker that works on one plan and its sub-plans
+    host = ""  #: of a fleet
+
+    def open(self, context: RepositoryContext, repository: OpenRepository, environments: Environments) -> None:
+        self.context = context
+        self.repository = repository
+        self.environments = environments
+        self.runs = {}
+
+    def context_for(self, asked: e.RunStarted) -> RepositoryContext:
+        """The context of a new run: the environment of its caller, and the settings on its target."""
+        env = {**self.environments.of(asked.plan), **dict(asked.given)}
+        context = replace(self.context, env=env).with_landing(asked.landing, target=asked.target, remote=asked.remote)
+        return context.with_committed_settings().with_landing(asked.landing, target=asked.target, remote=asked.remote)
+
+    def run_context(self, run: str, started: e.RunStarted) -> RunContext:
+        context = replace(self.context, env=self.environments.of(started.plan))
+        seen = self.environments.sighting(started.plan, run)
+        return make_run_context(context, self.repository, run=run, started=started, seen=seen)
+
+    # --- the loop, and what its workers vary --------------------------------------------------------------
+
+    def work(self) -> datetime | None:
+        """Work until nothing is left to do; when the next step is due."""
+        while True:
+            self.execute_commands()
+            dispatches, wake = self._step_all()
+            if not self.wait(dispatches, wake):
+                return wake
+
+    def is_mine(self, plan: str) -> bool:  # noqa: ARG002
+        """Whether this worker executes the commands of the plan, fires its schedule and owns its run."""
+        return True
+
+    def execute_commands(self) -> None:
+        """Called before and between steps."""
+
+    def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
+        """Wait until one of the dispatches ends, or until `wake`; False when no run is left."""
+        if not self.runs:
+            return False
+        left_s = max(0.0, (wake - self.repository.clock.now()).total_seconds()) if wake else None
+        self.repository.dispatches.wait(dispatches, timeout_s=left_s)
+        return True
+
+    def may_begin(self) -> bool:
+        """False as soon as no new step may begin."""
+        return True
+
+    def recorded(self, plan: str, run: str, event: e.Event, phase: str) -> None:
+        """An event was recorded."""
+
+    def ended(self, plan: str, run: str, state: RunState) -> None:
+        """A run has ended."""
+
+    # --- steps ------------------------------------------------------------------------------------------
+
+    def _step_all(self) -> tuple[list[str], datetime | None]:
+        """Take every step that is due; the running dispatches, and when the next step is due."""
+        stepped: dict[str, RunState] = {}
+        wakes: dict[str, str] = {}
+        # A run that a command has changed meanwhile is stepped again.
+        while plan := next((name for name, run in self.runs.items() if stepped.get(name) is not run.state), ""):
+            decision = self.step(plan)
+            if plan in self.runs:
+                stepped[plan] = self.runs[plan].state
+            wakes[plan] = decision.wake if decision else ""
+            self.execute_commands()
+        # The worker does not wait for dispatches of lanes that wait for a time.
+        states = [lane_state for active in self.runs.values() for _, lane_state in open_states(active.state)]
+        ids = [id_ for lane_state in states if not decide(lane_state).waiting for id_ in list_running(lane_state)]
+        return ids, min((parse_iso(wakes[plan]) for plan in self.runs if wakes[plan]), default=None)
+
+    def step(self, plan: str) -> Decision | None:
+        """Take the due steps of a run; None when it has ended."""
+        active = self.runs[plan]
+        if active.context.env != self.environments.of(plan):  # a caller has sent another
+            context = self.run_context(active.id, active.state.options)
+            self.runs[plan] = active = replace(active, context=context)
+        try:
+            decision = advance(active.journal, active.context, self.may_begin)
+            while self.update_subplans(active):
+                decision = advance(active.journal, active.context, self.may_begin)
+        except Fenced:
+            self.lose(plan)
+            raise
+        except GitFailed as error:
+            if (lost := runs.end_lost(active)) is None:
+                raise
+            self._end_run(plan)
+            raise lost from error
+        except RunplanError:
+            raise
+        except Exception as error:
+            lane = getattr(error, "lane", "")
+            failure = runs.record_crash(error, active, lane)
+            if failure is None:
+                return self.step(plan)
+            failure.lane = lane
+            if active.state.ended is not None:
+                self._end_run(plan)
+            raise failure from error
+        if active.state.ended is None:
+            return decision
+        self._end_run(plan)
+        return None
+
+    def _end_run(self, plan: str) -> None:
+        active = self.runs[plan]
+        self.disown(plan)
+        self.ended(plan, active.id, active.state)
+        for parent in self.runs.values():  # that waits for the plan
+            for lane, state in open_states(parent.state):
+                if awaited_plan(state) == plan:
+                    parent.journal.append(e.Woke(kind=WaitKind.SUBPLAN), lane=lane)
+
+    def update_subplans(self, active: ActiveRun) -> bool:
+        """Begin or stop the sub-plans that the run waits for, and record the end of those that are over.
+
+        Whether anything was recorded.
+        """
+        is_recorded = False
+        for lane, state in open_states(active.state):
+            event = examine_subplan(active, state, here=self.context, owned=self.runs)
+            if isinstance(event, e.StopRequested):
+                event = self._stop_subplan(awaited_plan(state), event, state)
+            elif isinstance(event, e.RunStarted):
+                event = self._begin_subplan(event, state) if self.may_begin() else None
+            if event is not None:
+                active.journal.append(event, lane=lane)
+                is_recorded = True
+        return is_recorded
+
+    def _begin_subplan(self, asked: e.RunStarted, state: RunState) -> e.Paused | None:
+        self.environments.share(asked.plan, state.options.plan)
+        answer = self.begin(RunRequest(started=asked))
+        owner = self.repository.store.get_living_owner(asked.plan)
+        is_held = answer is not None and answer.declined and owner
+        return pause_for_owner(asked.plan, owner, state, now=self.repository.clock.now()) if is_held else None
+
+    def _stop_subplan(self, plan: str, stop: e.StopRequested, state: RunState) -> e.Paused | None:
+        if (declined := self.adopt(plan)) is not None:
+            return pause_for_owner(plan, declined.owner, state, now=self.repository.clock.now())
+        if plan in self.runs and not self.runs[plan].state.stop:
+            self.record(plan, stop)
+        return None
+
+    def _resume_subplans(self, active: ActiveRun) -> None:
+        """Resume the runs of sub-plans that wait for a time or the checkout as well."""
+        for _, state in open_states(active.state):
+            child = self.runs.get(awaited_plan(state))
+            waiting = decide(child.state).waiting if child is not None and not child.state.stop else None
+            if child is not None and waiting is not None and waiting not in FOR_ANSWER:
+                child.journal.append(runs.as_resumed(child.state.options))
+                self._resume_subplans(child)
+
+    def disown(self, plan: str) -> None:
+        """Leave the run to the next process that asks for it."""
+        run = self.runs[plan].id
+        self.forget(plan)
+        self.repository.claims.release_plan(plan, run=run)
+
+    def lose(self, plan: str) -> None:
+        """Another process owns the run and its agents."""
+        self.forget(plan)
+
+    def forget(self, plan: str) -> None:
+        self.runs.pop(plan, None)
+
+    def end_agents(self) -> None:
+        """End the agents of all runs at the same time; the next worker starts them again."""
+        if ids := [id_ for active in self.runs.values() for id_ in list_running(active.state)]:
+            self.repository.dispatches.end(ids, grace_s=GRACE_S)
+        for active in self.runs.values():
+            with suppress(RunplanError):  # the next worker sees that they have ended
+                record_ends(active.journal, active.context)
+
+    # --- requests ---------------------------------------------------------------------------------------
+
+    def is_at_work(self, plan: str) -> bool:
+        """Whether this worker owns a run of the plan that does not wait."""
+        return plan in self.runs and not decide(self.runs[plan].state).waiting
+
+    def newest(self, plan: str) -> RunState:
+        """The state of the plan's newest run, also of another owner; an empty one for none."""
+        row = self.repository.store.get_newest_run(plan)
+        return state_of(self.repository.store, row) if row is not None else RunState()
+
+    def resumes(self, request: RunRequest) -> bool:
+        """Whether `begin` would resume a run that waits, instead of beginning a new one."""
+        plan = request.started.plan
+        if self.is_at_work(plan) or (plan in self.runs and request.reply is not None):
+            return False
+        state = self.newest(plan)
+        unfinished = state.started is not None and state.ended is None and not state.stop
+        is_revision = runs.requested_revision(state, request.started) is not None
+        return unfinished and (is_revision or not runs.does_other_work(state, request.started))
+
+    def decline(self, request: RunRequest) -> Answer | None:
+        """Decline a request while the plan's run waits for an answer that the request does not give."""
+        plan = request.started.plan
+        if request.reply is not None or self.is_at_work(plan):
+            return None
+        state = self.newest(plan)
+        if runs.requested_revision(state, request.started):
+            return None
+        why = pending_answer(state, plan) if request.fired else runs.needed_answer(state, request.started)
+        return Answer(declined=True, why=why, exit=int(Exit.WAITING)) if why else None
+
+    def record(self, plan: str, event: e.StopRequested | e.Halted | e.Continued) -> bool:
+        """Record a person's request for the plan's run; False when this worker owns none."""
+        active = self.runs.get(plan)
+        if active is None:
+            return False
+        known = (active.state.halted, active.state.missing)
+        if not isinstance(event, e.Halted) or known != (event.by, event.missing):
+            active.journal.append(event)
+        if not isinstance(event, e.StopRequested):  # a stop reaches them with the next step
+            for child in [path for path, run in self.runs.items() if run.state.options.parent == active.id]:
+                self.record(child, event)
+        return True
+
+    def begin(self, request: RunRequest) -> Answer | None:
+        """Begin a run, or resume one that waits; None while another run of the plan has to end first.
+
+        A run that works, or waits for a time or an answer, is left alone. One that is paused or waits for the checkout
+        is stopped for other work.
+        """
+        plan = request.started.plan
+        active = self.runs.get(plan)
+        at_work = self.is_at_work(plan)
+        if (declined := self.decline(request)) is not None:
+            return declined
+        if active is None:
+            return self._acquire_run(request)
+        if revision := runs.requested_revision(active.state, request.started):
+            active.journal.append(revision)
+            return Answer(run=active.id, fresh=True, resumed=True)
+        if request.reply is not None:
+            if not runs.is_current(active.state, request.reply):
+                return Answer(declined=True, why=runs.describe_late(plan, request.reply))
+            active.journal.append(request.reply)
+        elif active.state.stop or is_ending(active.state):
+            if active.state.pause is not None:  # else the request would wait until the stopped run tries again
+                active.journal.append(e.Woke(kind=active.state.pause.kind))
+            return None
+        elif not request.fired and _is_busy(active.state, request.started):
+            return _decline_busy(plan, active.id, active.state)
+        elif at_work and not request.started.review:
+            return Answer(run=active.id)
+        elif not _resume_run(active, request.started):
+            return None
+        else:
+            self._resume_subplans(active)
+        return Answer(run=active.id, fresh=True, resumed=request.reply is None)
+
+    def _acquire_run(self, request: RunRequest) -> Answer | None:
+        """Claim the plan, then resume its unfinished run or begin one."""
+        plan = request.started.plan
+        row = self.repository.store.get_interrupted_run(plan)
+        run = self._resolve_run(row) if row is not None else self._new_run(request.started)
+        claim = self._claim_plan(run)
+        if claim is None:
+            return self._acquire_run(request)
+        if isinstance(claim, HeldByOther):
+            return self._decline_held(claim, request)
+        if run.is_new and (why := self._too_late(request)):
+            self.repository.claims.release_plan(plan, run=run.id)
+            return Answer(declined=True, why=why)
+        active = self._open_journal(run, claim)
+        if request.reply is not None and not runs.is_current(active.state, request.reply):
+            self.disown(plan)
+            return Answer(declined=True, why=runs.describe_late(plan, request.reply))
+        if not run.is_new and (revision := runs.requested_revision(active.state, request.started)):
+            active.journal.append(revision)
+        elif not run.is_new and not _resume_run(active, request.started):
+            return None
+        if request.reply is not None:
+            active.journal.append(request.reply)
+        resumed = not run.is_new and request.reply is None
+        return Answer(run=active.id, fresh=True, resumed=resumed, warnings=active.state.warnings)
+
+    def adopt(self, plan: str) -> Answer | None:
+        """Own the plan's unfinished run and continue it unchanged; an answer when another process owns it."""
+        if plan in self.runs or (row := self.repository.store.get_interrupted_run(plan)) is None:
+            return None
+        run = self._resolve_run(row)
+        claim = self._claim_plan(run)
+        if isinstance(claim, HeldByOther):
+            return Answer(declined=True, owner=claim.owner)
+        if claim is not None:
+            self._open_journal(run, claim)
+        return None
+
+    def _new_run(self, asked: e.RunStarted) -> ResolvedRun:
+        """Resolve the settings of a new run; each run of a schedule reads them again."""
+        self.repository.workspace.restore()
+        started = asked if asked.settings else self.context_for(asked).record_settings(asked)
+        context = self.run_context(f"r{os.urandom(4).hex()}", started)
+        return ResolvedRun(context=context, started=started)
+
+    def _resolve_run(self, row: RunRow) -> ResolvedRun:
+        """Resolve an unfinished run, which keeps the settings and the target it began with."""
+        self.repository.workspace.restore()
+        started = state_of(self.repository.store, row).options
+        return ResolvedRun(context=self.run_context(row.id, started), started=started, state=row.state)
+
+    def _claim_plan(self, run: ResolvedRun) -> ClaimResult | None:
+        """Claim the plan for the run; None when another process ended its run, or began one and died, before."""
+        plan = run.started.plan
+        claim = self.repository.claims.take_plan(plan, run=run.id)
+        if isinstance(claim, HeldByOther):
+            return claim
+        row = self.repository.store.get_interrupted_run(plan)
+        if (row is None) if run.is_new else (row is not None and row.id == run.id):
+            return claim
+        self.repository.claims.release_plan(plan, run=run.id)
+        return None
+
+    def _decline_held(self, claim: HeldByOther, request: RunRequest) -> Answer:
+        """Decline a request for a plan of another process, which may do other work."""
+        row = self.repository.store.get_interrupted_run(request.started.plan)
+        if row is not None and not request.fired:
+            state = state_of(self.repository.store, row)
+            if request.reply is not None and not runs.is_current(state, request.reply):
+                return Answer(declined=True, why=runs.describe_late(row.plan, request.reply))
+            if request.reply is not None or not runs.does_what_is_asked(state, request.started):
+                return _decline_busy(row.plan, row.id, state)
+        return Answer(declined=True, owner=claim.owner)
+
+    def _too_late(self, request: RunRequest) -> str:
+        """Why a retry or an answer, whose run has ended, begins none."""
+        plan = request.started.plan
+        if request.reply is not None:
+            return runs.describe_late(plan, request.reply)
+        last = self.repository.store.get_newest_run(plan) if request.again else None
+        return runs.describe_success(plan) if last is not None and last.state == RunStatus.DONE else ""
+
+    def _open_journal(self, run: ResolvedRun, claim: Acquired | Reentered) -> ActiveRun:
+        """Own the run: record its start and the claim, and claim its issues."""
+        repository = self.repository
+        plan = run.started.plan
+        on_event = functools.partial(self.recorded, plan, run.id)
+        journal = Journal(
+            repository.store, repository.clock, run=run.id, plan=plan, fence=claim.fence, on_event=on_event
+        )
+        if run.is_new or isinstance(claim, Acquired):
+            # A process that left its run waiting for a person did not die.
+            dead = claim.took_over if isinstance(claim, Acquired) and run.state != RunStatus.WAITING else ""
+            taken = e.ClaimTaken(
+                owner=repository.claims.me,
+                took_over=dead,
+                labels=repository.labels,
+                is_new_host=not run.is_new and self.lacks_files(run),
+            )
+            journal.append(*([run.started] if run.is_new else []), taken)
+        self.runs[plan] = active = ActiveRun(context=run.context, journal=journal)
+        if not run.is_new:
+            active.unlock_refs()
+        for number in run.started.issues:
+            other = repository.store.claim_issue(number, run=run.id, owner=repository.claims.me)
+            shared = e.IssueShared(number=number, run=other.id, plan=other.plan) if other is not None else None
+            if shared is not None and shared.words not in active.state.warnings:  # recorded once
+                journal.append(shared)
+        return active
+
+    def lacks_files(self, run: ResolvedRun) -> bool:  # noqa: ARG002
+        """Whether this machine has lost the files of the run."""
+        return False
+
+
+def _is_busy(state: RunState, asked: e.RunStarted) -> bool:
+    """Whether the run, which works or waits for a time, would have to be stopped for the request."""
+    waiting = decide(state).waiting
+    if not waiting:
+        return not runs.does_what_is_asked(state, asked) and not asked.review
+    return not wait_of(waiting).is_for_person and runs.does_other_work(state, asked)
+
+
+def _decline_busy(plan: str, run: str, state: RunState) -> Answer:
+    return Answer(declined=True, why=runs.describe_busy(plan, run, state), exit=int(Exit.WAITING))
+
+
+def _resume_run(active: ActiveRun, asked: e.RunStarted) -> bool:
+    """Resume the run with the options of now and its own settings; False when it is stopped for other work."""
+    if runs.does_other_work(active.state, asked):
+        active.journal.append(e.StopRequested(by="a new start"))
+        return False
+    active.journal.append(runs.as_resumed(asked))
+    return True
+
+
+# --- in the foreground ----------------------------------------------------------------------------------
+
+
+class Interruption:
+    """Ctrl-C, SIGTERM and SIGHUP: the first lets the agents finish, the second ends them."""
+
+    def __init__(self, grace_s: float) -> None:
+        self._grace_s = grace_s
+        self._until = 0.0
+        self.asked = False  #: begin nothing new
+        self.at_once = False  #: the first signal interrupts, since no agent runs
+        self.wakeup, self._wake_w = os.pipe()  #: readable after a signal
+        os.set_blocking(self.wakeup, False)
+        os.set_blocking(self._wake_w, False)
+
+    def __enter__(self) -> Interruption:
+        self._before = {number: signal.getsignal(number) for number in SIGNALS}
+        if self._before[signal.SIGHUP] is signal.SIG_IGN:  # nohup
+            del self._before[signal.SIGHUP]
+        for number in self._before:
+            signal.signal(number, self._on_signal)
+        # Also for a signal that another thread receives, or that comes just before the wait.
+        signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self.wakeup)
+        os.close(self._wake_w)
+
+    @property
+    def left_s(self) -> float:
+        """The time that agents still have to finish."""
+        return max(0.0, self._until - time.monotonic())
+
+    def clear(self) -> None:
+        """Drain the pipe, so that the next wait blocks again."""
+        with suppress(BlockingIOError):
+            os.read(self.wakeup, 4096)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        was_asked = self.asked
+        self.asked = True
+        if was_asked or self.at_once or not self._grace_s:
+            raise KeyboardInterrupt
+        self._until = time.monotonic() + self._grace_s
+        message = f"runplan: agents have {in_words(self._grace_s)} to finish; press Ctrl-C again to end them now\n"
+        over = "\r\x1b[K" if os.isatty(2) else ""  # the live line
+        with suppress(OSError):
+            os.write(2, f"{over}{message}".encode())  # not through a stream, whose buffer may be in use
+
+
+class ForegroundWorker(RepositoryWorker):
+    """Works one run and its sub-plans in this process, and raises errors."""
+
+    def __init__(
+        self, interruption: Interruption, *, show: Callable[[e.Event], None], warn: Callable[[str], None]
+    ) -> None:
+        self._interruption = interruption
+        self._plan = ""
+        self._show = show
+        self._warn = warn
+
+    def run(self, request: RunRequest, context: RepositoryContext, repository: OpenRepository) -> Answer:
+        """Work the run to its end, or to a wait that only a person can end."""
+        self.open(context, repository, Environments(context.env))
+        self._plan = request.started.plan
+        while True:
+            begun = self.begin(request)
+            if begun is None or not begun.declined:
+                self._work_to_end()
+            if begun is not None:  # else another run had to end first
+                return begun
+
+    def _work_to_end(self) -> None:
+        try:
+            self.work()
+        except Fenced:
+            raise  # another process owns the run and its agents
+        except (RunplanError, KeyboardInterrupt) as error:
+            if isinstance(error, RunplanError) and not self._interruption.asked:
+                raise
+            with suppress(RunplanError):  # the next start sees that they have ended
+                self.end_agents()
+            raise KeyboardInterrupt from error  # Ctrl-C reaches git too, which ends at once
+
+    def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
+        if not self.runs:
+            return False
+        decisions = [decide(active.state) for active in self.runs.values()]
+        is_running = any(list_running(active.state) for active in self.runs.values())
+        clock = self.repository.clock
+        stop = self._interruption
+        stop.at_once = all(decision.waiting for decision in decisions)
+        if stop.asked and not (is_running and stop.left_s and not stop.at_once):
+            raise KeyboardInterrupt
+        if stop.at_once:
+            wakes = [decision.wake for decision in decisions if decision.waiting is not WaitKind.REVIEW]
+            if not any(wakes):  # a person is needed
+                return False
+            clock.sleep_until(parse_iso(min(filter(None, wakes))))
+        else:
+            if stop.asked:
+                over = clock.now() + timedelta(seconds=stop.left_s)
+                wake = min(wake, over) if wake else over
+            super().wait(dispatches, wake)
+            stop.clear()
+        stop.at_once = False
+        return True
+
+    def may_begin(self) -> bool:
+        return not self._interruption.asked
+
+    def recorded(self, plan: str, run: str, event: e.Event, phase: str) -> None:  # noqa: ARG002
+        if isinstance(event, e.IssueShared):
+            self._warn(event.words)
+        name = event.lane if plan == self._plan else "/".join(filter(None, (names.slug(plan), event.lane)))
+        self._show(replace(event, lane=name))

@@ -1,0 +1,170 @@
+"""Turns a report into one HTML page without scripts or external resources; diffs are folded.
+
+It reads the Markdown that `report/text.py` writes. Everything else in a report is shown as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from html import escape
+from itertools import groupby
+
+from runplan.engine.report.text import SPAN, drop_surrogates
+
+LONGEST_DIFF = 200_000  #: characters shown of one commit
+_COMMIT = re.compile(r"- `([0-9a-f]{7,64})` ")
+_BORDER = re.compile(r"(?<!\\)\|")
+#: The colours of the two themes; text has a contrast of at least 4.5 to both backgrounds.
+LIGHT = {
+    "text": "#1f2328",
+    "add": "#116329",
+    "del": "#a40e26",
+    "page": "#ffffff",
+    "block": "#f6f8fa",
+    "line": "#d0d7de",
+}
+DARK = {"text": "#e6edf3", "add": "#7ee787", "del": "#ffa198", "page": "#0d1117", "block": "#161b22", "line": "#3d444d"}
+_PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; {light} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; }}
+body {{ color: var(--text); background: var(--page); overflow-wrap: anywhere; }}
+table {{ border-collapse: collapse; }}
+td, th {{ border: 1px solid var(--line); padding: .2em .6em; text-align: left; vertical-align: top; }}
+pre {{ overflow-x: auto; background: var(--block); padding: .6em; font-size: 13px; line-height: 1.35; }}
+section {{ border-top: 2px solid var(--line); margin-top: 2em; }}
+summary {{ cursor: pointer; }}
+.add {{ color: var(--add); }}
+.del {{ color: var(--del); }}
+@media (max-width: 50em) {{ /* a row becomes a block with one line per cell */
+table, tbody, tr, td {{ display: block; }}
+th, td:empty {{ display: none; }}
+tr {{ margin-bottom: 1em; }}
+td::before {{ content: attr(data-label) ": "; font-weight: bold; }}
+}}
+</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def commits_in(markdown: str) -> list[str]:
+    """The abbreviated ids of the commits that a report lists."""
+    matches = (_COMMIT.match(line) for line in markdown.splitlines())
+    return list(dict.fromkeys(match[1] for match in matches if match))
+
+
+def render_page(markdown: str, *, diffs: Mapping[str, str]) -> str:
+    """The page; a listed commit with a diff can be unfolded."""
+    light, dark = (" ".join(f"--{name}: {value};" for name, value in theme.items()) for theme in (LIGHT, DARK))
+    body = render_body(markdown, diffs=diffs)
+    return _PAGE.format(title=escape(read_title(markdown)), light=light, dark=dark, body=body)
+
+
+def read_title(markdown: str) -> str:
+    """The title as text; `report/text.py` has escaped its `<`."""
+    title = next((line[2:] for line in _split_lines(markdown) if line.startswith("# ")), "Report")
+    return title.replace("&lt;", "<")
+
+
+def render_body(markdown: str, *, diffs: Mapping[str, str]) -> str:
+    """The content of the page. All text of the report is escaped."""
+    return "\n".join(_render_blocks(_split_lines(markdown), diffs))
+
+
+def _split_lines(markdown: str) -> list[str]:
+    return drop_surrogates(markdown).removeprefix("\ufeff").splitlines()
+
+
+def _render_blocks(lines: Iterable[str], diffs: Mapping[str, str]) -> Iterator[str]:
+    is_open = False
+    for kind, group in groupby(lines, key=_kind_of_line):
+        members = list(group)
+        match kind:
+            case "heading":
+                for line in members:
+                    marks, _, text = line.partition(" ")
+                    if marks == "##":
+                        yield ("</section>\n" if is_open else "") + "<section>"
+                        is_open = True
+                    yield f"<h{len(marks)}>{_render_inline(text)}</h{len(marks)}>"
+            case "row":
+                yield "<table>\n" + "\n".join(_render_rows(members)) + "\n</table>"
+            case "item":
+                yield "<ul>\n" + "\n".join(_render_item(line, diffs) for line in members) + "\n</ul>"
+            case "block":
+                yield f'<pre tabindex="0">{escape(chr(10).join(line[4:] for line in members))}</pre>'
+            case "text":
+                yield "\n".join(f"<p>{_render_inline(line)}</p>" for line in members)
+    if is_open:
+        yield "</section>"
+
+
+def _kind_of_line(line: str) -> str:
+    if not line.strip() or re.fullmatch(r"<!-- runplan: .* -->", line):
+        return ""
+    if re.match(r"#{1,6} ", line):
+        return "heading"
+    openings = {"|": "row", "- ": "item", "    ": "block"}
+    return next((kind for opening, kind in openings.items() if line.startswith(opening)), "text")
+
+
+def _render_rows(lines: list[str]) -> Iterator[str]:
+    """The rows; a cell has the name of its column, which a narrow screen shows."""
+    labels: list[str] = []
+    for line in (line for line in lines if not re.fullmatch(r"[|: -]+", line)):
+        cells = [  # `text.cell` has escaped their pipes
+            re.sub(r"(\\*)\\\|", lambda pipe: pipe[1][: len(pipe[1]) // 2] + "|", cell.strip())
+            for cell in _BORDER.split(line)[1:-1]
+        ]
+        opening = [f'<td data-label="{escape(label)}">' for label in labels]
+        opening += ["<td>" if labels else "<th>"] * (len(cells) - len(labels))
+        labels = labels or cells
+        shown = (f"{tag}{_render_inline(cell)}</{tag[1:3]}>" for tag, cell in zip(opening, cells, strict=False))
+        yield f"<tr>{''.join(shown)}</tr>"
+
+
+def _render_item(line: str, diffs: Mapping[str, str]) -> str:
+    text = _render_inline(re.sub(r"^\\", "", line[2:]))
+    commit = _COMMIT.match(line)
+    diff = diffs.get(commit[1]) if commit else None
+    if diff is None:
+        return f"<li>{text}</li>"
+    cut = "" if len(diff) <= LONGEST_DIFF else "\n[…] the whole diff: git show " + (commit[1] if commit else "")
+    shown = "\n".join(_colour_line(diff_line) for diff_line in diff[:LONGEST_DIFF].splitlines())
+    return f'<li><details><summary>{text}</summary>\n<pre tabindex="0">{shown}{cut}</pre></details></li>'
+
+
+def _colour_line(line: str) -> str:
+    kind = {"+": "add", "-": "del"}.get(line[:1])
+    return f'<span class="{kind}">{escape(line)}</span>' if kind else escape(line)
+
+
+def _render_inline(text: str) -> str:
+    """One line: code spans, a bold label at its beginning, and text whose `<` may be escaped already."""
+    label = re.match(r"\*\*([^*`<]+)\*\*", text)
+    start = f"<strong>{escape(label[1])}</strong>" if label else ""
+    pieces = SPAN.split(text[label.end() :] if label else text)
+    for index, piece in enumerate(pieces):
+        if index % 3 == 0:  # outside of code spans
+            pieces[index] = escape(piece.replace("&lt;", "<"))
+        elif index % 3 == 1:
+            fence = len(pieces[index + 1])
+            code = piece[fence:-fence]
+            padded = code.startswith(" ") and code.endswith(" ") and code.strip()
+            pieces[index] = f"<code>{escape(code[1:-1] if padded else code)}</code>"
+        else:
+            pieces[index] = ""
+    return start + "".join(pieces)

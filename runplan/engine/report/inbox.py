@@ -1,0 +1,126 @@
+"""Everything that waits for a person, in all repositories."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+
+from runplan.adapters.agents.environment import describe_missing
+from runplan.adapters.store.journal import list_records
+from runplan.adapters.store.location import Location
+from runplan.adapters.store.protocol import Store, open_store
+from runplan.domain.errors import RunplanError
+from runplan.domain.run import events as e
+from runplan.domain.run.attempts import PlanningAttempt, open_questions
+from runplan.domain.run.decide import decide
+from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, RunStatus, WaitKind
+from runplan.domain.run.rows import RunRow, wait_of
+from runplan.domain.run.state import RunState, fold, open_states
+from runplan.domain.text import command
+from runplan.engine.report.planning import describe_proposal
+
+
+class EntryKind(StrEnum):
+    PROPOSAL = "proposal"  #: a plan
+    CHANGE = "change"  #: a phase that needs approval
+    SIGN_OFF = "sign-off"
+    QUESTION = "question"  #: of an agent
+    CRASH = "crash"  #: a run that runplan itself failed at
+    FAILED = "failed"  #: the newest run of a plan
+
+
+class InboxEntry(Struct, frozen=True, kw_only=True):
+    """One thing that waits for a person (docs/reference.md)."""
+
+    kind: EntryKind
+    id: str  #: of a question or a failed run; else what the answer is bound to: the tree, or the hash of a proposal
+    repository: str  #: its root
+    plan: str
+    phase: str
+    title: str  #: of the phase, else of the plan
+    run: str
+    since: str  #: UTC ISO-8601
+    text: str  #: the question, what is asked for, the summary of a proposal, or why a run failed
+    commands: tuple[str, ...]  #: that show and answer it, in that repository
+
+
+class Unreadable(Struct, frozen=True, kw_only=True):
+    """A repository whose journal cannot be read."""
+
+    repository: str
+    error: str
+
+
+class Inbox(Struct, frozen=True, kw_only=True):
+    entries: tuple[InboxEntry, ...]  #: newest last
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+def read_inbox(journals: Mapping[str, Location]) -> Inbox:
+    """The inbox of the repositories with these journals."""
+    entries: list[InboxEntry] = []
+    unreadable: list[Unreadable] = []
+    for root, journal in sorted(journals.items()):
+        try:
+            with contextlib.closing(open_store(journal, writable=False, missing_ok=True)) as store:
+                entries += _list_entries(store, root)
+        except (RunplanError, OSError) as error:
+            unreadable.append(Unreadable(repository=root, error=str(error)))
+    return Inbox(entries=tuple(sorted(entries, key=lambda entry: entry.since)), unreadable=tuple(unreadable))
+
+
+def _list_entries(store: Store, root: str) -> Iterator[InboxEntry]:
+    for row in store.list_unfinished_runs():
+        if any(work.waiting_for in (*FOR_ANSWER, WaitKind.CRASHED) for work in (row, *row.lanes)):
+            records = list_records(store, row.id)
+            asked = {record.event.tree: record.at for record in records if isinstance(record.event, e.ApprovalAsked)}
+            asked |= {record.event.id: record.at for record in records if isinstance(record.event, e.QuestionAsked)}
+            state = fold(record.event for record in records)
+            for _, lane_state in open_states(state):
+                yield from _entries_of(lane_state, row, root, asked)
+    for plan, facts in store.read_plan_facts().items():
+        is_over = facts.queued or json.loads(facts.outline[1] or "{}").get("complete")  # by hand, meanwhile
+        if facts.run is not None and facts.run.state is RunStatus.FAILED and not is_over:
+            yield _failed_entry(store, plan, facts.run, root)
+
+
+def _failed_entry(store: Store, plan: str, row: RunRow, root: str) -> InboxEntry:
+    whys = [f"phase {failed.phase}: {failed.reason}: {failed.detail}" for failed in store.list_failures(plan)]
+    commands = (command("runplan", "report", plan), command("runplan", "retry", plan))
+    where = {"repository": root, "plan": plan, "phase": "", "title": row.title, "run": row.id}
+    text = "\n".join(whys) or row.reason or ""
+    return InboxEntry(kind=EntryKind.FAILED, id=row.id, since=row.since, text=text, commands=commands, **where)
+
+
+def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str]) -> Iterator[InboxEntry]:
+    decision = decide(state)
+    attempt = state.attempt
+    phase = attempt.chosen.phase if attempt is not None else ""
+    lost = f"\n{describe_missing(state.missing, plan=row.plan)}" if state.missing else ""
+
+    def entry(kind: EntryKind, id_: str, text: str, *commands: str) -> InboxEntry:
+        title = (attempt.chosen.title if attempt is not None else "") or row.title
+        since = asked.get(id_, row.since)
+        where = {"repository": root, "plan": row.plan, "phase": phase, "title": title, "run": row.id}
+        return InboxEntry(kind=kind, id=id_, since=since, text=f"{text}{lost}", commands=commands, **where)
+
+    commands = [line for _, line in wait_of(decision.waiting).list_commands(row.plan, phase)]
+    if decision.waiting is WaitKind.CRASHED:
+        yield entry(EntryKind.CRASH, row.id, state.crash, *commands)
+    if attempt is None or decision.waiting not in FOR_ANSWER:
+        return
+    for question in open_questions(attempt):
+        yield entry(EntryKind.QUESTION, question.id, question.text, command("runplan", "answer", question.id, "TEXT"))
+    if decision.waiting in ANSWERED:
+        commands.append(f"{commands[-1]} -m TEXT")
+        kind = EntryKind.SIGN_OFF if decision.waiting is WaitKind.SIGN_OFF else EntryKind.CHANGE
+        text = decision.why
+        if isinstance(attempt, PlanningAttempt) and attempt.proposal is not None:
+            kind = EntryKind.PROPOSAL
+            text = "\n".join(describe_proposal(attempt.proposal))
+            commands.append(command("runplan", "edit", row.plan))
+        yield entry(kind, attempt.delivery.asked, text, *commands)

@@ -1,0 +1,124 @@
+"""Prometheus metrics of the journals and the daemon, in its text format."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from runplan.adapters.store.location import Location
+from runplan.adapters.store.protocol import Store, open_store, store_exists
+from runplan.domain.errors import RunplanError
+
+if TYPE_CHECKING:  # it needs psycopg, an extra
+    from runplan.adapters.store.hosts import FleetState
+
+
+#: Metrics of a journal by their figure: name, help and labels.
+_METRICS = {
+    "runs": ("runs", "Runs by state", ("plan", "state")),
+    "landed": ("phases_landed_total", "Landed phases", ("plan",)),
+    "failed": ("phases_failed_total", "Failed attempts at phases", ("plan", "reason")),
+    "waiting_s": ("waiting_seconds", "Waiting time of waiting runs", ("plan", "for")),
+    "schedules": ("schedules", "Schedules by state", ("plan", "state")),
+    "slots": ("schedule_slots_total", "Slots of schedules by answer", ("plan", "answer")),
+}
+
+
+class Sample(Struct, frozen=True):
+    """One value; a name that ends in `_total` is a counter, all others are gauges."""
+
+    name: str
+    help: str
+    labels: tuple[tuple[str, str], ...]
+    value: float
+
+
+def collect_samples(store: Store, *, repository: str, now: datetime) -> Iterator[Sample]:
+    """The metrics of one repository."""
+    where = ("repository", repository)
+    figures = store.compute_figures(now.timestamp())
+    for figure, (name, help_, labels) in _METRICS.items():
+        for values, value in getattr(figures, figure).items():
+            yield Sample(f"runplan_{name}", help_, (where, *zip(labels, values, strict=True)), value)
+    for total in figures.dispatches:
+        who = (where, ("role", total.role), ("agent", total.agent), ("ending", total.ending))
+        yield Sample("runplan_dispatches_total", "Ended agents and commands", who, total.count)
+        yield Sample("runplan_dispatch_seconds_total", "Total run time", who, total.seconds)
+        if total.agent:
+            yield Sample("runplan_usd_total", "Cost that agents report", who, total.usd)
+            tokens = {"input": total.input_tokens, "output": total.output_tokens, "cached": total.cached_tokens}
+            for kind, value in tokens.items():
+                help_ = "Tokens that agents report; cached ones are part of the input"
+                yield Sample("runplan_tokens_total", help_, (*who, ("kind", kind)), value)
+
+
+def metrics_text(journals: Mapping[str, Location], *, now: datetime, process: Iterable[Sample] = ()) -> str:
+    """The metrics of the repositories with these journals; an unreadable one is left out."""
+    all_samples = list(process)
+    for root, journal in journals.items():
+        # One that was moved away, is damaged or of a newer version: `status` there says which.
+        with contextlib.suppress(RunplanError, OSError):
+            if store_exists(journal):
+                with contextlib.closing(open_store(journal, writable=False)) as store:
+                    all_samples += list(collect_samples(store, repository=root, now=now))
+    return render_samples(all_samples)
+
+
+def this_process(
+    *, version: str, uptime_s: float, repositories: int, working: int = 0, queued: int = 0
+) -> list[Sample]:
+    """The metrics of the daemon."""
+    import psutil  # slow to import
+
+    about = (
+        ("uptime_seconds", "Time since the start", uptime_s),
+        ("resident_memory_bytes", "Resident memory", psutil.Process().memory_info().rss),
+        ("cpu_seconds_total", "Processor time", time.process_time()),
+        ("threads", "Thread count", threading.active_count()),
+        ("repositories", "Known repositories", repositories),
+        ("runs_working", "Running runs", working),
+        ("runs_queued", "Queued runs", queued),
+    )
+    info = Sample("runplan_daemon_info", "The daemon that answers", (("version", version),), 1)
+    return [info, *(Sample(f"runplan_daemon_{name}", help_, (), value) for name, help_, value in about)]
+
+
+def collect_fleet_samples(state: FleetState) -> Iterator[Sample]:
+    """The metrics of hosts and queue."""
+    for host in state.hosts:
+        about = (("host", host.name),)
+        yield Sample("runplan_fleet_host_up", "1 for a host that takes plans", about, host.takes_plans)
+        yield Sample("runplan_fleet_heartbeat_age_seconds", "Time since the last heartbeat", about, host.seen_s)
+        yield Sample("runplan_fleet_slots", "Plans that a host works on at the same time", about, host.slots)
+        yield Sample("runplan_fleet_plans", "Plans that a host has in hand", about, len(host.plans))
+    ages = [queued.age_s for queued in state.queue]
+    yield Sample("runplan_fleet_queue_length", "Plans that no host has in hand", (), len(ages))
+    yield Sample("runplan_fleet_queue_age_seconds", "Waiting time of the oldest of them", (), max(ages, default=0.0))
+
+
+def render_samples(samples: Iterable[Sample]) -> str:
+    """The text, in a fixed order, with help and type once per name."""
+    lines: list[str] = []
+    last = ""
+    for sample in sorted(samples, key=lambda sample: (sample.name, sample.labels)):
+        if sample.name != last:
+            last = sample.name
+            kind = "counter" if sample.name.endswith("_total") else "gauge"
+            lines += [f"# HELP {sample.name} {sample.help}", f"# TYPE {sample.name} {kind}"]
+        labels = ",".join(f'{name}="{_quote_label(value)}"' for name, value in sample.labels)
+        value = sample.value
+        number = int(value) if abs(value) < 2**53 and value == int(value) else value
+        lines.append(f"{sample.name}{f'{{{labels}}}' if labels else ''} {number!r}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _quote_label(text: str) -> str:
+    # The format is UTF-8; other bytes of a file name become U+FFFD.
+    readable = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return readable.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -1,0 +1,113 @@
+"""The report of a planning run: its steps, findings and answers, its time and cost, and the proposal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from runplan.adapters.store.protocol import Store
+from runplan.domain.plan.proposal import Summary, summarize
+from runplan.domain.run.events import Answered, DispatchEnded, Event, PhaseFailed
+from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StepJudged
+from runplan.domain.run.recorded import Recorded
+from runplan.domain.text import bounded, command, counted, elapsed, visible
+from runplan.engine.report.text import code_span, escape_inline, table_row
+from runplan.engine.report.views import format_usage
+
+KINDS: tuple[type[Event], ...] = (PlanningChosen, DispatchEnded, StepJudged, ProposalMade, Answered, PhaseFailed)
+LONGEST = 2_000  #: characters of a finding or an answer
+
+
+def planning_report(store: Store, plan: str, run: str = "") -> str:
+    """What agents did for the plan, in all runs or in one, as Markdown; "" when no agent has planned it."""
+    chosen = [fact for fact in store.list_facts(PlanningChosen, plan=plan) if run in ("", fact.run)]
+    if not chosen:
+        return ""
+    runs = {fact.run for fact in chosen}
+    listed: list[Recorded[Event]] = [fact for kind in KINDS for fact in store.list_facts(kind, plan=plan)]
+    facts = sorted((fact for fact in listed if fact.run in runs), key=lambda fact: fact.seq)
+    return "\n".join(["## Planning", "", *_list_steps(facts), *_list_changes(facts), *_list_proposals(facts, plan)])
+
+
+def describe_proposal(proposal: ProposalMade) -> list[str]:
+    """The proposal in a few lines: what a person decides about."""
+    return describe_summary(summarize(proposal.text, path=proposal.path), is_edited=proposal.is_edited)
+
+
+def describe_summary(summary: Summary, *, is_edited: bool) -> list[str]:
+    label = ", edited by user" if is_edited else ""
+    size = f"{counted(len(summary.phases), 'phase')}, {summary.characters:,} characters"
+    lines = [f"{summary.title}: {size}, about {counted(summary.dispatches, 'dispatch', 'dispatches')}{label}"]
+    lines += [f"  phase {phase.id} {phase.title} ({counted(phase.items, 'item')})" for phase in summary.phases]
+    lines += [f"  permits: {permission}" for permission in summary.permissions]
+    lines += [f"  sign-off: {criterion}" for criterion in summary.sign_offs]
+    lines += [f"  open question: {question}" for question in summary.open_questions]
+    return [visible(line, is_prose=True) for line in lines]
+
+
+def _list_steps(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
+    """One row for each step: its agent, time, use and result."""
+    yield table_row("Step", "Agent", "Time", "Used", "Result")
+    yield "|---|---|---|---|---|"
+    ended: dict[str, DispatchEnded] = {}
+    for fact in facts:
+        match fact.event:
+            case DispatchEnded() as event:
+                ended[event.id] = event
+            case StepJudged() as step if (process := ended.pop(step.dispatch, None)) is not None:
+                refused = f"refused, kept in .git/runplan/dispatch/{step.dispatch}: {'; '.join(step.problems)}"
+                result = refused if step.problems else _describe_result(step)
+                yield _step_row(process, result)
+            case _:
+                pass
+    for process in ended.values():
+        yield _step_row(process, process.detail or str(process.kind or process.ending))
+
+
+def _step_row(process: DispatchEnded, result: str) -> str:
+    tokens = process.input_tokens + process.output_tokens
+    used = format_usage(tokens, process.usd, unpriced=False, estimated=process.estimated) or "-"
+    cells = (process.role, process.agent, elapsed(process.seconds), used, bounded(result, LONGEST))
+    return table_row(*map(escape_inline, cells))
+
+
+def _describe_result(step: StepJudged) -> str:
+    if step.verdicts:
+        failed = sum(verdict.startswith("FAIL") for _, verdict in step.verdicts)
+        findings = counted(len(step.findings), "finding")
+        return f"{counted(len(step.verdicts), 'principle')} judged, {failed} failed, {findings}"
+    return f"{counted(len(step.answers), 'finding')} answered" if step.answers else "accepted"
+
+
+def _list_changes(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
+    """Each finding with what the next revision did about it."""
+    findings: dict[str, str] = {}
+    number = 0
+    for fact in facts:
+        match fact.event:
+            case StepJudged(problems=(), findings=rows) if rows:
+                number += 1
+                findings = dict(rows)
+                yield from ("", f"### Critique {number}", "")
+            case StepJudged(problems=(), answers=answers) if answers:
+                for name, answer in answers:
+                    finding = escape_inline(bounded(findings.get(name, name), LONGEST))
+                    yield f"- {escape_inline(name)}: {finding} — {escape_inline(bounded(answer, LONGEST))}"
+            case Answered(approved=False, why=why, by=by) if why:
+                via = f" by {escape_inline(by)}" if by else ""
+                yield from ("", f"### Rejected{via}: {escape_inline(bounded(why, LONGEST))}", "")
+            case PhaseFailed(reason=reason, detail=detail):
+                yield from ("", f"### Failed — {reason}", "", escape_inline(bounded(detail, LONGEST)))
+            case _:
+                pass
+
+
+def _list_proposals(facts: Iterable[Recorded[Event]], plan: str) -> Iterator[str]:
+    proposals = [fact.event for fact in facts if isinstance(fact.event, ProposalMade)]
+    if not proposals:
+        return
+    last = proposals[-1]
+    yield from ("", "### Proposal", "")
+    yield f"{code_span(last.path)}, SHA-256 {code_span(last.sha256)}"
+    yield ""
+    yield from (f"- {escape_inline(line.strip())}" for line in describe_proposal(last))
+    yield from ("", f"See it: {code_span(command('runplan', 'diff', plan))}", "")

@@ -1,0 +1,230 @@
+"""Writes the sections of a plan's report from the journal and from git; never from an agent's own account."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from runplan.adapters.store.protocol import Store
+from runplan.domain.run.attempts import SubplanAttempt, UndoAttempt, WorkAttempt
+from runplan.domain.run.events import TESTS, BaselineKnown, GateJudged, IssueShared, Landed, PhaseFailed, RunEnded
+from runplan.domain.run.kinds import GateAnswer, PhaseStep
+from runplan.domain.run.reasons import describe_proof, next_action
+from runplan.domain.run.recorded import Recorded
+from runplan.domain.text import bounded, command, counted
+from runplan.domain.times import parse_iso
+from runplan.engine.report.text import code_span, escape_first_line, escape_inline, indent_block, table_row
+
+SHORT = 7  #: digits of a commit
+LONGEST = 300  #: characters quoted of one foreign line; git or a log has the whole
+LONGEST_DETAIL = 20_000
+MOST = 100  #: lines of one kind
+NAMED = 5  #: tests that are named of each kind
+NO_TESTS = "Tests: skipped — no test infrastructure"
+
+
+def phase_section(
+    phase: WorkAttempt,
+    *,
+    plan: str,
+    run: str,
+    subjects: Mapping[str, str],
+    commands: Mapping[str, str],
+    warnings: Iterable[str] = (),
+) -> str:
+    """A phase that is about to land; `subjects` by commit, `commands` by the name of the check."""
+    assert phase.lease is not None
+    fixes = phase.cycle - 1
+    after = f" after {fixes} fix cycle{'' if fixes == 1 else 's'}" if fixes else ""
+    lines = [f"- {escape_inline(bounded(line, LONGEST_DETAIL))}" for line in _list_verification(phase, commands)]
+    lines += _as_list([f"Warning: {escape_inline(bounded(line, LONGEST_DETAIL))}" for line in warnings])
+    parts = [
+        f"## Phase — {escape_inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
+        _section_mark(run=run, phase=phase.chosen.phase),
+        f"**Status:** Completed (verified, landed){after}",
+        f"**Plan:** {code_span(plan)}",
+        f"**Branch:** {code_span(phase.lease.branch.removeprefix('refs/heads/'))}",
+        "**Commits:**",
+        _list_commits(subjects),
+        "### Work Items",
+        "\n".join(_list_items(phase)),
+        "### Verification",
+        "\n".join(lines),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def subplan_section(phase: SubplanAttempt, *, plan: str, run: str, report: str, commands: Mapping[str, str]) -> str:
+    """A phase that another plan has done; `report` is the file name of its report."""
+    done = f" in the run {code_span(phase.over.run)}" if phase.over and phase.over.run else ""
+    lines = "\n".join(f"- {escape_inline(line)}" for line in _list_verification(phase, commands))
+    parts = [
+        f"## Phase — {escape_inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
+        _section_mark(run=run, phase=phase.chosen.phase),
+        f"**Status:** Completed by {code_span(phase.chosen.subplan)}{done}",
+        f"**Plan:** {code_span(plan)}",
+        f"**Report of the sub-plan:** [{report}]({report})",
+        *(["### Verification", lines] if phase.is_last else []),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def undo_section(phase: UndoAttempt, *, plan: str, run: str, subjects: Mapping[str, str]) -> str:
+    """A phase that is about to be reverted; `subjects` of its code commits, newest first."""
+    parts = [
+        f"## Phase Undone — {escape_inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
+        _section_mark(run=run, phase=phase.chosen.phase),
+        "**Status:** Undone (its changes reverted, its row set back to todo)",
+        f"**Plan:** {code_span(plan)}",
+        f"**Landing reverted:** {code_span(phase.built.undoes)}",
+        "**Commits reverted:**",
+        _list_commits(subjects),
+        "The checks were not run on the result.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def failure_sections(store: Store, plan: str, run: str = "") -> list[str]:
+    """Every failure of the plan, or of one run, oldest first; they reach the repository with the next landing."""
+    failures = [failure for failure in store.list_facts(PhaseFailed, plan=plan) if run in ("", failure.run)]
+    ends = store.list_facts(RunEnded, plan=plan) if failures else []
+    shared = store.list_facts(IssueShared, plan=plan) if failures else []
+    parked = {(end.run, end.event.lane): end.event.parked for end in ends}
+    sections = []
+    for failure in failures:
+        notes = [issue.event.words for issue in shared if issue.run == failure.run]
+        sections.append(
+            failure_section(failure, plan=plan, parked=parked.get((failure.run, failure.event.lane), ""), notes=notes)
+        )
+    return sections
+
+
+def newest_pull_request(store: Store, plan: str) -> str:
+    """The number and address of the plan's newest pull request; "" for none that the journal knows."""
+    pulls = [landed.event.pull for landed in store.list_facts(Landed, plan=plan)]
+    return next((pull for pull in reversed(pulls) if pull), "")
+
+
+def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = "", notes: Iterable[str] = ()) -> str:
+    """`parked` keeps work that is on no branch."""
+    failed = failure.event
+    reason = failed.reason
+    landed = "Nothing was changed" if failed.step is PhaseStep.UNDO else "Nothing of the phase landed"
+    landed = "The work of the phase has landed before, and stays on the target" if failed.stays else landed
+    detail = "\n\n".join(part for part in (failed.detail, failed.evidence, failed.output) if part)
+    shown = indent_block(bounded(detail, LONGEST_DETAIL))
+    parts = [
+        f"## Run Failed — {parse_iso(failure.at):%Y-%m-%d %H:%M}",
+        _section_mark(run=failure.run, phase=failed.phase, attempt=str(failed.attempt)),
+        f"**Plan:** {code_span(plan)}",
+        f"**Phase:** {escape_inline(f'{failed.phase} {failed.title}')}",
+        f"**Failed at:** {escape_inline(failed.step)}",
+        f"**Time:** {parse_iso(failure.at):%Y-%m-%d %H:%M:%S} UTC",
+        f"**Reason:** {code_span(reason.value)}. {next_action(reason, failed.step)}",
+        *(["**Detail:**", shown] if shown else []),
+        "**State:**",
+        "\n".join(
+            f"- {escape_first_line(fact)}"
+            for fact in (landed, *describe_kept_work(failed, parked, ".git/runplan"), *notes)
+        ),
+        f"**To resume:** {code_span(command('runplan', 'retry', plan))}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def describe_kept_work(failed: PhaseFailed, parked: str, state: str | Path) -> list[str]:
+    """Where the work of a failed phase is; `state` is the directory of the logs, "" where they are not here."""
+    parts = (
+        (failed.branch, f"The work is kept on the branch `{failed.branch}`; the next attempt continues from it"),
+        (failed.parked, f"The work before the conflict is kept at `{failed.parked}`"),
+        (parked, f"Work that is on no branch is kept at `{parked}`"),
+        (state and failed.dispatch, f"The log of the last process is `{state}/dispatch/{failed.dispatch}/out.log`"),
+    )
+    return [words for name, words in parts if name]
+
+
+def _section_mark(**names: str) -> str:
+    """An invisible line that identifies a section."""
+    plain = (f"{key} {re.sub(r'[^A-Za-z0-9._]+', '-', name)}" for key, name in names.items())
+    return f"<!-- runplan: {', '.join(plain)} -->"
+
+
+def _list_commits(subjects: Mapping[str, str]) -> str:
+    lines = [
+        f"{code_span(oid[:SHORT])} {escape_inline(bounded(subject, LONGEST))}" for oid, subject in subjects.items()
+    ]
+    return "\n".join(_as_list(lines)) or "None."
+
+
+def _as_list(lines: list[str]) -> list[str]:
+    more = [f"and {len(lines) - MOST} more"] if len(lines) > MOST else []
+    return [f"- {line}" for line in (*lines[:MOST], *more)]
+
+
+def _list_items(phase: WorkAttempt) -> Iterator[str]:
+    """The table of items; with several verifiers the evidence of each."""
+    verdicts = [verdict for verdict in phase.proof.verdicts if not verdict.scope]
+    texts = dict((*phase.chosen.items, *phase.proof.questions))
+    answers_by_item: dict[str, list[tuple[str, bool, str]]] = {}
+    for verdict in verdicts:
+        for item, passed, evidence in verdict.items:
+            answers_by_item.setdefault(item, []).append((verdict.agent, passed, evidence))
+    yield table_row("#", "Item", "Status", "Evidence")
+    yield "|---|---|---|---|"
+    for item, answers in answers_by_item.items():
+        status = "pass" if all(passed for _, passed, _ in answers) else "fail"
+        several = "; ".join(f"{code_span(agent)}: {escape_inline(evidence)}" for agent, _, evidence in answers)
+        evidence = several if len(verdicts) > 1 else escape_inline(answers[0][2])
+        yield table_row(escape_inline(item), escape_inline(texts.get(item, "")), status, evidence)
+
+
+def _list_verification(phase: WorkAttempt, commands: Mapping[str, str]) -> Iterator[str]:
+    gates = [gate for gate in phase.proof.gates if gate.answer is not GateAnswer.SKIPPED]
+    if not phase.proof.baselines and not gates:
+        yield NO_TESTS
+    if phase.setup.notes:
+        yield f"Set-up ran {counted(len(phase.setup.notes), 'time')}: {'; '.join(phase.setup.notes)}"
+    elif phase.setup.tree or phase.setup.agents:
+        yield "Set-up: products of an earlier one reused"
+    for known in phase.proof.baselines.values():
+        if known.results:
+            exit_code = json.loads(known.results)["exit_code"]
+            result = describe_counts(known.results) or ("passed" if exit_code == 0 else "failed")
+            yield _describe_check("Baseline", known, commands, exit_code=exit_code, result=result)
+    for gate in gates:
+        results = [bounded(gate.line, LONGEST)]
+        for kind, count, names in gate.differences:
+            more = ", …" if count > NAMED else ""
+            results.append(f"{count} {kind}: {bounded(', '.join(names[:NAMED]), LONGEST)}{more}")
+        repeated = ("second run, because the first failed", "all tests, with a fresh set-up")
+        word = "Gate" if gate.time == 1 else f"Gate ({repeated[gate.time > 2]})"
+        yield _describe_check(word, gate, commands, exit_code=gate.code, result="; ".join(results))
+    for proof in phase.proof.runs:
+        yield bounded(describe_proof(proof), LONGEST)
+    tree = phase.delivery.candidate.tree if phase.delivery.candidate else ""
+    for verdict in phase.proof.verdicts:
+        word = "Verdict on all phases" if verdict.scope else "Verdict"
+        carried = "" if verdict.tree == tree else f", carried over to tree {code_span(tree)} (the same patch)"
+        yield f"{word}: pass by {code_span(verdict.agent)} on tree {code_span(verdict.tree)}{carried}"
+    yield from phase.proof.exceptions
+    if phase.delivery.is_approved:
+        seen = phase.delivery.approved
+        carried = "" if seen == tree else f", carried over to tree {code_span(tree)} (the same patch)"
+        yield f"Approved by {phase.delivery.approved_by or 'a person'} on tree {code_span(seen)}{carried}"
+
+
+def _describe_check(
+    word: str, check: BaselineKnown | GateJudged, commands: Mapping[str, str], *, exit_code: int | None, result: str
+) -> str:
+    name = word if check.name == TESTS else f"{word} {check.name}"
+    ending = "did not finish" if exit_code is None else f"exit {exit_code}"
+    return f"{name}: {code_span(commands[check.name])} on tree {code_span(check.tree)}: {ending}, {result}"
+
+
+def describe_counts(results: str) -> str:
+    """The number of tests in the JSON of results; "" when that is not known."""
+    totals = json.loads(results) if results else {}
+    passed = totals.get("passed")
+    return "" if passed is None else f"{passed} passed, {totals.get('failed') or 0} failed"

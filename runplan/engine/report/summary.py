@@ -1,0 +1,436 @@
+"""Sums up the phases of a plan, and the news of all repositories, from the journals.
+
+Time, tokens and cost differ after a crash, so `runplan report` shows them, and the landed report has none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.adapters.notify.notices import Notice
+from runplan.adapters.store.location import FleetLocation, Location
+from runplan.adapters.store.protocol import Store, open_store, store_exists
+from runplan.domain.errors import RunplanError
+from runplan.domain.plan.marks import Status
+from runplan.domain.plan.model import Phase, Plan
+from runplan.domain.plan.tracker import describe_hindrance, missing_dependencies
+from runplan.domain.run import events as e
+from runplan.domain.run.kinds import GateAnswer, Reason, Role, RunOutcome, RunStatus
+from runplan.domain.run.recorded import Recorded
+from runplan.domain.run.rows import RunRow, wait_of
+from runplan.domain.text import command, command_in, elapsed
+from runplan.domain.times import parse_iso
+from runplan.engine.report.sections import SHORT, describe_counts
+from runplan.engine.report.text import code_span, escape_inline, table_row
+from runplan.engine.report.views import format_cost, format_usage, token_count
+
+KINDS = (e.Leased, e.BaselineKnown, e.DispatchEnded, e.GateJudged, e.VerdictGiven, e.PhaseFailed, e.Landed)
+REPAIR = "pull request"  #: stands for the id of a phase in a repair, which is in no plan
+
+
+class PhaseState(StrEnum):
+    """The state of a phase, from the plan and the journal."""
+
+    TODO = "todo"
+    BLOCKED = "blocked"
+    RUNNING = "running"
+    WAITING = "waiting"  #: for a person
+    STOPPED = "stopped"  #: by a person
+    FAILED = "failed"
+    DONE = "done"
+    UNDONE = "undone"
+
+
+class Spent(Struct, frozen=True, kw_only=True):
+    """The time of a phase, and the use of its agents."""
+
+    seconds: float = 0.0  #: of agents
+    setup_seconds: float = 0.0
+    test_seconds: float = 0.0
+    wall_seconds: float = 0.0  #: from the worktree to the newest event of the attempt, waits included
+    tokens: int = 0
+    usd: float = 0.0
+    unpriced: bool = False  #: an agent reported tokens but no cost
+    estimated: bool = False  #: an agent was stopped before it reported tokens
+
+    @property
+    def cost(self) -> str:
+        return format_cost(self.usd, unpriced=self.unpriced, estimated=self.estimated)
+
+    @property
+    def words(self) -> str:
+        parts = {"agents": self.seconds, "set-up": self.setup_seconds, "tests": self.test_seconds}
+        words = {name: f"{name} {elapsed(seconds)}" for name, seconds in parts.items() if seconds}
+        if "set-up" in words:
+            words["set-up"] += f" = {self.setup_seconds / sum(parts.values()):.0%}"
+        time = elapsed(self.wall_seconds) + (f" ({', '.join(words.values())})" if words else "")
+        used = format_usage(self.tokens, self.usd, unpriced=self.unpriced, estimated=self.estimated)
+        return ", ".join(part for part in (time, used) if part)
+
+
+def total_spent(*parts: Spent) -> Spent:
+    return Spent(
+        **{name: sum(getattr(part, name) for part in parts) for name in Spent.__struct_fields__[:-2]},
+        unpriced=any(part.unpriced for part in parts),
+        estimated=any(part.estimated for part in parts),
+    )
+
+
+class PhaseSummary(Struct, frozen=True, kw_only=True):
+    id: str
+    title: str = ""
+    state: PhaseState = PhaseState.TODO
+    run: str = ""  #: of the newest attempt
+    commit: str = ""  #: the last landed code commit
+    at: str = ""  #: time of the landing or failure
+    before: str = ""  #: tests on the base
+    after: str = ""  #: tests on the result
+    evidence: tuple[tuple[str, bool, str], ...] = ()  #: of the newest verdict: item, passed, evidence
+    attempts: int = 0
+    spent: Spent = Spent()
+    why: str = ""  #: why it is not done
+    command: str = ""  #: the next step of a person
+
+    @property
+    def name(self) -> str:
+        return escape_inline(f"{self.id} {self.title}".rstrip())
+
+    @property
+    def label(self) -> str:
+        return self.name if self.id == REPAIR else f"phase {self.name}"
+
+    @property
+    def tests(self) -> str:
+        """Before and after."""
+        return escape_inline(" → ".join(part for part in (self.before, self.after) if part))
+
+
+class PlanSummary(Struct, frozen=True, kw_only=True):
+    plan: str
+    title: str
+    phases: tuple[PhaseSummary, ...]
+
+
+# --- from the journal -----------------------------------------------------------------------------------
+
+
+def list_summary_facts(store: Store, plan: str) -> list[Recorded[Any]]:
+    """The events of the plan that a summary needs, oldest first."""
+    return sorted((fact for kind in KINDS for fact in store.list_facts(kind, plan=plan)), key=lambda fact: fact.seq)
+
+
+def summarise_attempts(records: Iterable[Recorded[Any]], *, since: str = "") -> dict[str, PhaseSummary]:
+    """The phases that were attempted; only time and agents from `since` on count as spent."""
+    phases: dict[str, PhaseSummary] = {}
+    current: dict[tuple[str, str], tuple[str, str]] = {}  #: phase, and time of its newest event, by run and lane
+    for record in records:
+        strand = (record.run, record.event.lane)
+        worked, previous = current.get(strand, ("", record.at))
+        is_begin = isinstance(record.event, e.Leased)
+        name = getattr(record.event, "phase", "") or (REPAIR if is_begin else worked)
+        if not name:
+            continue
+        phase = _apply_fact(phases.get(name) or PhaseSummary(id=name), record, worked, since)
+        if is_begin or worked:
+            current[strand] = (name if is_begin else worked, record.at)
+        if not is_begin and record.at > since:
+            wall = parse_iso(record.at) - parse_iso(max(previous, since))
+            phase = replace(phase, spent=total_spent(phase.spent, Spent(wall_seconds=wall.total_seconds())))
+        phases[name] = phase
+    return phases
+
+
+def _apply_fact(phase: PhaseSummary, fact: Recorded[Any], worked: str, since: str) -> PhaseSummary:
+    """The phase after one more event of a run that works on the phase `worked`."""
+    match fact.event:
+        case e.Leased():
+            attempts = phase.attempts + 1
+            state = PhaseState.RUNNING
+            reset = {"before": "", "after": "", "evidence": (), "why": ""}
+            return replace(phase, state=state, run=fact.run, attempts=attempts, **reset)
+        case e.DispatchEnded() as ended if fact.at >= since:
+            return replace(phase, spent=total_spent(phase.spent, _spent_by(ended)))
+        case e.BaselineKnown(name=e.TESTS):
+            return replace(phase, before=describe_counts(fact.event.results))
+        case e.GateJudged(name=e.TESTS):
+            return replace(phase, after="skipped" if fact.event.answer is GateAnswer.SKIPPED else fact.event.line)
+        case e.VerdictGiven(scope="", items=items):
+            return replace(phase, evidence=items)
+        case e.PhaseFailed(reason=reason, step=step, title=title, detail=detail):
+            is_stop = reason == Reason.STOPPED
+            state, why = (PhaseState.STOPPED, detail) if is_stop else (PhaseState.FAILED, f"{reason} at {step}")
+            return replace(phase, state=state, run=fact.run, at=fact.at, why=why, title=title or phase.title)
+        case e.Landed():
+            # An undo lands without an attempt.
+            state = PhaseState.DONE if phase.id == worked else PhaseState.UNDONE
+            return replace(phase, state=state, at=fact.at, commit=fact.event.code[:SHORT], why="")
+        case _:
+            return phase
+
+
+def _spent_by(ended: e.DispatchEnded) -> Spent:
+    if ended.role is Role.SETUP:
+        return Spent(setup_seconds=ended.seconds)
+    if not ended.agent:
+        return Spent(test_seconds=ended.seconds)
+    tokens = ended.input_tokens + ended.output_tokens
+    unpriced = bool(tokens and not ended.usd)
+    return Spent(seconds=ended.seconds, tokens=tokens, usd=ended.usd, unpriced=unpriced, estimated=ended.estimated)
+
+
+def figures_of_run(store: Store, run: RunRow) -> str:
+    """The time, tokens, cost and tests of an ended run; "" when it started no process."""
+    phases = list(
+        summarise_attempts(record for record in list_summary_facts(store, run.plan) if record.run == run.id).values()
+    )
+    used = total_spent(*(phase.spent for phase in phases))
+    if not (used.seconds or used.setup_seconds or used.test_seconds):
+        return ""
+    wall = parse_iso(run.since) - parse_iso(run.started)
+    before = next((phase.before for phase in phases if phase.before), "")
+    after = next((phase.after for phase in reversed(phases) if phase.after), "")
+    tests = PhaseSummary(id="", before=before, after=after).tests
+    return f"Time: {replace(used, wall_seconds=wall.total_seconds()).words}" + (f". Tests: {tests}" if tests else "")
+
+
+# --- with the plan --------------------------------------------------------------------------------------
+
+
+def summary_of(
+    path: str, plan: Plan | None, newest: RunRow | None, attempts: dict[str, PhaseSummary], *, owned: bool = True
+) -> PlanSummary:
+    """The phases in the order of the plan, which is None when it is gone or cannot be parsed.
+
+    Unless a live process owns the newest run, its current phase was interrupted.
+    """
+    title = path
+    phases = list(attempts.values())
+    if plan is not None:
+        is_over = newest is None or newest.outcome is RunOutcome.DONE
+        repair = [attempts[REPAIR]] if REPAIR in attempts else []
+        repair = [replace(work, state=PhaseState.DONE, why="") if is_over else work for work in repair]
+        title = plan.title
+        phases = [*(_summarise_phase(plan, phase, attempts) for phase in plan.phases), *repair]
+    return PlanSummary(
+        plan=path, title=title, phases=tuple(_with_run(path, phase, newest, owned=owned) for phase in phases)
+    )
+
+
+def _summarise_phase(plan: Plan, phase: Phase, attempts: dict[str, PhaseSummary]) -> PhaseSummary:
+    """The phase with its title and its status in the plan."""
+    summary = replace(attempts.get(phase.id) or PhaseSummary(id=phase.id), title=phase.title)
+    if phase.status is Status.DONE:
+        return replace(summary, state=PhaseState.DONE, commit=phase.commit or summary.commit, why="")
+    if summary.state in (PhaseState.RUNNING, PhaseState.FAILED, PhaseState.STOPPED):
+        return summary
+    if why := describe_hindrance(plan, phase):
+        return replace(
+            summary, state=PhaseState.TODO if missing_dependencies(plan, phase) else PhaseState.BLOCKED, why=f"it {why}"
+        )
+    start = command("runplan", "start", plan.path, phase.id)
+    return replace(summary, state=PhaseState.TODO, why="not started", command=start)
+
+
+def _with_run(path: str, phase: PhaseSummary, newest: RunRow | None, *, owned: bool) -> PhaseSummary:
+    """The phase with the state of the newest run, or of its lane."""
+    active = newest if newest is not None and newest.is_active else None
+    work = next((work for work in (*active.lanes, active) if work.phase == phase.id), None) if active else None
+    # Without a phase, a retry continues the newest run.
+    is_newest = newest is None or phase.run == newest.id or phase.id == REPAIR
+    retry = command("runplan", "retry", path, *([] if is_newest else [phase.id]))
+    if phase.state in (PhaseState.FAILED, PhaseState.STOPPED):
+        return replace(phase, command=retry)
+    if work is not None and work.waiting_for and phase.state is not PhaseState.DONE:
+        wait = wait_of(work.waiting_for)
+        words = f"waits for {work.waiting_for}" + (f": {work.about}" if work.about else "")
+        if not wait.is_for_person:
+            return replace(phase, state=PhaseState.RUNNING, why=words, command=command("runplan", "status", path))
+        of_phase = phase.id if wait.helps[0][1] in ("diff", "explain") else ""
+        _, see = wait.list_commands(path, of_phase)[0]
+        return replace(phase, state=PhaseState.WAITING, why=words, command=see)
+    if phase.state is not PhaseState.RUNNING:
+        return phase
+    if active is None or active.id != phase.run:
+        return replace(phase, state=PhaseState.STOPPED, why="its run has ended", command=retry)
+    if not owned:
+        return replace(phase, state=PhaseState.WAITING, why="interrupted; no process works on it", command=retry)
+    return replace(phase, why="in progress", command=command("runplan", "status", path))
+
+
+# --- as Markdown ----------------------------------------------------------------------------------------
+
+
+def summary_section(summary: PlanSummary) -> str:
+    """The section that `runplan report` puts on top of the landed report."""
+    done = sum(phase.state is PhaseState.DONE for phase in summary.phases if phase.id != REPAIR)
+    used = total_spent(*(phase.spent for phase in summary.phases))
+    names = ("Phase", "State", "Commit", "Tests", "Attempts", "Time", "Agents", "Tokens", "Cost")
+    rows = [table_row(*names), f"|{'---|' * len(names)}"]
+    for phase in summary.phases:
+        spent = phase.spent
+        cells = (
+            phase.name,
+            phase.state,
+            code_span(phase.commit) if phase.commit else "",
+            phase.tests,
+            str(phase.attempts or ""),
+            elapsed(spent.wall_seconds) if phase.attempts else "",
+            elapsed(spent.seconds) if spent.seconds else "",
+            token_count(spent.tokens, estimated=spent.estimated) if spent.tokens else "",
+            spent.cost if spent.tokens or spent.usd else "",
+        )
+        rows.append(table_row(*cells))
+    parts = [
+        "## Summary",
+        f"**Done:** {done} of {sum(phase.id != REPAIR for phase in summary.phases)} phases. Time: {used.words}.",
+        *(["\n".join(rows)] if summary.phases else []),
+    ]
+    left = [f"- {_not_done(phase)}" for phase in summary.phases if phase.state is not PhaseState.DONE]
+    return "\n\n".join([*parts, *(["**Not done:**", "\n".join(left)] if left else [])]) + "\n"
+
+
+def _not_done(phase: PhaseSummary) -> str:
+    """Why the phase is not done, and the command that helps."""
+    shown = (PhaseState.FAILED, PhaseState.BLOCKED, PhaseState.STOPPED, PhaseState.UNDONE)
+    state = f"{phase.state}, " if phase.state in shown else ""
+    helps = f": {code_span(phase.command)}" if phase.command else ""
+    return f"{phase.label[0].upper()}{phase.label[1:]}: {state}{escape_inline(phase.why)}{helps}"
+
+
+# --- the news of all repositories -----------------------------------------------------------------------
+
+
+class RepositoryNews(Struct, frozen=True, kw_only=True):
+    repository: str  #: its root
+    plans: tuple[PlanSummary, ...] = ()
+    paused: tuple[tuple[str, str], ...] = ()  #: plans with a paused schedule, and why
+    failed: tuple[tuple[str, str], ...] = ()  #: plans whose newest run failed without a failed phase, and why
+    error: str = ""  #: why its journal cannot be read
+    is_fleet: bool = False
+
+
+def news_of(journals: Mapping[str, Location], *, since: str) -> list[RepositoryNews]:
+    """The news of the repositories with these journals, without those that have none."""
+    repositories = [
+        _summarise_repository(root, journal, since)
+        for root, journal in sorted(journals.items())
+        if store_exists(journal)
+    ]
+    return [
+        repository
+        for repository in repositories
+        if repository.plans or repository.paused or repository.failed or repository.error
+    ]
+
+
+def _summarise_repository(root: str, journal: Location, since: str) -> RepositoryNews:
+    try:
+        with contextlib.closing(open_store(journal, writable=False)) as store:
+            kinds = (e.Landed, e.PhaseFailed, e.DispatchEnded)
+            runs = {record.run for kind in kinds for record in store.list_facts(kind, since=since)}
+            rows = [*(row for run in runs if (row := store.get_run(run))), *store.list_unfinished_runs()]
+            touched = {row.plan for row in rows}
+            plans = tuple(
+                summary for plan in sorted(touched) if (summary := _summarise_plan(store, plan, since)).phases
+            )
+            paused = tuple((row.plan, row.paused) for row in store.list_schedules() if row.paused)
+            failed = _failed_runs(store, since)
+            is_fleet = isinstance(journal, FleetLocation)
+            return RepositoryNews(repository=root, plans=plans, paused=paused, failed=failed, is_fleet=is_fleet)
+    except (RunplanError, OSError) as error:
+        return RepositoryNews(repository=root, error=str(error))
+
+
+def _failed_runs(store: Store, since: str) -> tuple[tuple[str, str], ...]:
+    """The plans whose newest run failed between phases, as when all other phases are blocked; with the reason."""
+    with_phase = {record.run for record in store.list_facts(e.PhaseFailed, since=since)}
+    ends = {record.run: record.event for record in store.list_facts(e.RunEnded, since=since) if not record.event.lane}
+    rows = [row for plan in store.list_plans() if (row := store.get_newest_run(plan)) and row.state == RunStatus.FAILED]
+    rows = [row for row in rows if row.id in ends and row.id not in with_phase]
+    return tuple((row.plan, f"{ends[row.id].reason}: {ends[row.id].detail}") for row in rows)
+
+
+def _summarise_plan(store: Store, plan: str, since: str) -> PlanSummary:
+    newest = store.get_newest_run(plan)
+    attempts = summarise_attempts(list_summary_facts(store, plan), since=since)
+    if newest is not None and newest.is_active and newest.phase:
+        attempts.setdefault(newest.phase, PhaseSummary(id=newest.phase))
+    titles = {record.event.phase: record.event.title for record in store.list_facts(e.PhaseChosen, plan=plan)}
+    whole = summary_of(plan, None, newest, attempts, owned=bool(store.get_living_owner(plan)))
+    title = newest.title if newest is not None and newest.title else plan
+    is_open = (PhaseState.WAITING, PhaseState.RUNNING)
+    news = [phase for phase in whole.phases if phase.at >= since or phase.state in is_open or phase.spent != Spent()]
+    phases = tuple(replace(phase, title=titles.get(phase.id) or phase.title) for phase in news)
+    return replace(whole, title=title, phases=phases)
+
+
+#: The sections of the report of all repositories, in the order in which a person needs them.
+SECTIONS = {
+    PhaseState.WAITING: "Needs you",
+    PhaseState.FAILED: "Failed",
+    PhaseState.DONE: "Landed",
+    PhaseState.UNDONE: "Undone",
+    PhaseState.STOPPED: "Stopped",
+    PhaseState.RUNNING: "Running",
+}
+
+
+def morning_report(news: Sequence[RepositoryNews], *, since: str) -> str:
+    """The report as Markdown; `since` in words."""
+    parts = [f"# Report since {since}", f"{count_phases(news)}."]
+    for state, title in SECTIONS.items():
+        lines = [line for repository in news for line in _phase_lines(repository, state)]
+        parts += [f"## {title}", "\n".join(f"- {line}" for line in lines)] if lines else []
+    return "\n\n".join(parts) + "\n"
+
+
+def _phase_lines(news: RepositoryNews, state: PhaseState) -> Iterator[str]:
+    """One line for each phase of the repository in this state, with the command that helps."""
+    name = news.repository.rstrip("/").rpartition("/")[2]
+    locate = partial(command_in, news.repository, is_fleet=news.is_fleet)
+    for plan in news.plans:
+        for phase in (summary for summary in plan.phases if summary.state is state):
+            used = phase.spent.words if phase.spent != Spent() else ""
+            tests = f"tests {phase.tests}" if phase.tests else ""
+            facts = (escape_inline(phase.why), code_span(phase.commit) if phase.commit else "", tests, used)
+            then = phase.command or command("runplan", "report", plan.plan)
+            head = f"{escape_inline(f'{name}: {plan.title}')}, {phase.label}"
+            yield f"{head}: {', '.join(filter(None, facts))}: {code_span(locate(then))}"
+    if state is PhaseState.WAITING:
+        for path, why in news.paused:
+            then = code_span(locate(command("runplan", "resume", path)))
+            yield f"{escape_inline(name)}: the schedule of {code_span(path)} is paused: {escape_inline(why)}: {then}"
+        for path, why in news.failed:
+            then = code_span(locate(command("runplan", "retry", path)))
+            yield f"{escape_inline(name)}: the run of {code_span(path)} failed: {escape_inline(why)}; then: {then}"
+        if news.error:
+            yield f"{code_span(news.repository)} cannot be read: {escape_inline(news.error)}"
+
+
+def count_phases(news: Sequence[RepositoryNews]) -> str:
+    """One line: how many phases wait, failed and landed, and what they took."""
+    phases = [phase for repository in news for plan in repository.plans for phase in plan.phases]
+    words = {state: title.lower() for state, title in SECTIONS.items()} | {PhaseState.WAITING: "waiting for you"}
+    counts = {word: sum(phase.state is state for phase in phases) for state, word in words.items()}
+    shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    spent = total_spent(*(phase.spent for phase in phases))
+    used = f". Time: {spent.words}" if spent != Spent() else ""
+    failed = sum(len(repository.failed) for repository in news)
+    runs = f". Runs that need you: {failed}" if failed else ""
+    return (f"Phases: {shown}" if shown else "No phase landed, failed or waits for you") + runs + used
+
+
+def of_morning(news: Sequence[RepositoryNews]) -> Notice | None:
+    """The notice of the day; None when nothing happened and nothing waits."""
+    if not news:
+        return None
+    names = ", ".join(repository.repository.rstrip("/").rpartition("/")[2] for repository in news)
+    since = command("runplan", "report", "--since", "yesterday")
+    return Notice(kind="morning", title=f"runplan: {count_phases(news)}", text=f"Repositories: {names}.", command=since)

@@ -1,0 +1,171 @@
+"""Foreign text in Markdown; the report of a plan, newest section first; and the index of all reports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
+
+from msgspec import Struct
+
+from runplan.domain.text import command
+
+# Colours, controls and direction marks: they hide text, or reorder it, in a file meant to be read.
+_HIDDEN = (
+    "\x1b\\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
+)
+SPAN = re.compile(r"((?<!`)(`+)(?!`).{1,2000}?(?<!`)\2(?!`))")
+
+
+def escape_inline(text: str) -> str:
+    """One line of foreign text, not at the start of a block, with its tags escaped."""
+    line = flatten_text(text)
+    if "\\`" in line:  # an escaped backtick opens no code span; do not reason about the rest
+        return line.replace("<", "&lt;")
+    pieces = SPAN.split(line)
+    # split() gives: outside, span, its fence, outside, span, its fence, … outside
+    for outside in range(0, len(pieces), 3):
+        pieces[outside] = pieces[outside].replace("<", "&lt;")
+    return "".join(piece for number, piece in enumerate(pieces) if number % 3 != 2)
+
+
+def escape_first_line(text: str) -> str:
+    """One line of foreign text that may start a block."""
+    line = re.sub(r"^(\d+)([.)])", r"\1\\\2", escape_inline(text))
+    return f"\\{line}" if line.startswith(("#", ">", "+", "-", "*", "_", "=", "~", "|", "[", "```")) else line
+
+
+def code_span(text: str) -> str:
+    """A code span; its fence is longer than any backticks in the text."""
+    line = flatten_text(text)
+    longest = max((len(run) for run in re.findall("`+", line)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if line.startswith("`") or line.endswith("`") or not line else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def table_cell(text: str) -> str:
+    """Inline Markdown as a table cell, with its pipes escaped."""
+    return re.sub(r"(?<!\\)(\\*)\|", lambda pipe: pipe.group(1) * 2 + r"\|", text)
+
+
+def table_row(*cells: str) -> str:
+    return f"| {' | '.join(table_cell(text) for text in cells)} |"
+
+
+def indent_block(text: str) -> str:
+    """Many lines of foreign text as an indented block."""
+    lines = (re.sub(_HIDDEN, "", line) for line in drop_surrogates(text).strip("\r\n").splitlines())
+    return "\n".join(f"    {line}".rstrip() for line in lines)
+
+
+def flatten_text(text: str) -> str:
+    """The text on one line, without invisible characters."""
+    return " ".join(re.sub(_HIDDEN, "", drop_surrogates(text)).split())
+
+
+def drop_surrogates(text: str) -> str:
+    """The text without lone surrogates, which UTF-8 cannot encode."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+# --- the report of a plan -------------------------------------------------------------------------------
+
+_LINES = r"[^\n]*\n|[^\n]+"
+
+
+def prepend_sections(report: str | None, *, plan_title: str, sections: Sequence[str]) -> str:
+    """The report with the sections on top, the last one first; all other bytes stay.
+
+    A section that exists, by its heading and the mark of its run, is not added again.
+    """
+    text = report or ""
+    if _find_heading(re.findall(_LINES, text), "# ") is None:
+        text = f"# Plan Report — {escape_inline(plan_title)}\n" + (f"\n{text}" if text else "")
+    for section in sections:
+        head = "\n".join(section.splitlines()[:3])
+        if head not in text.replace("\r\n", "\n"):
+            text = insert_section(text, section)
+    return text
+
+
+def sections_of_run(report: str, run: str) -> list[str]:
+    """The sections that the run has landed, oldest first. Foreign text is indented, so it begins no section."""
+    sections = re.split(r"^(?=## )", report.replace("\r\n", "\n"), flags=re.MULTILINE)
+    return [f"{section.rstrip()}\n" for section in reversed(sections) if f"<!-- runplan: run {run}," in section]
+
+
+def insert_section(text: str, section: str) -> str:
+    """The text with the section before its first one."""
+    lines = re.findall(_LINES, text)
+    line = _find_heading(lines, "## ")
+    before = "".join(lines[:line])
+    after = "" if line is None else "\n" + "".join(lines[line:])
+    return before + gap_after(before) + section + after
+
+
+def name_pull_request(text: str, pull: str) -> str:
+    """The report with the line of the pull request above its sections, once; "" changes nothing."""
+    line = f"Pull request: {pull}\n"
+    return text if not pull or line in text else insert_section(text, line)
+
+
+def gap_after(text: str) -> str:
+    """The line ends that are missing before a new block."""
+    return "" if text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"
+
+
+def _find_heading(lines: list[str], opening: str) -> int | None:
+    """Index of the first line with this opening, outside fences."""
+    fenced = False
+    for number, line in enumerate(lines):
+        if line.startswith("```"):
+            fenced = not fenced
+        if not fenced and line.startswith(opening):
+            return number
+    return None
+
+
+# --- the index of the reports ---------------------------------------------------------------------------
+
+BEGIN = "<!-- runplan: index -->"
+END = "<!-- runplan: end of index -->"
+STALE = timedelta(days=7)  #: since the last landing of an unfinished plan
+_ROW = r"\| (.*) \| (done|active|stale) \| (\d{4}-\d\d-\d\d) \| \[([^\]]+)\]\(\4\) \|"
+
+
+class PlanRow(Struct, frozen=True, kw_only=True):
+    """A plan that lands now."""
+
+    plan: str
+    title: str
+    report: str  #: file name
+    is_done: bool
+
+
+def update_index(old: str | None, landed: PlanRow, *, today: date, waiting: Iterable[tuple[str, str]]) -> str:
+    """The index after the landing, with the (plan, phase) pairs that wait for a person.
+
+    The rows of other plans are taken from the index itself. Text outside of the marks stays.
+    """
+    text = old or "# Plan Reports\n"
+    begin = text.rfind(BEGIN)
+    end = text.find(END, begin)
+    before, inside, after = (
+        (text[:begin], text[begin:end], text[end + len(END) :]) if -1 < begin < end else (text, "", "")
+    )
+    known_rows = (match.groups() for line in inside.splitlines() if (match := re.fullmatch(_ROW, line)))
+    rows = {report: (status == "done", day, report, name) for name, status, day, report in known_rows}
+    name = table_cell(f"{escape_inline(landed.title)} ({code_span(landed.plan)})")
+    rows[landed.report] = (landed.is_done, today.isoformat(), landed.report, name)
+    table = [table_row("Plan", "Status", "Last landing", "Report"), "|---|---|---|---|"]
+    for is_done, day, report, name in sorted(rows.values()):  # unfinished first, the longest without a landing on top
+        status = "done" if is_done else "stale" if day < (today - STALE).isoformat() else "active"
+        table.append(f"| {name} | {status} | {day} | [{report}]({report}) |")
+    open_ = [
+        f"- {code_span(plan)}, phase {escape_inline(phase)}: {code_span(command('runplan', 'diff', plan, phase))}"
+        for plan, phase in sorted(waiting)
+    ]
+    waits = ["## Needs sign-off", "\n".join(open_)] if open_ else []
+    blocks = [BEGIN, *waits, "## Plans", "\n".join(table), END]
+    return before + gap_after(before) + "\n\n".join(blocks) + (after or "\n")

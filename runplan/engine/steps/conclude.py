@@ -1,0 +1,247 @@
+"""What a run does on the forge: claims of issues, and after the last phase the pull request and its repairs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import assert_never
+
+from msgspec.structs import asdict, replace
+
+from runplan.adapters.forge.protocol import Forge
+from runplan.adapters.store.claims import landing_lock
+from runplan.adapters.store.protocol import Store
+from runplan.domain.decoding import convert
+from runplan.domain.errors import NotAllowed, RateLimited, RefusedEarly, Unreachable
+from runplan.domain.names import repository_id
+from runplan.domain.run import events as e
+from runplan.domain.run.actions import Action
+from runplan.domain.run.attempt_parts import MessagesHandled
+from runplan.domain.run.attempts import MergeAttempt
+from runplan.domain.run.kinds import Mode, Reason, RunOutcome, WaitKind
+from runplan.domain.run.reasons import next_action
+from runplan.domain.run.state import RunState, failure
+from runplan.domain.text import bounded, command, inert
+from runplan.domain.times import delay_s, iso, parse_iso
+from runplan.engine.landing.conversation import describe_no_change, to_repair
+from runplan.engine.landing.lander import Commanded, Failed, Landed, NeedsRepair, Progress, Waiting
+from runplan.engine.landing.modes import open_forge
+from runplan.engine.landing.pull_request import PullRequestLander, result_marker
+from runplan.engine.report.sections import describe_kept_work
+from runplan.engine.report.text import indent_block
+from runplan.engine.steps.context import RunContext
+
+LONGEST_S = 60.0  #: between two looks at the forge
+CONFLICT = (
+    "The target was merged into this branch, with conflict markers in {}. Resolve them: keep what both sides mean, "
+    "and leave no marker."
+)
+
+WORKING = "runplan works on this issue"
+CLAIM_S = 7 * 24 * 3600.0  #: after which a claim counts no more
+_CLAIM = r"<!-- runplan-claim (\w+) (.+?) -->"
+
+
+def _pull_request_lander(context: RunContext) -> PullRequestLander:
+    assert isinstance(context.lander, PullRequestLander)
+    return context.lander
+
+
+def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    now = context.clock.now()
+    landings = context.store.list_facts(e.Landed, plan=context.plan)
+    progress = Progress(
+        may_merge=state.options.auto,
+        repairs=state.repairs,
+        max_repairs=state.options.max_fix_cycles,
+        updates=state.updates,
+        pushed=tuple(fact.event.new for fact in context.store.list_facts(e.LandingStarted, plan=context.plan)),
+        pushed_at=max((parse_iso(landing.at).timestamp() for landing in landings), default=0.0),
+        reviews=state.reviews,
+        max_reviews=context.settings.pull_request.max_reviews,
+        answers=list_answers(context.store, context.plan),
+        shows_strangers=context.settings.issues.trust == "all",
+        began=parse_iso(context.store.list_facts(e.RunStarted, plan=context.plan)[-1].at).timestamp(),
+    )
+    try:
+        with landing_lock(context.claims.locks):
+            answer = _pull_request_lander(context).conclude(progress, now=now.timestamp())
+    except RateLimited as limit:
+        yield e.Paused(kind=WaitKind.MERGE, until=iso(datetime.fromtimestamp(limit.until, UTC)), words=str(limit))
+        return
+    except NotAllowed:
+        _pull_request_lander(context).forget()
+        raise
+    match answer:
+        case Landed(note=note):
+            yield e.Concluded(note=note)
+        case Waiting(kind=kind, why=why):
+            first_s = context.settings.pull_request.poll_s
+            wait_s = delay_s(state.waits + 1, first_s=first_s, longest_s=max(first_s, LONGEST_S), factor=1.5)
+            yield e.Paused(kind=kind, until=iso(now + timedelta(seconds=wait_s)), words=why)
+        case NeedsRepair():
+            yield _choose_repair(answer, context)
+        case Commanded(id=id_, by=by, is_stop=is_stop):
+            again = convert(state.options, e.RunResumed, from_attributes=True)
+            by = f"the pull request's comment of {by}"
+            yield e.StopRequested(by=by) if is_stop else replace(again, review=())
+            yield MessagesHandled(review=(id_,), words=by)
+            if not is_stop:  # the next look follows a wait, however short
+                yield e.Paused(kind=WaitKind.REVIEW, until=iso(now), words=f"tried again for {by}")
+        case Failed(reason=reason, why=why):
+            yield e.Concluded(reason=reason, note=why)
+        case unreachable:
+            assert_never(unreachable)
+
+
+def review(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    """The comments are quoted: they describe a problem, and give runplan no instructions."""
+    yield _choose_repair(to_repair(state.review), context)
+
+
+def list_answers(store: Store, plan: str) -> dict[str, str]:
+    """The answers to the messages on the plan's pull request that were handled, by their ids; "" for a command."""
+    landed = store.list_facts(e.Landed, plan=plan)
+    commits = [(fact.event.review, f"Handled in {fact.event.code[:7]}.") for fact in landed]
+    handled = [fact.event for fact in store.list_facts(MessagesHandled, plan=plan)]
+    words = [(event.review, describe_no_change(event.words) if event.is_answer else "") for event in handled]
+    return {id_: answer for ids, answer in (*commits, *words) for id_ in ids}
+
+
+def _choose_repair(needed: NeedsRepair, context: RunContext) -> e.RepairChosen:
+    """A repair is worked on as a phase that is in no plan."""
+    repair = e.RepairChosen(
+        tip=context.tip(),
+        title=needed.title,
+        text=context.agents.redacted(needed.complaint),
+        items=(("P", "The problem is solved, and nothing else has changed."),),
+        review=needed.review,
+    )
+    return e.MergeChosen(**asdict(repair), merge=_pull_request_lander(context).target_tip()) if needed.merge else repair
+
+
+def merge_target(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    phase = state.work
+    assert isinstance(phase, MergeAttempt)
+    tip = phase.chosen.tip
+    tree, conflicts = context.candidates.merge(tip, phase.chosen.merge)
+    made = context.candidates.commit(tree, onto=tip, message=f"{phase.chosen.title}\n", by=context.signature())
+    if not conflicts:
+        yield e.WorkTaken(head=made, tree=tree, commits=1, files=())
+        return
+    context.zone.lease(branch=phase.leased.branch, base=made, onto=tip, pin=context.mark)
+    complaint = CONFLICT.format(", ".join(conflicts))
+    yield e.CandidateConflicted(onto=tip, paths=conflicts)
+    yield e.BranchRebuilt(base=made, base_tree=tree, parked=phase.parked, complaint=complaint)
+
+
+# --- claims of issues on the forge -------------------------------------------------------------------------
+
+
+def claim_issues(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    """Label or assign the issues, with one comment each. It names this repository, so that others see the claim."""
+    now = context.clock.now()
+    if state.claim_at and now < parse_iso(state.claim_at):
+        return
+    try:
+        notes = _mark_issues(state, context, f"{WORKING} (plan `{context.plan}`).", is_claimed=True)
+    except RateLimited as limit:
+        end = max(datetime.fromtimestamp(limit.until, UTC), now + timedelta(seconds=1))
+        yield e.IssuesMarked(until=iso(end))
+    else:
+        yield e.IssuesMarked(notes=notes)
+
+
+def release_issues(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:
+    """Take the claims back, and report a failure on the issues; notes where the forge did not answer.
+
+    Without a claim the comment is the one that a merge replaces.
+    """
+    is_failed = over.outcome in (RunOutcome.FAILED, RunOutcome.REFUSED)
+    text = f"runplan ended its work on this issue (plan `{context.plan}`): {over.outcome}."
+    text += f"{_describe_failure(over, state, context)}." if is_failed else ""
+    is_work = state.options.concludes and state.options.mode not in (Mode.PLAN, Mode.UNDO) and not state.is_lane
+    if not state.claimed and not (is_failed and is_work):
+        return ()
+    return _mark_issues(state, context, text, is_claimed=False)
+
+
+def show_failure(over: e.RunEnded, state: RunState, context: RunContext) -> None:
+    """Set a failed commit status on the branch of the pull request, with the reason."""
+    lander = context.lander
+    is_work = state.options.mode not in (Mode.PLAN, Mode.UNDO)
+    if over.outcome is RunOutcome.FAILED and is_work and isinstance(lander, PullRequestLander):
+        phase = f"phase {failed.phase}: " if (failed := failure(state)) and failed.phase else ""
+        detail = context.agents.redacted(over.detail).partition("\n")[0]
+        with suppress(Unreachable, RefusedEarly):
+            lander.show_failure(inert(f"{phase}{over.reason}: {detail}".rstrip(": ")))
+
+
+def comment_failure(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:
+    """Report the failure of an `auto` run on its open pull request; a note where the forge did not answer."""
+    options = state.options
+    is_work = options.auto and options.concludes and options.mode not in (Mode.PLAN, Mode.UNDO)
+    if over.outcome is not RunOutcome.FAILED or not is_work:
+        return ()
+    text = f"runplan ended its work on this pull request (plan `{context.plan}`): {over.outcome}."
+    try:
+        by_comment = ", or comment `/runplan retry` here" if options.daemon else ""
+        _pull_request_lander(context).comment(f"{text}{_describe_failure(over, state, context)}{by_comment}.")
+    except (Unreachable, RefusedEarly) as error:
+        return (f"the failure is not told on the pull request: {error}",)
+    return ()
+
+
+def _describe_failure(over: e.RunEnded, state: RunState, context: RunContext) -> str:
+    """The reason, where the work is, and what to do next."""
+    failed = failure(state)
+    kept = describe_kept_work(failed, over.parked, ".git/runplan") if failed else []
+    detail = indent_block(bounded(context.agents.redacted(over.detail)))
+    next_step = next_action(Reason(over.reason), failed.step if failed else None)
+    to_type = f"Continue it: `{command('runplan', 'retry', context.plan)}`"
+    parts = (f" Reason: `{over.reason}`.", detail, "\n".join(f"- {words}" for words in kept), f"{next_step} {to_type}")
+    return "\n\n".join(filter(None, parts))
+
+
+def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed: bool) -> tuple[str, ...]:
+    claim = state.options.claim if is_claimed or state.claimed else ""
+    own = repository_id(context.workspace.common_dir)
+    marker = f"runplan-claim {own} {context.plan}" if claim else result_marker(context.plan)
+    notes = list[str]()
+    for number in state.options.issues:
+        try:
+            forge = open_forge(context.workspace.user, context.settings.run, context.env)
+            if is_claimed:
+                others = foreign_claims(forge, number, own, now=context.clock.now())
+                say = "issue #{} is claimed by another repository, for {}; both work on it".format
+                notes += [say(number, plan) for plan in others]
+            if claim == "assignee":
+                forge.assign_issue(number, is_assigned=is_claimed)
+            elif claim:
+                forge.label_issue(number, **{"add" if is_claimed else "remove": claim})
+            forge.put_comment(number, marker=marker, text=text)
+        except (Unreachable, RefusedEarly) as error:
+            if is_claimed and isinstance(error, RateLimited):
+                raise
+            what = "claim" if claim else "comment"
+            notes.append(f"the {what} of issue #{number} is not up to date on the forge: {error}")
+    return tuple(notes)
+
+
+def foreign_claims(forge: Forge, number: int, own: str, *, now: datetime) -> list[str]:
+    """The plans for which other repositories work on the issue.
+
+    Anybody may comment, so only a comment of an account with write access counts. A claim ends when its run says so,
+    or after a week without a change: the run died.
+    """
+    fresh = [comment for comment in forge.list_comments(number) if now.timestamp() - comment.changed < CLAIM_S]
+    claims = [(comment.author, claimed_plan(comment.text, own)) for comment in fresh]
+    return [plan for author, plan in claims if plan and forge.may_write(author)]
+
+
+def claimed_plan(text: str, own: str) -> str:
+    """The plan for which another repository claims the issue; "" for none, or when its work has ended."""
+    match = re.search(_CLAIM, text)
+    return match[2] if match and match[1] != own and text.startswith(WORKING) else ""

@@ -1,0 +1,332 @@
+"""The checks of the project on an exact tree: what runs, what is known already, and how a result is judged."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from shlex import join, quote
+
+from msgspec.structs import replace
+
+from runplan.adapters.configuration.places import is_hidden
+from runplan.adapters.git.command import ANY
+from runplan.adapters.store.files import read_bounded
+from runplan.domain.checks import results
+from runplan.domain.checks.guarded import is_on_test_side
+from runplan.domain.checks.results import MOST_NOTED
+from runplan.domain.checks.runners import naming
+from runplan.domain.globs import covers
+from runplan.domain.run.actions import Action, Start
+from runplan.domain.run.attempt_parts import SetupDoubted
+from runplan.domain.run.attempts import DelegateAttempt, WorkAttempt
+from runplan.domain.run.dispatch import LOGS, OWN, Ending, Evidence
+from runplan.domain.run.events import TESTS, BaselineKnown, DispatchStarted, Event, GateJudged, WorkRefused
+from runplan.domain.run.kinds import GateAnswer, ProofKind, Reason, Role
+from runplan.domain.run.state import RunState
+from runplan.domain.settings.toolchain import SUBMODULES
+from runplan.engine.report.sections import NO_TESTS
+from runplan.engine.steps.context import RunContext
+
+OUTPUT_READ = 16 * 1024 * 1024  #: bytes at the end of a check's output that are read; a log is not longer
+OUTPUT_SENT = 6000  #: characters of it that the fixer gets
+NAMED_ONLY = "names "  #: before the key of results that are no baseline
+JUNIT_READ = 8 * 1024 * 1024  #: bytes of a JUnit file that are read
+DEEPEST = 8  #: directories for which `**` in tests.junit stands
+NAMED = 3  #: failing tests named in one line
+#: Of a check that failed with products of an earlier set-up, and passed with new ones.
+STALE = 'passed with a fresh set-up, so the earlier one was stale: name what it reads, run.setup_inputs = ["PATH"]'
+
+_EXIT = r"(?m)^(\S+) (\d{1,3})$"
+
+
+def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[str, float]:
+    """The command of a setup or of some checks, and its time limit in seconds."""
+    if isinstance(phase, DelegateAttempt) and started.role is Role.DELEGATE:
+        return phase.chosen.command, context.settings.limits.wall_of(started.role)
+    if started.role is Role.SETUP:
+        return context.settings.run.setup, context.settings.tests.timeout_s
+    checks = context.settings.checks
+    lines = {name: _rerun_command(name, phase) or checks[name].command for name in started.gates}
+    if TESTS in lines:
+        lines[TESTS] = with_names(lines[TESTS], started, context)
+    wall_s = max(checks[name].timeout_s for name in lines)
+    return lines.popitem()[1] if len(lines) == 1 else side_by_side(lines), wall_s
+
+
+def with_names(line: str, started: DispatchStarted, context: RunContext, options: str = "") -> str:
+    """The test command, which names its tests for us; `options` are further ones of pytest."""
+    own = str(context.dispatches.directory(started.id) / OWN)
+    if junit := context.settings.tests.junit:  # stale results prove nothing; the shell has no `**`
+        patterns = (pattern.replace("**/", "*/" * depth) for pattern in junit for depth in range(DEEPEST))
+        files = " ".join(dict.fromkeys(patterns))
+        copy = f'test ! -f "$file" || cp "$file" {quote(own)}/junit-$((number += 1)).xml'
+        return f"rm -f -- {files}\n(\n{line}\n)\ncode=$?\nfor file in {files}; do {copy}; done\nexit $code"
+    return naming.ask_for_names(line, own, options)
+
+
+def _rerun_command(name: str, phase: WorkAttempt) -> str:
+    """The command that runs only the failed tests again; "" when all have to run."""
+    before = phase.proof.newest_gates.get(name)
+    return before.rerun if before is not None and before.answer is GateAnswer.FAILED else ""
+
+
+def side_by_side(lines: Mapping[str, str]) -> str:
+    """A shell script that runs the commands at the same time, each with a log of its own, and prints their exit codes.
+
+    One process tree under one shim: a phase has one dispatch at a time, and it ends as a whole.
+    """
+    starts = [f"set -- ${LOGS}; unset {LOGS}"]
+    waits = []
+    for number, (name, line) in enumerate(lines.items(), 1):
+        command = quote(f"exec 2>&1\n{line}")
+        starts.append(f"/bin/sh -c {command} </dev/null >/dev/fd/${{{number}}} & gate{number}=$!")
+        waits.append(f"wait $gate{number}; code=$?; echo {name} $code; test $code -eq 0 || failed=1")
+    return "\n".join([*starts, *waits, "exit ${failed:-0}"])
+
+
+def own_logs(gates: Sequence[str]) -> dict[str, str]:
+    """The log of each check that runs at the same time as others."""
+    return {name: f"gate-{name}.log" for name in gates} if len(gates) > 1 else {}
+
+
+def already_known(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
+    """The checks that passed before on the same code, with the same command and environment: they do not run again."""
+    phase = state.work
+    tree = action.dispatch.tree
+    known: list[Event] = []
+    for name in action.dispatch.gates if not action.dispatch.again else ():
+        key = check_key(context, name, tree)
+        if (text := context.store.get_baseline(key)) is None:
+            continue
+        result = results.from_text(text)
+        if results.baseline_fault(result) and not context.settings.tests.allow_red_baseline:
+            continue
+        if action.dispatch.role is not Role.GATE:
+            noted = results.to_text(result, passes=False)
+            known.append(BaselineKnown(key=key, tree=tree, results=noted, name=name))
+        elif (judged := _judge_results(name, result, phase, context, tree=tree)).answer is GateAnswer.PASSED:
+            known.append(judged)
+    return tuple(known)
+
+
+def known_baselines(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
+    """The checks on the base that need no set-up, because they are known."""
+    phase = state.work
+    base = phase.delivery.candidate.onto_tree if phase.delivery.candidate else phase.base_tree
+    unknown = tuple(name for name in context.settings.checks if name not in phase.proof.baselines)
+    checks = replace(action.dispatch, role=Role.BASELINE, gates=unknown)
+    return already_known(replace(action, dispatch=checks), state, context) if checks.tree == base else ()
+
+
+def check_key(context: RunContext, name: str, tree: str) -> str:
+    """Names the code of a tree, without bookkeeping, and everything that decides how a check runs on it."""
+    settings = context.settings
+    code = context.candidates.tree_with(tree, dict.fromkeys(context.bookkeeping))
+    summary = settings.tests.summary if name == TESTS else ""
+    junit = settings.tests.junit if name == TESTS else ()
+    command = settings.checks[name].command
+    return json.dumps([code, settings.run.setup, command, summary, junit, context.agents.digest])
+
+
+def _keep_results(
+    judged: GateJudged, result: results.Results, phase: WorkAttempt, context: RunContext, *, partly: bool
+) -> None:
+    """Those of a gate that passed are the baseline of the next phase, its old failures included; of others, the names.
+
+    Where only the tests that had failed ran again (`partly`), each test counts as it ran last.
+    """
+    key = check_key(context, judged.name, phase.built.tree)
+    passed = judged.answer is GateAnswer.PASSED
+    if partly and (first := context.store.get_baseline(f"{NAMED_ONLY}{key}")):
+        base = phase.proof.baselines.get(judged.name)
+        old = results.from_text(base.results).failures if base and base.results else frozenset[str]()
+        before = results.from_text(first)
+        result = results.merge_runs(before, before.failures - old if passed else result.passes)
+    if passed or judged.name == TESTS:
+        context.store.put_baseline(key if passed else f"{NAMED_ONLY}{key}", results.to_text(result))
+
+
+def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+    phase = state.work
+    tree = phase.delivery.candidate.onto_tree if phase.delivery.candidate else phase.base_tree
+    for name, result, _, evidence in read_checks(phase, context):
+        if phase.setup.is_reused and (result.red or result.unfinished):
+            yield SetupDoubted(why=f"{name} failed on the base: {result.line}")
+            return
+        fault = results.baseline_fault(result)
+        if fault and not context.settings.tests.allow_red_baseline:
+            command = context.settings.checks[name].command
+            yield WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{command}` failed on the base: {fault}")
+            return
+        key = check_key(context, name, tree)
+        if not result.red and not result.unfinished:  # a red one may be accidental, and would excuse real failures
+            context.store.put_baseline(key, results.to_text(result))
+        known = results.to_text(result, passes=False)
+        note = f"{result.line} before any work{describe_lacking(phase, context)}" if result.red else ""
+        if phase.setup.renewed == tree and not result.red:
+            note = STALE
+        yield BaselineKnown(key=key, tree=tree, results=known, name=name, ran=evidence, note=note)
+
+
+def describe_lacking(phase: WorkAttempt, context: RunContext) -> str:
+    """What a worktree lacks, with its remedy, for the message of a failure before any work; "" for nothing."""
+    if phase.lease is None:
+        return ""
+    path = context.proof.path
+    listed = ("config", "-z", "--blob", f"{phase.base}:.gitmodules", "--get-regexp", r"^submodule\..*\.path$")
+    modules = [line.partition("\n")[2] for line in context.objects.run(*listed, ok=ANY).text.split("\0") if line]
+    for module in modules:
+        if not (path / module).is_dir() or not any((path / module).iterdir()):
+            setup = " && ".join(filter(None, (SUBMODULES.setup, context.settings.run.setup)))
+            return f"; the submodule {module} is not there: set run.setup to `{setup}`"
+    if is_hidden(path):
+        return f"; the tests ran in {path}, and many programs refuse files below a name with a dot: set run.worktrees"
+    return ""
+
+
+def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+    phase = state.work
+    tree = phase.built.tree
+    if phase.dispatches.ended is None:
+        yield GateJudged(tree=tree, answer=GateAnswer.SKIPPED, code=None, line=NO_TESTS, time=1)
+        return
+    for name, result, output, evidence in read_checks(phase, context):
+        partly = bool(_rerun_command(name, phase))
+        judged = _judge_results(name, result, phase, context, tree=tree, partly=partly)
+        _keep_results(judged, result, phase, context, partly=partly)
+        tail = "" if judged.answer is GateAnswer.PASSED else output[-OUTPUT_SENT:]
+        yield replace(judged, output=tail, ran=evidence)
+
+
+def tests_of_gates(phase: WorkAttempt, context: RunContext) -> dict[str, bool] | None:
+    """Whether each test of the gates on the candidate passed; None where a gate does not name its tests."""
+    states: dict[str, bool] = {}
+    for name in context.settings.checks:
+        known = known_results(phase, context, name)
+        if known is not None and known.passes:
+            states |= {**dict.fromkeys(known.failures, False), **dict.fromkeys(known.passes, True)}
+        elif name == TESTS or (known is not None and known.passed):
+            return None
+    return states or None
+
+
+def _judge_results(
+    name: str, now: results.Results, phase: WorkAttempt, context: RunContext, *, tree: str, partly: bool = False
+) -> GateJudged:
+    """The judgement of one check; `partly`: only the tests that failed before ran."""
+    before = phase.proof.newest_gates.get(name)
+    known = phase.proof.baselines.get(name)
+    tests = context.settings.tests
+    baseline = None
+    if known is not None and known.results and not partly:  # the store has it with the names of all tests
+        baseline = results.from_text(context.store.get_baseline(known.key) or known.results)
+    judged = results.compare_results(
+        baseline,
+        now,
+        allow_red_baseline=tests.allow_red_baseline,
+        allows=phase.chosen.allows,
+        changed=_changed_tests(phase, tests.paths),
+    )
+    answer, line = _describe_comparison(judged, now)
+    if before is not None and answer is GateAnswer.PASSED and phase.setup.renewed == tree:
+        line = f"{line}; {STALE}"
+    elif before is not None and answer is GateAnswer.PASSED:
+        line = f"{line}; flaky, passed when run again: {', '.join(before.failures or (name,))}"
+    rerun = ""
+    failed = judged.regressed
+    # All tests run again when some did not run or a failure has no name.
+    is_named = failed and not judged.missing and not now.unfinished and len(now.failures) >= (now.failed or 0)
+    if name == TESTS and before is None and answer is GateAnswer.FAILED and is_named:
+        rerun = tests.rerun.replace("{tests}", join(failed))
+        rerun = rerun or results.rerun_command(tests.command, replace(now, failures=frozenset(failed)))
+    return GateJudged(
+        tree=tree,
+        answer=answer,
+        code=now.exit_code,
+        line=line,
+        time=before.time + 1 if before else 1,
+        name=name,
+        failures=judged.names[:MOST_NOTED] if answer is GateAnswer.FAILED else (),
+        rerun=rerun,
+        differences=judged.noted(),
+    )
+
+
+def _changed_tests(phase: WorkAttempt, paths: Sequence[str]) -> list[str]:
+    """The test files of the phase that may lose tests: the base's versions of them run on the new code, or Allows:."""
+    files = [path for path in phase.changed_files if is_on_test_side(path, paths)]
+    runs_base = any(run.kind in (ProofKind.OLD_TESTS, ProofKind.LANDED_TESTS) for run in phase.built.proofs)
+    return files if runs_base else [file for file in files if covers(phase.chosen.allows, file)]
+
+
+def known_results(phase: WorkAttempt, context: RunContext, name: str = TESTS) -> results.Results | None:
+    """The results of a check on the candidate, with the names of all tests; None if these are not known."""
+    key = check_key(context, name, phase.built.tree)
+    text = context.store.get_baseline(key) or context.store.get_baseline(f"{NAMED_ONLY}{key}")
+    return results.from_text(text) if text else None
+
+
+def _describe_comparison(judged: results.Comparison, now: results.Results) -> tuple[GateAnswer, str]:
+    match judged.kind:
+        case results.GateKind.GREEN:
+            return GateAnswer.PASSED, now.line
+        case results.GateKind.PRE_EXISTING:
+            return GateAnswer.PASSED, f"{now.line}; these tests failed before the work, too"
+        case results.GateKind.REGRESSED | results.GateKind.MISSING:
+            names = ", ".join(name.split()[0] for name in judged.names[:NAMED])
+            return GateAnswer.FAILED, f"{judged.why}: {names}" if names else judged.why
+        case results.GateKind.UNFINISHED:
+            return GateAnswer.UNFINISHED, judged.why
+        case results.GateKind.BASELINE_RED:
+            return GateAnswer.FAILED, f"the checks on the base: {judged.why}"
+
+
+def read_checks(phase: WorkAttempt, context: RunContext) -> Iterator[tuple[str, results.Results, str, Evidence]]:
+    """The checks of the dispatch that ended: name, results, output and its record."""
+    ended = phase.dispatches.ended
+    started = phase.dispatches.newest
+    tests = context.settings.tests
+    assert ended is not None
+    assert started is not None
+    directory = context.dispatches.directory(ended.id)
+    worktree = context.proof.path
+    printed = dict(re.findall(_EXIT, read_content(directory / "out.log").decode("utf-8", "replace")))
+    for name, path in log_files(started, context).items():
+        code = int(printed[name]) if name in printed else None
+        if len(started.gates) == 1:
+            code = ended.code if ended.ending is Ending.EXITED else None
+        whole = read_content(path)
+        output = whole[-OUTPUT_READ:].decode("utf-8", "replace")
+        summary = ""
+        junit = None
+        names: dict[str, list[str]] = {}
+        if name == TESTS:
+            summary = tests.summary
+            junit = _read_junit(directory / OWN, ("junit-*.xml",), worktree) if tests.junit else None
+            listed = {key: [*_read_junit(directory / OWN, (file,), worktree)] for key, file in naming.FILES.items()}
+            names = {key: texts for key, texts in listed.items() if texts}
+        result = results.read_results(output, exit_code=code, summary_pattern=summary, junit=junit, names=names)
+        file = path.relative_to(directory.parent.parent).as_posix()
+        yield name, result, output, Evidence(dispatch=ended.id, file=file, sha256=sha256(whole).hexdigest())
+
+
+def _read_junit(folder: Path, patterns: Sequence[str], worktree: Path) -> Iterator[str]:
+    """The texts of the files with results; they name other files as those of the tree."""
+    for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
+        text = read_content(path)[:JUNIT_READ].decode("utf-8", "replace")
+        yield text.replace(f'file="{worktree}/', 'file="')
+
+
+def log_files(started: DispatchStarted, context: RunContext) -> dict[str, Path]:
+    """The file with the output of each command of a dispatch."""
+    directory = context.dispatches.directory(started.id)
+    alone = dict.fromkeys(started.gates or ("",), "out.log")
+    return {name: directory / log for name, log in (own_logs(started.gates) or alone).items()}
+
+
+def read_content(path: Path) -> bytes:
+    """The content of a file that a check may have written, removed, or replaced by a link or a pipe."""
+    return read_bounded(path, largest=2 * OUTPUT_READ, follow=False) or b""

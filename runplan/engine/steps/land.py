@@ -1,0 +1,466 @@
+"""Builds the candidate, or the revert of a landed phase, and lands it: intent, compare-and-swap, observed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import PurePosixPath
+from typing import TypeAlias, assert_never
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from runplan.adapters.forge.model import PullRequest
+from runplan.adapters.git.command import Git
+from runplan.adapters.git.objects import Built, Candidates, Conflicted, NothingLeft, Replayed, Signature
+from runplan.adapters.git.repository import Repository
+from runplan.adapters.store.claims import landing_lock
+from runplan.domain.errors import RefusedEarly
+from runplan.domain.gitfacts import (
+    LANDING,
+    PHASE,
+    PLAN,
+    RUN,
+    UNDOES,
+    Commit,
+    Oid,
+    Unclear,
+    add_trailers,
+    newest_landing,
+    with_originals,
+)
+from runplan.domain.names import is_within, report_path, slug as plan_slug
+from runplan.domain.plan import tracker
+from runplan.domain.plan.folders import split_files
+from runplan.domain.plan.model import Phase, Plan, Status
+from runplan.domain.run import events as e
+from runplan.domain.run.actions import Action
+from runplan.domain.run.attempts import (
+    AnyAttempt,
+    Attempt,
+    CompletionAttempt,
+    DelegateAttempt,
+    MergeAttempt,
+    PhaseAttempt,
+    PlanningAttempt,
+    RepairAttempt,
+    SelfLandingAttempt,
+    SubplanAttempt,
+    UndoAttempt,
+)
+from runplan.domain.run.kinds import Reason
+from runplan.domain.run.state import RunState
+from runplan.domain.text import bounded, command, inert
+from runplan.domain.times import iso, parse_iso
+from runplan.engine.landing import modes
+from runplan.engine.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved
+from runplan.engine.report import text as report
+from runplan.engine.report.sections import (
+    SHORT,
+    failure_sections,
+    newest_pull_request,
+    phase_section,
+    subplan_section,
+    undo_section,
+)
+from runplan.engine.steps.context import RunContext
+from runplan.engine.steps.planning import landed_files
+from runplan.engine.steps.proof import list_unproven, plan_proofs
+from runplan.engine.steps.verify import before_the_end, correct_plan, is_complete_with
+
+Files: TypeAlias = dict[str, bytes]
+
+
+def build_candidate(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    phase = state.work
+    assert phase.work is not None
+    if context.objects.tip(phase.work.head) is None:
+        yield e.WorkRefused(reason=Reason.NO_COMMITS, detail=f"the commits of {phase.work.head[:12]} are gone from git")
+        return
+    onto = context.tip()
+    trailers = trailers_of(context, state)
+    by = context.signature()
+    is_merge = isinstance(phase, MergeAttempt)
+    if is_merge and onto != phase.chosen.tip:
+        yield _record_move(context, phase.chosen.tip, onto)
+        return
+
+    def rewrite(commit: Commit) -> tuple[str, Signature]:
+        author = commit.author if context.settings.run.author == "agent" else context.user
+        title = phase.chosen.title or f"Phase {phase.chosen.phase}"
+        message = inert(title if phase.squash else commit.message).strip() or inert(title)
+        return add_trailers(message, trailers), replace(by, author=author, authored=commit.authored)
+
+    if is_merge:
+        message = add_trailers(f"{phase.chosen.title}\n", trailers)
+        replayed = context.candidates.whole(phase.work.tree, onto=onto, message=message, by=by)
+    else:
+        base = phase.base
+        head = phase.work.head
+        replayed = context.candidates.replay(base=base, head=head, onto=onto, rewrite=rewrite, whole=phase.squash)
+    built = _record_candidate(replayed, onto, context)
+    if isinstance(built, e.CandidateBuilt):
+        built = replace(built, rejected=_find_rejection(built, context))
+    yield plan_proofs(built, context) if isinstance(built, e.CandidateBuilt) and not is_merge else built
+
+
+def _find_rejection(built: e.CandidateBuilt, context: RunContext) -> str:
+    """Who rejected this change of the plan before, also on another base; "" if the newest answer to it is none."""
+    answers = context.store.list_facts(e.Answered, plan=context.plan)
+    if all(fact.event.approved for fact in answers):  # usual
+        return ""
+    candidates = {fact.event.tree: fact.event for fact in context.store.list_facts(e.CandidateBuilt, plan=context.plan)}
+    change = context.candidates.change_id(built.onto, built.commits[-1])
+
+    def is_same(tree: str) -> bool:
+        other = candidates.get(tree)
+        if other is None or other.tree == built.tree or context.objects.tip(other.commits[-1]) is None:
+            return tree == built.tree
+        return context.candidates.change_id(other.onto, other.commits[-1]) == change
+
+    newest = next((fact for fact in reversed(answers) if is_same(fact.event.tree)), None)
+    if newest is None or newest.event.approved:
+        return ""
+    by = f" by {newest.event.by}" if newest.event.by else ""
+    why = f": {newest.event.why}" if newest.event.why else ""
+    return f"a person rejected this very change on {parse_iso(newest.at):%Y-%m-%d %H:%M} UTC{by}{why}"
+
+
+def _record_candidate(replayed: Replayed, onto: str, context: RunContext) -> e.Event:
+    match replayed:
+        case Built(commits=commits, tree=tree, patch=patch):
+            onto_tree = context.objects.commit(onto).tree
+            return e.CandidateBuilt(onto=onto, onto_tree=onto_tree, commits=commits, tree=tree, patch=patch)
+        case Conflicted(paths=paths):
+            return e.CandidateConflicted(onto=onto, paths=paths)
+        case NothingLeft():
+            detail = "the target already holds every change"
+            return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=detail)
+        case unreachable:
+            assert_never(unreachable)
+
+
+def landing_id(context: RunContext, state: RunState) -> str:
+    """One per phase of a run, however often its candidate is rebuilt."""
+    return f"{context.mark}.{len(state.landed) + 1}"
+
+
+def trailers_of(context: RunContext, state: RunState) -> tuple[tuple[str, str], ...]:
+    candidate = state.current.delivery.candidate
+    undoes = candidate.undoes if candidate else ""
+    return (
+        (PLAN, context.plan),
+        (PHASE, "plan" if isinstance(state.current, PlanningAttempt) else state.current.chosen.phase or "complete"),
+        (RUN, context.run),
+        (LANDING, landing_id(context, state)),
+        *([(UNDOES, undoes)] if undoes else []),
+    )
+
+
+def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Event:
+    """Plan, report and index as they land, made from the target's texts; or what prevents the landing."""
+    phase = state.current
+    if isinstance(phase, PlanningAttempt):
+        return landed_files(phase, context, onto)
+    plan, text = context.plan_at(onto)
+    row = plan.phase(phase.chosen.phase) if phase.chosen.phase else None
+    sections = failure_sections(context.store, context.plan)
+    if phase.chosen.phase and row is None:
+        raise RefusedEarly(f"{context.plan} has no phase {phase.chosen.phase} any more")
+    if row is not None and isinstance(phase, UndoAttempt):
+        if row.status is not Status.DONE:
+            return _undone_meanwhile(row.id)
+        text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.TODO)
+        text = tracker.mark_active(text, path=context.plan)
+        sections.append(undo_section(phase, plan=plan.path, run=context.run, subjects=_list_subjects(context, phase)))
+        return _write_files(context, onto, plan.title, text, sections, is_done=False)
+    if row is not None and (refusal := _find_refusal(phase, context, plan, row)):
+        return refusal
+    if first := before_the_end(state, context, plan):
+        return first
+    commands = {name: check.command for name, check in context.settings.checks.items()}
+    if row is not None and isinstance(phase, PhaseAttempt | DelegateAttempt):
+        text, remarks = correct_plan(text, phase, context)
+        short = phase.built.commits[-1][:SHORT]
+        text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=short)
+        section = phase_section(
+            phase,
+            plan=plan.path,
+            run=context.run,
+            subjects=_list_subjects(context, phase),
+            commands=commands,
+            warnings=(*state.warnings, *phase.warnings, *remarks, *list_unproven(phase, context)),
+        )
+        sections.append(section)
+    if row is not None and isinstance(phase, SubplanAttempt):
+        commit = phase.chosen.tip[:SHORT]
+        text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=commit)
+        sections.append(_write_subplan(phase, context, commands))
+    is_done = is_complete_with(plan, phase.chosen.phase)
+    if is_done:
+        text = tracker.mark_complete(text, path=context.plan, completed=context.iso())
+    return _write_files(context, onto, plan.title, text, sections, is_done=is_done)
+
+
+def _write_subplan(phase: SubplanAttempt, context: RunContext, commands: dict[str, str]) -> str:
+    newest = context.store.get_newest_run(phase.chosen.subplan)
+    own = report_path(context.settings.paths.reports, newest.slug if newest else plan_slug(phase.chosen.subplan))
+    name = PurePosixPath(own).name
+    return subplan_section(phase, plan=context.plan, run=context.run, report=name, commands=commands)
+
+
+def _list_subjects(context: RunContext, phase: Attempt) -> dict[str, str]:
+    """The subjects of the commits that land or are reverted."""
+    commits = phase.built.undone or phase.built.commits
+    subjects = ((oid, context.objects.commit(oid).message.partition("\n")[0]) for oid in commits)
+    return {oid: context.agents.redacted(subject) for oid, subject in subjects}
+
+
+def _find_refusal(phase: Attempt, context: RunContext, plan: Plan, row: Phase) -> e.WorkRefused | e.LandingHeld | None:
+    """An edit of the plan during the run that the landing must not overwrite."""
+    target = context.settings.run.target
+    if row.status is Status.DONE:
+        detail = f"phase {row.id} was marked done on the target meanwhile, so another run has landed it"
+        return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=detail)
+    if row.text.rstrip() != phase.chosen.text.rstrip():
+        why = (
+            f"phase {row.id} was reworded on {target} while it was worked on; restore the wording, "
+            f"or drop this work and begin again: {command('runplan', 'reject', context.plan)}"
+        )
+        return e.LandingHeld(why=why)
+    if waits := tracker.missing_dependencies(plan, row):
+        return e.LandingHeld(why=f"phase {row.id} depends on {', '.join(waits)}, which {target} shows as not done")
+    return None
+
+
+def _write_files(
+    context: RunContext, onto: str, title: str, text: bytes, sections: list[str], *, is_done: bool
+) -> Files:
+    blobs = (context.objects.blob(onto, path) for path in (context.report, context.index))
+    plan = split_files(text, context.plan) or {context.plan: text}
+    old, listed = (None if blob is None else blob.decode("utf-8", "surrogateescape") for blob in blobs)
+    if old is None and not sections:
+        return plan
+    landed = report.PlanRow(plan=context.plan, title=title, report=PurePosixPath(context.report).name, is_done=is_done)
+    waiting = [row for row in context.store.list_sign_offs() if row[0] != context.plan]
+    written_report = report.prepend_sections(old, plan_title=title, sections=sections)
+    written_report = report.name_pull_request(written_report, newest_pull_request(context.store, context.plan))
+    new = {
+        context.report: (old, written_report),
+        context.index: (listed, report.update_index(listed, landed, today=context.clock.now().date(), waiting=waiting)),
+    }
+    if modes.concludes(context.settings.run.landing):
+        del new[context.index]  # the branches of two pull requests would conflict in it
+    written = {path: after for path, (before, after) in new.items() if after != before}
+    return {**{path: after.encode("utf-8", "surrogateescape") for path, after in written.items()}, **plan}
+
+
+def _undone_meanwhile(phase: str) -> e.WorkRefused:
+    return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=f"phase {phase} was undone on the target meanwhile")
+
+
+# --- the candidate that reverts a landed phase -----------------------------------------------------------
+
+
+class Undoable(Struct, frozen=True, kw_only=True):
+    """A landing that can be reverted."""
+
+    landing: str
+    code: tuple[Oid, ...]  #: newest first, the commits that change more than bookkeeping
+    bookkeeping: tuple[str, ...]  #: plan, report and index, which are written anew and never reverted
+
+
+def landing_to_undo(
+    tip: Oid, plan: Plan, row: Phase, *, target: str, objects: Git, merged: Sequence[PullRequest]
+) -> Undoable:
+    """The phase's newest landing on `tip`; refused when it cannot be reverted.
+
+    A squash has no commit of the phase: those of the merged pull request are reverted. Of a plan with one phase it is
+    the squash itself, with the repairs of the pull request.
+    """
+    candidates = Candidates(objects)
+    heads = [pull.head for pull in merged]
+    originals = candidates.landed_commits(*heads) if heads else ()
+    marked = with_originals(candidates.landed_commits(tip), originals)
+    landing = newest_landing(marked, plan=plan.path, phase=row.id)
+    if landing is None:
+        why = f"no commit on {target} has the trailers of phase {row.id} of {plan.path} (Runplan-Phase)"
+        raise _refuse_undo(why, row.commit)
+    if isinstance(landing, Unclear):
+        why = "belongs to more than one landing, or has text below its Runplan trailers"
+        raise _refuse_undo(f"the commit {landing.commit[:12]} {why}", landing.commit)
+    changed: dict[Oid, set[str]] = {}
+    for oid in landing.commits:
+        parents = objects.commit(oid).parents
+        if len(parents) != 1 or objects.tip(parents[0]) is None:
+            raise _refuse_undo(f"the commit {oid[:12]} is a merge, or its parent is not in this clone", oid)
+        changed[oid] = {change.path for change in candidates.changes(parents[0], oid)}
+    # No agent may change the plan, so a commit that does is runplan's own.
+    own = [paths for paths in changed.values() if any(is_within((plan.path,), path) for path in paths)]
+    bookkeeping = {path for paths in own for path in paths}
+    code = tuple(oid for oid, paths in changed.items() if paths - bookkeeping)
+    if not code:
+        raise _refuse_undo(f"no commit of the landing of phase {row.id} changes code alone", landing.commits[0])
+    if len(plan.phases) == 1 and not any(UNDOES in message for _, message in marked):
+        paths = {path for oid in code for path in changed[oid]}
+        commits = (objects.commit(pull.merge_commit) for pull in merged if objects.known(pull.merge_commit))
+        parents_by_oid = {commit.oid: commit.parents for commit in commits if len(commit.parents) == 1}
+        for oid, (parent,) in parents_by_oid.items():
+            if paths <= {change.path for change in candidates.changes(parent, oid)}:
+                code = (oid,)
+    return Undoable(landing=landing.landing, code=code, bookkeeping=tuple(sorted(bookkeeping)))
+
+
+def _refuse_undo(why: str, oid: Oid) -> RefusedEarly:
+    look = f"look at it ({command('git', 'show', oid[:12])}), " if oid else ""
+    shallow = "in a shallow clone first run: git fetch --deepen=100"
+    return RefusedEarly(f"{why}; {look}revert the phase yourself, and set its row to todo; {shallow}")
+
+
+def build_undo(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    read = state.current.chosen
+    onto = context.tip()
+    target = context.settings.run.target
+    plan, _ = context.plan_at(onto)
+    row = plan.phase(read.phase)
+    if row is None or row.status is not Status.DONE:
+        yield _undone_meanwhile(read.phase)
+        return
+    here = Repository(root=context.root, common_dir=context.workspace.common_dir, git=context.workspace.user)
+    merged = modes.fetch_merged(here, context.settings.run, context.slug, context.env)
+    undoable = landing_to_undo(onto, plan, row, target=target, objects=context.objects, merged=merged)
+    subjects = [
+        f"    {bounded(context.objects.commit(oid).message.partition(chr(10))[0])} ({oid[:12]})"
+        for oid in undoable.code
+    ]
+    message = "\n".join([f"Undo phase {read.phase}: {read.title}", "", "This reverts:", "", *subjects])
+    reverted = context.candidates.revert(
+        undoable.code,
+        without=(*undoable.bookkeeping, *context.bookkeeping),
+        onto=onto,
+        message=add_trailers(message, (*trailers_of(context, state), (UNDOES, undoable.landing))),
+        by=context.signature(),
+    )
+    if isinstance(reverted, NothingLeft):  # reverted by hand before; only row and report are left to set
+        reverted = Built(commits=(onto,), tree=context.objects.commit(onto).tree, patch="")
+    built = _record_candidate(reverted, onto, context)
+    if isinstance(built, e.CandidateBuilt):
+        built = replace(built, undoes=undoable.landing, undone=undoable.code)
+    yield built
+
+
+# --- the landing ------------------------------------------------------------------------------------------
+
+RECENT = timedelta(days=2)  #: older landings of ours do not explain a moved target
+
+
+def ask(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    yield e.ApprovalAsked(tree=state.current.answerable)
+
+
+def already_done(action: Action, state: RunState, context: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
+    """A recorded landing has happened when its id is between the old tip and the target."""
+    started = state.current.delivery.landing
+    if started is None:
+        return ()
+    landing = _landing_of(started)
+    with landing_lock(context.claims.locks):
+        context.lander.recover(landing)
+        seen = context.lander.observe(landing)
+    return () if seen is None else (_record_landing(state.current, started, seen),)
+
+
+def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    recorded = state.current.delivery.landing
+    with landing_lock(context.claims.locks):
+        started: e.Event = recorded or _start_landing(state, context)
+        if not isinstance(started, e.LandingStarted):
+            yield started
+            return
+        if recorded is None:
+            yield started
+        elif context.objects.tip(started.new) is None:  # it was on the host that began the landing
+            yield e.LandingMoved(tip=started.old, ours=True)
+            return
+        deliver = functools.partial(context.workspace.deliver, started.new, without=[started.old])
+        match context.lander.land(_landing_of(started), deliver):
+            case Landed() as seen:
+                context.workspace.release_landed()
+                yield _record_landing(state.current, started, seen)
+            case Pending(why=why):
+                yield e.LandingHeld(why=why)
+            case Refused(reason=TargetMoved(tip=tip)):
+                yield _record_move(context, started.old, tip)
+            case Refused(reason=Declined(reason=reason, why=why)):
+                yield e.LandingRefused(why=why, reason=reason)
+
+
+def _record_move(context: RunContext, old: str, tip: str) -> e.LandingMoved:
+    """The target moved from `old` to `tip`; `ours` where landings of our own alone lie between them."""
+    facts = functools.partial(context.store.list_facts, since=iso(context.clock.now() - RECENT))
+    begun = {fact.event.id: fact.event.old for fact in facts(e.LandingStarted)}
+    before = {fact.event.tip: begun.get(fact.event.id, "") for fact in facts(e.Landed)}
+    return e.LandingMoved(tip=tip, ours=leads_to(old, tip, before))
+
+
+def leads_to(old: str, tip: str, before: Mapping[str, str]) -> bool:
+    """Whether landings, each with the tip before it, lead from `old` to `tip` without another commit between them."""
+    while tip != old and tip in before:
+        tip = before[tip]
+    return tip == old
+
+
+def _start_landing(state: RunState, context: RunContext) -> e.Event:
+    """The landing that starts now, or what prevents it."""
+    attempt = state.current
+    candidate = attempt.delivery.candidate
+    tip = context.tip()
+    chosen = tip if isinstance(attempt, PlanningAttempt) else attempt.chosen.tip
+    code = candidate.commits[-1] if candidate else chosen
+    onto = candidate.onto if candidate and not isinstance(attempt, SelfLandingAttempt) else code
+    if tip != onto or context.objects.tip(code) is None:
+        return _record_move(context, onto, tip)
+    files = write_bookkeeping(state, context, onto)
+    if not isinstance(files, dict):
+        return files
+    message = add_trailers(_bookkeeping_subject(attempt, context), trailers_of(context, state))
+    merged = attempt.chosen.merge if isinstance(attempt, MergeAttempt) else ""
+    by = context.signature()
+    new = context.candidates.bookkeep(code=code, files=files, message=message, by=by, merged=merged)
+    landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)
+    complete = context.plan_at(new)[0].complete
+    return e.LandingStarted(**asdict(landing), code=code, complete=complete)
+
+
+def _bookkeeping_subject(attempt: AnyAttempt, context: RunContext) -> str:
+    match attempt:
+        case PhaseAttempt() | SubplanAttempt() | DelegateAttempt():
+            return f"{context.slug}: record phase {attempt.chosen.phase} as done\n"
+        case RepairAttempt():
+            return f"{context.slug}: repair the pull request\n"
+        case UndoAttempt():
+            return f"{context.slug}: set phase {attempt.chosen.phase} back to todo\n"
+        case CompletionAttempt():
+            return f"{context.slug}: mark the plan complete\n"
+        case PlanningAttempt():
+            return f"{context.slug}: {'revise' if attempt.chosen.before else 'add'} the plan\n"
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _landing_of(started: e.LandingStarted) -> Landing:
+    return Landing(id=started.id, ref=started.ref, old=started.old, new=started.new, follows=started.follows)
+
+
+def _record_landing(attempt: AnyAttempt, started: e.LandingStarted, seen: Landed) -> e.Landed:
+    return e.Landed(
+        id=started.id,
+        phase=attempt.chosen.phase,
+        tip=seen.tip,
+        code=started.code,
+        note=seen.note,
+        pull=seen.pull,
+        complete=started.complete,
+        review=attempt.chosen.review if isinstance(attempt, RepairAttempt) else (),
+    )

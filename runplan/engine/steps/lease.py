@@ -1,0 +1,271 @@
+"""The branch of an attempt: where it begins, the work of an earlier attempt, and the user's own branches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from runplan.adapters.git.command import Git
+from runplan.adapters.git.handover import AgentZone
+from runplan.adapters.git.objects import KEEPER
+from runplan.adapters.git.removal import Kept
+from runplan.adapters.git.repository import is_users_own
+from runplan.domain.errors import ObjectsRefused, RefusedEarly
+from runplan.domain.gitfacts import Oid
+from runplan.domain.names import HEADS, wip_ref
+from runplan.domain.run import events as e
+from runplan.domain.run.actions import Action, RebuildBranch
+from runplan.domain.run.attempt_parts import HostChanged
+from runplan.domain.run.attempts import PhaseAttempt, SelfLandingAttempt, SubplanAttempt, WorkAttempt, running_dispatch
+from runplan.domain.run.dispatch import GRACE_S
+from runplan.domain.run.kinds import Beginning, Reason
+from runplan.domain.run.reasons import beginning_after
+from runplan.domain.run.state import RunState
+from runplan.domain.text import command
+from runplan.engine.landing.direct import RemoteLander
+from runplan.engine.landing.pull_request import PullRequestLander
+from runplan.engine.steps.context import RunContext
+from runplan.engine.steps.outcome import record_ended
+
+
+def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    phase = state.work
+    if isinstance(phase, SelfLandingAttempt):
+        yield _lease_for_checks(phase, context)
+        return
+    if isinstance(phase, PhaseAttempt) and phase.chosen.drift:
+        yield e.WorkRefused(reason=Reason.DRIFT, detail=phase.chosen.drift)
+        return
+    if isinstance(phase, PhaseAttempt) and phase.chosen.direct and context.direct is None:
+        detail = "the phase says `Execution: direct`, but the run lands by pr or the target is protected"
+        yield e.WorkRefused(reason=Reason.BLOCKED, detail=detail)
+        return
+    branch = context.branch(phase.chosen.phase)
+    tip = phase.chosen.tip
+    earlier = context.store.count_leases(context.plan, branch)
+    refusal = describe_refusal(context.workspace.user, branch, tip, known=bool(earlier))
+    if refusal:
+        yield e.WorkRefused(reason=Reason.BLOCKED, detail=refusal)
+        return
+    context.removal.remove_stale_locks([branch])  # a killed git may have left a lock
+    kept = _find_kept_work(state, context, branch)
+    parked = ""
+    base = kept.base if kept else phase.chosen.base or tip
+    if kept is None:
+        parked = _park_branch(context, branch, base)
+    else:
+        context.workspace.fetch(kept.head, without=[tip])
+    start = kept.head if kept else base
+    judged = tip if kept and not _has_landed(context, phase.chosen.phase, base) else base  # the commit of the baseline
+    context.zone.lease(branch=branch, base=start, onto=tip, pin=context.mark)
+    yield e.Leased(
+        phase=phase.chosen.phase,
+        branch=branch,
+        base=base,
+        base_tree=context.objects.commit(judged).tree,
+        worktree=context.zone.name,
+        attempt=earlier + 1,
+        parked=parked,
+        kept=kept,
+    )
+
+
+def _lease_for_checks(phase: SelfLandingAttempt, context: RunContext) -> e.Leased:
+    """The work is done elsewhere, and only the worktree of the checks is used."""
+    base = context.find_plan_base(phase) if isinstance(phase, SubplanAttempt) else phase.chosen.tip
+    branch = context.branch(phase.chosen.phase)
+    return e.Leased(
+        phase=phase.chosen.phase,
+        branch=branch,
+        base=base,
+        base_tree=context.objects.commit(base).tree,
+        worktree=context.zone.name,
+        attempt=context.store.count_leases(context.plan, branch) + 1,
+    )
+
+
+def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.KeptWork | None:
+    """The work of the phase's last attempt, as it is on the user's branch now; None to begin without it."""
+    phase = state.work
+    user = context.workspace.user
+    failures = context.failures(phase.chosen.phase)
+    if not failures or state.options.anew or not isinstance(phase, PhaseAttempt):
+        return None
+    # An attempt that failed before any work, or without a change, says nothing about the work of the one before it.
+    kept = [fact for fact in failures if fact.event.branch] or failures[-1:]
+    while len(kept) > 1 and not kept[-1].event.tree and kept[-1].event.head == kept[-2].event.head:
+        kept.pop()
+    last = kept[-1]
+    failure = last.event
+    ref = f"{HEADS}{last.event.branch}" if last.event.branch else branch
+    leases = {lease.event.worktree: lease.event for lease in context.store.list_facts(e.Leased, plan=context.plan)}
+    # Also where `tool.git` was lost, the lane has the agent's commits, unless another phase has used it since.
+    lanes = [lease.worktree for lease in leases.values() if lease.phase == phase.chosen.phase]
+    for lane in lanes if failures[-1].event.reason == Reason.CRASHED else ():
+        with suppress(ObjectsRefused):
+            zone = AgentZone(context.zones, lane)
+            zone.hand_over(branch=branch, base=phase.chosen.tip, copies=context.personal)
+    if state.host and failure.head and user.tip(ref) != failure.head:  # of another host
+        pushed = _fetch_work(branch, context)
+        context.objects.update_refs(*([f"update {branch} {pushed}"] if pushed == failure.head else []))
+    own = context.objects.tip(branch)  # where runplan crashed before it published the work
+    if own is not None and not context.objects.is_ancestor(own, phase.chosen.tip):
+        ref = context.workspace.publish(branch, newer_than=(ref, failure.head))
+    head = user.tip(ref)
+    if failure.reason == Reason.CONFLICT and failure.parked and head in (None, failure.head):
+        ref = failure.parked
+        head = user.tip(failure.parked)  # without what the fixer tried
+        failure = replace(failure, head=head or "")
+    base = _find_base(context, phase.chosen.tip, head, failure.base) if head else ""
+    if not head or not base or context.objects.commit(head).tree == context.objects.commit(base).tree:
+        return None
+    is_changed = head != failure.head or _is_reworded(phase.chosen, context, before=last.seq)
+    beginning = beginning_after(failure, is_changed=is_changed, has_fixers=state.options.max_fix_cycles > 0)
+    if beginning is Beginning.CONTINUE and not _has_landed(context, phase.chosen.phase, base):
+        beginning = Beginning.ANEW
+    if beginning is Beginning.ANEW:
+        return None
+    return e.KeptWork(
+        ref=ref,
+        head=head,
+        tree=context.objects.commit(head).tree,
+        base=base,
+        beginning=beginning,
+        complaint=failure.detail,
+        failed=failure.failed,
+        red=failure.red,
+        authors=failure.authors,
+    )
+
+
+def _find_base(context: RunContext, target: str, head: str, before: str) -> str:
+    """The commit below the work; `before` is the one that was recorded.
+
+    It may be of another phase, which has not landed as it was then.
+    """
+    base = context.objects.run("merge-base", target, head, ok=(0, 1)).text
+    is_above = base and before and context.objects.tip(before) and context.objects.is_ancestor(base, before)
+    return before if is_above and context.objects.is_ancestor(before, head) else base
+
+
+def _has_landed(context: RunContext, phase: str, base: str) -> bool:
+    """Whether the base of the phase's work is on the target: not so if it is of a phase that landed otherwise."""
+    readings = context.store.list_facts(e.PhaseChosen, plan=context.plan)
+    is_ahead = any(fact.event.phase == phase and fact.event.base == base for fact in readings)
+    landings = context.store.list_facts(e.Landed, plan=context.plan) if is_ahead else []
+    return not is_ahead or any(fact.event.code == base for fact in landings)
+
+
+def _is_reworded(read: e.Chosen, context: RunContext, *, before: int) -> bool:
+    """Whether the phase's text has changed since it was read last before that place in the journal."""
+    readings = context.store.list_facts(e.PhaseChosen, plan=context.plan)
+    earlier = [fact.event.text for fact in readings if fact.seq < before and fact.event.phase == read.phase]
+    return bool(earlier) and earlier[-1] != read.text
+
+
+def describe_refusal(user: Git, branch: str, base: str, *, known: bool) -> str:
+    """Why the branch cannot be used: it is the user's own. A branch of an earlier attempt is parked instead."""
+    if known or not is_users_own(user, branch, base):  # commits of agents are from a run whose journal was lost
+        return ""
+    short = branch.removeprefix("refs/heads/")
+    rename = command("git", "branch", "-m", short, f"{short}-kept")
+    return f"the branch {short} exists, and runplan did not make it; look at it, then: {rename}"
+
+
+def _park_branch(context: RunContext, branch: str, base: str) -> str:
+    """Move the work of an earlier attempt from the branch to a parked ref."""
+    if context.objects.tip(branch) in (None, base) and context.workspace.user.tip(branch) is None:
+        return ""
+    answer = context.removal.remove_ref(branch)
+    if isinstance(answer, Kept):
+        raise RefusedEarly(f"the branch {branch.removeprefix('refs/heads/')} cannot be restarted: {answer.why}")
+    return answer.parked
+
+
+def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) -> Iterator[e.Event]:
+    """Restart the branch on the target's tip; its former commits stay under a parked ref."""
+    phase = state.work
+    assert phase.work is not None
+    parked = context.workspace.park(phase.work.head, under=phase.leased.branch)
+    context.zone.lease(branch=phase.leased.branch, base=action.start, onto=action.onto, pin=context.mark)
+    conflict = (
+        f"The work does not apply on the target any more. It conflicts in {phase.delivery.conflicting_paths}. "
+        f"It is kept at {parked}: bring it onto this branch."
+    )
+    yield e.BranchRebuilt(
+        base=action.onto,
+        base_tree=context.objects.commit(action.onto).tree,
+        parked=parked,
+        complaint=action.complaint or conflict,
+        tree=action.tree,
+        start=action.start,
+    )
+
+
+# --- on another host ------------------------------------------------------------------------------------
+
+
+def remote_lander(context: RunContext) -> RemoteLander:
+    assert isinstance(context.lander, RemoteLander)  # hosts share nothing but a remote
+    return context.lander
+
+
+def take_over(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    """Fetch the commits of the attempt, and put its refs right."""
+    attempt = state.attempt
+    tip = context.tip()
+    if isinstance(context.lander, PullRequestLander):
+        context.lander.target_tip()
+    if running := running_dispatch(attempt):
+        context.dispatches.end([running.id], grace_s=GRACE_S)  # this host may have started it
+        yield record_ended(running, context, f"its host {state.home} is gone")
+    changed = HostChanged(host=state.host, before=state.home)
+    is_over = attempt is not None and (attempt.failure is not None or attempt.delivery.landed is not None)
+    has_branch = isinstance(attempt, WorkAttempt) and attempt.lease is not None
+    if has_branch and not is_over and not isinstance(attempt, SelfLandingAttempt):
+        yield _restore_branch(state.work, changed, context, tip)
+    elif state.base and not is_over and context.objects.tip(state.base) is None:
+        yield replace(changed, is_restarted=True, has_branch=False)
+    else:
+        yield changed
+
+
+def _restore_branch(phase: WorkAttempt, changed: HostChanged, context: RunContext, tip: Oid) -> HostChanged:
+    """Put the branch to the newest work on the remote; the event says whether that is all of it."""
+    git = context.objects
+    branch = phase.leased.branch
+    kept = phase.leased.kept if phase.base == phase.leased.base else None
+    first = phase.start or (kept.head if kept else phase.base)
+    # Before the first push of this attempt, the remote may have work of an earlier one.
+    newest, left = (_fetch_work(branch, context) if phase.pushing.head else None), ""
+    if newest and git.commit(newest).author == KEEPER.author:  # uncommitted files
+        newest, left = git.commit(newest).parents[0], newest
+    if git.tip(phase.base) is None or git.tip(first) is None:
+        return replace(changed, is_restarted=True, has_branch=False)
+    if not newest or not git.is_ancestor(first, newest):  # or it is the work before a conflict
+        _park(newest, context, branch, unless=first)
+        newest, left = first, ""
+    _park(git.tip(branch), context, branch, unless=newest)  # this host may have worked on it before
+    is_behind = phase.pushing.is_behind
+    if phase.work is not None:
+        is_behind = git.tip(phase.work.head) is None or not git.is_ancestor(phase.work.head, newest)
+    if is_behind and kept is not None:
+        return replace(changed, is_restarted=True, has_branch=False)
+    context.zone.lease(branch=branch, base=newest, onto=tip, pin=context.mark, left=left)
+    return replace(changed, is_restarted=is_behind)
+
+
+def _fetch_work(branch: str, context: RunContext) -> Oid | None:
+    """The newest work of the branch on the remote, in `tool.git` from now on."""
+    ref = wip_ref(branch)
+    pushed = context.objects.tip(ref) if remote_lander(context).fetch_work(ref) else None
+    context.objects.update_refs(*([f"delete {ref}"] if pushed else []))
+    return pushed
+
+
+def _park(oid: Oid | None, context: RunContext, branch: str, *, unless: Oid) -> None:
+    """Keep commits that the branch does not hold from now on."""
+    if oid and not context.objects.is_ancestor(oid, unless):
+        context.workspace.park(oid, under=branch)

@@ -1,0 +1,222 @@
+"""Observes the end of a process: its result, what it changed and used, and the wait after a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import asdict, replace
+
+from runplan.adapters.agents.budgets import meter_usage, price_usage
+from runplan.adapters.agents.clis import agent_of
+from runplan.adapters.agents.endings import AgentEnding, judge_ending, quote_error
+from runplan.adapters.git.repository import describe_differences
+from runplan.domain.checks import returns
+from runplan.domain.checks.runners.naming import FILES
+from runplan.domain.checks.secrets import redact_text
+from runplan.domain.errors import HandOverRefused, ObjectsRefused, RunplanError, Unreachable
+from runplan.domain.gitfacts import signing
+from runplan.domain.run import dispatch as d, events as e
+from runplan.domain.run.actions import Action
+from runplan.domain.run.attempt_parts import DispatchRecord
+from runplan.domain.run.kinds import Reason, Role, WaitKind
+from runplan.domain.run.rules.hosts import describe_wait
+from runplan.domain.run.state import RunState
+from runplan.domain.text import in_words
+from runplan.domain.times import busy_ends, iso, limit_ends, parse_iso
+from runplan.engine.steps import setup
+from runplan.engine.steps.context import RunContext
+from runplan.engine.steps.process import FINGERPRINT, find_removed, sent_at_first, still_running, without_result
+from runplan.engine.steps.verify import reply_of
+
+HOST_LOOK = timedelta(minutes=10)  #: after which it is checked whether a host with the labels still lives
+LAST_WORDS = 600  #: characters of a failed process's output in the report
+#: Endings after which the end of the output says more than the kind.
+STOPPED = (d.EndingKind.CRASHED, d.EndingKind.KILLED, d.EndingKind.SILENT, d.EndingKind.TIMED_OUT)
+
+
+def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    started = _running_dispatch(state)
+    outcome = context.dispatches.standing(started.id)
+    if isinstance(outcome, d.Running):
+        return
+    if isinstance(outcome, d.Outcome) and outcome.ending is d.Ending.REFUSED:
+        # It never ran: the same dispatch is due again when the run is retried.
+        yield replace(without_result(started, d.Ending.ENDED), detail=outcome.message)
+        raise Unreachable(outcome.message)
+    if isinstance(outcome, d.NeverStarted) or outcome.ending is d.Ending.LOST:
+        context.dispatches.end([started.id], grace_s=d.GRACE_S)
+    yield from _examine_changes(started, state, context)
+    if isinstance(outcome, d.NeverStarted):  # only the intent was recorded, or the agent deleted the files
+        yield without_result(started, d.Ending.LOST)
+        return
+    ended = _record_result(started, context, outcome)
+    if removed := find_removed(started, context):
+        yield replace(ended, ending=d.Ending.LOST, said="", detail=f"the worktree {removed} was removed meanwhile")
+        return
+    if started.role is Role.SETUP and ended.succeeded:
+        try:
+            setup.keep_products(started, state.work, context)
+        except (RunplanError, OSError):
+            yield without_result(started, d.Ending.ENDED)
+            raise
+    if not started.agent:
+        yield ended
+        return
+    agent = agent_of(context.settings.agents.agent(started.agent).kind)
+    zone = context.clock.now().astimezone().tzinfo
+    ending = judge_ending(outcome, agent, writes=started.role.is_writer, zone=zone)
+    detail = ended.detail
+    if ending.kind in STOPPED:
+        has_reason = ended.said in (d.ReturnStatus.BLOCKED, d.ReturnStatus.FAILED)  # in the agent's own return
+        detail = detail if has_reason else quote_error(ending, outcome, agent)
+    elif ending.kind is not d.EndingKind.SUCCESS:
+        detail = ending.words or detail
+    ended = replace(ended, kind=ending.kind, detail=detail)
+    yield ended if outcome.memory else _name_limit(ended, started)
+    yield from _pause_after(ending, state.dispatching.dispatches, context, started)
+
+
+def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    """Record a process that the loop has just ended; its commits are kept."""
+    started = _running_dispatch(state)
+    if context.dispatches.standing(started.id) == d.Running():
+        raise still_running(started.id)
+    yield from _examine_changes(started, state, context)
+    yield record_ended(started, context)
+
+
+def record_ended(started: e.DispatchStarted, context: RunContext, detail: str = "") -> e.DispatchEnded:
+    """What a process that was ended, on whatever host, has used."""
+    outcome = context.dispatches.standing(started.id)
+    if not isinstance(outcome, d.Outcome):
+        return replace(without_result(started, d.Ending.ENDED), detail=detail)
+    ended = _record_result(started, context, outcome)
+    return replace(ended, ending=d.Ending.ENDED, kind=d.EndingKind.KILLED, said="", detail=detail)
+
+
+def _running_dispatch(state: RunState) -> e.DispatchStarted:
+    started = state.dispatching.dispatches.running
+    assert started is not None
+    return started
+
+
+def _record_result(started: e.DispatchStarted, context: RunContext, outcome: d.Outcome) -> e.DispatchEnded:
+    """How the process ended, what it said and what it used, by its output or by its return."""
+    names = (f"{d.OWN}/{file}" for file in FILES.values())
+    context.dispatches.store_end(started.id, (d.RETURN, d.NOTES, *names), context.agents.redacted)
+    usage = outcome.tally.usage
+    seconds = outcome.seconds
+    table = context.settings.agents.agent(started.agent) if started.agent else None
+    if not outcome.ended_at:  # its shim died and recorded neither
+        seconds = longest_run_s(started, context.clock.now())
+        if table is not None:
+            prompt = sent_at_first(agent_of(table.kind), context.dispatches.read(started.id, "prompt.md") or "")
+            prices = {"usd_in": table.usd_per_mtok_in, "usd_out": table.usd_per_mtok_out}
+            usage = meter_usage(outcome.tally, prompt=prompt, **prices)
+    _, returned = reply_of(started.id, context)
+    if usage == d.Usage() and isinstance(returned, d.Return):
+        usage = returned.usage
+    if table is not None and not usage.usd and outcome.ending is not d.Ending.EXITED:  # before it reported dollars
+        usage = price_usage(usage, *agent_of(table.kind).highest_usd)
+    succeeded = outcome.ending is d.Ending.EXITED and outcome.code == 0
+    said = ""
+    detail = "" if succeeded else " ".join(outcome.message[-LAST_WORDS:].split())
+    if started.role.is_writer or started.role.is_planner:
+        if isinstance(returned, d.Return):
+            said = returned.status
+            detail = returned.summary if said in (d.ReturnStatus.BLOCKED, d.ReturnStatus.FAILED) else detail
+        if blockers := returns.find_blockers(outcome.message):
+            said = d.ReturnStatus.BLOCKED
+            detail = "; ".join(blockers)
+    if outcome.survivors:
+        detail = ", ".join(outcome.survivors)
+    elif outcome.memory:
+        limit = context.settings.limits.memory
+        detail = f"limits.memory is {limit:,} bytes, and its processes used {outcome.memory:,}"
+    return e.DispatchEnded(
+        id=started.id,
+        role=started.role,
+        agent=started.agent,
+        phase=started.phase,
+        ending=outcome.ending,
+        code=outcome.code,
+        signal=outcome.signal,
+        said=said,
+        detail=detail,
+        seconds=seconds,
+        estimated=outcome.estimated,
+        **asdict(usage),
+    )
+
+
+def _examine_changes(started: e.DispatchStarted, state: RunState, context: RunContext) -> Iterator[e.Event]:
+    """Name changes in the user's repository during the dispatch, and fetch the commits of a writer."""
+    role = started.role
+    if (before := context.dispatches.read(started.id, FINGERPRINT)) is not None:
+        tips = [fact.event.tip for fact in context.store.list_facts(e.Landed, since=started.at)]
+        differences = context.fingerprints.list_differences(before, agent=signing(started.id).email, landed=tips)
+        lines = describe_differences(differences, "the agent" if role.agent else f"the {role} command")
+        if set(lines) - set(state.current.warnings):  # else recorded before a crash
+            yield e.GuardFound(violated=any(difference.by_agent for difference in differences), lines=lines)
+    if role.is_writer:
+        try:
+            work = state.work
+            context.zone.hand_over(branch=work.leased.branch, base=work.base, copies=context.personal)
+        except ObjectsRefused as error:
+            reason = Reason.AGENT_FAILED if isinstance(error, HandOverRefused) else Reason.TAMPERED
+            yield e.WorkRefused(reason=reason, detail=redact_text(str(error)))
+
+
+def _name_limit(ended: e.DispatchEnded, started: e.DispatchStarted) -> e.DispatchEnded:
+    """Name the setting that ended the dispatch. A time limit of a phase, plan or day counts as a budget."""
+    tokens, usd, wall = (*started.bounds, "", "", "")[:3]
+    if ended.kind == d.EndingKind.TIMED_OUT and wall not in ("", "limits.wall"):
+        detail = f"{wall} left {in_words(started.seconds)}"
+        return replace(ended, ending=d.Ending.BUDGET, kind=d.EndingKind.BUDGET, detail=detail)
+    if ended.kind != d.EndingKind.BUDGET:
+        return ended
+    guess = "; its use is an estimate, as this agent reports it only at its end" if ended.estimated else ""
+    if started.tokens and (ended.estimated or ended.input_tokens + ended.output_tokens >= started.tokens):
+        return replace(ended, detail=f"{tokens} left {started.tokens} tokens{guess}")
+    if started.usd:
+        words = f" ({ended.detail})" if ended.detail and ended.ending != d.Ending.BUDGET else ""
+        return replace(ended, detail=f"{usd} left ${started.usd:.2f}{words}{guess}")
+    return ended
+
+
+def _pause_after(
+    ending: AgentEnding, record: DispatchRecord, context: RunContext, started: e.DispatchStarted
+) -> Iterator[e.Event]:
+    """The wait after a usage limit or an overload; `record` is that before the agent ended."""
+    now = context.clock.now().timestamp()
+    agent = started.agent
+    words = ending.words
+    if ending.kind is d.EndingKind.LIMIT:
+        ends = limit_ends(ending.resets, now=now, times=record.limited + 1, seed=started.id)
+        account = context.settings.agents.account_of(agent)
+        until = iso(datetime.fromtimestamp(ends, UTC))
+        yield e.AgentLimited(agent=agent, account=account, until=until, words=words)
+    elif ending.kind is d.EndingKind.OVERLOADED and record.busy < d.MAX_OVERLOADS:
+        ends = busy_ends(now=now, times=record.busy + 1, seed=started.id)
+        yield e.Paused(kind=WaitKind.OVERLOADED, until=iso(datetime.fromtimestamp(ends, UTC)), agent=agent, words=words)
+
+
+def sleep(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    pause = state.pause
+    if pause is not None and pause.until and context.clock.now() >= parse_iso(pause.until):
+        yield e.Woke(kind=pause.kind)
+
+
+def await_host(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    """Wait for a host that has the labels of the phase; where there is one, look again later whether it is alive."""
+    chosen = state.current.chosen
+    is_there = any(set(chosen.host) <= set(labels) for labels in context.store.list_host_labels())
+    until = iso(context.clock.now() + HOST_LOOK) if is_there else ""
+    yield e.Paused(kind=WaitKind.HOST, until=until, words=describe_wait(chosen.phase, chosen.host, is_there=is_there))
+
+
+def longest_run_s(started: e.DispatchStarted, now: datetime) -> float:
+    """The longest time that a lost process can have run."""
+    passed_s = max(0.0, (now - parse_iso(started.at)).total_seconds()) if started.at else 0.0
+    return min(passed_s, started.seconds) if started.seconds else passed_s

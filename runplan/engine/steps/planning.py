@@ -1,0 +1,222 @@
+"""The steps of planning: the goal, the prompts and outputs of its agents, the proposal, and the run that follows."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import PurePath
+from typing import Any
+
+from msgspec import to_builtins
+from msgspec.structs import asdict, replace
+
+from runplan.adapters.agents.plan_prompts import PlanBrief, planning_prompt
+from runplan.adapters.agents.prompts import PRINCIPLES
+from runplan.adapters.configuration.places import remove_unused_root
+from runplan.adapters.git.command import Git
+from runplan.adapters.git.zones import Extra
+from runplan.domain import names
+from runplan.domain.checks.planning import StepFacts, judge_output
+from runplan.domain.decoding import convert
+from runplan.domain.plan.marks import PlanStatus
+from runplan.domain.plan.proposal import set_plan_status, slug_of_title, summarize, write_proposal
+from runplan.domain.run import events as e
+from runplan.domain.run.actions import Action
+from runplan.domain.run.attempts import PlanningAttempt
+from runplan.domain.run.dispatch import RETURN
+from runplan.domain.run.kinds import Role
+from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
+from runplan.domain.run.recorded import Recorded
+from runplan.domain.run.requests import BY_PERSON, RunRequest
+from runplan.domain.run.rows import Command
+from runplan.domain.run.rules.planning import describe_misfit
+from runplan.domain.run.state import RunState, failure
+from runplan.engine.steps.context import RunContext
+from runplan.engine.steps.process import Prepared, launch_agent
+from runplan.engine.steps.verify import reply_of
+
+#: The files with a project's rules, and a folder of such files.
+RULES = ("AGENTS.md", "CLAUDE.md", *names.SPEC_FOLDERS.values())
+STEERING = ".kiro/steering/"
+LONGEST_RULES = 8_000  #: characters of such a file in a prompt
+
+
+def choose_goal(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    started = state.options
+    failed = failure(state)
+    planning = started.planning or state.revision
+    reason = None
+    if planning is None and failed is not None:
+        reason = failed.reason
+        goal = describe_misfit(failed)
+        planning = e.Planning(goal=goal, is_quoted=True, is_revision=True, revises=failed.phase, rounds=1)
+    assert planning is not None
+    tip = context.tip()
+    same_title = PurePath(context.settings.paths.plans, f"{slug_of_title(started.title)}.md").as_posix()
+    is_other = same_title != context.plan and not planning.is_revision
+    chosen = PlanningChosen(
+        tip=tip,
+        title=started.title,
+        text=planning.goal,
+        planning=planning,
+        reason=reason,
+        before=_read_text(context, tip, context.plan) if planning.is_revision else "",
+        earlier=_read_text(context, tip, same_title) if is_other else "",
+    )
+    yield chosen
+    if not started.anew:
+        yield from _list_accepted(chosen, context)
+
+
+def _list_accepted(chosen: PlanningChosen, context: RunContext) -> list[e.Event]:
+    """The steps, answers and proposals of the plan's last run, if it had the same goal and no person answered it."""
+    facts = partial(context.store.list_facts, plan=context.plan)
+    last = next((fact for fact in reversed(facts(PlanningChosen)) if fact.run != context.run), None)
+    is_same = last is not None and (last.event.planning, last.event.before) == (chosen.planning, chosen.before)
+    if last is None or not is_same or any(fact.run == last.run for fact in facts(e.Answered)):
+        return []
+    steps = [fact for fact in facts(StepJudged) if not fact.event.problems]
+    known: list[Recorded[Any]] = [*steps, *facts(ProposalMade), *facts(e.QuestionAsked), *facts(e.QuestionAnswered)]
+    known.sort(key=lambda fact: fact.seq)
+    return [fact.event for fact in known if fact.run == last.run]
+
+
+def _read_text(context: RunContext, commit: str, path: str) -> str:
+    return (context.objects.blob(commit, path) or b"").decode("utf-8", "replace")
+
+
+# --- a step ---------------------------------------------------------------------------------------------
+
+
+def prepare_planner(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
+    attempt = state.planning
+    text = _write_prompt(started, attempt, context)
+    launch = launch_agent(started, context, text, base=attempt.chosen.tip)
+
+    def fill() -> str:
+        extra = Extra(copies=context.copied, root=context.root)
+        context.proof.checkout_exact_tree(attempt.chosen.tip, clean="ignored", extra=extra)
+        return ""
+
+    return Prepared(started=started, launch=launch, fill=fill)
+
+
+def _write_prompt(started: e.DispatchStarted, attempt: PlanningAttempt, context: RunContext) -> str:
+    brief = PlanBrief(
+        attempt=attempt,
+        plan=context.plan,
+        worktree=str(context.proof.path),
+        test_command=context.settings.tests.command,
+        rules=_read_rules(context, attempt.chosen.tip),
+        principles=context.prompts[PRINCIPLES],
+    )
+    return planning_prompt(context.prompts[f"plan-{started.role}"], brief)
+
+
+def _read_rules(context: RunContext, commit: str) -> e.Rows:
+    """The rules of the project, as far as they are committed."""
+    steering = [path for path in sorted(list_paths(context.objects, commit, STEERING)) if path.endswith(".md")]
+    paths = dict.fromkeys((*RULES, *steering))
+    texts = ((path, _read_text(context, commit, path)) for path in paths)
+    return tuple((path, text[:LONGEST_RULES]) for path, text in texts if text)
+
+
+def list_paths(git: Git, commit: str, *below: str) -> frozenset[str]:
+    listed = git.run("ls-tree", "-rz", "--name-only", "--full-tree", commit, "--", *below).out
+    return frozenset(filter(None, os.fsdecode(listed).split("\0")))
+
+
+def judge_step(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    attempt = state.planning
+    ended = attempt.dispatches.ended
+    assert ended is not None
+    is_read_only = context.agents.is_sandboxed(ended.agent)
+    if not is_read_only and (touched := context.proof.changed(attempt.chosen.tip, context.personal)):
+        problem = f"files were changed ({', '.join(touched[:8])}), but a planning agent only reads"
+        yield StepJudged(role=ended.role, dispatch=ended.id, problems=(problem,), has_written=True)
+        return
+    message, _ = reply_of(ended.id, context)
+    file_text = context.dispatches.read(ended.id, RETURN)
+    facts = StepFacts(
+        paths=list_paths(context.objects, attempt.chosen.tip),
+        findings=attempt.findings if ended.role is Role.REVISE else (),
+        before=attempt.chosen.before,
+        rejected=_list_rejected(context),
+        path=context.plan,
+        test_command=context.settings.tests.command,
+    )
+    result = judge_output(
+        ended.role,
+        message=context.agents.redacted(message),
+        file_text=None if file_text is None else context.agents.redacted(file_text),
+        facts=facts,
+    )
+    yield StepJudged(role=ended.role, dispatch=ended.id, **asdict(result))
+
+
+def _list_rejected(context: RunContext) -> tuple[str, ...]:
+    """The texts proposed for the plan, in this run or an earlier one, whose newest answer is a rejection."""
+    answers = {fact.event.tree: fact.event for fact in context.store.list_facts(e.Answered, plan=context.plan)}
+    rejected = {sha256 for sha256, answer in answers.items() if not answer.approved}
+    proposals = context.store.list_facts(ProposalMade, plan=context.plan) if rejected else []
+    return tuple(fact.event.text for fact in proposals if fact.event.sha256 in rejected)
+
+
+def ask_questions(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    for id_, text in state.planning.new_questions:
+        yield e.QuestionAsked(id=id_, text=text)
+
+
+# --- the proposal ---------------------------------------------------------------------------------------
+
+
+def propose(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    attempt = state.planning
+    text = write_proposal(
+        attempt.draft.text,
+        title=attempt.draft.title or attempt.chosen.title,
+        created=context.iso()[:10],
+        issues=state.options.issues,
+        path=context.plan,
+        before=attempt.chosen.before,
+    )
+    context.proof.remove()  # a person may take days to answer
+    remove_unused_root(context.workspace.root, context.settings)
+    yield make_proposal(text, path=context.plan)
+
+
+def make_proposal(text: str, *, path: str) -> ProposalMade:
+    summary = summarize(text, path=path)
+    return ProposalMade(
+        path=path,
+        text=text,
+        sha256=names.digest_of(text.encode("utf-8", "surrogateescape")),
+        title=summary.title,
+        is_free=summary.is_free,
+    )
+
+
+def landed_files(attempt: PlanningAttempt, context: RunContext, onto: str) -> dict[str, bytes] | e.LandingHeld:
+    """The plan as it lands: the text that was shown, with the status `active`."""
+    proposal = attempt.proposal
+    assert proposal is not None
+    present = _read_text(context, onto, proposal.path)
+    if present != attempt.chosen.before:
+        target = context.settings.run.target
+        why = f"{proposal.path} was {'changed' if attempt.chosen.before else 'added'} on {target} meanwhile"
+        return e.LandingHeld(why=f"{why}; restore it, or reject the proposal without words and plan again")
+    return {proposal.path: set_plan_status(proposal.text, PlanStatus.ACTIVE).encode("utf-8", "surrogateescape")}
+
+
+def already_queued(action: Action, state: RunState, context: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
+    """The start that this run queued before a crash is not queued again; answers to changes are starts as well."""
+    queued = context.store.list_queued_commands()
+    return tuple(StartQueued(command=start.seq) for start in queued if start.arguments.get("origin") == context.run)
+
+
+def queue_start(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    request = replace(convert(json.loads(state.planning.chosen.planning.then), RunRequest), origin=context.run)
+    command = Command(plan=context.plan, verb="start", arguments=to_builtins(request), by=BY_PERSON, at=context.iso())
+    yield StartQueued(command=context.store.add_command(command))

@@ -1,0 +1,361 @@
+"""Starts a process, and an implementer or a fixer: prompt, agent, budget and worktree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.adapters.agents import prompts
+from runplan.adapters.agents.adapter import Agent
+from runplan.adapters.agents.budgets import Cost, GivenOut, Left, UsedUp, remaining_budget
+from runplan.adapters.agents.clis import agent_of
+from runplan.adapters.agents.endings import FARTHEST_S
+from runplan.adapters.configuration.places import state_directory
+from runplan.adapters.git.zones import Extra
+from runplan.adapters.store.files import is_directory
+from runplan.adapters.supervise.dispatches import claim_ports
+from runplan.domain.checks import results, returns
+from runplan.domain.errors import RunplanError, Unreachable
+from runplan.domain.names import as_utf8, context_files
+from runplan.domain.run import dispatch as d, events as e
+from runplan.domain.run.actions import Start
+from runplan.domain.run.attempts import AgentAttempt, WorkAttempt
+from runplan.domain.run.kinds import Access, Reason, Role, WaitKind
+from runplan.domain.run.recorded import Recorded
+from runplan.domain.run.state import RunState
+from runplan.domain.settings.schema import FILES, AgentsSettings
+from runplan.domain.times import iso, parse_iso, zone
+from runplan.engine.steps.context import RunContext
+
+CHANGE = "change.diff"  #: that a fixer continues or a verifier judges
+FINGERPRINT = "fingerprint.json"  #: of the user's repository before the dispatch
+RETRY = timedelta(minutes=1)  #: wait while running agents may use all that is left
+EARLIER = timedelta(days=2)  #: an agent that was started this long before midnight may still run
+LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time limit, or its runner died
+
+
+class Prepared(Struct, frozen=True, kw_only=True):
+    """A dispatch that can start once its files are there."""
+
+    started: e.DispatchStarted
+    launch: d.Launch
+    fill: Callable[[], str]  #: puts the files of its worktree right; why products of run.setup cannot be used, or ""
+    diff: str = ""  #: the change that a fixer continues or a verifier judges
+
+
+def start_dispatch(
+    action: Start,
+    state: RunState,
+    context: RunContext,
+    prepare: Callable[[e.DispatchStarted, RunState, RunContext], Prepared],
+) -> Iterator[e.Event]:
+    """Start a process; `prepare` knows its kind."""
+    attempt = state.dispatching
+    name = f"{context.mark}.{state.dispatches + 1}"
+    _end_previous(state, context)
+    wanted = replace(action.dispatch, id=name, phase=attempt.chosen.phase, at=context.iso())
+    chosen = _choose_agent(wanted, attempt, context) if wanted.role.agent else wanted
+    if not isinstance(chosen, e.DispatchStarted):
+        yield chosen
+        return
+    prepared = prepare(chosen, state, context)
+    started = prepared.started
+    is_delegated = started.role is Role.DELEGATE  # it is to change the repository
+    files = () if is_delegated else ((FINGERPRINT, context.fingerprints.take_fingerprint()),)
+    if prepared.diff:
+        context.dispatches.write(started.id, CHANGE, prepared.diff)
+    yield started
+    try:
+        fault = prepared.fill()
+    except (RunplanError, OSError):
+        yield without_result(started, d.Ending.ENDED)
+        raise
+    if fault:  # it is due again after run.setup
+        yield replace(without_result(started, d.Ending.ENDED), detail=fault)
+    else:
+        launch = replace(prepared.launch, files=files)
+        if not is_delegated:
+            env = launch.env | number_lane(context, is_for_agents=is_for_writers(started))
+            launch = replace(launch, env=env, memory=context.settings.limits.memory)
+        context.dispatches.start(launch)
+
+
+def _end_previous(state: RunState, context: RunContext) -> None:
+    """Never two processes in one worktree: end the previous one, even if its end is recorded."""
+    previous = f"{context.mark}.{state.dispatches}"
+    if not state.dispatches or context.dispatches.standing(previous) != d.Running():
+        return
+    context.dispatches.end([previous], grace_s=d.GRACE_S)
+    if context.dispatches.standing(previous) == d.Running():
+        raise still_running(previous)
+
+
+def still_running(id: str) -> Unreachable:
+    """The process could not be killed, so no replacement starts."""
+    return Unreachable(f"the process {id} cannot be killed; its processes have RUNPLAN_DISPATCH={id} set")
+
+
+def place_of(started: e.DispatchStarted, context: RunContext) -> tuple[Path, tuple[Path, ...]]:
+    """The worktree of a dispatch, and the directories that it may write."""
+    if started.role is Role.DELEGATE:
+        return context.root, ()
+    if is_for_writers(started):
+        return context.zone.path, context.zone.writable
+    proof = context.proof
+    writable = {Access.PRODUCTS: proof.writable, Access.SCRATCH: (proof.path,)}
+    return proof.path, writable.get(started.role.access, ())
+
+
+def number_lane(context: RunContext, *, is_for_agents: bool) -> dict[str, str]:
+    """The number of the lane, and the first of the ports that are its worktree's own."""
+    lane = context.zone_lane if is_for_agents else context.proof_lane
+    path = context.zone.path if is_for_agents else context.proof.path
+    return {"RUNPLAN_LANE": lane or "0", "RUNPLAN_PORT": str(claim_ports(state_directory(context.env), path))}
+
+
+def find_removed(started: e.DispatchStarted, context: RunContext) -> Path | None:
+    """The worktree of a command or a reader that is gone, so that its result says nothing."""
+    places = (place_of(started, context)[0], *([context.zone.path] if started.agents else []))
+    return None if started.role.is_writer else next((path for path in places if not is_directory(path)), None)
+
+
+def is_for_writers(started: e.DispatchStarted) -> bool:
+    """Whether it runs in the worktree of implementers and fixers; else in the proof worktree."""
+    return started.role.is_writer or (started.role is Role.SETUP and not started.tree)
+
+
+def extra_files(started: e.DispatchStarted, context: RunContext, *, diff: str = "") -> Extra:
+    change = context.dispatches.directory(started.id) / CHANGE if diff else None
+    return Extra(copies=context.copied, root=context.root, diff=change)
+
+
+def follows_setup(started: e.DispatchStarted, phase: WorkAttempt) -> bool:
+    """Whether only run.setup has used the worktree before."""
+    last = phase.dispatches.newest
+    return last is not None and last.role is Role.SETUP and is_for_writers(last) == is_for_writers(started)
+
+
+def lend_worktree(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, extra: Extra) -> None:
+    """Put the files of the agents' worktree right."""
+    run = context.settings.run
+    clean = "untracked" if run.setup and started.role is not Role.SETUP else run.clean  # its products stay until then
+    keeps = follows_setup(started, phase)
+    context.zone.lend(branch=phase.leased.branch, clean=clean, extra=extra, keeps_repository=keeps)
+
+
+# --- writers --------------------------------------------------------------------------------------------
+
+
+def prepare_writer(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
+    """Prepare an implementer or a fixer."""
+    phase = state.work
+    diff = ""
+    if started.role is Role.FIX:
+        head = context.objects.tip(phase.leased.branch) or phase.base
+        diff = context.agents.redacted(context.candidates.diff(phase.base, head))  # it may have to remove a secret
+    text = _write_prompt(started, phase, context, diff)
+    if phase.handovers or phase.dispatches.questions or started.again:  # it continues the notes of its predecessor
+        context.dispatches.write(started.id, d.NOTES, context.dispatches.read(phase.written, d.NOTES) or "")
+    launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
+
+    def fill() -> str:
+        lend_worktree(started, phase, context, extra_files(started, context, diff=diff))
+        return ""
+
+    return Prepared(started=started, launch=launch, fill=fill, diff=diff)
+
+
+def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, diff: str) -> str:
+    brief = write_brief(started, phase, context, tip=phase.base)
+    template = context.prompts[started.role]
+    handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
+    rejections = [why for failure in context.failures(phase.chosen.phase) if (why := failure.event.rejected)]
+    rejections += phase.rejections
+    answers = prompts.answers_note(context.answers(phase.chosen.phase))
+    note = as_utf8(prompts.rejections_note(rejections) + answers + handover)
+    kept = phase.leased.kept
+    if started.role is Role.IMPLEMENT:
+        return prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "") + note
+    failed = phase.proof.failed_items
+    outputs = phase.proof.red_checks
+    if kept is not None and not phase.proof.gates and started.complaint == kept.complaint:  # of the last attempt
+        failed = kept.failed
+        outputs = kept.red
+    checks = context.settings.checks
+    red = [(checks[name].command, output) for name, output in outputs if name in checks]
+    return prompts.fix_prompt(template, brief, failed=failed, why=started.complaint, gates=red, diff=diff) + note
+
+
+def write_brief(
+    started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, *, tip: str, asked: e.Rows = ()
+) -> prompts.Brief:
+    """The part that is in each prompt of a phase; `tip` is the commit that the agent sees."""
+    checks = context.settings.checks
+    known = ((name, event.results) for name, event in phase.proof.baselines.items() if name in checks and event.results)
+    return prompts.Brief(
+        plan=context.plan,
+        chosen=replace(phase.chosen, items=(*phase.chosen.items, *asked)),
+        worktree=str(place_of(started, context)[0]),
+        branch=phase.leased.branch.removeprefix("refs/heads/"),
+        test_command=context.settings.tests.command,
+        context=[name for name in context_files(context.plan) if context.objects.blob(tip, name) is not None],
+        baseline=[(checks[name].command, results.from_text(text)) for name, text in known],
+    )
+
+
+def launch_agent(
+    started: e.DispatchStarted, context: RunContext, text: str, *, base: str, attempt: int = 1
+) -> d.Launch:
+    """The process of an agent with this prompt; `base` is the commit that it begins on."""
+    path, writable = place_of(started, context)
+    directory = context.dispatches.directory(started.id)
+    prompt = directory / "prompt.md"
+    context.dispatches.write(started.id, prompt.name, text)
+    context.dispatches.write(started.id, d.RETURN, returns.IN_PROGRESS)  # what an interrupted agent returns
+    guarded = [name for name in (context.plan, *FILES) if context.objects.known(f"{base}:{name}") is not None]
+    argv, env, reader = context.agents.launch(
+        started, attempt=attempt, directory=directory, cwd=path, writable=writable, guarded=guarded
+    )
+    table = context.settings.agents.agent(started.agent)
+    limits = context.settings.limits
+    return d.Launch(
+        id=started.id,
+        argv=argv,
+        boxed=context.agents.is_sandboxed(started.agent),
+        cwd=str(path),
+        env=env,
+        stdin=str(prompt),
+        reader=reader,
+        wall_s=started.seconds,
+        silence_s=limits.silence_s,
+        tokens=started.tokens,
+        usd=started.usd,
+        prompt=sent_at_first(agent_of(table.kind), text),
+        hand_over_at=limits.context_critical if started.role.is_writer else 0,
+        window=table.context,
+        model=table.model,
+        usd_in=table.usd_per_mtok_in,
+        usd_out=table.usd_per_mtok_out,
+    )
+
+
+def sent_at_first(agent: Agent, prompt: str) -> int:
+    """The characters of the first request, for an estimate; an agent that prints its prompt shows them itself."""
+    return 0 if agent.prompt_ends else len(prompt) + agent.overhead
+
+
+# --- its agent and budget -------------------------------------------------------------------------------
+
+
+def _choose_agent(wanted: e.DispatchStarted, attempt: AgentAttempt, context: RunContext) -> e.Event:
+    """The dispatch with the agent of the role, or its fallback, and its budget; or why it has to wait or fails."""
+    authors = attempt.authors if isinstance(attempt, WorkAttempt) else ()
+    names = _list_agents(wanted, authors, context.settings.agents)
+    limits = _find_limits(context)
+    limited = {name: limit for name in names if (limit := limits.get(context.settings.agents.account_of(name)))}
+    agent = next((name for name in names if name not in limited), None)
+    if agent is None:
+        first = min(names, key=lambda name: limited[name].until)
+        return e.Paused(kind=WaitKind.LIMIT, until=limited[first].until, agent=first, words=limited[first].words)
+    match _remaining_budget(wanted, context):
+        case UsedUp(why=why):
+            return e.WorkRefused(reason=Reason.BUDGET, detail=why)
+        case GivenOut(why=why):
+            return e.Paused(kind=WaitKind.BUDGET, until=iso(context.clock.now() + RETRY), words=why)
+        case Left(tokens=tokens, usd=usd, seconds=seconds, bounds=bounds):
+            wanted = replace(wanted, agent=agent, version=context.agents.version(agent))
+            return replace(wanted, tokens=tokens, usd=usd, seconds=seconds, bounds=bounds)
+
+
+def _list_agents(wanted: e.DispatchStarted, authors: Sequence[str], agents: AgentsSettings) -> list[str]:
+    """The agents for the role by preference; none verifies its own work unless the settings say so."""
+    verifier = wanted.agent or agents.judges[0]
+    if wanted.role is Role.CRITIQUE:
+        names = [verifier, agents.fallback]
+    elif wanted.role is not Role.VERIFY:
+        names = [getattr(agents, wanted.role.agent), agents.fallback]
+    elif verifier == agents.implementer or verifier not in authors:
+        names = [verifier, *({agents.fallback} - set(authors))]
+    else:  # the verifier stood in for the implementer, which now verifies in its place
+        names = [name for name in (agents.fallback, agents.implementer) if name not in authors]
+    return list(dict.fromkeys(name for name in names if name)) or [verifier]
+
+
+def _find_limits(context: RunContext) -> dict[str, e.AgentLimited]:
+    """The limits by account that have not reset yet; a person who resumes the run does not wait for earlier ones."""
+    now = context.clock.now()
+    farthest = timedelta(seconds=FARTHEST_S)
+    resumed = [fact.at for fact in context.store.list_facts(e.RunResumed, plan=context.plan) if fact.run == context.run]
+    since = max(resumed, default="")
+    newest: dict[str, e.AgentLimited] = {}
+    for fact in context.store.list_shared_facts(e.AgentLimited, since=iso(now - farthest)):
+        if fact.at > since:
+            until = min(fact.event.until, iso(parse_iso(fact.at) + farthest))
+            newest[fact.event.account] = replace(fact.event, until=until)
+    return {account: limit for account, limit in newest.items() if parse_iso(limit.until) > now}
+
+
+def _remaining_budget(wanted: e.DispatchStarted, context: RunContext) -> Left | UsedUp | GivenOut:
+    """What the dispatch may use. The journal is read only for scopes that have a limit."""
+    limits = context.settings.limits
+    store = context.store
+    budgets = {
+        "dispatch": Cost(tokens=limits.tokens, usd=limits.usd, seconds=limits.wall_of(wanted.role)),
+        "phase": Cost(tokens=limits.phase_tokens, usd=limits.phase_usd, seconds=limits.phase_wall_s),
+        "plan": Cost(tokens=limits.plan_tokens, usd=limits.plan_usd, seconds=limits.plan_wall_s),
+        "day": Cost(tokens=limits.day_tokens, usd=limits.day_usd, seconds=limits.day_wall_s),
+    }
+    spent: dict[str, Cost] = {}
+    given: dict[str, Cost] = {}
+    if budgets["phase"] != Cost() or budgets["plan"] != Cost():
+        of_plan = (
+            store.list_facts(e.DispatchStarted, plan=context.plan),
+            store.list_facts(e.DispatchEnded, plan=context.plan),
+        )
+        spent["plan"], given["plan"] = _sum_usage(context, *of_plan)
+        spent["phase"], given["phase"] = _sum_usage(context, *of_plan, phase=wanted.phase)
+    if budgets["day"] != Cost():
+        today = context.clock.now().astimezone(zone(context.settings.run.timezone))
+        midnight = today.replace(hour=0, minute=0, second=0, microsecond=0)
+        since = iso(midnight - EARLIER)
+        begun = store.list_shared_facts(e.DispatchStarted, since=since)
+        over = store.list_shared_facts(e.DispatchEnded, since=since)
+        spent["day"], given["day"] = _sum_usage(context, begun, over, since=iso(midnight))
+    return remaining_budget(budgets, spent, given)
+
+
+def _sum_usage(
+    context: RunContext,
+    started: list[Recorded[e.DispatchStarted]],
+    ended: list[Recorded[e.DispatchEnded]],
+    *,
+    phase: str = "",
+    since: str = "",
+) -> tuple[Cost, Cost]:
+    """What agents have used, and what agents that run in other lanes and runs may still use."""
+    spent = Cost()
+    given = Cost()
+    now = context.clock.now()
+    for fact in ended:
+        if fact.event.agent and fact.at >= since and phase in ("", fact.event.phase):
+            tokens = fact.event.input_tokens + fact.event.output_tokens
+            spent = spent.plus(Cost(tokens=tokens, usd=fact.event.usd, seconds=fact.event.seconds))
+    over = {fact.event.id for fact in ended}
+    for begun in started:
+        event = begun.event
+        late = parse_iso(begun.at) + timedelta(seconds=event.seconds + LATE_S)
+        runs = event.agent and event.id not in over and now <= late
+        if runs and not event.id.startswith(f"{context.mark}.") and phase in ("", event.phase):
+            given = given.plus(Cost(tokens=event.tokens, usd=event.usd, seconds=event.seconds))
+    return spent, given
+
+
+# --- its end --------------------------------------------------------------------------------------------
+
+
+def without_result(started: e.DispatchStarted, ending: d.Ending) -> e.DispatchEnded:
+    return e.DispatchEnded(id=started.id, role=started.role, ending=ending, code=None)

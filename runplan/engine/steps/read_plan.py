@@ -1,0 +1,152 @@
+"""Reads the plan from the target's tip and records the next phases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+
+from msgspec.structs import replace
+
+from runplan.domain.checks.drift import find_contradictions, stale_phrase
+from runplan.domain.errors import PlanUnreadable, Unreachable
+from runplan.domain.plan import model as plans, tracker
+from runplan.domain.plan.marks import ExecutionKind, NoWorkKind
+from runplan.domain.plan.model import Phase, Plan
+from runplan.domain.run import events as e
+from runplan.domain.run.actions import Action
+from runplan.domain.run.kinds import Mode
+from runplan.domain.run.rules.lanes import list_ahead, list_bases, list_startable, may_begin_ahead
+from runplan.domain.run.state import RunState, count_ahead, count_busy, open_lanes
+from runplan.engine.landing.direct import DirectPhase
+from runplan.engine.landing.pull_request import PullRequestLander
+from runplan.engine.steps.context import RunContext
+
+MOST_OFF = 20  #: per cent; a phase whose own numbers differ by more is not worked on
+
+
+def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    started = state.options
+    tip = context.lander.tip() or ""
+    lander = context.lander
+    if isinstance(lander, PullRequestLander) and (closed := lander.closed) is not None:
+        yield e.Concluded(reason=closed.reason, note=closed.why)
+        return
+    wanted = "" if any(landing.phase for landing in state.landed) else started.wanted
+    try:
+        plan, text = context.plan_at(tip)
+    except PlanUnreadable as error:
+        yield e.NoWork(tip=tip, detail=str(error), kind=NoWorkKind.UNREADABLE)
+        return
+    if started.mode is Mode.UNDO:
+        yield _choose_undo(plan, tip=tip, wanted=wanted)
+        return
+    lanes = open_lanes(state)
+    worked = {lane.phase: lane.touches for lane in lanes}
+    if state.attempt is not None and not state.attempt.cleaned:  # it waits for an answer
+        worked[state.attempt.chosen.phase] = state.attempt.chosen.touches
+    is_parallel = started.mode is Mode.FINISH and started.auto
+    limit = started.parallel - (count_busy(state) if worked else 0) if is_parallel else 0
+    startable = list_startable(plan, worked, limit=limit)
+    if worked or len(startable) > 1:
+        yield _choose_lanes(plan, startable, worked, state, tip=tip)
+        return
+    if state.after:  # what it depends on is below the commit that it begins on
+        plan = tracker.assume_done(plan, *(row.depends if (row := plan.phase(wanted)) else ()))
+    read = choose_work(plan, text, tip=tip, wanted=wanted)
+    if isinstance(read, e.PhaseChosen) and (phase := plan.phase(read.phase)) is not None:
+        drift, remarks = _examine_numbers(plan, phase, context)
+        if isinstance(lander, PullRequestLander) and not drift:
+            remarks = (*remarks, *lander.list_overlaps(phase.touches))
+        read = replace(read, drift=drift, remarks=remarks, base=state.base if state.after else "")
+        if read.direct and isinstance(context.direct, DirectPhase) and (why := context.direct.describe_missing()):
+            raise Unreachable(why)  # the phase may have landed there already
+    yield read
+
+
+def _choose_lanes(
+    plan: Plan, startable: list[Phase], worked: dict[str, tuple[str, ...]], state: RunState, *, tip: str
+) -> e.LanesChosen:
+    """These phases, and those that can begin on a phase that is being proven."""
+    names = map(str, count(len(state.lanes) + 1))
+    lanes = [(next(names), phase.id, phase.touches) for phase in startable]
+    bases = list_bases(state) if may_begin_ahead(state) else {}
+    worked = worked | {phase.id: phase.touches for phase in startable}
+    ahead: list[tuple[str, str, str]] = []
+    below = {lane.phase: lane.state.after for lane in open_lanes(state)}
+    for phase, after in list_ahead(plan, worked, bases, below, limit=state.options.pipeline - count_ahead(state)):
+        name = next(names)
+        lanes.append((name, phase.id, phase.touches))
+        ahead.append((name, after, bases[after]))
+    return e.LanesChosen(tip=tip, lanes=tuple(lanes), ahead=tuple(ahead))
+
+
+def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> e.Chosen | e.NoWork:
+    """The next phase of the plan, or why there is none."""
+    choice = tracker.choose_phase(plan, wanted=wanted or None)
+    if not isinstance(choice, tracker.NoPhase):
+        return choose_execution(choice, tip=tip)
+    if choice.kind is not NoWorkKind.ALL_DONE:
+        return e.NoWork(tip=tip, detail=choice.detail, title=plan.title, kind=choice.kind)
+    if tracker.mark_complete(text, path=plan.path, completed="") == text:
+        return e.NoWork(tip=tip, detail="every phase is done", kind=NoWorkKind.COMPLETE)
+    return e.CompletionChosen(tip=tip, title=plan.title)
+
+
+def choose_execution(phase: Phase, *, tip: str) -> e.Chosen:
+    """The work on a phase, by its `Execution:`."""
+    chosen = choose_phase(phase, tip=tip)
+    execution = phase.execution
+    fields = {name: getattr(chosen, name) for name in e.Chosen.__struct_fields__}
+    match execution.kind:
+        case ExecutionKind.PLAN:
+            return e.SubplanChosen(**fields, subplan=execution.argument)
+        case ExecutionKind.DELEGATE:
+            return e.DelegateChosen(**fields, command=execution.argument)
+        case _:
+            return chosen
+
+
+def choose_phase(phase: Phase, *, tip: str) -> e.PhaseChosen:
+    return e.PhaseChosen(
+        tip=tip,
+        phase=phase.id,
+        title=phase.title,
+        text=phase.text,
+        items=tuple((item.id, item.text) for item in phase.items),
+        touches=phase.touches,
+        allows=phase.allows,
+        sign_off=phase.sign_off,
+        host=phase.host,
+        direct=phase.execution.kind is ExecutionKind.DIRECT,
+    )
+
+
+def _choose_undo(plan: Plan, *, tip: str, wanted: str) -> e.UndoChosen | e.NoWork:
+    phase = plan.phase(wanted)
+    if phase is None or phase.status is not plans.Status.DONE:
+        return e.NoWork(
+            tip=tip, detail=f"phase {wanted} is not done; there is nothing to undo", kind=NoWorkKind.COMPLETE
+        )
+    return e.UndoChosen(tip=tip, phase=phase.id, title=phase.title, text=phase.text)
+
+
+def _examine_numbers(plan: Plan, phase: Phase, context: RunContext) -> tuple[str, tuple[str, ...]]:
+    """Why the text of the phase has to be revised before any work, and remarks for its report."""
+    contradictions = find_contradictions(phase.text)
+    if wrong := next((words for off, words in contradictions if off > MOST_OFF), ""):
+        return f"{plan.path}:{phase.heading_line}: {wrong}", ()
+    if (words := stale_phrase(phase.text)) and not _is_revised(plan, phase, context):
+        return f"{plan.path}:{phase.heading_line}: phase {phase.id} says {words!r}; revise its text and commit it", ()
+    return "", tuple(words for _, words in contradictions)
+
+
+def _is_revised(plan: Plan, phase: Phase, context: RunContext) -> bool:
+    """Whether the phase was reworded after all phases that it depends on had landed."""
+    commits = [row.commit for name in phase.depends if (row := plan.phase(name)) is not None and row.commit]
+    for commit in commits:
+        with suppress(PlanUnreadable):
+            row = context.plan_at(commit)[0].phase(phase.id)
+            if row is not None and row.text == phase.text:
+                return False
+    return bool(commits)

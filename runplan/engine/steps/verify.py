@@ -1,0 +1,323 @@
+"""Starts a verifier and judges its reply; the last verification, across all phases; and numbers that a plan states."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from msgspec.structs import replace
+
+from runplan.adapters.agents import prompts
+from runplan.adapters.agents.clis import agent_of
+from runplan.adapters.agents.invocation import list_instructions
+from runplan.adapters.git.command import Git
+from runplan.adapters.git.objects import KEEPER, SUBMODULE, TREE, Entry, find, list_files
+from runplan.adapters.supervise.output import MISREAD
+from runplan.domain.checks import drift, returns, verdict
+from runplan.domain.checks.evidence import Facts
+from runplan.domain.checks.returns import Unusable
+from runplan.domain.globs import covers
+from runplan.domain.names import as_utf8, is_within, requires_ref
+from runplan.domain.plan.body import named_paths
+from runplan.domain.plan.model import Plan, Status, parse_plan
+from runplan.domain.run import events as e
+from runplan.domain.run.actions import Action
+from runplan.domain.run.attempts import PhaseAttempt, SelfLandingAttempt, SubplanAttempt, UndoAttempt, WorkAttempt
+from runplan.domain.run.dispatch import EVERY_PHASE, OWN, RETURN, Outcome, Return, ToolUsed
+from runplan.domain.run.kinds import GateAnswer, Mode, Reason, WaitKind
+from runplan.domain.run.state import RunState
+from runplan.domain.text import command
+from runplan.domain.times import iso
+from runplan.engine.landing.modes import concludes
+from runplan.engine.steps.commands import fill_files
+from runplan.engine.steps.context import RunContext
+from runplan.engine.steps.gates import read_content, tests_of_gates
+from runplan.engine.steps.process import Prepared, launch_agent, write_brief
+
+EVIDENCE = 2000  #: characters of evidence that are kept for an item
+LARGEST_CITED = 64 * 1024 * 1024  #: bytes of a file in which lines are counted
+
+
+def prepare_verifier(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
+    phase = state.work
+    base = _base_of(phase, context, started.scope)
+    without = context.bookkeeping if started.scope else ()
+    diff = context.candidates.diff(base, phase.built.commits[-1], without=without)
+    commit = _commit_shown(phase, context, started.scope)
+    text = _write_prompt(started, phase, context, diff)
+    launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
+    fill = partial(fill_files, started, phase, context, diff=diff, commit=commit)
+    return Prepared(started=started, launch=launch, fill=fill, diff=diff)
+
+
+def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, diff: str) -> str:
+    asked = phase.proof.questions_to_verifiers(context.settings.tests.changed)
+    brief = write_brief(started, phase, context, tip=phase.built.commits[-1], asked=asked)
+    checks = context.settings.checks
+    gates = [(checks[gate.name].command, gate) for gate in phase.proof.gates if gate.answer is not GateAnswer.SKIPPED]
+    proofs = () if started.scope else phase.proof.runs
+    if started.scope:  # the whole plan instead of one phase
+        whole = context.plan_at(phase.built.onto)[1].decode("utf-8", "replace")
+        items = final_items(phase, context)
+        chosen = replace(brief.chosen, phase=EVERY_PHASE, text=whole, items=items, touches=())
+        brief = replace(brief, chosen=chosen)
+    changed = _list_changed(phase, context, started.scope)
+    template = context.prompts[prompts.FINAL if started.scope else started.role]
+    missing = prompts.missing_note(_list_missing(phase, context, started.scope))
+    doubted = prompts.doubted_note(phase.proof.doubted) if phase.proof.doubted else ""
+    text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
+    return text + as_utf8(missing + doubted + _write_instructions(started, phase, context))
+
+
+def _write_instructions(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
+    """The part of the prompt about changed instructions of agents, which a verifier gets as files of its own."""
+    rows = []
+    for number, path in enumerate(_find_instructions(phase, context, started.scope), 1):
+        content = context.objects.blob(phase.built.commits[-1], path)
+        copy = f"{OWN}/instructions-{number}.txt"  # under a name that no program takes as instructions
+        if content is not None:
+            context.dispatches.write(started.id, copy, content.decode("utf-8", "surrogateescape"))
+        rows.append((path, "removed" if content is None else str(context.dispatches.directory(started.id) / copy)))
+    return prompts.instructions_note(rows)
+
+
+def _find_instructions(phase: WorkAttempt, context: RunContext, scope: str) -> dict[str, Entry | None]:
+    """The changed instructions of agents, each with its entry in the base."""
+    base = _base_of(phase, context, scope)
+    patterns = list_instructions(context.settings.agents)
+    changed = (path for path in _list_changed(phase, context, scope) if covers(patterns, path))
+    return {path: context.candidates.entry(base, path) for path in changed}
+
+
+def _commit_shown(phase: WorkAttempt, context: RunContext, scope: str) -> str:
+    """The candidate, but with the base's instructions of agents: work must not instruct its judge."""
+    head = phase.built.commits[-1]
+    if not (before := _find_instructions(phase, context, scope)):
+        return head
+    tree = context.candidates.tree_with(phase.built.tree, before)
+    message = "The instructions of agents as they were before this work\n"
+    return context.candidates.commit(tree, onto=head, message=message, by=KEEPER)
+
+
+def reply_of(id: str, context: RunContext) -> tuple[str, Return | Unusable]:
+    """The message of an agent that has ended, and its return without secrets."""
+    outcome = context.dispatches.standing(id)
+    text = context.dispatches.read(id, RETURN)
+    message = outcome.message if isinstance(outcome, Outcome) else ""
+    return message, returns.parse_return(None if text is None else context.agents.redacted(text), message)
+
+
+def judge_verdict(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    phase = state.work
+    assert phase.dispatches.ended is not None
+    scope = phase.dispatches.newest.scope if phase.dispatches.newest else ""
+    is_read_only = context.agents.is_sandboxed(phase.dispatches.ended.agent)
+    shown = "" if is_read_only else _commit_shown(phase, context, scope)
+    if shown and (touched := context.proof.changed(shown, context.personal)):
+        detail = f"the verifier changed {', '.join(touched[:8])}"
+        yield e.WorkRefused(reason=Reason.READONLY_VIOLATED, detail=detail)
+        return
+    message, answer = reply_of(phase.dispatches.ended.id, context)
+    questions = () if scope else phase.proof.questions_to_verifiers(state.options.changed)
+    ids = [item for item, _ in (final_items(phase, context) if scope else phase.chosen.items)]
+    asked = [item for item, _ in questions]
+    is_red = any(gate.answer is GateAnswer.FAILED for gate in phase.proof.newest_gates.values())
+    judged = verdict.judge_reply(answer, ids, facts_of(phase, context, scope), questions=asked, gates_red=is_red)
+    is_first = phase.proof.doubted is None
+    if isinstance(judged, verdict.NoVerdict):
+        doubt = e.VerdictDoubted(patch=phase.built.patch, why=f"it gave no verdict: {judged.why}")
+        yield doubt if is_first else e.WorkRefused(reason=Reason.INVALID_VERDICT, detail=judged.why)
+        return
+    if judged.unresolved and is_first:
+        missing = tuple((item, words[:EVIDENCE]) for item, words in judged.unresolved)
+        why = f"its evidence for {', '.join(item for item, _ in missing)} did not resolve"
+        yield e.VerdictDoubted(patch=phase.built.patch, why=why, items=missing)
+        return
+    is_last = sum(not earlier.scope for earlier in phase.proof.verdicts) + 1 >= len(context.settings.agents.judges)
+    if judged.passed and is_last and not scope and (drift_found := measure_drift(phase, context, message)) is not None:
+        yield drift_found  # before the verdict: after a crash in between both are found again
+        if drift_found.abort:
+            return
+    yield e.VerdictGiven(
+        tree=phase.built.tree,
+        patch=phase.built.patch,
+        passed=judged.passed,
+        items=tuple((item.item, item.passed, item.evidence[:EVIDENCE]) for item in judged.items),
+        agent=phase.dispatches.ended.agent,
+        scope=scope,
+        work_items=sum(len(row.items) for row in context.plan_at(phase.built.onto)[0].phases) if scope else 0,
+        questions=questions,
+        absent=tuple((item.item, path) for item in judged.items for path in item.absent),
+        why=judged.why,
+    )
+
+
+def facts_of(phase: WorkAttempt, context: RunContext, scope: str) -> Facts:
+    """What the verifier's evidence is looked up in."""
+    base_tree = context.objects.commit(_base_of(phase, context, scope)).tree
+    tree = phase.built.tree
+    text = context.plan_at(phase.built.onto)[1].decode("utf-8", "replace") if scope else phase.chosen.text
+    return Facts(
+        count_lines=cache(lambda path: count_lines(tree, path, context)),
+        is_in_base=lambda path: count_lines(base_tree, path, context) is not None,
+        changed=_list_changed(phase, context, scope),
+        text=text,
+        touches=phase.chosen.touches,
+        test_paths=context.settings.tests.paths,
+        missing=_list_missing(phase, context, scope),
+        tests=tests_of_gates(phase, context),
+        list_commands=cache(lambda: _list_commands(phase, context)),
+        root=str(context.proof.path),
+    )
+
+
+def count_lines(tree: str, path: str, context: RunContext) -> int | None:
+    """The lines of a file of the tree; None when the tree has no such file."""
+    part, entry = find(context.objects, tree, path)
+    if part != path or entry is None or entry.mode in (TREE, SUBMODULE):
+        return None
+    stored = context.objects.object(entry.oid, most=LARGEST_CITED)
+    return len(stored.content.splitlines()) if stored is not None else None
+
+
+def _base_of(phase: WorkAttempt, context: RunContext, scope: str) -> str:
+    return context.find_plan_base(phase) if scope else phase.built.onto
+
+
+def _list_changed(phase: WorkAttempt, context: RunContext, scope: str) -> list[str]:
+    """The files that differ from the base, without those that runplan writes."""
+    changes = context.candidates.changes(_base_of(phase, context, scope), phase.built.commits[-1])
+    return [change.path for change in changes if not is_within(context.bookkeeping, change.path)]
+
+
+def _list_missing(phase: WorkAttempt, context: RunContext, scope: str) -> e.Rows:
+    """Items, each with a file that it names: it was never there since the plan began, and git does not ignore it."""
+    texts = phase.chosen.items if phase.chosen.phase else ()
+    if scope:
+        rows = enumerate(context.plan_at(phase.built.onto)[0].phases, 1)
+        texts = tuple((f"F{number}", item.text) for number, row in rows for item in row.items)
+    named = dict.fromkeys((item, path) for item, text in texts for path in named_paths(text))
+    git = context.objects
+    head = phase.built.commits[-1]
+    missing = {path for _, path in named if find(git, phase.built.tree, path)[1] is None}  # not in a submodule either
+    if not missing:
+        return ()
+    tips = (fact.event.tip for fact in context.store.list_facts(e.Landed, plan=context.plan))
+    for commit in dict.fromkeys((head, phase.built.onto, context.find_plan_base(phase), *tips)):
+        files = list_files(git, git.commit(commit).tree, "") if git.tip(commit) is not None else ()
+        missing = {path for path in missing if not any(f"/{file}".endswith(f"/{path}") for file in files)}
+    missing -= _list_ignored(missing, phase.built.tree, git)
+    return tuple((item, path) for item, path in named if path in missing)
+
+
+def _list_ignored(paths: set[str], tree: str, git: Git) -> set[str]:
+    """The paths that the .gitignore files of the tree cover."""
+    with TemporaryDirectory() as place:
+        for name, entry in list_files(git, tree, "").items():
+            if name.endswith(".gitignore") and (rules := git.object(entry.oid)) is not None:
+                Path(place, name).parent.mkdir(parents=True, exist_ok=True)
+                Path(place, name).write_bytes(rules.content)
+        ask = (f"--work-tree={place}", "check-ignore", "--no-index", "-z", "--stdin")
+        ignored = git.run(*ask, stdin=os.fsencode("\0".join(paths)), ok=(0, 1)).out
+    return set(os.fsdecode(ignored).split("\0"))
+
+
+def _list_commands(phase: WorkAttempt, context: RunContext) -> list[str] | None:
+    """The commands of the gates and those that the verifier's stream shows; None when it does not show its tools."""
+    assert phase.dispatches.ended is not None
+    agent = agent_of(context.settings.agents.agent(phase.dispatches.ended.agent).kind)
+    used: list[ToolUsed] = []
+    for line in read_content(context.dispatches.directory(phase.dispatches.ended.id) / "out.log").splitlines():
+        with suppress(*MISREAD):
+            used += [event for event in agent.read_line(line) if isinstance(event, ToolUsed)]
+    if not used and not agent.prints_json:
+        return None
+    return [check.command for check in context.settings.checks.values()] + [tool.detail for tool in used]
+
+
+# --- the end of a plan ----------------------------------------------------------------------------------
+
+
+def before_the_end(state: RunState, context: RunContext, plan: Plan) -> e.Event | None:
+    """What has to happen before the landing that completes the plan; None when it may land."""
+    phase = state.current
+    if isinstance(phase, UndoAttempt) or not is_complete_with(plan, phase.chosen.phase):
+        return None
+    ref = requires_ref(context.slug)
+    if context.workspace.user.tip(ref) is not None and not plan.complete:
+        until = context.clock.now() + timedelta(minutes=verdict.parent_wait(state.waits))
+        words = f"a parent holds the end of the plan; to release it: {command('git', 'update-ref', '-d', ref)}"
+        return e.Paused(kind=WaitKind.PARENT, until=iso(until), words=words)
+    is_finish = bool(context.lane) or state.options.mode is Mode.FINISH
+    # A repair follows the phases, which were verified together before.
+    if not is_finish or not isinstance(phase, PhaseAttempt | SelfLandingAttempt) or phase.is_last:
+        return None
+    is_elsewhere = isinstance(phase, SubplanAttempt) and concludes(context.settings.run.landing)  # not on the branch
+    if is_elsewhere or context.find_plan_base(phase) == phase.onto:
+        return None
+    return e.FinalVerificationDue(tree=phase.answerable)
+
+
+def is_complete_with(plan: Plan, phase: str) -> bool:
+    return all(other.status is Status.DONE for other in plan.phases if other.id != phase)
+
+
+# --- the verification -----------------------------------------------------------------------------------
+
+
+def final_items(phase: WorkAttempt, context: RunContext) -> e.Rows:
+    """One item for each phase of the plan."""
+    plan, _ = context.plan_at(phase.built.onto)
+    return tuple((f"F{number}", f"phase {row.id}") for number, row in enumerate(plan.phases, 1))
+
+
+# --- numbers that a plan states and agents measure ------------------------------------------------------
+
+
+def measure_drift(phase: WorkAttempt, context: RunContext, message: str) -> e.DriftFound | None:
+    """The differences that the last writer and the verifier report; None when they report none."""
+    written = drift.read_tokens(reply_of(phase.written, context)[0] if phase.written else "")
+    verified = drift.read_tokens(message)
+    if not any((written.drifts, written.malformed, verified.drifts, verified.malformed)):
+        return None
+    facts = context.store.list_facts
+    plan = context.plan
+    landed = {fact.event.phase for fact in facts(e.Landed, plan=plan) if fact.run == context.run}
+    made = [
+        fact.event for fact in facts(e.DriftFound, plan=plan) if fact.run == context.run and fact.event.of in landed
+    ]
+    corrected = {(of, bullet) for event in made for of, bullet, _, _ in event.corrections}  # in this run
+    decision = drift.judge_drifts(written, verified, corrected)
+    return e.DriftFound(
+        abort=decision.abort,
+        of=phase.chosen.phase,
+        corrections=tuple((to.phase, to.bullet, to.stated, to.actual) for to in decision.corrections),
+        lines=decision.lines,
+    )
+
+
+def correct_plan(text: bytes, phase: WorkAttempt, context: RunContext) -> tuple[bytes, list[str]]:
+    """The plan with the corrections of the phase, and a line about each for the report."""
+    lines = list(phase.drift.lines) if phase.drift else []
+    for of, bullet, stated, actual in phase.drift.corrections if phase.drift else ():
+        correction = drift.Drift(of, bullet, "", stated, actual)
+        row = parse_plan(text, path=context.plan).phase(of)
+        is_other = context.settings.run.parallel > 1 and context.lane and of != phase.chosen.phase
+        # Another lane may be working on that phase; and in JSON the criteria are written in another way.
+        if row is None or is_other or row.text.encode("utf-8", "surrogateescape") not in text:
+            lines.append(f"phase {of}, criterion {bullet}: states {stated}, measured are {actual}; not corrected")
+            continue
+        section, why = drift.correct_section(row.text, correction, date=context.iso()[:10])
+        if why:
+            lines.append(f"{why}; the plan was not corrected")
+            continue
+        whole = text.decode("utf-8", "surrogateescape").replace(row.text, section, 1)
+        text = whole.encode("utf-8", "surrogateescape")
+        new = drift.corrected_text(stated, actual)
+        lines.append(f"phase {of}, criterion {bullet}: corrected from {stated} to {new}, as {actual} were measured")
+    return text, lines

@@ -1,0 +1,456 @@
+"""The attempt at a phase: its branch, the agent's work, a hand-over, a failure, and the end of a phase and of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from runplan.adapters.agents.invocation import list_instructions
+from runplan.adapters.agents.prompts import Standing, handover_note
+from runplan.adapters.configuration.places import remove_unused_root
+from runplan.adapters.git.command import Stored
+from runplan.adapters.git.objects import Entry, Signature
+from runplan.adapters.git.removal import Kept
+from runplan.domain.checks import tamper
+from runplan.domain.checks.secrets import redact_text
+from runplan.domain.checks.tamper import FileChange, Permit, Tampering, TamperKind
+from runplan.domain.gitfacts import AGENT, Change, Commit, Oid, signing
+from runplan.domain.globs import covers
+from runplan.domain.names import HEADS, base_ref, wip_ref
+from runplan.domain.plan.body import QUOTED
+from runplan.domain.run import events as e
+from runplan.domain.run.actions import Action, Fail, Finish
+from runplan.domain.run.attempt_parts import MessagesHandled, WorkKept, WorkPushed
+from runplan.domain.run.attempts import (
+    AgentAttempt,
+    MergeAttempt,
+    PlanningAttempt,
+    RepairAttempt,
+    SelfLandingAttempt,
+    WorkAttempt,
+)
+from runplan.domain.run.dispatch import NOTES, Return
+from runplan.domain.run.kinds import NOT_OF_WORK, GateAnswer, Reason
+from runplan.domain.run.reasons import describe_ending
+from runplan.domain.run.state import RunState, list_places
+from runplan.domain.settings.schema import FILES
+from runplan.domain.text import plain
+from runplan.engine.steps.conclude import comment_failure, release_issues, show_failure
+from runplan.engine.steps.context import RunContext
+from runplan.engine.steps.gates import describe_lacking, log_files, read_content
+from runplan.engine.steps.lease import remote_lander
+from runplan.engine.steps.verify import reply_of
+
+SCANNED = 1_000_000  #: bytes of a committed file that are scanned for secrets
+BEGINNING = 8192  #: bytes; git calls a file with a NUL in them binary
+NAMED = 8  #: paths named in one sentence
+GITLINK = "160000"  #: the mode of a repository inside a tree
+OUTPUT_READ = 64 * 1024  #: bytes at the end of a failed command's output that are read
+LINES_SHOWN = 20  #: lines of it in the report
+LONGEST_LINE = 300
+LONGEST_SUBJECT = 60  #: characters of a commit's subject that are shown
+
+
+def describe_off_base(foreign: Sequence[tuple[Oid, str]] | None, *, branch: str, base: Oid) -> str:
+    """Why the commits of a branch cannot be landed, for people; "" when they can.
+
+    `foreign` are the ids and subjects of commits that the attempt did not make; None if it left its base.
+    """
+    name = branch.removeprefix(HEADS)
+    kept = f"nothing landed, and the work is kept on {name}"
+    if foreign is None:
+        return f"the branch {name} no longer contains its base {base[:12]}: it was reset, rebased or amended; {kept}"
+    shown = ", ".join(f"{oid[:12]} {redact_text(subject[:LONGEST_SUBJECT])}" for oid, subject in foreign)
+    return f"the branch {name} contains commits that this attempt did not make: {shown}; {kept}" if foreign else ""
+
+
+def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    phase = state.work
+    kept = state.work.leased.kept
+    head = _commit_leftovers(phase, context, message=_commit_subject(phase))
+    if isinstance(head, e.WorkRefused):
+        yield head
+        return
+    known = phase.start or (kept.head if kept else "")  # the user may have it: another phase began on it
+    foreign = context.candidates.foreign(phase.base, head, run=context.mark, kept=known)
+    if why := describe_off_base(foreign, branch=phase.leased.branch, base=phase.base):
+        yield e.WorkRefused(reason=Reason.OFF_BASE, detail=why)
+        return
+    changes = context.candidates.changes(phase.base, head)
+    refusal = _conflict_markers(phase, context, head) or _nested_repository(changes, context, head)
+    if refusal is not None:
+        yield refusal
+        return
+    permit = permit_of(phase, context)
+    tree = context.objects.commit(head).tree
+    if findings := _find_tampering(phase, context, head, changes, permit):
+        yield _record_findings(findings, tree)
+        return
+    commits = context.candidates.commits(phase.base, head)
+    hidden = (
+        () if phase.squash else _find_in_commits(phase, context, commits or (context.objects.commit(head),), permit)
+    )
+    yield e.WorkTaken(
+        head=head,
+        tree=tree,
+        commits=0 if not changes else len(commits) if commits else 1,
+        files=tuple(change.path for change in changes),
+        squash=bool(hidden) or any(commit.message.startswith(_wip_subject(phase, context)) for commit in commits or ()),
+        lines=tuple(f"one commit lands instead of single ones, in which {finding}" for finding in hidden[:NAMED]),
+    )
+
+
+def _wip_subject(phase: WorkAttempt, context: RunContext) -> str:
+    """The first words of a commit of unfinished work, which never lands as it is."""
+    return f"wip: {context.slug} phase {phase.chosen.phase} "
+
+
+def _commit_subject(phase: WorkAttempt) -> str:
+    return f"{phase.chosen.title or f'Phase {phase.chosen.phase}'}\n"
+
+
+def _commit_leftovers(phase: WorkAttempt, context: RunContext, *, message: str) -> str | e.WorkRefused:
+    """Commit everything that the agent left; the newest commit."""
+    branch = phase.leased.branch
+    left = context.zone.leftovers
+    tip = context.objects.tip(branch) or phase.base
+    if left is None or context.objects.commit(left).parents != (tip,):
+        return tip
+    changes = context.candidates.changes(tip, left)
+    added = [change for change in changes if change.kind == "A"]
+    if nested := [change.path for change in added if change.new_mode == GITLINK]:
+        return e.WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own")
+    ours: dict[str, Entry | None] = {change.path: None for change in added if covers(tamper.LIFECYCLE, change.path)}
+    tree = context.candidates.tree_with(context.objects.commit(left).tree, ours)
+    made = tip
+    if tree != context.objects.commit(tip).tree:
+        by = Signature(author=AGENT, committer=signing(phase.written), when=context.git_date())
+        made = context.candidates.commit(tree, onto=tip, message=message, by=by)
+    context.zone.forget_leftovers(*([f"update {branch} {made}"] if made != tip else []))
+    return made
+
+
+def permit_of(phase: WorkAttempt, context: RunContext) -> Permit:
+    read = phase.chosen
+    written = context.bookkeeping
+    # An issue, a review or the log of a check may name a file, and permits nothing by that.
+    lines = [] if isinstance(phase, RepairAttempt) else read.text.splitlines(keepends=True)
+    own = "".join(line for line in lines if not line.startswith(QUOTED))
+    bookkeeping = (*written, *FILES)
+    return tamper.Permit(
+        text=own,
+        touches=read.touches,
+        allows=read.allows,
+        bookkeeping=bookkeeping,
+        test_paths=context.settings.tests.paths,
+        written=written,
+        instructions=list_instructions(context.settings.agents),
+    )
+
+
+def _record_findings(findings: tuple[Tampering, ...], tree: str) -> e.RulesBroken:
+    """All findings as one event that names the first few."""
+    reasons = {finding.reason for finding in findings}
+    reason = Reason.OUT_OF_SCOPE if reasons == {Reason.OUT_OF_SCOPE} else Reason.TAMPERED
+    more = [f"and {len(findings) - NAMED} more"] if len(findings) > NAMED else []
+    lines = (*map(str, findings[:NAMED]), *more)
+    return e.RulesBroken(tree=tree, reason=reason, lines=lines, remedy=tamper.describe_remedy(findings))
+
+
+def _conflict_markers(phase: WorkAttempt, context: RunContext, head: str) -> e.WorkRefused | None:
+    """A file that still has the conflict markers that the fixer had to resolve."""
+
+    def has_markers(commit: str, path: str) -> bool:
+        lines = (context.read_file(commit, path) or "").splitlines()
+        return all(any(line.startswith(mark) for line in lines) for mark in ("<<<<<<< ", ">>>>>>> "))
+
+    # A merge of the target has the markers in its base.
+    before = phase.chosen.tip if isinstance(phase, MergeAttempt) else phase.base
+    for path in phase.unsolved.paths if phase.unsolved else ():
+        if has_markers(head, path) and not has_markers(before, path):
+            return e.WorkRefused(
+                reason=Reason.CONFLICT, detail=phase.describe_unsolved(f"it left conflict markers in {path}")
+            )
+    return None
+
+
+def _nested_repository(changes: tuple[Change, ...], context: RunContext, head: str) -> e.WorkRefused | None:
+    """A nested repository would land as a bare commit id, and its content would be lost."""
+    modules = context.read_file(head, ".gitmodules") or ""
+    for change in changes:
+        if change.new_mode == GITLINK != change.old_mode and f"path = {change.path}\n" not in f"{modules}\n":
+            return e.WorkRefused(reason=Reason.TAMPERED, detail=f"{change.path} is a git repository of its own")
+    return None
+
+
+def _find_tampering(
+    phase: WorkAttempt, context: RunContext, head: str, changes: Sequence[Change], permit: Permit
+) -> tuple[Tampering, ...]:
+    """The changes of the work that the phase does not permit."""
+
+    def before(path: str) -> str | None:
+        return context.read_file(phase.base, path)
+
+    def after(path: str) -> str | None:
+        return context.read_file(head, path)
+
+    files = [_file_change(context, change, before=_read_text(context, change.old)) for change in changes]
+    commands = (check.command for check in context.settings.checks.values())
+    paths = (change.path for change in changes)
+    guarded = tamper.examine_checks(commands, paths, permit, before=before, after=after)
+    return (*tamper.examine_changes(files, permit), *guarded)
+
+
+def _find_in_commits(
+    phase: WorkAttempt, context: RunContext, commits: Sequence[Commit], permit: Permit
+) -> tuple[Tampering, ...]:
+    """Findings in single commits: a file that is added and removed again would land in the history."""
+    steps = [phase.base, *(commit.oid for commit in commits)] if len(commits) > 1 else []  # one has the net change
+    changes = {
+        (change.path, change.new): change
+        for old, new in pairwise(steps)
+        for change in context.candidates.changes(old, new)
+    }
+    # The first change of a path starts from its content before the phase.
+    before = {change.path: _read_text(context, change.old) for change in reversed(changes.values())}
+    files = [_file_change(context, change, before=before[change.path]) for change in changes.values()]
+    return tamper.examine_commits(files, permit, messages=[commit.message for commit in commits])
+
+
+def _find_leaks(phase: WorkAttempt, context: RunContext, head: str) -> list[Tampering]:
+    """Secrets and large files in the commits of unfinished work, each of which the remote would get."""
+    commits = map(context.objects.commit, context.objects.text("rev-list", f"{phase.base}..{head}").split())
+    messages = list[str]()
+    files = list[FileChange]()
+    for commit in commits:
+        messages.append(commit.message)
+        changes = context.candidates.changes((commit.parents or (phase.base,))[0], commit.oid)
+        files += [_file_change(context, change, before=_read_text(context, change.old)) for change in changes]
+    findings = tamper.examine_commits(files, permit_of(phase, context), messages=messages)
+    return [finding for finding in findings if finding.kind in (TamperKind.SECRET, TamperKind.TOO_LARGE)]
+
+
+def _file_change(context: RunContext, change: Change, *, before: str) -> FileChange:
+    stored = context.objects.object(change.new, most=SCANNED) if change.new_mode != GITLINK else None
+    return FileChange(
+        path=change.path,
+        before=before,
+        after=_decode_blob(stored),
+        deleted=change.kind == "D",
+        added=change.kind == "A",
+        size=stored.size if stored else 0,
+    )
+
+
+def _read_text(context: RunContext, oid: str) -> str:
+    return _decode_blob(context.objects.object(oid, most=SCANNED))
+
+
+def _decode_blob(stored: Stored | None) -> str:
+    content = stored.content if stored and stored.kind == "blob" else b""
+    return "" if b"\0" in content[:BEGINNING] else content.decode("utf-8", "replace")
+
+
+# --- the end of an attempt and of a run -----------------------------------------------------------------
+
+
+def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    phase = state.work
+    assert phase.dispatches.ended is not None
+    number = len(phase.handovers) + 1
+    head = _commit_leftovers(phase, context, message=f"{_wip_subject(phase, context)}hand-over {number}\n")
+    if isinstance(head, e.WorkRefused):
+        yield head
+        return
+    message, returned = reply_of(phase.dispatches.ended.id, context)
+    why = describe_ending(phase.dispatches.ended)
+    standing = Standing(
+        number=number,
+        why=why,
+        plan=context.plan,
+        phase=phase.chosen.phase,
+        items=phase.chosen.items,
+        done=tuple(item.item for item in returned.items if item.passed) if isinstance(returned, Return) else (),
+        summary=returned.summary if isinstance(returned, Return) else "",
+        files=tuple(change.path for change in context.candidates.changes(phase.base, head)),
+        message=message,
+        notes=context.agents.redacted(context.dispatches.read(phase.dispatches.ended.id, NOTES) or ""),
+        commit=head,
+    )
+    text = plain(handover_note(standing))
+    context.dispatches.write(phase.dispatches.ended.id, "handoff.md", text)
+    yield e.HandedOver(number=number, tree=context.objects.commit(head).tree, note=text, why=why)
+
+
+def push_work(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    """Push the newest work; a remote that does not answer fails no phase."""
+    phase = state.work
+    old = phase.pushing.head
+    head = _newest_work(phase, context)
+    if head in (phase.base, old):
+        yield WorkPushed(head=old)
+        return
+    why = "; ".join(map(str, _find_leaks(phase, context, head)))
+    ref = wip_ref(phase.leased.branch)
+    is_owner = partial(context.claims.owns_plan, context.plan)
+    why = why or remote_lander(context).push_work(ref, head, old=old, is_owner=is_owner)
+    yield WorkKept(host=state.host, why=why) if why else WorkPushed(head=head)
+
+
+def _newest_work(phase: WorkAttempt, context: RunContext) -> Oid:
+    """The newest commit of the work, with the files that an agent left uncommitted."""
+    tip = context.objects.tip(phase.leased.branch) or phase.base
+    left = context.zone.leftovers
+    return left if left is not None and context.objects.commit(left).parents == (tip,) else tip
+
+
+def ask_question(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    attempt = state.dispatching
+    ended = attempt.dispatches.ended
+    assert ended is not None
+    if isinstance(attempt, WorkAttempt) and ended.role.is_writer:
+        head = _commit_leftovers(attempt, context, message=f"{_wip_subject(attempt, context)}question\n")
+        if isinstance(head, e.WorkRefused):
+            yield head
+            return
+    yield e.QuestionAsked(id=ended.id, text=ended.detail or "no question given", phase=attempt.chosen.phase)
+
+
+def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event]:
+    attempt = state.current
+    words = filter(None, (*attempt.rejections, attempt.rejected))
+    newest = attempt.dispatches.newest if isinstance(attempt, AgentAttempt) else None
+    failed = e.PhaseFailed(
+        phase=attempt.chosen.phase,
+        title=attempt.chosen.title,
+        reason=action.reason,
+        step=action.at,
+        detail=action.detail,
+        dispatch=newest.id if newest else "",
+        rejected="\n\n".join(words) if attempt.rejections or attempt.rejected is not None else None,
+    )
+    yield _add_evidence(failed, attempt, context) if isinstance(attempt, WorkAttempt) else failed
+
+
+def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext) -> e.PhaseFailed:
+    """The failure with the place of the work, which is kept, and with what proves it."""
+    has_landed = isinstance(phase, SelfLandingAttempt)
+    has_branch = phase.lease is not None and not has_landed
+    branch = _publish_work(phase, context) if has_branch else ""
+    tree = phase.work.tree if phase.work else ""
+    is_stuck = _is_stuck(failed, tree, context)
+    is_before_work = failed.reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED)
+    detail = f"{failed.detail}{describe_lacking(phase, context)}" if is_before_work else failed.detail
+    output = _read_output(failed.reason, phase, context)
+    detail += context.agents.describe_unseen("\n".join(output), after_work=not is_before_work)
+    return replace(
+        failed,
+        reason=Reason.NO_PROGRESS if is_stuck else failed.reason,
+        detail=f"same tree and same failure as the previous attempt: {detail}" if is_stuck else detail,
+        tree=tree,
+        attempt=phase.lease.attempt if phase.lease else 1,
+        branch=branch.removeprefix("refs/heads/"),
+        parked=phase.parked,
+        evidence="\n".join((*phase.cycles, *_list_evidence(failed.reason, phase, context))),
+        output="\n".join(_last_lines(output, context)),
+        head=(context.workspace.user.tip(branch) or "") if branch else "",
+        base=phase.base,
+        failed=phase.proof.failed_items,
+        red=phase.proof.red_checks,
+        authors=phase.authors,
+        stays=has_landed and phase.delivery.candidate is not None,
+    )
+
+
+def _publish_work(phase: WorkAttempt, context: RunContext) -> str:
+    """Keep the work on a branch of the user's, with the files that a stopped writer has not committed."""
+    lease = phase.leased
+    kept = phase.leased.kept
+    if phase.work is None:
+        _commit_leftovers(phase, context, message=_commit_subject(phase))  # a refused file is parked with the worktree
+    return context.workspace.publish(lease.branch, base=phase.base, newer_than=(kept.ref, kept.head) if kept else None)
+
+
+def _is_stuck(failed: e.PhaseFailed, tree: str, context: RunContext) -> bool:
+    """Whether the previous attempt failed for the same reason with the same work."""
+    earlier = context.failures(failed.phase)
+    if failed.reason in NOT_OF_WORK or not tree or not earlier:
+        return False
+    last = earlier[-1].event
+    return last.tree == tree and last.reason in (failed.reason, Reason.NO_PROGRESS) and last.step == failed.step
+
+
+def _list_evidence(reason: str, phase: WorkAttempt, context: RunContext) -> list[str]:
+    """A few lines that prove the failure: failed items, or guard findings."""
+    lines: list[str] = []
+    if reason in (Reason.VERIFICATION_FAILED, Reason.NO_PROGRESS) and phase.proof.verdict is not None:
+        lines = [f"{item}: {evidence}" for item, evidence in phase.proof.failed_items]
+    elif reason == Reason.GUARD_VIOLATED:
+        lines = [line for line in phase.warnings if phase.refusal is None or line not in phase.refusal[1]]
+    return [context.agents.redacted(line[:LONGEST_LINE]) for line in lines]
+
+
+def _read_output(reason: str, phase: WorkAttempt, context: RunContext) -> list[str]:
+    """The output of the commands that failed."""
+    if reason in (Reason.TESTS_FAILED, Reason.TESTS_UNFINISHED) or (
+        reason == Reason.NO_PROGRESS and not phase.proof.verdict
+    ):
+        return [gate.output for gate in phase.proof.newest_gates.values() if gate.answer is not GateAnswer.PASSED]
+    if reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED) and phase.dispatches.newest is not None:
+        logs = log_files(phase.dispatches.newest, context).values()
+        return [read_content(path)[-OUTPUT_READ:].decode("utf-8", "replace") for path in logs]
+    return []
+
+
+def _last_lines(texts: Sequence[str], context: RunContext) -> list[str]:
+    lines = [line for text in texts for line in plain(text).splitlines()[-LINES_SHOWN:]]
+    return [context.agents.redacted(line[:LONGEST_LINE]) for line in lines]
+
+
+def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    attempt = state.current
+    if isinstance(attempt, WorkAttempt) and attempt.lease is not None:
+        _clean_branch(attempt, attempt.lease, context)
+    if isinstance(attempt, RepairAttempt) and attempt.is_answer:
+        message, answer = reply_of(attempt.written, context)
+        words = answer.summary if isinstance(answer, Return) else context.agents.redacted(message)
+        yield MessagesHandled(review=attempt.chosen.review, words=words, is_answer=True)
+    if isinstance(attempt, PlanningAttempt):
+        context.proof.remove()
+        remove_unused_root(context.workspace.root, context.settings)
+    yield e.CleanedUp(phase=attempt.chosen.phase)
+
+
+def _clean_branch(phase: WorkAttempt, lease: e.Leased, context: RunContext) -> None:
+    head = phase.work.head if phase.work and phase.delivery.landed else ""  # of the landed work
+    if head and context.objects.tip(lease.branch) == head:
+        context.objects.update_refs(f"delete {lease.branch} {head}")
+    else:
+        context.workspace.give_to_user(lease.branch, base=phase.base)
+    if phase.delivery.landed and (phase.pushing.head or phase.pushing.kept):
+        remote_lander(context).drop_work(wip_ref(lease.branch))
+    kept = lease.kept if phase.delivery.landed else None
+    if kept is not None and context.workspace.user.tip(kept.ref) == kept.head:  # else a person has moved it
+        is_landed = bool(head) and context.objects.is_ancestor(kept.head, head)
+        context.removal.remove_ref(kept.ref, landed=kept.head if is_landed else "")
+
+
+def finish(action: Finish, state: RunState, context: RunContext) -> Iterator[e.Event]:
+    detail = action.detail
+    parked = ""
+    # A run that was stopped while it leased has a pin of its base and no lease.
+    context.workspace.user.update_refs(f"delete {base_ref(context.mark)}")
+    for lane in list_places(state):
+        answer = context.removal.remove_worktree(context.worktree(lane))
+        if isinstance(answer, Kept):
+            detail = f"{detail}; {answer.what} was kept: {answer.why}".lstrip("; ")
+        else:
+            parked = answer.parked or parked
+            remove_unused_root(context.workspace.root, context.settings)
+    over = e.RunEnded(outcome=action.outcome, reason=action.reason, detail=detail, parked=parked)
+    show_failure(over, state, context)
+    notes = (*release_issues(over, state, context), *comment_failure(over, state, context))
+    yield replace(over, detail="; ".join(filter(None, (detail, *notes))))

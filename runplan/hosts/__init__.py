@@ -1,0 +1,1 @@
+"""The processes that carry out runs: the daemon and the workers of a fleet."""

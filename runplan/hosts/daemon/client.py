@@ -1,0 +1,208 @@
+"""Connects to the daemon, and starts it when none runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from runplan import __version__
+from runplan.adapters import processes
+from runplan.adapters.agents.environment import for_the_daemon
+from runplan.adapters.clock import until
+from runplan.adapters.configuration.places import OUTPUT, own_directory, socket_path, state_directory
+from runplan.adapters.store.files import publish
+from runplan.domain.decoding import convert
+from runplan.domain.errors import RefusedEarly, Unreachable, error_with
+from runplan.hosts.daemon import service
+from runplan.hosts.daemon.protocol import Hello, Ping, Request, line_of, peer_of, read_reply
+from runplan.hosts.daemon.state import read_holder
+
+T = TypeVar("T")
+
+LONGEST_ADDRESS = 107 if sys.platform == "linux" else 103
+NOT_RUNNING = "the daemon is not running; start it: runplan daemon"
+
+ANSWER_S = 30.0  #: a daemon answers at once, but the machine may be loaded
+LISTENS_S = 10.0  #: for a daemon that is starting
+
+
+class NotRunning(Unreachable):
+    """No daemon listens."""
+
+
+class Silent(Unreachable):
+    """The daemon does not answer."""
+
+
+class HungUp(Unreachable):
+    """The daemon closed the connection."""
+
+
+class Client:
+    """One connection to the daemon."""
+
+    def __init__(self, path: Path, *, answer_s: float = ANSWER_S) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._replies = self._socket.makefile("rb")
+        self._socket.settimeout(answer_s)
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.close)
+            try:
+                with short_address(path) as address:
+                    self._socket.connect(address)
+                self._pid, user = peer_of(self._socket)
+                if user != os.geteuid():
+                    raise Unreachable(f"{path} is served by the user {user}; nothing was sent")
+                self.hello = self.call(Ping(), Hello, within_s=answer_s)
+            except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError, HungUp) as error:
+                raise NotRunning(NOT_RUNNING) from error  # or it was just ending
+            except OSError as error:
+                raise Silent(f"cannot connect to the daemon at {path}: {error}") from error
+            stack.pop_all()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._replies.close()
+        self._socket.close()
+
+    def call(self, request: Request, result: type[T], *, within_s: float = ANSWER_S) -> T:
+        """Send a request; its result. An error of the daemon is raised."""
+        if processes.stopped(self._pid):
+            raise Silent(f"the daemon (process {self._pid}) is stopped; continue it: kill -CONT {self._pid}")
+        self._socket.settimeout(within_s)
+        line = b""
+        try:
+            with contextlib.suppress(BrokenPipeError):  # the daemon may have sent an error before it hung up
+                self._socket.sendall(line_of(request))
+            line = self._replies.readline()
+        except TimeoutError:
+            raise Silent(
+                f"the daemon (process {self._pid}) has not answered for {within_s:.0f} s; see its log"
+            ) from None
+        except OSError:
+            pass
+        if not line.endswith(b"\n"):
+            raise HungUp("the daemon closed the connection; see: runplan status")
+        reply = read_reply(line)
+        if reply.result is None:
+            raise error_with(reply.error, reply.exit)
+        return convert(reply.result, result)
+
+
+@contextlib.contextmanager
+def short_address(path: Path) -> Iterator[str]:
+    """An address short enough for a Unix socket; its directory has to exist."""
+    if len(os.fsencode(path)) <= LONGEST_ADDRESS:
+        yield str(path)
+        return
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if os.path.isdir("/proc/self/fd"):  # noqa: PTH112
+            yield f"/proc/self/fd/{directory}/{path.name}"
+        else:
+            with contextlib.chdir(directory):
+                yield path.name
+    finally:
+        os.close(directory)
+
+
+def connect_daemon(env: Mapping[str, str]) -> Client:
+    """A connection to the running daemon; one that is starting is waited for."""
+    path = socket_path(env)
+    directory = state_directory(env)
+
+    def try_connect() -> Client | None:
+        try:
+            return Client(path)
+        except NotRunning:
+            if read_holder(directory) is None:
+                raise
+            return None
+
+    client = until(try_connect, within_s=LISTENS_S)
+    if client is None:
+        pid = daemon.pid if (daemon := read_holder(directory)) else 0
+        raise Silent(f"the daemon (process {pid}) does not listen at {path}; see its log, or end it: kill {pid}")
+    return client
+
+
+def stop_daemon(env: Mapping[str, str], say: Callable[[str], None]) -> int:
+    """Drain the daemon as SIGTERM does, and wait until it has ended; its process, 0 when none runs."""
+    daemon = read_holder(state_directory(env))
+    process = processes.living(daemon.identity) if daemon else None
+    if process is None:
+        return 0
+    is_draining = False
+    with contextlib.suppress(Unreachable), connect_daemon(env) as client:
+        is_draining = bool(client.hello.draining)  # then another SIGTERM would end its agents
+    for number in () if is_draining else (signal.SIGTERM, signal.SIGCONT):  # Ctrl-Z may have stopped it
+        processes.send(process, number)
+    say(f"Stopping the daemon (process {process.pid}); agents have daemon.grace to finish, and survive it")
+    while processes.await_gone([process], timeout_s=ANSWER_S):
+        pass
+    return process.pid
+
+
+def reach_daemon(env: Mapping[str, str], *, argv: Sequence[str] = service.DAEMON, ready_s: float = LISTENS_S) -> Client:
+    """A connection to a daemon of this version, started if need be."""
+    try:
+        client = connect_daemon(env)
+    except NotRunning:
+        client = Client(socket_path(env)) if service.start_service(env) else _spawn_daemon(env, argv, ready_s)
+    hello = client.hello
+    if hello.version != __version__ and not hello.draining:  # the command, given twice, would end its agents
+        client.close()
+        raise RefusedEarly(
+            f"the daemon is runplan {hello.version}, this is {__version__}; restart it, its agents survive: "
+            "runplan daemon restart (if it is the login service, first: runplan service install)"
+        )
+    return client
+
+
+def _spawn_daemon(env: Mapping[str, str], argv: Sequence[str], ready_s: float) -> Client:
+    """Start the daemon without a terminal. It keeps the umask of the user, since it writes into checkouts."""
+    output = own_directory(state_directory(env)) / OUTPUT
+    publish(output, b"\n", sync=False)  # on a full disk the daemon could not say why it ended
+    with open(output, "ab") as file:
+        daemon = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            cwd="/",
+            env=for_the_daemon(env),
+            start_new_session=True,
+        )
+
+    def try_connect() -> Client | None:
+        with contextlib.suppress(NotRunning):
+            return Client(socket_path(env), answer_s=ready_s)
+        if daemon.poll():  # exit code 0: another daemon was faster
+            raise _start_failed(f"ended with code {daemon.returncode}", output)
+        return None
+
+    try:
+        client = until(try_connect, within_s=ready_s)
+        if client is None:
+            raise _start_failed(f"did not answer within {ready_s:.0f} s", output)
+        return client
+    finally:
+        daemon.returncode = daemon.returncode or 0  # it outlives us; Popen must not wait for it
+
+
+def _start_failed(failure: str, output: Path) -> Unreachable:
+    lines = output.read_text(encoding="utf-8", errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+    return Unreachable(f"the daemon {failure}; last output: {last}; full output: {output}")

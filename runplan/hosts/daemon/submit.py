@@ -1,0 +1,139 @@
+"""The caller's side of the queue: stores commands, has the daemon execute them, and waits for their answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+
+from msgspec.structs import replace
+
+from runplan.adapters.agents.environment import for_a_run
+from runplan.adapters.clock import SystemClock, until
+from runplan.adapters.configuration.places import state_directory
+from runplan.adapters.store.protocol import open_store
+from runplan.domain.errors import Unreachable
+from runplan.domain.run.rows import Answer, Command
+from runplan.domain.times import iso
+from runplan.engine.landing import modes
+from runplan.engine.loop.commands import BEGINNING, Executor, LocalWorker
+from runplan.engine.loop.context import RepositoryContext, uses_forge
+from runplan.engine.loop.repository import ENVIRONMENT, Environments, open_repository
+from runplan.engine.loop.worker import Interruption
+from runplan.hosts.daemon.client import Client, HungUp, NotRunning, Silent, connect_daemon, reach_daemon
+from runplan.hosts.daemon.protocol import Done, Environment, Hello, Ping, Wake
+from runplan.hosts.daemon.state import Known, read_holder, remember_repository, wake_daemon
+
+BUSY = "daemon busy (git or network); request queued, you can quit now"
+BUSY_S = 3.0  #: a worker that is not in a long step has executed a command by then
+FLEET_BUSY = "no host has executed the request yet; it stays queued, you can quit now. See: runplan fleet status"
+NO_WORKER = "the request is queued, and no worker of the fleet is running; start one on any host: runplan worker"
+
+
+class Queued(Unreachable):
+    """The command is stored; the daemon executes it when it responds."""
+
+
+def submit_commands(
+    context: RepositoryContext, commands: Sequence[Command], *, say: Callable[[str], None], wait: bool = False
+) -> list[Answer | None]:
+    """Have the daemon, or the fleet, execute the commands; the daemon is started for those that begin something.
+
+    Without a daemon the others are executed here. An answer is None while the daemon is busy, unless `wait`. `say`
+    explains a long wait.
+    """
+    if context.fleet is not None:
+        stored = _store_commands(context, commands)
+        if not context.store().list_host_labels():
+            raise Queued(NO_WORKER)
+        return _await_answers(context, stored, say if wait else None)
+    begins = any(command.verb in BEGINNING for command in commands)
+    repository = Known(common=str(context.repository.common_dir), root=str(context.repository.root))
+    try:
+        client = reach_daemon(context.env) if begins else connect_daemon(context.env)
+    except NotRunning:
+        if begins:
+            raise
+        return _execute_here(context, _store_commands(context, commands))
+    except Silent as silent:
+        _store_commands(context, commands)
+        remember_repository(state_directory(context.env), repository)
+        wake_daemon(context.env)
+        raise Queued(f"the request is queued and takes effect when the daemon responds; {silent}") from silent
+    with client:
+        if begins and client.hello.draining:
+            raise Unreachable(client.hello.draining)
+        # Sent before the commands are stored, since a running worker executes them at once.
+        stored = _store_commands(
+            context, [_with_environment(client, context, repository, command) for command in commands]
+        )
+        with suppress(HungUp):
+            client.call(Wake(repository=repository), Done)
+            answers = _await_answers(context, stored, say if wait else None)
+            if None not in answers or wait:
+                return answers
+            closed = client.call(Ping(), Hello).closed
+            if error := next((trouble.error for trouble in closed if trouble.root == repository.root), ""):
+                raise Queued(f"{error}; the request stays queued")
+            return answers
+    if begins:
+        raise Queued("the daemon has ended; the request is queued, and the next daemon executes it")
+    return _execute_here(context, stored)
+
+
+def _await_answers(
+    context: RepositoryContext, commands: Sequence[Command], say: Callable[[str], None] | None
+) -> list[Answer | None]:
+    """The answers of the daemon or a worker; with `say` however long that takes."""
+    with closing(open_store(context.journal, writable=False)) as store:
+
+        def answers() -> list[Answer | None]:
+            return [store.get_answer(command.seq) for command in commands]
+
+        def is_answered() -> bool:
+            is_alive = context.fleet is not None or read_holder(state_directory(context.env)) is not None
+            if None not in answers():
+                return True
+            if not is_alive:
+                raise HungUp("the daemon has ended")
+            return False
+
+        every_s = 0.1 if context.fleet else 0.01
+        if not until(is_answered, within_s=BUSY_S, every_s=every_s) and say is not None:
+            say(FLEET_BUSY if context.fleet else BUSY)
+            while not until(is_answered, within_s=BUSY_S, every_s=every_s):
+                pass
+        return answers()
+
+
+def _with_environment(client: Client, context: RepositoryContext, repository: Known, command: Command) -> Command:
+    """Send the environment of this caller; the command with the name of it."""
+    if command.verb not in BEGINNING:
+        return command
+    name = os.urandom(8).hex()
+    forge = (
+        modes.concludes(context.settings.run.landing)
+        or bool(context.settings.issues.claim)
+        or uses_forge(context, command.plan)
+    )
+    env = for_a_run(context.env, context.settings.agents, forge=forge, checks=context.settings.tests.env)
+    client.call(Environment(repository=repository, name=name, env=env), Done)
+    return replace(command, arguments={**command.arguments, ENVIRONMENT: name})
+
+
+def _store_commands(context: RepositoryContext, commands: Sequence[Command]) -> list[Command]:
+    now = iso(SystemClock().now())
+    with closing(open_store(context.journal)) as store:
+        dated = [replace(command, at=command.at or now) for command in commands]
+        return [replace(command, seq=store.add_command(command)) for command in dated]
+
+
+def _execute_here(context: RepositoryContext, commands: list[Command]) -> list[Answer | None]:
+    """Execute commands in this process; stopped runs are worked to their end."""
+    with Interruption(0.0) as interruption, open_repository(context, wakeup=interruption.wakeup) as repository:
+        worker = LocalWorker()
+        worker.open(context, repository, Environments(context.env))
+        answers = worker.run(commands, Executor(worker))
+    if None in answers:  # a daemon has come up meanwhile, and owns the run
+        wake_daemon(context.env)
+    return answers

@@ -1,0 +1,294 @@
+"""runplan worker: one process of a fleet. It takes plans from the queue, and each one is worked on in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+from msgspec.structs import replace
+from structlog.typing import FilteringBoundLogger
+
+from runplan import __version__
+from runplan.adapters import processes
+from runplan.adapters.clock import SystemClock
+from runplan.adapters.configuration.load import load_settings, load_user
+from runplan.adapters.configuration.places import key_directory, own_directory, state_directory, worktree_root
+from runplan.adapters.git import command
+from runplan.adapters.notify import channels
+from runplan.adapters.notify.links import LinkMaker
+from runplan.adapters.notify.notifier import Notifier, open_log
+from runplan.adapters.store.files import file_lock
+from runplan.adapters.store.heartbeat import WORKERS, FleetLimit, Heartbeat, WorkerRow
+from runplan.adapters.store.location import FleetLocation
+from runplan.adapters.store.postgres import CHANNEL, hide_keys, list_fleet
+from runplan.adapters.supervise.dispatches import Dispatches
+from runplan.adapters.supervise.output import DispatchFiles
+from runplan.domain.errors import RefusedEarly, RunplanError, SettingsError
+from runplan.domain.names import run_of
+from runplan.domain.run.rules.hosts import list_queues
+from runplan.domain.settings.schema import Settings
+from runplan.domain.times import iso
+from runplan.engine.loop.context import RepositoryContext, context_at
+from runplan.engine.loop.repository import open_repository
+from runplan.engine.steps.context import OpenRepository
+from runplan.hosts.daemon import service
+from runplan.hosts.daemon.process import CLOSING_S, ENDING_S, NOTIFY_S
+from runplan.hosts.daemon.worker import DaemonServices
+from runplan.hosts.fleet.clones import REMOTE, open_clone, read_default
+from runplan.hosts.fleet.plans import PlanWorker
+from runplan.hosts.fleet.queue import JobQueue
+
+LOG = "worker.log"
+BEATS = 6  #: in the time of a lease
+RETRY_S = 1.0  #: after the heartbeat failed
+
+
+def work_on_plans(env: Mapping[str, str], row: WorkerRow, say: Callable[[str], None]) -> None:
+    """Work on plans of the fleet until the process is ended; refused when a worker of this name runs here."""
+    user = load_user(env)
+    env = hide_keys(user.fleet.dsn, env)
+    directory = own_directory(state_directory(env) / "fleet" / row.host)
+    lock = file_lock(directory / "worker.lock")
+    try:
+        lock.acquire(timeout=1.0)
+    except TimeoutError:
+        raise RefusedEarly(f"a worker of the host {row.host} is running already; see {directory / LOG}") from None
+    with lock, open_log(directory / LOG) as log:
+        FleetWorker(env, user, row, directory, log, say).run()
+
+
+class FleetWorker:
+    """The main thread has the queue and the signals, a second one the heartbeat; each plan in hand has its own."""
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        user: Settings,
+        row: WorkerRow,
+        directory: Path,
+        log: FilteringBoundLogger,
+        say: Callable[[str], None],
+    ) -> None:
+        self._say = say
+        self._env = env
+        self._user = user
+        self._row = row
+        self._directory = directory
+        self._log = log
+        self._dsn = user.fleet.dsn
+        self._plans: dict[tuple[str, str], PlanWorker] = {}  #: in hand, by schema and plan
+        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(max_workers=4 * row.slots + 4)
+        self._end_requests = 0  #: 1 drains, 2 ends agents, 3 ends at once
+        self._is_draining = False  #: by `runplan fleet drain`
+        self._steady_since = time.monotonic()  #: when the heartbeat last failed
+        self._is_over = threading.Event()
+        self._notifier = Notifier(user.notify, log, env=env)
+        self._clock = SystemClock()
+
+    def run(self) -> None:
+        with contextlib.closing(Heartbeat(self._dsn, self._row)) as heartbeat:
+            self._lease_s = heartbeat.lease_s
+            self._is_draining = heartbeat.beat(None)
+            left = [owned for owned in heartbeat.list_owned() if _is_gone(owned[-1])]
+            most_in_repository = self._user.daemon.max_parallel_repository
+            heartbeat.set_capacity(fleet=self._user.fleet.max_parallel, repository=most_in_repository)
+        runs = {run for _, _, run, _ in left}
+        for place in self._directory.glob("repositories/*/.git/runplan/dispatch"):  # agents of an earlier worker
+            live = [files.name for files in place.iterdir() if DispatchFiles(files).locked()]
+            Dispatches(place).end([id_ for id_ in live if run_of(id_.rpartition(".")[0]) not in runs], grace_s=0.0)
+        self._queue = JobQueue(
+            self._dsn,
+            queues=list_queues(self._row.labels),
+            slots=self._row.slots,
+            recover_s=self._lease_s / 3,
+            work=self._work,
+            may_begin=self._may_begin,
+            may_recover=lambda: time.monotonic() - self._steady_since > self._lease_s,
+            log=self._log,
+        )
+        asyncio.run(self._run_queue([(schema, plan) for schema, plan, _, _ in left]))
+        with contextlib.suppress(RunplanError), contextlib.closing(Heartbeat(self._dsn, self._row)) as heartbeat:
+            heartbeat.leave()
+        self._notifier.flush(within_s=NOTIFY_S)
+        channels.CALLS.close()
+        self._threads.shutdown(wait=False)
+        self._log.info("stopped")
+
+    async def _run_queue(self, left: list[tuple[str, str]]) -> None:
+        self._loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._request_end)
+        threading.Thread(target=self._keep_beating, name="heartbeat", daemon=True).start()
+        self._log.info("started", version=__version__, pid=os.getpid(), host=self._row.host)
+        self._say(f"{self._row.host} takes plans, {self._row.slots} at once; its log is {self._directory / LOG}")
+        service.notify_manager(self._env, service.READY)
+        own = [asyncio.create_task(self._work(schema, plan)) for schema, plan in left]
+        await self._queue.run_until_stopped()
+        await asyncio.gather(*own)
+        self._is_over.set()
+
+    # --- plans --------------------------------------------------------------------------------------------
+
+    def _may_begin(self) -> bool:
+        return not self._end_requests and not self._is_draining
+
+    async def _work(self, schema: str, plan: str) -> None:
+        """Work on a plan in a thread; one that is in hand already looks at its commands."""
+        await self._loop.run_in_executor(self._threads, self._work_on_plan, schema, plan)
+
+    def _work_on_plan(self, schema: str, plan: str) -> None:
+        worker: PlanWorker | None = None
+        while True:
+            try:
+                worker = worker or self._take_plan(schema, plan)
+                if worker is not None:
+                    worker.run()
+                break
+            except Exception as error:  # noqa: BLE001 - the edge of the thread: this host may own the plan
+                self._log.warning("trouble", plan=plan, error=str(error))
+                self._is_over.wait(RETRY_S)
+        if worker is not None:
+            with self._lock:
+                del self._plans[schema, plan]
+
+    def _take_plan(self, schema: str, plan: str) -> PlanWorker | None:
+        """A worker for the plan; None when one has it in hand already, or the repository is unknown."""
+        known = next((row for row in list_fleet(self._dsn) if row.schema == schema), None)
+        if known is None:
+            return None
+        fleet = FleetLocation(self._dsn, known.url, output=self._user.fleet.output, host=self._row.host)
+        services = DaemonServices(
+            log=self._log,
+            notifier=self._notifier,
+            links=LinkMaker(self._user.web.url, key_directory(self._env)),
+            limit=FleetLimit(self._row.owner),
+            clock=self._clock,
+            environment=self._env,
+            may_begin=self._may_begin,
+            wake=lambda: None,
+            call_at=lambda _key, _moment, _call: None,
+            open_repository=functools.partial(self._open_repository, known.remote, fleet),
+        )
+        worker = PlanWorker(plan, self._directory / "repositories" / schema, services, fleet)
+        with self._lock:
+            in_hand = self._plans.setdefault((schema, plan), worker)
+        if in_hand is worker:
+            return worker
+        in_hand.wake(commands=True)
+        return None
+
+    @contextlib.contextmanager
+    def _open_repository(
+        self, remote: str, fleet: FleetLocation, root: str, wakeup: int
+    ) -> Iterator[tuple[RepositoryContext, OpenRepository]]:
+        """Open the clone of a repository, with the settings on its default branch."""
+        open_clone(remote, Path(root), self._env)
+        with context_at(Path(root), self._env, lambda path, env: load_settings(path, env=env).settings) as context:
+            context = context.with_landing("direct", target=read_default(context.git), remote=REMOTE)
+            with contextlib.suppress(SettingsError):  # a start is refused; a stop is not
+                context = context.with_committed_settings().with_landing("direct", remote=REMOTE)
+            # Not the default directory, which is removed when it is empty: another plan may be about to use it.
+            place = str(worktree_root(context.root, context.settings, self._env))
+            settings = replace(context.settings, run=replace(context.settings.run, worktrees=place))
+            context = replace(context, settings=settings, fleet=fleet)
+            with open_repository(context, wakeup=wakeup) as repository:
+                yield context, replace(repository, labels=tuple(self._row.labels))
+
+    # --- the heartbeat ------------------------------------------------------------------------------------
+
+    def _keep_beating(self) -> None:
+        """Show that this host lives, and pass on what is notified; errors of the database do not end it."""
+        while not self._is_over.is_set():
+            try:
+                with contextlib.closing(Heartbeat(self._dsn, self._row)) as heartbeat:
+                    self._wake_all()  # notices were lost meanwhile
+                    self._beat_until_over(heartbeat)
+            except Exception as error:  # noqa: BLE001 - the edge of the thread: it must not end while the process lives
+                self._log.warning("heartbeat-failed", error=str(error))
+                self._is_over.wait(RETRY_S)
+                self._steady_since = time.monotonic()
+
+    def _beat_until_over(self, heartbeat: Heartbeat) -> None:
+        due = 0.0
+        while not self._is_over.is_set():
+            if time.monotonic() >= due:
+                due = time.monotonic() + self._lease_s / BEATS
+                self._beat(heartbeat)
+            for channel, text in heartbeat.wait(max(0.0, due - time.monotonic())):
+                self._on_notice(channel, text)
+                due = 0.0 if channel == WORKERS else due
+
+    def _beat(self, heartbeat: Heartbeat) -> None:
+        is_draining = heartbeat.beat(self._queue.worker_id)
+        if is_draining != self._is_draining:
+            self._is_draining = is_draining
+            self._log.info("draining" if is_draining else "taking-plans")
+            self._wake_all()
+        for (schema, _), worker in self._list_plans():
+            # A plan that it is about to take over still belongs to the dead owner.
+            if lost := heartbeat.list_lost(schema, list(worker.runs)):
+                worker.lose_plans(lost)
+
+    def _on_notice(self, channel: str, text: str) -> None:
+        if channel != CHANNEL:
+            self._loop.call_soon_threadsafe(self._queue.look)
+            return
+        schema, _, plan = text.partition(" ")
+        for (own, _), worker in self._list_plans():
+            if own == schema and worker.is_mine(plan):
+                self._threads.submit(functools.partial(worker.wake, commands=True))
+
+    def _list_plans(self) -> list[tuple[tuple[str, str], PlanWorker]]:
+        with self._lock:
+            return list(self._plans.items())
+
+    def _wake_all(self) -> None:
+        for _, worker in self._list_plans():
+            worker.wake()
+        self._loop.call_soon_threadsafe(self._queue.look)
+
+    # --- shutdown -----------------------------------------------------------------------------------------
+
+    def _request_end(self) -> None:
+        """Drain. The second call ends the agents; the third ends the process at once."""
+        self._end_requests += 1
+        workers = [worker for _, worker in self._list_plans()]
+        if self._end_requests == 1:
+            self._set_deadline("stopping", self._user.daemon.grace_s)
+            self._queue.stop()
+            for worker in workers:
+                worker.wake()
+        elif self._end_requests == 2:
+            self._set_deadline("ending-agents", ENDING_S)
+            command.CALLS.end()
+            for worker in workers:
+                worker.request_end()
+        else:
+            for worker in workers:
+                worker.close()
+            command.CALLS.close()
+            self._log.info("stopped-at-once")
+            os._exit(0)  # agents live on, and the next worker on this host continues them
+
+    def _set_deadline(self, step: str, within_s: float) -> None:
+        """Take the next step of the shutdown then."""
+        self._log.info(step, until=iso(self._clock.now() + timedelta(seconds=within_s)))
+        service.notify_manager(self._env, service.STOPPING, service.extend_timeout(within_s + CLOSING_S))
+        requests = self._end_requests
+        self._loop.call_later(within_s, lambda: self._request_end() if self._end_requests == requests else None)
+
+
+def _is_gone(owner: str) -> bool:
+    """Whether a process of this host has ended."""
+    process = owner.rpartition("/")[2]
+    return processes.is_of_this_boot(process) and not processes.alive(process)

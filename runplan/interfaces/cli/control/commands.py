@@ -1,0 +1,133 @@
+"""runplan stop, pause, resume, now: commands for plans that have a run or a schedule."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+
+from runplan.adapters import processes
+from runplan.adapters.configuration.places import state_directory
+from runplan.adapters.store.protocol import Store
+from runplan.domain.errors import Exit, NotFound, Unreachable, UsageError, error_with
+from runplan.domain.names import WATCH
+from runplan.domain.run.rows import Answer, Command
+from runplan.domain.text import command
+from runplan.engine.loop import preflight
+from runplan.engine.loop.commands import KEEP_SCHEDULE, request_of
+from runplan.engine.loop.context import RepositoryContext, open_context, plan_or_watch
+from runplan.engine.loop.runs import end_recorded_agents
+from runplan.hosts.daemon import submit
+from runplan.hosts.daemon.state import read_holder
+from runplan.interfaces.cli.control import runs
+from runplan.interfaces.cli.show import progress
+
+ENDING_S = 20.0  #: for a foreground run to end its agents
+
+
+def run_pause(args: argparse.Namespace) -> None:
+    _pause_or_resume(args.plan, "pause", ". Resume with: runplan resume")
+
+
+def run_resume(args: argparse.Namespace) -> None:
+    _pause_or_resume(args.plan, "resume", "; see: runplan status")
+
+
+def _pause_or_resume(word: str, verb: str, then: str) -> None:
+    """Pause or resume the plan; `then` is the rest of the message, without the plan."""
+    with open_context(warn=progress.warn if verb == "pause" else None) as context:
+        plan = plan_or_watch(context, word)
+        store = context.store()
+        run = store.get_interrupted_run(plan)
+        has_run = run is not None and run.daemon
+        row = store.get_schedule(plan)
+        is_kept = has_run or row is not None
+        if is_kept and verb == "resume" and not plan.startswith(WATCH):
+            preflight.require_active(
+                context.landing_like(request_of(row).started) if row else context.for_plan(plan), plan
+            )
+        answer = runs.submit_command(context, plan, verb, wait=verb == "resume") if is_kept else Answer()
+    if answer is not None and not answer.lines:
+        raise NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
+    progress.say(f"{answer.lines[0] if answer is not None else submit.BUSY}{then} {command(plan)}")
+
+
+def run_now(args: argparse.Namespace) -> Exit:
+    with open_context() as context:
+        plans = [row.plan for row in context.store().list_schedules()]
+        if args.plan is None and len(plans) > 1:
+            raise UsageError(f"now: there is more than one schedule; name one of {', '.join(plans)}")
+        plan = plan_or_watch(context, args.plan) if args.plan else plans[0] if plans else ""
+        if plan not in plans:
+            make = command("runplan", "start", plan or "PLAN", "auto", "every", "4h")
+            raise NotFound(f"{plan or 'this repository'} has no schedule; make one: {make}")
+        row = context.store().get_schedule(plan)
+        if row is not None and not plan.startswith(WATCH):
+            preflight.require_active(context.landing_like(request_of(row).started), plan)
+        answer = runs.submit_command(context, plan, "now")
+    assert answer is not None
+    return runs.print_answer(plan, answer)
+
+
+# --- stop -------------------------------------------------------------------------------------------------
+
+
+def run_stop(args: argparse.Namespace) -> None:
+    with open_context(warn=progress.warn) as context:
+        plan = plan_or_watch(context, args.plan) if args.plan else ""
+        if not _stop_plans(context, context.store(), plan, keep_schedule=args.keep_schedule, force=args.force):
+            progress.say(f"Nothing to stop {f'for {plan}' if plan else 'here'}")
+
+
+def _stop_plans(context: RepositoryContext, store: Store, plan: str, *, keep_schedule: bool, force: bool) -> bool:
+    """Cancel schedules and end runs, of one plan or of all; whether there were any."""
+    arguments = {KEEP_SCHEDULE: True} if keep_schedule else {}
+    lines, still_running = _end_foreground(context, store, plan, force=force)
+    plans = [
+        active
+        for active in store.list_active_plans(queued=True)
+        if plan in ("", active) and active not in still_running
+    ]
+    commands = [Command(plan=stopped, verb="stop", arguments=arguments, by="runplan stop", at="") for stopped in plans]
+    error: Exception | None = Unreachable("; ".join(still_running.values())) if still_running else None
+    try:
+        answers = submit.submit_commands(context, commands, say=progress.say) if commands else []
+        lines += [line for answer in answers if answer is not None for line in answer.lines]
+        lines += [submit.BUSY] if None in answers else []
+        refused = (error_with(answer.error, answer.exit) for answer in answers if answer is not None and answer.error)
+        error = next(refused, error)
+    except Unreachable as failed:
+        # The daemon does not answer, or nothing can be recorded: agents are ended all the same.
+        plans = [] if context.fleet else end_recorded_agents(context.state, plan)
+        lines += [f"Ended the agent of {ended}; its work is kept" for ended in plans]
+        is_queued = isinstance(failed, submit.Queued)  # the daemon executes it when it can
+        error = failed if is_queued else Unreachable(f"{failed}; then stop it again")
+    for line in lines:
+        progress.say(line)
+    if error is not None:
+        raise error
+    return bool(lines)
+
+
+def _end_foreground(
+    context: RepositoryContext, store: Store, plan: str, *, force: bool
+) -> tuple[list[str], dict[str, str]]:
+    """End foreground runs in other terminals as Ctrl-C twice does; messages, and errors by plan."""
+    owners = {key: owner for key, owner in store.list_owners().items() if plan in ("", key)}
+    daemon = read_holder(state_directory(context.env))
+    others = (processes.identity(os.getpid()), daemon.identity if daemon else None)
+    lines = list[str]()
+    still_running = dict[str, str]()
+    for key, owner in owners.items():
+        process = processes.living(owner) if owner not in others else None
+        if process is None:
+            continue
+        # The second signal ends the agents; the same signal twice could be delivered once. Ctrl-Z may have stopped it.
+        for number in (signal.SIGKILL,) if force else (signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
+            processes.send(process, number)
+        if processes.await_gone([process], timeout_s=ENDING_S):
+            at_once = command("runplan", "stop", key, "--force")
+            still_running[key] = f"the run of {key} in process {process.pid} still runs; end it at once: {at_once}"
+        else:
+            lines.append(f"Stopped the run of {key} in process {process.pid}")
+    return lines, still_running

@@ -1,0 +1,131 @@
+"""runplan retry, undo: resume a run, continue a failed phase, revert a landed one."""
+
+from __future__ import annotations
+
+import argparse
+
+from msgspec.structs import replace
+
+from runplan.adapters.store.protocol import Store
+from runplan.domain import names
+from runplan.domain.errors import Busy, Exit, NotFound, RefusedEarly
+from runplan.domain.plan.model import Plan, parse_plan
+from runplan.domain.run.events import Rows, RunStarted
+from runplan.domain.run.kinds import Mode, RunStatus
+from runplan.domain.run.requests import RunRequest
+from runplan.domain.settings.options import Options
+from runplan.domain.text import command
+from runplan.engine.landing import modes
+from runplan.engine.landing.conversation import find_due, quote_messages
+from runplan.engine.loop import preflight
+from runplan.engine.loop.context import RepositoryContext, newest_run, open_context, plan_path, slug_of
+from runplan.engine.loop.runs import describe_busy, describe_success, state_of
+from runplan.engine.steps.conclude import list_answers
+from runplan.engine.steps.land import landing_to_undo
+from runplan.interfaces.cli.control import runs
+from runplan.interfaces.cli.control.start import start_run
+from runplan.interfaces.cli.show import progress
+
+
+def run_retry(args: argparse.Namespace) -> Exit:
+    with open_context() as context:
+        store, row = newest_run(context, args.plan)
+        last = state_of(store, row).options
+        context = context.for_run(last)
+        here = args.foreground or not (args.wait or args.background or last.daemon)
+        review: Rows = ()
+        if args.review:
+            review = _new_comments(context, last, store)
+            if not review:
+                return Exit.DONE
+            last = replace(last, mode=Mode.FINISH, wanted="", auto=False) if last.mode is Mode.UNDO else last
+        elif args.phase:
+            last = replace(_last_work(store, last), mode=Mode.PHASE, wanted=args.phase)
+        elif row.state == RunStatus.DONE:
+            progress.say(describe_success(row.plan))
+            return Exit.DONE
+        elif last.mode is Mode.UNDO:
+            return _undo_phase(context, row.plan, last.wanted)
+        elif last.mode is Mode.PLAN:
+            again = RunRequest(started=replace(last, command=0, anew=args.fresh), again=True)
+            return runs.run_here(context, again) if here else runs.submit_run(context, again, wait=args.wait)
+        is_again = not args.phase and not args.review
+        asked = Options(phase=last.wanted, finish=last.mode is Mode.FINISH, auto=last.auto, landing=last.landing)
+        asked = replace(asked, anew=args.fresh)
+        return start_run(context, row.plan, asked, here=here, wait=args.wait, again=is_again, like=last, review=review)
+
+
+def _last_work(store: Store, last: RunStarted) -> RunStarted:
+    """The plan's last run that was no undo, which runs in this process and asks for no approval."""
+    options = (state_of(store, row).options for row in store.list_runs(last.plan))
+    worked = next((started for started in options if started.mode not in (Mode.UNDO, Mode.PLAN)), None)
+    return worked or replace(last, daemon=True, auto=False)
+
+
+def _new_comments(context: RepositoryContext, last: RunStarted, store: Store) -> Rows:
+    """The comments of reviewers on the plan's open pull request that no run has handled: ids and quoted texts."""
+    if not last.concludes:
+        raise RefusedEarly(f"the last run of {last.plan} landed by {last.landing}; only a pull request has a review")
+    run = context.settings.run
+    forge = modes.open_forge(context.git, run, context.env)
+    pull = forge.find_pull_request(branch=names.pull_branch(run.branch_prefix, last.slug), base=run.target)
+    if pull is None or not pull.is_open:
+        raise NotFound(f"{last.plan} has no open pull request; see: {command('runplan', 'status', last.plan)}")
+    messages = forge.read_activity(pull.number, pull.head).messages
+    due = find_due(messages, handled=list_answers(store, last.plan), login=forge.own_login, may_write=forge.may_write)
+    if due.strangers:
+        is_shown = "are shown to the agent" if context.settings.issues.trust == "all" else "are left out (issues.trust)"
+        authors = sorted({message.author for message in due.strangers})
+        progress.warn(f"comments of accounts without write access {is_shown}: {', '.join(authors)}")
+    if not due.requests:
+        progress.say(f"no new review comments on {pull.name}; nothing to do")
+        return ()
+    return quote_messages(due, with_strangers=context.settings.issues.trust == "all")
+
+
+# --- undo -------------------------------------------------------------------------------------------------
+
+
+def run_undo(args: argparse.Namespace) -> Exit:
+    with open_context() as context:
+        return _undo_phase(context, plan_path(context, args.plan), args.phase)
+
+
+def _undo_phase(context: RepositoryContext, path: str, phase: str) -> Exit:
+    """Revert the phase in this process, with the landing mode of the plan."""
+    context = context.for_plan(path)
+    runs.complete_landings(context)
+    plan = parse_plan(preflight.committed_plan(context, path, is_compared=False), path=path)
+    left = runs.unfinished_run(context, path)
+    if left is not None and (owner := context.store().get_living_owner(path)):
+        was = left[1].options
+        if (was.mode, was.wanted) != (Mode.UNDO, phase):
+            raise Busy(describe_busy(path, left[0].id, left[1]))
+        progress.say(runs.describe_owner(path, owner))
+        return Exit.DONE
+    undone = _phase_to_undo(context, plan, phase, unfinished=left[1].started if left else None)
+    context = runs.with_landing(context.with_committed_settings().for_plan(path), "")
+    asked = runs.run_started(context, path, plan.title, Options(phase=undone, auto=True))
+    return runs.run_here(context, RunRequest(started=context.record_settings(replace(asked, mode=Mode.UNDO))))
+
+
+def _phase_to_undo(context: RepositoryContext, plan: Plan, wanted: str, *, unfinished: RunStarted | None) -> str:
+    """The id of the phase to undo, or a refusal; `unfinished` is a run of the plan that has not ended."""
+    phase = preflight.require_phase(plan, wanted)
+    if unfinished is not None:
+        if (unfinished.mode, unfinished.wanted) == (Mode.UNDO, phase.id):
+            return phase.id
+        raise RefusedEarly(
+            f"a run of {plan.path} has not ended; end it first: {command('runplan', 'retry', plan.path)}"
+        )
+    if phase.status != "done":
+        raise RefusedEarly(f"phase {phase.id} of {plan.path} is not done; there is nothing to undo")
+    upon = [other.id for other in reversed(plan.phases) if other.status == "done" and phase.id in other.depends]
+    if upon:
+        first = command("runplan", "undo", plan.path, upon[0])
+        depend = f"phase {upon[0]} depends" if len(upon) == 1 else f"phases {', '.join(upon)} depend"
+        raise RefusedEarly(f"{depend} on phase {phase.id}; undo {upon[0]} first: {first}")
+    slug = slug_of(context, plan.path)
+    merged = modes.fetch_merged(context.repository, context.settings.run, slug, context.env)
+    landing_to_undo(context.tip(), plan, phase, target=context.target_name, objects=context.git, merged=merged)
+    return phase.id

@@ -1,0 +1,434 @@
+"""Turns a plan and options into a run request, after all checks, and has it executed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from runplan.adapters.agents.environment import for_a_run, needed_by_a_run
+from runplan.adapters.agents.invocation import sandbox_modes
+from runplan.adapters.configuration.load import list_secret_places, load_user, run_variables
+from runplan.adapters.configuration.places import state_directory
+from runplan.adapters.sandbox.bubblewrap import require_sandbox
+from runplan.app.views.journal import follow_events
+from runplan.domain.decoding import convert
+from runplan.domain.errors import (
+    Busy,
+    Exit,
+    Fenced,
+    Interrupted,
+    JournalDamaged,
+    SettingsError,
+    Unreachable,
+    error_with,
+)
+from runplan.domain.names import WATCH
+from runplan.domain.plan.model import Plan, parse_plan
+from runplan.domain.run.attempts import PlanningAttempt
+from runplan.domain.run.decide import decide, is_ending
+from runplan.domain.run.events import Answered, Rows, RunStarted
+from runplan.domain.run.kinds import FOR_ANSWER, Mode, RunStatus
+from runplan.domain.run.recorded import from_json
+from runplan.domain.run.requests import BY_PERSON, RunRequest, Timing
+from runplan.domain.run.rows import Answer, Command, RunRow
+from runplan.domain.run.state import RunState
+from runplan.domain.settings.options import Options, in_plan
+from runplan.domain.settings.schedule import describe_delay
+from runplan.domain.settings.schema import RunSettings, uses_remote
+from runplan.domain.text import command
+from runplan.domain.times import parse_iso, zone
+from runplan.engine.landing import modes
+from runplan.engine.loop import context as contexts, preflight
+from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.loop.repository import open_repository
+from runplan.engine.loop.runs import describe_busy, does_what_is_asked, find_awaited, state_of
+from runplan.engine.loop.subplans import require_subplans
+from runplan.engine.loop.worker import ForegroundWorker, Interruption
+from runplan.hosts.daemon.state import Known, remember_repository, wake_daemon
+from runplan.hosts.daemon.submit import submit_commands
+from runplan.interfaces.cli.show import progress
+from runplan.interfaces.cli.show.ending import show_end
+
+MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
+
+
+class Ready(Struct, frozen=True, kw_only=True):
+    """A start that passed all checks: the context of its run, and the request."""
+
+    context: RepositoryContext
+    request: RunRequest
+    plan: Plan
+    phases: list[str]  #: ids of those that would be worked on
+
+
+class NothingToDo(Struct, frozen=True, kw_only=True):
+    """A start of a plan whose work is done."""
+
+    why: str
+
+
+class AlreadyRunning(Struct, frozen=True, kw_only=True):
+    """A start of a plan while a live process does what is asked."""
+
+    why: str
+    plan: str
+    run: str = ""  #: of the daemon; "" for that of another process
+
+
+def resolve_start(
+    context: RepositoryContext, word: str, asked: Options, *, like: RunStarted | None = None, review: Rows = ()
+) -> Ready | NothingToDo | AlreadyRunning:
+    """Resolve the plan and the settings of a start, and check everything that can be refused.
+
+    `like` is the run that is retried: the new one lands in the same place. A run at work takes a `review`, too.
+    """
+    context = with_landing(context, asked.landing)
+    path = ""
+    if not review and context.store().list_active_plans():
+        path = contexts.plan_path(context, word)
+        _refuse_proposal(context, path)
+    if path and not asked.every and (running := _already_running(context, path, asked)) is not None:
+        return running
+    for sentence in context.repository.left_out:
+        progress.warn(sentence)
+    remarks = complete_landings(context)
+    context = with_target_settings(context, asked.landing, like=like)
+    start = resolve_request(context, path or resolve_plan(context, word), asked)
+    if isinstance(start, NothingToDo):
+        return start
+    request = replace(start.request, started=replace(start.request.started, review=review, remarks=remarks))
+    if (left := unfinished_run(context, request.started.plan)) is not None:  # a resumed run keeps its settings
+        context = context.for_run(left[1].options)
+    elif note := contexts.settings_note(context):
+        progress.say(note)
+    return replace(start, context=context, request=request)
+
+
+def _refuse_proposal(context: RepositoryContext, plan: str) -> None:
+    """Refuse to work on a plan that waits for approval, or that a live process writes."""
+    left = unfinished_run(context, plan)
+    if left is None or left[1].options.mode is not Mode.PLAN:
+        return
+    row, state = left
+    if decide(state).waiting in FOR_ANSWER:
+        see = command("runplan", "diff", plan)
+        raise Busy(f"{plan} is a proposal that waits for your answer; see: {see}")
+    if context.store().get_living_owner(plan):
+        raise Busy(describe_busy(plan, row.id, state))
+
+
+def resolve_plan(context: RepositoryContext, word: str) -> str:
+    """The path of the plan; a repository without a commit has none."""
+    context.tip()
+    return contexts.plan_path(context, word)
+
+
+def _already_running(context: RepositoryContext, plan: str, asked: Options) -> AlreadyRunning | None:
+    """Find a live process that does what is asked, before the remote is asked, which may hang.
+
+    Other work is refused. A run that is being stopped, or has only to clean up, ends first.
+    """
+    store = context.store()
+    row = store.get_interrupted_run(plan)
+    owner = store.get_living_owner(plan)
+    if row is None or row.state != RunStatus.RUNNING or not owner or row.asked:
+        return None
+    if any(queued.plan == plan for queued in store.list_queued_commands()):
+        return None
+    state = state_of(store, row)
+    if is_ending(state):
+        return None
+    context = context.landing_like(row)
+    phases = parse_plan(preflight.committed_plan(context, plan, is_compared=False), path=plan).phases
+    wanted = in_plan(asked, [phase.id for phase in phases])
+    request = run_started(context.with_landing(asked.landing or row.landing), plan, row.title, wanted)
+    if not does_what_is_asked(state, request):
+        raise Busy(describe_busy(plan, row.id, state))
+    if not row.daemon:
+        return AlreadyRunning(why=describe_owner(plan, owner), plan=plan)
+    wake_daemon(context.env)  # the repository may have been away
+    return AlreadyRunning(why=_describe_running(plan, row.id), plan=plan, run=row.id)
+
+
+def _describe_running(plan: str, run: str) -> str:
+    return f"{plan} is already running ({run}); see: {command('runplan', 'status', plan)}"
+
+
+def describe_owner(plan: str, owner: str) -> str:
+    pid = owner.partition(":")[0]
+    follow = command("runplan", "logs", plan, "-f")
+    return f"{plan} is already running in another process ({pid}); nothing was changed. Follow it: {follow}"
+
+
+def with_landing(context: RepositoryContext, landing: str) -> RepositoryContext:
+    """The context with this landing mode, else that of the settings; it decides the tip that the plan is read from."""
+    landing = landing or context.settings.run.landing
+    modes.require_allowed(landing, context.settings.run, is_fleet=context.fleet is not None)
+    return context.with_landing(landing)
+
+
+def complete_landings(context: RepositoryContext) -> tuple[str, ...]:
+    """Complete interrupted landings, and refuse a target that cannot be landed on; remarks for the report."""
+    notes = preflight.settle_lost_landings(context)
+    remarks = modes.require_ready(context.repository, context.settings, context.env)
+    for note in (*notes, *remarks):
+        progress.warn(note)
+    return remarks
+
+
+def with_target_settings(
+    context: RepositoryContext, landing: str, *, like: RunStarted | None = None
+) -> RepositoryContext:
+    """The context with the settings of the target's tip, which a new run uses."""
+    for _ in range(MOST_TARGETS):
+        there = with_landing(context.with_committed_settings(), landing)
+        if like is not None:
+            return there.with_landing(there.settings.run.landing, target=like.target, remote=like.remote)
+        if there.target == context.target:
+            return there
+        modes.require_ready(there.repository, there.settings, there.env)
+        context = there
+    raise SettingsError(f"run.target: the settings on each branch name another one; the last is {context.target_name}")
+
+
+def resolve_request(context: RepositoryContext, path: str, asked: Options) -> Ready | NothingToDo:
+    """The request for a run of the plan, which is read from the target, or from its own branch."""
+    on_target = context
+    if modes.concludes(context.settings.run.landing):
+        context = replace(context, pull=contexts.slug_of(context, path))
+        modes.fetch_branch(context.repository, context.settings.run, context.pull, context.env)
+    tip = context.tip()
+    store = context.store()
+    resuming = store.get_interrupted_run(path) is not None
+    text = preflight.committed_plan(context, path, is_compared=not resuming)
+    plan = parse_plan(text, path=path)
+    asked = in_plan(asked, [phase.id for phase in plan.phases])
+    phases = preflight.phases_to_work(plan, text, tip=tip, options=asked, resuming=resuming)
+    preflight.require_clear(plan)
+    if isinstance(phases, str):
+        if not context.is_on_branch:
+            return NothingToDo(why=phases)
+        phases = []  # the pull request is still to be merged
+    if not asked.phase and not resuming:
+        preflight.require_open(context, plan, tip)
+    preflight.require_executions(context, plan)
+    require_subplans(on_target, plan)
+    if unnamed := preflight.require_test_command(context):
+        progress.warn(unnamed)
+    started = context.record_settings(run_started(context, path, plan.title, asked, issues=plan.issues))
+    preflight.require_same_history(context, path)
+    if not resuming:
+        preflight.require_own_branches(context, plan=path, slug=started.slug, phases=phases, tip=tip)
+    for remark in preflight.foresee_refusals(context, plan, tip).remarks:
+        if remark.landing != started.landing:
+            progress.warn(f"{path}:{remark.line}: {remark.text}")
+    return Ready(context=on_target, request=RunRequest(started=started), plan=plan, phases=phases)
+
+
+def run_started(
+    context: RepositoryContext, plan: str, title: str, asked: Options, *, issues: tuple[int, ...] = ()
+) -> RunStarted:
+    """A run with these options and the landing of this context; `plan` may be a watch of issues."""
+    run = context.settings.run
+    return RunStarted(
+        plan=plan,
+        title=title,
+        mode=asked.mode,
+        wanted=asked.phase,
+        auto=asked.auto,
+        anew=asked.anew,
+        landing=run.landing,
+        target=run.target,
+        slug="" if plan.startswith(WATCH) else contexts.slug_of(context, plan),
+        issues=issues,
+        remote=run.remote if uses_remote(run.landing) else "",
+        concludes=modes.concludes(run.landing),
+        given=run_variables(context.env),
+    )
+
+
+def unfinished_run(context: RepositoryContext, plan: str) -> tuple[RunRow, RunState] | None:
+    """The plan's unfinished run with its state."""
+    store = context.store()
+    row = store.get_interrupted_run(plan)
+    return (row, state_of(store, row)) if row is not None else None
+
+
+# --- execution --------------------------------------------------------------------------------------------
+
+
+def submit_command(
+    context: RepositoryContext, plan: str, verb: str, arguments: Mapping[str, Any] | None = None, *, wait: bool = True
+) -> Answer | None:
+    """Submit a command; its answer, or None while the daemon is busy, unless `wait`. A refusal is raised."""
+    asked = Command(plan=plan, verb=verb, arguments=arguments or {}, by=BY_PERSON, at="")
+    (answer,) = submit_commands(context, [asked], say=progress.say, wait=wait)
+    if answer is not None and answer.error:
+        raise error_with(answer.error, answer.exit)
+    return answer
+
+
+def for_daemon(context: RepositoryContext, started: RunStarted) -> RunStarted:
+    """The run with the names of the variables that the daemon has to have for it; a fleet's workers have their own."""
+    if context.fleet is not None:
+        return replace(started, daemon=True, given=(), settings="")
+    agents = context.settings.agents
+    checks = context.settings.tests.env
+    sent = for_a_run(context.env, agents, forge=started.concludes, checks=checks)
+    pushes = uses_remote(started.landing)
+    needs = needed_by_a_run(sent, agents, pushes=pushes, forge=started.concludes, checks=checks)
+    return replace(started, daemon=True, needs=needs)
+
+
+def timing_of(asked: Options, run: RunSettings) -> Timing | None:
+    if not asked.every:
+        return None
+    return Timing(every=asked.every, now=asked.now, zone=run.timezone, misfire=run.misfire)
+
+
+def submit_run(
+    context: RepositoryContext, request: RunRequest, timing: Timing | None = None, *, wait: bool = False
+) -> Exit:
+    """Have the daemon execute the run; `wait` follows it to its end."""
+    plan = request.started.plan
+    seen = context.store().get_newest_event()
+    left = context.store().get_interrupted_run(plan)
+    orphan = left.id if left is not None and not context.store().get_living_owner(plan) else ""
+    submitted = replace(request, started=for_daemon(context, request.started), timing=timing)
+    answer = submit_command(context, plan, "start", to_builtins(submitted))
+    assert answer is not None
+    if orphan and answer.run == orphan and not answer.declined and request.reply is None:
+        answer = replace(answer, resumed=True)  # by the daemon, which was started for the command
+    if timing is not None and answer.scheduled:
+        first = parse_iso(answer.scheduled).astimezone(zone(context.settings.run.timezone))
+        instead = f" instead of every {answer.instead}" if answer.instead else ""
+        moved = f" ({why})" if (why := describe_delay(timing.every, plan)) else ""
+        progress.say(f"Scheduled {plan} every {timing.every}{instead}, first at {first:%Y-%m-%d %H:%M %Z}{moved}")
+        if not timing.now:
+            return Exit.DONE
+    code = print_answer(plan, answer, None if timing else request)
+    return follow_run(context, plan, answer.run, after=seen) if wait and not answer.declined else code
+
+
+def follow_run(context: RepositoryContext, plan: str, run: str, *, after: int | None = None) -> Exit:
+    """Print the events of the run until it ends or waits for a person; Ctrl-C only detaches."""
+    after = context.store().get_newest_event() if after is None else after
+    try:
+        with progress.live_line(), closing(context.store()) as store:
+            for rows, _ in follow_events(store, plan, run, after=after):
+                for event in filter(None, (from_json(row.type, row.body) for row in rows)):
+                    progress.show_event(event)
+            newest = store.get_run(run)
+    except KeyboardInterrupt:
+        again = command("runplan", "logs", plan, "-f")
+        stop = command("runplan", "stop", plan)
+        raise Interrupted(f"detached; {run} continues. Follow it: {again}; stop it: {stop}") from None
+    if newest is not None and newest.is_active and not find_awaited(context.store(), newest).needs_person:
+        status = command("runplan", "status", plan)
+        raise Unreachable(f"the daemon has ended, and no process works on {run}; see: {status}")
+    return show_end(context, run)
+
+
+def admit_agents(context: RepositoryContext, *, is_new: bool = True) -> None:
+    """Refuse agents that cannot run; say of a new run that they have no sandbox, if one was wanted."""
+    if context.fleet is not None:
+        return  # they run on other machines
+    preflight.require_agents(context)
+    if require_sandbox(sandbox_modes(context.settings.agents), context.env) is not None and is_new:
+        progress.warn("no sandbox: an agent can do what you can; see: runplan doctor")
+    for section in ("agents", "tests"):
+        for key, place in list_secret_places(to_builtins(getattr(context.settings, section)), context.env):
+            progress.warn(f"{section}.{key} = {place}: the sandbox opens a place with keys of yours")
+
+
+def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
+    """Execute the run in this process; errors from outside name the command that continues it. Not in a fleet."""
+    if context.fleet is not None and request.started.mode is Mode.UNDO:
+        return submit_run(context, request, wait=True)
+    if context.fleet is not None:
+        raise SettingsError("fleet.dsn is set, so workers do the work and not this process; leave out --foreground")
+    plan = request.started.plan
+    if request.started.mode is not Mode.UNDO:
+        admit_agents(context, is_new=unfinished_run(context, plan) is None)
+    retry = command("runplan", "retry", plan)
+    with (
+        progress.live_line(),
+        Interruption(load_user(context.env).daemon.grace_s) as interruption,
+        open_repository(context, wakeup=interruption.wakeup) as repository,
+    ):
+        _remember_repository(context)
+        worker = ForegroundWorker(interruption, show=progress.show_event, warn=progress.warn)
+        try:
+            answer = worker.run(request, context, repository)
+        except KeyboardInterrupt:
+            raise Interrupted(f"interrupted; all agents are stopped. Continue with: {retry}") from None
+        except (Fenced, JournalDamaged):
+            raise  # this journal cannot be continued
+        except Unreachable as error:
+            if plan not in worker.runs:  # it has not begun
+                raise
+            raise Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
+    if answer.declined or _is_rejected(context, request, answer.run):
+        return print_answer(plan, answer, request)
+    code = show_end(context, answer.run)
+    _start_next(context, answer.run)
+    return code
+
+
+def _start_next(context: RepositoryContext, run: str) -> None:
+    """Have the daemon begin the run that follows a planning run, which has queued it; with the keys of this caller."""
+    store = context.store()
+    row = store.get_run(run)
+    state = state_of(store, row) if row is not None else RunState()
+    if isinstance(state.attempt, PlanningAttempt) and state.attempt.queued:
+        request = convert(json.loads(state.attempt.chosen.planning.then), RunRequest)
+        submit_run(context, replace(request, timing=None), request.timing)
+
+
+def _is_rejected(context: RepositoryContext, request: RunRequest, run: str) -> bool:
+    """Whether the request was a rejection, and no agent has taken up its words."""
+    row = context.store().get_run(run)
+    is_over = row is not None and row.state == RunStatus.STOPPED
+    return request.answer is not None and not request.answer.approved and (not request.answer.why or is_over)
+
+
+def _remember_repository(context: RepositoryContext) -> None:
+    """Add the repository to those that `report --since` lists; a run does not depend on it."""
+    try:
+        remember_repository(state_directory(context.env), Known(common=str(context.common_dir), root=str(context.root)))
+    except Unreachable as error:
+        progress.warn(f"{error}; report --since will not list this repository")
+
+
+def print_answer(plan: str, answer: Answer, request: RunRequest | None = None) -> Exit:
+    """Print what became of a request; None is that of a schedule."""
+    is_watch = plan.startswith(WATCH)
+    plan = answer.plan or plan
+    reply = request.reply if request is not None else None
+    for text in answer.warnings:
+        progress.warn(text)
+    if answer.declined and answer.owner:
+        progress.say(describe_owner(plan, answer.owner))
+    elif answer.declined and request is None:
+        progress.say(f"Not started: {answer.why}")
+        return Exit.DONE if is_watch else Exit.WAITING
+    elif answer.declined and (reply is not None or answer.exit):
+        raise error_with(answer.why, answer.exit or Exit.NOT_FOUND)
+    elif answer.declined:
+        progress.say(answer.why)
+    elif isinstance(reply, Answered) and not reply.approved and answer.run:
+        see = command("runplan", "status", plan)
+        is_plan = request is not None and request.started.planning is not None
+        kept = "" if reply.why or is_plan else "; its work stays on its branch"
+        progress.say(f"Rejected {answer.run}{kept}. See: {see}")
+    elif answer.fresh or answer.resumed:
+        done = f"Resumed {answer.run}" if answer.resumed else f"Accepted as {answer.run}"
+        progress.say(f"{done}; follow it: {command('runplan', 'logs', plan, '-f')}")
+    else:
+        progress.say(_describe_running(plan, answer.run))
+    return Exit.DONE

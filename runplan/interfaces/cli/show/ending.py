@@ -1,0 +1,150 @@
+"""Shows how a run ended, and its journal as `runplan logs` does."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from pathlib import Path
+
+from runplan.adapters.store.protocol import Store
+from runplan.app.views.journal import describe_duration, describe_event
+from runplan.domain.errors import Exit
+from runplan.domain.plan.marks import NoWorkKind
+from runplan.domain.run import events as e
+from runplan.domain.run.attempts import PlanningAttempt
+from runplan.domain.run.decide import decide
+from runplan.domain.run.dispatch import Ending
+from runplan.domain.run.kinds import Mode, Reason, RunOutcome, WaitKind
+from runplan.domain.run.reasons import describe_ending, next_action
+from runplan.domain.run.recorded import from_json
+from runplan.domain.run.rows import EventRow, RunRow, wait_of
+from runplan.domain.run.state import RunState, apply, failed_lane, failure as failure_of, list_questions
+from runplan.domain.text import command, counted, zone_name
+from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.loop.runs import find_awaited, state_of
+from runplan.engine.report.planning import describe_proposal
+from runplan.engine.report.sections import describe_kept_work
+from runplan.engine.report.summary import figures_of_run
+from runplan.interfaces.cli.show.progress import NewestLines, lane_of, paint_line, write_line
+from runplan.interfaces.cli.terminal import Style
+
+
+class RunLog:
+    """Prints a sentence for each event with its local time, and at the end how the run ended."""
+
+    def __init__(self, store: Store, run: RunRow, directory: Path) -> None:
+        self._directory = directory
+        self._store = store
+        self._run = run
+        self._state = RunState()
+        self._moment = datetime.now()  #: of the newest event
+        self._day = ""
+        self._newest = NewestLines()
+
+    def add(self, row: EventRow) -> None:
+        event = from_json(row.type, row.body)
+        if event is None:  # of another version
+            return
+        self._state = apply(self._state, event)
+        self._moment = datetime.fromisoformat(row.at).astimezone()
+        text = describe_event(event)
+        if isinstance(event, e.DispatchEnded) and not text:
+            is_exit = event.ending is Ending.EXITED
+            text = (
+                describe_duration(event, event.seconds) if is_exit else f"  {event.role:<10} {describe_ending(event)}"
+            )
+        if text and self._newest.is_new(lane_of(event), text):
+            self._print_lines(text.split("\n"), lane_of(event))
+
+    def look(self, *, is_last: bool) -> None:
+        if is_last and (self._state.ended or decide(self._state).waiting):
+            row = self._store.get_run(self._run.id) or self._run
+            self._print_lines(["", *_last_lines(self._store, row, self._state, self._directory)[1]])
+
+    def _print_lines(self, lines: list[str], lane: str = "") -> None:
+        style = Style.of(sys.stdout)
+        day = f"{self._moment:%Y-%m-%d} {zone_name(self._moment)}"
+        if lines and day != self._day:
+            print(style.paint(f"{self._run.plan}, run {self._run.id}, {day}", "bold"))
+            self._day = day
+        for line in lines:
+            print(paint_line(line, style, f"{self._moment:%H:%M:%S}  {lane}") if line else "")
+
+
+# --- the end ------------------------------------------------------------------------------------------
+
+
+def show_end(context: RepositoryContext, run: str) -> Exit:
+    """Print the last lines of a run."""
+    store = context.store()
+    row = store.get_run(run)
+    assert row is not None
+    awaited = find_awaited(store, row)
+    code, lines = _last_lines(store, awaited, state_of(store, awaited), context.state)
+    if awaited is not row:
+        itself = "" if row.daemon else f" Then continue it: {command('runplan', 'retry', row.plan)}"
+        lines = [f"{row.plan} waits for {awaited.plan}.{itself}", *lines]
+    write_line("\n".join(["", *(f"runplan: {line}" for line in lines)]))
+    return code
+
+
+def _last_lines(store: Store, run: RunRow, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
+    """The exit code and the last lines: before the last one the time, cost and tests of an ended run."""
+    code, lines = _summarise_run(run.plan, state, directory)
+    figures = figures_of_run(store, run) if state.ended else ""
+    return code, [*lines[:-1], *([figures] if figures else []), lines[-1]]
+
+
+def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
+    """The exit code and the outcome in sentences."""
+    ended = state.ended
+    decision = decide(state)
+    report = f"Report: {command('runplan', 'report', plan)}"
+    if ended is None:
+        itself = "it continues by itself. " if decision.wake else ""
+        proposal = state.attempt.proposal if isinstance(state.attempt, PlanningAttempt) else None
+        return Exit.UNREACHABLE if decision.waiting is WaitKind.CRASHED else Exit.WAITING, [
+            decision.why,
+            *(describe_proposal(proposal) if proposal is not None else ()),
+            f"{itself}{wait_of(decision.waiting).help(plan, questions=list_questions(state))}",
+        ]
+    if ended.remedy:
+        return Exit.UNREACHABLE, [f"{ended.detail}. {ended.remedy}"]
+    landed = _describe_landings(state)
+    match ended.outcome.exit:
+        case Exit.DONE if ended.outcome is RunOutcome.NOTHING_TO_DO and not (state.landed or _merge_note(state)):
+            return Exit.DONE, [f"Nothing to do: {ended.detail}"]
+        case Exit.DONE:
+            is_left = state.no_work is not None and state.no_work.kind is NoWorkKind.ELSEWHERE
+            return Exit.DONE, [*([f"Left: {ended.detail}"] if is_left else ()), f"Done: {landed}. {report}"]
+        case code:
+            reason = Reason(ended.reason)
+            failure = failure_of(state)
+            lane = failed_lane(state)
+            over = lane.state.ended if lane is not None and lane.state.ended is not None else ended
+            lines = [ended.detail]
+            if failure:
+                phase = f"phase {failure.phase}" if failure.phase else "the plan"
+                lines = [f"{phase} failed at {failure.step}"]
+                here = directory if (directory / "dispatch" / failure.dispatch).exists() else ""
+                lines += [line.replace("`", "") for line in describe_kept_work(failure, over.parked, here)]
+            lines += [landed, f"next: {next_action(reason, failure.step if failure else None)}"]
+            lines += [report] if failure or state.landed else []
+            return code, [*lines, f"{'refused' if code is Exit.USAGE else 'failed'}: {reason}"]
+
+
+def _merge_note(state: RunState) -> str:
+    """The sentence about the merge of the pull request; "" where there was none."""
+    return state.concluded.note if state.concluded is not None and not state.concluded.reason else ""
+
+
+def _describe_landings(state: RunState) -> str:
+    phases = [landing.phase for landing in state.landed if landing.phase]
+    if state.started is not None and state.started.mode is Mode.UNDO:
+        where = " on the branch of its pull request" if state.started.concludes else ""
+        return f"phase {phases[0]} was reverted{where}" if phases else "nothing was changed"
+    if state.started is not None and state.started.mode is Mode.PLAN and state.landed:
+        return f"{state.started.plan} landed; work on it: {command('runplan', 'start', state.started.plan, 'finish')}"
+    if not phases:
+        return _merge_note(state) or ("the plan is marked complete" if state.landed else "nothing landed")
+    return f"{counted(len(phases), 'phase')} landed ({', '.join(phases)})"

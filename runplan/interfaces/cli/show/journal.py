@@ -1,0 +1,161 @@
+"""runplan logs, explain, metrics: what the journal has recorded, as a list, as reasons, as numbers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from datetime import UTC, datetime
+
+from runplan.adapters.configuration.load import environment
+from runplan.adapters.store.journal import list_records
+from runplan.adapters.store.outputs import Outputs
+from runplan.app.views.journal import event_words, follow_events, list_repeats, list_steps
+from runplan.app.views.transcript import Transcript
+from runplan.domain.errors import NotFound
+from runplan.domain.run import events as e
+from runplan.domain.run.recorded import from_json
+from runplan.domain.run.rows import EventRow, RunRow
+from runplan.domain.text import clock, escaped, localized, plain
+from runplan.domain.times import parse_iso
+from runplan.engine.loop.context import newest_run, open_context
+from runplan.engine.report.metrics import collect_samples, render_samples
+from runplan.engine.report.views import as_json, format_usage
+from runplan.hosts.daemon.client import NotRunning, connect_daemon
+from runplan.hosts.daemon.protocol import Metrics, MetricsText
+from runplan.interfaces.cli.show.ending import RunLog
+from runplan.interfaces.cli.terminal import Style, warn
+
+#: Fields that only runplan itself needs.
+INTERNAL = {"settings", "slug", "patch", "onto_tree", "base_tree", "bounds", "given", "needs", "command"}
+
+
+# --- logs ---------------------------------------------------------------------------------------------
+
+
+def run_logs(args: argparse.Namespace) -> None:
+    with open_context(warn=warn) as context:
+        store, run = newest_run(context, args.plan)
+        if args.list:
+            _print_runs(store.list_runs(run.plan if args.plan else None), is_json=args.json)
+            return
+        batches = follow_events(store, run.plan, run.id, is_followed=args.follow)
+        if args.json or args.events:
+            for rows, _ in batches:
+                for row in rows:
+                    print(_event_as_json(row) if args.json else _event_as_text(row))
+                sys.stdout.flush()
+            return
+        log = Transcripts(run, context.outputs(store)) if args.agent else RunLog(store, run, context.state)
+        for rows, is_last in batches:
+            for row in rows:
+                log.add(row)
+            log.look(is_last=is_last)
+            sys.stdout.flush()
+
+
+def _print_runs(runs: list[RunRow], *, is_json: bool) -> None:
+    """Print the runs, the newest first."""
+    if is_json:
+        names = ("id", "plan", "mode", "started", "since", "state", "outcome", "reason", "tokens", "usd")
+        print(as_json([{name: getattr(run, name) for name in names} for run in runs]))
+        return
+    now = datetime.now(UTC)
+    for run in runs:
+        why = f" ({run.reason})" if run.reason not in (None, run.state) else ""
+        used = format_usage(run.tokens, run.usd, unpriced=run.unpriced, estimated=run.estimated)
+        began = clock(parse_iso(run.started), None, now=now)
+        line = f"{run.id}  {began:<20}  {run.plan}, {run.mode}: {run.state}{why}"
+        print(line, used, sep=", " if used else "")
+
+
+def _event_as_json(row: EventRow) -> str:
+    head = {"seq": row.seq, "at": row.at, "run": row.run, "type": row.type}
+    return as_json(head | json.loads(row.body), indent=None)
+
+
+def _event_as_text(row: EventRow) -> str:
+    body = json.loads(row.body)
+    fields = {"lane": body.pop("lane", ""), **body}
+    shown = (f"{name}={_shorten_value(value)}" for name, value in fields.items() if value and name not in INTERNAL)
+    return f"{row.at}  {event_words(row.type):<18}  {'  '.join(shown)}".rstrip()
+
+
+def _shorten_value(value: object) -> str:
+    text = plain(value) if isinstance(value, str) else escaped(json.dumps(value, ensure_ascii=False))
+    flat = " ".join(text.split())
+    return flat if len(flat) <= 60 else f"{flat[:59]}…"
+
+
+# --- the transcripts of agents ------------------------------------------------------------------------
+
+
+class Transcripts:
+    """Prints the output of every agent, in the order in which they started."""
+
+    def __init__(self, run: RunRow, outputs: Outputs) -> None:
+        self._run = run
+        self._outputs = outputs
+        self._open: dict[str, Transcript] = {}  #: by dispatch
+        self._has_begun = False
+        self._style = Style.of(sys.stdout)
+
+    def add(self, row: EventRow) -> None:
+        match from_json(row.type, row.body):
+            case e.DispatchStarted(id=id_, agent=agent) as started if agent:
+                self._open[id_] = Transcript(self._outputs, started)
+                self._has_begun = True
+            case e.DispatchEnded(id=id_, seconds=seconds) if id_ in self._open:
+                self._open[id_].took_s = seconds
+
+    def look(self, *, is_last: bool) -> None:
+        if is_last and not self._has_begun:
+            raise NotFound(f"no agent has worked on {self._run.plan} in the run {self._run.id} yet")
+        for transcript in self._open.values():
+            for line in transcript.read_new(is_last=is_last):
+                print(self._style.wrap(line, " " * len(transcript.lane)))
+        self._open = {id_: transcript for id_, transcript in self._open.items() if transcript.took_s is None}
+
+
+# --- explain ------------------------------------------------------------------------------------------
+
+
+def run_explain(args: argparse.Namespace) -> None:
+    with open_context(warn=warn) as context:
+        store, newest = newest_run(context, args.plan)
+        records = list_records(store, newest.id)
+        every = list_steps(records)
+    steps = [step for step in every if args.phase in (None, step["phase"])]
+    if args.phase and not steps:
+        raise NotFound(f"the run {newest.id} has not reached a phase {args.phase}")
+    why = steps[-1]["why"] if steps else "nothing has been started"
+    if args.json:
+        print(as_json({"run": newest.id, "plan": newest.plan, "now": why, "steps": steps}, indent=None))
+        return
+    style = Style.of(sys.stdout)
+    now = datetime.now(UTC)
+    head = style.paint(f"{newest.plan}, run {newest.id}", "bold")
+    print(head, style.wrap(plain(f"now: {localized(why, now=now)}"), "     "), "", sep="\n\n", end="")
+    repeats = list_repeats([record.event for record in records])
+    for place, step in enumerate(every):
+        if place in repeats or args.phase not in (None, step["phase"]):
+            continue
+        moment = clock(datetime.fromisoformat(step["at"]), None, now=now)
+        by = f"by {step['by']}; " if "by" in step else ""
+        text = plain(f"{moment:<13}  {event_words(step['event']):<18}  {by}then: {localized(step['why'], now=now)}")
+        wrapped = style.wrap(text, " " * 35)
+        print(style.paint(wrapped[: len(moment)], "dim") + wrapped[len(moment) :])
+
+
+# --- metrics ------------------------------------------------------------------------------------------
+
+
+def run_metrics(_args: argparse.Namespace) -> None:
+    """Print the metrics of the daemon and all repositories; without a daemon, of this repository."""
+    try:
+        with connect_daemon(environment()) as client:
+            text = client.call(Metrics(), MetricsText).text
+    except NotRunning:
+        with open_context(warn=warn) as context:
+            text = render_samples(collect_samples(context.store(), repository=str(context.root), now=datetime.now(UTC)))
+    print(text, end="")

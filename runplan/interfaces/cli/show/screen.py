@@ -1,0 +1,256 @@
+"""The board of `watch`: its lines on a terminal, and the meaning of its keys. Values in, values out."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from datetime import datetime
+from enum import Enum
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.app.views.board import HEADINGS, Board, Card, Group
+from runplan.domain.text import count_cells, counted, cut_cells, elapsed, fit_cells, in_words, plain_line
+from runplan.engine.report.views import describe_schedule, format_cost, format_usage
+
+#: Parts of a line with their colours.
+Line: TypeAlias = tuple[tuple[str, str], ...]
+Row: TypeAlias = tuple[str, str]  #: the key of a repository, and a plan in it
+
+
+class Task(Enum):
+    """What a key asks for. The value says it to a person."""
+
+    DIFF = "see the change that waits, or the kept work of a failed phase"
+    APPROVE = "see the change, then y approves it; or answer a question"
+    REJECT = "reject with words: an agent changes the work"
+    LOGS = "follow the log; q or Ctrl-C returns"
+    STOP = "stop the plan's run and schedule, after y"
+    DETAILS = "see all phases of the plan"
+    HELP = "show or hide this help"
+    QUIT = "quit"
+
+
+class Screen(Struct, frozen=True, kw_only=True):
+    """What `watch` shows."""
+
+    cards: tuple[Card, ...] = ()
+    notes: tuple[str, ...] = ()  #: repositories that cannot be read, and why the daemon does not work
+    selected: Row | None = None
+    is_help: bool = False
+    message: str = ""  #: why the last key did nothing
+
+    @property
+    def rows(self) -> list[Card]:
+        """The cards that can be selected, from top to bottom; finished plans are only counted."""
+        return [card for group in Group if group is not Group.FINISHED for card in self.list_group(group)]
+
+    @property
+    def card(self) -> Card | None:
+        return next((card for card in self.rows if row_of(card) == self.selected), None)
+
+    def list_group(self, group: Group) -> list[Card]:
+        return Board(cards=self.cards).list_group(group)
+
+
+def row_of(card: Card) -> Row:
+    return card.repo, card.plan
+
+
+def replace_cards(screen: Screen, cards: tuple[Card, ...], notes: tuple[str, ...]) -> Screen:
+    """The screen with other cards. A plan that is still there stays selected, else the one in its place."""
+    before = [row_of(card) for card in screen.rows]
+    place = before.index(screen.selected) if screen.selected in before else 0
+    changed = replace(screen, cards=cards, notes=notes)
+    return changed if changed.card else _select(changed, place)
+
+
+def _select(screen: Screen, place: int) -> Screen:
+    rows = screen.rows
+    return replace(screen, selected=row_of(rows[max(0, min(place, len(rows) - 1))]) if rows else None)
+
+
+# --- keys -----------------------------------------------------------------------------------------------
+
+_SEQUENCES = {"\x1b[A": "up", "\x1bOA": "up", "\x1b[B": "down", "\x1bOB": "down", "\r": "enter", "\n": "enter"}
+_MOVES = {"j": 1, "down": 1, "k": -1, "up": -1, "g": -1_000_000, "G": 1_000_000}
+TASKS = {
+    "d": Task.DIFF,
+    "a": Task.APPROVE,
+    "r": Task.REJECT,
+    "l": Task.LOGS,
+    "s": Task.STOP,
+    "enter": Task.DETAILS,
+    "?": Task.HELP,
+    "q": Task.QUIT,
+}
+_CHANGES = {Task.DIFF: ("diff", "retry"), Task.APPROVE: ("diff", "answer"), Task.REJECT: ("diff",)}
+
+
+def split_keys(text: str) -> list[str]:
+    """The keys of what a terminal has sent."""
+    keys = re.findall(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|.", text, re.DOTALL)
+    return [_SEQUENCES.get(key, key) for key in keys]
+
+
+def press_key(screen: Screen, key: str) -> tuple[Screen, Task | None]:
+    """The screen after a key, and what the caller does for the selected plan."""
+    task = TASKS.get(key)
+    screen = replace(screen, message="")
+    if screen.is_help or task is Task.HELP:
+        return replace(screen, is_help=not screen.is_help), Task.QUIT if key == "q" else None
+    if key in _MOVES:
+        before = [row_of(card) for card in screen.rows]
+        place = before.index(screen.selected) if screen.selected in before else 0
+        return _select(screen, place + _MOVES[key]), None
+    card = screen.card
+    if task is None or task is Task.QUIT:
+        return screen, task
+    if card is None:
+        return replace(screen, message="no plan is selected"), None
+    verb = card.action.verb if card.action else ""
+    if verb not in _CHANGES.get(task, (verb,)):
+        return replace(screen, message=f"{card.plan}: no change waits for you"), None
+    return screen, task
+
+
+# --- lines ----------------------------------------------------------------------------------------------
+
+KEYS = "d diff  a approve  r reject  l logs  s stop  Enter details  ? help  q quit"
+NARROWEST = 20
+SMALL = 4  #: fewer lines show nothing but plans
+BAR = 8  #: cells
+_LEVELS = {"fine": "", "slow": "yellow", "look": "red"}
+_COLOURS = {Group.NEEDS_YOU: "yellow bold", Group.RUNNING: "cyan bold"}
+
+
+def lay_out(screen: Screen, *, width: int, height: int, now: datetime) -> list[Line]:
+    """The lines for a terminal: exactly `height` of them, none wider than `width` cells."""
+    width = max(width, NARROWEST)
+    if screen.is_help:
+        return _fit_height(_lay_out_help(), width, height)
+    counts = [(len(screen.list_group(group)), group.replace("-", " ")) for group in Group]
+    groups = ", ".join(f"{count} {words}" for count, words in counts if count) or "no plans yet"
+    head: list[Line] = [(("runplan watch  ", "bold"), (groups, ""))]
+    last: list[Line] = [((screen.message, "yellow"),) if screen.message else ((KEYS, "dim"),)]
+    detail = _lay_out_detail(screen, width, now)[: max(0, (height - 2) // 3)]
+    if height < SMALL:
+        head, last, detail = [], [], []
+    body_height = height - len(head) - len(detail) - len(last)
+    body, selection = _lay_out_body(screen, width, now)
+    start = max(0, min(selection.start, selection.stop - body_height))
+    body = body[start : start + body_height]
+    return _fit_height([*head, *body, *[()] * (body_height - len(body)), *detail, *last], width, height)
+
+
+def _fit_height(lines: list[Line], width: int, height: int) -> list[Line]:
+    lines = [fit_line(line, width) for line in lines[:height]]
+    return lines + [()] * (height - len(lines))
+
+
+def _lay_out_help() -> list[Line]:
+    keys = [
+        ("j, k, arrows", "move"),
+        *((key.capitalize() if len(key) > 1 else key, task.value) for key, task in TASKS.items()),
+    ]
+    return [(("runplan watch", "bold"),), (), *(((f"  {key:<14}", "bold"), (words, "")) for key, words in keys)]
+
+
+def _lay_out_body(screen: Screen, width: int, now: datetime) -> tuple[list[Line], range]:
+    """All lines between head and detail, and the place of the selected plan among them."""
+    lines: list[Line] = [((plain_line(note), "red"),) for note in screen.notes]
+    selection = range(len(lines))
+    columns = _measure_columns(screen, width)
+    for group in Group:
+        cards = screen.list_group(group)
+        titles = ", ".join(plain_line(card.title) for card in cards)
+        names: Line = ((f"  {titles}", "dim"),) if group is Group.FINISHED else ()
+        if cards:
+            lines += [
+                (),
+                ((f"{HEADINGS[group]} ({len(cards)})", _COLOURS.get(group, "bold")), *names),
+            ]
+        for card in cards if group is not Group.FINISHED else ():
+            start = len(lines)
+            lines += _lay_out_card(card, columns, now, is_selected=row_of(card) == screen.selected)
+            if row_of(card) == screen.selected:
+                selection = range(start, len(lines))
+    return lines, selection
+
+
+def _measure_columns(screen: Screen, width: int) -> tuple[int, int]:
+    """The widths of titles and of names of repositories; one repository needs no name."""
+    names = {plain_line(card.repository) for card in screen.cards}
+    name = min(max(map(count_cells, names), default=0), width // 6) if len(names) > 1 else 0
+    titles = [count_cells(plain_line(card.title)) for card in screen.rows]
+    return max(min(max(titles, default=0), width - name - 40), 8), name
+
+
+def _lay_out_card(card: Card, columns: tuple[int, int], now: datetime, *, is_selected: bool) -> list[Line]:
+    title, name = columns
+    style = "reverse" if is_selected else ""
+    total = len(card.phases)
+    bar = ("█" * (card.done * BAR // total)).ljust(BAR, "░") if total else " " * BAR
+    count = f"{card.done}/{total}" if total else ""
+    first = f"{'>' if is_selected else ' '} {fit_cells(plain_line(card.title), title)}  "
+    first += f"{fit_cells(plain_line(card.repository), name)}  " if name else ""
+    age = _describe_age(card, now)
+    line: Line = ((first, style), (f"{bar} {count:<5}", style), (f" {_format_cost(card):<11} {age:>7}", style))
+    about = _describe_card(card, now)
+    return [line, ((f"    {about}", _LEVELS.get(card.level, "")),)] if about else [line]
+
+
+def _describe_age(card: Card, now: datetime) -> str:
+    if not (card.current and card.since):
+        return ""
+    seconds = (now - datetime.fromisoformat(card.since)).total_seconds()
+    return elapsed(seconds) if card.group is Group.RUNNING else in_words(seconds)
+
+
+def _describe_card(card: Card, now: datetime) -> str:
+    if card.group is Group.SCHEDULED and card.schedule:
+        return describe_schedule(card.schedule, now=now)
+    if card.group is Group.READY:
+        return ""
+    label = f"{card.action.label}: " if card.action and card.group is Group.NEEDS_YOU else ""
+    return plain_line(f"{label}{card.current or card.sentence}")
+
+
+def _format_cost(card: Card) -> str:
+    usage = card.usage
+    limit = f"/{usage.most_usd:.2f}" if usage.most_usd else ""
+    cost = format_cost(usage.usd, unpriced=usage.unpriced, estimated=usage.estimated) if usage.usd else "$0.00"
+    return f"{cost}{limit}" if usage.usd or limit else ""
+
+
+def _lay_out_detail(screen: Screen, width: int, now: datetime) -> list[Line]:
+    card = screen.card
+    if card is None:
+        return []
+    used = card.usage
+    usage = format_usage(used.tokens, used.usd, unpriced=used.unpriced, estimated=used.estimated)
+    facts = [f"{card.done} of {counted(len(card.phases), 'phase')} done" if card.phases else "", usage]
+    facts += [describe_schedule(card.schedule, now=now) if card.schedule else ""]
+    facts += [f"queued: {card.queued}" if card.queued else ""]
+    sentence = textwrap.wrap(plain_line(card.sentence), width, max_lines=3, placeholder=" …")
+    about = ", ".join(filter(None, facts))
+    return [
+        (("─" * width, "dim"),),
+        ((plain_line(card.title), "bold"), (f"  {plain_line(f'{card.plan} in {card.repository}')}", "")),
+        *(((line, _LEVELS.get(card.level, "")),) for line in sentence),
+        *([((plain_line(about), ""),)] if about else []),
+    ]
+
+
+def fit_line(line: Line, width: int) -> Line:
+    """The line in at most this many cells."""
+    parts = []
+    for text, colours in line:
+        cut = cut_cells(text, width)
+        width -= count_cells(cut)
+        parts.append((cut, colours))
+        if cut != text:
+            break
+    return tuple(parts)

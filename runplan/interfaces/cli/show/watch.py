@@ -1,0 +1,317 @@
+"""runplan watch: the board in a terminal, redrawn in place, with keys that run the other commands."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+import tty
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from runplan.adapters.configuration.load import environment
+from runplan.adapters.configuration.places import state_directory
+from runplan.adapters.store.files import Signature, sign_files
+from runplan.adapters.store.protocol import list_store_files
+from runplan.app.views.board import Card, Group, read_board
+from runplan.app.views.commands import OWN, run_command
+from runplan.app.views.repositories import list_with_current
+from runplan.domain.errors import RunplanError, Unreachable, UsageError
+from runplan.domain.text import command, plain
+from runplan.hosts.daemon.state import REPOSITORIES, Known
+from runplan.interfaces.cli.show.screen import Screen, Task, lay_out, press_key, replace_cards, split_keys
+from runplan.interfaces.cli.terminal import Style
+
+LOOK_S = 0.5  #: between two looks at the journals
+RUNNING_S = 2.0  #: until the board is read again for its times while an agent works
+IDLE_S = 30.0  #: and else
+SHORT = 12  #: digits of a tree
+ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"  #: the alternate screen, without cursor, without wrapped lines
+LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+
+
+def run_watch(_: argparse.Namespace) -> None:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or environment().get("TERM", "dumb") == "dumb":
+        raise UsageError("watch needs a terminal; without one: runplan logs -f")
+    with Terminal() as terminal, contextlib.suppress(KeyboardInterrupt):
+        Watch(terminal).run()
+
+
+# --- terminal -------------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """The terminal while the board is shown. It is restored at the end, and while a command uses it."""
+
+    def __init__(self) -> None:
+        self._input = sys.stdin.fileno()
+        self._modes = termios.tcgetattr(self._input)
+        self._shown: list[str] = []  #: the lines on the screen
+        self._style = Style.of(sys.stdout)
+        self._woken, self._wake = os.pipe()
+        self._is_suspended = False
+
+    def __enter__(self) -> Terminal:
+        os.set_blocking(self._wake, False)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGWINCH, lambda *_: None)  # only wakes `read_keys`
+        signal.signal(signal.SIGTERM, _exit)
+        signal.signal(signal.SIGTSTP, self._note_suspend)
+        self._take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._give_back()
+
+    def _take(self) -> None:
+        tty.setcbreak(self._input)
+        self._shown = []
+        _write(ENTER)
+
+    def _give_back(self) -> None:
+        _write(LEAVE)
+        termios.tcsetattr(self._input, termios.TCSADRAIN, self._modes)
+
+    def _note_suspend(self, *_: object) -> None:
+        """Ctrl-Z. The handler may interrupt a write, so `read_keys` does the rest."""
+        self._is_suspended = True
+
+    def _suspend(self) -> None:
+        """Stop with the terminal restored; take it again when the process is continued."""
+        self._is_suspended = False
+        self._give_back()
+        with _handled(signal.SIGTSTP, signal.SIG_DFL):
+            os.kill(os.getpid(), signal.SIGTSTP)
+        self._take()
+
+    @contextlib.contextmanager
+    def handed_over(self) -> Iterator[None]:
+        """The terminal as it was, for commands and questions. Ctrl-C and Ctrl-Z are for the command."""
+        self._give_back()
+        try:
+            with _handled(signal.SIGTSTP, signal.SIG_DFL), _handled(signal.SIGINT, lambda *_: None):
+                yield
+        finally:
+            self._take()
+
+    def read_keys(self, timeout_s: float | None) -> str:
+        """What was typed until then; "" also when the window has another size."""
+        ready, _, _ = select.select([self._input, self._woken], [], [], timeout_s)
+        if self._woken in ready:
+            os.read(self._woken, 1024)
+        if self._is_suspended:
+            self._suspend()
+            return ""
+        if self._input not in ready:
+            return ""
+        typed = os.read(self._input, 1024)
+        if not typed:
+            raise KeyboardInterrupt  # the terminal is gone
+        return typed.decode("utf-8", "replace")
+
+    def ask_key(self, question: str) -> str:
+        """One key, in a terminal that was handed over; "" for Ctrl-C."""
+        tty.setcbreak(self._input)  # drops keys that were meant for the command
+        _write(plain(question))
+        try:
+            with _handled(signal.SIGINT, signal.default_int_handler), contextlib.suppress(KeyboardInterrupt):
+                while not (typed := self.read_keys(None)):
+                    pass
+                return typed
+            return ""
+        finally:
+            termios.tcsetattr(self._input, termios.TCSADRAIN, self._modes)
+            _write("\n")
+
+    def ask_line(self, question: str) -> str:
+        """A line of text; "" for Ctrl-C."""
+        with (
+            _handled(signal.SIGINT, signal.default_int_handler),
+            contextlib.suppress(KeyboardInterrupt, EOFError),
+        ):
+            return input(plain(question)).strip()
+        return ""
+
+    def follow(self, process: subprocess.Popen[bytes]) -> bool:
+        """Wait for a command that reads no keys; whether q or Ctrl-C has ended it."""
+        tty.setcbreak(self._input)
+        endings: list[int] = []
+        with _handled(signal.SIGINT, lambda number, _: endings.append(number)):  # the command gets it as well
+            while process.poll() is None and not endings:
+                if "q" in self.read_keys(LOOK_S):
+                    process.send_signal(signal.SIGINT)
+                    endings.append(signal.SIGINT)
+            process.wait()
+        return bool(endings)
+
+    def draw(self, screen: Screen) -> None:
+        """Write the lines that have changed, all at once."""
+        width, height = os.get_terminal_size(sys.stdout.fileno())
+        lines = lay_out(screen, width=width, height=height, now=datetime.now(UTC))
+        painted = ["".join(self._style.paint(text, colours) for text, colours in line) for line in lines]
+        before = self._shown if len(self._shown) == len(painted) else [None] * len(painted)
+        changed = [number for number, line in enumerate(painted) if line != before[number]]
+        _write("".join(f"\x1b[{number + 1};1H{painted[number]}\x1b[K" for number in changed))
+        self._shown = painted
+
+
+@contextlib.contextmanager
+def _handled(number: signal.Signals, handler: Any) -> Iterator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+def _exit(number: int, _: object) -> None:
+    sys.exit(128 + number)
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+# --- board ----------------------------------------------------------------------------------------------
+
+
+class BoardReader:
+    """Reads the board of all repositories, again when their files have changed."""
+
+    def __init__(self) -> None:
+        self._env = environment()
+        self._signature: Signature | None = None
+        self._next_s = 0.0  #: when the times that the board shows are out of date
+        self.known: dict[str, Known] = {}
+
+    def update(self, screen: Screen) -> Screen:
+        """The screen with the board as it is now."""
+        if self._sign() == self._signature and time.monotonic() < self._next_s:
+            return screen
+        self.known = {known.key: known for known in list_with_current(self._env)}
+        self._signature = self._sign()  # before the board is read, so that no later change is missed
+        board = read_board(list(self.known.values()), datetime.now(UTC))
+        is_running = any(card.group is Group.RUNNING for card in board.cards)
+        is_fleet = any(known.fleet for known in self.known.values())  # whose database changes unseen
+        self._next_s = time.monotonic() + (RUNNING_S if is_running or is_fleet else IDLE_S)
+        missing = (f"{repository.root}: {repository.error}" for repository in board.missing)
+        return replace_cards(screen, board.cards, (*missing, *board.notes))
+
+    def _sign(self) -> Signature:
+        listed = state_directory(self._env) / REPOSITORIES
+        return sign_files([listed, *(path for known in self.known.values() for path in _list_files(known))])
+
+
+def _list_files(known: Known) -> list[Path]:
+    """The files that change with the runs and the commits of a repository."""
+    common = Path(known.common)
+    return [*list_store_files(known.journal), common / "HEAD", common / "logs/HEAD", common / "packed-refs"]
+
+
+# --- loop -----------------------------------------------------------------------------------------------
+
+
+class Watch:
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._reader = BoardReader()
+        self._screen = Screen()
+
+    def run(self) -> None:
+        while True:
+            self._screen = self._reader.update(self._screen)
+            self._terminal.draw(self._screen)
+            for key in split_keys(self._terminal.read_keys(LOOK_S)):
+                self._screen, task = press_key(self._screen, key)
+                if task is Task.QUIT:
+                    return
+                if task is not None and self._screen.card is not None:
+                    with self._terminal.handed_over():
+                        self._try(task, self._screen.card)
+                    break  # further keys were typed for another screen
+
+    def _try(self, task: Task, card: Card) -> None:
+        try:
+            self._do(task, card)
+        except RunplanError as error:  # such as a repository that is gone
+            self._terminal.ask_key(f"\n{error}\nPress a key. ")
+
+    def _do(self, task: Task, card: Card) -> None:
+        plan = card.plan
+        match task:
+            case Task.DIFF:
+                self._run(card, "diff", plan, *_phase_of(card))
+            case Task.APPROVE if card.action is not None and card.action.verb == "answer":
+                if answer := self._terminal.ask_line(f"\n{card.sentence}\nYour answer (empty: none): "):
+                    self._run(card, "answer", plan, answer)
+            case Task.APPROVE:
+                self._answer(card, "approve")
+            case Task.REJECT:
+                self._answer(card, "reject")
+            case Task.LOGS:
+                self._run(card, "logs", plan, "-f")
+            case Task.STOP:
+                if self._terminal.ask_key(f"\nStop {plan} in {self._root_of(card)}? y/n ") == "y":
+                    self._run(card, "stop", plan)
+            case _:
+                self._run(card, "status", plan)
+
+    def _answer(self, card: Card, verb: str) -> None:
+        """Approve the change that is shown, or reject it with words. Another one that replaces it gets no answer."""
+        words = [card.plan, *_phase_of(card)]
+        shown = run_command(["diff", *words, "--json"], cwd=self._root_of(card))
+        if shown.code:
+            raise Unreachable(shown.last_line)
+        view = json.loads(shown.output)
+        tree: str = view["proposal"]["sha256"] if "proposal" in view else view["tree"]
+        more = ["--tree", tree]
+        if verb == "reject":
+            why = self._terminal.ask_line(
+                f"\nReject {' '.join(words)}, {tree[:SHORT]}. What is to change? (empty: nothing) "
+            )
+            is_meant = bool(why)
+            more += ["-m", why]
+        else:
+            self._call(card, "diff", *words)
+            is_meant = self._terminal.ask_key(f"\nApprove {' '.join(words)}, {tree[:SHORT]}? y/n ") == "y"
+        if is_meant:
+            self._run(card, verb, *words, *more)
+
+    def _run(self, card: Card, *words: str) -> None:
+        """Run a command; its output stays until a key, unless the person has just ended it."""
+        code = self._call(card, *words)
+        if code is not None:
+            self._terminal.ask_key(f"\nExit code {code}. Press a key. ")
+
+    def _call(self, card: Card, *words: str) -> int | None:
+        """The exit code of a command in the foreground; None where a person has ended it."""
+        _write(f"\n$ {plain(command('runplan', *words))}\n")
+        is_followed = words[0] == "logs"
+        source = subprocess.DEVNULL if is_followed else None
+        try:
+            process = subprocess.Popen([*OWN, *words], cwd=self._root_of(card), stdin=source)
+        except OSError as error:
+            raise Unreachable(f"{self._root_of(card)} cannot be used: {error.strerror}") from error
+        try:
+            is_left = is_followed and self._terminal.follow(process)
+            return None if is_left else process.wait()
+        except SystemExit:  # by SIGTERM
+            process.terminate()
+            raise
+
+    def _root_of(self, card: Card) -> Path:
+        return Path(self._reader.known[card.repo].root)
+
+
+def _phase_of(card: Card) -> list[str]:
+    return [card.action.phase] if card.action is not None and card.action.phase else []

@@ -1,0 +1,23 @@
+"""runplan web: the pages for a browser. They need the extra `web`."""
+
+from __future__ import annotations
+
+import argparse
+
+from runplan.adapters.configuration.load import environment
+from runplan.interfaces.cli.terminal import say
+from runplan.interfaces.web.server import Options, open_server
+
+
+def run_web(args: argparse.Namespace) -> None:
+    options = Options(
+        address=args.address,
+        port=args.port,
+        tls=tuple(args.tls) if args.tls else None,
+        is_behind_proxy=args.behind_proxy,
+        is_read_only=args.read_only,
+    )
+    with open_server(options, environment()) as served:
+        print(served.address, flush=True)
+        say("open this address in a browser; it can be used once, within 10 minutes. Ctrl-C ends the server.")
+        served.run()

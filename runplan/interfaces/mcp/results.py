@@ -1,0 +1,105 @@
+"""Results of commands as structured content and as readable text, bounded. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from msgspec import Struct
+
+from runplan.domain.errors import NotFound
+
+LARGEST_TEXT = 20_000  #: characters of one text of a result
+LINES_SHOWN = 30  #: of a followed run
+_FILE_OF_DIFF = re.compile(r"(?m)^(?=diff --git )")
+#: The fields of a plan and of its run in a list.
+_PLAN_FIELDS = ("plan", "title", "status", "next", "schedule")
+_RUN_FIELDS = ("id", "state", "phase", "step", "waiting_for", "outcome", "reason")
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """The result of a tool."""
+
+    text: str
+    content: dict[str, Any]
+    is_error: bool = False
+
+
+def make_result(content: dict[str, Any], *, is_error: bool = False) -> Result:
+    kept = bound(content)
+    return Result(text=render(kept), content=kept, is_error=is_error)
+
+
+def view_plans(output: str) -> dict[str, Any]:
+    """What `status --json` has printed: one plan, or a list of which each plan is summarized."""
+    view = json.loads(output)
+    return {"plans": [_summarize_plan(plan) for plan in view]} if isinstance(view, list) else dict(view)
+
+
+def _summarize_plan(view: dict[str, Any]) -> dict[str, Any]:
+    done = sum(phase["status"] == "done" for phase in view["phases"])
+    run = view["run"] and {name: view["run"][name] for name in _RUN_FIELDS}
+    kept = {name: view[name] for name in _PLAN_FIELDS}
+    return {**kept, "done": f"{done} of {len(view['phases'])} phases", "run": run}
+
+
+def view_followed(status: str, log: str | None) -> dict[str, Any]:
+    """The plan after its run was followed: to its end, to a wait for a person, or (None) to the time limit."""
+    summary = _summarize_plan(json.loads(status))
+    if log is None:
+        return {**summary, "note": "the run goes on: call follow again"}
+    lines = [line for line in log.splitlines() if line.strip()]
+    return {**summary, "log": lines[-LINES_SHOWN:]}
+
+
+def view_change(output: str, file: str, offset: int) -> dict[str, Any]:
+    """What `diff --json` has printed, with a part of the diff. The tree of a proposed plan is its SHA-256."""
+    view = json.loads(output)
+    if "proposal" in view:
+        return {**view, "tree": view["proposal"] and view["proposal"]["sha256"]}
+    return {**view, "diff": cut_diff(view["diff"], file, offset)}
+
+
+def cut_diff(diff: str, file: str, offset: int) -> str:
+    """The part of the diff, and how to see the rest."""
+    if file:
+        head, *parts = _FILE_OF_DIFF.split(diff)
+        diff = next((part for part in parts if part.partition("\n")[0].endswith(f" b/{file}")), "")
+        if not diff:
+            raise NotFound(f"{file}: no such file in the diff:\n{head}")
+    end = offset + LARGEST_TEXT
+    rest = len(diff) - end
+    note = f"\n[{rest} more characters: call diff with file, or with offset {end}]" if rest > 0 else ""
+    return diff[offset:end] + note
+
+
+def bound(value: Any) -> Any:
+    """The value without fields that say nothing, and with its longest texts cut: a model pays for each word."""
+    match value:
+        case dict():
+            return {name: bound(inner) for name, inner in value.items() if inner not in (None, "", [], {})}
+        case list():
+            return [bound(inner) for inner in value]
+        case str() if len(value) > LARGEST_TEXT + 100:  # the note of a diff that was cut
+            return f"{value[:LARGEST_TEXT]}\n[{len(value) - LARGEST_TEXT} more characters: use the runplan command]"
+        case _:
+            return value
+
+
+def render(value: Any, indent: str = "") -> str:
+    """The value as indented lines: `name: value`, and `-` before the entries of a list."""
+    match value:
+        case dict():
+            return "\n".join(f"{indent}{name}:{_render_inner(inner, indent)}" for name, inner in value.items())
+        case list():
+            return "\n".join(f"{indent}- {render(inner, f'{indent}  ').lstrip()}" for inner in value)
+        case str():
+            return "\n".join(f"{indent}{line}" for line in value.rstrip().split("\n"))
+        case _:
+            return f"{indent}{json.dumps(value)}"
+
+
+def _render_inner(value: Any, indent: str) -> str:
+    is_block = isinstance(value, (dict, list)) or (isinstance(value, str) and "\n" in value.rstrip())
+    return f"\n{render(value, f'{indent}  ')}" if is_block else f" {render(value)}"

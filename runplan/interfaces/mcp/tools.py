@@ -1,0 +1,163 @@
+"""The tools of the MCP server: their descriptions, their arguments, and the command that each runs.
+
+Clients send every description with every request to a model, so they are short.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from msgspec.json import schema_components
+
+from runplan.app.views.commands import BACKGROUND
+from runplan.domain.decoding import convert
+from runplan.domain.errors import UsageError
+
+FOLLOWED_S = 50.0  #: default of `follow`; Codex ends a call after 60 s
+LONGEST = 100_000  #: bytes of an argument; Linux takes 131,071
+COMMAND_S = 120.0  #: for a command that reads, or hands its work to the daemon
+_OPTIONS = """\
+A phase id or finish (all phases; default: the next one); auto (land without approval; only if the user says so); \
+cherry-pick, pr or direct; every SCHEDULE; now."""
+
+
+class Access(Enum):
+    """What a tool does."""
+
+    READS = "reads"
+    ADDS = "adds"
+    CHANGES = "changes"
+
+
+class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The arguments of all tools; each tool takes some of them."""
+
+    plan: Annotated[str, Meta(description="Path or name.")] = ""
+    phase: Annotated[str, Meta(description="Phase id.")] = ""
+    options: Annotated[tuple[str, ...], Meta(description=_OPTIONS)] = ()
+    id: Annotated[str, Meta(description="Of the question, from inbox.")] = ""
+    text: str = ""
+    goal: str = ""
+    quick: Annotated[bool, Meta(description="Fewer steps.")] = False
+    then: Annotated[str, Meta(description='Start it when approved, e.g. "finish".')] = ""
+    fresh: Annotated[bool, Meta(description="Without the work that was kept.")] = False
+    tree: Annotated[str, Meta(description="`tree` of the diff that the user saw.")] = ""
+    why: Annotated[str, Meta(description="What to change, in the user's words.")] = ""
+    file: Annotated[str, Meta(description="Only this file of the diff.")] = ""
+    offset: Annotated[int, Meta(description="Skip so many characters of the diff.", ge=0)] = 0
+    timeout: Annotated[float, Meta(description="Seconds.", ge=0, le=3600)] = FOLLOWED_S
+    repository: Annotated[str, Meta(description="Path; default: here.")] = ""
+
+
+class Tool(Struct, frozen=True, kw_only=True):
+    """A tool and its command."""
+
+    text: str  #: for the model of the client
+    access: Access = Access.READS
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    verb: str = ""  #: of the command; default: the name of the tool
+    flags: tuple[str, ...] = ("--json",)
+    can_wait: bool = True  #: exit code 4 is a result, not a refusal
+
+
+def _changing(text: str, *required: str, optional: tuple[str, ...] = (), flags: tuple[str, ...] = ()) -> Tool:
+    return Tool(text=text, access=Access.ADDS, required=required, optional=optional, flags=flags)
+
+
+def _answering(text: str, *optional: str) -> Tool:
+    return Tool(
+        text=text,
+        access=Access.CHANGES,
+        required=("plan", "tree"),
+        optional=("phase", *optional),
+        flags=("--via", "mcp", BACKGROUND),
+        can_wait=False,
+    )
+
+
+TOOLS = {
+    "status": Tool(text="List the plans, or show one with its phases and run.", optional=("plan",)),
+    "check": Tool(text="Show how runplan reads a plan file, and what is wrong with it.", required=("plan",)),
+    "plan": Tool(
+        text="Have agents write a plan for a goal. It waits for approval: follow, diff, then approve or reject.",
+        access=Access.ADDS,
+        required=("goal",),
+        optional=("quick", "then"),
+        flags=("--no-wait", "--json"),
+    ),
+    "start": _changing(
+        "Start work on a committed plan. Returns when it is accepted; then follow.", "plan", optional=("options",)
+    ),
+    "follow": Tool(
+        text="Wait, with progress, until the plan's run ends or needs the user. Call again while it goes on.",
+        required=("plan",),
+        optional=("timeout",),
+        verb="logs",
+        flags=("--follow",),
+    ),
+    "stop": Tool(
+        text="End the plan's run and schedule; its work is kept.",
+        access=Access.CHANGES,
+        required=("plan",),
+        flags=(),
+    ),
+    "pause": _changing("Pause a plan after its current step.", "plan"),
+    "resume": _changing("Resume a paused plan.", "plan"),
+    "retry": _changing("Work again on what failed.", "plan", optional=("phase", "fresh"), flags=(BACKGROUND,)),
+    "report": Tool(text="The report of a plan: phases, evidence, failures, cost.", required=("plan",)),
+    "diff": Tool(
+        text="The change or proposed plan that waits, with checks, verdict and `tree`; or the work of a failed phase.",
+        required=("plan",),
+        optional=("phase", "file", "offset"),
+    ),
+    "inbox": Tool(text="What waits for the user in all repositories: changes, plans, questions."),
+    "approve": _answering("Land the change or plan that diff showed. Only when the user has seen it and says so."),
+    "reject": _answering("Reject the change or plan that diff showed. With `why` an agent changes it.", "why"),
+    "answer": _changing("Give the user's answer to a question of an agent.", "id", "text", flags=(BACKGROUND,)),
+}
+
+
+def parse_arguments(name: str, given: dict[str, Any]) -> Arguments:
+    """The arguments of a call; refused when the tool does not take one, or lacks one."""
+    tool = TOOLS[name]
+    known = (*tool.required, *tool.optional, "repository")
+    if unknown := [word for word in given if word not in known]:
+        raise UsageError(f"{name}: unknown argument {', '.join(unknown)}; there are: {', '.join(known)}")
+    if missing := [word for word in tool.required if not given.get(word)]:
+        raise UsageError(f"{name}: {', '.join(missing)} is missing")
+    return convert(given, Arguments)
+
+
+def words_of(name: str, arguments: Arguments) -> list[str]:
+    """The words after `runplan`."""
+    tool = TOOLS[name]
+    names = [arguments.plan, arguments.phase, *arguments.options, arguments.id]
+    # The command takes a word that begins with a dash for an option.
+    if bad := next((word for word in names if word.startswith("-")), ""):
+        raise UsageError(f"{bad}: no plan, phase, option or id begins with a dash")
+    valued = (("--then", arguments.then), ("--tree", arguments.tree), ("-m", arguments.why))
+    words = [tool.verb or name, *filter(None, names), *tool.flags]
+    words += [f"--{flag}" for flag in ("quick", "fresh") if getattr(arguments, flag)]
+    words += [word for option, value in valued if value for word in (option, _protect(value))]
+    words += [_protect(text) for text in (arguments.goal, arguments.text) if text]
+    if any("\0" in word for word in (*words, arguments.repository)):
+        raise UsageError("an argument holds a null character")
+    if any(len(word.encode("utf-8", "replace")) > LONGEST for word in words):
+        raise UsageError(f"an argument is longer than {LONGEST} bytes; write it into a file, and name that")
+    return words
+
+
+def _protect(text: str) -> str:
+    return f" {text}" if text.startswith("-") else text
+
+
+def schema_of(tool: Tool) -> dict[str, Any]:
+    """The JSON schema of the arguments."""
+    _, components = schema_components([Arguments])
+    fields = components["Arguments"]["properties"]
+    names = (*tool.required, *tool.optional, "repository")
+    properties = {name: {key: fields[name][key] for key in fields[name] if key != "default"} for name in names}
+    return {"type": "object", "properties": properties, "required": [*tool.required], "additionalProperties": False}

@@ -1,0 +1,178 @@
+"""The application: its routes, and what holds for every request."""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import quote
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from runplan.domain.errors import Exit, RunplanError, refused_by_system
+from runplan.interfaces.web import access, actions, answers, live
+from runplan.interfaces.web.access import EntryToken, Site
+from runplan.interfaces.web.pages import board, change, history, plan, tools
+from runplan.interfaces.web.render import FOLDER, render
+
+#: Each module of pages adds its ROUTES here.
+PAGES = (*board.ROUTES, *plan.ROUTES, *change.ROUTES, *history.ROUTES, *tools.ROUTES)
+
+LARGEST = 64 * 1024  #: bytes of a form
+ENTER = "/enter"
+STATIC = "/static/"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+#: The status of a page that shows an error, by the exit code of a command with this error.
+STATUSES = {Exit.NOT_FOUND: 404, Exit.WAITING: 409, Exit.UNREACHABLE: 503}
+
+
+def make_app(site: Site, entry: EntryToken) -> AccessControl:
+    """The application. `entry` is the token in the address that is printed."""
+    routes = [
+        *PAGES,
+        *answers.ROUTES,
+        Route("/act", actions.act, methods=["POST"]),
+        Route("/live", live.stream_events),
+        Mount(STATIC.rstrip("/"), StaticFiles(directory=FOLDER / "static")),
+    ]
+    handlers = dict.fromkeys((HTTPException, RunplanError, OSError, Exception), show_error)
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.state.site = site
+    app.state.watcher = live.Watcher(site.env)
+    return AccessControl(app, site, entry)
+
+
+class AccessControl:
+    """Refuses requests of others, and sets the headers of every response."""
+
+    def __init__(self, app: Starlette, site: Site, entry: EntryToken) -> None:
+        self.app = app
+        self._site = site
+        self._entry = entry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        scope["app"] = self.app
+        request = Request(scope)
+        cookie = request.cookies.get(self._site.cookie, "")
+        request.state.began_ns = time.time_ns()
+        request.state.session = cookie if access.is_session(self._site, cookie, time.time()) else ""
+        answer: ASGIApp = self._refuse(request) or self._enter(request) or self.app
+        await answer(scope, _limit_body(receive), _add_headers(send, is_static=scope["path"].startswith(STATIC)))
+
+    def _refuse(self, request: Request) -> Response | None:
+        """The page that refuses the request; None when it is allowed."""
+        headers = request.headers
+        if not access.is_own_host(self._site, headers.get("host", "")):
+            return _plain_page(request, 400, "Unknown host", "These pages are not served under this name.")
+        if request.method not in ("GET", "HEAD"):
+            if self._site.is_read_only:
+                return _plain_page(request, 403, "Read-only", "These pages only show: runplan web --read-only.")
+            if not access.is_own_origin(self._site, headers.get("origin"), headers.get("sec-fetch-site")):
+                return _plain_page(request, 403, "Refused", "The form was sent by another site.")
+        return None
+
+    def _enter(self, request: Request) -> Response | None:
+        """Sign in with the printed address, and refuse pages to a browser that is not signed in; None to go on."""
+        path: str = request.scope["path"]  # not of request.url, which is made with the text of the Host
+        if path == ENTER and request.method == "GET":
+            token = request.query_params.get("token", "")
+            if request.state.session or self._entry.use(token, time.monotonic()):
+                return self._sign_in(request)
+        if path.startswith((STATIC, *OPEN)) or (request.state.session and path != ENTER):
+            return None
+        return _sign_in_page(request)
+
+    def _sign_in(self, request: Request) -> Response:
+        response = RedirectResponse("/", 303)
+        if not request.state.session:
+            response.set_cookie(
+                self._site.cookie,
+                access.make_session(self._site, time.time()),
+                max_age=access.SESSION_S,
+                secure=self._site.is_secure,
+                httponly=True,
+                samesite="strict",
+            )
+        return response
+
+
+#: Pages that need no cookie: a signed link permits one answer.
+OPEN = ("/a/",)
+
+
+def _limit_body(receive: Receive) -> Receive:
+    size = 0
+
+    async def receive_some() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > LARGEST:
+            raise HTTPException(413, f"A form may have {LARGEST} bytes.")
+        return message
+
+    return receive_some
+
+
+def _add_headers(send: Send, *, is_static: bool) -> Send:
+    cached = "no-cache" if is_static else "no-store"  # a browser asks whether a static file has changed
+    added = [(name.encode(), value.encode()) for name, value in {**HEADERS, "cache-control": cached}.items()]
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", []), *added]
+        await send(message)
+
+    return send_with_headers
+
+
+# --- pages for errors --------------------------------------------------------------------------------------
+
+
+def _plain_page(request: Request, status: int, title: str, text: str) -> Response:
+    return render(request, "message.html", status=status, title=title, text=text, again="")
+
+
+def _sign_in_page(request: Request) -> Response:
+    """A browser also withholds the cookie on a click from another site: a click on the page's own link sends it."""
+    path = "/" + request.scope["path"].lstrip("/")
+    query = request.scope["query_string"].decode("latin-1")
+    is_entry = path == ENTER
+    is_shown = request.method == "GET" and not is_entry
+    again = (quote(path) + (f"?{query}" if query else "")) if is_shown else "/"
+    return render(request, "sign_in.html", status=401, again=again, is_entry=is_entry)
+
+
+def show_error(request: Request, error: Exception) -> Response:
+    status, text = _describe_error(error)
+    return _plain_page(request, status, "That did not work", text)
+
+
+def _describe_error(error: Exception) -> tuple[int, str]:
+    match error:
+        case HTTPException(status_code=404):
+            return 404, "There is no such page."
+        case HTTPException():
+            return error.status_code, error.detail
+        case RunplanError():
+            return STATUSES.get(error.exit, 422), str(error)
+        case OSError():  # such as of a repository that was unplugged while it was read
+            return 503, refused_by_system(error) or f"{error.filename or 'the system'}: {error.strerror}"
+        case _:
+            return 500, f"unexpected {type(error).__name__}; the terminal of runplan web shows where"

@@ -1,0 +1,339 @@
+"""Draws the phases of a plan, its dispatches and costs as SVG. Colours come from the style sheet, by class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from graphlib import CycleError, TopologicalSorter
+
+from markupsafe import Markup, escape
+from msgspec import Struct
+
+from runplan.domain.text import count_cells, cut_cells, plain, plain_line
+
+# --- text -----------------------------------------------------------------------------------------------
+
+
+def _tag(name: str, *parts: str, **attributes: object) -> Markup:
+    """An element. Its parts are markup or text; text and attributes are escaped."""
+    pairs = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
+    written = Markup("").join(Markup(' {}="{}"').format(key, _write(value)) for key, value in pairs if value != "")
+    content = Markup("").join(map(_write, parts))
+    return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), written, content)  # noqa: S704 - a constant
+
+
+def _write(value: object) -> Markup:
+    """A value as it is in markup: numbers short, text escaped and without control characters."""
+    if isinstance(value, Markup):
+        return value
+    return escape(f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else plain(str(value)))
+
+
+def _draw(key: str, title: str, parts: Iterable[Markup], *, size: tuple[float, float], **attributes: object) -> Markup:
+    """A drawing with a title for readers; `key` makes the id of the title unique."""
+    width, height = (f"{length:.0f}" for length in size)
+    named = _tag("title", title, id=f"{key}-title")
+    box = f"0 0 {width} {height}"
+    fixed = {"class_": "drawing", "viewBox": box, "width": width, "height": height, "aria_labelledby": f"{key}-title"}
+    return _tag("svg", named, *parts, **{**fixed, "role": "img", **attributes})
+
+
+def wrap_text(text: str, width: int, most: int) -> list[str]:
+    """At most so many lines of the text; the last one is cut."""
+    lines: list[str] = []
+    left = plain_line(text)
+    while left and len(lines) < most - 1 and count_cells(left) > width:
+        fitting = max((end for end in range(1, width + 1) if count_cells(left[:end]) <= width), default=1)
+        space = left.rfind(" ", 0, fitting + 1)
+        end = space if space > width // 3 else fitting
+        lines.append(left[:end])
+        left = left[end:].lstrip()
+    return [*lines, cut_cells(left, width)] if left else lines
+
+
+# --- the graph of phases --------------------------------------------------------------------------------
+
+NODE_WIDTH = 160
+NODE_HEIGHT = 64
+GAP_X = 34
+GAP_Y = 16
+BAND = 6  #: layers side by side; the next ones begin below them
+BAND_GAP = 40
+MARGIN = 18
+#: The class and the sign of each state: they differ without colours, too.
+STATES = {
+    "done": ("finished", "✓"),
+    "running": ("running", "▶"),
+    "waiting": ("needs-you", "◆"),
+    "failed": ("failed", "✕"),
+    "blocked": ("needs-you", "■"),
+    "next": ("ready", "→"),
+    "todo": ("ready", "○"),
+}
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    """A phase."""
+
+    id: str
+    title: str
+    state: str  #: one of STATES
+    words: str  #: the state for people
+    depends: tuple[str, ...] = ()
+    address: str = ""
+    is_selected: bool = False
+
+
+def find_layers(nodes: Sequence[Node]) -> dict[str, int]:
+    """The layer of each phase: one more than the deepest of those it depends on."""
+    known = {node.id for node in nodes}
+    depends = {node.id: [other for other in node.depends if other in known] for node in nodes}
+    try:
+        order = list(TopologicalSorter(depends).static_order())
+    except CycleError:  # only of phases that are done; the plan is refused otherwise
+        order = list(depends)
+    layers: dict[str, int] = {}
+    for id_ in order:
+        layers[id_] = max((layers[other] for other in depends[id_] if other in layers), default=-1) + 1
+    return layers
+
+
+def drop_implied(nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
+    """The dependencies of each phase, without those that follow from the others."""
+    known = {node.id: node for node in nodes}
+    layers = find_layers(nodes)
+    above: dict[str, frozenset[str]] = {}  #: everything that a phase depends on
+    for node in sorted(nodes, key=lambda node: layers[node.id]):
+        direct = [other for other in node.depends if other in known and layers[other] < layers[node.id]]
+        above[node.id] = frozenset(direct).union(*(above[other] for other in direct))
+    kept = {}
+    for node in nodes:
+        direct = [other for other in dict.fromkeys(node.depends) if other in above[node.id]]
+        kept[node.id] = tuple(other for other in direct if not any(other in above[more] for more in direct))
+    return kept
+
+
+class Place(Struct, frozen=True):
+    """The upper left corner of a phase, and the top of its band."""
+
+    x: float
+    y: float
+    top: float
+
+
+def place_nodes(nodes: Sequence[Node]) -> dict[str, Place]:
+    """The place of each phase: layers from left to right, in bands from top to bottom."""
+    layers = find_layers(nodes)
+    edges = drop_implied(nodes)
+    columns: list[list[Node]] = [[] for _ in range(max(layers.values(), default=-1) + 1)]
+    for node in nodes:
+        columns[layers[node.id]].append(node)
+    places: dict[str, Place] = {}
+    top = float(MARGIN)
+    for first in range(0, len(columns), BAND):
+        band = columns[first : first + BAND]
+        rows = max(map(len, band))
+        for number, column in enumerate(band):
+            free = (rows - len(column)) * (NODE_HEIGHT + GAP_Y) / 2
+            for row, node in enumerate(sorted(column, key=lambda node: _mean_height(places, edges[node.id]))):
+                y = top + free + row * (NODE_HEIGHT + GAP_Y)
+                places[node.id] = Place(MARGIN + number * (NODE_WIDTH + GAP_X), y, top)
+        top += rows * (NODE_HEIGHT + GAP_Y) - GAP_Y + BAND_GAP
+    return places
+
+
+def _mean_height(places: dict[str, Place], depends: Sequence[str]) -> float:
+    heights = [places[other].y for other in depends if other in places]
+    return sum(heights) / len(heights) if heights else 0.0
+
+
+def draw_graph(nodes: Sequence[Node], *, title: str) -> Markup:
+    """The phases with arrows to those that wait for them. Each is a link; the state has a sign, a word and a class."""
+    places = place_nodes(nodes)
+    if not places:
+        return Markup("")
+    width = max(place.x for place in places.values()) + NODE_WIDTH + MARGIN
+    height = max(place.y for place in places.values()) + NODE_HEIGHT + MARGIN
+    edges = drop_implied(nodes)
+    arrows = (_draw_arrow(places[other], places[node.id]) for node in nodes for other in edges[node.id])
+    tip = _tag("path", d="M0 0 8 4 0 8z", class_="head")
+    place = {"refX": 8, "refY": 4, "markerWidth": 7, "markerHeight": 7}
+    marker = _tag("defs", _tag("marker", tip, id="tip", viewBox="0 0 8 8", orient="auto", **place))
+    drawn = (_draw_node(node, places[node.id]) for node in nodes)
+    return _draw("graph", title, (marker, *arrows, *drawn), size=(width, height), role="group")
+
+
+def _draw_arrow(start: Place, end: Place) -> Markup:
+    x1, y1 = start.x + NODE_WIDTH, start.y + NODE_HEIGHT / 2
+    x2, y2 = end.x, end.y + NODE_HEIGHT / 2
+    if start.top == end.top:
+        turn = x2 - GAP_X  # straight past the columns between, then up or down in the last gap
+        middle = (turn + x2) / 2
+        line = f"M{x1:.0f} {y1:.0f}H{turn:.0f}C{middle:.0f} {y1:.0f} {middle:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"
+    else:  # between the columns down to the gap above the other band, and along it
+        line = f"M{x1:.0f} {y1:.0f}h14V{end.top - BAND_GAP / 2:.0f}H{x2 - 14:.0f}V{y2:.0f}H{x2:.0f}"
+    return _tag("path", d=line, class_="edge", marker_end="url(#tip)")
+
+
+def _draw_node(node: Node, place: Place) -> Markup:
+    state, sign = STATES[node.state]
+    lines = wrap_text(node.title, 19, 2)
+    dashes = "" if node.state in ("done", "running", "failed") else "5 3"
+    return _tag(
+        "a",
+        _tag("title", f"Phase {node.id}: {node.title}, {node.words}"),
+        _tag("rect", width=NODE_WIDTH, height=NODE_HEIGHT, rx=8, class_="node", stroke_dasharray=dashes),
+        _tag("text", f"{sign} {cut_cells(plain_line(node.id), 8)}", x=10, y=20, class_="name"),
+        _tag("text", cut_cells(plain_line(node.words), 14), x=NODE_WIDTH - 10, y=20, class_="label", text_anchor="end"),
+        *(_tag("text", line, x=10, y=39 + 16 * number) for number, line in enumerate(lines)),
+        href=node.address,
+        class_=f"{state} selected" if node.is_selected else state,
+        transform=f"translate({place.x:.0f} {place.y:.0f})",
+    )
+
+
+# --- the timeline of dispatches -------------------------------------------------------------------------
+
+TIMELINE_WIDTH = 960
+LABEL_WIDTH = 90
+ROW_HEIGHT = 30
+BREAK_WIDTH = 26  #: of a time in which nothing ran
+
+
+#: The class of the bars of a role; commands of the project are like phases that are ready.
+ROLES = {"implement": "running", "fix": "needs-you", "verify": "scheduled", "critique": "scheduled"}
+ROLES |= dict.fromkeys(("understand", "explore", "alternatives", "draft", "revise"), "running")
+
+
+class Bar(Struct, frozen=True, kw_only=True):
+    """A dispatch."""
+
+    row: str  #: its phase
+    start_s: float  #: on any clock
+    seconds: float
+    kind: str  #: its role
+    words: str  #: about it, for people
+    is_bad: bool = False
+    is_running: bool = False
+
+
+class Scale(Struct, frozen=True):
+    """Places of moments. Times in which nothing ran are cut to a break."""
+
+    spans: tuple[tuple[float, float], ...]  #: in which something ran, oldest first
+    per_second: float
+
+    def place(self, moment: float) -> float:
+        x = 0.0
+        for start, end in self.spans:
+            if moment <= end:
+                return x + max(moment - start, 0.0) * self.per_second
+            x += (end - start) * self.per_second + BREAK_WIDTH
+        return x - BREAK_WIDTH
+
+
+def make_scale(bars: Sequence[Bar], width: float) -> Scale:
+    """The scale for all bars: gaps longer than a tenth of the time at work are breaks."""
+    busy = sum(bar.seconds for bar in bars) or 1.0
+    spans: list[tuple[float, float]] = []
+    for bar in sorted(bars, key=lambda bar: bar.start_s):
+        end = bar.start_s + bar.seconds
+        if spans and bar.start_s - spans[-1][1] <= busy / 10:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        else:
+            spans.append((bar.start_s, end))
+    most = int(width / 4 / BREAK_WIDTH)
+    if len(spans) > most:  # too many breaks: one scale for all of the time
+        spans = [(spans[0][0], max(end for _, end in spans))]
+    total = sum(end - start for start, end in spans) or 1.0
+    return Scale(tuple(spans), (width - BREAK_WIDTH * (len(spans) - 1)) / total)
+
+
+def draw_timeline(bars: Sequence[Bar], *, title: str) -> Markup:
+    """One row for each phase, one bar for each dispatch, breaks where nothing ran."""
+    if not bars:
+        return Markup("")
+    rows = list(dict.fromkeys(bar.row for bar in bars))
+    scale = make_scale(bars, TIMELINE_WIDTH - LABEL_WIDTH - 4)
+    height = len(rows) * ROW_HEIGHT
+    breaks = [LABEL_WIDTH + scale.place(end) + BREAK_WIDTH / 2 for _, end in scale.spans[:-1]]
+    lines = (_tag("line", x1=x, x2=x, y1=0, y2=height, class_="grid", stroke_dasharray="3 4") for x in breaks)
+    names = [cut_cells(plain_line(row), 11) for row in rows]
+    labels = (_tag("text", name, x=0, y=top * ROW_HEIGHT + 20, class_="label") for top, name in enumerate(names))
+    drawn = (_draw_bar(bar, rows.index(bar.row), scale) for bar in bars)
+    return _draw("timeline", title, (*lines, *labels, *drawn), size=(TIMELINE_WIDTH, height))
+
+
+def _draw_bar(bar: Bar, row: int, scale: Scale) -> Markup:
+    x = LABEL_WIDTH + scale.place(bar.start_s)
+    y = row * ROW_HEIGHT
+    width = max(bar.seconds * scale.per_second, 3.0)
+    name = ("✕ " if bar.is_bad else "") + bar.kind
+    dashes = "5 3" if bar.is_running else ""
+    inside = [_tag("text", name, x=x + 6, y=y + 20)] if width > 8 * len(name) + 8 else []
+    box = _tag("rect", x=x, y=y + 4, width=width, height=ROW_HEIGHT - 8, rx=3, class_="node", stroke_dasharray=dashes)
+    state = "failed" if bar.is_bad else ROLES.get(bar.kind, "ready")
+    return _tag("g", _tag("title", bar.words), box, *inside, class_=state)
+
+
+# --- charts ---------------------------------------------------------------------------------------------
+
+CHART_WIDTH = 480
+CHART_HEIGHT = 150
+AXIS = 44  #: for the numbers at the left
+
+
+class Column(Struct, frozen=True, kw_only=True):
+    label: str
+    value: float
+    words: str  #: the value for people
+
+
+def find_ceiling(largest: float) -> float:
+    """The end of an axis: the first of 1, 2 and 5 times a power of ten that is not below the largest value."""
+    if largest <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(largest))
+    return next((power * step for step in (1, 2, 5) if power * step >= largest), power * 10)
+
+
+def draw_columns(columns: Sequence[Column], *, title: str, key: str, unit: str = "") -> Markup:
+    """A chart with a column for each value; every seventh has its label. `key` makes its ids unique."""
+    if not columns:
+        return Markup("")
+    ceiling = find_ceiling(max(column.value for column in columns))
+    step = (CHART_WIDTH - AXIS) / len(columns)
+    parts = []
+    for share in (0.0, 0.5, 1.0):
+        y = 10 + CHART_HEIGHT * (1 - share)
+        parts.append(_tag("line", x1=AXIS, x2=CHART_WIDTH, y1=y, y2=y, class_="grid"))
+        parts.append(_tag("text", f"{unit}{_shorten(ceiling * share)}", x=AXIS - 6, y=y + 4, text_anchor="end"))
+    for number, column in enumerate(columns):
+        height = max(CHART_HEIGHT * column.value / ceiling, 1.5 if column.value else 0.0)
+        x = AXIS + number * step
+        words = _tag("title", f"{column.label}: {column.words}")
+        place = {"x": x + step * 0.12, "y": 10 + CHART_HEIGHT - height, "width": step * 0.76, "height": height}
+        parts.append(_tag("rect", words, rx=1.5, class_="column series-1", **place))
+        if (len(columns) - 1 - number) % 7 == 0:
+            is_last = number == len(columns) - 1
+            middle = CHART_WIDTH if is_last else x + step / 2
+            anchor = "end" if is_last else "middle"
+            parts.append(_tag("text", column.label, x=middle, y=CHART_HEIGHT + 28, text_anchor=anchor))
+    return _draw(key, title, parts, size=(CHART_WIDTH, CHART_HEIGHT + 34), width="", height="")
+
+
+def _shorten(value: float) -> str:
+    """`1.5M`, `200k`, `0.5`."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def draw_share(value: float, largest: float) -> Markup:
+    """A bar for a number in a table; the number says the same to readers of text."""
+    width = 100 * value / largest if largest > 0 else 0.0
+    content = _tag("rect", width=max(width, 0.5 if value else 0.0), height=10, class_="column series-1")
+    return _tag(
+        "svg", content, class_="drawing share", viewBox="0 0 100 10", preserveAspectRatio="none", aria_hidden="true"
+    )

@@ -1,0 +1,136 @@
+"""The pages that run a command when they are asked for: start, reports and health."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from markupsafe import Markup
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runplan.app.views.board import Group, find_card, read_board, shorten_roots
+from runplan.app.views.checks import ask_daemon, check_plan, examine_repository, list_disks, read_news, read_report
+from runplan.app.views.repositories import find_known, list_with_current
+from runplan.domain.errors import NotFound, UsageError
+from runplan.domain.settings.options import parse_words
+from runplan.domain.settings.schema import LANDINGS
+from runplan.domain.text import command
+from runplan.engine.report.html import read_title, render_body
+from runplan.interfaces.web.render import render, site_of
+
+# --- start ------------------------------------------------------------------------------------------------
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    """The fields of the form that chooses the words of a start."""
+
+    scope: str = "finish"  #: finish, next, or the id of a phase after `phase `
+    auto: str = ""
+    landing: str = ""
+    every: str = ""
+    now: str = ""
+
+    def list_words(self) -> list[str]:
+        """The words after PLAN. A schedule works on one phase at a time, and never asks."""
+        landing = [self.landing] if self.landing in LANDINGS else []
+        every = self.every.split()
+        if every:
+            spec = every if every[0].lower() == "every" else ["every", *every]
+            return [*landing, *spec, *(["now"] if self.now else [])]
+        scope = [] if self.scope == "next" else [self.scope.removeprefix("phase ")]
+        return [*scope, *(["auto"] if self.auto else []), *landing]
+
+
+def read_choice(query: Mapping[str, str]) -> Choice | None:
+    """The choice in an address; None before it is made."""
+    fields = {name: query[name] for name in Choice.__struct_fields__ if name in query}
+    return Choice(**fields) if "scope" in fields else None
+
+
+def show_start(request: Request) -> Response:
+    query = request.query_params
+    env = site_of(request).env
+    now = datetime.now(UTC)
+    if not query.get("plan"):
+        board = read_board(list_with_current(env), now)
+        idle = [card for card in board.cards if not card.level and not card.queued]
+        return render(request, "choose.html", cards=[card for card in idle if card.group is not Group.FINISHED])
+    known, card = find_card(env, query.get("repo", ""), query["plan"], now)
+    choice = read_choice(query)
+    words = choice.list_words() if choice else []
+    problem = ""
+    try:
+        parse_words(words)
+    except UsageError as error:
+        problem = str(error)
+    return render(
+        request,
+        "start.html",
+        card=card,
+        checked=check_plan(known, card.plan, env),
+        choice=choice or Choice(),
+        is_chosen=choice is not None and not problem,
+        problem=problem,
+        words=shlex.join(words),
+        command=command("runplan", "start", card.plan, *words),
+        landings=LANDINGS,
+    )
+
+
+# --- reports ----------------------------------------------------------------------------------------------
+
+
+def show_reports(request: Request) -> Response:
+    board = read_board(list_with_current(site_of(request).env), datetime.now(UTC))
+    cards = sorted((card for card in board.cards if card.has_run), key=lambda card: card.since, reverse=True)
+    return render(request, "reports.html", cards=cards)
+
+
+def show_report(request: Request) -> Response:
+    query = request.query_params
+    env = site_of(request).env
+    if since := query.get("since"):
+        repositories = list_with_current(env)
+        if not repositories:
+            raise NotFound("no repository is known yet")
+        markdown = read_news(repositories[0], since, env)
+        diffs: dict[str, str] = {}
+        card = None
+    else:
+        known, card = find_card(env, query.get("repo", ""), query.get("plan", ""), datetime.now(UTC))
+        markdown, diffs = read_report(known, card.plan, env)
+    body = Markup(render_body(markdown, diffs=diffs))  # noqa: S704 - it has escaped all text of the report
+    return render(request, "report.html", card=card, title=read_title(markdown), body=body)
+
+
+# --- health -----------------------------------------------------------------------------------------------
+
+
+def show_health(request: Request) -> Response:
+    """The daemon and the disks; the checks of a repository when it is chosen."""
+    env = site_of(request).env
+    repositories = list_with_current(env)
+    key = request.query_params.get("repo", "")
+    chosen = find_known(env, key) if key else None
+    return render(
+        request,
+        "health.html",
+        daemon=ask_daemon(env),
+        disks=list_disks(env, repositories),
+        repositories=repositories,
+        names=shorten_roots([repository.root for repository in repositories]),
+        chosen=chosen,
+        examination=examine_repository(chosen, env) if chosen else None,
+    )
+
+
+ROUTES = (
+    Route("/start", show_start),
+    Route("/reports", show_reports),
+    Route("/report", show_report),
+    Route("/health", show_health),
+)

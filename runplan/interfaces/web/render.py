@@ -1,0 +1,120 @@
+"""Renders pages from templates. Text that is not of a template is escaped, and each of its characters is visible."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from runplan import __version__
+from runplan.domain.text import clock, elapsed, in_words, visible
+from runplan.domain.times import parse_iso, zone as zone_of
+from runplan.engine.report.views import format_cost, token_count
+from runplan.interfaces.web.access import Site, make_form_token
+
+FOLDER = Path(__file__).parent
+#: The pages of the navigation: address, name, and the key that goes there after `g`.
+NAVIGATION = (
+    ("/", "Board", "b"),
+    ("/inbox", "Inbox", "i"),
+    ("/schedules", "Schedules", "s"),
+    ("/start", "Start", "n"),
+    ("/reports", "Reports", "r"),
+    ("/costs", "Costs", "c"),
+    ("/health", "Health", "h"),
+)
+#: The page of the navigation to which another one belongs.
+PARENTS = {"/change": "/inbox", "/change/file": "/inbox", "/report": "/reports"}
+
+
+def site_of(request: Request) -> Site:
+    site: Site = request.app.state.site
+    return site
+
+
+def render(request: Request, template: str, *, status: int = 200, live: str = "", **values: Any) -> HTMLResponse:
+    """The page of a template. `live` is the address of its events; a page without it does not change."""
+    site = site_of(request)
+    path: str = request.scope["path"]
+    common = {
+        "navigation": NAVIGATION,
+        "path": PARENTS.get(path, path),
+        "live": live and f"{live}{'&' if '?' in live else '?'}{urlencode({'seen': request.state.began_ns})}",
+        "signed_in": bool(request.state.session),
+        "csrf": make_form_token(site, request.state.session) if request.state.session else "",
+        "read_only": site.is_read_only,
+        "version": __version__,
+        "now": datetime.now(UTC),
+    }
+    text = TEMPLATES.get_template(template).render(**common | values)
+    return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)  # a path need not be UTF-8
+
+
+def link(path: str, **query: str) -> str:
+    """An address of this site; empty values are left out."""
+    filled = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(filled, errors='surrogateescape')}" if filled else path
+
+
+def read_number(text: str, default: int = 0) -> int:
+    """The number in a part of an address; the default for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else default
+
+
+# --- filters -----------------------------------------------------------------------------------------------
+
+
+def show_time(moment: str | None, zone: str = "") -> str:
+    """The time in the zone, or the local time of this machine: `20:30 CET`; with the day where that is not today."""
+    if not moment:
+        return ""
+    return _time_element(moment, clock(parse_iso(moment), zone_of(zone) if zone else None, now=datetime.now(UTC)))
+
+
+def show_age(moment: str | None) -> str:
+    """How long ago it was; the script counts on."""
+    if not moment:
+        return ""
+    return _time_element(moment, in_words((datetime.now(UTC) - parse_iso(moment)).total_seconds()), " data-age")
+
+
+def show_span_until(moment: str) -> str:
+    """How long it is until then."""
+    return in_words((parse_iso(moment) - datetime.now(UTC)).total_seconds())
+
+
+def _time_element(moment: str, text: str, more: str = "") -> str:
+    exact = f"{parse_iso(moment).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return Markup('<time datetime="{0}" title="{0}"{1}>{2}</time>').format(exact, Markup(more), text)  # noqa: S704
+
+
+def _make_inert(value: object) -> object:
+    """The text of an expression with every character visible; escaping comes after it."""
+    return visible(value, is_prose=True) if type(value) is str else value
+
+
+TEMPLATES = Environment(
+    loader=FileSystemLoader(FOLDER / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_make_inert,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+TEMPLATES.filters |= {
+    "time": show_time,
+    "age": show_age,
+    "until": show_span_until,
+    "span": in_words,
+    "elapsed": elapsed,
+    "cost": format_cost,
+    "tokens": token_count,
+}
+TEMPLATES.globals |= {"link": link}

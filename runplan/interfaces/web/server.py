@@ -1,0 +1,170 @@
+"""Serves the pages: checks the address, opens the port, and runs until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+
+import uvicorn
+from msgspec import Struct
+
+from runplan.adapters.configuration.load import load_user
+from runplan.domain.errors import Exit, RefusedEarly, Unreachable, UsageError
+from runplan.interfaces.web.access import EntryToken, Site, is_loopback, is_wildcard, list_origins, origin_of
+from runplan.interfaces.web.app import ENTER, make_app
+from runplan.interfaces.web.live import Watcher
+
+FINISH_S = 2  #: for requests that are being answered when a signal comes
+ENDING_S = 0.1  #: for a thread to end
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """How the pages are served; None for the setting."""
+
+    address: str | None = None
+    port: int | None = None
+    tls: tuple[str, str] | None = None  #: the files of the certificate and its key
+    is_behind_proxy: bool = False
+    is_read_only: bool = False
+
+
+class WebServer(uvicorn.Server):
+    """Waits for a signal. Uvicorn's own loop wakes up ten times a second."""
+
+    def __init__(self, config: uvicorn.Config, watcher: Watcher) -> None:
+        super().__init__(config)
+        self._watcher = watcher
+        self._end = asyncio.Event()
+
+    def end(self) -> None:
+        self.should_exit = True
+        self._watcher.close()
+        self._end.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Both signals end the server in order. Uvicorn would raise them again after that."""
+        if threading.current_thread() is threading.main_thread():
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, self._end_by_signal)
+        yield
+
+    def _end_by_signal(self) -> None:
+        logging.getLogger("uvicorn.error").disabled = True  # it would log each request that is broken off
+        self.end()
+
+    async def main_loop(self) -> None:
+        await self._end.wait()
+
+
+class Served(Struct, frozen=True, kw_only=True):
+    """An open port, and the server for it."""
+
+    address: str  #: to open once in a browser, with the entry token
+    server: WebServer
+    listener: socket.socket
+
+    def run(self) -> None:
+        self.server.run([self.listener])
+        threads = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+        for thread in threads:
+            thread.join(ENDING_S)
+        if any(thread.is_alive() and not thread.daemon for thread in threads):
+            os._exit(Exit.DONE)  # Python would wait for a page that is being read; a command goes on by itself
+
+
+@contextlib.contextmanager
+def open_server(options: Options, env: Mapping[str, str]) -> Iterator[Served]:
+    """Open the port. The caller shows the address, and runs the server."""
+    settings = load_user(env).web
+    address = options.address or settings.address
+    _require_safe(address, settings.url, options)
+    if options.tls:
+        _require_certificate(*options.tls)
+    scheme = "https" if options.tls else "http"
+    host = make_private_name() if is_loopback(address) and not options.tls else address
+    with _listen(address, settings.port if options.port is None else options.port) as listener:
+        port: int = listener.getsockname()[1]
+        site = Site(
+            env=env,
+            key=secrets.token_bytes(32),
+            origins=list_origins(scheme, address, port, settings.url) | {origin_of(scheme, host, port)},
+            port=port,
+            is_secure=bool(options.tls) or options.is_behind_proxy,
+            is_read_only=options.is_read_only,
+        )
+        token = secrets.token_urlsafe(32)
+        app = make_app(site, EntryToken(token, time.monotonic()))
+        is_remote = bool(options.tls) or options.is_behind_proxy
+        shown = settings.url.rstrip("/") if is_remote and settings.url else origin_of(scheme, host, port)
+        server = WebServer(_configure(app, options), app.app.state.watcher)
+        yield Served(address=f"{shown}{ENTER}?token={token}", server=server, listener=listener)
+
+
+def make_private_name() -> str:
+    """A name of this machine that nobody else knows.
+
+    Browsers send the cookie of 127.0.0.1 to every port of it, as to the server that an agent has started.
+    """
+    return f"{secrets.token_hex(8)}.localhost"
+
+
+def _require_safe(address: str, url: str, options: Options) -> None:
+    """Refuse to send cookies over a network in clear text."""
+    if not is_loopback(address) and not options.tls and not options.is_behind_proxy:
+        raise RefusedEarly(
+            f"{address} can be reached from other machines, and http is not encrypted; "
+            "use --tls CERT KEY, or --behind-proxy if a proxy in front of it speaks https"
+        )
+    if is_wildcard(address) and not url:
+        raise RefusedEarly(
+            f'{address} is no name for a browser; set url = "https://HOST:PORT" in [web] of your settings'
+        )
+
+
+def _require_certificate(certificate: str, key: str) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except OSError as error:  # also of ssl
+        raise UsageError(
+            f"--tls {certificate} {key}: {error.strerror or error}; give the files in PEM format"
+        ) from None
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, port), family=family)
+    except (OSError, OverflowError) as error:
+        number = error.errno or 0 if isinstance(error, OSError) else 0
+        why = os.strerror(number) if number > 0 else error  # Python adds words to those of the system
+        raise Unreachable(f"port {port} of {address}: {why}; choose another: runplan web --port 0") from None
+
+
+def _configure(app: object, options: Options) -> uvicorn.Config:
+    certificate, key = options.tls or (None, None)
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,  # it would contain the token
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=FINISH_S,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+    )
