@@ -20,12 +20,10 @@ import psutil
 from msgspec.structs import replace
 
 from bench.projects import environment, make, plan
-from runplan.adapters.configuration.load import load_settings
 from runplan.adapters.store.sqlite import SqliteStore
-from runplan.domain.errors import Exit
+from runplan.app.operations.model import Accepted, Caller, Start
+from runplan.app.operations.start import start
 from runplan.domain.settings.options import parse_words
-from runplan.engine.loop.context import context_at
-from runplan.interfaces.cli.control import runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -91,11 +89,10 @@ def crowd(place: Path, sizes: Sequence[int], called: str) -> None:
 
 def hand_over(root: Path, home: Path, plans: Sequence[str]) -> None:
     """As `runplan start PLAN auto` does, without a process for each: starting those is measured elsewhere."""
-    with context_at(root, environment(home), lambda at, env: load_settings(at, env=env).settings) as at:
-        for name in plans:
-            start = runs.resolve_start(at, name, parse_words(["auto"]))
-            assert isinstance(start, runs.Ready), start
-            assert runs.submit_run(start.context, start.request) is Exit.DONE
+    caller = Caller(cwd=root, env=environment(home))
+    for name in plans:
+        answer = start(caller, Start(plan=name, options=parse_words(["auto"])))
+        assert isinstance(answer, Accepted), answer
 
 
 def by_script(place: Path, phases: int) -> float:

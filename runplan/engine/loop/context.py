@@ -204,8 +204,10 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def open_context(cwd: Path | None = None, *, warn: Callable[[str], None] | None = None) -> Iterator[RepositoryContext]:
-    """The repository around a directory (the current one), with its settings.
+def open_context(
+    cwd: Path | None = None, *, env: Mapping[str, str] | None = None, warn: Callable[[str], None] | None = None
+) -> Iterator[RepositoryContext]:
+    """The repository around a directory (the current one), with its settings in an environment (that of the process).
 
     With `warn` broken settings are a warning, for commands that show or stop runs.
     """
@@ -221,7 +223,7 @@ def open_context(cwd: Path | None = None, *, warn: Callable[[str], None] | None 
             return load_settings(root, env=env, committed=(FILES[0], b"")).settings
         return Settings()
 
-    with context_at(cwd or Path.cwd(), environment(), read) as context:
+    with context_at(cwd or Path.cwd(), environment() if env is None else env, read) as context:
         yield context
 
 
@@ -250,9 +252,9 @@ def remote_url(repository: Repository, settings: Settings) -> str:
     return str(repository.root / url) if url.startswith(".") else url
 
 
-def refuse_under_agent(verb: str) -> None:
+def refuse_under_agent(verb: str, env: Mapping[str, str] | None = None) -> None:
     """Agents may not start, approve or stop runs."""
-    if environment().get(AGENT_MARK):
+    if (environment() if env is None else env).get(AGENT_MARK):
         raise RefusedEarly(f"{verb} does not run inside an agent ({AGENT_MARK} is set)")
     if agent := agent_above(os.getpid()):
         raise RefusedEarly(f"{verb} does not run inside an agent ({agent})")

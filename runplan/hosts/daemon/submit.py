@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -35,18 +36,23 @@ class Queued(Unreachable):
 
 
 def submit_commands(
-    context: RepositoryContext, commands: Sequence[Command], *, say: Callable[[str], None], wait: bool = False
+    context: RepositoryContext,
+    commands: Sequence[Command],
+    *,
+    say: Callable[[str], None],
+    wait: bool = False,
+    limit_s: float = math.inf,
 ) -> list[Answer | None]:
     """Have the daemon, or the fleet, execute the commands; the daemon is started for those that begin something.
 
-    Without a daemon the others are executed here. An answer is None while the daemon is busy, unless `wait`. `say`
-    explains a long wait.
+    Without a daemon the others are executed here. An answer is None while the daemon is busy, unless `wait`, which has
+    its limit. `say` explains a long wait.
     """
     if context.fleet is not None:
         stored = _store_commands(context, commands)
         if not context.store().list_host_labels():
             raise Queued(NO_WORKER)
-        return _await_answers(context, stored, say if wait else None)
+        return _await_answers(context, stored, say if wait else None, limit_s)
     begins = any(command.verb in BEGINNING for command in commands)
     repository = Known(common=str(context.repository.common_dir), root=str(context.repository.root))
     try:
@@ -69,7 +75,7 @@ def submit_commands(
         )
         with suppress(HungUp):
             client.call(Wake(repository=repository), Done)
-            answers = _await_answers(context, stored, say if wait else None)
+            answers = _await_answers(context, stored, say if wait else None, limit_s)
             if None not in answers or wait:
                 return answers
             closed = client.call(Ping(), Hello).closed
@@ -82,9 +88,9 @@ def submit_commands(
 
 
 def _await_answers(
-    context: RepositoryContext, commands: Sequence[Command], say: Callable[[str], None] | None
+    context: RepositoryContext, commands: Sequence[Command], say: Callable[[str], None] | None, limit_s: float
 ) -> list[Answer | None]:
-    """The answers of the daemon or a worker; with `say` however long that takes."""
+    """The answers of the daemon or a worker; with `say` until the limit."""
     with closing(open_store(context.journal, writable=False)) as store:
 
         def answers() -> list[Answer | None]:
@@ -101,8 +107,8 @@ def _await_answers(
         every_s = 0.1 if context.fleet else 0.01
         if not until(is_answered, within_s=BUSY_S, every_s=every_s) and say is not None:
             say(FLEET_BUSY if context.fleet else BUSY)
-            while not until(is_answered, within_s=BUSY_S, every_s=every_s):
-                pass
+            if not until(is_answered, within_s=limit_s - BUSY_S, every_s=every_s):
+                raise Queued(f"no answer within {limit_s:.0f} s; the request stays queued. See: runplan status")
         return answers()
 
 

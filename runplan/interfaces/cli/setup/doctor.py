@@ -27,6 +27,7 @@ from runplan.adapters.notify.channels import Channel, list_channels, list_failur
 from runplan.adapters.sandbox.bubblewrap import describe_view, require_sandbox
 from runplan.adapters.store.location import hide_password
 from runplan.adapters.store.protocol import load_postgres, open_store
+from runplan.app.operations import runs
 from runplan.app.views.inspection import Facts, describe_commits, inspect_repository
 from runplan.app.views.journal import LINES_SHOWN
 from runplan.domain.checks.results import from_text
@@ -52,7 +53,6 @@ from runplan.engine.loop.rehearsal import rehearse_phase
 from runplan.engine.loop.repository import open_repository
 from runplan.engine.loop.worker import Interruption
 from runplan.engine.report.views import as_json
-from runplan.interfaces.cli.control import runs
 from runplan.interfaces.cli.setup.settings import toml_value
 from runplan.interfaces.cli.show import progress
 

@@ -1,41 +1,42 @@
-"""runplan stop, pause, resume, now: commands for plans that have a run or a schedule."""
+"""Stop, pause, resume, run now: for plans that have a run or a schedule."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 
 from runplan.adapters import processes
 from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.store.protocol import Store
-from runplan.domain.errors import Exit, NotFound, Unreachable, UsageError, error_with
+from runplan.app.operations import runs
+from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Named, Stop, operation
+from runplan.domain.errors import NotFound, Unreachable, UsageError, error_with
 from runplan.domain.names import WATCH
-from runplan.domain.run.rows import Answer, Command
+from runplan.domain.run.rows import Answer as RowAnswer, Command
 from runplan.domain.text import command
 from runplan.engine.loop import preflight
 from runplan.engine.loop.commands import KEEP_SCHEDULE, request_of
-from runplan.engine.loop.context import RepositoryContext, open_context, plan_or_watch
+from runplan.engine.loop.context import RepositoryContext, plan_or_watch
 from runplan.engine.loop.runs import end_recorded_agents
 from runplan.hosts.daemon import submit
 from runplan.hosts.daemon.state import read_holder
-from runplan.interfaces.cli.control import runs
-from runplan.interfaces.cli.show import progress
 
 ENDING_S = 20.0  #: for a foreground run to end its agents
 
 
-def run_pause(args: argparse.Namespace) -> None:
-    _pause_or_resume(args.plan, "pause", ". Resume with: runplan resume")
+@operation
+def pause(caller: Caller, request: Named) -> Answer:
+    return _pause_or_resume(caller, request.plan, "pause", ". Resume with: runplan resume")
 
 
-def run_resume(args: argparse.Namespace) -> None:
-    _pause_or_resume(args.plan, "resume", "; see: runplan status")
+@operation
+def resume(caller: Caller, request: Named) -> Answer:
+    return _pause_or_resume(caller, request.plan, "resume", "; see: runplan status")
 
 
-def _pause_or_resume(word: str, verb: str, then: str) -> None:
+def _pause_or_resume(caller: Caller, word: str, verb: str, then: str) -> Answer:
     """Pause or resume the plan; `then` is the rest of the message, without the plan."""
-    with open_context(warn=progress.warn if verb == "pause" else None) as context:
+    with caller.open(lenient=verb == "pause") as context:
         plan = plan_or_watch(context, word)
         store = context.store()
         run = store.get_interrupted_run(plan)
@@ -46,43 +47,50 @@ def _pause_or_resume(word: str, verb: str, then: str) -> None:
             preflight.require_active(
                 context.landing_like(request_of(row).started) if row else context.for_plan(plan), plan
             )
-        answer = runs.submit_command(context, plan, verb, wait=verb == "resume") if is_kept else Answer()
+        wait = verb == "resume"
+        answer = runs.submit_command(caller, context, plan, verb, wait=wait) if is_kept else RowAnswer()
     if answer is not None and not answer.lines:
         raise NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
-    progress.say(f"{answer.lines[0] if answer is not None else submit.BUSY}{then} {command(plan)}")
+    caller.say(f"{answer.lines[0] if answer is not None else submit.BUSY}{then} {command(plan)}")
+    return Accepted(plan=plan)
 
 
-def run_now(args: argparse.Namespace) -> Exit:
-    with open_context() as context:
+@operation
+def now(caller: Caller, request: Named) -> Answer:
+    with caller.open() as context:
         plans = [row.plan for row in context.store().list_schedules()]
-        if args.plan is None and len(plans) > 1:
+        if not request.plan and len(plans) > 1:
             raise UsageError(f"now: there is more than one schedule; name one of {', '.join(plans)}")
-        plan = plan_or_watch(context, args.plan) if args.plan else plans[0] if plans else ""
+        plan = plan_or_watch(context, request.plan) if request.plan else plans[0] if plans else ""
         if plan not in plans:
             make = command("runplan", "start", plan or "PLAN", "auto", "every", "4h")
             raise NotFound(f"{plan or 'this repository'} has no schedule; make one: {make}")
         row = context.store().get_schedule(plan)
         if row is not None and not plan.startswith(WATCH):
             preflight.require_active(context.landing_like(request_of(row).started), plan)
-        answer = runs.submit_command(context, plan, "now")
+        answer = runs.submit_command(caller, context, plan, "now")
     assert answer is not None
-    return runs.print_answer(plan, answer)
+    return runs.tell_answer(caller, plan, answer)
 
 
 # --- stop -------------------------------------------------------------------------------------------------
 
 
-def run_stop(args: argparse.Namespace) -> None:
-    with open_context(warn=progress.warn) as context:
-        plan = plan_or_watch(context, args.plan) if args.plan else ""
-        if not _stop_plans(context, context.store(), plan, keep_schedule=args.keep_schedule, force=args.force):
-            progress.say(f"Nothing to stop {f'for {plan}' if plan else 'here'}")
+@operation
+def stop(caller: Caller, request: Stop) -> Answer:
+    with caller.open(lenient=True) as context:
+        plan = plan_or_watch(context, request.plan) if request.plan else ""
+        if _stop_plans(caller, context, plan, request):
+            return Accepted(plan=plan)
+    caller.say(f"Nothing to stop {f'for {plan}' if plan else 'here'}")
+    return Declined()
 
 
-def _stop_plans(context: RepositoryContext, store: Store, plan: str, *, keep_schedule: bool, force: bool) -> bool:
+def _stop_plans(caller: Caller, context: RepositoryContext, plan: str, request: Stop) -> bool:
     """Cancel schedules and end runs, of one plan or of all; whether there were any."""
-    arguments = {KEEP_SCHEDULE: True} if keep_schedule else {}
-    lines, still_running = _end_foreground(context, store, plan, force=force)
+    store = context.store()
+    arguments = {KEEP_SCHEDULE: True} if request.keep_schedule else {}
+    lines, still_running = _end_foreground(context, store, plan, force=request.force)
     plans = [
         active
         for active in store.list_active_plans(queued=True)
@@ -91,7 +99,7 @@ def _stop_plans(context: RepositoryContext, store: Store, plan: str, *, keep_sch
     commands = [Command(plan=stopped, verb="stop", arguments=arguments, by="runplan stop", at="") for stopped in plans]
     error: Exception | None = Unreachable("; ".join(still_running.values())) if still_running else None
     try:
-        answers = submit.submit_commands(context, commands, say=progress.say) if commands else []
+        answers = submit.submit_commands(context, commands, say=caller.say) if commands else []
         lines += [line for answer in answers if answer is not None for line in answer.lines]
         lines += [submit.BUSY] if None in answers else []
         refused = (error_with(answer.error, answer.exit) for answer in answers if answer is not None and answer.error)
@@ -103,7 +111,7 @@ def _stop_plans(context: RepositoryContext, store: Store, plan: str, *, keep_sch
         is_queued = isinstance(failed, submit.Queued)  # the daemon executes it when it can
         error = failed if is_queued else Unreachable(f"{failed}; then stop it again")
     for line in lines:
-        progress.say(line)
+        caller.say(line)
     if error is not None:
         raise error
     return bool(lines)

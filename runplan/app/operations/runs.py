@@ -1,10 +1,9 @@
-"""Turns a plan and options into a run request, after all checks, and has it executed."""
+"""Turns a plan and options into a run request, after all checks, and has it executed: here, or by the daemon."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import closing
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -15,7 +14,7 @@ from runplan.adapters.agents.invocation import sandbox_modes
 from runplan.adapters.configuration.load import list_secret_places, load_user, run_variables
 from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.sandbox.bubblewrap import require_sandbox
-from runplan.app.views.journal import follow_events
+from runplan.app.operations.model import Accepted, Answer, Caller, Declined
 from runplan.domain.decoding import convert
 from runplan.domain.errors import (
     Busy,
@@ -33,9 +32,8 @@ from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.decide import decide, is_ending
 from runplan.domain.run.events import Answered, Rows, RunStarted
 from runplan.domain.run.kinds import FOR_ANSWER, Mode, RunStatus
-from runplan.domain.run.recorded import from_json
 from runplan.domain.run.requests import BY_PERSON, RunRequest, Timing
-from runplan.domain.run.rows import Answer, Command, RunRow
+from runplan.domain.run.rows import Answer as RowAnswer, Command, RunRow
 from runplan.domain.run.state import RunState
 from runplan.domain.settings.options import Options, in_plan
 from runplan.domain.settings.schedule import describe_delay
@@ -46,13 +44,11 @@ from runplan.engine.landing import modes
 from runplan.engine.loop import context as contexts, preflight
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import open_repository
-from runplan.engine.loop.runs import describe_busy, does_what_is_asked, find_awaited, state_of
+from runplan.engine.loop.runs import describe_busy, does_what_is_asked, state_of
 from runplan.engine.loop.subplans import require_subplans
 from runplan.engine.loop.worker import ForegroundWorker, Interruption
 from runplan.hosts.daemon.state import Known, remember_repository, wake_daemon
 from runplan.hosts.daemon.submit import submit_commands
-from runplan.interfaces.cli.show import progress
-from runplan.interfaces.cli.show.ending import show_end
 
 MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
 
@@ -81,7 +77,13 @@ class AlreadyRunning(Struct, frozen=True, kw_only=True):
 
 
 def resolve_start(
-    context: RepositoryContext, word: str, asked: Options, *, like: RunStarted | None = None, review: Rows = ()
+    caller: Caller,
+    context: RepositoryContext,
+    word: str,
+    asked: Options,
+    *,
+    like: RunStarted | None = None,
+    review: Rows = (),
 ) -> Ready | NothingToDo | AlreadyRunning:
     """Resolve the plan and the settings of a start, and check everything that can be refused.
 
@@ -95,17 +97,17 @@ def resolve_start(
     if path and not asked.every and (running := _already_running(context, path, asked)) is not None:
         return running
     for sentence in context.repository.left_out:
-        progress.warn(sentence)
-    remarks = complete_landings(context)
+        caller.warn(sentence)
+    remarks = complete_landings(caller, context)
     context = with_target_settings(context, asked.landing, like=like)
-    start = resolve_request(context, path or resolve_plan(context, word), asked)
+    start = resolve_request(caller, context, path or resolve_plan(context, word), asked)
     if isinstance(start, NothingToDo):
         return start
     request = replace(start.request, started=replace(start.request.started, review=review, remarks=remarks))
     if (left := unfinished_run(context, request.started.plan)) is not None:  # a resumed run keeps its settings
         context = context.for_run(left[1].options)
     elif note := contexts.settings_note(context):
-        progress.say(note)
+        caller.say(note)
     return replace(start, context=context, request=request)
 
 
@@ -172,12 +174,12 @@ def with_landing(context: RepositoryContext, landing: str) -> RepositoryContext:
     return context.with_landing(landing)
 
 
-def complete_landings(context: RepositoryContext) -> tuple[str, ...]:
+def complete_landings(caller: Caller, context: RepositoryContext) -> tuple[str, ...]:
     """Complete interrupted landings, and refuse a target that cannot be landed on; remarks for the report."""
     notes = preflight.settle_lost_landings(context)
     remarks = modes.require_ready(context.repository, context.settings, context.env)
     for note in (*notes, *remarks):
-        progress.warn(note)
+        caller.warn(note)
     return remarks
 
 
@@ -196,7 +198,7 @@ def with_target_settings(
     raise SettingsError(f"run.target: the settings on each branch name another one; the last is {context.target_name}")
 
 
-def resolve_request(context: RepositoryContext, path: str, asked: Options) -> Ready | NothingToDo:
+def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked: Options) -> Ready | NothingToDo:
     """The request for a run of the plan, which is read from the target, or from its own branch."""
     on_target = context
     if modes.concludes(context.settings.run.landing):
@@ -219,14 +221,14 @@ def resolve_request(context: RepositoryContext, path: str, asked: Options) -> Re
     preflight.require_executions(context, plan)
     require_subplans(on_target, plan)
     if unnamed := preflight.require_test_command(context):
-        progress.warn(unnamed)
+        caller.warn(unnamed)
     started = context.record_settings(run_started(context, path, plan.title, asked, issues=plan.issues))
     preflight.require_same_history(context, path)
     if not resuming:
         preflight.require_own_branches(context, plan=path, slug=started.slug, phases=phases, tip=tip)
     for remark in preflight.foresee_refusals(context, plan, tip).remarks:
         if remark.landing != started.landing:
-            progress.warn(f"{path}:{remark.line}: {remark.text}")
+            caller.warn(f"{path}:{remark.line}: {remark.text}")
     return Ready(context=on_target, request=RunRequest(started=started), plan=plan, phases=phases)
 
 
@@ -263,11 +265,17 @@ def unfinished_run(context: RepositoryContext, plan: str) -> tuple[RunRow, RunSt
 
 
 def submit_command(
-    context: RepositoryContext, plan: str, verb: str, arguments: Mapping[str, Any] | None = None, *, wait: bool = True
-) -> Answer | None:
+    caller: Caller,
+    context: RepositoryContext,
+    plan: str,
+    verb: str,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    wait: bool = True,
+) -> RowAnswer | None:
     """Submit a command; its answer, or None while the daemon is busy, unless `wait`. A refusal is raised."""
     asked = Command(plan=plan, verb=verb, arguments=arguments or {}, by=BY_PERSON, at="")
-    (answer,) = submit_commands(context, [asked], say=progress.say, wait=wait)
+    (answer,) = submit_commands(context, [asked], say=caller.say, wait=wait, limit_s=caller.limit_s)
     if answer is not None and answer.error:
         raise error_with(answer.error, answer.exit)
     return answer
@@ -291,16 +299,14 @@ def timing_of(asked: Options, run: RunSettings) -> Timing | None:
     return Timing(every=asked.every, now=asked.now, zone=run.timezone, misfire=run.misfire)
 
 
-def submit_run(
-    context: RepositoryContext, request: RunRequest, timing: Timing | None = None, *, wait: bool = False
-) -> Exit:
-    """Have the daemon execute the run; `wait` follows it to its end."""
+def submit_run(caller: Caller, context: RepositoryContext, request: RunRequest, timing: Timing | None = None) -> Answer:
+    """Have the daemon execute the run."""
     plan = request.started.plan
     seen = context.store().get_newest_event()
     left = context.store().get_interrupted_run(plan)
     orphan = left.id if left is not None and not context.store().get_living_owner(plan) else ""
     submitted = replace(request, started=for_daemon(context, request.started), timing=timing)
-    answer = submit_command(context, plan, "start", to_builtins(submitted))
+    answer = submit_command(caller, context, plan, "start", to_builtins(submitted))
     assert answer is not None
     if orphan and answer.run == orphan and not answer.declined and request.reply is None:
         answer = replace(answer, resumed=True)  # by the daemon, which was started for the command
@@ -308,61 +314,40 @@ def submit_run(
         first = parse_iso(answer.scheduled).astimezone(zone(context.settings.run.timezone))
         instead = f" instead of every {answer.instead}" if answer.instead else ""
         moved = f" ({why})" if (why := describe_delay(timing.every, plan)) else ""
-        progress.say(f"Scheduled {plan} every {timing.every}{instead}, first at {first:%Y-%m-%d %H:%M %Z}{moved}")
+        caller.say(f"Scheduled {plan} every {timing.every}{instead}, first at {first:%Y-%m-%d %H:%M %Z}{moved}")
         if not timing.now:
-            return Exit.DONE
-    code = print_answer(plan, answer, None if timing else request)
-    return follow_run(context, plan, answer.run, after=seen) if wait and not answer.declined else code
+            return Accepted(plan=plan)
+    return tell_answer(caller, plan, answer, None if timing else request, seen=seen)
 
 
-def follow_run(context: RepositoryContext, plan: str, run: str, *, after: int | None = None) -> Exit:
-    """Print the events of the run until it ends or waits for a person; Ctrl-C only detaches."""
-    after = context.store().get_newest_event() if after is None else after
-    try:
-        with progress.live_line(), closing(context.store()) as store:
-            for rows, _ in follow_events(store, plan, run, after=after):
-                for event in filter(None, (from_json(row.type, row.body) for row in rows)):
-                    progress.show_event(event)
-            newest = store.get_run(run)
-    except KeyboardInterrupt:
-        again = command("runplan", "logs", plan, "-f")
-        stop = command("runplan", "stop", plan)
-        raise Interrupted(f"detached; {run} continues. Follow it: {again}; stop it: {stop}") from None
-    if newest is not None and newest.is_active and not find_awaited(context.store(), newest).needs_person:
-        status = command("runplan", "status", plan)
-        raise Unreachable(f"the daemon has ended, and no process works on {run}; see: {status}")
-    return show_end(context, run)
-
-
-def admit_agents(context: RepositoryContext, *, is_new: bool = True) -> None:
+def admit_agents(caller: Caller, context: RepositoryContext, *, is_new: bool = True) -> None:
     """Refuse agents that cannot run; say of a new run that they have no sandbox, if one was wanted."""
     if context.fleet is not None:
         return  # they run on other machines
     preflight.require_agents(context)
     if require_sandbox(sandbox_modes(context.settings.agents), context.env) is not None and is_new:
-        progress.warn("no sandbox: an agent can do what you can; see: runplan doctor")
+        caller.warn("no sandbox: an agent can do what you can; see: runplan doctor")
     for section in ("agents", "tests"):
         for key, place in list_secret_places(to_builtins(getattr(context.settings, section)), context.env):
-            progress.warn(f"{section}.{key} = {place}: the sandbox opens a place with keys of yours")
+            caller.warn(f"{section}.{key} = {place}: the sandbox opens a place with keys of yours")
 
 
-def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
+def run_here(caller: Caller, context: RepositoryContext, request: RunRequest) -> Answer:
     """Execute the run in this process; errors from outside name the command that continues it. Not in a fleet."""
     if context.fleet is not None and request.started.mode is Mode.UNDO:
-        return submit_run(context, request, wait=True)
+        return submit_run(caller, context, request)
     if context.fleet is not None:
         raise SettingsError("fleet.dsn is set, so workers do the work and not this process; leave out --foreground")
     plan = request.started.plan
     if request.started.mode is not Mode.UNDO:
-        admit_agents(context, is_new=unfinished_run(context, plan) is None)
+        admit_agents(caller, context, is_new=unfinished_run(context, plan) is None)
     retry = command("runplan", "retry", plan)
     with (
-        progress.live_line(),
         Interruption(load_user(context.env).daemon.grace_s) as interruption,
         open_repository(context, wakeup=interruption.wakeup) as repository,
     ):
-        _remember_repository(context)
-        worker = ForegroundWorker(interruption, show=progress.show_event, warn=progress.warn)
+        _remember_repository(caller, context)
+        worker = ForegroundWorker(interruption, show=caller.show, warn=caller.warn)
         try:
             answer = worker.run(request, context, repository)
         except KeyboardInterrupt:
@@ -374,20 +359,19 @@ def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
                 raise
             raise Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
     if answer.declined or _is_rejected(context, request, answer.run):
-        return print_answer(plan, answer, request)
-    code = show_end(context, answer.run)
-    _start_next(context, answer.run)
-    return code
+        return tell_answer(caller, plan, answer, request)
+    return Accepted(plan=plan, run=answer.run, is_ended=True)
 
 
-def _start_next(context: RepositoryContext, run: str) -> None:
+def start_next(caller: Caller, context: RepositoryContext, run: str) -> None:
     """Have the daemon begin the run that follows a planning run, which has queued it; with the keys of this caller."""
     store = context.store()
     row = store.get_run(run)
     state = state_of(store, row) if row is not None else RunState()
+    context = context.for_run(state.options) if state.started is not None else context
     if isinstance(state.attempt, PlanningAttempt) and state.attempt.queued:
         request = convert(json.loads(state.attempt.chosen.planning.then), RunRequest)
-        submit_run(context, replace(request, timing=None), request.timing)
+        submit_run(caller, context, replace(request, timing=None), request.timing)
 
 
 def _is_rejected(context: RepositoryContext, request: RunRequest, run: str) -> bool:
@@ -397,38 +381,40 @@ def _is_rejected(context: RepositoryContext, request: RunRequest, run: str) -> b
     return request.answer is not None and not request.answer.approved and (not request.answer.why or is_over)
 
 
-def _remember_repository(context: RepositoryContext) -> None:
+def _remember_repository(caller: Caller, context: RepositoryContext) -> None:
     """Add the repository to those that `report --since` lists; a run does not depend on it."""
     try:
         remember_repository(state_directory(context.env), Known(common=str(context.common_dir), root=str(context.root)))
     except Unreachable as error:
-        progress.warn(f"{error}; report --since will not list this repository")
+        caller.warn(f"{error}; report --since will not list this repository")
 
 
-def print_answer(plan: str, answer: Answer, request: RunRequest | None = None) -> Exit:
-    """Print what became of a request; None is that of a schedule."""
+def tell_answer(
+    caller: Caller, plan: str, answer: RowAnswer, request: RunRequest | None = None, *, seen: int | None = None
+) -> Answer:
+    """Say what became of a request; None is that of a schedule."""
     is_watch = plan.startswith(WATCH)
     plan = answer.plan or plan
     reply = request.reply if request is not None else None
     for text in answer.warnings:
-        progress.warn(text)
+        caller.warn(text)
     if answer.declined and answer.owner:
-        progress.say(describe_owner(plan, answer.owner))
+        caller.say(describe_owner(plan, answer.owner))
     elif answer.declined and request is None:
-        progress.say(f"Not started: {answer.why}")
-        return Exit.DONE if is_watch else Exit.WAITING
+        caller.say(f"Not started: {answer.why}")
+        return Declined(exit=Exit.DONE if is_watch else Exit.WAITING)
     elif answer.declined and (reply is not None or answer.exit):
         raise error_with(answer.why, answer.exit or Exit.NOT_FOUND)
     elif answer.declined:
-        progress.say(answer.why)
+        caller.say(answer.why)
     elif isinstance(reply, Answered) and not reply.approved and answer.run:
         see = command("runplan", "status", plan)
         is_plan = request is not None and request.started.planning is not None
         kept = "" if reply.why or is_plan else "; its work stays on its branch"
-        progress.say(f"Rejected {answer.run}{kept}. See: {see}")
+        caller.say(f"Rejected {answer.run}{kept}. See: {see}")
     elif answer.fresh or answer.resumed:
         done = f"Resumed {answer.run}" if answer.resumed else f"Accepted as {answer.run}"
-        progress.say(f"{done}; follow it: {command('runplan', 'logs', plan, '-f')}")
+        caller.say(f"{done}; follow it: {command('runplan', 'logs', plan, '-f')}")
     else:
-        progress.say(_describe_running(plan, answer.run))
-    return Exit.DONE
+        caller.say(_describe_running(plan, answer.run))
+    return Declined() if answer.declined else Accepted(plan=plan, run=answer.run, seen=seen)

@@ -1,14 +1,15 @@
-"""runplan retry, undo: resume a run, continue a failed phase, revert a landed one."""
+"""Retry and undo: resume a run, continue a failed phase, revert a landed one."""
 
 from __future__ import annotations
-
-import argparse
 
 from msgspec.structs import replace
 
 from runplan.adapters.store.protocol import Store
+from runplan.app.operations import runs
+from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Retry, Undo, Where, operation
+from runplan.app.operations.start import start_run
 from runplan.domain import names
-from runplan.domain.errors import Busy, Exit, NotFound, RefusedEarly
+from runplan.domain.errors import Busy, NotFound, RefusedEarly
 from runplan.domain.plan.model import Plan, parse_plan
 from runplan.domain.run.events import Rows, RunStarted
 from runplan.domain.run.kinds import Mode, RunStatus
@@ -18,41 +19,44 @@ from runplan.domain.text import command
 from runplan.engine.landing import modes
 from runplan.engine.landing.conversation import find_due, quote_messages
 from runplan.engine.loop import preflight
-from runplan.engine.loop.context import RepositoryContext, newest_run, open_context, plan_path, slug_of
+from runplan.engine.loop.context import RepositoryContext, newest_run, plan_path, slug_of
 from runplan.engine.loop.runs import describe_busy, describe_success, state_of
 from runplan.engine.steps.conclude import list_answers
 from runplan.engine.steps.land import landing_to_undo
-from runplan.interfaces.cli.control import runs
-from runplan.interfaces.cli.control.start import start_run
-from runplan.interfaces.cli.show import progress
 
 
-def run_retry(args: argparse.Namespace) -> Exit:
-    with open_context() as context:
-        store, row = newest_run(context, args.plan)
+@operation
+def retry(caller: Caller, request: Retry) -> Answer:
+    with caller.open() as context:
+        store, row = newest_run(context, request.plan)
         last = state_of(store, row).options
         context = context.for_run(last)
-        here = args.foreground or not (args.wait or args.background or last.daemon)
+        here = not last.daemon if request.where is Where.AS_BEFORE else request.where is Where.HERE
         review: Rows = ()
-        if args.review:
-            review = _new_comments(context, last, store)
+        if request.review:
+            review = _new_comments(caller, context, last, store)
             if not review:
-                return Exit.DONE
+                return Declined()
             last = replace(last, mode=Mode.FINISH, wanted="", auto=False) if last.mode is Mode.UNDO else last
-        elif args.phase:
-            last = replace(_last_work(store, last), mode=Mode.PHASE, wanted=args.phase)
+        elif request.phase:
+            last = replace(_last_work(store, last), mode=Mode.PHASE, wanted=request.phase)
         elif row.state == RunStatus.DONE:
-            progress.say(describe_success(row.plan))
-            return Exit.DONE
+            caller.say(describe_success(row.plan))
+            return Declined()
         elif last.mode is Mode.UNDO:
-            return _undo_phase(context, row.plan, last.wanted)
+            return _undo_phase(caller, context, row.plan, last.wanted)
         elif last.mode is Mode.PLAN:
-            again = RunRequest(started=replace(last, command=0, anew=args.fresh), again=True)
-            return runs.run_here(context, again) if here else runs.submit_run(context, again, wait=args.wait)
-        is_again = not args.phase and not args.review
-        asked = Options(phase=last.wanted, finish=last.mode is Mode.FINISH, auto=last.auto, landing=last.landing)
-        asked = replace(asked, anew=args.fresh)
-        return start_run(context, row.plan, asked, here=here, wait=args.wait, again=is_again, like=last, review=review)
+            again = RunRequest(started=replace(last, command=0, anew=request.fresh), again=True)
+            return (runs.run_here if here else runs.submit_run)(caller, context, again)
+        is_again = not request.phase and not request.review
+        asked = Options(
+            phase=last.wanted,
+            finish=last.mode is Mode.FINISH,
+            auto=last.auto,
+            landing=last.landing,
+            anew=request.fresh,
+        )
+        return start_run(caller, context, row.plan, asked, here=here, again=is_again, like=last, review=review)
 
 
 def _last_work(store: Store, last: RunStarted) -> RunStarted:
@@ -62,7 +66,7 @@ def _last_work(store: Store, last: RunStarted) -> RunStarted:
     return worked or replace(last, daemon=True, auto=False)
 
 
-def _new_comments(context: RepositoryContext, last: RunStarted, store: Store) -> Rows:
+def _new_comments(caller: Caller, context: RepositoryContext, last: RunStarted, store: Store) -> Rows:
     """The comments of reviewers on the plan's open pull request that no run has handled: ids and quoted texts."""
     if not last.concludes:
         raise RefusedEarly(f"the last run of {last.plan} landed by {last.landing}; only a pull request has a review")
@@ -76,9 +80,9 @@ def _new_comments(context: RepositoryContext, last: RunStarted, store: Store) ->
     if due.strangers:
         is_shown = "are shown to the agent" if context.settings.issues.trust == "all" else "are left out (issues.trust)"
         authors = sorted({message.author for message in due.strangers})
-        progress.warn(f"comments of accounts without write access {is_shown}: {', '.join(authors)}")
+        caller.warn(f"comments of accounts without write access {is_shown}: {', '.join(authors)}")
     if not due.requests:
-        progress.say(f"no new review comments on {pull.name}; nothing to do")
+        caller.say(f"no new review comments on {pull.name}; nothing to do")
         return ()
     return quote_messages(due, with_strangers=context.settings.issues.trust == "all")
 
@@ -86,27 +90,29 @@ def _new_comments(context: RepositoryContext, last: RunStarted, store: Store) ->
 # --- undo -------------------------------------------------------------------------------------------------
 
 
-def run_undo(args: argparse.Namespace) -> Exit:
-    with open_context() as context:
-        return _undo_phase(context, plan_path(context, args.plan), args.phase)
+@operation
+def undo(caller: Caller, request: Undo) -> Answer:
+    with caller.open() as context:
+        return _undo_phase(caller, context, plan_path(context, request.plan), request.phase)
 
 
-def _undo_phase(context: RepositoryContext, path: str, phase: str) -> Exit:
+def _undo_phase(caller: Caller, context: RepositoryContext, path: str, phase: str) -> Answer:
     """Revert the phase in this process, with the landing mode of the plan."""
     context = context.for_plan(path)
-    runs.complete_landings(context)
+    runs.complete_landings(caller, context)
     plan = parse_plan(preflight.committed_plan(context, path, is_compared=False), path=path)
     left = runs.unfinished_run(context, path)
     if left is not None and (owner := context.store().get_living_owner(path)):
         was = left[1].options
         if (was.mode, was.wanted) != (Mode.UNDO, phase):
             raise Busy(describe_busy(path, left[0].id, left[1]))
-        progress.say(runs.describe_owner(path, owner))
-        return Exit.DONE
+        caller.say(runs.describe_owner(path, owner))
+        return Accepted(plan=path)
     undone = _phase_to_undo(context, plan, phase, unfinished=left[1].started if left else None)
     context = runs.with_landing(context.with_committed_settings().for_plan(path), "")
     asked = runs.run_started(context, path, plan.title, Options(phase=undone, auto=True))
-    return runs.run_here(context, RunRequest(started=context.record_settings(replace(asked, mode=Mode.UNDO))))
+    request = RunRequest(started=context.record_settings(replace(asked, mode=Mode.UNDO)))
+    return runs.run_here(caller, context, request)
 
 
 def _phase_to_undo(context: RepositoryContext, plan: Plan, wanted: str, *, unfinished: RunStarted | None) -> str:

@@ -1,0 +1,1 @@
+"""What runplan can do: one function for each thing that changes something."""

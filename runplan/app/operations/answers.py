@@ -1,0 +1,124 @@
+"""Approve, reject, answer: a person's word on what waits."""
+
+from __future__ import annotations
+
+from runplan.adapters.git.command import ANY
+from runplan.app.operations import runs
+from runplan.app.operations.model import Answer, Caller, Judge, Reply, Where, operation
+from runplan.app.views.changes import Change, list_pending, nothing_pending
+from runplan.domain.errors import Busy, NotFound, UsageError
+from runplan.domain.run.attempts import PlanningAttempt, open_questions
+from runplan.domain.run.events import Answered, QuestionAnswered, QuestionAsked, RunStarted
+from runplan.domain.run.requests import RunRequest
+from runplan.domain.run.state import open_states
+from runplan.domain.text import command, plain
+from runplan.engine.loop.context import RepositoryContext, plan_path
+from runplan.engine.loop.runs import describe_late, state_of
+
+SHORT = 12  #: digits of an id
+
+
+@operation
+def approve(caller: Caller, request: Judge) -> Answer:
+    return _submit_answer("approve", caller, request)
+
+
+@operation
+def reject(caller: Caller, request: Judge) -> Answer:
+    return _submit_answer("reject", caller, request)
+
+
+def _submit_answer(verb: str, caller: Caller, request: Judge) -> Answer:
+    """Record the answer to the change that waits, and continue the run as it was started."""
+    if request.tree and len(request.tree) < SHORT:
+        raise UsageError(f"{verb}: --tree needs at least {SHORT} digits of the tree")
+    with caller.open(lenient=True) as context:  # the run has its own settings
+        change = _change_to_answer(context, verb, request)
+        attempt = change.attempt
+        options = change.state.options
+        why = request.why if verb == "reject" else ""
+        person = context.git.run("config", "user.name", ok=ANY).text or "a person"
+        way = plain(caller.by)
+        by = way if way.startswith("link ") else f"{person} ({way})"  # a link is for everyone who has it
+        answer = Answered(tree=attempt.answerable, approved=verb == "approve", why=why, by=by)
+        action = "approving" if verb == "approve" else "rejecting"
+        if not isinstance(attempt, PlanningAttempt) and answer.tree:
+            candidate = attempt.delivery.candidate
+            commit = f"commit {candidate.commits[-1][:SHORT]}, " if candidate else ""
+            takes = "; an agent gets your words" if why and attempt.is_revisable else ""
+            phase = attempt.chosen.phase
+            caller.say(f"{action} phase {phase} of {options.plan}: {commit}tree {answer.tree[:SHORT]}{takes}")
+        elif answer.tree:
+            takes = "; an agent revises it" if why else ""
+            caller.say(f"{action} the proposed {options.plan}: SHA-256 {answer.tree[:SHORT]}{takes}")
+        return continue_run(caller, context, RunRequest(started=options, answer=answer), request.where)
+
+
+def _change_to_answer(context: RepositoryContext, verb: str, request: Judge) -> Change:
+    """The first change of the plan that waits for the verb, or that of the tree; without a plan, the only one."""
+    plan = plan_path(context, request.plan) if request.plan else None
+    pending = list_pending(context, plan, request.phase or None, verb)
+    changes = [change for change in pending if change.attempt.answerable.startswith(request.tree)]
+    if pending and not changes:
+        phase = pending[0].attempt.chosen.phase
+        see = command("runplan", "diff", pending[0].state.options.plan, *filter(None, [phase]))
+        tree = request.tree[:SHORT]
+        raise Busy(f"the change was replaced: tree {tree} does not wait any more; nothing was done. See: {see}")
+    if plan is None and len(changes) > 1:
+        commands = (
+            command("runplan", verb, change.state.options.plan, change.attempt.chosen.phase) for change in changes
+        )
+        raise NotFound(f"{len(changes)} changes wait for you; name one: {'; '.join(commands)}")
+    if not changes and plan:
+        raise nothing_pending(plan, request.phase or None)
+    if not changes:
+        raise NotFound("no change waits for you here; see: runplan status")
+    return changes[0]
+
+
+def continue_run(
+    caller: Caller, context: RepositoryContext, request: RunRequest, where: Where = Where.AS_BEFORE
+) -> Answer:
+    """Have the run continue where it was started, or by the daemon."""
+    is_daemons = request.started.daemon or where is Where.DAEMON
+    return (runs.submit_run if is_daemons else runs.run_here)(caller, context.for_run(request.started), request)
+
+
+# --- questions of agents ----------------------------------------------------------------------------------
+
+
+@operation
+def answer(caller: Caller, request: Reply) -> Answer:
+    text = plain(request.text).strip()
+    if not text:
+        raise UsageError("answer: the text is empty")
+    with caller.open(lenient=True) as context:
+        started, question = _question_to_answer(context, request.id)
+        caller.say(f"answering {question.id}: {question.text}")
+        reply = QuestionAnswered(id=question.id, text=text)
+        return continue_run(caller, context, RunRequest(started=started, answered=reply), request.where)
+
+
+def _question_to_answer(context: RepositoryContext, word: str) -> tuple[RunStarted, QuestionAsked]:
+    """The open question with this id, or the only one of the plan, with the options of its run."""
+    store = context.store()
+    questions = [
+        (state.options, question)
+        for row in store.list_unfinished_runs()
+        for state in (state_of(store, row),)
+        for _, lane_state in open_states(state)
+        for question in open_questions(lane_state.attempt)
+    ]
+    if match := next((pair for pair in questions if pair[1].id == word), None):
+        return match
+    earlier = next((fact.run for fact in store.list_facts(QuestionAsked) if fact.event.id == word), "")
+    if earlier and (row := store.get_run(earlier)) is not None:
+        raise NotFound(describe_late(row.plan, QuestionAnswered(id=word, text="")))
+    plan = plan_path(context, word)
+    of_plan = [pair for pair in questions if pair[0].plan == plan]
+    if len(of_plan) == 1:
+        return of_plan[0]
+    if not of_plan:
+        raise NotFound(f"no question of {plan} waits for you; see: {command('runplan', 'status', plan)}")
+    commands = (command("runplan", "answer", question.id, "TEXT") for _, question in of_plan)
+    raise NotFound(f"{len(of_plan)} questions of {plan} wait for you; name one: {'; '.join(commands)}")

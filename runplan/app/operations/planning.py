@@ -1,0 +1,294 @@
+"""Plan and edit: from a goal to a proposed plan, and a person's own version of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path, PurePath
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from runplan.adapters.agents.invocation import require_agent
+from runplan.adapters.configuration.load import list_agent_kinds
+from runplan.app.operations import runs
+from runplan.app.operations.answers import continue_run
+from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Edit, Plan, Where, operation
+from runplan.domain import names
+from runplan.domain.checks.planning import StepFacts, check_plan
+from runplan.domain.errors import Busy, Exit, NotFound, RefusedEarly, UsageError
+from runplan.domain.plan.marks import PlanStatus
+from runplan.domain.plan.model import parse_plan
+from runplan.domain.plan.proposal import describe_unrevisable, set_plan_status, slug_of_title, title_of_goal
+from runplan.domain.run.attempts import PlanningAttempt
+from runplan.domain.run.events import Planning, RunStarted
+from runplan.domain.run.kinds import Mode
+from runplan.domain.run.planning_events import ProposalMade
+from runplan.domain.run.requests import RunRequest
+from runplan.domain.run.rows import RunRow
+from runplan.domain.run.state import RunState
+from runplan.domain.settings.options import Options
+from runplan.domain.settings.schema import MAX_ROUNDS
+from runplan.domain.text import command
+from runplan.engine.landing import modes
+from runplan.engine.loop import preflight
+from runplan.engine.loop.context import RepositoryContext, known_plans, plan_path
+from runplan.engine.loop.runs import state_of
+from runplan.engine.steps.planning import list_paths, make_proposal
+
+LONGEST_GOAL = 100_000  #: bytes
+SPEC_TEXTS = ("proposal.md", "requirements.md", "spec.md", "design.md")  #: the files of a spec folder that are a goal
+
+
+class Goal(Struct, frozen=True, kw_only=True):
+    """What a plan is to be written for."""
+
+    text: str
+    title: str
+    is_quoted: bool = False  #: from a file or an issue
+    issues: tuple[int, ...] = ()
+    plan: str = ""  #: that is revised
+    phase: str = ""  #: of it that is revised
+
+
+@operation
+def plan(caller: Caller, request: Plan) -> Answer:
+    _require_one_goal(request)
+    then = request.then
+    if then is not None and then.phase:
+        raise UsageError(f"--then {then.phase}: the phases are not known yet; say finish, or nothing for the first")
+    if request.rounds is not None and not 1 <= request.rounds <= MAX_ROUNDS:
+        raise UsageError(f"--rounds {request.rounds}: must be 1 to {MAX_ROUNDS}")
+    with caller.open() as context:
+        landing = then.landing if then is not None else ""
+        context = runs.with_landing(context, landing)
+        runs.complete_landings(caller, context)
+        context = runs.with_target_settings(context, landing)
+        goal = _read_goal(context, request)
+        context = _with_agents(context, request)
+        if (same := _find_planning(context, goal)) is not None:
+            return _join_planning(caller, context, *same)
+        run = _resolve_request(context, goal, request)
+        if _is_local(caller, context, run.started.plan, request):
+            return runs.run_here(caller, context, run)
+        runs.admit_agents(caller, context)
+        return runs.submit_run(caller, context, run)
+
+
+def _is_local(caller: Caller, context: RepositoryContext, path: str, request: Plan) -> bool:
+    """Whether this process does it; a revision of a plan that is being worked is done by the run."""
+    left = runs.unfinished_run(context, path)
+    if left is None:
+        return request.where is Where.HERE
+    if request.agent or request.critic:
+        caller.warn("the run keeps its agents; --agent and --critic have no effect")
+    return not left[0].daemon
+
+
+# --- the goal -------------------------------------------------------------------------------------------
+
+
+def _require_one_goal(request: Plan) -> None:
+    """Refuse two goals, none, and options that need another one."""
+    sources = {
+        "a goal": bool(request.goal or request.folder),
+        "--file": bool(request.file),
+        "--issue": request.issue is not None,
+        "--revise": bool(request.revises),
+    }
+    given = [name for name, is_given in sources.items() if is_given]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)}: a plan is written for one goal; leave out one of them")
+    if request.why and not request.revises:
+        raise UsageError("-m: only with --revise; else the goal says it")
+    if not given:
+        raise UsageError("the goal is empty; say what the plan is for")
+
+
+def _read_goal(context: RepositoryContext, request: Plan) -> Goal:
+    if request.revises:
+        return _read_revision(context, request)
+    if request.issue is not None:
+        issue = modes.open_forge(context.git, context.settings.run, context.env).read_issue(request.issue)
+        text = require_size(f"{issue.title}\n\n{issue.body}".encode())
+        return Goal(text=text, title=title_of_goal(issue.title), is_quoted=True, issues=(issue.number,))
+    if request.file:
+        return _quote_files([Path(context.cwd, request.file)])
+    if request.folder:
+        return _read_spec(context.cwd / request.folder, request.folder)
+    text = require_size(request.goal.encode("utf-8", "surrogateescape"))
+    return Goal(text=text, title=title_of_goal(text))
+
+
+def require_size(content: bytes) -> str:
+    if len(content) > LONGEST_GOAL:
+        raise UsageError(f"the goal has more than {LONGEST_GOAL:,} bytes; describe it more shortly")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError("the goal is not UTF-8; convert it first") from None
+    if not text.strip():
+        raise UsageError("the goal is empty; say what the plan is for")
+    return text
+
+
+def _quote_files(files: list[Path]) -> Goal:
+    try:
+        content = b"\n".join(file.read_bytes() for file in files)
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}") from None
+    text = require_size(content)
+    return Goal(text=text, title=title_of_goal(text), is_quoted=True)
+
+
+def _read_spec(folder: Path, word: str) -> Goal:
+    """The texts of a spec folder that has no tasks yet."""
+    if (folder / names.PLAN_FILE).exists():
+        start = command("runplan", "start", word)
+        raise UsageError(f"{word} has a {names.PLAN_FILE}, which is a plan already; work on it: {start}")
+    files = [folder / name for name in SPEC_TEXTS if (folder / name).is_file()]
+    if not files:
+        raise UsageError(
+            f"{word} is a folder without {', '.join(SPEC_TEXTS)}; say the goal in more words, or name a file: --file"
+        )
+    return replace(_quote_files(files), title=title_of_goal(folder.name.replace("-", " ")))
+
+
+def _read_revision(context: RepositoryContext, request: Plan) -> Goal:
+    path = plan_path(context, request.revises)
+    context = context.for_plan(path)
+    plan = parse_plan(preflight.committed_plan(context, path, is_compared=False), path=path)
+    if why_not := describe_unrevisable(plan):
+        raise RefusedEarly(f"{path}: {why_not}")
+    phase = request.phase
+    if phase and plan.phase(phase) is None:
+        raise NotFound(f"{path} has no phase {phase}; there are: {', '.join(row.id for row in plan.phases)}")
+    why = request.why or f"Revise {f'phase {phase}' if phase else 'the plan'}: make it fit the code."
+    return Goal(text=require_size(why.encode()), title=plan.title or path, plan=path, phase=phase, issues=plan.issues)
+
+
+# --- the request ----------------------------------------------------------------------------------------
+
+
+def _with_agents(context: RepositoryContext, request: Plan) -> RepositoryContext:
+    """The context whose agents are the planner and the critic; those of a run that follows are also given keys."""
+    agents = context.settings.agents
+    for option, name in (("--agent", request.agent), ("--critic", request.critic)):
+        known = (*agents.tables, *list_agent_kinds())
+        if name and name not in known:
+            raise UsageError(f"{option} {name}: no such agent; there are: {', '.join(sorted(known))}")
+    planner = request.agent or agents.planner
+    critic = request.critic or agents.judges[0]
+    for role, name in (("planner", planner), ("verifier", critic)):
+        require_agent(agents.agent(name), role, root=context.root, caller=context.env)
+    others = (
+        {"implementer": agents.implementer, "verifiers": (critic, *agents.judges)} if request.then is not None else {}
+    )
+    chosen = {"implementer": planner, "verifiers": (), **others}
+    agents = replace(agents, planner=planner, verifier=critic, **chosen)
+    return replace(context, settings=replace(context.settings, agents=agents))
+
+
+def _resolve_request(context: RepositoryContext, goal: Goal, request: Plan) -> RunRequest:
+    then = request.then
+    settings = context.settings.plan
+    path = goal.plan or _choose_path(context, goal.title, request.out)
+    if not context.settings.tests.command:
+        preflight.require_test_command(context)
+    queued = None
+    if then is not None:  # it begins when the plan has landed, and reads the settings then
+        later = runs.for_daemon(context, runs.run_started(context, path, goal.title, then, issues=goal.issues))
+        queued = RunRequest(started=later, timing=runs.timing_of(then, context.settings.run))
+    planning = Planning(
+        goal=goal.text,
+        is_quoted=goal.is_quoted,
+        is_revision=bool(goal.plan),
+        revises=goal.phase,
+        quick=request.quick or (settings.quick and request.rounds is None),
+        rounds=request.rounds or settings.rounds,
+        asks=request.asks,
+        approval=settings.approval,
+        then=json.dumps(to_builtins(queued)) if queued is not None else "",
+    )
+    started = runs.run_started(context, path, goal.title, Options(), issues=goal.issues)
+    started = context.record_settings(replace(started, mode=Mode.PLAN, planning=planning))
+    return RunRequest(started=started)
+
+
+def _choose_path(context: RepositoryContext, title: str, out: str) -> str:
+    """The file of the new plan, which no file, branch or other planning run has."""
+    taken = {path.lower() for path in known_plans(context, context.store().list_active_plans())}
+    plans = context.settings.paths.plans
+    if out:
+        path = Path(context.cwd, out)
+        if not path.is_relative_to(context.root) or ".." in path.parts or not path.name.endswith(".md"):
+            raise UsageError(f"--out {out}: must be a .md file inside the repository, such as {plans}/NAME.md")
+        relative = path.relative_to(context.root).as_posix()
+        names.require_plain(relative)
+        if relative.lower() in taken or path.exists() or context.git.blob(context.tip(), relative) is not None:
+            raise RefusedEarly(f"{relative} exists already; choose another name")
+        return relative
+    slug = slug_of_title(title)
+    numbered = (PurePath(plans, f"{slug}{f'-{number}' if number > 1 else ''}.md") for number in range(1, 10_000))
+    return next(path.as_posix() for path in numbered if path.as_posix().lower() not in taken)
+
+
+# --- a goal that is planned already -----------------------------------------------------------------------
+
+
+def _find_planning(context: RepositoryContext, goal: Goal) -> tuple[RunRow, RunState] | None:
+    """The unfinished planning run for the same goal, or for the same plan."""
+    store = context.store()
+    for row in store.list_unfinished_runs():
+        state = state_of(store, row)
+        attempt = state.attempt
+        planning = state.options.planning or (attempt.chosen.planning if isinstance(attempt, PlanningAttempt) else None)
+        if planning is None or (attempt is not None and attempt.cleaned):
+            continue
+        if row.plan == goal.plan if goal.plan else planning.goal == goal.text and not planning.is_revision:
+            return row, state
+    return None
+
+
+def _join_planning(caller: Caller, context: RepositoryContext, row: RunRow, state: RunState) -> Answer:
+    """Continue the run that there is, instead of a second one."""
+    caller.say(f"{row.plan} is already being planned ({row.id})")
+    is_left = not row.daemon or not context.store().get_living_owner(row.plan)
+    if is_left and not row.needs_person:
+        return continue_run(caller, context, RunRequest(started=state.options))
+    return Accepted(plan=row.plan, run=row.id, is_ended=row.needs_person)
+
+
+# --- a person's own version -------------------------------------------------------------------------------
+
+
+def find_proposal(context: RepositoryContext, path: str) -> tuple[RunStarted, PlanningAttempt, ProposalMade]:
+    """The proposed plan that waits, and its run."""
+    left = runs.unfinished_run(context, path)
+    attempt = left[1].attempt if left is not None else None
+    if left is None or not isinstance(attempt, PlanningAttempt) or attempt.proposal is None:
+        raise NotFound(f"no proposal of {path} waits for you; see: {command('runplan', 'status', path)}")
+    return left[1].options, attempt, attempt.proposal
+
+
+@operation
+def edit(caller: Caller, request: Edit) -> Answer:
+    """Propose a person's own version of the plan; it is checked as that of an agent is."""
+    with caller.open() as context:
+        path = plan_path(context, request.plan)
+        options, attempt, proposal = find_proposal(context, path)
+        if proposal.sha256 != request.sha256:
+            raise Busy(f"{path} was replaced meanwhile; see: {command('runplan', 'diff', path)}")
+        text = set_plan_status(request.text, PlanStatus.PROPOSED)
+        if text == proposal.text:
+            caller.say("nothing was changed")
+            return Declined(exit=Exit.WAITING)
+        facts = StepFacts(
+            paths=list_paths(context.git, attempt.chosen.tip),
+            before=attempt.chosen.before,
+            path=path,
+            test_command=context.for_run(options).settings.tests.command,
+        )
+        if problems := check_plan(text, facts).problems:
+            raise RefusedEarly(f"the edited plan is not valid: {'; '.join(problems)}")
+        edited = replace(make_proposal(text, path=path), is_edited=True, replaces=proposal.sha256)
+        return continue_run(caller, context, RunRequest(started=options, edited=edited))

@@ -1,0 +1,167 @@
+"""Start a plan or an issue, preview it, and watch issues."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from runplan.adapters.agents import prompts
+from runplan.adapters.clock import SystemClock
+from runplan.app.operations import runs
+from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Start, WatchIssues, Where, operation
+from runplan.domain import names
+from runplan.domain.errors import RefusedEarly, UsageError
+from runplan.domain.plan.marks import ExecutionKind, Status
+from runplan.domain.plan.model import Phase
+from runplan.domain.plan.tracker import assume_done, describe_hindrance
+from runplan.domain.run.events import Rows, RunStarted
+from runplan.domain.run.kinds import Role
+from runplan.domain.run.requests import RunRequest
+from runplan.domain.settings.options import Options, in_plan
+from runplan.domain.text import counted
+from runplan.engine.loop import issues, preflight
+from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.steps.read_plan import choose_phase
+
+
+@operation
+def start(caller: Caller, request: Start) -> Answer:
+    asked = request.options
+    if request.issue is None and not request.plan:
+        raise UsageError("name a plan, or an issue with --issue")
+    if request.issue is not None and asked.every:
+        raise UsageError("every with --issue: an issue is worked on once, and has no plan yet; leave out one of them")
+    if request.where is Where.HERE and asked.every:
+        raise RefusedEarly("schedules need the daemon; leave out --foreground")
+    with caller.open() as context:
+        plan = request.plan
+        if request.issue is not None:
+            asked = in_plan(asked, ["1"])
+            context = _with_pull_requests(caller, context, asked, "--issue")
+            taken = issues.take_issue(context, request.issue, now=SystemClock().now())
+            if isinstance(taken, issues.TakenElsewhere):
+                caller.say(taken.why)
+                return Declined()
+            context = taken.context
+            plan = taken.plan
+            asked = replace(asked, landing="pr")
+        return start_run(caller, context, plan, asked, here=request.where is Where.HERE)
+
+
+def _with_pull_requests(caller: Caller, context: RepositoryContext, asked: Options, option: str) -> RepositoryContext:
+    """The context of runs that land by pr, after the checks of a start."""
+    if asked.landing not in ("", "pr"):
+        raise UsageError(f"{asked.landing} with {option}: the plan of an issue lands by pr; leave out {asked.landing}")
+    context = runs.with_landing(context, "pr")
+    runs.complete_landings(caller, context)
+    return runs.with_target_settings(context, "pr")
+
+
+def start_run(
+    caller: Caller,
+    context: RepositoryContext,
+    word: str,
+    asked: Options,
+    *,
+    here: bool,
+    again: bool = False,
+    like: RunStarted | None = None,
+    review: Rows = (),
+) -> Answer:
+    """Begin the run that the options ask for, in the daemon or `here`, in this process.
+
+    `again`: as a retry of the plan's last run, which was `like`.
+    """
+    match runs.resolve_start(caller, context, word, asked, like=like, review=review):
+        case runs.NothingToDo(why=why):
+            caller.say(why)
+            return Declined()
+        case runs.AlreadyRunning(why=why, plan=plan, run=run):
+            caller.say(why)
+            return Accepted(plan=plan, run=run)
+        case runs.Ready(context=context, request=request) as ready:
+            if asked.auto and (signed := _list_sign_offs(ready)):
+                waits = f"{'phase' if len(signed) == 1 else 'phases'} {', '.join(signed)}"
+                others = "; independent phases go on meanwhile" if len(ready.phases) > len(signed) else ""
+                caller.say(f"{waits} will wait for your sign-off{others}")
+            if asked.every and asked.phase:
+                caller.say(f"phase {asked.phase} is not chosen: a schedule works on the next phase each time")
+            request = replace(request, again=again)
+            if here:
+                return runs.run_here(caller, context, request)
+            runs.admit_agents(caller, context)
+            return runs.submit_run(caller, context, request, runs.timing_of(asked, context.settings.run))
+
+
+def _list_sign_offs(ready: runs.Ready) -> list[str]:
+    return [phase.id for phase in ready.plan.phases if phase.id in ready.phases and phase.sign_off]
+
+
+def preview_start(caller: Caller, request: Start) -> str:
+    """What a start would do, in lines; nothing is written."""
+    if request.issue is not None:
+        raise UsageError(
+            "--dry-run with --issue: an issue is worked on once, and has no plan yet; leave out one of them"
+        )
+    with caller.open() as context:
+        return _preview_plan(caller, context, request.plan, request.options)
+
+
+def _preview_plan(caller: Caller, context: RepositoryContext, word: str, asked: Options) -> str:
+    context = runs.with_target_settings(runs.with_landing(context, asked.landing), asked.landing)
+    ready = runs.resolve_request(caller, context, runs.resolve_plan(context, word), asked)
+    if isinstance(ready, runs.NothingToDo):
+        return ready.why
+    started = ready.request.started
+    agents = context.settings.agents
+    after = assume_done(ready.plan, *ready.phases)
+    others = [phase for phase in ready.plan.phases if phase.status is not Status.DONE and phase.id not in ready.phases]
+    signed = _list_sign_offs(ready)
+    pauses = f"before the landing of {', '.join(signed)}" if signed else "none"
+    lines = [
+        f"plan        {started.plan} ({started.title})",
+        f"target      {started.target}, landing by {started.landing}",
+        f"pauses      {pauses if started.auto else 'before each landing'}",
+        f"agents      {agents.implementer} implements, verified by {' and '.join(agents.judges)}",
+        f"tests       {context.settings.tests.command or 'none'}",
+        "",
+        *(_describe_phase(context, started, phase) for phase in ready.plan.phases if phase.id in ready.phases),
+        *(
+            f"phase {phase.id:<5} is not worked: it {describe_hindrance(after, phase)}"
+            for phase in others
+            if asked.finish
+        ),
+        "",
+        "Nothing was changed.",
+    ]
+    return "\n".join(lines)
+
+
+def _describe_phase(context: RepositoryContext, started: RunStarted, phase: Phase) -> str:
+    head = f"phase {phase.id:<5} {phase.title}"
+    if phase.execution.kind in (ExecutionKind.PLAN, ExecutionKind.DELEGATE):
+        return f"{head}\n  {phase.execution.text}"
+    branch = names.branch(context.settings.run.branch_prefix, started.slug, phase.id)
+    read = choose_phase(phase, tip="")
+    brief = prompts.Brief(
+        plan=started.plan, chosen=read, worktree="", branch=branch, test_command=context.settings.tests.command
+    )
+    size = len(prompts.implement_prompt(preflight.require_prompts(context)[Role.IMPLEMENT].text, brief).encode())
+    return f"{head}\n  branch {branch}; prompt of {size} bytes with {counted(len(phase.items), 'item')}"
+
+
+@operation
+def watch_issues(caller: Caller, request: WatchIssues) -> Answer:
+    asked = in_plan(request.options, ())
+    label = request.label
+    if not asked.every:
+        raise UsageError("watch-issues needs a schedule, such as: every 10m")
+    if not label.strip() or "," in label or not names.is_plain(label):
+        raise RefusedEarly("the label is empty, or has a comma or control characters; a watch has one label")
+    with caller.open() as context:
+        context = _with_pull_requests(caller, context, asked, "watch-issues")
+        preflight.require_test_command(context)
+        runs.admit_agents(caller, context)
+        started = runs.run_started(context, f"{names.WATCH}{label}", f"Issues with the label {label}", asked)
+        return runs.submit_run(
+            caller, context, RunRequest(started=started), runs.timing_of(asked, context.settings.run)
+        )

@@ -1,1 +1,0 @@
-"""Commands that start, stop and answer runs."""

@@ -1,0 +1,107 @@
+"""Shows a change or a proposed plan, on a terminal in colours and through the pager."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import Any
+
+from runplan.adapters.configuration.load import environment
+from runplan.adapters.git.command import ANY
+from runplan.domain.run.kinds import ANSWERED
+from runplan.domain.text import command, visible
+from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.report.planning import describe_summary
+from runplan.interfaces.cli.terminal import Style
+
+SHORT = 12  #: digits of an id
+NOT_RUN = (126, 127)  #: exit codes of a shell for a program that it cannot run
+
+
+def show_change(context: RepositoryContext, view: dict[str, Any], *, is_paged: bool = True) -> None:
+    """Print the change, on a terminal in colours and through the pager that git uses."""
+    style = Style.of(sys.stdout)
+    text = _render_proposal(view, style) if "proposal" in view else _render_change(view, style)
+    env = environment()
+    pager = "cat"
+    if is_paged and sys.stdout.isatty():
+        chosen = {"GIT_PAGER": env["GIT_PAGER"]} if "GIT_PAGER" in env else {}
+        # Not in the repository: an agent may have written its configuration.
+        pager = context.git.run("-C", "/", "var", "GIT_PAGER", env=chosen, ok=ANY).text.strip()
+    if pager in ("", "cat"):
+        print(text)
+        return
+    before = signal.getsignal(signal.SIGINT)
+    # As git sets them: short texts without a pager, colours, and the text stays on the screen.
+    shown = subprocess.Popen(["sh", "-c", pager], stdin=subprocess.PIPE, env={"LESS": "FRX", "LV": "-c", **env})
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pager handles Ctrl-C
+    try:
+        shown.communicate(f"{text}\n".encode("utf-8", "backslashreplace"))  # ignores a pager that was quit
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if shown.returncode in NOT_RUN:
+        print(text)
+
+
+def _paint_diff(diff: str, style: Style) -> str:
+    """The diff in git's colours, with every character visible."""
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    is_head = diff.startswith("--- ")  # a diff of texts has no other head
+    lines = []
+    for line in visible(diff).split("\n"):
+        is_head = line.startswith("diff --git ") or (is_head and not line.startswith("@@ "))
+        lines.append(style.paint(line, "bold" if is_head else colours.get(line[:1], "")))
+    return "\n".join(lines)
+
+
+def _render_proposal(view: dict[str, Any], style: Style) -> str:
+    """The proposal as text: what it grants, then all of it, or the changes of a revision."""
+    plan = view["plan"]
+    proposal = view["proposal"]
+    summary = describe_summary(proposal["summary"], is_edited=proposal["edited"])
+    helps = f"to land it: {command('runplan', 'approve', plan)}; to change it: {command('runplan', 'edit', plan)}"
+    reject = f"to have it revised: {command('runplan', 'reject', plan)} -m REASON"
+    standing = f"waits for {view['waiting_for']}" if view["waiting_for"] else f"is {view['state']}"
+    head = f"{plan} {standing}, SHA-256 {proposal['sha256'][:12]}"
+    diff = proposal["diff"]
+    text = _paint_diff(diff, style) if diff else visible(proposal["text"], is_prose=True)
+    return "\n".join([head, *summary, "", text, "", f"{helps}; {reject}"])
+
+
+def _render_change(view: dict[str, Any], style: Style) -> str:
+    plan = view["plan"]
+    failed = view["failed"]
+    ending = f"waits for {view['waiting_for']}" if view["waiting_for"] else "landed"
+    ending = f"failed at {failed['step']} ({failed['reason']})" if failed else ending
+    about = (failed["detail"], failed["evidence"], failed["output"], f"branch {failed['branch']}") if failed else ()
+    lines = [
+        f"{plan}, phase {view['phase']} {view['title']}: {ending}",
+        *filter(None, about),
+        f"commit {view['commit'][:SHORT]}, tree {view['tree'][:SHORT]}, on {view['target']} {view['onto'][:SHORT]}",
+        "",
+        "Checks:",
+    ]
+    for gate in view["gates"]:
+        ending = "did not finish" if gate["exit_code"] is None else f"exit code {gate['exit_code']}"
+        ran = f"{gate['command']} on tree {gate['tree'][:SHORT]}: {ending}; " if gate["command"] else ""
+        lines.append(f"  {ran}{gate['result']}")
+    for proof in view["proofs"]:
+        lines += [f"  {proof['result']}", *(f"    {broken['test']}: {broken['why']}" for broken in proof["broken"])]
+    if verdict := view["verdict"]:
+        lines += ["", f"Verdict of {verdict['verifier']} on tree {verdict['tree'][:SHORT]}:"]
+        for item in verdict["items"]:
+            lines += [f"  {item['result']}  {item['item']} {item['text']}".rstrip(), f"        {item['evidence']}"]
+    if view["findings"]:
+        lines += ["", "Findings:", *(f"  {line}" for line in view["findings"])]
+    lines += ["", "Commit messages:", *(f"  {line}".rstrip() for line in view["messages"].split("\n"))]
+    helps = f"what it waits for: {command('runplan', 'explain', plan)}"
+    if failed:
+        helps = f"to work on it again: {command('runplan', 'retry', plan, view['phase'])}"
+    elif view["waiting_for"] in ANSWERED:
+        approve = command("runplan", "approve", plan)
+        reject = command("runplan", "reject", plan)
+        helps = f"to land it: {approve}; to have it changed: {reject} -m TEXT"
+    elif not view["waiting_for"]:
+        helps = f"to revert it: {command('runplan', 'undo', plan, view['phase'])}"
+    return "\n".join([visible("\n".join(lines), is_prose=True), "", _paint_diff(view["diff"], style), helps])
