@@ -148,7 +148,7 @@ def test_bad_calls_are_refused_in_the_words_of_the_command(project: Project) -> 
     async def play(session: Session) -> None:
         assert "no such plan" in await session.refused("check", plan="nope")
         assert await session.refused("start", plan="X", options=["9"]) == "9: no such phase; the phases are 1, 2"
-        assert "begins with a dash" in await session.refused("start", plan="X", options=["--foreground"])
+        assert "--foreground: no such word" in await session.refused("start", plan="X", options=["--foreground"])
         assert "plan is missing" in await session.refused("stop")
         assert "unknown argument fase" in await session.refused("diff", plan="X", fase="1")
         assert "null character" in await session.refused("plan", goal="a\0b")

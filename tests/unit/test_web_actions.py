@@ -1,45 +1,41 @@
-"""A form becomes the words of one command; no field becomes an option."""
+"""A form becomes one request, bound to what the page has shown."""
 
 import pytest
 
+from runplan.app.operations.table import OPERATIONS
+from runplan.domain.decoding import convert
 from runplan.domain.errors import UsageError
-from runplan.interfaces.cli.main import parser_of
-from runplan.interfaces.web.actions import Form, build_words
+from runplan.domain.settings.options import Options
+from runplan.interfaces.web.actions import Form, read_request
 
 PLAN = "plans/X.md"
 TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+BY_DAEMON = {"where": "daemon"}
 
 
 @pytest.mark.parametrize(
-    ("form", "words"),
+    ("form", "fields"),
     [
         (
-            Form(verb="approve", plan=PLAN, phase="2", tree=TREE),
-            ["approve", PLAN, "2", f"--tree={TREE}", "--background"],
+            Form(verb="approve", plan=PLAN, phase="2", tree=TREE, text="x"),
+            {"plan": PLAN, "phase": "2", "tree": TREE, **BY_DAEMON},
         ),
-        (Form(verb="approve", plan=PLAN, tree=TREE, text="x"), ["approve", PLAN, f"--tree={TREE}", "--background"]),
-        (Form(verb="reject", plan=PLAN, tree=TREE), ["reject", PLAN, f"--tree={TREE}", "--background"]),
+        (
+            Form(verb="reject", plan=PLAN, tree=TREE, text=" --tree=other "),
+            {"plan": PLAN, "phase": "", "tree": TREE, "why": "--tree=other", **BY_DAEMON},
+        ),
+        (Form(verb="answer", id="r1.2", text="-m"), {"id": "r1.2", "text": "-m", **BY_DAEMON}),
         (
             Form(verb="start", plan=PLAN, words="auto every 'day at 9am'"),
-            ["start", PLAN, "auto", "every", "day at 9am"],
+            {"plan": PLAN, "options": Options(auto=True, every="day at 9am")},
         ),
-        (Form(verb="retry", plan=PLAN, phase="4b"), ["retry", PLAN, "4b", "--background"]),
-        (Form(verb="stop", plan=PLAN), ["stop", PLAN]),
+        (Form(verb="retry", plan=PLAN, phase="4b"), {"plan": PLAN, "phase": "4b", **BY_DAEMON}),
+        (Form(verb="stop", plan=PLAN), {"plan": PLAN}),
     ],
 )
-def test_a_form_becomes_one_command(form: Form, words: list[str]) -> None:
-    assert build_words(form) == words
-
-
-@pytest.mark.parametrize("text", ["use sqlite", "-m", "--tree=other", "-- x", "=", "- a\n - b", "-h"])
-def test_a_text_stays_a_text(text: str) -> None:
-    """As the command line reads it."""
-    _, *words = build_words(Form(verb="reject", plan=PLAN, phase="1", tree=TREE, text=text))
-    rejected = parser_of("reject").parse_intermixed_args(words)
-    assert (rejected.why, rejected.tree, rejected.plan, rejected.phase) == (text, TREE, PLAN, "1")
-    _, *words = build_words(Form(verb="answer", id="r1a2b3c4d.2", text=text))
-    answered = parser_of("answer").parse_intermixed_args(words)
-    assert (answered.id, answered.text) == ("r1a2b3c4d.2", [f" {text}"])
+def test_a_form_becomes_one_request(form: Form, fields: dict[str, object]) -> None:
+    assert read_request(form) == fields
+    convert(fields, OPERATIONS[form.verb][1])
 
 
 @pytest.mark.parametrize(
@@ -48,22 +44,13 @@ def test_a_text_stays_a_text(text: str) -> None:
         Form(verb="undo", plan=PLAN, phase="1"),
         Form(verb="", plan=PLAN),
         Form(verb="approve", plan=PLAN),
-        Form(verb="approve", plan="", tree=TREE),
-        Form(verb="approve", plan="--via=person", tree=TREE),
-        Form(verb="approve", plan=PLAN, phase="-m", tree=TREE),
-        Form(verb="approve", plan=PLAN, tree="--via"),
-        Form(verb="approve", plan="plans/X\0.md", tree=TREE),
         Form(verb="stop"),
-        Form(verb="answer", id="-h", text="x"),
+        Form(verb="answer", id="", text="x"),
         Form(verb="answer", id="r1.1", text="  "),
-        Form(verb="answer", id="r1.1", text="--"),
-        Form(verb="reject", plan=PLAN, tree=TREE, text=" --"),
-        Form(verb="start", plan=PLAN, words="auto --foreground"),
-        Form(verb="start", plan=PLAN, words="-- finish"),
+        Form(verb="start", plan=PLAN, words="auto every"),
         Form(verb="start", plan=PLAN, words="'unfinished"),
-        Form(verb="start", plan=PLAN, words="auto ''"),
     ],
 )
 def test_other_fields_are_refused(form: Form) -> None:
     with pytest.raises(UsageError):
-        build_words(form)
+        read_request(form)

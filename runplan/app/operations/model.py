@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
-from runplan.domain.errors import Exit, RunplanError, refused_by_system
+from runplan.domain.errors import Exit, RunplanError, UsageError, refused_by_system
 from runplan.domain.run.events import Event
 from runplan.domain.settings.options import Options
 from runplan.domain.text import plain
@@ -159,6 +159,8 @@ def operation(function: Operation[R]) -> Operation[R]:
     @functools.wraps(function)
     def carry_out(caller: Caller, request: R) -> Answer:
         refuse_under_agent(function.__name__.replace("_", "-"), caller.env)
+        if any("\0" in value for value in astuple(request) if isinstance(value, str)):
+            raise UsageError("a word of the request holds a null character")
         notices: list[str] = []
 
         def say(text: str) -> None:
@@ -189,11 +191,18 @@ class Outcome(Struct, frozen=True, kw_only=True):
 def try_operation(function: Operation[R], caller: Caller, request: R) -> Outcome:
     """Carry out the operation; an error becomes an exit code and its sentence."""
     said: list[str] = []
-    telling = replace(caller, say=said.append, warn=lambda text: said.append(f"warning: {text}"))
+
+    def say(text: str) -> None:
+        said.append(plain(text))
+        caller.say(text)
+
+    def warn(text: str) -> None:
+        say(f"warning: {text}")
+
     try:
-        answer = function(telling, request)
+        answer = function(replace(caller, say=say, warn=warn), request)
     except (RunplanError, OSError) as error:
         code = error.exit if isinstance(error, RunplanError) else Exit.UNREACHABLE
-        return Outcome(code=code, notices=(*said, refused_by_system(error) or str(error)))
+        return Outcome(code=code, notices=(*said, plain(refused_by_system(error) or str(error))))
     code = answer.exit if isinstance(answer, Declined) else Exit.DONE
     return Outcome(code=code, notices=answer.notices, answer=answer)

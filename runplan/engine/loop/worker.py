@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from types import FrameType
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -462,6 +464,7 @@ class Interruption:
     def __init__(self, grace_s: float) -> None:
         self._grace_s = grace_s
         self._until = 0.0
+        self._before: dict[signal.Signals, Any] = {}  #: the handlers of the caller
         self.asked = False  #: begin nothing new
         self.at_once = False  #: the first signal interrupts, since no agent runs
         self.wakeup, self._wake_w = os.pipe()  #: readable after a signal
@@ -469,6 +472,8 @@ class Interruption:
         os.set_blocking(self._wake_w, False)
 
     def __enter__(self) -> Interruption:
+        if threading.current_thread() is not threading.main_thread():  # only that one handles signals
+            return self
         self._before = {number: signal.getsignal(number) for number in SIGNALS}
         if self._before[signal.SIGHUP] is signal.SIG_IGN:  # nohup
             del self._before[signal.SIGHUP]
@@ -479,7 +484,8 @@ class Interruption:
         return self
 
     def __exit__(self, *_: object) -> None:
-        signal.set_wakeup_fd(-1)
+        if self._before:
+            signal.set_wakeup_fd(-1)
         for number, handler in self._before.items():
             signal.signal(number, handler)
         os.close(self.wakeup)

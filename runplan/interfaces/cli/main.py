@@ -40,8 +40,13 @@ First steps:
   runplan start plans/X.md finish auto --foreground  work on it to its end"""
 
 
+def run_command(words: list[str]) -> int:
+    """Run the command to its exit code, with its output written."""
+    return _flush_output(main(words))
+
+
 def entry() -> None:
-    code = _flush_output(main(sys.argv[1:]))
+    code = run_command(sys.argv[1:])
     gc.freeze()  # else the interpreter searches every module for garbage before it exits, a fifth of `status`
     sys.exit(code)
 

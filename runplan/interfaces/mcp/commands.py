@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 from anyio.streams.text import TextReceiveStream
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 GRACE_S = 5.0  #: for a command that is asked to end
 QUIET_S = 10.0  #: between two signs of life; clients give up a call that is silent, opencode after 30 s
 
-Report: TypeAlias = Callable[[str], Awaitable[None]]
+Report: TypeAlias = Callable[[str], Coroutine[Any, Any, None]]
 
 
 async def run_command(words: list[str], cwd: Path, report: Report, *, timeout_s: float) -> CommandResult | None:
@@ -46,7 +46,7 @@ async def run_command(words: list[str], cwd: Path, report: Report, *, timeout_s:
             assert process.stdout is not None
             assert process.stderr is not None
             async with anyio.create_task_group() as alive:
-                alive.start_soon(_report_regularly, report)
+                alive.start_soon(report_regularly, report)
                 async with anyio.create_task_group() as readers:
                     readers.start_soon(_read_text, process.stdout, output, None if "--json" in words else report)
                     readers.start_soon(_read_text, process.stderr, errors, report)
@@ -59,7 +59,7 @@ async def run_command(words: list[str], cwd: Path, report: Report, *, timeout_s:
     return None
 
 
-async def _report_regularly(report: Report) -> None:
+async def report_regularly(report: Report) -> None:
     while True:
         await anyio.sleep(QUIET_S)
         await report("still at work")

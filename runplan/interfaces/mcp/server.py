@@ -1,26 +1,44 @@
-"""The MCP server on standard input and output: each call runs the `runplan` command."""
+"""The MCP server on standard input and output."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
+from anyio import CancelScope, create_task_group, current_time, from_thread, to_thread
 from mcp import MCPError, types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from msgspec import ValidationError
 
 from runplan import __version__
+from runplan.adapters.configuration.load import environment
+from runplan.app.operations.model import Accepted, Caller
+from runplan.app.operations.table import try_named
+from runplan.app.views.changes import view_planning
 from runplan.app.views.commands import CommandResult
-from runplan.domain.errors import Exit, RunplanError, Unreachable
+from runplan.domain.errors import Exit, NotFound, RunplanError, Unreachable
 from runplan.domain.text import command
 from runplan.engine.loop.context import refuse_under_agent
-from runplan.interfaces.mcp.commands import Report, run_command
+from runplan.engine.report.views import as_json
+from runplan.interfaces.mcp.commands import Report, report_regularly, run_command
 from runplan.interfaces.mcp.results import Result, make_result, view_change, view_followed, view_plans
-from runplan.interfaces.mcp.tools import COMMAND_S, TOOLS, Access, Arguments, Tool, parse_arguments, schema_of, words_of
+from runplan.interfaces.mcp.tools import (
+    COMMAND_S,
+    TOOLS,
+    Access,
+    Arguments,
+    Tool,
+    parse_arguments,
+    read_request,
+    schema_of,
+    words_of,
+)
 
 INSTRUCTIONS = """\
 runplan works through Markdown plans with coding agents, and asks the user before a change lands. After start or plan, \
@@ -82,11 +100,56 @@ async def _call_tool(ctx: ServerRequestContext[Any], params: types.CallToolReque
 
 
 async def _run_tool(name: str, arguments: Arguments, report: Report) -> Result:
+    if TOOLS[name].access is not Access.READS:
+        return await _carry_out(name, arguments, report)
     words = words_of(name, arguments)
     ended = await run_command(words, Path(arguments.repository), report, timeout_s=COMMAND_S)
     if ended is None:
         raise Unreachable(f"{command('runplan', *words)} took longer than {COMMAND_S:.0f} s and was ended")
     return _result_of(name, arguments, ended)
+
+
+async def _carry_out(name: str, arguments: Arguments, report: Report) -> Result:
+    """Carry out the operation in a thread. A call that is given up leaves it to end there."""
+    limit = CancelScope(deadline=current_time() + COMMAND_S)
+    async with create_task_group() as alive:
+        alive.start_soon(report_regularly, report)
+        with limit:
+            result = await to_thread.run_sync(_operate, name, arguments, report, abandon_on_cancel=True)
+        alive.cancel_scope.cancel()
+    if limit.cancelled_caught:
+        raise Unreachable(f"{name} takes longer than {COMMAND_S:.0f} s; see: runplan status")
+    if isinstance(result, RunplanError):  # a task group would wrap it
+        raise result
+    return result
+
+
+def _operate(name: str, arguments: Arguments, report: Report) -> Result | RunplanError:
+    try:
+        return _operate_in_repository(name, arguments, report)
+    except RunplanError as error:
+        return error
+
+
+def _operate_in_repository(name: str, arguments: Arguments, report: Report) -> Result:
+    def say(line: str) -> None:
+        with suppress(RuntimeError):  # the call was given up
+            from_thread.run(report, line)
+
+    cwd = Path(os.path.expanduser(arguments.repository or "."))  # noqa: PTH111 - a user that is not there is a path that is not there
+    if not cwd.is_dir():
+        raise NotFound(f"repository {arguments.repository}: no such directory")
+    caller = Caller(cwd=cwd.absolute(), env=environment(), by="mcp", say=say, limit_s=COMMAND_S)
+    outcome = try_named(name, caller, read_request(name, arguments))
+    content: dict[str, Any] = {}
+    if name == "plan" and isinstance(outcome.answer, Accepted):
+        with caller.open(lenient=True) as context:
+            run = context.store().get_newest_run(outcome.answer.plan)
+            content = view_change(as_json(view_planning(context, run.id)), "", 0) if run is not None else {}
+    is_waiting = outcome.code is Exit.WAITING
+    if outcome.code is not Exit.DONE and not (is_waiting and TOOLS[name].can_wait):
+        return make_result({"error": outcome.why, "exit_code": outcome.code, **content}, is_error=True)
+    return make_result({**content, "messages": "\n".join(outcome.notices), "needs_user": is_waiting or None})
 
 
 def _result_of(name: str, arguments: Arguments, ended: CommandResult) -> Result:
@@ -101,7 +164,7 @@ def _view_output(name: str, arguments: Arguments, output: str) -> dict[str, Any]
     match name:
         case "status":
             return view_plans(output)
-        case "diff" | "plan":
+        case "diff":
             return view_change(output, arguments.file, arguments.offset)
         case _ if "--json" in TOOLS[name].flags:
             return dict(json.loads(output))

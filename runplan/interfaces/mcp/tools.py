@@ -1,4 +1,4 @@
-"""The tools of the MCP server: their descriptions, their arguments, and the command that each runs.
+"""The tools of the MCP server: their descriptions, their arguments, and the request or command of each.
 
 Clients send every description with every request to a model, so they are short.
 """
@@ -10,14 +10,16 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 from msgspec.json import schema_components
+from msgspec.structs import astuple
 
-from runplan.app.views.commands import BACKGROUND
+from runplan.app.operations.model import Where
 from runplan.domain.decoding import convert
 from runplan.domain.errors import UsageError
+from runplan.domain.settings.options import parse_words
 
 FOLLOWED_S = 50.0  #: default of `follow`; Codex ends a call after 60 s
 LONGEST = 100_000  #: bytes of an argument; Linux takes 131,071
-COMMAND_S = 120.0  #: for a command that reads, or hands its work to the daemon
+COMMAND_S = 120.0  #: for a tool that reads, or hands its work to the daemon
 _OPTIONS = """\
 A phase id or finish (all phases; default: the next one); auto (land without approval; only if the user says so); \
 cherry-pick, pr or direct; every SCHEDULE; now."""
@@ -58,24 +60,18 @@ class Tool(Struct, frozen=True, kw_only=True):
     access: Access = Access.READS
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
-    verb: str = ""  #: of the command; default: the name of the tool
+    verb: str = ""  #: of the command of a tool that reads; default: the name of the tool
     flags: tuple[str, ...] = ("--json",)
     can_wait: bool = True  #: exit code 4 is a result, not a refusal
 
 
-def _changing(text: str, *required: str, optional: tuple[str, ...] = (), flags: tuple[str, ...] = ()) -> Tool:
-    return Tool(text=text, access=Access.ADDS, required=required, optional=optional, flags=flags)
+def _changing(text: str, *required: str, optional: tuple[str, ...] = ()) -> Tool:
+    return Tool(text=text, access=Access.ADDS, required=required, optional=optional)
 
 
 def _answering(text: str, *optional: str) -> Tool:
-    return Tool(
-        text=text,
-        access=Access.CHANGES,
-        required=("plan", "tree"),
-        optional=("phase", *optional),
-        flags=("--via", "mcp", BACKGROUND),
-        can_wait=False,
-    )
+    required = ("plan", "tree")
+    return Tool(text=text, access=Access.CHANGES, required=required, optional=("phase", *optional), can_wait=False)
 
 
 TOOLS = {
@@ -86,7 +82,6 @@ TOOLS = {
         access=Access.ADDS,
         required=("goal",),
         optional=("quick", "then"),
-        flags=("--no-wait", "--json"),
     ),
     "start": _changing(
         "Start work on a committed plan. Returns when it is accepted; then follow.", "plan", optional=("options",)
@@ -102,11 +97,10 @@ TOOLS = {
         text="End the plan's run and schedule; its work is kept.",
         access=Access.CHANGES,
         required=("plan",),
-        flags=(),
     ),
     "pause": _changing("Pause a plan after its current step.", "plan"),
     "resume": _changing("Resume a paused plan.", "plan"),
-    "retry": _changing("Work again on what failed.", "plan", optional=("phase", "fresh"), flags=(BACKGROUND,)),
+    "retry": _changing("Work again on what failed.", "plan", optional=("phase", "fresh")),
     "report": Tool(text="The report of a plan: phases, evidence, failures, cost.", required=("plan",)),
     "diff": Tool(
         text="The change or proposed plan that waits, with checks, verdict and `tree`; or the work of a failed phase.",
@@ -116,7 +110,7 @@ TOOLS = {
     "inbox": Tool(text="What waits for the user in all repositories: changes, plans, questions."),
     "approve": _answering("Land the change or plan that diff showed. Only when the user has seen it and says so."),
     "reject": _answering("Reject the change or plan that diff showed. With `why` an agent changes it.", "why"),
-    "answer": _changing("Give the user's answer to a question of an agent.", "id", "text", flags=(BACKGROUND,)),
+    "answer": _changing("Give the user's answer to a question of an agent.", "id", "text"),
 }
 
 
@@ -128,30 +122,32 @@ def parse_arguments(name: str, given: dict[str, Any]) -> Arguments:
         raise UsageError(f"{name}: unknown argument {', '.join(unknown)}; there are: {', '.join(known)}")
     if missing := [word for word in tool.required if not given.get(word)]:
         raise UsageError(f"{name}: {', '.join(missing)} is missing")
-    return convert(given, Arguments)
+    arguments = convert(given, Arguments)
+    texts = [value for value in astuple(arguments) if isinstance(value, str)]
+    if any("\0" in text for text in (*texts, *arguments.options)):
+        raise UsageError("an argument holds a null character")
+    if any(len(text.encode("utf-8", "replace")) > LONGEST for text in texts):
+        raise UsageError(f"an argument is longer than {LONGEST} bytes; write it into a file, and name that")
+    return arguments
+
+
+def read_request(name: str, arguments: Arguments) -> dict[str, object]:
+    """The fields of the request of a tool that changes something; the daemon carries it out."""
+    tool = TOOLS[name]
+    words = {"options": arguments.options, "then": tuple(arguments.then.split())}
+    given = {field: getattr(arguments, field) for field in (*tool.required, *tool.optional)}
+    fields = {field: parse_words(words[field]) if field in words else value for field, value in given.items() if value}
+    return fields if name in ("stop", "pause", "resume") else {**fields, "where": Where.DAEMON.value}
 
 
 def words_of(name: str, arguments: Arguments) -> list[str]:
-    """The words after `runplan`."""
+    """The words after `runplan` of a tool that reads."""
     tool = TOOLS[name]
-    names = [arguments.plan, arguments.phase, *arguments.options, arguments.id]
+    names = [arguments.plan, arguments.phase]
     # The command takes a word that begins with a dash for an option.
     if bad := next((word for word in names if word.startswith("-")), ""):
-        raise UsageError(f"{bad}: no plan, phase, option or id begins with a dash")
-    valued = (("--then", arguments.then), ("--tree", arguments.tree), ("-m", arguments.why))
-    words = [tool.verb or name, *filter(None, names), *tool.flags]
-    words += [f"--{flag}" for flag in ("quick", "fresh") if getattr(arguments, flag)]
-    words += [word for option, value in valued if value for word in (option, _protect(value))]
-    words += [_protect(text) for text in (arguments.goal, arguments.text) if text]
-    if any("\0" in word for word in (*words, arguments.repository)):
-        raise UsageError("an argument holds a null character")
-    if any(len(word.encode("utf-8", "replace")) > LONGEST for word in words):
-        raise UsageError(f"an argument is longer than {LONGEST} bytes; write it into a file, and name that")
-    return words
-
-
-def _protect(text: str) -> str:
-    return f" {text}" if text.startswith("-") else text
+        raise UsageError(f"{bad}: no plan or phase begins with a dash")
+    return [tool.verb or name, *filter(None, names), *tool.flags]
 
 
 def schema_of(tool: Tool) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""Runs the commands that the forms of the pages ask for."""
+"""Carries out what the forms of the pages ask for."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -12,13 +13,17 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from runplan.app.views.commands import BACKGROUND, CommandResult, run_command
+from runplan.app.operations.model import Caller, Outcome, Where
+from runplan.app.operations.table import try_named
 from runplan.app.views.repositories import find_known
 from runplan.domain.errors import Exit, UsageError
+from runplan.domain.settings.options import parse_words
+from runplan.domain.text import command
 from runplan.interfaces.web import access
 from runplan.interfaces.web.render import link, render, site_of
 
 MOST_FIELDS = 20
+LIMIT_S = 120.0  #: for an answer of the daemon; a request stays queued after it
 
 
 class Form(Struct, frozen=True, kw_only=True):
@@ -46,71 +51,60 @@ async def read_form(request: Request) -> Form:
     return Form(**{name: value for name, value in fields.items() if name in Form.__struct_fields__})
 
 
-def build_words(form: Form) -> list[str]:
-    """The words of the command. No field can become an option: names that begin with a dash are refused."""
+def read_request(form: Form) -> dict[str, object]:
+    """The fields of the request. What the page has shown is what is answered, and the daemon continues the run."""
+    plan: dict[str, object] = {"plan": form.plan}
+    phase = {**plan, "phase": form.phase, "where": Where.DAEMON.value}
     match form.verb:
         case "approve":
-            return ["approve", *_name_phase(form), _bind(form), BACKGROUND]
+            return {**phase, "tree": _require("tree", form.tree)}
         case "reject":
-            why = [f"-m={_require_text(form)}"] if form.text.strip() else []
-            return ["reject", *_name_phase(form), _bind(form), *why, BACKGROUND]
+            return {**phase, "tree": _require("tree", form.tree), "why": form.text.strip()}
         case "answer":
-            text = f" {_require_text(form)}"  # the space: it may begin with a dash
-            return ["answer", BACKGROUND, _require("id", form.id), text]
+            text = _require("text", form.text.strip())
+            return {"id": _require("id", form.id), "text": text, "where": Where.DAEMON.value}
         case "start":
-            return ["start", _require("plan", form.plan), *_split_words(form.words)]
+            return {**plan, "options": parse_words(_split_words(form.words))}
         case "retry":
-            return ["retry", *_name_phase(form), BACKGROUND]
+            return phase
         case "stop" | "pause" | "resume" | "now":
-            return [form.verb, _require("plan", form.plan)]
+            return {"plan": _require("plan", form.plan)}
         case _:
             raise UsageError("no such action")
 
 
-def _name_phase(form: Form) -> list[str]:
-    return [_require("plan", form.plan), *([_require("phase", form.phase)] if form.phase else [])]
-
-
-def _bind(form: Form) -> str:
-    """The answer is for what was shown."""
-    return f"--tree={_require('tree', form.tree)}"
-
-
-def _require_text(form: Form) -> str:
-    text = form.text.strip().replace("\0", "")
-    if text in ("", "--"):  # argparse of Python 3.11 drops the second one wherever it stands
-        raise UsageError("the text is empty")
-    return text
-
-
 def _split_words(text: str) -> list[str]:
     try:
-        words = shlex.split(text)
+        return shlex.split(text)
     except ValueError as error:
         raise UsageError(f"the words cannot be read: {error}") from None
-    return [_require("word", word) for word in words]
 
 
 def _require(name: str, value: str) -> str:
-    if not value or value.startswith("-") or "\0" in value:
-        raise UsageError(f"{value or 'nothing'!r} cannot be the {name}")
+    if not value:
+        raise UsageError(f"the {name} is missing")
     return value
 
 
+def carry_out(form: Form, root: Path, env: Mapping[str, str], by: str) -> Outcome:
+    caller = Caller(cwd=root, env=env, by=by, limit_s=LIMIT_S)
+    return try_named(form.verb, caller, read_request(form))
+
+
 async def act(request: Request) -> Response:
-    """POST /act: run the command, and show what it printed."""
+    """POST /act: carry it out, and show what became of it."""
     form = await read_form(request)
     site = site_of(request)
     if not access.is_form_token(site, request.state.session, form.csrf):
         raise HTTPException(403, "The form is out of date; load the page again")
     known = await run_in_threadpool(find_known, site.env, form.repo)
-    words = [*build_words(form), *(["--via=page"] if form.verb in ("approve", "reject") else [])]
-    result = await run_in_threadpool(run_command, words, cwd=Path(known.root), env=site.env)
+    outcome = await run_in_threadpool(carry_out, form, Path(known.root), site.env, "page")
     back = link("/plan", repo=form.repo, plan=form.plan) if form.plan else "/inbox"
-    return show_result(request, result, back=back)
+    return show_outcome(request, form, outcome, back=back)
 
 
-def show_result(request: Request, result: CommandResult, *, back: str = "") -> Response:
-    """The page with the command, its exit code and its output; the script shows its first sentence."""
-    status = 200 if result.code == Exit.DONE else 409 if result.code == Exit.WAITING else 422
-    return render(request, "result.html", status=status, result=result, back=back)
+def show_outcome(request: Request, form: Form, outcome: Outcome, *, back: str = "") -> Response:
+    """The page with what was said; the script shows its last sentence."""
+    status = 200 if outcome.code == Exit.DONE else 409 if outcome.code == Exit.WAITING else 422
+    line = command("runplan", form.verb, *filter(None, (form.plan or form.id, form.phase)))
+    return render(request, "result.html", status=status, result=outcome, line=line, back=back)

@@ -17,10 +17,9 @@ from starlette.routing import Route
 from runplan.adapters.configuration.places import key_directory
 from runplan.adapters.notify.links import Expired, Forged, Link, is_used, load_key, read_link
 from runplan.app.views.changes import list_pending, view_change
-from runplan.app.views.commands import run_command
 from runplan.app.views.repositories import find_known, open_known
 from runplan.domain.errors import Busy, NotFound, UsageError
-from runplan.interfaces.web.actions import Form, build_words, read_form, show_result
+from runplan.interfaces.web.actions import Form, carry_out, read_form, show_outcome
 from runplan.interfaces.web.pages.change import prepare_change
 from runplan.interfaces.web.render import render, site_of
 
@@ -71,9 +70,8 @@ async def answer_link(request: Request) -> Response:
         raise UsageError("a link approves or rejects one change")
     linked = await run_in_threadpool(open_link, site.env, request.path_params["token"], time.time())
     link = linked.link
-    words = build_words(Form(verb=form.verb, plan=link.plan, phase=link.phase, tree=link.tree, text=form.text))
-    result = await run_in_threadpool(run_command, [*words, f"--via={link.by}"], cwd=linked.root, env=site.env)
-    return show_result(request, result)
+    bound = Form(verb=form.verb, plan=link.plan, phase=link.phase, tree=link.tree, text=form.text)
+    return show_outcome(request, bound, await run_in_threadpool(carry_out, bound, linked.root, site.env, link.by))
 
 
 ROUTES = (

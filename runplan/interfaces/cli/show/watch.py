@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import select
 import signal
-import subprocess
 import sys
 import termios
 import time
@@ -16,20 +14,21 @@ import tty
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from runplan.adapters.configuration.load import environment
 from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.store.files import Signature, sign_files
 from runplan.adapters.store.protocol import list_store_files
 from runplan.app.views.board import Card, Group, read_board
-from runplan.app.views.commands import OWN, run_command
-from runplan.app.views.repositories import list_with_current
-from runplan.domain.errors import RunplanError, Unreachable, UsageError
+from runplan.app.views.changes import find_change, view_change
+from runplan.app.views.repositories import list_with_current, open_known
+from runplan.domain.errors import Exit, RunplanError, UsageError
 from runplan.domain.text import command, plain
 from runplan.hosts.daemon.state import REPOSITORIES, Known
+from runplan.interfaces.cli.main import run_command
 from runplan.interfaces.cli.show.screen import Screen, Task, lay_out, press_key, replace_cards, split_keys
-from runplan.interfaces.cli.terminal import Style
+from runplan.interfaces.cli.terminal import Style, say
 
 LOOK_S = 0.5  #: between two looks at the journals
 RUNNING_S = 2.0  #: until the board is read again for its times while an agent works
@@ -141,16 +140,15 @@ class Terminal:
             return input(plain(question)).strip()
         return ""
 
-    def follow(self, process: subprocess.Popen[bytes]) -> bool:
+    def follow(self, process: int) -> bool:
         """Wait for a command that reads no keys; whether q or Ctrl-C has ended it."""
         tty.setcbreak(self._input)
         endings: list[int] = []
         with _handled(signal.SIGINT, lambda number, _: endings.append(number)):  # the command gets it as well
-            while process.poll() is None and not endings:
+            while not endings and os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 if "q" in self.read_keys(LOOK_S):
-                    process.send_signal(signal.SIGINT)
+                    os.kill(process, signal.SIGINT)
                     endings.append(signal.SIGINT)
-            process.wait()
         return bool(endings)
 
     def draw(self, screen: Screen) -> None:
@@ -269,10 +267,8 @@ class Watch:
     def _answer(self, card: Card, verb: str) -> None:
         """Approve the change that is shown, or reject it with words. Another one that replaces it gets no answer."""
         words = [card.plan, *_phase_of(card)]
-        shown = run_command(["diff", *words, "--json"], cwd=self._root_of(card))
-        if shown.code:
-            raise Unreachable(shown.last_line)
-        view = json.loads(shown.output)
+        with open_known(self._reader.known[card.repo], warn=lambda _: None) as context:
+            view = view_change(context, find_change(context, card.plan, next(iter(_phase_of(card)), None)))
         tree: str = view["proposal"]["sha256"] if "proposal" in view else view["tree"]
         more = ["--tree", tree]
         if verb == "reject":
@@ -296,18 +292,32 @@ class Watch:
     def _call(self, card: Card, *words: str) -> int | None:
         """The exit code of a command in the foreground; None where a person has ended it."""
         _write(f"\n$ {plain(command('runplan', *words))}\n")
-        is_followed = words[0] == "logs"
-        source = subprocess.DEVNULL if is_followed else None
+        process = os.fork()
+        if not process:
+            self._become_command(self._root_of(card), list(words))
         try:
-            process = subprocess.Popen([*OWN, *words], cwd=self._root_of(card), stdin=source)
-        except OSError as error:
-            raise Unreachable(f"{self._root_of(card)} cannot be used: {error.strerror}") from error
-        try:
-            is_left = is_followed and self._terminal.follow(process)
-            return None if is_left else process.wait()
+            is_left = words[0] == "logs" and self._terminal.follow(process)
+            code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         except SystemExit:  # by SIGTERM
-            process.terminate()
+            os.kill(process, signal.SIGTERM)
             raise
+        return None if is_left else code
+
+    def _become_command(self, root: Path, words: list[str]) -> NoReturn:
+        """In the child: run the command as a shell would, without another interpreter."""
+        code = int(Exit.UNREACHABLE)
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGWINCH):
+                signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+            signal.set_wakeup_fd(-1)
+            if words[0] == "logs":  # the parent reads the keys
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.chdir(root)
+            code = run_command(words)
+        except OSError as error:
+            say(f"{root} cannot be used: {error.strerror}")
+        finally:
+            os._exit(code)
 
     def _root_of(self, card: Card) -> Path:
         return Path(self._reader.known[card.repo].root)

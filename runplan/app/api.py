@@ -1,0 +1,86 @@
+"""runplan for programs: `runplan.open(".")` gives a repository with the operations and the views of the command line.
+
+Errors are those of `runplan.domain.errors`. Nothing is printed, and nothing ends the process. Threads may share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from runplan.adapters.configuration.load import environment
+from runplan.app.operations import answers, commands, model, planning, retry, start
+from runplan.app.operations.model import Answer, Caller, Where
+from runplan.domain.settings.options import parse_words
+
+
+class Repository:
+    """The operations on the plans of one repository. A plan is a path, a base name, or a unique part of one."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def start(
+        self,
+        plan: str,
+        phase: str = "",
+        *,
+        finish: bool = False,
+        auto: bool = False,
+        landing: str = "",
+        every: str = "",
+        now: bool = False,
+        foreground: bool = False,
+    ) -> Answer:
+        """Work on the plan: its next phase, one phase, or all of it; by the daemon unless `foreground`."""
+        words = [phase, "finish" * finish, "auto" * auto, landing, f"every {every}" * bool(every), "now" * now]
+        where = Where.HERE if foreground else Where.DAEMON
+        request = model.Start(plan=plan, options=parse_words([word for word in words if word]), where=where)
+        return start.start(self._caller, request)
+
+    def plan(self, goal: str, *, quick: bool = False, then: str = "", foreground: bool = False) -> Answer:
+        """Have a plan written for the goal; it waits for approval. `then` starts it after that: "finish auto"."""
+        options = parse_words(then.split()) if then else None
+        where = Where.HERE if foreground else Where.DAEMON
+        return planning.plan(self._caller, model.Plan(goal=goal, quick=quick, then=options, where=where))
+
+    def revise(self, plan: str, phase: str = "", *, why: str = "") -> Answer:
+        return planning.plan(self._caller, model.Plan(revises=plan, phase=phase, why=why))
+
+    def stop(self, plan: str = "", *, keep_schedule: bool = False) -> Answer:
+        return commands.stop(self._caller, model.Stop(plan=plan, keep_schedule=keep_schedule))
+
+    def pause(self, plan: str) -> Answer:
+        return commands.pause(self._caller, model.Named(plan=plan))
+
+    def resume(self, plan: str) -> Answer:
+        return commands.resume(self._caller, model.Named(plan=plan))
+
+    def run_now(self, plan: str = "") -> Answer:
+        return commands.now(self._caller, model.Named(plan=plan))
+
+    def retry(self, plan: str, phase: str = "", *, fresh: bool = False) -> Answer:
+        return retry.retry(self._caller, model.Retry(plan=plan, phase=phase, fresh=fresh))
+
+    def undo(self, plan: str, phase: str) -> Answer:
+        return retry.undo(self._caller, model.Undo(plan=plan, phase=phase))
+
+    def approve(self, plan: str = "", phase: str = "", *, tree: str = "") -> Answer:
+        return answers.approve(self._caller, model.Judge(plan=plan, phase=phase, tree=tree))
+
+    def reject(self, plan: str, phase: str = "", *, tree: str = "", why: str = "") -> Answer:
+        return answers.reject(self._caller, model.Judge(plan=plan, phase=phase, tree=tree, why=why))
+
+    def answer(self, id: str, text: str) -> Answer:
+        return answers.answer(self._caller, model.Reply(id=id, text=text))
+
+
+def open_repository(
+    path: str | Path = ".", *, env: Mapping[str, str] | None = None, say: Callable[[str], None] = lambda _: None
+) -> Repository:
+    """The repository around a directory. Runs get what they need of `env`, by default that of this process.
+
+    `say` gets each message while an operation works; its answer has all of them.
+    """
+    own = environment() if env is None else env
+    return Repository(Caller(cwd=Path(path).absolute(), env=own, say=say, warn=lambda text: say(f"warning: {text}")))
