@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import unicodedata
@@ -208,3 +209,12 @@ def localized(text: str, *, now: datetime) -> str:
         return clock(datetime.fromisoformat(match[0]), None, now=now)
 
     return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", local, text)
+
+
+def toml_value(value: object) -> str:
+    """One value as TOML writes it (a JSON string is a TOML basic string)."""
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(toml_value(part) for part in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {toml_value(part)}" for name, part in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

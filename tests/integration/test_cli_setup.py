@@ -10,10 +10,10 @@ import pytest
 
 from runplan.adapters.agents.environment import FETCHING
 from runplan.adapters.agents.invocation import lacks_login
+from runplan.app.health import UNCONFINED
 from runplan.domain.errors import Exit, RefusedEarly
 from runplan.domain.settings.schema import KEYS, AgentTable
 from runplan.interfaces.cli.main import run_verb
-from runplan.interfaces.cli.setup.doctor import UNCONFINED
 from runplan.interfaces.cli.verbs import VERBS
 from tests.support.documents import verbs_named
 from tests.support.repos import init_repo, make_repo

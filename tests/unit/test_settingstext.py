@@ -11,7 +11,8 @@ from runplan.app.views.inspection import Facts
 from runplan.domain.gitfacts import Identity
 from runplan.domain.settings.schema import KEYS, USER_SECTIONS, NotifySettings
 from runplan.domain.settings.toolchain import Toolchain, detect
-from runplan.interfaces.cli.setup.settings import keys_text, settings_document, settings_text, toml_value
+from runplan.domain.text import toml_value
+from runplan.interfaces.cli.setup.settings import keys_text, settings_document, settings_text
 from tests.support.builders import settle
 
 ROOT = Path(__file__).parents[2]

@@ -91,7 +91,7 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatc
 
 
 def test_local_verbs_load_no_library_of_a_fleet() -> None:
-    verbs = ("control.start", "control.commands", "show.status", "show.watch")
+    verbs = ("control", "show.status", "show.watch")
     names = [*(f"runplan.interfaces.cli.{verb}" for verb in verbs), "runplan.hosts.daemon.process"]
     loaded = f"import sys, {', '.join(names)}; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout.split()

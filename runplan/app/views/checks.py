@@ -14,11 +14,13 @@ import msgspec
 from msgspec import Struct
 
 from runplan.adapters.configuration.places import socket_path, state_directory
+from runplan.app.health import Check, examine
+from runplan.app.operations.model import Caller
 from runplan.app.views.commands import run_command
 from runplan.app.views.inspection import read_short_diffs
 from runplan.app.views.repositories import open_known
 from runplan.domain.decoding import convert
-from runplan.domain.errors import RunplanError, Unreachable, error_with
+from runplan.domain.errors import RunplanError, error_with
 from runplan.domain.plan.reading import Remark
 from runplan.domain.times import iso
 from runplan.engine.report.html import commits_in
@@ -28,7 +30,6 @@ from runplan.hosts.daemon.state import Known
 
 T = TypeVar("T")
 DAEMON_S = 2.0  #: for the answer of the daemon
-DOCTOR_S = 300.0  #: agents are asked for their versions
 
 
 # --- check ------------------------------------------------------------------------------------------------
@@ -62,34 +63,24 @@ def check_plan(known: Known, plan: str, env: Mapping[str, str]) -> CheckedPlan:
 # --- doctor -----------------------------------------------------------------------------------------------
 
 
-class HealthCheck(Struct, frozen=True, kw_only=True):
-    """One line of `doctor`."""
-
-    name: str
-    state: str  #: ok, WARN or FAIL
-    detail: str
-    remedy: str = ""
-
-
 class Examination(Struct, frozen=True, kw_only=True):
     """What `doctor` says about a repository."""
 
-    checks: tuple[HealthCheck, ...]
+    checks: tuple[Check, ...]
     made: str  #: UTC ISO-8601
     took_s: float
     error: str = ""
 
 
 def examine_repository(known: Known, env: Mapping[str, str]) -> Examination:
-    """Run `doctor`; it takes seconds where agents are asked for their versions."""
+    """What `doctor` says; it takes seconds where agents are asked for their versions."""
     made = iso(datetime.now(UTC))
     began = time.monotonic()
-    checks: tuple[HealthCheck, ...] = ()
+    checks: tuple[Check, ...] = ()
+    problem = ""
     try:
-        result = run_command(["doctor", "--json"], cwd=Path(known.root), timeout_s=DOCTOR_S, env=env)
-        checks = _read_json(result.output, tuple[HealthCheck, ...]) or ()
-        problem = "" if checks else result.last_line
-    except Unreachable as error:
+        checks = tuple(examine(Caller(cwd=Path(known.root), env=env)))
+    except RunplanError as error:
         problem = str(error)
     return Examination(checks=checks, made=made, took_s=time.monotonic() - began, error=problem)
 

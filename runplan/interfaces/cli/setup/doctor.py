@@ -1,86 +1,32 @@
-"""runplan doctor and gc: check the setup, with a remedy for every problem; remove what ended runs left behind."""
+"""runplan doctor and gc: check the setup; remove what ended runs left behind."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from enum import StrEnum
-from importlib.util import find_spec
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 from msgspec.structs import replace
 
-from runplan.adapters.agents import invocation
-from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.configuration.load import environment
-from runplan.adapters.configuration.places import worktree_root
-from runplan.adapters.forge.access import find_forge, forge_kind, read_address
 from runplan.adapters.git.removal import Kept, Removed
-from runplan.adapters.git.repository import NO_IDENTITY, require_git, require_target, require_workable
-from runplan.adapters.notify.apprise_child import INSTALL
-from runplan.adapters.notify.channels import Channel, list_channels, list_failures
-from runplan.adapters.sandbox.bubblewrap import describe_view, require_sandbox
-from runplan.adapters.store.location import hide_password
-from runplan.adapters.store.protocol import load_postgres, open_store
-from runplan.app.operations import runs
-from runplan.app.views.inspection import Facts, describe_commits, inspect_repository
-from runplan.app.views.journal import LINES_SHOWN
-from runplan.domain.checks.results import from_text
-from runplan.domain.checks.secrets import redact_text
-from runplan.domain.errors import Exit, NotAllowed, RefusedEarly, RunplanError
-from runplan.domain.run import events as e
-from runplan.domain.run.kinds import Reason, Role
-from runplan.domain.settings import toolchain
-from runplan.domain.settings.schema import Settings, uses_remote
-from runplan.domain.text import counted, elapsed, plain
-from runplan.engine.landing import modes
-from runplan.engine.loop import preflight
-from runplan.engine.loop.context import (
-    RepositoryContext,
-    context_at,
-    find_fleet,
-    open_context,
-    refuse_under_agent,
-    settings_note,
-)
+from runplan.app.health import Check, examine
+from runplan.app.operations.model import Caller
+from runplan.app.views.inspection import describe_commits
+from runplan.domain.errors import Exit
+from runplan.domain.text import counted, plain
+from runplan.engine.loop.context import RepositoryContext, open_context, refuse_under_agent
 from runplan.engine.loop.leftovers import collect_leftovers
-from runplan.engine.loop.rehearsal import rehearse_phase
-from runplan.engine.loop.repository import open_repository
-from runplan.engine.loop.worker import Interruption
 from runplan.engine.report.views import as_json
-from runplan.interfaces.cli.setup.settings import toml_value
 from runplan.interfaces.cli.show import progress
-
-UNCONFINED = "An agent can do what you can: write your checkout, end runplan's processes, run `runplan approve`"
-
-
-class State(StrEnum):
-    OK = "ok"
-    WARN = "WARN"  #: a run can start
-    FAIL = "FAIL"
-
-
-class Check(Struct, frozen=True):
-    name: str
-    state: State
-    detail: str
-    remedy: str = ""  #: empty when ok
-
-    @property
-    def ok(self) -> bool:
-        return self.state is not State.FAIL
 
 
 def run_doctor(args: argparse.Namespace) -> Exit:
-    with context_at(Path.cwd(), environment(), lambda _root, _env: Settings()) as context:
-        checks = run_checks(context)
-        if args.run:
-            checks.append(_rehearse_phase(context, checks))
+    caller = Caller(cwd=Path.cwd(), env=environment(), say=progress.say, show=progress.show_event)
+    with progress.live_line():
+        checks = examine(caller, runs_once=args.run)
     if args.json:
         print(as_json([{"name": check.name, "ok": check.ok, **to_builtins(check)} for check in checks]))
     else:
@@ -92,253 +38,6 @@ def _format_check(check: Check) -> str:
     detail = check.detail.replace("\n", f"\n{'':<18}")
     line = f"{check.state:<4}  {check.name:<12}{detail}"
     return f"{line}\n      {'':<12}-> {check.remedy}" if check.remedy else line
-
-
-def run_checks(context: RepositoryContext) -> list[Check]:
-    """Every check, in the order in which a run would fail; those that need settings or a target only with them."""
-    facts = inspect_repository(context)
-    git = _run_check("git", _check_git, facts, context)
-    person = _run_check("identity", _check_identity, facts)
-    try:
-        context = runs.with_target_settings(context.with_settings(), "")
-        note = settings_note(context) or "every key is valid"
-    except RunplanError as error:
-        return [git, _failed_check("settings", error), person]
-    target = _run_check("target", _check_target, context)
-    worktrees = _run_check("worktrees", _check_worktrees, context)
-    checks = [git, Check("settings", State.OK, note), person, target, worktrees]
-    if context.settings.fleet.dsn:
-        context = replace(context, fleet=find_fleet(context.repository, context.settings))
-        checks.append(_run_check("fleet", _check_fleet, context))
-    checks += [_run_check(role, _check_agent, context, role, name) for role, name in context.settings.agents.dispatched]
-    planner = _run_check("planner", _check_agent, context, "planner", context.settings.agents.planner)
-    words = f"`runplan plan` cannot work: {planner.detail}"
-    checks.append(planner if planner.ok else replace(planner, state=State.WARN, detail=words))
-    checks.append(_run_check("sandbox", _check_sandbox, context))
-    if channels := list_channels(context.settings.notify, context.env):
-        checks.append(_check_channels(context, channels))
-    if target.ok:
-        local = context.with_landing("cherry-pick")  # the remote of others is asked last
-        checks += [
-            _run_check("prompts", _check_prompts, local),
-            _run_check("tests", _check_tests, local),
-            _run_check("setup", _check_setup, local),
-        ]
-    if modes.concludes(context.settings.run.landing):
-        checks += _check_forge(context)
-    return [*checks, _run_check("start", _check_start, context)] if all(check.ok for check in checks) else checks
-
-
-def _run_check(name: str, look: Callable[..., str | Check], *about: object) -> Check:
-    """The check; `look` gives the detail of one that is ok, or a warning."""
-    try:
-        answer = look(*about)
-    except RunplanError as error:
-        return _failed_check(name, error)
-    return answer if isinstance(answer, Check) else Check(name, State.OK, answer)
-
-
-def _failed_check(name: str, error: RunplanError) -> Check:
-    """A refusal, split into the problem and its remedy at the first semicolon that is not in a quoted command."""
-    text = str(error).removeprefix("agent-missing: ").removeprefix(f"agents.{name}: ")
-    parts = re.match(r"((?:`[^`]*`|(?!; ).)*)(?:; (.*))?", text, re.DOTALL)
-    assert parts is not None
-    return Check(name, State.FAIL, parts[1], parts[2] or "correct it; see runplan config")
-
-
-def _check_git(facts: Facts, context: RepositoryContext) -> str | Check:
-    require_git(facts.git_version)
-    version = f"version {facts.git_version.removeprefix('git version ')}"
-    if left_out := context.repository.left_out:
-        remedy = "move the included file out of the checkout if runplan's git needs it"
-        return Check("git", State.WARN, "\n".join((version, *left_out)), remedy)
-    return version
-
-
-def _check_identity(facts: Facts) -> str:
-    if facts.identity is None:
-        raise RefusedEarly(NO_IDENTITY)
-    return f"{facts.identity.name} <{facts.identity.email}>"
-
-
-def _check_target(context: RepositoryContext) -> str:
-    require_target(context.repository, context.local_target)
-    return f"branch {context.settings.run.target}"
-
-
-def _check_worktrees(context: RepositoryContext) -> str:
-    place = worktree_root(context.root, context.settings, context.env)
-    nearest = next(directory for directory in (place, *place.parents) if directory.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        raise RefusedEarly(f"{place} is not writable; set run.worktrees to a writable directory")
-    return str(place)
-
-
-def _check_fleet(context: RepositoryContext) -> str | Check:
-    """The database answers, has this version and knows the repository; a worker takes plans."""
-    assert context.fleet is not None
-    with closing(open_store(context.fleet)) as store:
-        count = len(store.list_host_labels())
-    about = f"{hide_password(context.fleet.dsn)}, version {load_postgres().SCHEMA_VERSION}"
-    if count:
-        return f"{about}; {counted(count, 'living worker')}"
-    return Check("fleet", State.WARN, f"{about}; no worker takes plans", "start one on a host: runplan worker")
-
-
-def _check_agent(context: RepositoryContext, role: str, name: str) -> str:
-    table = context.settings.agents.agent(name)
-    invocation.require_agent(
-        table, role, root=context.root, caller=context.env, in_dollars=context.settings.limits.in_dollars
-    )
-    program = invocation.program_of(table)
-    if lacks := invocation.lacks_login(table, context.env):
-        raise RefusedEarly(f"{name}: {lacks}; run {program} once and sign in, or set its key in this terminal")
-    agent = agent_of(table.kind)
-    version = invocation.version_of(table, context.env)
-    return f"{name} ({f'{program} {version}'.rstrip()})" + (
-        f"; {redact_text(agent.describe_account(table, context.env))}" if agent.program else ""
-    )
-
-
-def _check_sandbox(context: RepositoryContext) -> str | Check:
-    modes = invocation.sandbox_modes(context.settings.agents)
-    if set(modes.values()) == {"none"}:
-        return f'off: agents.sandbox = "none". {UNCONFINED}'
-    obstacle = require_sandbox(modes, context.env)
-    if obstacle is None:
-        return "\n".join(describe_view(context.env, tests=invocation.home_use(context.settings.tests)))
-    remedy = f'{obstacle.remedy}, or turn this off: agents.sandbox = "none"'
-    return Check("sandbox", State.WARN, f"{obstacle.problem}. {UNCONFINED}", remedy)
-
-
-def _check_channels(context: RepositoryContext, channels: Sequence[Channel]) -> Check:
-    """The channels of notifications, and the last failure of each that has not worked since."""
-    if context.settings.notify.urls and find_spec("apprise") is None:
-        return Check("notify", State.WARN, "Apprise is not installed", INSTALL)
-    failures = list_failures(context.env, channels)
-    if failures:
-        lines = (f"{failure.channel} failed at {failure.at}: {plain(failure.why)}" for failure in failures)
-        remedy = "correct it in your settings, then run: runplan notify --test"
-        return Check("notify", State.WARN, "\n".join(lines), remedy)
-    return Check("notify", State.OK, ", ".join(channel.name for channel in channels))
-
-
-def _check_prompts(context: RepositoryContext) -> str:
-    places: dict[str, list[str]] = {}
-    for role, prompt in preflight.require_prompts(context).items():
-        places.setdefault(prompt.origin.replace(f"{role}.md", "*.md"), []).append(role)
-    return "; ".join(f"{place}: {', '.join(roles)}" for place, roles in places.items())
-
-
-def _check_tests(context: RepositoryContext) -> str | Check:
-    unnamed = preflight.require_test_command(context)
-    line = context.settings.tests.command
-    other = "or set tests.command to another command"
-    if file := toolchain.missing_file(line, preflight.project_files(context)[0]):
-        raise RefusedEarly(
-            f"`{line}` needs {file}, which {context.target_name} does not have; "
-            f"commit {file} on {context.target_name}, {other}"
-        )
-    _require_programs(context, line, other)
-    if unnamed:
-        return Check("tests", State.WARN, f"{line}\n{unnamed}", "name JUnit files that it writes in tests.junit")
-    if line or context.settings.gates.tables:
-        return line or f"none; gates: {', '.join(context.settings.gates.tables)}"
-    return Check("tests", State.WARN, "no tests are run, and every report says so", "set tests.command in runplan.toml")
-
-
-def _check_setup(context: RepositoryContext) -> str | Check:
-    line = context.settings.run.setup
-    _require_programs(context, line, "or set run.setup to another command")
-    if line:
-        return line
-    files, texts = preflight.project_files(context)
-    need = toolchain.needed_setup([*files, *context.settings.run.copy], texts, context.settings.tests.command)
-    if need is None:
-        return "none, and none seems to be needed"
-    remedy = f"add to runplan.toml, under [run]: setup = {toml_value(need.setup)}"
-    if need.is_certain:
-        raise RefusedEarly(f"a fresh worktree has no {need.what}, and run.setup is empty; {remedy}")
-    detail = f"run.setup is empty, so tests use the {need.what} that are installed here"
-    return Check("setup", State.WARN, detail, remedy)
-
-
-def _require_programs(context: RepositoryContext, line: str, other: str) -> None:
-    if program := preflight.missing_program(context, line):
-        raise RefusedEarly(f"`{line}`: {program} was not found; install {program}, {other}")
-
-
-# --- the run of set-up and tests -----------------------------------------------------------------------------
-
-_NEEDED = ("git", "settings", "identity", "target", "worktrees", "tests", "setup")  #: checks that must pass before it
-
-
-def _rehearse_phase(context: RepositoryContext, checks: Sequence[Check]) -> Check:
-    """Run set-up and tests once in a fresh worktree."""
-    passed = {check.name for check in checks if check.ok}
-    if failed := [name for name in _NEEDED if name not in passed]:
-        return Check("run", State.FAIL, f"not run, because of: {', '.join(failed)}", "correct the failed checks first")
-    ended: list[e.DispatchEnded] = []
-
-    def show(event: e.Event) -> None:
-        if isinstance(event, e.DispatchStarted | e.DispatchEnded):
-            progress.show_event(event)
-        if isinstance(event, e.DispatchEnded):
-            ended.append(event)
-
-    try:
-        context = runs.with_target_settings(context.with_settings(), "").with_landing("cherry-pick")
-        with Interruption(0.0), progress.live_line(), open_repository(context) as repository:
-            phase = rehearse_phase(context, repository, show).work
-    except RunplanError as error:
-        return _failed_check("run", error)
-    failure = phase.failure
-    if failure is not None and failure.reason != Reason.STOPPED:  # it stops where the first agent would start
-        last = "".join(f"\n{line}" for line in failure.output.splitlines()[-LINES_SHOWN:])
-        return Check("run", State.FAIL, f"{failure.detail}{last}", failure.reason.advice)
-    results = [from_text(known.results) for known in phase.proof.baselines.values()]
-    times = [
-        f"{'set-up' if dispatch.role is Role.SETUP else 'tests'} {elapsed(dispatch.seconds)}" for dispatch in ended
-    ]
-    detail = "; ".join([", ".join(times), *(result.line for result in results)]) if times else "there is nothing to run"
-    if any(result.red for result in results):
-        return Check("run", State.WARN, detail, "repair the tests that fail; until then runs accept their failures")
-    return Check("run", State.OK, detail)
-
-
-def _check_forge(context: RepositoryContext) -> list[Check]:
-    """The token, and the settings of the repository that decide how a pull request is merged."""
-    run = context.settings.run
-    method = context.settings.pull_request.method
-    kind = "github"
-    try:
-        kind = forge_kind(read_address(context.git, remote=run.remote, env=context.env).host, context.env)
-        forge = find_forge(context.git, remote=run.remote, env=context.env)
-        there = forge.read_repository()
-        target = forge.read_target(run.target)
-        remarks = modes.require_mergeable(forge, context.settings)
-    except NotAllowed as error:
-        return [Check(kind, State.FAIL, str(error), f"check the token from {forge.token_source}")]
-    except RunplanError as error:
-        return [_failed_check(kind, error)]
-    scopes = f" (scopes {', '.join(there.scopes)})" if there.scopes else ""
-    auto = "auto-merge is allowed" if target.auto_merge else "auto-merge is off"
-    needs = target.requirements
-    return [
-        Check(kind, State.OK, f"{there.name}; token from {forge.token_source}{scopes} may push"),
-        Check("merge", State.OK, "; ".join([target.choose_method(method) or "by the merge queue", auto, *remarks])),
-        Check("rules", State.OK, f"{run.target} requires {needs}" if needs else f"none for {run.target}"),
-    ]
-
-
-def _check_start(context: RepositoryContext) -> str:
-    """The refusals of `start` that no other check has found."""
-    modes.require_ready(context.repository, context.settings, context.env)
-    require_workable(context.repository, target=context.target, prefix=context.settings.run.branch_prefix)
-    preflight.require_agents(context)
-    if context.fleet is not None and not uses_remote(context.settings.run.landing):
-        return "no further obstacle for direct and pr; a fleet needs one of these words, or run.landing"
-    return "no further obstacle"
 
 
 # --- gc ----------------------------------------------------------------------------------------------------

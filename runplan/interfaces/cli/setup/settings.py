@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from runplan.domain.checks.runners.naming import foresee_unnamed
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.names import PLAN_FILE
 from runplan.domain.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Settings
-from runplan.domain.text import command, committing
+from runplan.domain.text import command, committing, toml_value
 from runplan.engine.loop.context import context_at, open_context, settings_note, spec_plans
 from runplan.engine.report.views import as_json
 
@@ -171,15 +170,6 @@ _INIT_HEAD = """\
 # Settings of runplan for this repository, written by `runplan init`.
 # Commented lines show the default. `runplan config` prints every value and its origin.
 """
-
-
-def toml_value(value: object) -> str:
-    """One value as TOML writes it (a JSON string is a TOML basic string)."""
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(toml_value(part) for part in value) + "]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{name} = {toml_value(part)}" for name, part in value.items()) + "}"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def settings_document(head: str, values: Mapping[str, object], agents_note: str = "") -> str:
