@@ -6,7 +6,7 @@ It reads the Markdown that `report/text.py` writes. Everything else in a report 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from html import escape
 from itertools import groupby
 
@@ -81,35 +81,31 @@ def read_title(markdown: str) -> str:
 
 def render_body(markdown: str, *, diffs: Mapping[str, str]) -> str:
     """The content of the page. All text of the report is escaped."""
-    return "\n".join(_render_blocks(_split_lines(markdown), diffs))
-
-
-def _split_lines(markdown: str) -> list[str]:
-    return drop_surrogates(markdown).removeprefix("\ufeff").splitlines()
-
-
-def _render_blocks(lines: Iterable[str], diffs: Mapping[str, str]) -> Iterator[str]:
+    blocks: list[str] = []
     is_open = False
-    for kind, group in groupby(lines, key=_kind_of_line):
+    for kind, group in groupby(_split_lines(markdown), key=_kind_of_line):
         members = list(group)
         match kind:
             case "heading":
                 for line in members:
                     marks, _, text = line.partition(" ")
                     if marks == "##":
-                        yield ("</section>\n" if is_open else "") + "<section>"
+                        blocks.append(("</section>\n" if is_open else "") + "<section>")
                         is_open = True
-                    yield f"<h{len(marks)}>{_render_inline(text)}</h{len(marks)}>"
+                    blocks.append(f"<h{len(marks)}>{_render_inline(text)}</h{len(marks)}>")
             case "row":
-                yield "<table>\n" + "\n".join(_render_rows(members)) + "\n</table>"
+                blocks.append("<table>\n" + "\n".join(_render_rows(members)) + "\n</table>")
             case "item":
-                yield "<ul>\n" + "\n".join(_render_item(line, diffs) for line in members) + "\n</ul>"
+                blocks.append("<ul>\n" + "\n".join(_render_item(line, diffs) for line in members) + "\n</ul>")
             case "block":
-                yield f'<pre tabindex="0">{escape(chr(10).join(line[4:] for line in members))}</pre>'
+                blocks.append(f'<pre tabindex="0">{escape(chr(10).join(line[4:] for line in members))}</pre>')
             case "text":
-                yield "\n".join(f"<p>{_render_inline(line)}</p>" for line in members)
-    if is_open:
-        yield "</section>"
+                blocks += [f"<p>{_render_inline(line)}</p>" for line in members]
+    return "\n".join([*blocks, "</section>"] if is_open else blocks)
+
+
+def _split_lines(markdown: str) -> list[str]:
+    return drop_surrogates(markdown).removeprefix("\ufeff").splitlines()
 
 
 def _kind_of_line(line: str) -> str:
@@ -143,13 +139,12 @@ def _render_item(line: str, diffs: Mapping[str, str]) -> str:
     if diff is None:
         return f"<li>{text}</li>"
     cut = "" if len(diff) <= LONGEST_DIFF else "\n[…] the whole diff: git show " + (commit[1] if commit else "")
-    shown = "\n".join(_colour_line(diff_line) for diff_line in diff[:LONGEST_DIFF].splitlines())
-    return f'<li><details><summary>{text}</summary>\n<pre tabindex="0">{shown}{cut}</pre></details></li>'
-
-
-def _colour_line(line: str) -> str:
-    kind = {"+": "add", "-": "del"}.get(line[:1])
-    return f'<span class="{kind}">{escape(line)}</span>' if kind else escape(line)
+    shown = []
+    for diff_line in diff[:LONGEST_DIFF].splitlines():
+        kind = {"+": "add", "-": "del"}.get(diff_line[:1])
+        shown.append(f'<span class="{kind}">{escape(diff_line)}</span>' if kind else escape(diff_line))
+    colours = "\n".join(shown)
+    return f'<li><details><summary>{text}</summary>\n<pre tabindex="0">{colours}{cut}</pre></details></li>'
 
 
 def _render_inline(text: str) -> str:

@@ -85,15 +85,19 @@ def _list_entries(store: Store, root: str) -> Iterator[InboxEntry]:
     for plan, facts in store.read_plan_facts().items():
         is_over = facts.queued or json.loads(facts.outline[1] or "{}").get("complete")  # by hand, meanwhile
         if facts.run is not None and facts.run.state is RunStatus.FAILED and not is_over:
-            yield _failed_entry(store, plan, facts.run, root)
-
-
-def _failed_entry(store: Store, plan: str, row: RunRow, root: str) -> InboxEntry:
-    whys = [f"phase {failed.phase}: {failed.reason}: {failed.detail}" for failed in store.list_failures(plan)]
-    commands = (command("runplan", "report", plan), command("runplan", "retry", plan))
-    where = {"repository": root, "plan": plan, "phase": "", "title": row.title, "run": row.id}
-    text = "\n".join(whys) or row.reason or ""
-    return InboxEntry(kind=EntryKind.FAILED, id=row.id, since=row.since, text=text, commands=commands, **where)
+            whys = [f"phase {failed.phase}: {failed.reason}: {failed.detail}" for failed in store.list_failures(plan)]
+            yield InboxEntry(
+                kind=EntryKind.FAILED,
+                id=facts.run.id,
+                repository=root,
+                plan=plan,
+                phase="",
+                title=facts.run.title,
+                run=facts.run.id,
+                since=facts.run.since,
+                text="\n".join(whys) or facts.run.reason or "",
+                commands=(command("runplan", "report", plan), command("runplan", "retry", plan)),
+            )
 
 
 def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str]) -> Iterator[InboxEntry]:

@@ -18,7 +18,7 @@ from runplan.domain.errors import RunplanError
 if TYPE_CHECKING:  # it needs psycopg, an extra
     from runplan.adapters.store.hosts import FleetState
 
-
+_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})  #: in the value of a label
 #: Metrics of a journal by their figure: name, help and labels.
 _METRICS = {
     "runs": ("runs", "Runs by state", ("plan", "state")),
@@ -111,14 +111,12 @@ def render_samples(samples: Iterable[Sample]) -> str:
             last = sample.name
             kind = "counter" if sample.name.endswith("_total") else "gauge"
             lines += [f"# HELP {sample.name} {sample.help}", f"# TYPE {sample.name} {kind}"]
-        labels = ",".join(f'{name}="{_quote_label(value)}"' for name, value in sample.labels)
+        # The format is UTF-8; other bytes of a file name become U+FFFD.
+        texts = {
+            name: text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name, text in sample.labels
+        }
+        labels = ",".join(f'{name}="{text.translate(_ESCAPES)}"' for name, text in texts.items())
         value = sample.value
         number = int(value) if abs(value) < 2**53 and value == int(value) else value
         lines.append(f"{sample.name}{f'{{{labels}}}' if labels else ''} {number!r}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def _quote_label(text: str) -> str:
-    # The format is UTF-8; other bytes of a file name become U+FFFD.
-    readable = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return readable.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

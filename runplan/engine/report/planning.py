@@ -25,7 +25,14 @@ def planning_report(store: Store, plan: str, run: str = "") -> str:
     runs = {fact.run for fact in chosen}
     listed: list[Recorded[Event]] = [fact for kind in KINDS for fact in store.list_facts(kind, plan=plan)]
     facts = sorted((fact for fact in listed if fact.run in runs), key=lambda fact: fact.seq)
-    return "\n".join(["## Planning", "", *_list_steps(facts), *_list_changes(facts), *_list_proposals(facts, plan)])
+    lines = ["## Planning", "", *_list_steps(facts), *_list_changes(facts)]
+    proposals = [fact.event for fact in facts if isinstance(fact.event, ProposalMade)]
+    if proposals:
+        last = proposals[-1]
+        lines += ["", "### Proposal", "", f"{code_span(last.path)}, SHA-256 {code_span(last.sha256)}", ""]
+        lines += [f"- {escape_inline(line.strip())}" for line in describe_proposal(last)]
+        lines += ["", f"See it: {code_span(command('runplan', 'diff', plan))}", ""]
+    return "\n".join(lines)
 
 
 def describe_proposal(proposal: ProposalMade) -> list[str]:
@@ -54,8 +61,13 @@ def _list_steps(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
             case DispatchEnded() as event:
                 ended[event.id] = event
             case StepJudged() as step if (process := ended.pop(step.dispatch, None)) is not None:
-                refused = f"refused, kept in .git/runplan/dispatch/{step.dispatch}: {'; '.join(step.problems)}"
-                result = refused if step.problems else _describe_result(step)
+                result = f"{counted(len(step.answers), 'finding')} answered" if step.answers else "accepted"
+                if step.problems:
+                    result = f"refused, kept in .git/runplan/dispatch/{step.dispatch}: {'; '.join(step.problems)}"
+                elif step.verdicts:
+                    failed = sum(verdict.startswith("FAIL") for _, verdict in step.verdicts)
+                    findings = counted(len(step.findings), "finding")
+                    result = f"{counted(len(step.verdicts), 'principle')} judged, {failed} failed, {findings}"
                 yield _step_row(process, result)
             case _:
                 pass
@@ -68,14 +80,6 @@ def _step_row(process: DispatchEnded, result: str) -> str:
     used = format_usage(tokens, process.usd, unpriced=False, estimated=process.estimated) or "-"
     cells = (process.role, process.agent, elapsed(process.seconds), used, bounded(result, LONGEST))
     return table_row(*map(escape_inline, cells))
-
-
-def _describe_result(step: StepJudged) -> str:
-    if step.verdicts:
-        failed = sum(verdict.startswith("FAIL") for _, verdict in step.verdicts)
-        findings = counted(len(step.findings), "finding")
-        return f"{counted(len(step.verdicts), 'principle')} judged, {failed} failed, {findings}"
-    return f"{counted(len(step.answers), 'finding')} answered" if step.answers else "accepted"
 
 
 def _list_changes(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
@@ -99,15 +103,3 @@ def _list_changes(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
                 yield from ("", f"### Failed — {reason}", "", escape_inline(bounded(detail, LONGEST)))
             case _:
                 pass
-
-
-def _list_proposals(facts: Iterable[Recorded[Event]], plan: str) -> Iterator[str]:
-    proposals = [fact.event for fact in facts if isinstance(fact.event, ProposalMade)]
-    if not proposals:
-        return
-    last = proposals[-1]
-    yield from ("", "### Proposal", "")
-    yield f"{code_span(last.path)}, SHA-256 {code_span(last.sha256)}"
-    yield ""
-    yield from (f"- {escape_inline(line.strip())}" for line in describe_proposal(last))
-    yield from ("", f"See it: {code_span(command('runplan', 'diff', plan))}", "")

@@ -156,7 +156,19 @@ def _apply_fact(phase: PhaseSummary, fact: Recorded[Any], worked: str, since: st
             reset = {"before": "", "after": "", "evidence": (), "why": ""}
             return replace(phase, state=state, run=fact.run, attempts=attempts, **reset)
         case e.DispatchEnded() as ended if fact.at >= since:
-            return replace(phase, spent=total_spent(phase.spent, _spent_by(ended)))
+            tokens = ended.input_tokens + ended.output_tokens
+            spent = Spent(
+                seconds=ended.seconds,
+                tokens=tokens,
+                usd=ended.usd,
+                unpriced=bool(tokens and not ended.usd),
+                estimated=ended.estimated,
+            )
+            if ended.role is Role.SETUP:
+                spent = Spent(setup_seconds=ended.seconds)
+            elif not ended.agent:
+                spent = Spent(test_seconds=ended.seconds)
+            return replace(phase, spent=total_spent(phase.spent, spent))
         case e.BaselineKnown(name=e.TESTS):
             return replace(phase, before=describe_counts(fact.event.results))
         case e.GateJudged(name=e.TESTS):
@@ -173,16 +185,6 @@ def _apply_fact(phase: PhaseSummary, fact: Recorded[Any], worked: str, since: st
             return replace(phase, state=state, at=fact.at, commit=fact.event.code[:SHORT], why="")
         case _:
             return phase
-
-
-def _spent_by(ended: e.DispatchEnded) -> Spent:
-    if ended.role is Role.SETUP:
-        return Spent(setup_seconds=ended.seconds)
-    if not ended.agent:
-        return Spent(test_seconds=ended.seconds)
-    tokens = ended.input_tokens + ended.output_tokens
-    unpriced = bool(tokens and not ended.usd)
-    return Spent(seconds=ended.seconds, tokens=tokens, usd=ended.usd, unpriced=unpriced, estimated=ended.estimated)
 
 
 def figures_of_run(store: Store, run: RunRow) -> str:
@@ -292,16 +294,13 @@ def summary_section(summary: PlanSummary) -> str:
         f"**Done:** {done} of {sum(phase.id != REPAIR for phase in summary.phases)} phases. Time: {used.words}.",
         *(["\n".join(rows)] if summary.phases else []),
     ]
-    left = [f"- {_not_done(phase)}" for phase in summary.phases if phase.state is not PhaseState.DONE]
-    return "\n\n".join([*parts, *(["**Not done:**", "\n".join(left)] if left else [])]) + "\n"
-
-
-def _not_done(phase: PhaseSummary) -> str:
-    """Why the phase is not done, and the command that helps."""
     shown = (PhaseState.FAILED, PhaseState.BLOCKED, PhaseState.STOPPED, PhaseState.UNDONE)
-    state = f"{phase.state}, " if phase.state in shown else ""
-    helps = f": {code_span(phase.command)}" if phase.command else ""
-    return f"{phase.label[0].upper()}{phase.label[1:]}: {state}{escape_inline(phase.why)}{helps}"
+    left = []
+    for phase in (phase for phase in summary.phases if phase.state is not PhaseState.DONE):
+        state = f"{phase.state}, " if phase.state in shown else ""
+        helps = f": {code_span(phase.command)}" if phase.command else ""
+        left.append(f"- {phase.label[0].upper()}{phase.label[1:]}: {state}{escape_inline(phase.why)}{helps}")
+    return "\n\n".join([*parts, *(["**Not done:**", "\n".join(left)] if left else [])]) + "\n"
 
 
 # --- the news of all repositories -----------------------------------------------------------------------
@@ -318,34 +317,26 @@ class RepositoryNews(Struct, frozen=True, kw_only=True):
 
 def news_of(journals: Mapping[str, Location], *, since: str) -> list[RepositoryNews]:
     """The news of the repositories with these journals, without those that have none."""
-    repositories = [
-        _summarise_repository(root, journal, since)
-        for root, journal in sorted(journals.items())
-        if store_exists(journal)
-    ]
-    return [
-        repository
-        for repository in repositories
-        if repository.plans or repository.paused or repository.failed or repository.error
-    ]
-
-
-def _summarise_repository(root: str, journal: Location, since: str) -> RepositoryNews:
-    try:
-        with contextlib.closing(open_store(journal, writable=False)) as store:
-            kinds = (e.Landed, e.PhaseFailed, e.DispatchEnded)
-            runs = {record.run for kind in kinds for record in store.list_facts(kind, since=since)}
-            rows = [*(row for run in runs if (row := store.get_run(run))), *store.list_unfinished_runs()]
-            touched = {row.plan for row in rows}
-            plans = tuple(
-                summary for plan in sorted(touched) if (summary := _summarise_plan(store, plan, since)).phases
-            )
-            paused = tuple((row.plan, row.paused) for row in store.list_schedules() if row.paused)
-            failed = _failed_runs(store, since)
+    news = []
+    for root, journal in sorted(journals.items()):
+        if not store_exists(journal):
+            continue
+        try:
+            with contextlib.closing(open_store(journal, writable=False)) as store:
+                kinds = (e.Landed, e.PhaseFailed, e.DispatchEnded)
+                runs = {record.run for kind in kinds for record in store.list_facts(kind, since=since)}
+                rows = [*(row for run in runs if (row := store.get_run(run))), *store.list_unfinished_runs()]
+                summaries = [_summarise_plan(store, plan, since) for plan in sorted({row.plan for row in rows})]
+                plans = tuple(summary for summary in summaries if summary.phases)
+                paused = tuple((row.plan, row.paused) for row in store.list_schedules() if row.paused)
+                failed = _failed_runs(store, since)
+        except (RunplanError, OSError) as error:
+            news.append(RepositoryNews(repository=root, error=str(error)))
+            continue
+        if plans or paused or failed:
             is_fleet = isinstance(journal, FleetLocation)
-            return RepositoryNews(repository=root, plans=plans, paused=paused, failed=failed, is_fleet=is_fleet)
-    except (RunplanError, OSError) as error:
-        return RepositoryNews(repository=root, error=str(error))
+            news.append(RepositoryNews(repository=root, plans=plans, paused=paused, failed=failed, is_fleet=is_fleet))
+    return news
 
 
 def _failed_runs(store: Store, since: str) -> tuple[tuple[str, str], ...]:

@@ -12,7 +12,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from runplan.domain.run.kinds import PLANNING_STEPS, UNFINISHED, RunStatus, WaitKind
-from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work, wait_of
+from runplan.domain.run.rows import PlanFacts, RunRow, ScheduleRow, Work, wait_of
 from runplan.domain.settings.schedule import describe_delay, next_slot
 from runplan.domain.text import clock, command, counted, escaped, in_words
 from runplan.domain.times import iso, parse_iso, zone as zone_of
@@ -86,7 +86,15 @@ def status_view(path: str, plan: PlanOutline, facts: PlanFacts, *, landing: str,
     is_free = (phase.id for phase in plan.phases if phase.status != "done" and not phase.hindrance)
     is_active = run is not None and run.is_active
     worked = [work.phase for work in (run, *run.lanes) if not work.failed] if run is not None and is_active else []
-    failures = {failure.phase: _view_failure(path, failure) for failure in facts.failures}
+    failures = {
+        failure.phase: {
+            "reason": failure.reason,
+            "why": next(iter(failure.detail.splitlines()), ""),
+            "output": failure.output,
+            "command": command("runplan", "retry", path, failure.phase),
+        }
+        for failure in facts.failures
+    }
     refused_at, verb, refused = facts.refused
     is_refused = refused and (run is None or refused_at > run.started)
     return {
@@ -105,12 +113,6 @@ def status_view(path: str, plan: PlanOutline, facts: PlanFacts, *, landing: str,
         "is_plan": not plan.is_page,
         **({"error": plan.error} if plan.error else {}),
     }
-
-
-def _view_failure(plan: str, failure: FailureRow) -> dict[str, str]:
-    why = next(iter(failure.detail.splitlines()), "")
-    retry = command("runplan", "retry", plan, failure.phase)
-    return {"reason": failure.reason, "why": why, "output": failure.output, "command": retry}
 
 
 def _with_queued_request(facts: PlanFacts) -> RunRow:
