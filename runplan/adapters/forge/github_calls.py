@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from github import GithubException
 from github.Requester import HTTPRequestsConnectionClass, HTTPSRequestsConnectionClass, Requester
 from requests import RequestException
 
-from runplan.adapters.forge.retry import Calls, Outage
-from runplan.domain.errors import NotAllowed, NotThere, RateLimited, Unreachable
-from runplan.domain.text import in_words
+from runplan.adapters.forge.retry import Calls, Outage, not_the_forge, raise_refusal
 
 T = TypeVar("T")
 
 TIMEOUT_S = 15
+API = "GITHUB_API_URL"
 #: Of every client. A phase makes a handful of calls, so none waits for another.
 CLIENT: dict[str, Any] = {
     "timeout": TIMEOUT_S,
@@ -38,31 +37,18 @@ class GitHubCalls(Calls):
         except RequestException as error:
             raise Outage(f"cannot {action}: {type(error).__name__}: the forge does not answer") from error
         except GithubException as error:
-            if error.status >= 500:
-                raise Outage(f"cannot {action}: the forge answers {error.status}") from error
-            self._raise_known(action, error)
-
-    def _raise_known(self, action: str, error: GithubException) -> NoReturn:
-        """Raise the error of ours for a rate limit or a refusal."""
-        headers = {key.lower(): str(value) for key, value in (error.headers or {}).items()}
-        said = describe_error(error)
-        wait_s = None
-        if error.status in (403, 429):
-            after = headers.get("retry-after", "")
-            reset = headers.get("x-ratelimit-reset", "")
-            if after.isdigit():
-                wait_s = float(after)
-            elif headers.get("x-ratelimit-remaining") == "0" and reset.isdigit():
-                wait_s = max(1.0, float(reset) - self._now())
-            elif error.status == 429 or "rate limit" in said.lower():
-                wait_s = SECONDARY_S
-        if wait_s is not None:
-            text = f"cannot {action}: rate limit of the forge for {in_words(wait_s)}"
-            raise RateLimited(text, until=self._now() + wait_s) from error
-        if error.status == 401:
-            raise NotAllowed(f"cannot {action}: the token has expired or was revoked (401 {said})") from error
-        kind = NotThere if error.status in (404, 410) else NotAllowed
-        raise kind(f"cannot {action}: {error.status} {said}") from error
+            said = describe_error(error)
+            if error.status in (403, 429):
+                headers = {key.lower(): str(value) for key, value in (error.headers or {}).items()}
+                after = headers.get("retry-after", "")
+                reset = headers.get("x-ratelimit-reset", "")
+                if after.isdigit():
+                    self._raise_limit(action, float(after), error)
+                if headers.get("x-ratelimit-remaining") == "0" and reset.isdigit():
+                    self._raise_limit(action, max(1.0, float(reset) - self._now()), error)
+                if error.status == 429 or "rate limit" in said.lower():
+                    self._raise_limit(action, SECONDARY_S, error)
+            raise_refusal(action, error.status, said, error)
 
 
 def describe_error(error: GithubException) -> str:
@@ -91,19 +77,15 @@ class CheckedAnswers:
             if self.url.endswith("/logs"):  # the caller follows it, without the token
                 break
             if (there.scheme, there.hostname) != (self.protocol, self.host):
-                raise _not_the_forge(self.host, f"redirects to {there.scheme}://{there.netloc}")
+                raise not_the_forge(self.host, f"redirects to {there.scheme}://{there.netloc}", API)
             self.url = f"{there.path}?{there.query}" if there.query else there.path
         else:
-            raise _not_the_forge(self.host, f"redirects more than {REDIRECTS} times")
+            raise not_the_forge(self.host, f"redirects more than {REDIRECTS} times", API)
         kind = response.headers.get("content-type", "")
         if response.status < 500 and "json" not in kind and response.read():
-            raise _not_the_forge(self.host, f"sends {kind or 'no type'} instead of JSON (status {response.status})")
+            fault = f"sends {kind or 'no type'} instead of JSON (status {response.status})"
+            raise not_the_forge(self.host, fault, API)
         return response
-
-
-def _not_the_forge(host: str, fault: str) -> Unreachable:
-    why = "a proxy or a login page answers in its place, or the address of the API is wrong"
-    return Unreachable(f"{host} {fault}: {why}; check the network and GITHUB_API_URL")
 
 
 @functools.cache

@@ -105,28 +105,26 @@ def author_login(author: Mapping[str, str] | None) -> str:
 
 
 def to_pull_request(pull: PullRequest) -> m.PullRequest:
+    facts = pull.raw_data
+    state = MERGE_STATES.get(facts.get("mergeable_state") or "", m.MergeState.READY)
+    if facts.get("mergeable") is None and state not in (m.MergeState.BEHIND, m.MergeState.CONFLICT):
+        state = m.MergeState.UNKNOWN
     return m.PullRequest(
         number=pull.number,
         url=pull.html_url,
         is_open=pull.state == "open",
-        is_merged=pull.merged if "merged" in pull.raw_data else pull.merged_at is not None,
+        is_merged=pull.merged if "merged" in facts else pull.merged_at is not None,
         head=pull.head.sha,
         base=pull.base.ref,
         title=pull.title,
         body=pull.body or "",
         draft=pull.draft,
-        state=_merge_state(pull.raw_data),
+        state=state,
         merge_commit=(pull.merge_commit_sha or "") if pull.merged_at else "",
-        auto_merge=pull.raw_data.get("auto_merge") is not None,
-        merge_message=(pull.raw_data.get("auto_merge") or {}).get("commit_message") or "",
+        auto_merge=facts.get("auto_merge") is not None,
+        merge_message=(facts.get("auto_merge") or {}).get("commit_message") or "",
         ended=pull.closed_at.timestamp() if pull.closed_at else 0.0,
     )
-
-
-def _merge_state(facts: Mapping[str, Any]) -> m.MergeState:
-    state = MERGE_STATES.get(facts.get("mergeable_state") or "", m.MergeState.READY)
-    is_final = state in (m.MergeState.BEHIND, m.MergeState.CONFLICT)
-    return m.MergeState.UNKNOWN if facts.get("mergeable") is None and not is_final else state
 
 
 def check_names(facts: Mapping[str, Any]) -> tuple[str, ...]:
@@ -170,46 +168,38 @@ def to_checks(pages: Sequence[Mapping[str, Any]]) -> tuple[m.Check, ...]:
     nodes = [node for rollup in rollups for node in list_nodes(rollup, "contexts")]
     ordered = sorted(nodes, key=lambda node: node.get("startedAt") or "~")  # one that waits has not begun
     newest = {(node.get("name"), str(node.get("checkSuite")), node.get("context")): node for node in ordered}
-    return tuple(check for check in map(_to_check, newest.values()) if check.name != m.STATUS)
-
-
-def _to_check(node: Mapping[str, Any]) -> m.Check:
-    conclusion = (node.get("conclusion") or "").lower()
-    is_over = node.get("state") not in ("PENDING", "EXPECTED") if "context" in node else node["status"] == "COMPLETED"
-    is_good = node.get("state") == "SUCCESS" or conclusion in GOOD
-    changed = node.get("completedAt") or node.get("startedAt") or node.get("createdAt")
-    return m.Check(
-        name=node.get("context") or node.get("name") or "",
-        state=(m.CheckState.PASSED if is_good else m.CheckState.FAILED) if is_over else m.CheckState.PENDING,
-        url=node.get("url") or node.get("targetUrl") or "",
-        summary=node.get("summary") or node.get("description") or "",
-        changed=parse_iso(changed).timestamp() if changed else 0.0,
-    )
+    checks = []
+    for node in newest.values():
+        is_status = "context" in node
+        is_over = node.get("state") not in ("PENDING", "EXPECTED") if is_status else node["status"] == "COMPLETED"
+        is_good = node.get("state") == "SUCCESS" or (node.get("conclusion") or "").lower() in GOOD
+        changed = node.get("completedAt") or node.get("startedAt") or node.get("createdAt")
+        check = m.Check(
+            name=node.get("context") or node.get("name") or "",
+            state=(m.CheckState.PASSED if is_good else m.CheckState.FAILED) if is_over else m.CheckState.PENDING,
+            url=node.get("url") or node.get("targetUrl") or "",
+            summary=node.get("summary") or node.get("description") or "",
+            changed=parse_iso(changed).timestamp() if changed else 0.0,
+        )
+        checks += [check] if check.name != m.STATUS else []
+    return tuple(checks)
 
 
 def to_messages(pages: Sequence[Mapping[str, Any]]) -> tuple[m.Message, ...]:
     """The messages, oldest first; without threads that a person resolved, and reviews that were withdrawn."""
     pulls = [page.get("pullRequest") for page in pages]
-    reviews = (_to_review(node) for pull in pulls for node in list_nodes(pull, "reviews"))
-    threads = (node for pull in pulls for node in list_nodes(pull, "reviewThreads") if not node["isResolved"])
-    lines = (message for thread in threads for message in _to_lines(thread))
-    comments = (_to_message("comment", node) for pull in pulls for node in list_nodes(pull, "comments"))
-    messages = [message for message in (*reviews, *lines, *comments) if message is not None]
+    messages = []
+    for review in (node for pull in pulls for node in list_nodes(pull, "reviews")):
+        is_empty = review["state"] == "COMMENTED" and not review["body"]  # its line comments say it
+        if review["state"] not in WITHDRAWN and not is_empty:
+            messages.append(_to_message("review", review, is_approval=review["state"] == "APPROVED"))
+    for thread in (node for pull in pulls for node in list_nodes(pull, "reviewThreads") if not node["isResolved"]):
+        place = f"{thread['path']}:{thread['line']}" if thread["line"] else thread["path"]  # the line may have changed
+        roots = [node["fullDatabaseId"] for node in list_nodes(thread, "root")]
+        comments = (node for node in list_nodes(thread, "comments") if node["state"] not in WITHDRAWN)
+        messages += [_to_message("line", node, place=place, thread=f"{roots[0]}") for node in comments]
+    messages += [_to_message("comment", node) for pull in pulls for node in list_nodes(pull, "comments")]
     return tuple(sorted(messages, key=lambda message: message.changed))
-
-
-def _to_review(node: Mapping[str, Any]) -> m.Message | None:
-    state = node["state"]
-    if state in WITHDRAWN or (state == "COMMENTED" and not node["body"]):  # its line comments say it
-        return None
-    return _to_message("review", node, is_approval=state == "APPROVED")
-
-
-def _to_lines(thread: Mapping[str, Any]) -> list[m.Message]:
-    place = f"{thread['path']}:{thread['line']}" if thread["line"] else thread["path"]  # the line may have changed
-    roots = [node["fullDatabaseId"] for node in list_nodes(thread, "root")]
-    comments = (node for node in list_nodes(thread, "comments") if node["state"] not in WITHDRAWN)
-    return [_to_message("line", node, place=place, thread=f"{roots[0]}") for node in comments]
 
 
 def _to_message(kind: str, node: Mapping[str, Any], **more: Any) -> m.Message:

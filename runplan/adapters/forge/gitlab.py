@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -163,30 +163,29 @@ class GitLab:
         }
         merged = self._list(f"{self._root}/merge_requests", state="merged", target_branch=branch, order_by="updated_at")
         newest = next(merged, None)
+        reviews = 0
+        objectors: list[str] = []
+        if number:
+            own = f"{self._root}/merge_requests/{number}"
+            approvals = self._find(lambda: self._get(f"{own}/approvals")) or {}  # not every GitLab has them
+            reviews = int(approvals.get("approvals_required") or 0)
+            states = (state for state in self._list(f"{own}/reviewers") if state.get("state") == f.OBJECTION)
+            objectors = [name for name in (f.user_name(state.get("user")) for state in states) if self.may_write(name)]
+        else:
+            for rule in self._find(lambda: list(self._list(f"{self._root}/approval_rules"))) or []:
+                names = [protected["name"] for protected in rule.get("protected_branches") or ()]
+                if not names or branch in names:
+                    reviews = max(reviews, rule["approvals_required"])
         return m.Target(
             methods=(*plain, *(() if squash == "never" else ("squash",))),
             auto_merge=True,
             usual_checks=tuple(check.name for check in self.list_checks(newest["sha"])) if newest else (),
             strict=method != "merge",  # a fast-forward, or a merge that could be one
-            reviews=self._count_approvals(branch, number),
+            reviews=reviews,
             queue=bool(project.get("merge_trains_enabled")),
-            objections=tuple(self._list_objectors(number)) if number else (),
+            objections=tuple(objectors),
             rules=tuple(words for words, is_rule in rules.items() if is_rule),
         )
-
-    def _count_approvals(self, branch: str, number: int) -> int:
-        """How many approvals are required; none on a GitLab without that feature."""
-        if number:
-            path = f"{self._root}/merge_requests/{number}/approvals"
-            return int((self._find(lambda: self._get(path)) or {}).get("approvals_required") or 0)
-        rules = self._find(lambda: list(self._list(f"{self._root}/approval_rules"))) or []
-        return max((rule["approvals_required"] for rule in rules if f.applies_to(rule, branch)), default=0)
-
-    def _list_objectors(self, number: int) -> list[str]:
-        """The accounts with write access whose review asks for changes."""
-        states = self._list(f"{self._root}/merge_requests/{number}/reviewers")
-        names = [f.user_name(state.get("user")) for state in states if state.get("state") == f.OBJECTION]
-        return [name for name in names if self.may_write(name)]
 
     @repeatable("read the permission of {0}")
     def may_write(self, login: str) -> bool:
@@ -270,9 +269,12 @@ class GitLab:
     ) -> tuple[str, ...]:
         before = self._get(f"{self._root}/merge_requests/{number}")
         people = {"assignee": assignees, "reviewer": reviewers}
-        wanted: dict[str, object] = {
-            f"{role}_ids": self._user_ids(names, before[f"{role}s"]) for role, names in people.items() if names
-        }
+        wanted: dict[str, object] = {}
+        for role, names in people.items():
+            if names:
+                users = (next(self._list("/users", username=name), None) for name in names)
+                ids = [*(user["id"] for user in before[f"{role}s"]), *(user["id"] for user in users if user)]
+                wanted[f"{role}_ids"] = list(dict.fromkeys(ids))
         after = self._edit(number, add_labels=",".join(labels), **wanted)
         return tuple(
             f"GitLab did not take {name} as {role}: no such account, or its plan allows one {role}"
@@ -280,11 +282,6 @@ class GitLab:
             for name in names
             if name.lower() not in {f.user_name(user).lower() for user in after[f"{role}s"]}
         )
-
-    def _user_ids(self, names: Iterable[str], present: Iterable[Facts]) -> list[int]:
-        """The ids of those who are there already, and of these accounts; an unknown one is left out."""
-        users = (next(self._list("/users", username=name), None) for name in names)
-        return list(dict.fromkeys([*(user["id"] for user in present), *(user["id"] for user in users if user)]))
 
     @repeatable("ask for a review of merge request {0}")
     def request_review(self, number: int, logins: Sequence[str]) -> None:
@@ -367,7 +364,9 @@ class GitLab:
             changed = {f.user_name(note["author"]): note["created_at"] for note, _ in notes if note["system"]}
             if any(state["state"] == f.APPROVED for state in states):
                 approvals = self._find(lambda: self._get(f"{self._root}/merge_requests/{number}/approvals")) or {}
-                changed |= f.approval_times(approvals)
+                for approval in approvals.get("approved_by") or ():
+                    if approval.get("approved_at"):
+                        changed[f.user_name(approval.get("user"))] = approval["approved_at"]
             messages = f.with_opinions(messages, states, changed, head=head)
         messages.sort(key=lambda message: message.changed)
         return m.Activity(checks=self.list_checks(head), messages=tuple(messages))
@@ -407,16 +406,14 @@ class GitLab:
     @repeatable("read the logs of failed jobs")
     def read_failure_log(self, head: Oid) -> str:
         failed = [job for job in self._list_jobs(head) if f.to_check(job).state is m.CheckState.FAILED]
-        logs = [self._read_log(job) for job in failed[:FAILED_JOBS]]
+        logs = []
+        for job in failed[:FAILED_JOBS]:  # an external status has no log, and the token may not read some
+            trace = functools.partial(self._client.http_get, f"{self._root}/jobs/{job['id']}/trace", raw=True)
+            answer: Any = self._find(trace)
+            if answer is not None and (text := answer.content.decode(errors="replace")):
+                logs.append(f"## {job['name']}\n{text[-LOG_CHARACTERS // FAILED_JOBS :]}")
         checks = [f.to_check(job) for job in failed]
-        return "\n".join(filter(None, logs)) or "\n".join(f"{c.name}: {c.summary or c.url}" for c in checks)
-
-    def _read_log(self, job: Facts) -> str:
-        """The end of the log; "" for an external status, or where the token may not read it."""
-        path = f"{self._root}/jobs/{job['id']}/trace"
-        answer: Any = self._find(lambda: self._client.http_get(path, raw=True))
-        text = answer.content.decode(errors="replace") if answer is not None else ""
-        return f"## {job['name']}\n{text[-LOG_CHARACTERS // FAILED_JOBS :]}" if text else ""
+        return "\n".join(logs) or "\n".join(f"{check.name}: {check.summary or check.url}" for check in checks)
 
     # --- issues -----------------------------------------------------------------------------------------------
 
@@ -452,7 +449,12 @@ class GitLab:
 
     @repeatable("read the comments of #{0}")
     def list_comments(self, number: int) -> tuple[m.Comment, ...]:
-        return tuple(f.to_comment(note) for note in self._list_notes(f"{self._root}/issues/{number}/notes"))
+        return tuple(
+            m.Comment(
+                author=f.user_name(note["author"]), text=note["body"] or "", changed=f.to_seconds(note["updated_at"])
+            )
+            for note in self._list_notes(f"{self._root}/issues/{number}/notes")
+        )
 
     def _list_notes(self, path: str) -> list[Facts]:
         return [note for note in self._list(path, sort="asc", order_by="created_at") if not note["system"]]
@@ -485,9 +487,15 @@ class GitLab:
         labelled = [event for event in events if ((event["label"] or {}).get("name") or "").lower() == label.lower()]
         if not labelled or labelled[-1]["action"] != "add":
             return False
-        when, editor = self._read_last_edit(number)
-        is_edited = when >= f.to_seconds(labelled[-1]["created_at"])
-        return self.may_write(f.user_name(labelled[-1]["user"])) and (not is_edited or self.may_write(editor))
+        values = {"path": self.address.full_name, "number": str(number)}
+        answer = self._write("post", f"{self._url}/api/graphql", query=EDITED, variables=values)
+        items = ((answer.get("data") or {}).get("project") or {}).get("workItems") or {}
+        edits = [widget for node in items.get("nodes") or () for widget in node["widgets"] if "lastEditedAt" in widget]
+        if not edits:  # as if a stranger had changed the text since
+            return False
+        is_edited = f.to_seconds(edits[0]["lastEditedAt"]) >= f.to_seconds(labelled[-1]["created_at"])
+        accounts = [labelled[-1]["user"], *([edits[0]["lastEditedBy"]] if is_edited else [])]
+        return all(self.may_write(f.user_name(account)) for account in accounts)
 
     @repeatable("read who reopened issue {0}")
     def find_reopening(self, number: int) -> float:
@@ -496,25 +504,15 @@ class GitLab:
         meant = [event["created_at"] for event in reopened if self.may_write(f.user_name(event["user"]))]
         return f.to_seconds(meant[-1]) if meant else 0.0
 
-    def _read_last_edit(self, number: int) -> tuple[float, str]:
-        """When the text was changed last, and by whom; an answer without it counts as a change by a stranger."""
-        values = {"path": self.address.full_name, "number": str(number)}
-        answer = self._write("post", f"{self._url}/api/graphql", query=EDITED, variables=values)
-        items = ((answer.get("data") or {}).get("project") or {}).get("workItems") or {}
-        edits = [widget for node in items.get("nodes") or () for widget in node["widgets"] if "lastEditedAt" in widget]
-        if not edits:
-            return float("inf"), f.GHOST
-        return f.to_seconds(edits[0]["lastEditedAt"]), f.user_name(edits[0]["lastEditedBy"])
-
-    def _merge_message(self, facts: Facts) -> str:
-        """The message of the later merge. GitLab shows only who asked: the account of the token did so for runplan."""
-        is_own = f.user_name(facts.get("merge_user")) == self.own_login
-        return (self._messages.get(facts["iid"]) or f"{PLAN}: ") if is_own else ""
-
     def _to_pull_request(self, facts: Facts) -> m.PullRequest:
         self._seen[facts["iid"]] = facts
         is_merged = facts["state"] == "merged"
         asked = bool(facts.get("merge_when_pipeline_succeeds")) and not is_merged
+        # GitLab shows only who asked for a later merge: the account of the token did so for runplan.
+        is_own = asked and f.user_name(facts.get("merge_user")) == self.own_login
+        state = f.MERGE_STATES.get(facts.get("detailed_merge_status") or "unchecked", m.MergeState.BLOCKED)
+        if facts.get("has_conflicts") and state is not m.MergeState.UNKNOWN:
+            state = m.MergeState.CONFLICT
         commit = facts.get("merge_commit_sha") or facts.get("squash_commit_sha") or facts["sha"]
         return m.PullRequest(
             number=facts["iid"],
@@ -526,10 +524,10 @@ class GitLab:
             title=facts["title"].removeprefix(DRAFT),
             body=facts.get("description") or "",
             draft=bool(facts.get("draft")),
-            state=f.to_merge_state(facts),
+            state=state,
             merge_commit=commit if is_merged else "",
             auto_merge=asked,
-            merge_message=self._merge_message(facts) if asked else "",
+            merge_message=(self._messages.get(facts["iid"]) or f"{PLAN}: ") if is_own else "",
             ended=f.to_seconds(facts.get("merged_at") or facts.get("closed_at")),
             noun="merge request",
             sign="!",

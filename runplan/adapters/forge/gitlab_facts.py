@@ -44,18 +44,6 @@ def is_open(facts: Facts) -> bool:
     return facts["state"] in ("opened", "locked")  # it is locked while it is merged
 
 
-def applies_to(rule: Facts, branch: str) -> bool:
-    """Whether a rule for approvals is about this branch; one without branches is about all."""
-    names = [protected["name"] for protected in rule.get("protected_branches") or ()]
-    return not names or branch in names
-
-
-def to_merge_state(facts: Facts) -> m.MergeState:
-    state = MERGE_STATES.get(facts.get("detailed_merge_status") or "unchecked", _S.BLOCKED)
-    has_conflicts = facts.get("has_conflicts") and state is not _S.UNKNOWN
-    return _S.CONFLICT if has_conflicts else state
-
-
 def to_check(facts: Facts) -> m.Check:
     """A job or commit status; jobs have other names for the same fields."""
     is_optional = bool(facts.get("allow_failure")) and facts["status"] in ("failed", "canceled", "manual")
@@ -83,10 +71,6 @@ def to_message(note: Facts, *, thread: str) -> m.Message:
     )
 
 
-def to_comment(note: Facts) -> m.Comment:
-    return m.Comment(author=user_name(note["author"]), text=note["body"] or "", changed=to_seconds(note["updated_at"]))
-
-
 def with_opinions(
     messages: Sequence[m.Message], states: Iterable[Facts], changed: Mapping[str, str], *, head: Oid
 ) -> list[m.Message]:
@@ -109,15 +93,6 @@ def with_opinions(
         if state in (APPROVED, OBJECTION):
             shown.append(opinion)
     return shown
-
-
-def approval_times(approvals: Facts) -> dict[str, str]:
-    """When each account approved a merge request, where GitLab says it."""
-    given = (
-        (user_name(approval.get("user")), approval.get("approved_at"))
-        for approval in approvals.get("approved_by") or ()
-    )
-    return {name: when for name, when in given if when}
 
 
 def to_issue(facts: Facts) -> m.Issue:

@@ -11,9 +11,10 @@ import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
-from runplan.domain.errors import Unreachable
+from runplan.domain.errors import NotAllowed, NotThere, RateLimited, Unreachable
+from runplan.domain.text import in_words
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,6 +25,22 @@ PATIENCE_S = 20.0  #: with one call; a forge that answers slowly is not asked ag
 
 class Outage(Unreachable):
     """The forge does not answer, or fails; the same call may succeed soon."""
+
+
+def not_the_forge(host: str, fault: str, variable: str) -> Unreachable:
+    """The error for an answer that is not the forge's; `variable` sets the address of its API."""
+    why = "a proxy or a login page answers in its place, or the address of the API is wrong"
+    return Unreachable(f"{host} {fault}: {why}; check the network and {variable}")
+
+
+def raise_refusal(action: str, status: int, said: str, cause: Exception) -> NoReturn:
+    """Raise the error of ours for an answer that is no success."""
+    if status >= 500:
+        raise Outage(f"cannot {action}: the forge answers {status}") from cause
+    if status == 401:
+        raise NotAllowed(f"cannot {action}: the token has expired or was revoked (401 {said})") from cause
+    kind = NotThere if status in (404, 410) else NotAllowed
+    raise kind(f"cannot {action}: {status} {said}") from cause
 
 
 def repeatable(action: str) -> Callable[[Callable[Concatenate[Any, P], T]], Callable[Concatenate[Any, P], T]]:
@@ -61,6 +78,10 @@ class Calls(ABC):
                 raise Unreachable(str(outage)) from outage
             self._sleep(delay_s)
         raise AssertionError
+
+    def _raise_limit(self, action: str, wait_s: float, cause: Exception) -> NoReturn:
+        text = f"cannot {action}: rate limit of the forge for {in_words(wait_s)}"
+        raise RateLimited(text, until=self._now() + wait_s) from cause
 
     @abstractmethod
     def _call(self, action: str, call: Callable[[], T]) -> T:
