@@ -6,7 +6,6 @@ import pytest
 
 from runplan.adapters.forge.model import Message
 from runplan.engine.landing.conversation import (
-    Answer,
     describe_no_change,
     find_due,
     handle_requests,
@@ -147,8 +146,8 @@ def test_a_thread_is_answered_once_for_its_newest_handled_message(
     messages: tuple[Message, ...], expected: str | None
 ) -> None:
     missing = missing_answers(messages, HANDLED, LOGIN)
-    assert [answer.message.id for answer in missing] == ([] if expected is None else [expected])
-    assert [answer.text for answer in missing] == ([] if expected is None else [HANDLED[expected]])
+    assert [said.id for said, _, _ in missing] == ([] if expected is None else [expected])
+    assert [text for _, _, text in missing] == ([] if expected is None else [HANDLED[expected]])
 
 
 def test_what_another_clone_has_answered_is_not_due() -> None:
@@ -166,7 +165,7 @@ def test_an_answer_outside_of_a_thread_quotes_the_message() -> None:
     said = message("comment 1", "@octocat rename it\nnow")
     (answer,) = missing_answers([said], {"comment 1": "Handled in abc."}, LOGIN)
     text = "> @\u200boctocat rename it\n\nHandled in abc."
-    assert answer == Answer(message=said, marker="runplan-answer comment 1", text=text)
+    assert answer == (said, "runplan-answer comment 1", text)
 
 
 def test_words_of_an_agent_have_no_effect_on_the_forge() -> None:

@@ -16,7 +16,7 @@ from runplan.domain.gitfacts import Oid
 from runplan.domain.names import HEADS
 from runplan.domain.text import command
 from runplan.engine.landing.lander import Landed, Landing, LandingAnswer, Pending, Refused, TargetMoved, find_landing
-from runplan.engine.landing.swap import Box, Ended, Hold, IndexChanged, Plan, Swap, ref_transaction
+from runplan.engine.landing.swap import Box, Ended, Hold, IndexChanged, Swap, SwapPlan, ref_transaction
 
 TRIES = 5  #: how often a landing is staged while the user stages files
 SWITCHING_S = 10.0  #: a `git switch` takes less from reading the branch to locking the index
@@ -86,12 +86,18 @@ class CherryPick:
         return None if tip == landing.old else self.observe(landing) or Refused(reason=TargetMoved(tip=tip))
 
     def _move_branch(self, landing: Landing) -> Landed:
-        self._require_idle(landing.ref)
+        branch = landing.ref.removeprefix(HEADS)
+        for checkout in self.checkouts.all():
+            if operation := checkout.operation_on(landing.ref):
+                raise Hold(f"a {operation} of {branch} is under way in {checkout.root}; finish or abort it")
+            operation = next((name for mark, name in _MARKS.items() if (checkout.git_dir / mark).exists()), "")
+            if operation and checkout.root.is_dir() and self.checkouts.branch_of(checkout) == landing.ref:
+                where = f"{checkout.root}, which has {branch} checked out"
+                raise Hold(f"a {operation} is under way in {where}; finish or abort it")
         having = self.checkouts.with_branch(landing.ref)
         if not having:
             self._move_ref(landing)
             return Landed(tip=landing.new)
-        branch = landing.ref.removeprefix(HEADS)
         if len(having) > 1:
             roots = " and ".join(str(checkout.root) for checkout in having)
             raise Hold(f"{branch} is checked out in {roots}; switch all but one to another branch")
@@ -105,20 +111,9 @@ class CherryPick:
         except OSError as error:  # a full disk, a read-only directory, a file system without hard links
             raise Hold(f"git cannot update {root}: {error.strerror}: {error.filename}") from error
 
-    def _require_idle(self, ref: str) -> None:
-        """Hold while git is in the middle of an operation on `ref`, in any worktree."""
-        branch = ref.removeprefix(HEADS)
-        for checkout in self.checkouts.all():
-            if operation := checkout.operation_on(ref):
-                raise Hold(f"a {operation} of {branch} is under way in {checkout.root}; finish or abort it")
-            operation = next((name for mark, name in _MARKS.items() if (checkout.git_dir / mark).exists()), "")
-            if operation and checkout.root.is_dir() and self.checkouts.branch_of(checkout) == ref:
-                where = f"{checkout.root}, which has {branch} checked out"
-                raise Hold(f"a {operation} is under way in {where}; finish or abort it")
-
     def _move_ref(self, landing: Landing) -> None:
         """No checkout has the branch, and none can switch to it while we hold their index locks."""
-        self._box.write_plan(Plan(landing=landing))
+        self._box.write_plan(SwapPlan(landing=landing))
         try:
             for checkout in self.checkouts.all():
                 if checkout.root.is_dir():

@@ -9,8 +9,6 @@ import functools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from msgspec import Struct
-
 from runplan.adapters.forge.model import Message, has_marker
 from runplan.domain.run.kinds import WaitKind
 from runplan.domain.text import bounded, command, inert, plain
@@ -25,12 +23,6 @@ REVIEW = (
 )
 LONGEST_ANSWER = 2000  #: characters of an agent's words
 LONGEST_QUOTE = 100  #: characters of a message that is answered outside of a thread
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    message: Message
-    marker: str
-    text: str
 
 
 def find_due(
@@ -51,7 +43,12 @@ def find_due(
     new = [message for message in messages if message.id not in known and MARK not in message.text]
     approvals = {message.author: place for place, message in enumerate(new) if message.is_approval}
     unsettled = [message for place, message in enumerate(new) if place > approvals.get(message.author, -1)]
-    asked = [message for message in unsettled if not _is_command(message) and _is_request(message, login)]
+    mention = re.compile(rf"(?i)(?<![\w@/-])@{re.escape(_account(login))}(?![\w/-])")
+    asked = [
+        message
+        for message in unsettled
+        if not _is_command(message) and (not message.id.startswith("comment ") or mention.search(message.text))
+    ]
     return Due(
         commands=tuple(
             Commanded(id=message.id, by=message.author, is_stop=COMMANDS[_first_line(message)])
@@ -69,12 +66,6 @@ def _first_line(message: Message) -> str:
 
 def _is_command(message: Message) -> bool:
     return message.id.startswith("comment ") and _first_line(message) in COMMANDS
-
-
-def _is_request(message: Message, login: str) -> bool:
-    if not message.id.startswith("comment "):
-        return True
-    return re.search(rf"(?i)(?<![\w@/-])@{re.escape(_account(login))}(?![\w/-])", message.text) is not None
 
 
 def _account(login: str) -> str:
@@ -140,13 +131,15 @@ def _marker(message: Message) -> str:
     return f"runplan-answer {message.id}"
 
 
-def missing_answers(messages: Sequence[Message], answers: Mapping[str, str], login: str) -> list[Answer]:
-    """The answers to handled messages that are not on the forge, one for each thread: to its newest such message."""
+def missing_answers(
+    messages: Sequence[Message], answers: Mapping[str, str], login: str
+) -> list[tuple[Message, str, str]]:
+    """Handled messages without their answer on the forge, the newest of each thread; with its marker and text."""
     newest = {message.thread or message.id: message for message in messages if answers.get(message.id)}
     answered = find_answered(messages, login)
     missing = []
     for message in newest.values():
         if message.id not in answered:
             quote = "" if message.thread else f"> {inert(_first_line(message))[:LONGEST_QUOTE]}\n\n"
-            missing.append(Answer(message=message, marker=_marker(message), text=f"{quote}{answers[message.id]}"))
+            missing.append((message, _marker(message), f"{quote}{answers[message.id]}"))
     return missing

@@ -64,24 +64,11 @@ def choose_template(paths: Iterable[str]) -> str:
 def body_of(before: str, plan: PlanProgress, *, report: str, fixes: Sequence[int], marks: str = "") -> str:
     """The description with the progress of the plan; text outside of the marked block stays as it is.
 
-    Where that text leaves no space for the block, the description stays as it was.
+    Where the block is too long, the items of the first phases go before those of the last ones. Where that text leaves
+    no space for the block, the description stays as it was.
     """
     closing = "".join(f"\n\nFixes #{number}" for number in fixes)
     around = before if re.search(_BLOCK, before) else f"{before.rstrip()}\n\n{BEGIN}{END}{closing}".lstrip()
-    space = LONGEST_BODY - len(re.sub(_BLOCK, "", around, count=1))
-    block = _fit_block(plan, report=report, marks=marks, space=space)
-    body = re.sub(_BLOCK, lambda _: block, around, count=1)
-    return body if len(body) <= LONGEST_BODY else before
-
-
-def marks_of(body: str) -> str:
-    """The marks at the beginning of the marked block; a template may contain them elsewhere."""
-    block = re.search(f"{BEGIN}((?:{DRAFT}|{PEOPLE})*)", body)
-    return block[1] if block else ""
-
-
-def _fit_block(plan: PlanProgress, *, report: str, marks: str, space: int) -> str:
-    """The marked block. Where it is too long, the items of the first phases go before those of the last ones."""
     done = sum(phase.is_done for phase in plan.phases)
     head = f"**{done} of {counted(len(plan.phases), 'phase')}** of `{plan.path}` · [report]({report})"
     goal = [_quiet(plan.goal), ""] if plan.goal else []
@@ -90,6 +77,7 @@ def _fit_block(plan: PlanProgress, *, report: str, marks: str, space: int) -> st
         for phase in plan.phases
     ]
     top = [f"{BEGIN}{marks}", head, "", *goal]
+    space = LONGEST_BODY - len(re.sub(_BLOCK, "", around, count=1))
     left = space - sum(len(line) + 1 for line in (*top, END))
     for number, lines in enumerate(phases):
         if sum(len(line) + 1 for rows in phases for line in rows) <= left:
@@ -103,7 +91,14 @@ def _fit_block(plan: PlanProgress, *, report: str, marks: str, space: int) -> st
             shown.append("- …")
             break
         shown.append(line)
-    return "\n".join([*top, *shown, END])
+    body = re.sub(_BLOCK, lambda _: "\n".join([*top, *shown, END]), around, count=1)
+    return body if len(body) <= LONGEST_BODY else before
+
+
+def marks_of(body: str) -> str:
+    """The marks at the beginning of the marked block; a template may contain them elsewhere."""
+    block = re.search(f"{BEGIN}((?:{DRAFT}|{PEOPLE})*)", body)
+    return block[1] if block else ""
 
 
 def _box(text: str, phase: PhaseProgress) -> str:

@@ -59,23 +59,21 @@ class RemoteLander(ABC):
             raise GitFailed(f"{landing.new:.12} is not built on {landing.old:.12}; it is not pushed to {self.ref}")
         answer = self._remote.push(landing.new, old=old, source=self._tool)
         if not isinstance(answer, push.Taken):
-            return self._not_taken(landing, answer)
+            seen = self._look_for_landing(landing)
+            if isinstance(seen, Landed):
+                return seen
+            if isinstance(answer, push.Declined):
+                why = f"{self._remote.name} does not accept a push to {self.branch}: {answer.said}"
+                return Refused(reason=Declined(why=why))
+            if isinstance(seen, Refused):
+                return seen
+            failed = f"the push to {self.branch} on {self._remote.name} failed and changed nothing"
+            raise Unreachable(f"{failed}: {answer.said}")
         deliver()
         if self._git.tip(self.ref) in (None, old):  # else the user has just fetched
             self._git.update_refs(f"update {self.ref} {landing.new}")
         note = self._finish_landing(landing, is_new=not old)
         return Landed(tip=landing.new, note=note, pull=self.pull)
-
-    def _not_taken(self, landing: Landing, answer: push.Declined | push.Uncertain) -> LandingAnswer:
-        seen = self._look_for_landing(landing)
-        if isinstance(seen, Landed):
-            return seen
-        if isinstance(answer, push.Declined):
-            why = f"{self._remote.name} does not accept a push to {self.branch}: {answer.said}"
-            return Refused(reason=Declined(why=why))
-        if isinstance(seen, Refused):
-            return seen
-        raise Unreachable(f"the push to {self.branch} on {self._remote.name} failed and changed nothing: {answer.said}")
 
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
         return Landing(id=id, ref=self.ref, old=old, new=new)

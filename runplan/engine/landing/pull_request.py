@@ -234,9 +234,9 @@ class PullRequestLander(RemoteLander):
         answers = missing_answers(messages, progress.answers, login)
         with suppress(NotAllowed):  # the conversation is locked
             if answers:
-                forge.request_review(pull.number, sorted({answer.message.author for answer in answers} - {login}))
-            for answer in answers:
-                forge.answer_message(pull.number, answer.message, marker=answer.marker, text=answer.text)
+                forge.request_review(pull.number, sorted({message.author for message, _, _ in answers} - {login}))
+            for message, marker, text in answers:
+                forge.answer_message(pull.number, message, marker=marker, text=text)
         asked = (messages, progress.answers, progress.began)
         if self._seen.due is None or self._seen.due[0] != asked:
             due = find_due(
@@ -339,7 +339,11 @@ class PullRequestLander(RemoteLander):
             pull.draft and description.DRAFT in marks if pull else self._settings.draft and not self._undo_of(tip)
         )
         if pull and pull.is_open and is_draft and plan.is_complete:
-            pull = self._end_draft(pull)
+            try:
+                forge.mark_ready(pull.number)
+                pull = replace(pull, draft=False)
+            except NotAllowed as error:  # it counts as the draft of a person
+                self._seen.remarks[f"{pull.name} stays a draft: {error}"] = None
         is_draft = is_draft and not plan.is_complete
         marks = (description.DRAFT if is_draft else "") + (
             description.PEOPLE if description.PEOPLE in marks and not self._add_people(pull) else ""
@@ -362,15 +366,6 @@ class PullRequestLander(RemoteLander):
         self._seen.number = pull.number
         self.pull = f"{pull.sign}{pull.number} {pull.url}"
         return pull
-
-    def _end_draft(self, pull: m.PullRequest) -> m.PullRequest:
-        """Mark the pull request as ready; where the token may not, it counts as the draft of a person."""
-        try:
-            self._forge().mark_ready(pull.number)
-        except NotAllowed as error:
-            self._seen.remarks[f"{pull.name} stays a draft: {error}"] = None
-            return pull
-        return replace(pull, draft=False)
 
     def _undo_of(self, tip: Oid) -> str:
         """The subject of the revert of a phase, where the branch has nothing else: a person may merge it; else ""."""
@@ -485,8 +480,15 @@ class PullRequestLander(RemoteLander):
 
         The branch goes last: without it a restart finds nothing left to do.
         """
+        forge = self._forge()
         notes = [f"{pull.name} is merged: {pull.url}", *remarks, *self._take_remarks(), self.target.catch_up()]
-        notes += [self._close_issue(issue, pull) for issue in self._plan.issues]
+        said = f"Done by {pull.name} (plan `{self._plan.path}`)."
+        for issue in self._plan.issues:
+            try:
+                forge.put_comment(issue, marker=result_marker(self._plan.path), text=said)
+                forge.close_issue(issue)
+            except NotAllowed as error:
+                notes.append(f"issue #{issue} is not closed: {error}")
         notes.append(self._delete_branch(pull.head))
         self._git.run("update-ref", "-d", self._parked_ref(pull.head))
         return Landed(tip=merged, note="; ".join(filter(None, notes)))
@@ -507,17 +509,6 @@ class PullRequestLander(RemoteLander):
         if isinstance(answer, push.Uncertain):
             raise Unreachable(f"the branch {self.branch} was not deleted: {answer.said}")
         return f"{stays}: {answer.said}"
-
-    def _close_issue(self, issue: int, pull: m.PullRequest) -> str:
-        """Close the issue with one comment; a note when it is not there, or the token may not."""
-        forge = self._forge()
-        said = f"Done by {pull.name} (plan `{self._plan.path}`)."
-        try:
-            forge.put_comment(issue, marker=result_marker(self._plan.path), text=said)
-            forge.close_issue(issue)
-        except NotAllowed as error:
-            return f"issue #{issue} is not closed: {error}"
-        return ""
 
     def _park_tip(self, tip: Oid) -> str:
         ref = self._parked_ref(tip)

@@ -87,7 +87,7 @@ def ref_transaction(git: Git, landing: Landing, *, name: str, fd: int) -> Iterat
 # --- a landing under way ------------------------------------------------------------------------------------
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class SwapPlan(Struct, frozen=True, kw_only=True):
     """A landing under way and its files before and after. Without a root it moves a ref alone."""
 
     landing: Landing
@@ -131,7 +131,7 @@ class Box:
         finally:
             os.close(self.fd)
 
-    def write_plan(self, plan: Plan) -> None:
+    def write_plan(self, plan: SwapPlan) -> None:
         """Store the plan durably: from here on a killed landing can be ended."""
         self.path.mkdir(exist_ok=True)
         self._mark.touch()
@@ -143,9 +143,9 @@ class Box:
         finally:
             os.close(directory)
 
-    def read_plan(self) -> Plan | None:
+    def read_plan(self) -> SwapPlan | None:
         content = read_file(self._plan)
-        return None if content is None else convert(json.loads(content), Plan)
+        return None if content is None else convert(json.loads(content), SwapPlan)
 
     def lock_index(self, checkout: TargetCheckout) -> None:
         """Take the checkout's index.lock, unless it is ours already."""
@@ -179,7 +179,7 @@ class Box:
         shutil.rmtree(self.path)
         return Ended(landing.id, landed, note)
 
-    def _end_swap(self, plan: Plan, *, landed: bool, since: int) -> str:
+    def _end_swap(self, plan: SwapPlan, *, landed: bool, since: int) -> str:
         checkout = plan.checkout
         landing = plan.landing
         if not checkout.root.is_dir() and (checkout.git_dir / "locked").exists():
@@ -196,9 +196,20 @@ class Box:
         self.lock_index(checkout)
         if self.old_index.exists() and is_same(self.installed, checkout.git_dir / "index"):
             self.old_index.rename(checkout.git_dir / "index")
-        return self._keep_files(plan, _restore_old_files(plan), "could not be put back after a landing was killed")
+        for path, ours in plan.staged.items():
+            if read_signature(checkout.root / path) == ours:
+                (checkout.root / path).unlink()
+        remove_empty_parents(checkout.root, plan.staged)
+        foreign = []  #: paths that hold a file of the user's
+        for path in plan.was:
+            if read_signature(plan.old_files / path) is not None:
+                try:
+                    move_into_place(plan.old_files / path, checkout.root / path)
+                except (FileExistsError, NotADirectoryError):
+                    foreign.append(path)
+        return self._keep_files(plan, foreign, "could not be put back after a landing was killed")
 
-    def _keep_files(self, plan: Plan, paths: Iterable[str], why: str) -> str:
+    def _keep_files(self, plan: SwapPlan, paths: Iterable[str], why: str) -> str:
         """Move files from the box to `KEPT`; a note that names the place."""
         kept = [path for path in paths if read_signature(plan.old_files / path) is not None]
         if not kept:
@@ -208,23 +219,6 @@ class Box:
             (place / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.move(plan.old_files / path, place / path)
         return f"{', '.join(kept)} {why}; the former content is in {place}"
-
-
-def _restore_old_files(plan: Plan) -> list[str]:
-    """Put the old files back; the paths that hold a file of the user's."""
-    root = Path(plan.root)
-    for path, ours in plan.staged.items():
-        if read_signature(root / path) == ours:
-            (root / path).unlink()
-    remove_empty_parents(root, plan.staged)
-    foreign = []
-    for path in plan.was:
-        if read_signature(plan.old_files / path) is not None:
-            try:
-                move_into_place(plan.old_files / path, root / path)
-            except (FileExistsError, NotADirectoryError):
-                foreign.append(path)
-    return foreign
 
 
 # --- the swap -----------------------------------------------------------------------------------------------
@@ -257,7 +251,7 @@ class Swap:
             self._discard_staged()
             raise
         place = {"root": str(self._root), "git_dir": str(self._checkout.git_dir), "files": str(self._files)}
-        self._box.write_plan(plan := Plan(landing=landing, was=was, staged=staged, **place))
+        self._box.write_plan(plan := SwapPlan(landing=landing, was=was, staged=staged, **place))
         try:
             with ref_transaction(self._git, landing, name="HEAD", fd=self._box.fd) as commit:
                 self._lock_checkout(landing, seen)
@@ -326,16 +320,15 @@ class Swap:
         if self._is_sparse or len(changes) > _MOST_LOOKED_FOR or any(self._index.parent.glob("sharedindex.*")):
             return True
         index = self._box.index.read_bytes() if self._box.index.exists() else b""
-        return any(
-            change.kind == "D"
-            or bytes.fromhex(change.new) in index
-            or (change.kind != "A" and not (change.path in was and self._is_direct(change.path)))
-            for change in changes
-        )
-
-    def _is_direct(self, path: str) -> bool:
-        parent = (self._root / path).parent
-        return parent.resolve() == self._root.resolve() / parent.relative_to(self._root)
+        for change in changes:
+            parent = (self._root / change.path).parent
+            if change.kind == "D" or bytes.fromhex(change.new) in index:
+                return True
+            if change.kind != "A" and (
+                change.path not in was or parent.resolve() != self._root.resolve() / parent.relative_to(self._root)
+            ):
+                return True
+        return False
 
     def _require_unedited(self, changes: Sequence[Change]) -> None:
         """Hold for a path that the user has edited, deleted or staged.
@@ -371,7 +364,7 @@ class Swap:
             raise Hold(f"git cannot update {self._root}: {one_line(ran.err) or f'exit code {ran.code}'}")
         return ran
 
-    def _swap_files(self, changes: Sequence[Change], plan: Plan) -> None:
+    def _swap_files(self, changes: Sequence[Change], plan: SwapPlan) -> None:
         leaving = [change.path for change in changes if change.kind == "D"]
         for name in leaving:
             self._take_out(name, plan)
@@ -391,7 +384,7 @@ class Swap:
                 except (FileExistsError, NotADirectoryError):
                     raise self._hold_for_edit(change.path) from None
 
-    def _take_out(self, name: str, plan: Plan) -> None:
+    def _take_out(self, name: str, plan: SwapPlan) -> None:
         if name in plan.was:
             old = plan.old_files / name
             old.parent.mkdir(parents=True, exist_ok=True)
