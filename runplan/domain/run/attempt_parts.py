@@ -43,7 +43,16 @@ def record_dispatch(record: DispatchRecord, event: e.Event) -> DispatchRecord:
             is_repeated = event.again and event.agent
             return replace(record, repeated=(*record.repeated, event), ended=None) if is_repeated else record
         case e.DispatchEnded():
-            return _record_ending(replace(record, running=None), event)
+            # One that has to be judged is kept; after the others the same one, or the next one, is due.
+            record = replace(record, running=None)
+            if event.ending in UNKNOWN:
+                return replace(record, lost=record.lost + (event.ending is Ending.LOST))
+            if event.role is Role.SETUP and event.succeeded:
+                return replace(record, lost=0)
+            is_busy = event.kind == EndingKind.OVERLOADED and record.busy < MAX_OVERLOADS
+            if is_busy or event.kind == EndingKind.LIMIT:
+                return replace(record, busy=record.busy + is_busy, limited=record.limited + (not is_busy))
+            return replace(record, ended=event, lost=0, limited=0, busy=0)
         case e.QuestionAsked():
             return replace(record, ended=None, questions=(*record.questions, event))
         case e.QuestionAnswered() if event.id in (question.id for question in record.open_questions):
@@ -54,18 +63,6 @@ def record_dispatch(record: DispatchRecord, event: e.Event) -> DispatchRecord:
             return replace(record, running=None, ended=None)
         case _:
             return record
-
-
-def _record_ending(record: DispatchRecord, event: e.DispatchEnded) -> DispatchRecord:
-    """A dispatch that has to be judged is kept; after the others the same one, or the next one, is due."""
-    if event.ending in UNKNOWN:
-        return replace(record, lost=record.lost + (event.ending is Ending.LOST))
-    if event.role is Role.SETUP and event.succeeded:
-        return replace(record, lost=0)
-    is_busy = event.kind == EndingKind.OVERLOADED and record.busy < MAX_OVERLOADS
-    if is_busy or event.kind == EndingKind.LIMIT:
-        return replace(record, busy=record.busy + is_busy, limited=record.limited + (not is_busy))
-    return replace(record, ended=event, lost=0, limited=0, busy=0)
 
 
 # --- messages on a pull request -----------------------------------------------------------------------

@@ -45,10 +45,6 @@ class Attempt(Struct, frozen=True, kw_only=True):
         """The id of the content that a person's answer is about: the candidate's tree; "" for none."""
         return self.delivery.candidate.tree if self.delivery.candidate else ""
 
-    def is_answered_by(self, answer: e.Answered) -> bool:
-        """Whether the answer is about this content, or about the held landing of none."""
-        return answer.tree == self.answerable and bool(answer.tree or self.delivery.held)
-
 
 class AgentAttempt(Attempt, frozen=True, kw_only=True):
     """An attempt in which agents or commands run."""
@@ -323,8 +319,10 @@ def record_event(attempt: AnyAttempt, event: e.Event) -> AnyAttempt:
 
 
 def _record_common(attempt: A, event: e.Event) -> A:
-    if isinstance(event, e.Answered) and not attempt.is_answered_by(event):
-        return attempt
+    if isinstance(event, e.Answered):
+        is_about = bool(event.tree or attempt.delivery.held)  # this content, or the held landing of none
+        if event.tree != attempt.answerable or not is_about:
+            return attempt
     attempt = replace(attempt, delivery=parts.record_delivery(attempt.delivery, event))
     match event:
         case e.WorkRefused():
@@ -359,7 +357,12 @@ def _record_work(attempt: W, event: e.Event) -> W:
     attempt = replace(attempt, pushing=pushing)
     match event:
         case e.Leased():
-            return _record_lease(attempt, event)
+            attempt = replace(attempt, lease=event, base=event.base, base_tree=event.base_tree)
+            if (kept := event.kept) is None:
+                return attempt
+            attempt = replace(attempt, authors=kept.authors)
+            is_fix = kept.beginning is Beginning.FIX
+            return _begin_fix(attempt, tree=kept.tree, complaint=kept.complaint, cycle=2) if is_fix else attempt
         case e.DispatchStarted():
             return _record_start(attempt, event)
         case e.DispatchEnded():
@@ -389,8 +392,12 @@ def _record_work(attempt: W, event: e.Event) -> W:
         case e.FinalVerificationDue():
             return replace(attempt, is_last=True)
         case parts.HostChanged(is_restarted=True, has_branch=has_branch):
-            is_whole = not has_branch or before.pushing.lacks_start
-            return _restart(attempt if has_branch else replace(attempt, lease=None), is_whole=is_whole)
+            # Back to the current cycle, or to the first writer; words of people and proofs of trees stay.
+            attempt = replace(attempt, work=None, broken=None, revision="", handovers=())
+            if has_branch and not before.pushing.lacks_start:
+                return attempt
+            attempt = replace(attempt, lease=attempt.lease if has_branch else None, cycle=1, failed_tree="")
+            return replace(attempt, complaint="", start="", unsolved=None, parked="", rebuilt=0)
         case _:
             return attempt
 
@@ -401,25 +408,6 @@ def _add_warnings(attempt: A, *lines: str) -> A:
 
 def _without_candidate(attempt: W) -> W:
     return replace(attempt, delivery=replace(attempt.delivery, candidate=None))
-
-
-def _record_lease(attempt: W, event: e.Leased) -> W:
-    attempt = replace(attempt, lease=event, base=event.base, base_tree=event.base_tree)
-    if (kept := event.kept) is None:
-        return attempt
-    attempt = replace(attempt, authors=kept.authors)
-    if kept.beginning is not Beginning.FIX:
-        return attempt
-    return _begin_fix(attempt, tree=kept.tree, complaint=kept.complaint, cycle=2)
-
-
-def _restart(attempt: W, *, is_whole: bool) -> W:
-    """The attempt before the current cycle, or before its first writer; words of people and proofs of trees stay."""
-    attempt = replace(attempt, work=None, broken=None, revision="", handovers=())
-    if not is_whole:
-        return attempt
-    attempt = replace(attempt, cycle=1, failed_tree="", complaint="", start="")
-    return replace(attempt, unsolved=None, parked="", rebuilt=0)
 
 
 def _begin_fix(attempt: W, *, tree: str, complaint: str, cycle: int) -> W:
@@ -458,25 +446,18 @@ def _record_planning(attempt: PlanningAttempt, event: e.Event) -> PlanningAttemp
     match event:
         case e.Answered(approved=False) if event.why and attempt.proposal is not None:
             return replace(attempt, proposal=None)
-        case StepJudged():
-            return _record_step(attempt, event)
+        case StepJudged(role=role, problems=problems):
+            attempt = replace(attempt, judged=attempt.judged | {role: attempt.judged.get(role, 0) + 1})
+            attempt = replace(attempt, problems=problems, has_written=event.has_written)
+            if problems:
+                return replace(attempt, tries=attempt.tries + 1, last_try=event.text)
+            return replace(attempt, tries=0, last_try="", revision="", accepted=(*attempt.accepted, event))
         case ProposalMade():
-            return replace(attempt, proposal=event, accepted=_take_edit(attempt, event))
+            steps = attempt.accepted
+            if text := strip_front_matter(event.text) if event.is_edited else "":
+                steps = tuple(replace(step, text=text) if step is attempt.draft else step for step in steps)
+            return replace(attempt, proposal=event, accepted=steps)
         case StartQueued():
             return replace(attempt, queued=True)
         case _:
             return attempt
-
-
-def _record_step(attempt: PlanningAttempt, step: StepJudged) -> PlanningAttempt:
-    attempt = replace(attempt, judged=attempt.judged | {step.role: attempt.judged.get(step.role, 0) + 1})
-    attempt = replace(attempt, problems=step.problems, has_written=step.has_written)
-    if step.problems:
-        return replace(attempt, tries=attempt.tries + 1, last_try=step.text)
-    return replace(attempt, tries=0, last_try="", revision="", accepted=(*attempt.accepted, step))
-
-
-def _take_edit(attempt: PlanningAttempt, proposal: ProposalMade) -> tuple[StepJudged, ...]:
-    """The steps; the newest text of the plan is that of the person who edited it."""
-    text = strip_front_matter(proposal.text) if proposal.is_edited else ""
-    return tuple(replace(step, text=text) if text and step is attempt.draft else step for step in attempt.accepted)

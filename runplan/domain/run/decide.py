@@ -26,7 +26,7 @@ from runplan.domain.run.attempts import (
     open_questions,
     running_dispatch,
 )
-from runplan.domain.run.events import PhaseFailed, RunStarted
+from runplan.domain.run.events import PhaseFailed, RunStarted, WorkTaken
 from runplan.domain.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, WaitKind
 from runplan.domain.run.planning_events import PlanningChosen
 from runplan.domain.run.reasons import PUSHING_KEYS, name_variables
@@ -130,35 +130,24 @@ def _decide_step(state: RunState) -> Decision:
         return fail_phase(reason, PhaseStep.LAND if is_landing else attempt.step, detail)
     if waiting := _find_wait(replace(state, missing=(), halted="") if state.missing else state):
         return _require_keys(state, started, waiting)
-    decision = _await_answer(attempt) or _await_phase(state, attempt)
-    decision = _require_keys(state, started, decision or _await_host(state, _work_on(started, attempt)))
+    decision = _require_keys(state, started, _continue_attempt(state, started, attempt))
     is_held = decision.waiting is not None and wait_of(decision.waiting).is_for_person
     if state.revision is not None and is_held and isinstance(attempt, PhaseAttempt):
         return fail_phase(Reason.STOPPED, attempt.step, "its text is revised; the work is kept")
     return _look_ahead(state, started, decision)
 
 
-def _await_answer(attempt: AnyAttempt) -> Decision | None:
-    questions = open_questions(attempt)
-    if not questions:
-        return None
-    about = "; ".join(f"{question.text} ({question.id})" for question in questions)
-    who = f"phase {attempt.chosen.phase}" if attempt.chosen.phase else "the agent"
-    return Decision(why=f"{who} asks: {about}", waiting=WaitKind.QUESTION, about=about)
-
-
-def _await_phase(state: RunState, attempt: AnyAttempt) -> Decision | None:
-    """A phase that is written waits until the one that it began on has landed; then it is proven on the target."""
-    if not state.after or not isinstance(attempt, PhaseAttempt) or attempt.work is None:
-        return None
-    if attempt.dispatches.ended is not None or attempt.broken is not None:
-        return None
-    why = f"the work is done, and is proven when phase {state.after} has landed"
-    return Decision(why=why, waiting=WaitKind.PHASE, about=f"the landing of phase {state.after}")
-
-
-def _await_host(state: RunState, work: Decision) -> Decision:
-    """The work, if this host has the labels for it."""
+def _continue_attempt(state: RunState, started: RunStarted, attempt: AnyAttempt) -> Decision:
+    """The work, unless a person, another phase or a host with its labels has to come first."""
+    if questions := open_questions(attempt):
+        about = "; ".join(f"{question.text} ({question.id})" for question in questions)
+        who = f"phase {attempt.chosen.phase}" if attempt.chosen.phase else "the agent"
+        return Decision(why=f"{who} asks: {about}", waiting=WaitKind.QUESTION, about=about)
+    match attempt:
+        case PhaseAttempt(work=WorkTaken(), broken=None) if state.after and attempt.dispatches.ended is None:
+            why = f"the work is done, and is proven when phase {state.after} has landed"
+            return Decision(why=why, waiting=WaitKind.PHASE, about=f"the landing of phase {state.after}")
+    work = _work_on(started, attempt)
     missing = missing_labels(state) if work.actions else ()
     return perform_action(a.AWAIT_HOST, f"this host lacks the labels {', '.join(missing)}") if missing else work
 

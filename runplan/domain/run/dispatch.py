@@ -205,8 +205,14 @@ class Folding:
                 self._set_fields(uses=self._tally.uses + 1)
             case Spent():
                 self._add_usage(event)
-            case Context():
-                self._record_context(event)
+            case Context(tokens=tokens):
+                self._set_fields(window=event.window or self._tally.window)
+                if tokens is not None:
+                    before = self._tally.context if event.estimated else 0
+                    self._set_fields(context=before + tokens, estimated=event.estimated)
+                    if event.resent:
+                        tally = self._tally
+                        self._set_fields(requests=tally.requests + 1, resent=tally.resent + tally.context)
             case Started(model=model) if model:
                 self._set_fields(model=model[:NAME])
             case Trouble():
@@ -243,8 +249,12 @@ class Folding:
         seen = self._tally.usage
         if event.total:
             self._recent.clear()
-            self._set_fields(usage=_larger_usage(usage, seen) if event.least else usage)
-            total = usage.input_tokens + usage.output_tokens
+            if event.least:
+                sent = usage if usage.input_tokens >= seen.input_tokens else seen
+                output = max(usage.output_tokens, seen.output_tokens)
+                usage = replace(sent, output_tokens=output, usd=max(usage.usd, seen.usd))
+            self._set_fields(usage=usage)
+            total = event.usage.input_tokens + event.usage.output_tokens
             if self._tally.estimated and total:  # the conversation is not longer than everything sent and received
                 self._set_fields(context=min(self._tally.context, total))
             return
@@ -254,15 +264,6 @@ class Folding:
             self._recent[event.of] = usage
             if len(self._recent) > CORRECTABLE:
                 del self._recent[next(iter(self._recent))]
-
-    def _record_context(self, event: Context) -> None:
-        self._set_fields(window=event.window or self._tally.window)
-        if event.tokens is not None:
-            before = self._tally.context if event.estimated else 0
-            self._set_fields(context=before + event.tokens, estimated=event.estimated)
-            if event.resent:
-                tally = self._tally
-                self._set_fields(requests=tally.requests + 1, resent=tally.resent + tally.context)
 
     def _record_trouble(self, event: Trouble) -> None:
         if self._tally.finished is not None and self._tally.finished.ok:
@@ -286,16 +287,6 @@ def _after_success(end: Finished, then: AgentEvent) -> Finished | None:
             return replace(end, so_far=True)
         case _:
             return end
-
-
-def _larger_usage(reported: Usage, seen: Usage) -> Usage:
-    sent = reported if reported.input_tokens >= seen.input_tokens else seen
-    return Usage(
-        input_tokens=sent.input_tokens,
-        cached_tokens=sent.cached_tokens,
-        output_tokens=max(reported.output_tokens, seen.output_tokens),
-        usd=max(reported.usd, seen.usd),
-    )
 
 
 # --- the process ----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from runplan.domain.run.attempts import AgentAttempt, AnyAttempt, SubplanAttempt
 from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import Mode, PhaseStep, RunOutcome, RunStatus, WaitKind
 from runplan.domain.run.rows import RunRow, Work
-from runplan.domain.run.state import Lane, RunState, find_shown, list_questions, open_lanes, open_states
+from runplan.domain.run.state import RunState, find_shown, list_questions, open_lanes, open_states
 
 
 def project_run(state: RunState, *, run: str, plan: str, started: str, since: str) -> RunRow:
@@ -20,11 +20,14 @@ def project_run(state: RunState, *, run: str, plan: str, started: str, since: st
     lease = attempt.lease if isinstance(attempt, WorkAttempt) else None
     states = (state, *(lane.state for lane in state.lanes))
     work = _project_work(state, attempt, since)
-    works = (
-        [lane_work for lane in state.lanes if (lane_work := _project_lane(lane, since)).failed or lane in lanes]
-        if lanes
-        else []
-    )
+    works = []
+    for lane in state.lanes if lanes else ():
+        over = lane.state.ended
+        why = (over.reason or over.outcome) if over is not None and not over.outcome.is_good else None
+        if why or lane in lanes:
+            lane_work = _project_work(lane.state, lane.state.attempt, since)
+            begin = lane_work.began or lane_work.dispatched or since
+            works.append(replace(lane_work, phase=lane.phase, since=begin, failed=why))
     works += [_project_work(own, own.attempt, since) for name, own in open_states(state) if lanes and not name]
     if ended:
         is_stopped = ended.outcome is RunOutcome.STOPPED
@@ -100,13 +103,6 @@ def _project_work(state: RunState, attempt: AnyAttempt | None, since: str) -> Wo
         dispatched=running.at or None,
         gates=running.gates,
     )
-
-
-def _project_lane(lane: Lane, since: str) -> Work:
-    work = _project_work(lane.state, lane.state.attempt, since)
-    ended = lane.state.ended
-    failed = (ended.reason or ended.outcome) if ended is not None and not ended.outcome.is_good else None
-    return replace(work, phase=lane.phase, since=work.began or work.dispatched or since, failed=failed)
 
 
 class CurrentStep(Struct, frozen=True, kw_only=True):

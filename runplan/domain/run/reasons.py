@@ -97,20 +97,18 @@ _KINDS = {
 def describe_ending(ended: DispatchEnded) -> str:
     """Who ended how, and its last words."""
     who = f"{ended.agent} ({ended.role})" if ended.agent else f"the {ended.role} command"
-    return f"{who} {_describe_manner(ended)}" + (f": {ended.detail}" if ended.detail else "")
-
-
-def _describe_manner(ended: DispatchEnded) -> str:
-    if ended.ending is Ending.SIGNALLED:
-        return f"was killed by signal {ended.signal}"
-    if ended.ending in _ENDINGS and not gave_reason(ended):
-        return _ENDINGS[ended.ending]
-    if ended.kind in _KINDS:
-        return _KINDS[EndingKind(ended.kind)]
-    if ended.kind == EndingKind.CRASHED and not ended.code:
-        return "failed with exit code 0"
     how = "was stopped" if ended.code is None else f"exited with code {ended.code}"
-    return "reported a failure" if ended.said == ReturnStatus.FAILED else how
+    if ended.ending is Ending.SIGNALLED:
+        how = f"was killed by signal {ended.signal}"
+    elif ended.ending in _ENDINGS and not gave_reason(ended):
+        how = _ENDINGS[ended.ending]
+    elif ended.kind in _KINDS:
+        how = _KINDS[EndingKind(ended.kind)]
+    elif ended.kind == EndingKind.CRASHED and not ended.code:
+        how = "failed with exit code 0"
+    elif ended.said == ReturnStatus.FAILED:
+        how = "reported a failure"
+    return f"{who} {how}" + (f": {ended.detail}" if ended.detail else "")
 
 
 def name_variables(names: Sequence[str]) -> str:

@@ -234,7 +234,10 @@ def _apply_to_lane(state: RunState, name: str, event: e.Event) -> RunState:
     state = _change_lanes(state, lambda lane: apply(lane.state, event) if lane.name == name else lane.state)
     match event:
         case e.DispatchEnded():  # it gives back the part of the budget that it did not use
-            return _change_lanes(state, _without_budget_pause)
+            waits = [lane.name for lane in state.lanes if lane.state.pause and lane.state.pause.kind is WaitKind.BUDGET]
+            return _change_lanes(
+                state, lambda lane: replace(lane.state, pause=None) if lane.name in waits else lane.state
+            )
         case e.Landed():
             return replace(state, landed=(*state.landed, event))
         case e.RunEnded() | e.QuestionAsked() | e.ApprovalAsked():  # further phases may start
@@ -243,11 +246,6 @@ def _apply_to_lane(state: RunState, name: str, event: e.Event) -> RunState:
             return replace(state, looked=False)
         case _:
             return state
-
-
-def _without_budget_pause(lane: Lane) -> RunState:
-    waits = lane.state.pause is not None and lane.state.pause.kind is WaitKind.BUDGET
-    return replace(lane.state, pause=None) if waits else lane.state
 
 
 def _begin_lanes(state: RunState, event: e.LanesChosen) -> RunState:
@@ -371,14 +369,6 @@ def _apply_to_attempt(state: RunState, event: e.Event) -> RunState:
     return replace(state, attempt=record_event(state.attempt, event)) if state.attempt is not None else state
 
 
-def _change_host(state: RunState, event: HostChanged) -> RunState:
-    """The state on another host; a lane whose base the remote lacks is ended, and its phase begins later."""
-    state = replace(state, home=event.host)
-    if not state.base or event.has_branch:
-        return state
-    return replace(state, stop=f"the loss of the host {event.before}", pause=None, is_dropped=True)
-
-
 def _begin_attempt(state: RunState, chosen: e.Chosen) -> RunState:
     state = replace(state, no_work=None, attempt=begin_attempt(chosen))
     match chosen:
@@ -398,7 +388,11 @@ def _count_usage(state: RunState, event: e.Event) -> RunState:
     """The fields of the run that change with events of its phase."""
     match event:
         case HostChanged():
-            return _change_host(state, event)
+            state = replace(state, home=event.host)
+            if not state.base or event.has_branch:
+                return state
+            # A lane whose base the remote lacks is ended, and its phase begins later.
+            return replace(state, stop=f"the loss of the host {event.before}", pause=None, is_dropped=True)
         case StepCrashed(detail=detail):
             return replace(state, crashes=state.crashes + 1, crash=detail)
         case e.Woke():

@@ -107,8 +107,14 @@ def _work_on(started: e.RunStarted, phase: WorkAttempt, first: Decision) -> Deci
         return perform_action(a.LEASE, "the phase needs a worktree and a branch")
     if phase.dispatches.ended is not None:
         return _judge_ended(phase, phase.dispatches.ended)
-    if phase.broken is not None:
-        return _take_back(started, phase, phase.broken)
+    if (broken := phase.broken) is not None:  # a fixer takes back what the phase does not permit, once
+        detail = "; ".join(broken.lines)
+        if phase.breaks > 1 or phase.fixes >= started.max_fix_cycles:
+            return fail_phase(broken.reason, _written_at(phase), f"{detail}{broken.remedy}")
+        complaint = f"the phase does not permit these changes; take them back: {detail}"
+        fixer = e.DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=broken.tree, complaint=complaint)
+        why = f"{complaint}; fix cycle {phase.fixes + 1} of {started.max_fix_cycles}"
+        return _set_up_agents(started, phase) or start_dispatch(fixer, why)
     if phase.revision and phase.delivery.candidate is not None:
         return _send_fixer(started, phase, phase.built, f"a person rejected the change: {phase.revision}")
     if phase.work is not None:
@@ -120,10 +126,10 @@ def _work_on(started: e.RunStarted, phase: WorkAttempt, first: Decision) -> Deci
     if len(last) == 2 and last[0].tree == last[1].tree:
         detail = "two agents in a row filled their context, and the second one changed nothing"
         return fail_phase(Reason.NO_PROGRESS, phase.step, detail)
-    fixer = _start_fixer(phase, tree=phase.failed_tree, complaint=phase.complaint)
+    begin = first if phase.cycle == 1 else _start_fixer(phase, tree=phase.failed_tree, complaint=phase.complaint)
     # The gate of the phase that it began on is its baseline.
     before = _run_baseline(started, phase, phase.base_tree, agents=True) if not phase.chosen.base else None
-    return before or _set_up_agents(started, phase) or (first if phase.cycle == 1 else fixer)
+    return before or _set_up_agents(started, phase) or begin
 
 
 def _run_baseline(started: e.RunStarted, phase: WorkAttempt, tree: str, *, agents: bool = False) -> Decision | None:
@@ -184,24 +190,13 @@ def _judge_ended(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
         case Role.SETUP:
             return fail_phase(Reason.SETUP_FAILED, PhaseStep.SETUP, describe_ending(ended))
         case _ if ended.kind in (EndingKind.CONTEXT, EndingKind.MAX_TURNS) and ended.role.is_writer:
-            return _follow_up(phase, ended)
-        case _:
-            return _judge_agent(phase, ended)
-
-
-def _follow_up(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
-    """After an agent with a full context."""
-    if ended.said == ReturnStatus.DONE:
-        return perform_action(
-            a.TAKE_WORK, "the agent's context was full, but it reports that it is done; now checking its work"
-        )
-    if len(phase.handovers) >= MAX_HANDOVERS:
-        detail = f"{len(phase.handovers) + 1} agents in a row filled their context; make the phase smaller"
-        return fail_phase(Reason.AGENT_FAILED, PhaseStep(ended.role), detail)
-    return perform_action(a.HAND_OVER, "the agent's context is full; a fresh agent continues")
-
-
-def _judge_agent(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
+            if ended.said == ReturnStatus.DONE:
+                why = "the agent's context was full, but it reports that it is done; now checking its work"
+                return perform_action(a.TAKE_WORK, why)
+            if len(phase.handovers) >= MAX_HANDOVERS:
+                detail = f"{len(phase.handovers) + 1} agents in a row filled their context; make the phase smaller"
+                return fail_phase(Reason.AGENT_FAILED, PhaseStep(ended.role), detail)
+            return perform_action(a.HAND_OVER, "the agent's context is full; a fresh agent continues")
     succeeded = perform_action(a.TAKE_WORK, f"{ended.agent or ended.role} finished; now checking what it changed")
     if ended.role is Role.VERIFY:
         succeeded = perform_action(a.JUDGE_VERDICT, "the verifier has answered")
@@ -212,17 +207,6 @@ def _judge_agent(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
             return fail_phase(Reason.CONFLICT, step, phase.describe_unsolved(detail))
         case _:
             return decision
-
-
-def _take_back(started: e.RunStarted, phase: WorkAttempt, broken: e.RulesBroken) -> Decision:
-    """A fixer takes back what the phase does not permit, once."""
-    detail = "; ".join(broken.lines)
-    if phase.breaks > 1 or phase.fixes >= started.max_fix_cycles:
-        return fail_phase(broken.reason, _written_at(phase), f"{detail}{broken.remedy}")
-    complaint = f"the phase does not permit these changes; take them back: {detail}"
-    fixer = e.DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=broken.tree, complaint=complaint)
-    why = f"{complaint}; fix cycle {phase.fixes + 1} of {started.max_fix_cycles}"
-    return _set_up_agents(started, phase) or start_dispatch(fixer, why)
 
 
 def _prove_work(started: e.RunStarted, phase: WorkAttempt, work: e.WorkTaken) -> Decision:

@@ -7,7 +7,6 @@ from runplan.domain.run.actions import Decision, fail_phase, perform_action, sta
 from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.events import DispatchStarted, PhaseFailed, Planning
 from runplan.domain.run.kinds import PhaseStep, Reason, Role, WaitKind
-from runplan.domain.run.planning_events import ProposalMade
 from runplan.domain.run.rules.shared import MAX_MOVES, fail_lost, judge_agent
 
 MAX_REVISIONS = 2  #: of a plan by one of its runs
@@ -44,8 +43,20 @@ def write_plan(attempt: PlanningAttempt) -> Decision:
     if (ended := attempt.dispatches.ended) is not None:
         judge = perform_action(a.JUDGE_STEP, f"the output of {ended.role} is checked")
         return judge_agent(attempt.dispatches, ended, judge)
-    if attempt.proposal is not None:
-        return _deliver_proposal(attempt, attempt.proposal)
+    if (proposal := attempt.proposal) is not None:  # exactly the text that a person approved lands
+        delivery = attempt.delivery
+        if delivery.held:
+            return Decision(why=f"the landing waits: {delivery.held}", waiting=WaitKind.CHECKOUT, about=delivery.held)
+        if delivery.moves > MAX_MOVES:
+            moved = f"the target moved {delivery.moves} times meanwhile"
+            return fail_phase(Reason.TARGET_MOVING, PhaseStep.LAND, moved)
+        is_free = attempt.chosen.planning.approval == "none" and proposal.is_free
+        if is_free or delivery.approved == proposal.sha256:
+            return perform_action(a.LAND, "the plan lands as one commit")
+        if delivery.asked != proposal.sha256:
+            return perform_action(a.ASK, "a person approves the plan")
+        why = "the proposed plan needs your approval"
+        return Decision(why=why, waiting=WaitKind.APPROVAL, about="the proposed plan")
     if attempt.chosen.planning.asks and attempt.new_questions:
         return perform_action(a.ASK_QUESTIONS, "the first step has questions for a person")
     role = next_step(attempt)
@@ -75,18 +86,3 @@ _PURPOSES = {
     Role.CRITIQUE: "another agent judges the plan by the principles",
     Role.REVISE: "an agent revises the plan and answers every finding",
 }
-
-
-def _deliver_proposal(attempt: PlanningAttempt, proposal: ProposalMade) -> Decision:
-    """Land exactly the text that a person approved. A proposal without questions and permissions may need none."""
-    delivery = attempt.delivery
-    if delivery.held:
-        return Decision(why=f"the landing waits: {delivery.held}", waiting=WaitKind.CHECKOUT, about=delivery.held)
-    if delivery.moves > MAX_MOVES:
-        return fail_phase(Reason.TARGET_MOVING, PhaseStep.LAND, f"the target moved {delivery.moves} times meanwhile")
-    is_free = attempt.chosen.planning.approval == "none" and proposal.is_free
-    if is_free or delivery.approved == proposal.sha256:
-        return perform_action(a.LAND, "the plan lands as one commit")
-    if delivery.asked != proposal.sha256:
-        return perform_action(a.ASK, "a person approves the plan")
-    return Decision(why="the proposed plan needs your approval", waiting=WaitKind.APPROVAL, about="the proposed plan")
