@@ -258,13 +258,10 @@ Signature = tuple[tuple[str, int, int], ...]
 
 
 def sign_files(files: Iterable[Path]) -> Signature:
-    return tuple(signature for path in files if (signature := _sign_file(path)))
-
-
-def _sign_file(path: Path) -> tuple[str, int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    # A reader of the journal may create an empty file for its next changes, and remove it.
-    return (str(path), status.st_mtime_ns, status.st_size) if status.st_size else None
+    signatures = []
+    for path in files:
+        with suppress(OSError):
+            status = path.stat()
+            if status.st_size:  # a reader of the journal may create an empty file for its next changes, and remove it
+                signatures.append((str(path), status.st_mtime_ns, status.st_size))
+    return tuple(signatures)

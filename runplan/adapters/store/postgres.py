@@ -95,15 +95,14 @@ class PostgresStore(SqlStore):
         try:
             self._db.execute("COMMIT")
         except psycopg.OperationalError:
-            if xact is None or not self._is_committed(xact):
+            if xact is None:
                 raise
-
-    def _is_committed(self, xact: str) -> bool:
-        self._db.close()
-        status = "SELECT pg_xact_status(?::xid8)"
-        while (found := self._run(status, (xact,)).fetchall()) == [("in progress",)]:  # 10 s at most: SESSION
-            time.sleep(0.1)
-        return found == [("committed",)]
+            self._db.close()
+            query = "SELECT pg_xact_status(?::xid8)"
+            while (status := self._run(query, (xact,)).fetchall()) == [("in progress",)]:  # 10 s at most: SESSION
+                time.sleep(0.1)
+            if status != [("committed",)]:
+                raise
 
     def _roll_back(self) -> None:
         if self._db.closed or self._db.broken:

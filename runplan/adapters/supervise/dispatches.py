@@ -166,13 +166,6 @@ class Dispatches:
         if self.stored is not None:
             self.stored.add_end(self.directory(dispatch), names, redact)
 
-    def _store_news(self, ids: Collection[str]) -> None:
-        """Store what running dispatches have written; a database that is away gets it later."""
-        if self.stored is not None:
-            with contextlib.suppress(Unreachable, OSError):
-                for dispatch in ids:
-                    self.stored.add_files(self.directory(dispatch))
-
     # --- starting -----------------------------------------------------------------------------------
 
     def start(self, launch: Launch) -> None:
@@ -202,7 +195,16 @@ class Dispatches:
         with contextlib.ExitStack() as on_failure, contextlib.suppress(OSError, struct.error):
             on_failure.callback(forget)
             is_idle = bool(self._idle)
-            link = on_failure.enter_context(self._idle.pop() if is_idle else self._new_shim(launch.reader))
+            if is_idle:
+                link = on_failure.enter_context(self._idle.pop())
+            else:
+                self._spawner = self._spawner or Spawner()
+                self._spawner_log.touch(0o600)
+                ours, theirs = socket.socketpair()
+                link = on_failure.enter_context(ours)
+                with theirs, self._spawner_log.open("ab") as log:
+                    kind = launch.reader.encode() or b" "
+                    socket.send_fds(self._spawner.socket, [kind], [theirs.fileno(), log.fileno()])
             link.settimeout(ANSWER_S)
             if is_idle:
                 link.recv(1)  # its word that the last dispatch has ended
@@ -217,16 +219,6 @@ class Dispatches:
                 self._shims[launch.id] = shim
             return True
         return False
-
-    def _new_shim(self, kind: str) -> socket.socket:
-        self._spawner = self._spawner or Spawner()
-        self._spawner_log.touch(0o600)
-        ours, theirs = socket.socketpair()
-        with theirs, self._spawner_log.open("ab") as log, contextlib.ExitStack() as on_failure:
-            on_failure.enter_context(ours)
-            socket.send_fds(self._spawner.socket, [kind.encode() or b" "], [theirs.fileno(), log.fileno()])
-            on_failure.pop_all()
-        return ours
 
     # --- waiting ------------------------------------------------------------------------------------
 
@@ -247,7 +239,10 @@ class Dispatches:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         longest_s = LONGEST_SLEEP_S if self.stored is None else STORE_S
         while True:
-            self._store_news(ids)
+            if self.stored is not None:
+                with contextlib.suppress(Unreachable, OSError):  # a database that is away gets it later
+                    for dispatch in ids:
+                        self.stored.add_files(self.directory(dispatch))
             rest = longest_s if deadline is None else min(longest_s, max(0.0, deadline - time.monotonic()))
             if self._wait_once(ids, rest) or (deadline is not None and time.monotonic() >= deadline):
                 return
@@ -322,7 +317,6 @@ class Dispatches:
     def sweep(self, ids: Collection[str]) -> int:
         """End the processes of dispatches whose shim died; the number of processes ended."""
         over = [dispatch for dispatch in ids if not self._is_running(dispatch)]
-
         ended, _ = processes.end_all(
             lambda: (process for dispatch in over for process in processes.family(dispatch)), grace_s=SWEEP_GRACE_S
         )

@@ -142,7 +142,9 @@ class EventCollector:
                     tool, path = redact_text(tool, self._secrets), redact_text(path, self._secrets)
                     event = replace(event, tool=tool, path=path, detail="")
                 case d.Context(tokens=int(tokens), file=file) if file:
-                    event = replace(event, tokens=tokens + tokens_in(_size(Path(self._cwd, file))))
+                    with contextlib.suppress(OSError, ValueError):  # a file that cannot be seen adds nothing
+                        read = min(Path(self._cwd, file).stat().st_size, LONGEST_READ)
+                        event = replace(event, tokens=tokens + tokens_in(read))
             self._folding.add_event(event)
 
     @property
@@ -154,14 +156,6 @@ class EventCollector:
     @property
     def tally(self) -> d.Tally:
         return self._folding.tally
-
-
-def _size(path: Path) -> int:
-    """The bytes that an agent gets of a file; 0 if it cannot be seen."""
-    try:
-        return min(path.stat().st_size, LONGEST_READ)
-    except (OSError, ValueError):
-        return 0
 
 
 # --- records -----------------------------------------------------------------------------------------------------

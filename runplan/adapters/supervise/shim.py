@@ -80,29 +80,25 @@ def main(descriptor: int) -> None:
                 reader_of(kind.decode().strip())  # imported here once, not in every shim
             if os.fork() == 0:
                 runner.close()
-                _become_shim(ends[0])
+                try:
+                    _become_shim(ends[0])
+                finally:
+                    if sys.exc_info()[0]:
+                        sys.excepthook(*sys.exc_info())
+                    os._exit(0)
             os.close(ends[0])
 
 
 def _become_shim(descriptor: int) -> None:
-    try:
-        os.setsid()
-        os.set_inheritable(descriptor, False)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        if _LIBC:  # orphaned descendants become our children, so that a daemon without the mark is found too
-            _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        with socket.socket(fileno=descriptor) as runner:
-            runner.settimeout(IDLE_S)
-            _serve(runner, me=processes.identity(os.getpid()) or "")
-    finally:
-        if sys.exc_info()[0]:
-            sys.excepthook(*sys.exc_info())
-        os._exit(0)
-
-
-def _serve(runner: socket.socket, *, me: str) -> None:
     """Supervise one dispatch after the other, until the runner is gone or sends none for a while."""
-    with contextlib.suppress(OSError):  # the runner is gone, or the time is up
+    os.setsid()
+    os.set_inheritable(descriptor, False)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if _LIBC:  # orphaned descendants become our children, so that a daemon without the mark is found too
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    me = processes.identity(os.getpid()) or ""
+    with socket.socket(fileno=descriptor) as runner, contextlib.suppress(OSError):  # it is gone, or the time is up
+        runner.settimeout(IDLE_S)
         while True:
             header, locks, _, _ = socket.recv_fds(runner, HEADER.size, 1)
             text = runner.recv(HEADER.unpack(header)[0], socket.MSG_WAITALL) if locks else b""
@@ -154,10 +150,16 @@ def _start(launch: Launch) -> tuple[int, list[int]]:
     """Start the process in a session of its own: its pid, and our ends of its outputs."""
     with contextlib.ExitStack() as stack:
         stdin = os.open(launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        pipes = [_pipe() for _ in (*STREAMS, *launch.logs)]
+        stack.callback(os.close, stdin)
+        pipes = []
+        for _ in (*STREAMS, *launch.logs):
+            read_end, write_end = os.pipe()
+            stack.callback(os.close, write_end)
+            os.set_blocking(read_end, False)
+            with contextlib.suppress(AttributeError, OSError):  # only faster; the user's allowance can be used up
+                fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+            pipes.append((read_end, write_end))
         out, err, *more = (write_end for _, write_end in pipes)
-        for descriptor in (stdin, out, err, *more):
-            stack.callback(os.close, descriptor)
         if score := read_file(_OOM_SCORE):  # inherited; there is none on macOS
             stack.callback(_OOM_SCORE.write_bytes, score)
             _OOM_SCORE.write_text(str(max(int(score), OOM_SCORE)))
@@ -173,14 +175,6 @@ def _start(launch: Launch) -> tuple[int, list[int]]:
         )
     agent.returncode = 0  # the shim waits for every child itself; Popen must not
     return agent.pid, [read_end for read_end, _ in pipes]
-
-
-def _pipe() -> tuple[int, int]:
-    read_end, write_end = os.pipe()
-    os.set_blocking(read_end, False)
-    with contextlib.suppress(AttributeError, OSError):  # only faster; the user's allowance can be used up
-        fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
-    return read_end, write_end
 
 
 class _Signals:
@@ -256,9 +250,24 @@ class _Supervision:
                 self._check(time.monotonic())
         self._drain()
         grace_s = self._launch.grace_s if self._ending is None else self._kill_at - time.monotonic()
-        ended, left = processes.end_all(self._leftovers, grace_s=max(0.0, min(LEFTOVER_GRACE_S, grace_s)))
-        survivors = tuple(map(processes.describe, left))
-        return self._outcome(os.waitstatus_to_exitcode(self._status), ended, survivors)
+        leftovers, left = processes.end_all(self._leftovers, grace_s=max(0.0, min(LEFTOVER_GRACE_S, grace_s)))
+        exit_code = os.waitstatus_to_exitcode(self._status)
+        by_signal, tally = exit_code < 0, self._events.tally
+        ending = self._ending or (Ending.SIGNALLED if by_signal else Ending.EXITED)
+        return Outcome(
+            ending=Ending.SURVIVED if left else ending,
+            code=None if by_signal else exit_code,
+            signal=-exit_code if by_signal else None,
+            message=self._events.message,
+            leftovers=leftovers,
+            survivors=tuple(map(processes.describe, left)),
+            memory=self._memory,
+            tally=replace(tally, usage=self._usage(), waiting=self._waiting or tally.waiting),
+            estimated=is_estimate(tally) or (self._by_estimate and self._ending is Ending.BUDGET),
+            error=self._files.error(),
+            ended_at=time.time(),
+            seconds=round(time.monotonic() - self._started, 3),
+        )
 
     def _usage(self) -> Usage:
         launch = self._launch
@@ -322,7 +331,11 @@ class _Supervision:
         elif exceeded := self._exceeded():
             self._stop(exceeded)
         elif now >= self._measure_at:
-            self._check_memory()
+            used = used_memory([process.pid for process in self._family()], most=self._launch.memory)
+            self._measure_at = time.monotonic() + MEMORY_S
+            if used > self._launch.memory:
+                self._memory = used
+                self._stop(Ending.BUDGET)
         elif self._launch.silence_s and now >= self._last_output + self._launch.silence_s / 2:
             self._check_silence(now)
 
@@ -337,13 +350,6 @@ class _Supervision:
             return Ending.BUDGET
         # An agent that may have finished is not replaced: aider applies an answer after it has reported the usage.
         return Ending.CONTEXT if not finished and has_reached(launch.hand_over_at, tally, launch) else None
-
-    def _check_memory(self) -> None:
-        used = used_memory([process.pid for process in self._family()], most=self._launch.memory)
-        self._measure_at = time.monotonic() + MEMORY_S
-        if used > self._launch.memory:
-            self._memory = used
-            self._stop(Ending.BUDGET)
 
     def _check_silence(self, now: float) -> None:
         """Compare the activity in the middle and at the end of the silence: work is a sign of life."""
@@ -361,10 +367,7 @@ class _Supervision:
         """Ask the agent to end by the signal on which its kind ends cleanly; it is killed after the grace."""
         self._ending = ending
         self._waiting, self._by_estimate = self._events.tally.waiting, is_estimate(self._events.tally)
-        self._signal(agent_of(self._launch.reader).stop_signal if self._launch.reader else signal.SIGTERM)
-        self._kill_at = time.monotonic() + self._launch.grace_s  # finding its processes took some time
-
-    def _signal(self, number: signal.Signals) -> None:
+        number = agent_of(self._launch.reader).stop_signal if self._launch.reader else signal.SIGTERM
         family = list(self._family())
         if self._launch.boxed:
             # The sandbox ends with the agent; ended earlier it would cut off the agent's last output.
@@ -373,6 +376,7 @@ class _Supervision:
             family = [process for process in family if processes.session(process.pid) == self._agent]
         for process in family:
             processes.send(process, number)
+        self._kill_at = time.monotonic() + self._launch.grace_s  # finding its processes took some time
 
     def _family(self) -> Iterator[Process]:
         return processes.family(self._launch.id, shim=os.getpid(), leader=self._agent)
@@ -392,24 +396,6 @@ class _Supervision:
     def _leftovers(self) -> Iterable[Process]:
         # Orphans become children of a subreaper, so without children no descendant is left.
         return self._family() if self._reap() or not _LIBC else ()
-
-    def _outcome(self, exit_code: int, leftovers: int, survivors: tuple[str, ...]) -> Outcome:
-        by_signal, tally = exit_code < 0, self._events.tally
-        ending = self._ending or (Ending.SIGNALLED if by_signal else Ending.EXITED)
-        return Outcome(
-            ending=Ending.SURVIVED if survivors else ending,
-            code=None if by_signal else exit_code,
-            signal=-exit_code if by_signal else None,
-            message=self._events.message,
-            leftovers=leftovers,
-            survivors=survivors,
-            memory=self._memory,
-            tally=replace(tally, usage=self._usage(), waiting=self._waiting or tally.waiting),
-            estimated=is_estimate(tally) or (self._by_estimate and self._ending is Ending.BUDGET),
-            error=self._files.error(),
-            ended_at=time.time(),
-            seconds=round(time.monotonic() - self._started, 3),
-        )
 
 
 #: CPU time that counts as work: at least this much, and this share of the time. Agents that wait for their provider
