@@ -128,7 +128,6 @@ def to_pull_request(pull: PullRequest) -> m.PullRequest:
 
 
 def check_names(facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the checks of the newest merged pull requests."""
     commits = (node["commit"] for pull in list_nodes(facts, "pullRequests") for node in list_nodes(pull, "commits"))
     checks = (check for commit in commits for check in list_nodes(commit.get("statusCheckRollup"), "contexts"))
     return tuple(dict.fromkeys(check.get("name") or check.get("context") or "" for check in checks))

@@ -68,8 +68,6 @@ class Target(Struct, frozen=True, kw_only=True):
 
 
 class MergeState(Enum):
-    """What the forge says about the merge of an open pull request."""
-
     UNKNOWN = "unknown"  #: it is computed
     READY = "ready"  #: checks that are not required may be missing
     BEHIND = "behind"  #: the target has moved, and its rules ask for an up-to-date branch
@@ -127,8 +125,6 @@ class Issue(Struct, frozen=True, kw_only=True):
 
 
 class Comment(Struct, frozen=True, kw_only=True):
-    """A comment on an issue or pull request."""
-
     author: str
     text: str
     changed: float  #: seconds since the epoch
@@ -154,7 +150,6 @@ class Activity(Struct, frozen=True, kw_only=True):
 
 
 def with_marker(text: str, marker: str) -> str:
-    """The text of a comment that is written once per marker."""
     return f"{text}\n\n<!-- {marker} -->"
 
 
@@ -164,8 +159,6 @@ def has_marker(text: str, marker: str) -> bool:
 
 
 class Merge(Struct, frozen=True, kw_only=True):
-    """How a pull request is to be merged."""
-
     head: Oid
     method: str
     title: str

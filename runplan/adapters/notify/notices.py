@@ -59,14 +59,12 @@ def of_ending(state: RunState, *, plan: str, **where: str) -> Notice | None:
 
 
 def of_settings(words: str) -> Notice:
-    """The notice of settings of the user that cannot be used."""
     title = "runplan: settings that cannot be used"
     text = f"{words}; the previous settings hold until this is fixed."
     return Notice(kind="waiting", reason="settings", title=title, text=text, command="runplan config")
 
 
 def of_test(host: str, link: str) -> Notice:
-    """The notice of `runplan notify --test`."""
     text = f"Notifications of runplan on {host} arrive here."
     return Notice(kind="test", title="runplan: test", text=text, command="runplan status", link=link)
 

@@ -30,8 +30,6 @@ RECOVER_PLANS = "SELECT recover_plans()"
 
 
 class WorkerRow(Struct, frozen=True, kw_only=True):
-    """A row of the table of workers."""
-
     owner: str
     host: str
     labels: list[str]

@@ -103,7 +103,6 @@ class StoredOutputs:
         return b"".join(pieces), start
 
     def read_all(self, dispatch: str) -> dict[str, bytes]:
-        """Every output of the dispatch, by name."""
         names = self._store.query("SELECT DISTINCT name FROM outputs WHERE dispatch=?", dispatch)
         return {name: self.read(dispatch, name)[0] for (name,) in names}
 

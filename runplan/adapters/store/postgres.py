@@ -44,8 +44,6 @@ SESSION = "-c statement_timeout=30s -c idle_in_transaction_session_timeout=10s"
 
 
 class FleetRepository(Struct, frozen=True):
-    """A row of the table of repositories."""
-
     url: str  #: normalised
     schema: str
     remote: str  #: the URL to clone it from
@@ -255,7 +253,6 @@ def require_version(version: int, needed: int = SCHEMA_VERSION) -> None:
 
 
 def list_fleet(dsn: str) -> list[FleetRepository]:
-    """The repositories of the fleet."""
     with connect(dsn) as db, translated_errors():
         rows = db.execute("SELECT url, schema, remote FROM repositories ORDER BY url").fetchall()
     return [FleetRepository(*row) for row in rows]

@@ -38,10 +38,8 @@ class Cursor(Protocol):
 
 
 class Append(Struct, frozen=True):
-    """Events of a run as (at, type, body), and the run's row after them."""
-
-    events: Sequence[tuple[str, str, str]]
-    row: r.RunRow
+    events: Sequence[tuple[str, str, str]]  #: (at, type, body) of a run
+    row: r.RunRow  #: after them
     fence: int
     pauses: str
 

@@ -25,7 +25,6 @@ FAILURES = (
 
 
 def number(field: str) -> str:
-    """A field of an event as a number."""
     return f"CAST(json_extract(body, '$.{field}') AS DOUBLE PRECISION)"
 
 

@@ -67,8 +67,6 @@ def claim_ports(state: Path, worktree: Path) -> int:
 
 
 class Spawner:
-    """The process that forks shims."""
-
     def __init__(self) -> None:
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(ANSWER_S)
@@ -300,7 +298,6 @@ class Dispatches:
         self.sweep(ids)
 
     def _signal_shims(self, ids: Collection[str], number: signal.Signals, *, within_s: float) -> None:
-        """Signal all shims, then wait for them."""
         deadline = time.monotonic() + within_s
         running = [dispatch for dispatch in ids if self._is_running(dispatch)]
         until(

@@ -169,8 +169,6 @@ class ShimRecord(Struct, frozen=True, kw_only=True):
 
 
 class DispatchFiles:
-    """Reads and writes the directory of one dispatch."""
-
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.lock = directory / "lock"

@@ -209,8 +209,6 @@ class _Signals:
 
 
 class _Supervision:
-    """One agent while it runs."""
-
     def __init__(self, launch: Launch, files: DispatchFiles, signals: _Signals) -> None:
         """Start the agent."""
         self._launch = launch
@@ -340,7 +338,6 @@ class _Supervision:
             self._check_silence(now)
 
     def _exceeded(self) -> Ending | None:
-        """The limit that ends the agent."""
         tally, launch = self._events.tally, self._launch
         finished = tally.finished if tally.finished and tally.finished.ok else None
         if finished and not finished.so_far:
@@ -451,7 +448,6 @@ def used_memory(pids: Sequence[int], *, most: int) -> int:
 
 
 def _sum_fields(pids: Iterable[int], file: str, names: Collection[str]) -> int:
-    """The sum of these fields over the processes, in bytes."""
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError):  # it has ended, or is another user's

@@ -10,8 +10,6 @@ from runplan.domain.run.reasons import describe_pause
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """Something to do, as plain data."""
-
     step: str
     lane: str = ""  #: the one of several phases side by side that it is for
 

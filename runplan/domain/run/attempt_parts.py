@@ -16,8 +16,6 @@ UNKNOWN = (Ending.LOST, Ending.ENDED)  #: endings without a result; the same dis
 
 
 class DispatchRecord(Struct, frozen=True, kw_only=True):
-    """The dispatches of an attempt and their endings."""
-
     newest: e.DispatchStarted | None = None
     running: e.DispatchStarted | None = None  #: its end is not recorded yet
     began: str = ""  #: when the first process of its role and cycle started
@@ -208,8 +206,6 @@ class CommandAltered(e.Event, frozen=True, kw_only=True):
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """The candidate of an attempt, its approval and its landing."""
-
     candidate: e.CandidateBuilt | None = None
     conflict: e.CandidateConflicted | None = None
     moves: int = 0  #: of the target, while it landed
@@ -281,17 +277,14 @@ class Proof(Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> e.VerdictGiven | None:
-        """The newest verdict."""
         return self.verdicts[-1] if self.verdicts else None
 
     @property
     def newest_gates(self) -> dict[str, e.GateJudged]:
-        """The newest judgement of each gate."""
         return {gate.name: gate for gate in self.gates}
 
     @property
     def newest_runs(self) -> dict[ProofKind, e.ProofJudged]:
-        """The newest judgement of each kind of run."""
         return {run.kind: run for run in self.runs}
 
     @property

@@ -21,8 +21,6 @@ from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, Sta
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """One pass over a piece of work."""
-
     chosen: e.Chosen
     delivery: parts.Delivery = parts.Delivery()
     failure: e.PhaseFailed | None = None
@@ -47,8 +45,6 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class AgentAttempt(Attempt, frozen=True, kw_only=True):
-    """An attempt in which agents or commands run."""
-
     is_revisable: ClassVar[bool] = True
     dispatches: parts.DispatchRecord = parts.DispatchRecord()
 
@@ -127,7 +123,6 @@ class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
         return self.work.files if self.work else ()
 
     def describe_unsolved(self, why: str) -> str:
-        """Why the fixer did not solve the conflict."""
         paths = ", ".join(self.unsolved.paths) if self.unsolved else ""
         return f"the fixer did not solve the conflict in {paths}: {why}; the work is kept at {self.parked}"
 
@@ -303,7 +298,6 @@ def may_push(attempt: AnyAttempt | None) -> bool:
 
 
 def record_event(attempt: AnyAttempt, event: e.Event) -> AnyAttempt:
-    """The attempt after one more event."""
     match attempt:
         case SubplanAttempt() if isinstance(event, e.SubplanEnded):
             return replace(attempt, over=event)

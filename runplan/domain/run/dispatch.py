@@ -21,8 +21,6 @@ LOGS = "RUNPLAN_LOGS"  #: has the descriptors of `Launch.logs`
 
 
 class Ending(StrEnum):
-    """How a process ended."""
-
     EXITED = "exited"  #: by itself, with any exit code
     SIGNALLED = "signalled"  #: killed by a signal that runplan did not send
     TIMEOUT = "timeout"  #: stopped at its wall limit
@@ -47,8 +45,6 @@ CORRECTABLE = 64  #: newest messages whose usage may still be corrected
 
 
 class EndingKind(StrEnum):
-    """The closed list of ways in which an agent's work ends."""
-
     SUCCESS = "success"
     REFUSAL = "refusal"  #: the model or its provider refuses the task
     AUTH = "auth"  #: no valid key or login
@@ -94,8 +90,6 @@ class Message(Struct, frozen=True, kw_only=True):
 
 
 class ToolUsed(Struct, frozen=True, kw_only=True):
-    """The agent used a tool."""
-
     tool: str
     path: str = ""
     detail: str = ""  #: its command or search words, for people
@@ -293,8 +287,6 @@ def _after_success(end: Finished, then: AgentEvent) -> Finished | None:
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """One process to start under a shim."""
-
     id: str  #: unique; also the mark that descendants carry in RUNPLAN_DISPATCH
     argv: tuple[str, ...]
     cwd: str
@@ -378,8 +370,6 @@ class ItemAnswer(StrEnum):
 
 
 class ReferenceKind(StrEnum):
-    """The kind of a piece of evidence."""
-
     TEST = "test"
     FILE = "file"
     COMMAND = "command"
@@ -387,8 +377,6 @@ class ReferenceKind(StrEnum):
 
 
 class Reference(Struct, frozen=True, kw_only=True):
-    """One piece of evidence."""
-
     kind: ReferenceKind = ReferenceKind.TEXT
     ref: str  #: a file with its line is `path:12`
     gone: bool = False  #: the file was in the base and is not in the tree

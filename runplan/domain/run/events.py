@@ -41,8 +41,6 @@ class RunOptions(Event, frozen=True, kw_only=True):
 
 
 class Planning(Struct, frozen=True, kw_only=True):
-    """The options of a planning run."""
-
     goal: str
     is_quoted: bool = False  #: it is the text of a file or an issue, and not the words of the person who asks
     is_revision: bool = False  #: of the plan on the target
@@ -55,8 +53,6 @@ class Planning(Struct, frozen=True, kw_only=True):
 
 
 class RunStarted(RunOptions, frozen=True, kw_only=True):
-    """A run of a plan began, with every option resolved."""
-
     plan: str  #: repository-relative path
     title: str
     landing: str
@@ -135,8 +131,6 @@ class Chosen(Event, frozen=True, kw_only=True):
 
 
 class PhaseChosen(Chosen, frozen=True, kw_only=True):
-    """A phase of the plan is to be implemented."""
-
     drift: str = ""  #: why the text has to be revised before any work
     direct: bool = False  #: it lands by a push, however the run lands
 
@@ -283,8 +277,6 @@ class Judgement(Event, frozen=True, kw_only=True):
 
 
 class BaselineKnown(Judgement, frozen=True, kw_only=True):
-    """The result of a check on the base."""
-
     key: str
     tree: str  #: the tree it ran on
     results: str  #: JSON of the results
@@ -543,8 +535,6 @@ class ApprovalAsked(Event, frozen=True, kw_only=True):
 
 
 class Answered(Event, frozen=True, kw_only=True):
-    """A person approved or rejected the change."""
-
     tree: str
     approved: bool
     why: str = ""  #: why it was rejected

@@ -54,7 +54,6 @@ class Role(StrEnum):
 
     @property
     def is_planner(self) -> bool:
-        """Whether it is a step of a planning run."""
         return self in PLANNING
 
 
@@ -63,8 +62,6 @@ PLANNING = (Role.UNDERSTAND, Role.EXPLORE, Role.ALTERNATIVES, Role.DRAFT, Role.C
 
 
 class Mode(StrEnum):
-    """What a run was asked for."""
-
     NEXT = "next"
     PHASE = "phase"
     FINISH = "finish"
@@ -108,8 +105,6 @@ UNFINISHED = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING)  #: of a r
 
 
 class WaitKind(StrEnum):
-    """What a run waits for."""
-
     APPROVAL = "approval"
     SIGN_OFF = "sign-off"
     QUESTION = "question"  #: of an agent
@@ -171,8 +166,6 @@ PLANNING_STEPS = (*(PhaseStep(role) for role in PLANNING), PhaseStep.APPROVE)
 
 
 class GateAnswer(StrEnum):
-    """The judgement of a check."""
-
     PASSED = "passed"
     FAILED = "failed"
     UNFINISHED = "unfinished"

@@ -106,8 +106,6 @@ def _project_work(state: RunState, attempt: AnyAttempt | None, since: str) -> Wo
 
 
 class CurrentStep(Struct, frozen=True, kw_only=True):
-    """The steps or the wait of a run, and when they started."""
-
     since: str = ""
     ended: bool = False
     steps: tuple[str, ...] = ()

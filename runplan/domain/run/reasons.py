@@ -23,18 +23,14 @@ def beginning_after(failure: PhaseFailed, *, is_changed: bool, has_fixers: bool)
     """
     if is_changed:
         return Beginning.PROVE
-    beginning = Beginning.FIX if _is_rejection_open(failure) else failure.reason.beginning
+    beginning = failure.reason.beginning
+    if failure.rejected is not None and beginning is not Beginning.ANEW:  # no agent may have changed the work since
+        is_end = failure.reason is Reason.STOPPED and failure.step is not PhaseStep.STOP  # the rejection ended the run
+        is_open = is_end or not failure.tree or failure.reason is Reason.NO_PROGRESS
+        beginning = Beginning.FIX if is_open else beginning
     if beginning is Beginning.CONTINUE and failure.step is not PhaseStep.IMPLEMENT:
         return Beginning.PROVE  # the implementer had finished
     return Beginning.CONTINUE if beginning is Beginning.FIX and not has_fixers else beginning
-
-
-def _is_rejection_open(failure: PhaseFailed) -> bool:
-    """Whether a person rejected the work, and no agent has changed it since."""
-    if failure.rejected is None or failure.reason.beginning is Beginning.ANEW:
-        return False
-    is_end = failure.reason is Reason.STOPPED and failure.step is not PhaseStep.STOP  # the rejection ended the run
-    return is_end or not failure.tree or failure.reason is Reason.NO_PROGRESS
 
 
 UNDO_ADVICE = "Undo the phase again if it is not undone yet, or revert it by hand and set its row in the plan to todo."

@@ -29,8 +29,6 @@ E = TypeVar("E", bound=e.Event)
 
 
 class Recorded(Struct, Generic[E], frozen=True, kw_only=True):
-    """An event with its place in the journal."""
-
     seq: int
     run: str = ""
     at: str  #: UTC ISO-8601 with Z

@@ -16,8 +16,6 @@ Reply: TypeAlias = Answered | QuestionAnswered | ProposalMade
 
 
 class Timing(Struct, frozen=True, kw_only=True):
-    """The schedule that a start asks for."""
-
     every: str  #: canonical, without `every`
     now: bool  #: start a run at once as well
     zone: str
@@ -48,6 +46,5 @@ def refused(error: RunplanError, host: str = "") -> Answer:
 
 
 def unexpected(error: BaseException) -> Answer:
-    """The answer after an internal error."""
     text = f"unexpected {type(error).__name__} in the daemon: {error}; see its log"
     return Answer(error=text, exit=int(Exit.UNREACHABLE))

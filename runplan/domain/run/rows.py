@@ -13,8 +13,6 @@ from runplan.domain.text import command
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """The current work of a run or lane, and its usage."""
-
     phase: str | None = None
     step: PhaseStep | None = None
     since: str = ""  #: start of the step, of the wait, or the end of the run
@@ -94,7 +92,6 @@ class Wait(Struct, frozen=True):
         ]
 
     def help(self, plan: str, phase: str = "", questions: Sequence[str] = ()) -> str:
-        """The commands, in one line."""
         return "; ".join(f"{words}: {line}" for words, line in self.list_commands(plan, phase, questions))
 
 
@@ -125,8 +122,6 @@ def wait_of(kind: WaitKind | None) -> Wait:
 
 
 class EventRow(Struct, frozen=True, kw_only=True):
-    """One line of the journal."""
-
     seq: int
     run: str
     at: str
@@ -135,8 +130,6 @@ class EventRow(Struct, frozen=True, kw_only=True):
 
 
 class ScheduleRow(Struct, frozen=True, kw_only=True):
-    """The schedule of a plan, with its resolved options."""
-
     plan: str
     spec: str  #: the words after `every`
     zone: str
@@ -200,8 +193,6 @@ class WaitRow(Struct, frozen=True, kw_only=True):
 
 
 class FailureRow(Struct, frozen=True):
-    """The newest failure of a phase."""
-
     phase: str
     reason: str
     detail: str
@@ -209,8 +200,6 @@ class FailureRow(Struct, frozen=True):
 
 
 class PlanFacts(Struct, frozen=True, kw_only=True):
-    """A plan as the journal knows it."""
-
     run: RunRow | None = None  #: the newest
     owner: str = ""  #: of its claim
     alive: bool = False  #: the owner runs; added by `status`, as are the next two fields
@@ -265,16 +254,12 @@ class Figures(Struct, frozen=True, kw_only=True):
 
 
 class OwnerState(Enum):
-    """Whether the owner of a claim lives."""
-
     GONE = "gone"
     RUNNING = "running"
     SUSPENDED = "suspended"  #: as by Ctrl-Z
 
 
 class ClaimRow(Struct, frozen=True, kw_only=True):
-    """The owner of a plan or of an issue."""
-
     run: str
     owner: str
     fence: int
@@ -288,14 +273,10 @@ class Acquired(Struct, frozen=True, kw_only=True):
 
 
 class Reentered(Struct, frozen=True, kw_only=True):
-    """This process owned it already."""
-
     fence: int
 
 
 class HeldByOther(Struct, frozen=True, kw_only=True):
-    """Another process owns it."""
-
     owner: str
 
 

@@ -28,8 +28,6 @@ from runplan.domain.run.planning_events import PlanningChosen, RevisionRequested
 
 
 class RunState(Struct, frozen=True, kw_only=True):
-    """Everything that the journal says about a run."""
-
     started: e.RunStarted | None = None
     no_work: e.NoWork | None = None  #: why no further phase is due
     attempt: AnyAttempt | None = None
@@ -203,7 +201,6 @@ def fold(events: Iterable[e.Event]) -> RunState:
 
 
 def apply(state: RunState, fact: e.Event) -> RunState:
-    """The state after one more fact."""
     if fact.lane and not state.is_lane:
         return _update_followers(_apply_to_lane(state, fact.lane, fact), fact)
     state = _update_followers(_apply_to_run(state, fact), fact)

@@ -33,8 +33,6 @@ _MARKS = {
 
 
 class CherryPick:
-    """Moves a branch of this repository."""
-
     def __init__(self, git: Git, *, ref: str, common_dir: Path, zones: Zones | None = None) -> None:
         self._git = git
         self._zones = zones

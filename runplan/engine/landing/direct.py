@@ -39,8 +39,6 @@ from runplan.engine.landing.lander import (
 
 
 class RemoteLander(ABC):
-    """Moves a branch of a remote by a push."""
-
     pull = ""  #: number and address of the pull request, once it is known
 
     def __init__(self, git: Git, remote: Remote, *, tool: Path) -> None:
@@ -126,8 +124,6 @@ class RemoteLander(ABC):
 
 
 class Direct(RemoteLander):
-    """Moves the target on a remote."""
-
     def __init__(self, git: Git, remote: Remote, *, tool: Path) -> None:
         super().__init__(git, remote, tool=tool)
         self._local = CherryPick(git, ref=f"{HEADS}{remote.branch}", common_dir=remote.common_dir)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from runplan.domain.settings.schema import RunSettings, Settings, uses_remote
 from runplan.domain.text import command
 from runplan.engine.landing.cherry_pick import CherryPick
 from runplan.engine.landing.direct import Direct, DirectPhase
-from runplan.engine.landing.lander import Lander
+from runplan.engine.landing.lander import Lander, Sighting
 from runplan.engine.landing.pull_request import PlanPlace, PullRequestLander
 
 
@@ -39,13 +38,7 @@ def open_lander(
     run = settings.run
     if not uses_remote(run.landing):
         return CherryPick(here.git, ref=f"refs/heads/{run.target}", common_dir=here.common_dir, zones=zones)
-
-    def find_once() -> Forge:
-        if plan.seen.forge is None:
-            plan.seen.forge = open_forge(here.git, run, env)
-        return plan.seen.forge
-
-    forge = find_once if concludes(run.landing) else None
+    forge = _find_forge_once(here.git, run, env, plan.seen) if concludes(run.landing) else None
     target = Direct(here.git, _open_remote(here, run, run.target, env, forge), tool=tool)
     if forge is None:
         return target
@@ -81,9 +74,17 @@ def require_direct(here: Repository, settings: Settings, env: Mapping[str, str])
     require_remote(_open_remote(here, run, run.target, env, None))
 
 
-def _find_forge_once(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], Forge]:
+def _find_forge_once(
+    git: Git, run: RunSettings, env: Mapping[str, str], seen: Sighting | None = None
+) -> Callable[[], Forge]:
     """The forge; its token is looked for when it is needed, once."""
-    return functools.cache(functools.partial(open_forge, git, run, env))
+    known = seen or Sighting()
+
+    def find() -> Forge:
+        known.forge = known.forge or open_forge(git, run, env)
+        return known.forge
+
+    return find
 
 
 def _open_remote(
@@ -95,7 +96,6 @@ def _open_remote(
 
 
 def open_target(here: Repository, settings: Settings, env: Mapping[str, str]) -> Remote:
-    """The target on the remote."""
     forge = _find_forge_once(here.git, settings.run, env) if concludes(settings.run.landing) else None
     return _open_remote(here, settings.run, settings.run.target, env, forge)
 
@@ -175,7 +175,6 @@ def open_forge(git: Git, run: RunSettings, env: Mapping[str, str]) -> Forge:
 
 
 def own_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> Remote:
-    """The branch of a plan's pull request."""
     branch = names.pull_branch(run.branch_prefix, slug)
     return _open_remote(here, run, branch, env, _find_forge_once(here.git, run, env))
 

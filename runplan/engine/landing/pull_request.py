@@ -52,8 +52,6 @@ from runplan.engine.landing.merging import RedTarget, before_merge, failed_check
 
 
 class PlanPlace(Struct, frozen=True, kw_only=True):
-    """The plan that a pull request is for."""
-
     path: str
     slug: str
     report: str
@@ -260,7 +258,6 @@ class PullRequestLander(RemoteLander):
             self._forge().cancel_merge(pull.number)
 
     def list_overlaps(self, touches: Sequence[str]) -> tuple[str, ...]:
-        """Remarks on other open pull requests that change paths of a phase."""
         if not touches:
             return ()
         try:

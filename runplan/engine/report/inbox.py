@@ -61,7 +61,6 @@ class Inbox(Struct, frozen=True, kw_only=True):
 
 
 def read_inbox(journals: Mapping[str, Location]) -> Inbox:
-    """The inbox of the repositories with these journals."""
     entries: list[InboxEntry] = []
     unreadable: list[Unreadable] = []
     for root, journal in sorted(journals.items()):

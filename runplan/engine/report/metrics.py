@@ -40,7 +40,6 @@ class Sample(Struct, frozen=True):
 
 
 def collect_samples(store: Store, *, repository: str, now: datetime) -> Iterator[Sample]:
-    """The metrics of one repository."""
     where = ("repository", repository)
     figures = store.compute_figures(now.timestamp())
     for figure, (name, help_, labels) in _METRICS.items():
@@ -73,7 +72,6 @@ def metrics_text(journals: Mapping[str, Location], *, now: datetime, process: It
 def this_process(
     *, version: str, uptime_s: float, repositories: int, working: int = 0, queued: int = 0
 ) -> list[Sample]:
-    """The metrics of the daemon."""
     import psutil  # slow to import
 
     about = (
@@ -90,7 +88,6 @@ def this_process(
 
 
 def collect_fleet_samples(state: FleetState) -> Iterator[Sample]:
-    """The metrics of hosts and queue."""
     for host in state.hosts:
         about = (("host", host.name),)
         yield Sample("runplan_fleet_host_up", "1 for a host that takes plans", about, host.takes_plans)

@@ -36,7 +36,6 @@ def planning_report(store: Store, plan: str, run: str = "") -> str:
 
 
 def describe_proposal(proposal: ProposalMade) -> list[str]:
-    """The proposal in a few lines: what a person decides about."""
     return describe_summary(summarize(proposal.text, path=proposal.path), is_edited=proposal.is_edited)
 
 

@@ -36,8 +36,6 @@ REPAIR = "pull request"  #: stands for the id of a phase in a repair, which is i
 
 
 class PhaseState(StrEnum):
-    """The state of a phase, from the plan and the journal."""
-
     TODO = "todo"
     BLOCKED = "blocked"
     RUNNING = "running"
@@ -49,8 +47,6 @@ class PhaseState(StrEnum):
 
 
 class Spent(Struct, frozen=True, kw_only=True):
-    """The time of a phase, and the use of its agents."""
-
     seconds: float = 0.0  #: of agents
     setup_seconds: float = 0.0
     test_seconds: float = 0.0
@@ -108,7 +104,6 @@ class PhaseSummary(Struct, frozen=True, kw_only=True):
 
     @property
     def tests(self) -> str:
-        """Before and after."""
         return escape_inline(" → ".join(part for part in (self.before, self.after) if part))
 
 
@@ -329,7 +324,16 @@ def news_of(journals: Mapping[str, Location], *, since: str) -> list[RepositoryN
                 summaries = [_summarise_plan(store, plan, since) for plan in sorted({row.plan for row in rows})]
                 plans = tuple(summary for summary in summaries if summary.phases)
                 paused = tuple((row.plan, row.paused) for row in store.list_schedules() if row.paused)
-                failed = _failed_runs(store, since)
+                with_phase = {record.run for record in store.list_facts(e.PhaseFailed, since=since)}
+                ends = {
+                    record.run: f"{record.event.reason}: {record.event.detail}"
+                    for record in store.list_facts(e.RunEnded, since=since)
+                    if not record.event.lane and record.run not in with_phase
+                }
+                newest = [row for plan in store.list_plans() if (row := store.get_newest_run(plan)) is not None]
+                failed = tuple(
+                    (row.plan, ends[row.id]) for row in newest if row.state == RunStatus.FAILED and row.id in ends
+                )
         except (RunplanError, OSError) as error:
             news.append(RepositoryNews(repository=root, error=str(error)))
             continue
@@ -337,15 +341,6 @@ def news_of(journals: Mapping[str, Location], *, since: str) -> list[RepositoryN
             is_fleet = isinstance(journal, FleetLocation)
             news.append(RepositoryNews(repository=root, plans=plans, paused=paused, failed=failed, is_fleet=is_fleet))
     return news
-
-
-def _failed_runs(store: Store, since: str) -> tuple[tuple[str, str], ...]:
-    """The plans whose newest run failed between phases, as when all other phases are blocked; with the reason."""
-    with_phase = {record.run for record in store.list_facts(e.PhaseFailed, since=since)}
-    ends = {record.run: record.event for record in store.list_facts(e.RunEnded, since=since) if not record.event.lane}
-    rows = [row for plan in store.list_plans() if (row := store.get_newest_run(plan)) and row.state == RunStatus.FAILED]
-    rows = [row for row in rows if row.id in ends and row.id not in with_phase]
-    return tuple((row.plan, f"{ends[row.id].reason}: {ends[row.id].detail}") for row in rows)
 
 
 def _summarise_plan(store: Store, plan: str, since: str) -> PlanSummary:

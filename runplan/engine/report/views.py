@@ -19,8 +19,6 @@ from runplan.domain.times import iso, parse_iso, zone as zone_of
 
 
 class PhaseOutline(Struct, frozen=True):
-    """A phase without its text."""
-
     id: str
     title: str
     status: str
@@ -53,7 +51,6 @@ class Need(StrEnum):
 
 
 def need_of(view: dict[str, Any]) -> Need:
-    """The first need of a plan, from its view."""
     run = view["run"]
     is_complete = view["status"] == "complete"
     is_active = run is not None and run["state"] in UNFINISHED

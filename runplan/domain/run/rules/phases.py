@@ -176,7 +176,6 @@ def _start_fixer(phase: WorkAttempt, *, tree: str, complaint: str) -> Decision:
 
 
 def _judge_ended(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
-    """What follows from the end of a process."""
     match ended.role:
         case Role.BASELINE | Role.GATE | Role.PROVE if ended.ending in (Ending.BUDGET, Ending.SURVIVED):
             reason = STOPPED_BY.get(ended.ending, Reason.TESTS_UNFINISHED)

@@ -14,7 +14,6 @@ MAX_TRIES = 3  #: of a step, whose output is refused
 
 
 def list_steps(planning: Planning) -> tuple[Role, ...]:
-    """The steps of a planning run, in order."""
     is_short = planning.quick or planning.is_revision
     first = (Role.EXPLORE,) if is_short else (Role.UNDERSTAND, Role.EXPLORE, Role.ALTERNATIVES)
     rounds = 1 if planning.quick else planning.rounds
@@ -37,7 +36,6 @@ def next_step(attempt: PlanningAttempt) -> Role | None:
 
 
 def write_plan(attempt: PlanningAttempt) -> Decision:
-    """What the planning of a goal does next."""
     if lost := fail_lost(attempt, attempt.step):
         return lost
     if (ended := attempt.dispatches.ended) is not None:

@@ -32,7 +32,6 @@ STOPPED_BY = {
 
 
 def fail_lost(attempt: AgentAttempt, step: PhaseStep) -> Decision | None:
-    """Fail after too many processes in a row that left no result."""
     lost = attempt.dispatches.lost
     if lost < MAX_LOST:
         return None
