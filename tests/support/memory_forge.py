@@ -137,9 +137,6 @@ class MemoryForge:
         numbers = [number for number, name in self._branches.items() if name == branch]
         return tuple(pull for number in reversed(numbers) if (pull := self._pulls[number]).is_merged)
 
-    def head_ref(self, number: int) -> str:
-        return f"refs/pull/{number}/head"
-
     def create_pull_request(
         self, *, branch: str, base: str, title: str, body: str, draft: bool = False
     ) -> m.PullRequest:

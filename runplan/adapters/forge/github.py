@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -18,7 +18,7 @@ from jwt import PyJWTError
 from runplan.adapters.forge import github_facts as f, model as m
 from runplan.adapters.forge.access import Ask, Token, ask_with, find_stored_token, header_settings
 from runplan.adapters.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, check_answers, describe_error
-from runplan.adapters.forge.retry import repeatable
+from runplan.adapters.forge.retry import OwnComment, repeatable
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import NotAllowed, NotFound, RefusedEarly
 from runplan.domain.gitfacts import Oid
@@ -243,9 +243,6 @@ class GitHub:
         head = f"{self._repo.owner.login}:{branch}"  # that of the remote's address may be an earlier one
         return islice(self._repo.get_pulls(state="all", head=head, sort="created", direction="desc"), 10)
 
-    def head_ref(self, number: int) -> str:
-        return f"refs/pull/{number}/head"
-
     def create_pull_request(
         self, *, branch: str, base: str, title: str, body: str, draft: bool = False
     ) -> m.PullRequest:
@@ -382,7 +379,9 @@ class GitHub:
             return self.put_comment(number, marker=marker, text=text)
         pull = self._repo.get_pull(number)
         reply = functools.partial(pull.create_review_comment_reply, int(message.thread))
-        return self._put_marked(f"answer {message.id}", marker, text, lambda: list(pull.get_review_comments()), reply)
+        return self.calls.put_comment(
+            f"answer {message.id}", marker, text, lambda: self._list_own(pull.get_review_comments()), reply
+        )
 
     def request_review(self, number: int, logins: Sequence[str]) -> None:
         self._ask_for_review(number, logins)  # refused are the author of the pull request, and former collaborators
@@ -503,31 +502,13 @@ class GitHub:
 
     def put_comment(self, number: int, *, marker: str, text: str, is_pull: bool = False) -> None:  # noqa: ARG002
         issue = self._repo.get_issue(number)
-        self._put_marked(
-            f"comment on #{number}", marker, text, lambda: list(issue.get_comments()), issue.create_comment
+        self.calls.put_comment(
+            f"comment on #{number}", marker, text, lambda: self._list_own(issue.get_comments()), issue.create_comment
         )
 
-    def _put_marked(
-        self,
-        action: str,
-        marker: str,
-        text: str,
-        read: Callable[[], Sequence[IssueComment | PullRequestComment]],
-        create: Callable[[str], IssueComment | PullRequestComment],
-    ) -> None:
-        """Create a comment with a hidden mark, unless there is one of ours; or change its text."""
-        body = m.with_marker(text, marker)
-
-        def happened() -> IssueComment | PullRequestComment | None:
-            listed = self.calls.attempt(action, read)
-            own = (comment for comment in listed if f.user_login(comment.user) == self.own_login)
-            return next((comment for comment in own if m.has_marker(comment.body or "", marker)), None)
-
-        existing = happened()
-        if existing is None:
-            self.calls.attempt(action, lambda: create(body), happened)
-        elif existing.body != body:
-            self.calls.attempt(action, lambda: existing.edit(body))
+    def _list_own(self, comments: Iterable[IssueComment | PullRequestComment]) -> list[OwnComment]:
+        own = (comment for comment in comments if f.user_login(comment.user) == self.own_login)
+        return [OwnComment(comment.body or "", comment.edit) for comment in own]
 
     @functools.cached_property
     def own_login(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -15,7 +16,7 @@ from runplan.adapters.forge import gitlab_facts as f, model as m
 from runplan.adapters.forge.access import Ask, Token, ask_with, find_stored_token, header_settings
 from runplan.adapters.forge.gitlab_calls import TIMEOUT_S, CheckedSession, GitLabCalls, describe_error
 from runplan.adapters.forge.gitlab_facts import Facts
-from runplan.adapters.forge.retry import repeatable
+from runplan.adapters.forge.retry import OwnComment, repeatable
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import NotFound, RefusedEarly
 from runplan.domain.gitfacts import PLAN, Oid
@@ -148,7 +149,7 @@ class GitLab:
 
         wanted = {"source_branch": base, "target_branch": base, "title": "runplan"}
         path = f"{self._root}/merge_requests"
-        ask = functools.partial(self._find, lambda: self._write("post", path, **wanted), missing=(400, 409, 422))
+        ask = partial(self._find, lambda: self._write("post", path, **wanted), missing=(400, 409, 422))
         self.calls.attempt("open merge requests with this token", ask)
 
     @repeatable("read the settings of {0}")
@@ -222,9 +223,6 @@ class GitLab:
         wanted = {"source_branch": branch, "order_by": "created_at", "sort": "desc", **query}
         listed = islice(self._list(f"{self._root}/merge_requests", **wanted), 10)
         return [facts for facts in listed if facts["source_project_id"] == facts["target_project_id"]]
-
-    def head_ref(self, number: int) -> str:
-        return f"refs/merge-requests/{number}/head"
 
     def create_pull_request(
         self, *, branch: str, base: str, title: str, body: str, draft: bool = False
@@ -408,7 +406,7 @@ class GitLab:
         failed = [job for job in self._list_jobs(head) if f.to_check(job).state is m.CheckState.FAILED]
         logs = []
         for job in failed[:FAILED_JOBS]:  # an external status has no log, and the token may not read some
-            trace = functools.partial(self._client.http_get, f"{self._root}/jobs/{job['id']}/trace", raw=True)
+            trace = partial(self._client.http_get, f"{self._root}/jobs/{job['id']}/trace", raw=True)
             answer: Any = self._find(trace)
             if answer is not None and (text := answer.content.decode(errors="replace")):
                 logs.append(f"## {job['name']}\n{text[-LOG_CHARACTERS // FAILED_JOBS :]}")
@@ -465,18 +463,15 @@ class GitLab:
 
     def _put_note(self, notes: str, *, marker: str, text: str, target: str) -> None:
         """Write a note to the target, once per marker among the notes; a later text replaces it."""
-        body = m.with_marker(text, marker)
 
-        def happened() -> Facts | None:
-            listed = self.calls.attempt("comment", lambda: self._list_notes(notes))
-            own = (note for note in listed if f.user_name(note["author"]) == self.own_login)
-            return next((note for note in own if m.has_marker(note["body"] or "", marker)), None)
+        def write(path: str, method: str, body: str) -> Facts:
+            return self._write(method, path, body=body)
 
-        existing = happened()
-        if existing is None:
-            self.calls.attempt("comment", lambda: self._write("post", target, body=body), happened)
-        elif existing["body"] != body:
-            self.calls.attempt("comment", lambda: self._write("put", f"{notes}/{existing['id']}", body=body))
+        def list_own() -> list[OwnComment]:
+            own = (note for note in self._list_notes(notes) if f.user_name(note["author"]) == self.own_login)
+            return [OwnComment(note["body"] or "", partial(write, f"{notes}/{note['id']}", "put")) for note in own]
+
+        self.calls.put_comment("comment", marker, text, list_own, partial(write, target, "post"))
 
     @repeatable("read who labelled issue {0}")
     def is_issue_trusted(self, number: int, label: str) -> bool:
@@ -531,4 +526,5 @@ class GitLab:
             ended=f.to_seconds(facts.get("merged_at") or facts.get("closed_at")),
             noun="merge request",
             sign="!",
+            refs="refs/merge-requests",
         )

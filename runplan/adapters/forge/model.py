@@ -98,6 +98,7 @@ class PullRequest(Struct, frozen=True, kw_only=True):
     ended: float = 0.0  #: when it was merged or closed, in seconds since the epoch
     noun: str = "pull request"
     sign: str = "#"  #: before the number
+    refs: str = "refs/pull"  #: has NUMBER/head with its commits, which stays when its branch is deleted
 
     @property
     def name(self) -> str:

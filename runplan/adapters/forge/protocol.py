@@ -51,9 +51,6 @@ class Forge(Protocol):
     def list_merged(self, branch: str) -> tuple[m.PullRequest, ...]:
         """The newest merged pull requests of this branch, newest first."""
 
-    def head_ref(self, number: int) -> str:
-        """The ref with the commits of a pull request, which stays when its branch is deleted."""
-
     def create_pull_request(
         self, *, branch: str, base: str, title: str, body: str, draft: bool = False
     ) -> m.PullRequest:

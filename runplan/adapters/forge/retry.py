@@ -11,8 +11,9 @@ import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar
 
+from runplan.adapters.forge.model import has_marker, with_marker
 from runplan.domain.errors import NotAllowed, NotThere, RateLimited, Unreachable
 from runplan.domain.text import in_words
 
@@ -34,7 +35,6 @@ def not_the_forge(host: str, fault: str, variable: str) -> Unreachable:
 
 
 def raise_refusal(action: str, status: int, said: str, cause: Exception) -> NoReturn:
-    """Raise the error of ours for an answer that is no success."""
     if status >= 500:
         raise Outage(f"cannot {action}: the forge answers {status}") from cause
     if status == 401:
@@ -55,6 +55,11 @@ def repeatable(action: str) -> Callable[[Callable[Concatenate[Any, P], T]], Call
         return retried
 
     return decorate
+
+
+class OwnComment(NamedTuple):
+    text: str
+    edit: Callable[[str], object]
 
 
 class Calls(ABC):
@@ -78,6 +83,21 @@ class Calls(ABC):
                 raise Unreachable(str(outage)) from outage
             self._sleep(delay_s)
         raise AssertionError
+
+    def put_comment(
+        self, action: str, marker: str, text: str, read: Callable[[], list[OwnComment]], create: Callable[[str], object]
+    ) -> None:
+        """Create a comment with a hidden mark, unless `read` lists one of ours; or change its text."""
+        body = with_marker(text, marker)
+
+        def happened() -> OwnComment | None:
+            return next((own for own in self.attempt(action, read) if has_marker(own.text, marker)), None)
+
+        existing = happened()
+        if existing is None:
+            self.attempt(action, lambda: create(body), happened)
+        elif existing.text != body:
+            self.attempt(action, lambda: existing.edit(body))
 
     def _raise_limit(self, action: str, wait_s: float, cause: Exception) -> NoReturn:
         text = f"cannot {action}: rate limit of the forge for {in_words(wait_s)}"

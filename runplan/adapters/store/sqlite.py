@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,28 +25,17 @@ JOURNAL = "journal.db"
 TABLES = Path(__file__).with_name("migrations") / "repository-1.sql"
 
 
-@functools.cache
-def _absent_journal() -> sqlite3.Connection:
-    """Stands for every journal that does not exist; nothing is written to it. A start asks seven times."""
-    db = sqlite3.connect(":memory:", check_same_thread=False)
-    db.executescript(f"BEGIN;{TABLES.read_text()}COMMIT")
-    return db
-
-
 class SqliteStore(SqlStore):
-    """One open connection to the journal."""
-
     outputs = None
 
     def __init__(self, directory: Path, *, writable: bool = True, missing_ok: bool = False) -> None:
         """Open the journal. With `missing_ok` an absent one reads as empty: no plan was ever run."""
         super().__init__()
         self.path = directory / JOURNAL
-        self._is_absent = False
         with self._translated_errors():
             if missing_ok and not self.path.exists():
-                self._db = _absent_journal()
-                self._is_absent = True
+                self._db = sqlite3.connect(":memory:", isolation_level=None)
+                self._db.executescript(TABLES.read_text())
                 return
             if writable and not self.path.exists():
                 make_below(directory.parent, directory)
@@ -116,8 +104,7 @@ class SqliteStore(SqlStore):
         return OwnerState.SUSPENDED if processes.stopped(process.pid) else OwnerState.RUNNING
 
     def close(self) -> None:
-        if not self._is_absent:
-            self._db.close()
+        self._db.close()
 
     def __del__(self) -> None:
         """A connection and its cache of statements refer to each other, so only `close` frees its descriptors."""

@@ -335,7 +335,14 @@ class _Supervision:
                 self._memory = used
                 self._stop(Ending.BUDGET)
         elif self._launch.silence_s and now >= self._last_output + self._launch.silence_s / 2:
-            self._check_silence(now)
+            # The activity in the middle and at the end of the silence: work is a sign of life.
+            if self._sample is None:
+                self._sample = activity(self._family(), now=now)
+            elif now >= self._last_output + self._launch.silence_s:
+                if activity(self._family(), now=now).is_work_since(self._sample):
+                    self._last_output, self._sample = now, None
+                else:
+                    self._stop(Ending.SILENT)
 
     def _exceeded(self) -> Ending | None:
         tally, launch = self._events.tally, self._launch
@@ -347,16 +354,6 @@ class _Supervision:
             return Ending.BUDGET
         # An agent that may have finished is not replaced: aider applies an answer after it has reported the usage.
         return Ending.CONTEXT if not finished and has_reached(launch.hand_over_at, tally, launch) else None
-
-    def _check_silence(self, now: float) -> None:
-        """Compare the activity in the middle and at the end of the silence: work is a sign of life."""
-        if self._sample is None:
-            self._sample = activity(self._family(), now=now)
-        elif now >= self._last_output + self._launch.silence_s:
-            if activity(self._family(), now=now).is_work_since(self._sample):
-                self._last_output, self._sample = now, None
-            else:
-                self._stop(Ending.SILENT)
 
     # --- the end ------------------------------------------------------------------------------------
 

@@ -195,7 +195,9 @@ def fetch_merged(here: Repository, run: RunSettings, slug: str, env: Mapping[str
     forge = open_forge(here.git, run, env)
     there = own_branch(here, run, slug, env)
     pulls = forge.list_merged(there.branch)
-    return tuple(pull for pull in pulls if here.git.known(pull.head) or there.fetch_ref(forge.head_ref(pull.number)))
+    return tuple(
+        pull for pull in pulls if here.git.known(pull.head) or there.fetch_ref(f"{pull.refs}/{pull.number}/head")
+    )
 
 
 def concludes(mode: str) -> bool:

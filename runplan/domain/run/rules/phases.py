@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from runplan.domain.globs import matches
 from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.actions import Decision, fail_phase, perform_action, start_dispatch
+from runplan.domain.run.attempt_parts import CommandAltered
 from runplan.domain.run.attempts import (
     DelegateAttempt,
     MergeAttempt,
@@ -84,19 +85,14 @@ def _follow_command(started: e.RunStarted, phase: SelfLandingAttempt) -> Decisio
         return fail_phase(Reason.NO_COMMITS, PhaseStep.DELEGATE, "the command did not move the target")
     command = e.DispatchStarted(role=Role.DELEGATE, cycle=phase.cycle)
     start = start_dispatch(command, f"the command of phase {phase.chosen.phase} runs in your checkout")
-    asking = _ask_before_command(phase) if isinstance(phase, DelegateAttempt) else None
-    return _run_baseline(started, phase, phase.base_tree) or asking or start
-
-
-def _ask_before_command(phase: DelegateAttempt) -> Decision | None:
-    """A person approves what the command would run with the user's rights, also with `auto`."""
-    altered = phase.altered
-    if altered is None or phase.delivery.approved == altered.tree:
-        return None
-    why = f"`{phase.chosen.command}` runs with your rights, and {', '.join(altered.files)} changed since the plan began"
-    if phase.delivery.asked != altered.tree:
-        return perform_action(a.ASK, why)
-    return Decision(why=f"{why}; phase {phase.chosen.phase} needs your sign-off", waiting=WaitKind.SIGN_OFF)
+    match phase:
+        case DelegateAttempt(altered=CommandAltered(tree=tree, files=files)) if phase.delivery.approved != tree:
+            # A person approves what the command would run with the user's rights, also with `auto`.
+            why = f"`{phase.chosen.command}` runs with your rights, and {', '.join(files)} changed since the plan began"
+            asks = f"{why}; phase {phase.chosen.phase} needs your sign-off"
+            is_asked = phase.delivery.asked == tree
+            start = Decision(why=asks, waiting=WaitKind.SIGN_OFF) if is_asked else perform_action(a.ASK, why)
+    return _run_baseline(started, phase, phase.base_tree) or start
 
 
 def _work_on(started: e.RunStarted, phase: WorkAttempt, first: Decision) -> Decision:
