@@ -13,8 +13,8 @@ from runplan.adapters.forge.model import (
     CheckState,
     Merge,
     MergeState,
-    Message,
     NotMerged,
+    PullMessage,
     PullRequest,
 )
 from runplan.adapters.forge.protocol import Forge
@@ -227,7 +227,7 @@ def test_a_message_is_answered_once_where_it_was_written(host: Host) -> None:
     forge.request_review(number, ["reviewer", forge.own_login, "stranger"])
 
 
-def ids(messages: Iterable[Message]) -> list[str]:
+def ids(messages: Iterable[PullMessage]) -> list[str]:
     return [message.id for message in messages]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from runplan.adapters import processes
 from runplan.adapters.processes import MARK, Process
-from runplan.adapters.supervise.shim import Activity, activity
+from runplan.adapters.supervise.shim import ProcessActivity, activity
 from tests.support.dispatching import until
 
 
@@ -103,7 +103,7 @@ def test_processor_time_and_bytes_grow_with_work_and_count_children(tmp_path: Pa
     after = activity(me, now=2.0)
     assert after.cpu_s > before.cpu_s
     assert after.moved >= before.moved + 900_000
-    assert activity([Process(pid=999_999_999, started="1")], now=1.0) == Activity(at=1.0, cpu_s=0.0, moved=0)
+    assert activity([Process(pid=999_999_999, started="1")], now=1.0) == ProcessActivity(at=1.0, cpu_s=0.0, moved=0)
 
 
 def test_a_variable_is_read_as_the_process_was_started(child: subprocess.Popen[bytes]) -> None:

@@ -31,12 +31,12 @@ class MemoryForge:
         self._numbers = count(1)
         self._pulls: dict[int, m.PullRequest] = {}
         self._branches: dict[int, str] = {}
-        self._messages: dict[int, list[m.Message]] = {}
+        self._messages: dict[int, list[m.PullMessage]] = {}
         self.asked: list[tuple[int, str]] = []  #: accounts that were asked for a review
         self._opinions: dict[int, dict[str, str]] = {}
         self._issues: dict[int, Account] = {}
         self._comments: dict[int, list[m.Comment]] = {}
-        self._checks: dict[str, list[m.Check]] = {}
+        self._checks: dict[str, list[m.PullCheck]] = {}
         self.assigned: set[int] = set()
         self.address = m.Address(host="forge.example", owner="acme", repository="app")
         self.token_source = "$TOKEN"
@@ -58,7 +58,7 @@ class MemoryForge:
         return f"{branch:0<40}"
 
     def check(self, head: str, name: str, conclusion: str | None = "success", summary: str = "") -> None:
-        check = m.Check(name=name, state=STATES.get(conclusion, m.CheckState.FAILED), summary=summary)
+        check = m.PullCheck(name=name, state=STATES.get(conclusion, m.CheckState.FAILED), summary=summary)
         self._checks[head] = [*(old for old in self._checks.get(head, ()) if old.name != name), check]
         for number, pull in self._pulls.items():
             if pull.auto_merge and pull.is_open and not self._missing(pull):
@@ -68,7 +68,7 @@ class MemoryForge:
         self, number: int, text: str, *, path: str = "", line: int = 0, by: str = "reviewer", state: str = "COMMENTED"
     ) -> None:
         id_ = next(self._numbers)
-        message = m.Message(
+        message = m.PullMessage(
             id=f"{'line' if path else 'review'} {id_}",
             author=by,
             text=text,
@@ -105,9 +105,9 @@ class MemoryForge:
     def git_settings(self) -> tuple[str, ...]:
         return ()
 
-    def read_repository(self) -> m.Repository:
+    def read_repository(self) -> m.ForgeRepository:
         self._require_token()
-        return m.Repository(name="acme/app", can_push=True)
+        return m.ForgeRepository(name="acme/app", can_push=True)
 
     def require_may_open(self, base: str) -> None:
         self._require_token()
@@ -219,13 +219,13 @@ class MemoryForge:
     def read_activity(self, number: int, head: str) -> m.Activity:
         said = [message for message in self._messages.get(number, ()) if message.text or message.is_approval]
         comments = [
-            m.Message(id=f"comment {place}", author=comment.author, text=comment.text, changed=comment.changed)
+            m.PullMessage(id=f"comment {place}", author=comment.author, text=comment.text, changed=comment.changed)
             for place, comment in enumerate(self._comments.get(number, ()))
         ]
         messages = sorted([*said, *comments], key=lambda message: message.changed)
         return m.Activity(checks=self.list_checks(head), messages=tuple(messages))
 
-    def answer_message(self, number: int, message: m.Message, *, marker: str, text: str) -> None:
+    def answer_message(self, number: int, message: m.PullMessage, *, marker: str, text: str) -> None:
         if not message.thread:
             self.put_comment(number, marker=marker, text=text)
             return
@@ -242,7 +242,7 @@ class MemoryForge:
 
     # --- checks ---------------------------------------------------------------------------------------------
 
-    def list_checks(self, head: str) -> tuple[m.Check, ...]:
+    def list_checks(self, head: str) -> tuple[m.PullCheck, ...]:
         return tuple(self._checks.get(head, ()))
 
     def set_status(self, head: str, *, state: m.CheckState, text: str, url: str) -> None:

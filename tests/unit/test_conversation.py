@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runplan.adapters.forge.model import Message
+from runplan.adapters.forge.model import PullMessage
 from runplan.engine.landing.conversation import (
     describe_no_change,
     find_due,
@@ -12,17 +12,17 @@ from runplan.engine.landing.conversation import (
     missing_answers,
     quote_messages,
 )
-from runplan.engine.landing.lander import Commanded, Due, NeedsRepair, Progress, Waiting
+from runplan.engine.landing.lander import Commanded, DueMessages, NeedsRepair, Progress, Waiting
 
 WRITERS = {"ann", "bob", "octocat"}
 LOGIN = "octocat"
 
 
-def message(id: str, text: str = "Please.", author: str = "ann", **more: Any) -> Message:
-    return Message(id=id, author=author, text=text, **{"changed": 10.0} | more)
+def message(id: str, text: str = "Please.", author: str = "ann", **more: Any) -> PullMessage:
+    return PullMessage(id=id, author=author, text=text, **{"changed": 10.0} | more)
 
 
-def due(*messages: Message, handled: tuple[str, ...] = (), login: str = LOGIN, since: float = 0.0) -> Due:
+def due(*messages: PullMessage, handled: tuple[str, ...] = (), login: str = LOGIN, since: float = 0.0) -> DueMessages:
     return find_due(messages, handled=handled, login=login, may_write=WRITERS.__contains__, since=since)
 
 
@@ -41,9 +41,9 @@ def due(*messages: Message, handled: tuple[str, ...] = (), login: str = LOGIN, s
         (message("comment 1", "@octocats, @octocat-2, x@octocat, @octocat/team"), False),
     ],
 )
-def test_reviews_line_comments_and_mentions_of_writers_are_requests(asked: Message, expected: bool) -> None:
+def test_reviews_line_comments_and_mentions_of_writers_are_requests(asked: PullMessage, expected: bool) -> None:
     assert bool(due(asked).requests) is expected
-    assert due(asked, handled=(asked.id,)) == Due(), "an edited text is not due again"
+    assert due(asked, handled=(asked.id,)) == DueMessages(), "an edited text is not due again"
 
 
 def test_the_account_of_an_app_is_mentioned_without_its_suffix() -> None:
@@ -52,7 +52,7 @@ def test_the_account_of_an_app_is_mentioned_without_its_suffix() -> None:
 
 def test_words_of_strangers_start_nothing() -> None:
     said = (message("line 1", author="eve"), message("comment 2", "/runplan stop", author="eve"))
-    assert due(*said) == Due(strangers=said[:1])
+    assert due(*said) == DueMessages(strangers=said[:1])
     assert handle_requests(due(*said), progress(shows_strangers=True), plan="plans/X.md", name="#1") is None
 
 
@@ -127,7 +127,7 @@ THREAD = (message("line 1", thread="1"), message("line 2", thread="1", author="b
 HANDLED = {"line 1": "Handled in abc.", "line 2": "Handled in def."}
 
 
-def answered(id: str, author: str = LOGIN) -> Message:
+def answered(id: str, author: str = LOGIN) -> PullMessage:
     return message("line 9", f"Handled.\n\n<!-- runplan-answer {id} -->", author, thread="1")
 
 
@@ -143,7 +143,7 @@ def answered(id: str, author: str = LOGIN) -> Message:
     ],
 )
 def test_a_thread_is_answered_once_for_its_newest_handled_message(
-    messages: tuple[Message, ...], expected: str | None
+    messages: tuple[PullMessage, ...], expected: str | None
 ) -> None:
     missing = missing_answers(messages, HANDLED, LOGIN)
     assert [said.id for said, _, _ in missing] == ([] if expected is None else [expected])

@@ -33,7 +33,7 @@ from runplan.domain.run.attempts import open_questions
 from runplan.domain.run.dispatch import Ending, Evidence
 from runplan.domain.run.kinds import GateAnswer, PhaseStep, Reason, Role
 from runplan.domain.run.recorded import Recorded
-from runplan.engine.report.summary import PhaseSummary, Spent
+from runplan.engine.report.summary import PhaseRecord, PhaseSpending
 from runplan.engine.report.views import Need
 from runplan.interfaces.web.pages.plan import choose_phases, list_actions, make_bars, prepare_plan
 from runplan.interfaces.web.render import TEMPLATES
@@ -289,11 +289,11 @@ def test_the_page_of_a_long_plan_stays_small() -> None:
     check = Check(name="tests", answer="failed", line="it fails", tree="0" * 40, tests=tests, failed=5, passed=900)
     items = tuple((f"W{number}", True, "src/file.py:12") for number in range(20))
     verdict = e.VerdictGiven(tree="t", patch="p", passed=True, agent="v", items=items)
-    spent = Spent(seconds=100, test_seconds=50, wall_seconds=200, tokens=123_456, usd=1.2)
+    spent = PhaseSpending(seconds=100, test_seconds=50, wall_seconds=200, tokens=123_456, usd=1.2)
     page = PlanPage(
         view=a_view(*phases, run=a_run(phase="3"), need=Need.RUNNING),
         usage=Usage(),
-        phases={str(number): PhaseSummary(id=str(number), attempts=1, spent=spent) for number in range(120)},
+        phases={str(number): PhaseRecord(id=str(number), attempts=1, spent=spent) for number in range(120)},
         dispatches=dispatches,
         selected="3",
         work=fold_phases(recorded(CHOSEN, verdict))["1"],

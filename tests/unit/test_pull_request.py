@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.adapters.forge.model import STATUS, Check, CheckState, MergeState, PullRequest, Target
+from runplan.adapters.forge.model import STATUS, CheckState, MergeState, PullCheck, PullRequest, Target
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import MessagesHandled
 from runplan.domain.run.decide import decide
@@ -16,7 +16,7 @@ from runplan.engine.landing.merging import RedTarget, before_merge, next_step
 from tests.support.builders import started
 
 STATES = (CheckState.PASSED, CheckState.PENDING, CheckState.FAILED)
-PASSED, PENDING, RED = (Check(name="ci", state=state) for state in STATES)
+PASSED, PENDING, RED = (PullCheck(name="ci", state=state) for state in STATES)
 
 
 def pull(**fields: Any) -> PullRequest:
@@ -61,7 +61,7 @@ def progress(**fields: Any) -> Progress:
     ],
 )
 def test_what_hinders_a_merge(
-    pull: PullRequest, checks: tuple[Check, ...], progress: Progress, expected: str | None
+    pull: PullRequest, checks: tuple[PullCheck, ...], progress: Progress, expected: str | None
 ) -> None:
     match next_step(pull, checks, progress, RedTarget()):
         case None:
@@ -75,7 +75,7 @@ def test_what_hinders_a_merge(
     assert found == expected
 
 
-LINT = Check(name="lint", state=CheckState.FAILED)
+LINT = PullCheck(name="lint", state=CheckState.FAILED)
 WAITS = "pull request #1: lint failed on main too; fix it there, or set pull_request.ignore_red_on_target"
 
 
@@ -100,7 +100,7 @@ WAITS = "pull request #1: lint failed on main too; fix it there, or set pull_req
     ids=["waited for", "with others", "passed by", "pending", "not there", "both", "mended there", "only there"],
 )
 def test_a_check_that_fails_on_the_target_too_is_not_repaired(
-    checks: tuple[Check, ...], red: set[str], mended: set[str], is_ignored: bool, expected: str | None
+    checks: tuple[PullCheck, ...], red: set[str], mended: set[str], is_ignored: bool, expected: str | None
 ) -> None:
     target = RedTarget(names=frozenset(red), mended=frozenset(mended), is_ignored=is_ignored)
     step = next_step(pull(), checks, progress(), target)
@@ -135,7 +135,7 @@ KNOWN = Target(usual_checks=("ci", "lint"))
     ],
 )
 def test_what_a_pull_request_with_passed_checks_waits_for(
-    pull: PullRequest, checks: tuple[Check, ...], target: Target, is_stable: bool, expected: str | None
+    pull: PullRequest, checks: tuple[PullCheck, ...], target: Target, is_stable: bool, expected: str | None
 ) -> None:
     waiting = before_merge(pull, checks, target, is_stable=is_stable)
     assert (waiting is None) == (expected is None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runplan.adapters.supervise.shim import Activity
+from runplan.adapters.supervise.shim import ProcessActivity
 
 HALF_AN_HOUR = 1800.0
 
@@ -24,7 +24,7 @@ HALF_AN_HOUR = 1800.0
     ],
 )
 def test_work_is_distinguished_from_polling(seconds: float, cpu_s: float, moved: int, works: bool) -> None:
-    earlier = Activity(at=100.0, cpu_s=3.0, moved=7_000_000)
-    later = Activity(at=100.0 + seconds, cpu_s=3.0 + cpu_s, moved=7_000_000 + moved)
+    earlier = ProcessActivity(at=100.0, cpu_s=3.0, moved=7_000_000)
+    later = ProcessActivity(at=100.0 + seconds, cpu_s=3.0 + cpu_s, moved=7_000_000 + moved)
 
     assert later.is_work_since(earlier) is works

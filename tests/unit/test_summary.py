@@ -12,7 +12,7 @@ from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, PhaseStep, Reason, Role, RunOutcome, WaitKind
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.rows import RunRow, Work
-from runplan.engine.report.summary import Spent, summarise_attempts, summary_of, summary_section, total_spent
+from runplan.engine.report.summary import PhaseSpending, summarise_attempts, summary_of, summary_section, total_spent
 from tests.support.builders import waiting
 
 LEASED = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1)
@@ -44,7 +44,7 @@ def test_a_landed_phase_has_its_commit_tests_time_tokens_and_cost() -> None:
     found = summarise_attempts(records(LEASED, BASE, ROBOT, GATE, lint, LANDED))["1"]
     assert (found.state, found.commit, found.attempts) == ("done", "abcdef0", 1)
     assert (found.before, found.after) == ("10 passed, 0 failed", "12 passed, 0 failed")
-    assert found.spent == Spent(seconds=60.0, wall_seconds=5 * 86400.0, tokens=1000, usd=0.5)
+    assert found.spent == PhaseSpending(seconds=60.0, wall_seconds=5 * 86400.0, tokens=1000, usd=0.5)
 
 
 def test_set_up_and_tests_are_no_time_of_agents() -> None:
@@ -175,8 +175,12 @@ def test_the_section_lists_every_phase_and_what_is_not_done() -> None:
 
 @pytest.mark.parametrize(
     ("spent", "cost"),
-    [(Spent(tokens=5, unpriced=True), "-"), (Spent(usd=0.07), "$0.07"), (Spent(usd=0.07, unpriced=True), "≥ $0.07")],
+    [
+        (PhaseSpending(tokens=5, unpriced=True), "-"),
+        (PhaseSpending(usd=0.07), "$0.07"),
+        (PhaseSpending(usd=0.07, unpriced=True), "≥ $0.07"),
+    ],
 )
-def test_a_cost_that_an_agent_does_not_report_is_no_zero(spent: Spent, cost: str) -> None:
+def test_a_cost_that_an_agent_does_not_report_is_no_zero(spent: PhaseSpending, cost: str) -> None:
     assert spent.cost == cost
-    assert total_spent(spent, Spent()).cost == cost
+    assert total_spent(spent, PhaseSpending()).cost == cost

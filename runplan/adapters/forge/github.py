@@ -128,10 +128,10 @@ class GitHub:
     # --- the repository -----------------------------------------------------------------------------------
 
     @repeatable("read the repository")
-    def read_repository(self) -> m.Repository:
+    def read_repository(self) -> m.ForgeRepository:
         repo = self._repo
         repo.update() if repo.completed else repo.complete()
-        return m.Repository(
+        return m.ForgeRepository(
             name=repo.full_name,
             # To an installation GitHub says no whatever it may do; the first push shows it.
             can_push=bool(repo.permissions and repo.permissions.push) or self._auth.token.startswith(INSTALLATION),
@@ -374,7 +374,7 @@ class GitHub:
         checks = self.list_checks(head) if any(IS_PARTIAL in page for page in pages) else f.to_checks(pages)
         return m.Activity(checks=checks, messages=f.to_messages(pages))
 
-    def answer_message(self, number: int, message: m.Message, *, marker: str, text: str) -> None:
+    def answer_message(self, number: int, message: m.PullMessage, *, marker: str, text: str) -> None:
         if not message.thread:
             return self.put_comment(number, marker=marker, text=text)
         pull = self._repo.get_pull(number)
@@ -396,7 +396,7 @@ class GitHub:
     # --- checks -----------------------------------------------------------------------------------------------
 
     @repeatable("read the checks")
-    def list_checks(self, head: Oid) -> tuple[m.Check, ...]:
+    def list_checks(self, head: Oid) -> tuple[m.PullCheck, ...]:
         """Check runs and commit statuses; a repository may use either."""
         commit = self._repo.get_commit(head)
         facts: list[tuple[str, str, str, str, datetime | None]] = []
@@ -414,7 +414,7 @@ class GitHub:
             facts.append(("all statuses", combined.state, "", "", None))
         states = {"success": m.CheckState.PASSED, "pending": m.CheckState.PENDING}
         return tuple(
-            m.Check(
+            m.PullCheck(
                 name=name,
                 state=states.get(state, m.CheckState.FAILED),
                 url=url or "",

@@ -161,7 +161,7 @@ def next_cursors(page: Mapping[str, Any], cursors: Mapping[str, str]) -> dict[st
     return {name: info.get("endCursor") or cursors[name] for name, info in infos.items()}
 
 
-def to_checks(pages: Sequence[Mapping[str, Any]]) -> tuple[m.Check, ...]:
+def to_checks(pages: Sequence[Mapping[str, Any]]) -> tuple[m.PullCheck, ...]:
     """The checks; of one that ran again the newest run, as REST shows it."""
     rollups = ((page.get("object") or {}).get("statusCheckRollup") for page in pages)
     nodes = [node for rollup in rollups for node in list_nodes(rollup, "contexts")]
@@ -173,7 +173,7 @@ def to_checks(pages: Sequence[Mapping[str, Any]]) -> tuple[m.Check, ...]:
         is_over = node.get("state") not in ("PENDING", "EXPECTED") if is_status else node["status"] == "COMPLETED"
         is_good = node.get("state") == "SUCCESS" or (node.get("conclusion") or "").lower() in GOOD
         changed = node.get("completedAt") or node.get("startedAt") or node.get("createdAt")
-        check = m.Check(
+        check = m.PullCheck(
             name=node.get("context") or node.get("name") or "",
             state=(m.CheckState.PASSED if is_good else m.CheckState.FAILED) if is_over else m.CheckState.PENDING,
             url=node.get("url") or node.get("targetUrl") or "",
@@ -184,7 +184,7 @@ def to_checks(pages: Sequence[Mapping[str, Any]]) -> tuple[m.Check, ...]:
     return tuple(checks)
 
 
-def to_messages(pages: Sequence[Mapping[str, Any]]) -> tuple[m.Message, ...]:
+def to_messages(pages: Sequence[Mapping[str, Any]]) -> tuple[m.PullMessage, ...]:
     """The messages, oldest first; without threads that a person resolved, and reviews that were withdrawn."""
     pulls = [page.get("pullRequest") for page in pages]
     messages = []
@@ -201,8 +201,8 @@ def to_messages(pages: Sequence[Mapping[str, Any]]) -> tuple[m.Message, ...]:
     return tuple(sorted(messages, key=lambda message: message.changed))
 
 
-def _to_message(kind: str, node: Mapping[str, Any], **more: Any) -> m.Message:
-    return m.Message(
+def _to_message(kind: str, node: Mapping[str, Any], **more: Any) -> m.PullMessage:
+    return m.PullMessage(
         id=f"{kind} {node['fullDatabaseId']}",
         author=author_login(node["author"]),
         text=node["body"],

@@ -128,13 +128,13 @@ class GitLab:
     # --- the repository ---------------------------------------------------------------------------------------
 
     @repeatable("read the repository")
-    def read_repository(self) -> m.Repository:
+    def read_repository(self) -> m.ForgeRepository:
         project = self._read_project()
         access = (project.get("permissions") or {}).values()
         # A token of OAuth is no access token; with a dead one the project could not be read.
         own = "/personal_access_tokens/self"
         token = self._find(lambda: self._get(own), missing=(400, 401, 403, 404)) or {}
-        return m.Repository(
+        return m.ForgeRepository(
             name=project["path_with_namespace"],
             can_push=max((level["access_level"] for level in access if level), default=0) >= DEVELOPER,
             is_archived=bool(project.get("archived")),
@@ -369,7 +369,7 @@ class GitLab:
         messages.sort(key=lambda message: message.changed)
         return m.Activity(checks=self.list_checks(head), messages=tuple(messages))
 
-    def answer_message(self, number: int, message: m.Message, *, marker: str, text: str) -> None:
+    def answer_message(self, number: int, message: m.PullMessage, *, marker: str, text: str) -> None:
         notes = f"{self._root}/merge_requests/{number}/notes"
         target = f"{self._root}/merge_requests/{number}/discussions/{message.thread}/notes" if message.thread else notes
         self._put_note(notes, marker=marker, text=text, target=target)
@@ -377,7 +377,7 @@ class GitLab:
     # --- checks -----------------------------------------------------------------------------------------------
 
     @repeatable("read the checks")
-    def list_checks(self, head: Oid) -> tuple[m.Check, ...]:
+    def list_checks(self, head: Oid) -> tuple[m.PullCheck, ...]:
         """Jobs and external statuses of the commit; and those of a pipeline for the result of the merge."""
         return tuple(f.to_check(status) for status in self._list_jobs(head))
 

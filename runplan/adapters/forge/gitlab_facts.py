@@ -44,11 +44,11 @@ def is_open(facts: Facts) -> bool:
     return facts["state"] in ("opened", "locked")  # it is locked while it is merged
 
 
-def to_check(facts: Facts) -> m.Check:
+def to_check(facts: Facts) -> m.PullCheck:
     """A job or commit status; jobs have other names for the same fields."""
     is_optional = bool(facts.get("allow_failure")) and facts["status"] in ("failed", "canceled", "manual")
     state = m.CheckState.PASSED if is_optional else CHECK_STATES.get(facts["status"], m.CheckState.PENDING)
-    return m.Check(
+    return m.PullCheck(
         name=facts["name"],
         state=state,
         url=facts.get("target_url") or facts.get("web_url") or "",
@@ -57,11 +57,11 @@ def to_check(facts: Facts) -> m.Check:
     )
 
 
-def to_message(note: Facts, *, thread: str) -> m.Message:
+def to_message(note: Facts, *, thread: str) -> m.PullMessage:
     position = note.get("position") or {}
     path = position.get("new_path") or position.get("old_path") or ""
     line = position.get("new_line") or position.get("old_line")
-    return m.Message(
+    return m.PullMessage(
         id=f"{'line' if path else 'comment'} {note['id']}",
         author=user_name(note["author"]),
         text=note["body"] or "",
@@ -72,13 +72,13 @@ def to_message(note: Facts, *, thread: str) -> m.Message:
 
 
 def with_opinions(
-    messages: Sequence[m.Message], states: Iterable[Facts], changed: Mapping[str, str], *, head: Oid
-) -> list[m.Message]:
+    messages: Sequence[m.PullMessage], states: Iterable[Facts], changed: Mapping[str, str], *, head: Oid
+) -> list[m.PullMessage]:
     """The messages, with the opinions of reviewers, which have no text: an objection takes its author's newest one."""
     shown = list(messages)
     for facts in states:
         name, state = user_name(facts["user"]), facts["state"]
-        opinion = m.Message(
+        opinion = m.PullMessage(
             id=f"review {name} {state} {head:.12}",
             author=name,
             text="",

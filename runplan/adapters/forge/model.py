@@ -29,7 +29,7 @@ class Address(Struct, frozen=True, kw_only=True):
         return f"{self.owner}/{self.repository}"
 
 
-class Repository(Struct, frozen=True, kw_only=True):
+class ForgeRepository(Struct, frozen=True, kw_only=True):
     """A repository on a forge, and what the token may do there."""
 
     name: str  #: owner/name as the forge spells it; differs from the remote after a rename
@@ -106,7 +106,7 @@ class PullRequest(Struct, frozen=True, kw_only=True):
         return f"{self.noun} {self.sign}{self.number}"
 
 
-class Check(Struct, frozen=True, kw_only=True):
+class PullCheck(Struct, frozen=True, kw_only=True):
     """One check run or commit status of a pushed commit."""
 
     name: str
@@ -131,7 +131,7 @@ class Comment(Struct, frozen=True, kw_only=True):
     changed: float  #: seconds since the epoch
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class PullMessage(Struct, frozen=True, kw_only=True):
     """A review, a comment on a line, or a comment of a pull request."""
 
     id: str  #: "review 12", "line 13", "comment 14"
@@ -146,8 +146,8 @@ class Message(Struct, frozen=True, kw_only=True):
 class Activity(Struct, frozen=True, kw_only=True):
     """The state of a pull request that others write: checks of its head, and messages, oldest first."""
 
-    checks: tuple[Check, ...]
-    messages: tuple[Message, ...]
+    checks: tuple[PullCheck, ...]
+    messages: tuple[PullMessage, ...]
 
 
 def with_marker(text: str, marker: str) -> str:

@@ -30,7 +30,7 @@ class Forge(Protocol):
 
     # --- the repository -----------------------------------------------------------------------------------
 
-    def read_repository(self) -> m.Repository: ...
+    def read_repository(self) -> m.ForgeRepository: ...
     def require_may_open(self, base: str) -> None:
         """Raise NotAllowed for a token that may not open pull requests."""
 
@@ -81,7 +81,7 @@ class Forge(Protocol):
     def read_activity(self, number: int, head: Oid) -> m.Activity:
         """The checks of the head and the messages of a pull request, by one call; without the status of runplan."""
 
-    def answer_message(self, number: int, message: m.Message, *, marker: str, text: str) -> None:
+    def answer_message(self, number: int, message: m.PullMessage, *, marker: str, text: str) -> None:
         """Answer in the thread of a message, else by a comment; once per marker, as `put_comment`."""
 
     def request_review(self, number: int, logins: Sequence[str]) -> None:
@@ -89,7 +89,7 @@ class Forge(Protocol):
 
     # --- checks -----------------------------------------------------------------------------------------------
 
-    def list_checks(self, head: Oid) -> tuple[m.Check, ...]:
+    def list_checks(self, head: Oid) -> tuple[m.PullCheck, ...]:
         """The checks of a commit, without the status that runplan sets."""
 
     def set_status(self, head: Oid, *, state: m.CheckState, text: str, url: str) -> None:

@@ -229,7 +229,7 @@ class _Supervision:
         self._by_estimate = False  #: its usage was an estimate when it was asked to end
         self._wall = self._started + launch.wall_s
         self._last_output = time.monotonic()
-        self._sample: Activity | None = None  #: taken in the middle of the current silence
+        self._sample: ProcessActivity | None = None  #: taken in the middle of the current silence
         self._selector = selectors.DefaultSelector()
         self._selector.register(signals.descriptor, selectors.EVENT_READ, None)
         for output, log in zip(outputs, self._logs, strict=True):
@@ -403,14 +403,14 @@ MOVED = 256 * 1024
 MOVED_PER_S = 64 * 1024
 
 
-class Activity(Struct, frozen=True, kw_only=True):
+class ProcessActivity(Struct, frozen=True, kw_only=True):
     """The CPU time and I/O of some processes up to a moment."""
 
     at: float
     cpu_s: float
     moved: int  #: bytes
 
-    def is_work_since(self, earlier: Activity) -> bool:
+    def is_work_since(self, earlier: ProcessActivity) -> bool:
         """Whether they worked since then; waiting and polling do not count."""
         elapsed = self.at - earlier.at
         return self.cpu_s - earlier.cpu_s >= max(BUSY_S, BUSY_SHARE * elapsed) or (
@@ -418,7 +418,7 @@ class Activity(Struct, frozen=True, kw_only=True):
         )
 
 
-def activity(family: Iterable[Process], *, now: float) -> Activity:
+def activity(family: Iterable[Process], *, now: float) -> ProcessActivity:
     """The activity so far, including that of children that were waited for."""
     import psutil  # 33 ms, and only a silent process needs it
 
@@ -430,7 +430,7 @@ def activity(family: Iterable[Process], *, now: float) -> Activity:
             counted = known.io_counters()
             # Memory-mapped files are read without a system call and count only as disk blocks.
             moved += max(counted.read_chars + counted.write_chars, counted.read_bytes + counted.write_bytes)
-    return Activity(at=now, cpu_s=cpu_s, moved=moved)
+    return ProcessActivity(at=now, cpu_s=cpu_s, moved=moved)
 
 
 def used_memory(pids: Sequence[int], *, most: int) -> int:

@@ -31,7 +31,7 @@ from runplan.domain.run.recorded import Recorded
 from runplan.domain.text import bounded, command
 from runplan.domain.times import parse_iso
 from runplan.engine.loop.context import RepositoryContext, known_plans
-from runplan.engine.report.summary import KINDS, PhaseSummary, summarise_attempts
+from runplan.engine.report.summary import KINDS, PhaseRecord, summarise_attempts
 from runplan.engine.report.views import Need, by_need
 from runplan.engine.steps.gates import JUNIT_READ
 
@@ -148,7 +148,7 @@ class Log(Struct, frozen=True, kw_only=True):
 class PlanPage(Struct, frozen=True, kw_only=True):
     view: dict[str, Any]  #: as `status --json` prints it
     usage: Usage
-    phases: dict[str, PhaseSummary]  #: time and use of the attempted ones
+    phases: dict[str, PhaseRecord]  #: time and use of the attempted ones
     dispatches: tuple[Dispatch, ...]  #: the oldest first
     selected: str  #: the phase that is shown in depth
     work: PhaseWork | None  #: on that phase

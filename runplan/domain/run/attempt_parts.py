@@ -55,7 +55,7 @@ def record_dispatch(record: DispatchRecord, event: e.Event) -> DispatchRecord:
             return replace(record, ended=None, questions=(*record.questions, event))
         case e.QuestionAnswered() if event.id in (question.id for question in record.open_questions):
             return replace(record, answers={**record.answers, event.id: event.text})
-        case e.Judgement():
+        case e.Judged():
             return replace(record, ended=None)
         case HostChanged():  # their files are on the other host; the same dispatch is due again
             return replace(record, running=None, ended=None)
@@ -153,7 +153,7 @@ class SetupReused(e.Event, frozen=True, kw_only=True):
     tree: str = ""  #: "" in the worktree of agents
 
 
-class SetupDoubted(e.Judgement, frozen=True, kw_only=True):
+class SetupDoubted(e.Judged, frozen=True, kw_only=True):
     """A check on the base failed with products of an earlier run.setup; it is repeated with new ones."""
 
     why: str

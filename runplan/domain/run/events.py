@@ -272,11 +272,11 @@ class Leased(Event, frozen=True, kw_only=True):
     kept: KeptWork | None = None
 
 
-class Judgement(Event, frozen=True, kw_only=True):
+class Judged(Event, frozen=True, kw_only=True):
     """The dispatch that ended is judged. What follows from it is decided next."""
 
 
-class BaselineKnown(Judgement, frozen=True, kw_only=True):
+class BaselineKnown(Judged, frozen=True, kw_only=True):
     key: str
     tree: str  #: the tree it ran on
     results: str  #: JSON of the results
@@ -333,7 +333,7 @@ class DispatchEnded(Event, frozen=True, kw_only=True):
         return self.ending is Ending.EXITED and self.code == 0
 
 
-class HandedOver(Judgement, frozen=True, kw_only=True):
+class HandedOver(Judged, frozen=True, kw_only=True):
     """An agent's context was full. Its work is on the branch; a fresh agent continues with the note."""
 
     number: int  #: from 1, per phase
@@ -342,7 +342,7 @@ class HandedOver(Judgement, frozen=True, kw_only=True):
     why: str
 
 
-class QuestionAsked(Judgement, frozen=True, kw_only=True):
+class QuestionAsked(Judged, frozen=True, kw_only=True):
     """An agent cannot continue without a person. Its work is on the branch; the next agent gets the answer."""
 
     id: str
@@ -362,7 +362,7 @@ class GuardFound(Event, frozen=True, kw_only=True):
     lines: tuple[str, ...]
 
 
-class WorkTaken(Judgement, frozen=True, kw_only=True):
+class WorkTaken(Judged, frozen=True, kw_only=True):
     """The agent's changes are committed on its branch."""
 
     head: str
@@ -373,7 +373,7 @@ class WorkTaken(Judgement, frozen=True, kw_only=True):
     lines: tuple[str, ...] = ()  #: why, for the report
 
 
-class RulesBroken(Judgement, frozen=True, kw_only=True):
+class RulesBroken(Judged, frozen=True, kw_only=True):
     """The work is committed, and has changes that the phase does not permit; a fixer takes them back."""
 
     tree: str
@@ -429,7 +429,7 @@ class BranchRebuilt(Event, frozen=True, kw_only=True):
     start: str = ""  #: the newest commit of the branch
 
 
-class GateJudged(Judgement, frozen=True, kw_only=True):
+class GateJudged(Judged, frozen=True, kw_only=True):
     tree: str
     answer: GateAnswer
     code: int | None
@@ -450,7 +450,7 @@ class Promise(Struct, frozen=True, kw_only=True):
     why: str  #: one line
 
 
-class ProofJudged(Judgement, frozen=True, kw_only=True):
+class ProofJudged(Judged, frozen=True, kw_only=True):
     """The base's tests ran on the new code, or the new tests on the base's code or without the added functions."""
 
     tree: str  #: of the candidate
@@ -464,7 +464,7 @@ class ProofJudged(Judgement, frozen=True, kw_only=True):
     ran: Evidence | None = None  #: None: known from an earlier run on the same tree
 
 
-class VerdictGiven(Judgement, frozen=True, kw_only=True):
+class VerdictGiven(Judged, frozen=True, kw_only=True):
     tree: str
     patch: str
     passed: bool
@@ -477,7 +477,7 @@ class VerdictGiven(Judgement, frozen=True, kw_only=True):
     why: str = ""  #: why it did not pass, in one line
 
 
-class VerdictDoubted(Judgement, frozen=True, kw_only=True):
+class VerdictDoubted(Judged, frozen=True, kw_only=True):
     """The verifier gave no verdict, or passes items without a reference that resolves; it is asked once more."""
 
     patch: str

@@ -9,10 +9,10 @@ import functools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from runplan.adapters.forge.model import Message, has_marker
+from runplan.adapters.forge.model import PullMessage, has_marker
 from runplan.domain.run.kinds import WaitKind
 from runplan.domain.text import bounded, command, inert, plain
-from runplan.engine.landing.lander import Commanded, Due, NeedsRepair, Progress, Waiting
+from runplan.engine.landing.lander import Commanded, DueMessages, NeedsRepair, Progress, Waiting
 
 MARK = "<!-- runplan"  #: begins the hidden mark in every comment of runplan, whichever account wrote it
 COMMANDS = {"/runplan stop": True, "/runplan retry": False}  #: the first line of a comment, and whether it stops
@@ -26,13 +26,13 @@ LONGEST_QUOTE = 100  #: characters of a message that is answered outside of a th
 
 
 def find_due(
-    messages: Sequence[Message],
+    messages: Sequence[PullMessage],
     *,
     handled: Collection[str],
     login: str,
     may_write: Callable[[str], bool],
     since: float = 0.0,
-) -> Due:
+) -> DueMessages:
     """The commands since this time, and the messages that ask for work.
 
     These are reviews, line comments, and comments that mention the token's account. An approval settles what its author
@@ -49,7 +49,7 @@ def find_due(
         for message in unsettled
         if not _is_command(message) and (not message.id.startswith("comment ") or mention.search(message.text))
     ]
-    return Due(
+    return DueMessages(
         commands=tuple(
             Commanded(id=message.id, by=message.author, is_stop=COMMANDS[_first_line(message)])
             for message in new
@@ -60,11 +60,11 @@ def find_due(
     )
 
 
-def _first_line(message: Message) -> str:
+def _first_line(message: PullMessage) -> str:
     return (message.text.splitlines() or [""])[0].rstrip()
 
 
-def _is_command(message: Message) -> bool:
+def _is_command(message: PullMessage) -> bool:
     return message.id.startswith("comment ") and _first_line(message) in COMMANDS
 
 
@@ -73,21 +73,21 @@ def _account(login: str) -> str:
     return login.removesuffix("[bot]")
 
 
-def quote_messages(due: Due, *, with_strangers: bool) -> tuple[tuple[str, str], ...]:
+def quote_messages(due: DueMessages, *, with_strangers: bool) -> tuple[tuple[str, str], ...]:
     """The ids and quoted texts of the requests, oldest first; with those of strangers, marked as such."""
     shown = (*due.requests, *(due.strangers if with_strangers else ()))
     ordered = sorted(shown, key=lambda message: message.changed)
     return tuple((message.id, _quote(message, is_stranger=message in due.strangers)) for message in ordered)
 
 
-def _quote(message: Message, *, is_stranger: bool) -> str:
+def _quote(message: PullMessage, *, is_stranger: bool) -> str:
     lines = plain(bounded(message.text)).splitlines()
     author = f"{message.author} (without write access)" if is_stranger else message.author
     where = f" on {message.place}" if message.place else ""
     return "\n".join([f"{author}{where}:", *(f"> {line}" for line in lines)])
 
 
-def handle_requests(due: Due, progress: Progress, *, plan: str, name: str) -> NeedsRepair | Waiting | None:
+def handle_requests(due: DueMessages, progress: Progress, *, plan: str, name: str) -> NeedsRepair | Waiting | None:
     """A repair for the requests, or a wait for the person who starts it; None without requests."""
     if not due.requests:
         return None
@@ -115,7 +115,7 @@ def describe_no_change(summary: str) -> str:
     return "\n".join(["No change:", "", *(f"> {line}" for line in words)]) if words else "No change."
 
 
-def find_answered(messages: Sequence[Message], login: str) -> set[str]:
+def find_answered(messages: Sequence[PullMessage], login: str) -> set[str]:
     """The ids of the messages that this account has answered on the forge, and of earlier ones in the same thread."""
     own = [message.text for message in messages if _account(message.author) == _account(login)]
     answered = {
@@ -127,13 +127,13 @@ def find_answered(messages: Sequence[Message], login: str) -> set[str]:
     return {message.id for place, message in rows if place <= answered.get(message.thread or message.id, -1)}
 
 
-def _marker(message: Message) -> str:
+def _marker(message: PullMessage) -> str:
     return f"runplan-answer {message.id}"
 
 
 def missing_answers(
-    messages: Sequence[Message], answers: Mapping[str, str], login: str
-) -> list[tuple[Message, str, str]]:
+    messages: Sequence[PullMessage], answers: Mapping[str, str], login: str
+) -> list[tuple[PullMessage, str, str]]:
     """Handled messages without their answer on the forge, the newest of each thread; with its marker and text."""
     newest = {message.thread or message.id: message for message in messages if answers.get(message.id)}
     answered = find_answered(messages, login)

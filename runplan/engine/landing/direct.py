@@ -27,10 +27,10 @@ from runplan.domain.names import HEADS
 from runplan.domain.text import command
 from runplan.engine.landing.cherry_pick import CherryPick
 from runplan.engine.landing.lander import (
-    Declined,
     Landed,
     Landing,
     LandingAnswer,
+    NotAccepted,
     Pending,
     Refused,
     TargetMoved,
@@ -62,7 +62,7 @@ class RemoteLander(ABC):
                 return seen
             if isinstance(answer, push.Declined):
                 why = f"{self._remote.name} does not accept a push to {self.branch}: {answer.said}"
-                return Refused(reason=Declined(why=why))
+                return Refused(reason=NotAccepted(why=why))
             if isinstance(seen, Refused):
                 return seen
             failed = f"the push to {self.branch} on {self._remote.name} failed and changed nothing"

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from runplan.adapters.forge.model import Activity, Message, PullRequest
+from runplan.adapters.forge.model import Activity, PullMessage, PullRequest
 from runplan.adapters.forge.protocol import Forge
 from runplan.adapters.git.command import Git
 from runplan.domain.gitfacts import LANDING, Commit, Oid, read_trailers
@@ -44,7 +44,7 @@ class TargetMoved(Struct, frozen=True, kw_only=True):
     tip: Oid
 
 
-class Declined(Struct, frozen=True, kw_only=True):
+class NotAccepted(Struct, frozen=True, kw_only=True):
     """The owner of the target does not accept the candidate."""
 
     why: str
@@ -54,7 +54,7 @@ class Declined(Struct, frozen=True, kw_only=True):
 class Refused(Struct, frozen=True, kw_only=True):
     """This candidate cannot land and nothing was changed."""
 
-    reason: TargetMoved | Declined
+    reason: TargetMoved | NotAccepted
 
 
 LandingAnswer: TypeAlias = Landed | Pending | Refused
@@ -110,12 +110,12 @@ class Failed(Struct, frozen=True):
 Conclusion: TypeAlias = Landed | Waiting | NeedsRepair | Commanded | Failed
 
 
-class Due(Struct, frozen=True, kw_only=True):
+class DueMessages(Struct, frozen=True, kw_only=True):
     """The messages that no run has handled."""
 
     commands: tuple[Commanded, ...] = ()  #: oldest first
-    requests: tuple[Message, ...] = ()  #: of accounts with write access
-    strangers: tuple[Message, ...] = ()  #: like requests, of other accounts
+    requests: tuple[PullMessage, ...] = ()  #: of accounts with write access
+    strangers: tuple[PullMessage, ...] = ()  #: like requests, of other accounts
 
 
 class Sighting:
@@ -131,7 +131,7 @@ class Sighting:
         #: What was seen when the rules of the target held the merge, and the answer: they are read after a change.
         self.held: tuple[tuple[PullRequest, Activity, bool], Conclusion] | None = None
         #: The messages, those of them that were handled, and those that are due: permissions are read after a change.
-        self.due: tuple[tuple[object, ...], Due] | None = None
+        self.due: tuple[tuple[object, ...], DueMessages] | None = None
 
 
 #: How far back a landing is looked for when the user has worked on top of it or rewritten the branch.

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from runplan.adapters.forge.model import STATUS, Check, CheckState, MergeState, PullRequest, Target
+from runplan.adapters.forge.model import STATUS, CheckState, MergeState, PullCheck, PullRequest, Target
 from runplan.domain.run.kinds import Reason, WaitKind
 from runplan.engine.landing.lander import Conclusion, Failed, NeedsRepair, Progress, Waiting
 
 MAX_UPDATES = 5  #: how often the target is merged into the branch because it moved
 
 
-def failed_checks(checks: Iterable[Check]) -> frozenset[str]:
+def failed_checks(checks: Iterable[PullCheck]) -> frozenset[str]:
     return frozenset(check.name for check in checks if check.state is CheckState.FAILED)
 
 
@@ -25,7 +25,9 @@ class RedTarget(Struct, frozen=True, kw_only=True):
     is_ignored: bool = False  #: they do not hinder the merge
 
 
-def next_step(pull: PullRequest, checks: Sequence[Check], progress: Progress, target: RedTarget) -> Conclusion | None:
+def next_step(
+    pull: PullRequest, checks: Sequence[PullCheck], progress: Progress, target: RedTarget
+) -> Conclusion | None:
     """What hinders the merge of an open pull request by itself; None when nothing does."""
     name = pull.name
     if pull.state in (MergeState.CONFLICT, MergeState.BEHIND) or target.mended:
@@ -57,7 +59,7 @@ def next_step(pull: PullRequest, checks: Sequence[Check], progress: Progress, ta
     return None
 
 
-def before_merge(pull: PullRequest, checks: Sequence[Check], target: Target, *, is_stable: bool) -> Waiting | None:
+def before_merge(pull: PullRequest, checks: Sequence[PullCheck], target: Target, *, is_stable: bool) -> Waiting | None:
     """What a pull request whose checks have passed waits for before it is merged.
 
     A check registers seconds after the push, or when another one ends. `is_stable` says that none did for a while.
@@ -77,6 +79,6 @@ def before_merge(pull: PullRequest, checks: Sequence[Check], target: Target, *, 
     return None
 
 
-def missing_checks(checks: Sequence[Check], names: Iterable[str]) -> list[str]:
+def missing_checks(checks: Sequence[PullCheck], names: Iterable[str]) -> list[str]:
     seen = {STATUS, *(check.name for check in checks)}  # runplan sets its own status before it merges
     return [name for name in dict.fromkeys(names) if name not in seen]

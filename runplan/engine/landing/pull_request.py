@@ -35,12 +35,12 @@ from runplan.engine.landing.conversation import find_due, handle_requests, missi
 from runplan.engine.landing.direct import Direct, RemoteLander
 from runplan.engine.landing.lander import (
     Conclusion,
-    Declined,
-    Due,
+    DueMessages,
     Failed,
     Landed,
     Landing,
     NeedsRepair,
+    NotAccepted,
     Progress,
     Refused,
     Sighting,
@@ -142,7 +142,7 @@ class PullRequestLander(RemoteLander):
         if tip is not None and find_landing(self._git, landing, tip):
             return Landed(tip=tip)
         if self.closed is not None:
-            return Refused(reason=Declined(why=self.closed.why, reason=self.closed.reason))
+            return Refused(reason=NotAccepted(why=self.closed.why, reason=self.closed.reason))
         if tip is not None and tip != self._merged_tip and self._is_merged(tip):
             self._merged_tip = tip
         if self._is_on_target(landing.old) if tip in (None, self._merged_tip) else tip == landing.old:
@@ -174,7 +174,7 @@ class PullRequestLander(RemoteLander):
         if self.closed is not None:
             return self.closed
         activity = forge.read_activity(pull.number, pull.head)
-        due = self._converse(pull, activity.messages, progress) if activity.messages else Due()
+        due = self._converse(pull, activity.messages, progress) if activity.messages else DueMessages()
         if due.commands:
             return due.commands[0]
         if pull.base != self.target.branch:
@@ -208,7 +208,7 @@ class PullRequestLander(RemoteLander):
             return answer
         return self._seen.held[1]
 
-    def _try_merge(self, pull: m.PullRequest, checks: Sequence[m.Check], *, is_stable: bool) -> Conclusion:
+    def _try_merge(self, pull: m.PullRequest, checks: Sequence[m.PullCheck], *, is_stable: bool) -> Conclusion:
         target = self._forge().read_target(pull.base, number=pull.number)
         waiting = before_merge(pull, checks, target, is_stable=is_stable)
         if self._seen.status is None and m.STATUS in target.checks and pull.state is m.MergeState.BLOCKED:
@@ -222,7 +222,7 @@ class PullRequestLander(RemoteLander):
             self._forge().cancel_merge(pull.number)
         return waiting
 
-    def _converse(self, pull: m.PullRequest, messages: Sequence[m.Message], progress: Progress) -> Due:
+    def _converse(self, pull: m.PullRequest, messages: Sequence[m.PullMessage], progress: Progress) -> DueMessages:
         """Answer the messages that were handled, and ask their authors for a new review; those that are due.
 
         The answer comes last: while it is missing, both are repeated, and a repeated request changes nothing.
@@ -289,7 +289,7 @@ class PullRequestLander(RemoteLander):
     def _read_text(self, tip: Oid) -> bytes:
         return read_plan(self._git, f"{tip}:{self._plan.path}", self._plan.path) or b""
 
-    def _look_at_target(self, pull: m.PullRequest, checks: Sequence[m.Check]) -> RedTarget:
+    def _look_at_target(self, pull: m.PullRequest, checks: Sequence[m.PullCheck]) -> RedTarget:
         """The checks that fail on the target too, and those that failed there before: at the base or when last seen."""
         failed = failed_checks(checks)
         tip = self.target_tip()
@@ -438,7 +438,7 @@ class PullRequestLander(RemoteLander):
     def _read_trailers(self, oid: Oid) -> dict[str, str]:
         return read_trailers(self._git.commit(oid).message)
 
-    def _merge_pull_request(self, pull: m.PullRequest, checks: Sequence[m.Check], target: m.Target) -> Conclusion:
+    def _merge_pull_request(self, pull: m.PullRequest, checks: Sequence[m.PullCheck], target: m.Target) -> Conclusion:
         """Merge by an allowed method, or have the forge merge it when the rules of the target are met."""
         forge = self._forge()
         wanted = self._settings.method

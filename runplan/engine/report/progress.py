@@ -13,7 +13,7 @@ from runplan.domain.run.recorded import Recorded
 from runplan.domain.text import bounded
 from runplan.engine.landing.description import PhaseProgress, PlanProgress
 from runplan.engine.report.sections import LONGEST
-from runplan.engine.report.summary import PhaseSummary, summarise_attempts
+from runplan.engine.report.summary import PhaseRecord, summarise_attempts
 from runplan.engine.report.text import escape_inline
 
 GOALS = ("goal", "goals", "objective", "overview", "summary")  #: headings above the paragraph with the goal
@@ -32,9 +32,9 @@ def describe_plan(plan: Plan, text: bytes, records: Iterable[Recorded[Any]]) -> 
     )
 
 
-def _describe_phase(phase: Phase, attempt: PhaseSummary | None) -> PhaseProgress:
+def _describe_phase(phase: Phase, attempt: PhaseRecord | None) -> PhaseProgress:
     is_done = phase.status is Status.DONE
-    seen = attempt if attempt and is_done else PhaseSummary(id=phase.id)
+    seen = attempt if attempt and is_done else PhaseRecord(id=phase.id)
     facts = [
         f"tests: {seen.tests}" if seen.tests else "",
         f"cost: {seen.spent.cost}" if seen.spent.tokens or seen.spent.usd else "",

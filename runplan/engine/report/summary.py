@@ -46,7 +46,7 @@ class PhaseState(StrEnum):
     UNDONE = "undone"
 
 
-class Spent(Struct, frozen=True, kw_only=True):
+class PhaseSpending(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0  #: of agents
     setup_seconds: float = 0.0
     test_seconds: float = 0.0
@@ -71,15 +71,15 @@ class Spent(Struct, frozen=True, kw_only=True):
         return ", ".join(part for part in (time, used) if part)
 
 
-def total_spent(*parts: Spent) -> Spent:
-    return Spent(
-        **{name: sum(getattr(part, name) for part in parts) for name in Spent.__struct_fields__[:-2]},
+def total_spent(*parts: PhaseSpending) -> PhaseSpending:
+    return PhaseSpending(
+        **{name: sum(getattr(part, name) for part in parts) for name in PhaseSpending.__struct_fields__[:-2]},
         unpriced=any(part.unpriced for part in parts),
         estimated=any(part.estimated for part in parts),
     )
 
 
-class PhaseSummary(Struct, frozen=True, kw_only=True):
+class PhaseRecord(Struct, frozen=True, kw_only=True):
     id: str
     title: str = ""
     state: PhaseState = PhaseState.TODO
@@ -90,7 +90,7 @@ class PhaseSummary(Struct, frozen=True, kw_only=True):
     after: str = ""  #: tests on the result
     evidence: tuple[tuple[str, bool, str], ...] = ()  #: of the newest verdict: item, passed, evidence
     attempts: int = 0
-    spent: Spent = Spent()
+    spent: PhaseSpending = PhaseSpending()
     why: str = ""  #: why it is not done
     command: str = ""  #: the next step of a person
 
@@ -110,7 +110,7 @@ class PhaseSummary(Struct, frozen=True, kw_only=True):
 class PlanSummary(Struct, frozen=True, kw_only=True):
     plan: str
     title: str
-    phases: tuple[PhaseSummary, ...]
+    phases: tuple[PhaseRecord, ...]
 
 
 # --- from the journal -----------------------------------------------------------------------------------
@@ -121,9 +121,9 @@ def list_summary_facts(store: Store, plan: str) -> list[Recorded[Any]]:
     return sorted((fact for kind in KINDS for fact in store.list_facts(kind, plan=plan)), key=lambda fact: fact.seq)
 
 
-def summarise_attempts(records: Iterable[Recorded[Any]], *, since: str = "") -> dict[str, PhaseSummary]:
+def summarise_attempts(records: Iterable[Recorded[Any]], *, since: str = "") -> dict[str, PhaseRecord]:
     """The phases that were attempted; only time and agents from `since` on count as spent."""
-    phases: dict[str, PhaseSummary] = {}
+    phases: dict[str, PhaseRecord] = {}
     current: dict[tuple[str, str], tuple[str, str]] = {}  #: phase, and time of its newest event, by run and lane
     for record in records:
         strand = (record.run, record.event.lane)
@@ -132,17 +132,17 @@ def summarise_attempts(records: Iterable[Recorded[Any]], *, since: str = "") -> 
         name = getattr(record.event, "phase", "") or (REPAIR if is_begin else worked)
         if not name:
             continue
-        phase = _apply_fact(phases.get(name) or PhaseSummary(id=name), record, worked, since)
+        phase = _apply_fact(phases.get(name) or PhaseRecord(id=name), record, worked, since)
         if is_begin or worked:
             current[strand] = (name if is_begin else worked, record.at)
         if not is_begin and record.at > since:
             wall = parse_iso(record.at) - parse_iso(max(previous, since))
-            phase = replace(phase, spent=total_spent(phase.spent, Spent(wall_seconds=wall.total_seconds())))
+            phase = replace(phase, spent=total_spent(phase.spent, PhaseSpending(wall_seconds=wall.total_seconds())))
         phases[name] = phase
     return phases
 
 
-def _apply_fact(phase: PhaseSummary, fact: Recorded[Any], worked: str, since: str) -> PhaseSummary:
+def _apply_fact(phase: PhaseRecord, fact: Recorded[Any], worked: str, since: str) -> PhaseRecord:
     """The phase after one more event of a run that works on the phase `worked`."""
     match fact.event:
         case e.Leased():
@@ -152,7 +152,7 @@ def _apply_fact(phase: PhaseSummary, fact: Recorded[Any], worked: str, since: st
             return replace(phase, state=state, run=fact.run, attempts=attempts, **reset)
         case e.DispatchEnded() as ended if fact.at >= since:
             tokens = ended.input_tokens + ended.output_tokens
-            spent = Spent(
+            spent = PhaseSpending(
                 seconds=ended.seconds,
                 tokens=tokens,
                 usd=ended.usd,
@@ -160,9 +160,9 @@ def _apply_fact(phase: PhaseSummary, fact: Recorded[Any], worked: str, since: st
                 estimated=ended.estimated,
             )
             if ended.role is Role.SETUP:
-                spent = Spent(setup_seconds=ended.seconds)
+                spent = PhaseSpending(setup_seconds=ended.seconds)
             elif not ended.agent:
-                spent = Spent(test_seconds=ended.seconds)
+                spent = PhaseSpending(test_seconds=ended.seconds)
             return replace(phase, spent=total_spent(phase.spent, spent))
         case e.BaselineKnown(name=e.TESTS):
             return replace(phase, before=describe_counts(fact.event.results))
@@ -193,7 +193,7 @@ def figures_of_run(store: Store, run: RunRow) -> str:
     wall = parse_iso(run.since) - parse_iso(run.started)
     before = next((phase.before for phase in phases if phase.before), "")
     after = next((phase.after for phase in reversed(phases) if phase.after), "")
-    tests = PhaseSummary(id="", before=before, after=after).tests
+    tests = PhaseRecord(id="", before=before, after=after).tests
     return f"Time: {replace(used, wall_seconds=wall.total_seconds()).words}" + (f". Tests: {tests}" if tests else "")
 
 
@@ -201,7 +201,7 @@ def figures_of_run(store: Store, run: RunRow) -> str:
 
 
 def summary_of(
-    path: str, plan: Plan | None, newest: RunRow | None, attempts: dict[str, PhaseSummary], *, owned: bool = True
+    path: str, plan: Plan | None, newest: RunRow | None, attempts: dict[str, PhaseRecord], *, owned: bool = True
 ) -> PlanSummary:
     """The phases in the order of the plan, which is None when it is gone or cannot be parsed.
 
@@ -220,9 +220,9 @@ def summary_of(
     )
 
 
-def _summarise_phase(plan: Plan, phase: Phase, attempts: dict[str, PhaseSummary]) -> PhaseSummary:
+def _summarise_phase(plan: Plan, phase: Phase, attempts: dict[str, PhaseRecord]) -> PhaseRecord:
     """The phase with its title and its status in the plan."""
-    summary = replace(attempts.get(phase.id) or PhaseSummary(id=phase.id), title=phase.title)
+    summary = replace(attempts.get(phase.id) or PhaseRecord(id=phase.id), title=phase.title)
     if phase.status is Status.DONE:
         return replace(summary, state=PhaseState.DONE, commit=phase.commit or summary.commit, why="")
     if summary.state in (PhaseState.RUNNING, PhaseState.FAILED, PhaseState.STOPPED):
@@ -235,7 +235,7 @@ def _summarise_phase(plan: Plan, phase: Phase, attempts: dict[str, PhaseSummary]
     return replace(summary, state=PhaseState.TODO, why="not started", command=start)
 
 
-def _with_run(path: str, phase: PhaseSummary, newest: RunRow | None, *, owned: bool) -> PhaseSummary:
+def _with_run(path: str, phase: PhaseRecord, newest: RunRow | None, *, owned: bool) -> PhaseRecord:
     """The phase with the state of the newest run, or of its lane."""
     active = newest if newest is not None and newest.is_active else None
     work = next((work for work in (*active.lanes, active) if work.phase == phase.id), None) if active else None
@@ -347,12 +347,14 @@ def _summarise_plan(store: Store, plan: str, since: str) -> PlanSummary:
     newest = store.get_newest_run(plan)
     attempts = summarise_attempts(list_summary_facts(store, plan), since=since)
     if newest is not None and newest.is_active and newest.phase:
-        attempts.setdefault(newest.phase, PhaseSummary(id=newest.phase))
+        attempts.setdefault(newest.phase, PhaseRecord(id=newest.phase))
     titles = {record.event.phase: record.event.title for record in store.list_facts(e.PhaseChosen, plan=plan)}
     whole = summary_of(plan, None, newest, attempts, owned=bool(store.get_living_owner(plan)))
     title = newest.title if newest is not None and newest.title else plan
     is_open = (PhaseState.WAITING, PhaseState.RUNNING)
-    news = [phase for phase in whole.phases if phase.at >= since or phase.state in is_open or phase.spent != Spent()]
+    news = [
+        phase for phase in whole.phases if phase.at >= since or phase.state in is_open or phase.spent != PhaseSpending()
+    ]
     phases = tuple(replace(phase, title=titles.get(phase.id) or phase.title) for phase in news)
     return replace(whole, title=title, phases=phases)
 
@@ -383,7 +385,7 @@ def _phase_lines(news: RepositoryNews, state: PhaseState) -> Iterator[str]:
     locate = partial(command_in, news.repository, is_fleet=news.is_fleet)
     for plan in news.plans:
         for phase in (summary for summary in plan.phases if summary.state is state):
-            used = phase.spent.words if phase.spent != Spent() else ""
+            used = phase.spent.words if phase.spent != PhaseSpending() else ""
             tests = f"tests {phase.tests}" if phase.tests else ""
             facts = (escape_inline(phase.why), code_span(phase.commit) if phase.commit else "", tests, used)
             then = phase.command or command("runplan", "report", plan.plan)
@@ -407,7 +409,7 @@ def count_phases(news: Sequence[RepositoryNews]) -> str:
     counts = {word: sum(phase.state is state for phase in phases) for state, word in words.items()}
     shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     spent = total_spent(*(phase.spent for phase in phases))
-    used = f". Time: {spent.words}" if spent != Spent() else ""
+    used = f". Time: {spent.words}" if spent != PhaseSpending() else ""
     failed = sum(len(repository.failed) for repository in news)
     runs = f". Runs that need you: {failed}" if failed else ""
     return (f"Phases: {shown}" if shown else "No phase landed, failed or waits for you") + runs + used

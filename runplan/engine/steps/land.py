@@ -54,7 +54,7 @@ from runplan.domain.run.state import RunState
 from runplan.domain.text import bounded, command, inert
 from runplan.domain.times import iso, parse_iso
 from runplan.engine.landing import modes
-from runplan.engine.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved
+from runplan.engine.landing.lander import Landed, Landing, NotAccepted, Pending, Refused, TargetMoved
 from runplan.engine.report import text as report
 from runplan.engine.report.sections import (
     SHORT,
@@ -392,7 +392,7 @@ def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Eve
                 yield e.LandingHeld(why=why)
             case Refused(reason=TargetMoved(tip=tip)):
                 yield _record_move(context, started.old, tip)
-            case Refused(reason=Declined(reason=reason, why=why)):
+            case Refused(reason=NotAccepted(reason=reason, why=why)):
                 yield e.LandingRefused(why=why, reason=reason)
 
 
