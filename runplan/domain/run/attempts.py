@@ -314,8 +314,8 @@ def record_event(attempt: AnyAttempt, event: e.Event) -> AnyAttempt:
 
 def _record_common(attempt: A, event: e.Event) -> A:
     if isinstance(event, e.Answered):
-        is_about = bool(event.tree or attempt.delivery.held)  # this content, or the held landing of none
-        if event.tree != attempt.answerable or not is_about:
+        is_about = event.tree == attempt.answerable and (event.tree or attempt.delivery.held)
+        if not is_about:  # neither this content nor the held landing of none
             return attempt
     attempt = replace(attempt, delivery=parts.record_delivery(attempt.delivery, event))
     match event:

@@ -160,11 +160,6 @@ class Direct(RemoteLander):
 
     # --- the local branch -------------------------------------------------------------------------------
 
-    def catch_up(self) -> str:
-        """Let the local branch follow the remote's; a note when it stays."""
-        new = self.tip()
-        return self.follow_remote(self.prepare(id="", old="", new=new)) if new else ""
-
     def follow_remote(self, landing: Landing) -> str:
         """Let the local branch follow; a note when it stays."""
         here = self._local.tip()

@@ -478,7 +478,9 @@ class PullRequestLander(RemoteLander):
         The branch goes last: without it a restart finds nothing left to do.
         """
         forge = self._forge()
-        notes = [f"{pull.name} is merged: {pull.url}", *remarks, *self._take_remarks(), self.target.catch_up()]
+        notes = [f"{pull.name} is merged: {pull.url}", *remarks, *self._take_remarks()]
+        if tip := self.target.tip():
+            notes.append(self.target.follow_remote(self.target.prepare(id="", old="", new=tip)))
         said = f"Done by {pull.name} (plan `{self._plan.path}`)."
         for issue in self._plan.issues:
             try:

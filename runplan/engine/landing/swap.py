@@ -3,7 +3,7 @@
 1. stage: git writes the new files and the new index into a box. Filters, conversions and a full disk fail here.
 2. write the plan of the swap to the disk
 3. prepare the ref transaction and take index.lock: nothing can switch, stage or commit any more
-4. swap: each old file is moved into the box, each new one try_link into its place. Nothing is ever replaced or
+4. swap: each old file is moved into the box, each new one linked into its place. Nothing is ever replaced or
    written to, so an edit in that instant is noticed and kept.
 5. move the new index into its place, then commit the ref: the landing has happened
 
@@ -223,7 +223,7 @@ class Box:
 
 
 class Swap:
-    """One landing in one checkout, in an locked box."""
+    """One landing in one checkout, in a locked box."""
 
     def __init__(self, git: Git, checkout: TargetCheckout, box: Box, zones: Zones | None = None) -> None:
         self._git = git.at(checkout.root)

@@ -126,15 +126,15 @@ def summarise_attempts(records: Iterable[Recorded[Any]], *, since: str = "") -> 
     phases: dict[str, PhaseRecord] = {}
     current: dict[tuple[str, str], tuple[str, str]] = {}  #: phase, and time of its newest event, by run and lane
     for record in records:
-        strand = (record.run, record.event.lane)
-        worked, previous = current.get(strand, ("", record.at))
+        lane = (record.run, record.event.lane)
+        worked, previous = current.get(lane, ("", record.at))
         is_begin = isinstance(record.event, e.Leased)
         name = getattr(record.event, "phase", "") or (REPAIR if is_begin else worked)
         if not name:
             continue
         phase = _apply_fact(phases.get(name) or PhaseRecord(id=name), record, worked, since)
         if is_begin or worked:
-            current[strand] = (name if is_begin else worked, record.at)
+            current[lane] = (name if is_begin else worked, record.at)
         if not is_begin and record.at > since:
             wall = parse_iso(record.at) - parse_iso(max(previous, since))
             phase = replace(phase, spent=total_spent(phase.spent, PhaseSpending(wall_seconds=wall.total_seconds())))
