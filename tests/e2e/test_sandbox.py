@@ -266,17 +266,22 @@ def test_a_filter_script_that_an_agent_edited_does_no_harm_while_its_work_lands(
     assert not (project.path / "harm").exists()
 
 
-def test_a_filter_script_that_an_agent_edited_does_not_change_what_set_up_made(boxed: Shut) -> None:
+@pytest.mark.parametrize("file", ["test.o", "test.sh", "other.up"])
+def test_a_filter_script_that_an_agent_edited_changes_no_other_file_of_the_tests(boxed: Shut, file: str) -> None:
+    """Neither what set-up made, nor a tracked file, nor one that another filter converts."""
     project = boxed.project
-    for direction in ("clean", "smudge"):
-        project.repo.git("config", f"filter.up.{direction}", "sh convert.sh")
-    files = {"convert.sh": "cat\n", ".gitattributes": "*.txt filter=up\n", ".gitignore": "*.o\n", "z.txt": "0\n"}
-    project.repo.commit("Begin", **files)
-    harm = "cat; if test -e test.o; then echo true >test.o; fi"
+    for name, program in (("up", "cat"), ("own", "sh convert.sh")):
+        for direction in ("clean", "smudge"):
+            project.repo.git("config", f"filter.{name}.{direction}", program)
+    attributes = {".gitattributes": "*.txt filter=own\n*.up filter=up\n", ".gitignore": "*.o\n"}
+    tests = dict.fromkeys(("test.sh", "other.up"), "test ! -e red\n")
+    project.repo.commit("Begin", **attributes, **tests, **{"convert.sh": "cat\n", "z.txt": "0\n"})
+    made = project.path / ".git/runplan/seen/*/made/*/files"
+    harm = f"cat; case $PWD in *-proof) for f in {file} {made}/{file}; do test ! -e $f || echo true >$f; done; esac"
     boxed.scripts(
-        setup="echo 'test ! -e red' >test.o",
-        check="sh test.o",
-        agent=f"echo '{harm}' >convert.sh; echo 1 >z.txt; echo 1 >1.txt; >red",
+        setup="cp test.sh test.o",
+        check=f"sh {file}",
+        agent=f"echo '{harm}' >convert.sh; echo 1 >z.txt; echo 1 >1.txt; echo '# new' >>other.up; >red",
     )
     ran = project.start("1", "auto")
     assert (ran.code, "gate       failed" in ran.err, project.landed()) == (1, True, []), ran.err

@@ -174,11 +174,9 @@ class Agents(Struct, frozen=True, dict=True):
         """Identifies those of them that tests.env names."""
         return _digest({name: value for name, value in self.script_env.items() if name in self.tests.env})
 
-    def confine(
-        self, argv: Sequence[str], cwd: Path, writable: Sequence[Path], readable: Sequence[Path] = ()
-    ) -> Sequence[str]:
+    def confine(self, argv: Sequence[str], cwd: Path, writable: Sequence[Path]) -> Sequence[str]:
         """A command of runplan that opens an agent's files, in the sandbox of agents and without a network."""
-        view = View(cwd=cwd, writable=tuple(writable), readable=tuple(readable), network=False)
+        view = View(cwd=cwd, writable=tuple(writable), network=False)
         return self._sandbox(self.settings.sandbox).wrap(argv, view)
 
     def _variables(self, dispatch: str, role: Role, phase: str) -> dict[str, str]:

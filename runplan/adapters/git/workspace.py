@@ -170,7 +170,8 @@ class Workspace:
         fixed += [("extensions.objectformat", "sha256")] if self._sha256 else []
         if path == self.path or self._lfs:  # else a lane has a store of its own, and reads the user's as well
             fixed += [("lfs.storage", str(self.common_dir / (self._lfs or "lfs")))]
-        return (*self._config, *fixed)
+        own = (pair for pair in self._config if bare or not pair[0].startswith("filter."))
+        return (*own, *fixed)
 
     def hide_secrets(self) -> dict[Path, Path]:
         """The files of the user's configuration that may hold a token, with the copies that a sandbox shows instead."""
@@ -185,9 +186,19 @@ class Workspace:
         return copied
 
     @property
-    def has_filters(self) -> bool:
-        """Whether git runs programs that convert files."""
-        return any(key.startswith("filter.") for key, _ in self._config)
+    def filters(self) -> list[str]:
+        """The names of the programs that convert files."""
+        keys = (key.removeprefix("filter.") for key, _ in self._config if key.startswith("filter."))
+        return sorted({key.rpartition(".")[0] for key in keys})
+
+    def replace_filters(self, command: str) -> dict[str, str]:
+        """Variables with which git runs `command` instead of them, in a repository that has none; {} is the number."""
+        pairs = [(f"filter.{name}.smudge", command.format(number)) for number, name in enumerate(self.filters)]
+        pairs += [(f"filter.{name}.required", "true") for name in self.filters]
+        keys = {f"GIT_CONFIG_KEY_{number}": key for number, (key, _) in enumerate(pairs)}
+        values = {f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in enumerate(pairs)}
+        config = {"GIT_CONFIG_GLOBAL": "/dev/null", "config": self.agent_config["GIT_CONFIG_GLOBAL"]}
+        return config | {"GIT_CONFIG_COUNT": str(len(pairs))} | keys | values
 
     @property
     def lfs_store(self) -> Path | None:

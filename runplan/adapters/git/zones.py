@@ -23,6 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.adapters.git.command import (
+    ANY,
     CALLS,
     CONFIGURING,
     SETTINGS,
@@ -35,7 +36,15 @@ from runplan.adapters.git.command import (
     wait_for,
 )
 from runplan.adapters.git.objects import TREE, find
-from runplan.adapters.store.files import is_directory, make_below, move_directory, publish, read_text, remove_directory
+from runplan.adapters.store.files import (
+    is_directory,
+    make_below,
+    move_directory,
+    publish,
+    read_file,
+    read_text,
+    remove_directory,
+)
 from runplan.domain.errors import GitFailed, RefusedEarly, SettingsError
 from runplan.domain.names import DIFF_FILE
 
@@ -45,9 +54,8 @@ if TYPE_CHECKING:
     from runplan.adapters.git.workspace import Workspace
     from runplan.domain.gitfacts import Oid
 
-#: A command in the sandbox of agents: argv, working directory, the directories that it may write, and paths below
-#: them that it may not.
-Confine: TypeAlias = Callable[[Sequence[str], Path, Sequence[Path], Sequence[Path]], Sequence[str]]
+#: A command in the sandbox of agents: argv, working directory, and the directories that it may write.
+Confine: TypeAlias = Callable[[Sequence[str], Path, Sequence[Path]], Sequence[str]]
 
 STANDARD_TOOLS = "/usr/bin:/bin"  #: of the scripts; the caller's PATH may lack them
 STOPPED_S = 5.0  #: for a hand-over of a run that is stopped
@@ -94,6 +102,7 @@ objectformat = sha256"
             printf '%s\n' "$oid" >"$own/HEAD" && printf 'gitdir: %s\n' "$own" >.git || exit 1
         (
             export GIT_DIR="$own" GIT_WORK_TREE="$2/$path" GIT_INDEX_FILE="$index/index"
+            export GIT_CONFIG_COUNT=0 GIT_CONFIG_GLOBAL="${config:-$GIT_CONFIG_GLOBAL}" # its filters are the user's
             git read-tree --reset $update "$oid" && cp -p "$index/index" "$own/index" || exit 1
             [ "$how" != proof ] || git clean -ffdqx
         ) && fill_modules "$own" "$2/$path" "$oid" "$theirs/modules" || exit 1
@@ -102,15 +111,19 @@ objectformat = sha256"
 """
 #: Fills a worktree. Arguments: git directory, tree, seen, commit of the files, commit of the index, how, clean, diff,
 #: root of the checkout, the user's modules, then the names of run.copy. `seen` keeps what only this script opens: the
-#: index and its commit. `how` is agent, proof, or setup for a proof worktree with the products of run.setup.
+#: index and its commit, and lists of files that are not converted yet. `how` is agent, proof, or setup for a proof
+#: worktree with the products of run.setup.
 _FILL = f"""{IS_EMPTY}{_FILL_MODULES}
 ulimit -v {SCRIPT_KIB} 2>/dev/null
 umask 022
 dir=$1 tree=$2 seen=$3 files=$4 tip=$5 how=$6 clean=$7 diff=$8 root=$9; shift 9
 modules=$1; shift
-export GIT_DIR="$dir" GIT_WORK_TREE="$tree" GIT_INDEX_FILE="$seen/index"
+export seen GIT_DIR="$dir" GIT_WORK_TREE="$tree" GIT_INDEX_FILE="$seen/index"
 cd "$tree" || exit 1
 is_empty && clean=none
+for list in "$seen"/list.*; do
+    [ ! -f "$list" ] || {{ git update-index -z --force-remove --stdin <"$list" && rm "$list"; }} || exit 1
+done
 rm -rf .git "./{DIFF_FILE}" "$dir/index" "$dir/index.lock" "$seen/index.lock" || exit 1
 printf 'gitdir: %s\\n' "$dir" >.git && : >"$seen/commit" || exit 1
 if [ "$how" = proof ] && [ "$clean" = -x ] && [ -f "$seen/index" ]; then # git overlooks FIFOs, modes and further links
@@ -170,7 +183,7 @@ class Zones:
         self.workspace = workspace
         #: Scripts may run filters that an agent wrote, so they get the variables of agents.
         self.env = scrubbed(workspace.env if env is None else env)
-        self.confine = confine or (lambda argv, _cwd, _writable, _readable: argv)
+        self.confine = confine or (lambda argv, _cwd, _writable: argv)
         self.bounds = bounds or Bounds()
         self.is_hurried = False
 
@@ -184,16 +197,17 @@ class Zones:
         *,
         cwd: Path,
         writable: Sequence[Path],
-        readable: Sequence[Path] = (),
+        env: Mapping[str, str] | None = None,
     ) -> Iterator[Script]:
         """A fixed script in the sandbox; its process tree is dead at the end of the block."""
         words = " ".join(f"-c {setting}" for setting in (*SETTINGS, *_SETTINGS))
         git = f'git() {{ command "{self.workspace.git.program}" {words} "$@"; }}\n'
-        argv = self.confine(["/bin/sh", "-c", _LIFELINE + git + script, "sh", *arguments], cwd, writable, readable)
+        argv = self.confine(["/bin/sh", "-c", _LIFELINE + git + script, "sh", *arguments], cwd, writable)
+        path = {"PATH": f"{self.env.get('PATH', '')}:{STANDARD_TOOLS}"}
         process = subprocess.Popen(
             argv,
             cwd=self.workspace.state,
-            env={**self.env, **self.workspace.agent_config, "PATH": f"{self.env.get('PATH', '')}:{STANDARD_TOOLS}"},
+            env={**self.env, **self.workspace.agent_config, **path, **(env or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -202,27 +216,28 @@ class Zones:
         with process, CALLS.bounded(process, state=self.workspace.state):
             yield Script(process)
 
-    def converting(self, cwd: Path, box: Path, *, writable: Sequence[Path]) -> Git:
-        """Git for files of the user's, with `box` for temporary files.
+    def converting(self, cwd: Path, box: Path, *, writable: Sequence[Path] = (), git_dir: Path | None = None) -> Git:
+        """Git for files of the user's, or of a worktree of ours with this git directory; `box` is for temporary files.
 
         A filter that converts them may be a script that an agent has edited, so it runs in the sandbox. git-lfs reads
         the user's large files through an alternate.
         """
         user, store = self.workspace.user, self.workspace.lfs_store
-        if not self.workspace.has_filters:
+        if not self.workspace.filters:
             return user.at(cwd)
         lender = box / "lender/objects"
         lender.mkdir(parents=True)
         if store is not None:
             lender.with_name("lfs").symlink_to(store.parent)
         selected = {name: user.env[name] for name in CONFIGURING if name in user.env}
+        own = (f"--git-dir={git_dir}", f"--work-tree={cwd}") if git_dir else ()
         prefix = ("/usr/bin/env", *(f"{name}={value}" for name, value in borrowing(lender).items()))
         return Git(
             cwd,
-            env={**self.env, **selected},
-            options=("-c", f"lfs.storage={box / 'lfs'}", "-c", "lfs.skipdownloaderrors=true"),
-            confine=lambda argv: self.confine([*prefix, *argv], cwd, writable, ()),
-            common_dir=user.common_dir,
+            env={**self.env, **(self.workspace.agent_config if git_dir else selected)},
+            options=(*own, "-c", f"lfs.storage={box / 'lfs'}", "-c", "lfs.skipdownloaderrors=true"),
+            confine=lambda argv: self.confine([*prefix, *argv], cwd, (box, *writable)),
+            common_dir=None if git_dir else user.common_dir,
         )
 
     def hurry(self) -> None:
@@ -331,26 +346,24 @@ class Place:
         remove_directory(self._repository)
         draft.rename(self._repository)
 
-    def _fill(self, *words: str, extra: Extra, fixed: Sequence[Path] = ()) -> bool:
-        """Run the script that fills the files; once more in an empty worktree when it fails. Whether that was so.
-
-        `fixed` are paths in the worktree that the script, and a filter that it runs, cannot change in a sandbox.
-        """
+    def _fill(self, *words: str, extra: Extra) -> bool:
+        """Fill the files; once more in an empty worktree when that fails. Whether that was so."""
         places = (str(self._git_dir), str(self.path), str(self._seen))
         more = (str(extra.diff or ""), str(extra.root), str(self._workspace.common_dir / "modules"))
         arguments = (*places, *words, *more, *extra.copies)
         error = ""
         for is_new in (False, True):
             self._make_directories()
-            writable = (self.path, self._repository, self._seen)
-            readable = () if is_new else fixed
-            with self._zones.start(_FILL, arguments, cwd=self.path, writable=writable, readable=readable) as script:
-                error = script.finish(time.monotonic() + FILL_S)
-            if not error:
+            if not (error := self._run_fill(arguments)):
                 return is_new
             remove_directory(self.path)
             remove_directory(self._seen)
         raise GitFailed(f"the files of {words[0][:12]} could not be written to {self.path}: {error}")
+
+    def _run_fill(self, arguments: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+        writable = (self.path, self._repository, self._seen)
+        with self._zones.start(_FILL, arguments, cwd=self.path, writable=writable, env=env) as script:
+            return script.finish(time.monotonic() + FILL_S)
 
     # --- the products of run.setup ------------------------------------------------------------------------
 
@@ -427,17 +440,9 @@ class ProofWorktree(Place):
 
     def keep_worktree(self, commit: Oid, *, is_protected: bool, extra: Extra = NOTHING) -> None:
         """Put the files of `commit` right after run.setup; without a sandbox keep a copy of them and the products."""
-        if self._workspace.has_filters and is_protected:
-            listing = 'git --git-dir="$1" --work-tree="$2" ls-files -oz --directory'
-            self._note_products("entries", self._read_output(listing, "the products of run.setup cannot be listed"))
-        self._write(commit, "setup", "none", extra=extra, fixed=self._entries)
+        self._write(commit, "setup", "none", extra=extra)
         if not is_protected:
             self._copy(self.path, self._kept)
-
-    @property
-    def _entries(self) -> list[Path]:
-        """Products that a filter must not change, since it may be a script that an agent has edited."""
-        return [self.path / name for name in self._read_note("entries").split("\0") if name]
 
     def reuse(self, commit: Oid, *, clean: bool = False, extra: Extra = NOTHING) -> str:
         """Exactly the files of `commit` and the products of run.setup; with `clean` those that git ignores alone.
@@ -449,7 +454,7 @@ class ProofWorktree(Place):
         if is_directory(self._kept):
             remove_directory(self.path)
             self._copy(self._kept, self.path)
-        is_new = self._write(commit, "setup", "" if clean else "none", extra=extra, fixed=self._entries)
+        is_new = self._write(commit, "setup", "" if clean else "none", extra=extra)
         return "the worktree had to be made anew" if is_new else ""
 
     def _copy(self, source: Path, goal: Path) -> None:
@@ -459,13 +464,37 @@ class ProofWorktree(Place):
             if error := script.finish(time.monotonic() + FILL_S):
                 raise GitFailed(f"{source} cannot be copied to {goal}: {error}")
 
-    def _write(self, commit: Oid, how: str, clean: str, *, extra: Extra, fixed: Sequence[Path] = ()) -> bool:
+    def _write(self, commit: Oid, how: str, clean: str, *, extra: Extra) -> bool:
         self._require_copies(commit, extra)
         if not self.is_made:
             self._remove_files()
         with self._new_repository(keeps_modules=how == "setup") as draft:
             self._workspace.write_repository(draft, head=commit)
-        return self._fill(commit, commit, how, clean, extra=extra, fixed=fixed)
+        return self._fill(commit, commit, how, clean, extra=extra)
+
+    def _run_fill(self, arguments: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+        """Fill the files; a filter converts its own ones apart, where it can write to nothing else.
+
+        It may be a script that an agent has edited. At first git only lists its files, then it takes what was made.
+        """
+        env = self._workspace.replace_filters("printf '%%s\\0' %f >>\"$seen/list.{}\"")
+        if error := super()._run_fill(arguments, env):
+            return error
+        made = self._seen / "made"
+        remove_directory(made)
+        for number in range(len(self._workspace.filters)):
+            if names := read_file(self._seen / f"list.{number}"):
+                box = made / str(number)
+                git = self._zones.converting(self.path, box, git_dir=self._repository)
+                write = ("checkout-index", "-q", "-z", "--stdin", f"--prefix={box}/files/")
+                on_index = {"GIT_INDEX_FILE": str(self._seen / "index")}
+                ran = git.run(*write, stdin=names, env=on_index, ok=ANY, timeout_s=FILL_S, among=CALLS)
+                if ran.code:
+                    return one_line(ran.err)
+        if is_directory(made):
+            error = super()._run_fill(arguments, self._workspace.replace_filters('cat "$seen/made/{}/files/"%f'))
+            remove_directory(made)
+        return error
 
     def changed(self, commit: Oid, copies: Sequence[str] = ()) -> list[str]:
         """Paths that differ from the commit shown, without ignored files; HEAD when it is at another commit."""
@@ -481,7 +510,7 @@ class ProofWorktree(Place):
         """The beginning of what a script prints; its arguments are the git directory and the worktree."""
         arguments = (str(self._repository), str(self.path))
         deadline = time.monotonic() + FILL_S
-        with self._zones.start(script, arguments, cwd=self.path, writable=(self._repository,)) as running:
+        with self._zones.start(script, arguments, cwd=self.path, writable=()) as running:
             output = running.read_exactly(LARGEST_STATUS, deadline)
             if error := running.finish(deadline) if len(output) < LARGEST_STATUS else "":
                 raise GitFailed(f"{problem}: {error}")

@@ -62,9 +62,8 @@ class Bubblewrap(Struct, frozen=True):
         entries = HomeMounts(self.env, view.uses)
         mounts = (*self._temporary(view), *self._home(entries, view), *self._named(entries, view))
         writable = (word for path in _resolve(view.writable) for word in ("--bind", path, path))
-        fixed = (word for path in view.readable for word in ("--ro-bind-try", str(path), str(path)))
         network = () if view.network else ("--unshare-net",)
-        words = (*_BASE, *network, *mounts, *writable, *fixed, *self._variables(), "--chdir", cwd, "--")
+        words = (*_BASE, *network, *mounts, *writable, *self._variables(), "--chdir", cwd, "--")
         if view.home:
             _remove_links(view.home / "home", _list_places(words, os.path.realpath(entries.path)))
         return _with_layers(self.program, (*words, *(_prepare_home(entries) if view.home else ()), *command), view)

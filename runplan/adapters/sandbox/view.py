@@ -32,7 +32,6 @@ class View(Struct, frozen=True, kw_only=True):
 
     cwd: Path
     writable: tuple[Path, ...] = ()  #: existing directories, at their own paths
-    readable: tuple[Path, ...] = ()  #: paths below them that it may not write
     layers: tuple[Path, ...] = ()  #: existing directories on which it works; what it changes there is dropped
     is_copy: bool = False  #: the layers are copies, also where the kernel could do without
     home: Path | None = None  #: directory of its private places, kept for the run; None: they are gone at its end
