@@ -308,13 +308,15 @@ def test_the_doctor_judges_by_the_committed_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install(tmp_path, "claude")
-    repo = make_repo(tmp_path / "app", **{"runplan.toml": CHECKED})
+    repo = make_repo(tmp_path / "app", **{"runplan.toml": CHECKED, ".gitattributes": "*.toml filter=own\n"})
+    repo.git("config", "filter.own.clean", f": >{tmp_path}/harm")  # an agent may have edited its program
     repo.write("runplan.toml", CHECKED.replace('verifier = "claude"', 'verifier = "codex"'))
     monkeypatch.chdir(repo.path)
     assert call("doctor") is Exit.DONE
     output = capsys.readouterr().out
     assert "runplan.toml in the checkout is not committed on main; the version of main" in output
     assert "\nWARN  tests       no tests are run, and every report says so\n" in output
+    assert not (tmp_path / "harm").exists()
 
 
 # --- config --------------------------------------------------------------------------------------------

@@ -405,9 +405,9 @@ def slug_of(context: RepositoryContext, plan: str) -> str:
     return names.plan_key(plan, [*known_plans(context, store.list_active_plans()), *spec_plans(context.root)])
 
 
-def stored_as(context: RepositoryContext, path: str, content: bytes) -> str:
-    """The blob id of the file's content; line-end conversion and other filters change it."""
-    return context.git.run("hash-object", f"--path={path}", "--stdin", stdin=content).text
+def is_stored(content: bytes, blob: bytes) -> bool:
+    """Whether git stores the content of a file so, but for line ends. No filter is asked: an agent may have edited it."""
+    return content.replace(b"\r\n", b"\n") == blob.replace(b"\r\n", b"\n")
 
 
 def settings_note(context: RepositoryContext) -> str:
@@ -420,9 +420,7 @@ def settings_note(context: RepositoryContext) -> str:
         used = f"the checkout's file is used. To commit it: {commit}"
         return f"{name} is not committed on {context.target_name}; {used}" if file_here is not None else ""
     committed, blob = file
-    if file_here is not None and name == committed:
-        content = file_here.read_bytes()
-        if content == blob.content or stored_as(context, name, content) == blob.oid:
-            return ""
+    if file_here is not None and name == committed and is_stored(file_here.read_bytes(), blob.content):
+        return ""
     used = f"the version of {context.target_name} ({context.tip()[:12]}) is used"
     return f"{committed} in the checkout is not committed on {context.target_name}; {used}"

@@ -37,7 +37,7 @@ from runplan.domain.text import command, committing
 from runplan.engine.landing import modes
 from runplan.engine.landing.cherry_pick import CherryPick
 from runplan.engine.landing.swap import BOX
-from runplan.engine.loop.context import RepositoryContext, read_checkout, stored_as, task_folder
+from runplan.engine.loop.context import RepositoryContext, is_stored, read_checkout, task_folder
 from runplan.engine.steps.lease import describe_refusal
 from runplan.engine.steps.read_plan import choose_work
 
@@ -118,7 +118,7 @@ def _is_edited(context: RepositoryContext, path: str, blob: bytes) -> bool:
     for file, text in (split_files(content, path) or {path: content}).items():
         # The checkout may be behind the remote, or on another branch.
         stored = [context.git.object(f"{ref}:{file}") for ref in (context.target, context.local_target, "HEAD")]
-        if stored_as(context, file, text) not in [blob_there.oid for blob_there in stored if blob_there is not None]:
+        if not any(blob_there and is_stored(text, blob_there.content) for blob_there in stored):
             return True
     return False
 
