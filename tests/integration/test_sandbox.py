@@ -1,9 +1,11 @@
 """Processes under bubblewrap as the shim sees them, and the paths that they cannot write."""
 
 import os
+import platform
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -335,3 +337,10 @@ def test_root_keeps_no_capability_that_opens_files_by_number_or_changes_mounts(p
     line = place.run("grep CapEff /proc/self/status")
     allowed = 0x404FB if os.geteuid() == 0 else 0  # those that the engine names
     assert int(line.split()[1], 16) & ~allowed == 0, line
+
+
+def test_keys_of_the_kernel_cannot_be_read(place: Place) -> None:
+    """A keyring is found by the uid or its number: no namespace hides it."""
+    keyctl = {"x86_64": 250, "aarch64": 219, "riscv64": 219}[platform.machine()]
+    look = f"import ctypes; print([ctypes.CDLL(None).syscall({keyctl}, 0, ring, 1) for ring in (-3, -4, -5)])"
+    assert place.run(f'{sys.executable} -c "{look}"') == "[-1, -1, -1]\n"

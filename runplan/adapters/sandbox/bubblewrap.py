@@ -21,6 +21,8 @@ from runplan.domain.run.dispatch import TEMPORARY
 
 PROBE_S = 10.0
 SHARED_MEMORY = 1 << 30  #: bytes of /dev/shm
+#: Rules of seccomp, by which the kernel has no add_key, request_key and keyctl: keys do not belong to a namespace.
+_RULES = str(Path(__file__).with_name("no_keys.bpf"))
 _EMPTY_FILE = str(Path(__file__).parents[2] / "py.typed")  #: not /dev/null, which a bind mount makes unreadable
 
 #: Capabilities that root keeps: what installers need. With others it could remount, or open files by their number.
@@ -165,10 +167,11 @@ def describe_view(env: Mapping[str, str], tests: HomeUse) -> tuple[str, ...]:
 
 # --- layers -----------------------------------------------------------------------------------------------------
 
-#: Makes layers, then executes a command. Arguments: directory of the layers, overlay or copy, the number and the
-#: directory below each layer, "--", the command.
-_LAYERS = """
-place=$1 how=$2; shift 2
+#: Makes layers, then executes bubblewrap. Arguments: rules of seccomp; for layers their directory, overlay or copy, the
+#: number and the directory below each; "--", the program and its arguments. A descriptor that is open is a log.
+_CALL = """
+rules=$1; shift
+[ "$1" = -- ] || { place=$1 how=$2; shift 2; }
 while [ "$1" != -- ]; do
     command -p mkdir -p "$place/$1" && cd "$place/$1" && command -p mkdir upper work merged || exit 1
     command -p ln -s "$2" lower || exit 1
@@ -177,8 +180,9 @@ while [ "$1" != -- ]; do
         command -p cp -a lower/. merged || exit 1
     shift 2
 done
-shift
-cd / && exec "$@"
+program=$2; shift 2
+for number in 3 4 5 6 7 8 9; do [ -e "/proc/self/fd/$number" ] || break; done
+eval 'exec '$number'<"$rules"' && cd / && exec "$program" --seccomp "$number" "$@"
 """
 
 
@@ -188,20 +192,24 @@ def _layer(view: View, number: int) -> Path:
     return view.scratch / "layers" / str(number) / "merged"
 
 
+def _call(program: str, words: Sequence[str], *layers: str) -> tuple[str, ...]:
+    return ("/bin/sh", "-c", _CALL, "sh", _RULES, *layers, "--", program, *words)
+
+
 def _with_layers(program: str, words: tuple[str, ...], view: View) -> tuple[str, ...]:
     """The call of bubblewrap, behind a program that makes the layers of the view in a mount namespace of its own."""
     below = dict(enumerate(_resolve(view.layers), 1))
     if view.drops_home and view.home:
         below[0] = os.path.realpath(view.home / "home")
     if not below:
-        return (program, *words)
+        return _call(program, words)
     namespace = _find_namespace()
     how = "overlay" if namespace and not view.is_copy else "copy"
     # In a user namespace of its own the process would be root.
     ids = ("--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())) if "-r" in namespace else ()
     pairs = (word for number, path in below.items() for word in (str(number), path))
     layers = str(_layer(view, 0).parents[1])
-    return (*namespace, "/bin/sh", "-c", _LAYERS, "sh", layers, how, *pairs, "--", program, *ids, *words)
+    return (*namespace, *_call(program, (*ids, *words), layers, how, *pairs))
 
 
 @cache
@@ -255,7 +263,7 @@ def find_obstacle(env: Mapping[str, str]) -> Obstacle | None:
 @cache
 def _probe(program: str) -> str:
     """The error of a bwrap that cannot make a sandbox, else ""."""
-    argv = (program, *_BASE, "--tmpfs", "/tmp", "--", "/bin/sh", "-c", ":")  # noqa: S108
+    argv = _call(program, (*_BASE, "--tmpfs", "/tmp", "--", "/bin/sh", "-c", ":"))  # noqa: S108
     try:
         ran = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, env={}, timeout=PROBE_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

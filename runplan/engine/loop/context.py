@@ -406,7 +406,7 @@ def slug_of(context: RepositoryContext, plan: str) -> str:
 
 
 def is_stored(content: bytes, blob: bytes) -> bool:
-    """Whether git stores the content of a file so, but for line ends. No filter is asked: an agent may have edited it."""
+    """Whether git stores the content of a file so, but for line ends. Filters are not run: an agent may edit them."""
     return content.replace(b"\r\n", b"\n") == blob.replace(b"\r\n", b"\n")
 
 
