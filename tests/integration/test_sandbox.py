@@ -344,3 +344,22 @@ def test_keys_of_the_kernel_cannot_be_read(place: Place) -> None:
     keyctl = {"x86_64": 250, "aarch64": 219, "riscv64": 219}[platform.machine()]
     look = f"import ctypes; print([ctypes.CDLL(None).syscall({keyctl}, 0, ring, 1) for ring in (-3, -4, -5)])"
     assert place.run(f'{sys.executable} -c "{look}"') == "[-1, -1, -1]\n"
+
+
+def test_secrets_below_a_checkout_in_the_home_and_their_backups_are_absent(place: Place) -> None:
+    hidden = (".config/gh/hosts.yml", ".config/gh.bak/hosts.yml", ".netrc~", ".gitconfig.orig", ".git-credentials-old")
+    for name in (*hidden, ".config/app", ".dockerignore"):
+        (place.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.home / name).write_text(f"{name}\n")
+    (place.home / "link").symlink_to(".netrc~")
+    env = {"PATH": os.environ["PATH"], "HOME": str(place.home)}
+    look = f"cd ~; cat {' '.join(hidden)} link .config/app .dockerignore"
+    for needed, uses, also in (
+        ((), NOTHING, ""),
+        ((place.home / ".config",), NOTHING, ""),
+        ((place.home / ".config",), HomeUse(readable=(".config/gh",)), f"{hidden[0]}\n"),
+    ):
+        box = Bubblewrap(shutil.which("bwrap") or "", env, needed)
+        argv = box.wrap(("sh", "-c", look), View(cwd=Path("/"), uses=uses))
+        ran = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+        assert ran.stdout == f"{also}.config/app\n.dockerignore\n", (needed, ran.stderr)

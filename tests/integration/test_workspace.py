@@ -82,9 +82,12 @@ def test_the_users_tokens_are_left_out_of_the_files_that_a_sandbox_shows(place: 
     for module in ("modules/a/b", "modules/a/modules/c"):
         (common / module).mkdir(parents=True)
         (common / module / "config").write_text('[remote "origin"]\n\turl = https://hunter2@example.org/b\n')
+    place.repo.git("config", "include.path", "tokens")
+    (common / "tokens").write_text('[includeIf "gitdir:/x/"]\n\tpath = "more"\n[github]\n\ttoken = hunter2\n')
+    (common / "more").write_text("[credential]\n\thelper = !echo hunter2\n")
     shown = place.workspace.hide_secrets()
     assert {str(file.relative_to(common)) for file in shown} == {
-        *("config", "modules/a/b/config", "modules/a/modules/c/config")
+        *("config", "tokens", "more", "modules/a/b/config", "modules/a/modules/c/config")
     }
     assert not any("hunter2" in copy.read_text() for copy in shown.values())
     assert place.repo.git("config", "-f", str(shown[common / "config"]), "core.bare") == "false"

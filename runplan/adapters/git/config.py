@@ -72,6 +72,13 @@ def hide_secrets(text: str) -> str:
     return _USER_IN_URL.sub(r"\1", "".join(section for section, name in named if name and name[1].lower() in _SHOWN))
 
 
+def list_includes(text: str, file: Path, home: Path) -> list[Path]:
+    """The files that a file of configuration includes, whether or not the condition holds."""
+    sections = re.findall(r"(?ims)^[ \t]*\[include(?:if\b[^\n]*)?\](.*?)(?=^[ \t]*\[|\Z)", text)
+    paths = (path.strip('"') for body in sections for path in re.findall(r"(?im)^[ \t]*path[ \t]*=[ \t]*(.*\S)", body))
+    return [file.parent / (home / path[2:] if path.startswith("~/") else path) for path in paths]
+
+
 def is_partial_clone(pairs: Iterable[tuple[str, str | None]]) -> bool:
     """Whether objects may be missing until a remote is asked for them."""
     return any(

@@ -10,12 +10,21 @@ import os
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.git.command import ANY, STREAMED, Git, Ran, one_line, remedy_for
-from runplan.adapters.git.config import Pairs, config_text, filter_allowed, hide_secrets, is_partial_clone, read_listing
-from runplan.adapters.git.repository import COPY, Checkouts
+from runplan.adapters.git.config import (
+    Pairs,
+    config_text,
+    filter_allowed,
+    hide_secrets,
+    is_partial_clone,
+    list_includes,
+    read_listing,
+)
+from runplan.adapters.git.repository import COPY, Checkouts, global_files
 from runplan.adapters.store.files import file_lock, first_line, make_below, publish, read_file, sweep_leftovers
 from runplan.domain.errors import GitFailed, ObjectsRefused, RefusedEarly
 from runplan.domain.gitfacts import Oid
@@ -175,12 +184,17 @@ class Workspace:
 
     def hide_secrets(self) -> dict[Path, Path]:
         """The files of the user's configuration that may hold a token, with the copies that a sandbox shows instead."""
+        home = Path(self.user.env.get("HOME") or "/")
+        absent = [Path(file) for file in global_files(self.user.env)]  # but not what they include
+        files = [*absent, *(file for pattern in _CONFIGS for file in self.common_dir.glob(pattern))]
         copied = {}
-        for file in (file for pattern in _CONFIGS for file in self.common_dir.glob(pattern)):
+        for file in files:  # which grows
             content = read_file(file) or b""
-            shown = os.fsencode(hide_secrets(os.fsdecode(content)))
-            if shown != content:
-                copied[file] = self.state / "shown" / file.relative_to(self.common_dir)
+            text = os.fsdecode(content)
+            files += [path for path in list_includes(text, file, home) if path not in files]
+            shown = os.fsencode(hide_secrets(text))
+            if shown != content and file not in absent:
+                copied[file] = self.state / "shown" / sha256(os.fsencode(file)).hexdigest()
                 make_below(self.common_dir, copied[file].parent)
                 publish(copied[file], shown, sync=False)
         return copied

@@ -102,18 +102,20 @@ class Bubblewrap(Struct, frozen=True):
         home = os.path.realpath(entries.path)
         programs = (path for path in list_programs(self.env) if not is_below(os.path.realpath(path), [home]))
         own = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[3]))
-        for path in _resolve((view.cwd, *self.needed, *map(Path, (*own, *programs)))):
-            if is_below(path, (*TEMPORARY, "/dev/shm", home)) and not is_below(home, [path]):  # noqa: S108
-                yield from ("--ro-bind-try", path, path)
+        named = _resolve((view.cwd, *self.needed, *map(Path, (*own, *programs))))
+        private = (*TEMPORARY, "/dev/shm", home)  # noqa: S108
+        shown = [path for path in named if is_below(path, private) and not is_below(home, [path])]
+        for path in shown:
+            yield from ("--ro-bind-try", path, path)
         for place in view.uses.mounts:
             yield from ("--dev-bind-try", place, place)
         for place in (name for name in entries.private if name.startswith("/") and Path(name).is_dir()):
             if view.home is None:
                 yield from ("--tmpfs", place)
             else:
-                private = view.home / quote(place, safe="")
-                make_below(view.home, private)
-                yield from ("--bind", str(private), place)
+                own_place = view.home / quote(place, safe="")
+                make_below(view.home, own_place)
+                yield from ("--bind", str(own_place), place)
         for name in (name for name in entries.readable if name.startswith("/")):
             yield from ("--ro-bind-try", name, name)
         for number, place in enumerate(_resolve(view.layers), 1):
@@ -122,7 +124,7 @@ class Bubblewrap(Struct, frozen=True):
             yield from ("--bind-try", os.path.realpath(entries.path / name), str(Path(home) / name))
         for file, copy in self.shown.items():
             yield from ("--ro-bind-try", str(copy), os.path.realpath(file))
-        for path in entries.hidden:
+        for path in (*entries.hidden, *entries.list_below(shown)):
             yield from ("--tmpfs", path) if Path(path).is_dir() else ("--ro-bind", _EMPTY_FILE, path)
 
     def _variables(self) -> Iterator[str]:

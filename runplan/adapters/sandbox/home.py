@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cached_property
+from glob import escape
 from pathlib import Path
 
 from runplan.adapters.configuration.places import credential_files, home as home_of, state_directory
@@ -60,8 +61,8 @@ class HomeMounts:
 
     def __init__(self, env: Mapping[str, str], uses: HomeUse) -> None:
         self.path = home_of(env)
-        secrets = [str(path) for path in (*credential_files(env), state_directory(env))]
-        kinds = dict.fromkeys(self._shorten(*secrets), Entry.SECRET)
+        self._table = self._shorten(*map(str, (*credential_files(env), state_directory(env))))
+        kinds = dict.fromkeys(self._table, Entry.SECRET)
         programs = [name for name in self._shorten(*list_programs(env)) if not is_below(name, ("", *kinds))]
         kinds |= {name: Entry.PRIVATE for names in PRIVATE.values() for name in names}
         kinds |= dict.fromkeys((*READABLE, *INSTALLED, *programs), Entry.READABLE)
@@ -99,12 +100,24 @@ class HomeMounts:
             if folder in INSTALLED and entry.startswith("."):
                 continue
             name = f"{folder}/{entry}" if folder else entry
-            its_kind = self._kinds.get(name, kind)
+            its_kind = self._kinds.get(name, Entry.SECRET if self._is_backup(name) else kind)
             is_split = name in INSTALLED or any(other.startswith(f"{name}/") for other in self._kinds)
             if is_split and (self.path / name).is_dir():
                 yield from self.list_readable(name, its_kind)
             elif its_kind is Entry.READABLE and self._can_be_mounted(self.path / name):
                 yield name
+
+    def _is_backup(self, name: str) -> bool:
+        """Whether it has the name of a secret and a suffix, such as `.netrc~`."""
+        ends = (match.start() for match in re.finditer(r"[~._-]", name))
+        return name not in self._kinds and any(name[:end] in self._table for end in ends)
+
+    def list_below(self, tops: Iterable[str]) -> Iterator[str]:
+        """The existing secrets, and backups of them, below these real paths."""
+        for path in (Path(os.path.realpath(self.path / name)) for name in self._table):
+            if is_below(str(path.parent), tops):
+                names = self._shorten(*map(str, path.parent.glob(f"{escape(path.name)}*")))
+                yield from (str(self.path / name) for name in names if name in self.secrets or self._is_backup(name))
 
     @cached_property
     def links(self) -> dict[str, str]:
@@ -139,7 +152,9 @@ class HomeMounts:
             mode = path.stat().st_mode
         except OSError:
             return False
-        return not stat.S_ISSOCK(mode) and not is_below(os.path.realpath(path), self.hidden)
+        real = os.path.realpath(path)
+        is_secret = self._is_backup(self._shorten(real)[0]) or is_below(real, self.hidden)
+        return not stat.S_ISSOCK(mode) and not is_secret
 
 
 def list_programs(env: Mapping[str, str]) -> list[str]:
