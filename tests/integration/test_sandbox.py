@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.adapters.configuration.places import key_directory, user_file
 from runplan.adapters.notify.links import load_key
@@ -109,18 +110,25 @@ class Place:
         return self.trees / "a", self.lanes / "a.git", self.git / "runplan/dispatch/r1.1/own"
 
     def wrap(
-        self, *command: str, uses: HomeUse = NOTHING, variables: Mapping[str, str] = NO_VARIABLES
+        self,
+        *command: str,
+        uses: HomeUse = NOTHING,
+        variables: Mapping[str, str] = NO_VARIABLES,
+        is_judge: bool = False,
     ) -> tuple[str, ...]:
         env = {"PATH": os.environ["PATH"], "HOME": str(self.home), **variables}
         box = Bubblewrap(shutil.which("bwrap") or "", env, (self.linked, self.git, self.trees))
         scratch = self.own[2].parent / SCRATCH
         for folder in TEMPORARY.values():
             (scratch / folder).mkdir(parents=True, exist_ok=True)
-        return box.wrap(command, View(cwd=self.own[0], writable=self.own, home=self.homes, scratch=scratch, uses=uses))
+        view = View(cwd=self.own[0], writable=self.own, home=self.homes, scratch=scratch, uses=uses)
+        return box.wrap(command, replace(view, drops_home=is_judge, is_judge=is_judge))
 
-    def run(self, script: str, uses: HomeUse = NOTHING, path: str = os.environ["PATH"]) -> str:
+    def run(
+        self, script: str, uses: HomeUse = NOTHING, path: str = os.environ["PATH"], *, is_judge: bool = False
+    ) -> str:
         """What a shell prints in the sandbox."""
-        argv = self.wrap("sh", "-c", script, uses=uses, variables={"PATH": path})
+        argv = self.wrap("sh", "-c", script, uses=uses, variables={"PATH": path}, is_judge=is_judge)
         env = {"PATH": path, "HOME": str(self.home)}
         return subprocess.run(argv, cwd="/", env=env, capture_output=True, text=True, check=False).stdout
 
@@ -363,3 +371,18 @@ def test_secrets_below_a_checkout_in_the_home_and_their_backups_are_absent(place
         argv = box.wrap(("sh", "-c", look), View(cwd=Path("/"), uses=uses))
         ran = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
         assert ran.stdout == f"{also}.config/app\n.dockerignore\n", (needed, ran.stderr)
+
+
+def test_a_verifier_has_the_users_settings_of_its_program_and_none_that_set_up_left(place: Place) -> None:
+    for name in (".cli/settings", ".cli/login", ".cli.json", "bin/tool"):
+        (place.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.home / name).write_text("mine\n")
+    uses = HomeUse(private=(".cli",), readable=(".cli/settings",), shared=(".cli/login",), copied=(".cli.json",))
+    search = f"{place.home}/bin:{os.environ['PATH']}"
+    place.run("ls")
+    planted = ".cli/settings .cli/INSTRUCTIONS.md .cli.json .env bin/git bin/tool"
+    place.run(f"cd ~; mkdir -p .cli bin .cache; for f in {planted} .cache/wheel; do echo set-up >$f; done", path=search)
+    look = f"cd ~; for f in {planted} .cli/login .cache/wheel; do test ! -e $f || echo $f: $(cat $f); done"
+    assert place.run(look, uses, search, is_judge=True).split("\n") == [
+        *(".cli/settings: mine", ".cli.json: mine", "bin/tool: mine", ".cli/login: mine", ".cache/wheel: set-up", "")
+    ]

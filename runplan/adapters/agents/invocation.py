@@ -150,6 +150,7 @@ class Agents(Struct, frozen=True, dict=True):
             is_copy=bool(started.again),
             home=self.places.homes / cwd.name if self.places else None,
             drops_home=access in (Access.SCRATCH, Access.NOTHING),
+            is_judge=access is Access.NOTHING,
             scratch=directory / SCRATCH,
             uses=uses,
         )

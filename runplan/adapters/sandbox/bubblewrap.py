@@ -37,7 +37,10 @@ _BASE = (
 _MOUNTING = ("--bind", "--bind-try", "--ro-bind", "--ro-bind-try", "--dev-bind-try", "--tmpfs")
 _COPIED = "/run/copied-"  #: the originals of files that a program replaces
 #: Makes links (-s) and copies (-p) that are not there, then executes a command. An empty file is an old mount point.
+#: The first argument is a home, or "": the files there were left by set-up, and are removed.
 _PREPARE = """
+[ -z "$1" ] || command -p find "$1" -maxdepth 1 ! -type d -delete 2>/dev/null
+shift
 while [ "$1" != -- ]; do
     [ -d "$3" ] || [ -s "$3" ] || [ -L "$3" ] || [ ! -e "$2" ] || { mkdir -p "${3%/*}" && cp -f "$1" "$2" "$3"; }
     shift 3
@@ -68,7 +71,9 @@ class Bubblewrap(Struct, frozen=True):
         words = (*_BASE, *network, *mounts, *writable, *self._variables(), "--chdir", cwd, "--")
         if view.home:
             _remove_links(view.home / "home", _list_places(words, os.path.realpath(entries.path)))
-        return _with_layers(self.program, (*words, *(_prepare_home(entries) if view.home else ()), *command), view)
+        return _with_layers(
+            self.program, (*words, *(_prepare_home(entries, view) if view.home else ()), *command), view
+        )
 
     def _temporary(self, view: View) -> Iterator[str]:
         for place, name in TEMPORARY.items():
@@ -91,6 +96,9 @@ class Bubblewrap(Struct, frozen=True):
         else:
             make_below(view.home.parents[1], view.home / "home")
             yield from ("--bind", str(_layer(view, 0) if view.drops_home else view.home / "home"), top)
+        for name in (*entries.programs, *entries.private) if view.is_judge else ():
+            if name[0] != "/" and name not in (*entries.copied, *entries.shared):
+                yield from ("--tmpfs", f"{top}/{name}")
         for name in entries.list_readable():
             if name not in entries.links:
                 yield from ("--ro-bind-try", os.path.realpath(entries.path / name), f"{top}/{name}")
@@ -223,12 +231,13 @@ def _find_namespace() -> tuple[str, ...]:
     return command if works else ()
 
 
-def _prepare_home(entries: HomeMounts) -> tuple[str, ...]:
+def _prepare_home(entries: HomeMounts, view: View) -> tuple[str, ...]:
     """The beginning of a command that makes links and copies in the home. It runs inside: agents write there."""
     made = [("-p", f"{_COPIED}{number}", name) for number, name in enumerate(entries.copied)]
     made += [("-s", real, name) for name, real in entries.links.items()]  # else a program misses the files beside it
     words = (word for how, source, name in made for word in (how, source, str(entries.path / name)))
-    return ("/bin/sh", "-c", _PREPARE, "sh", *words, "--") if made else ()
+    cleared = os.path.realpath(entries.path) if view.is_judge else ""
+    return ("/bin/sh", "-c", _PREPARE, "sh", cleared, *words, "--") if made or cleared else ()
 
 
 def _locate(program: str, cwd: Path) -> str:

@@ -64,6 +64,7 @@ class HomeMounts:
         self._table = self._shorten(*map(str, (*credential_files(env), state_directory(env))))
         kinds = dict.fromkeys(self._table, Entry.SECRET)
         programs = [name for name in self._shorten(*list_programs(env)) if not is_below(name, ("", *kinds))]
+        self.programs = [name for name in programs if name[0] != "/"]
         kinds |= {name: Entry.PRIVATE for names in PRIVATE.values() for name in names}
         kinds |= dict.fromkeys((*READABLE, *INSTALLED, *programs), Entry.READABLE)
         self.private = self._shorten(*uses.private, *uses.copied, *uses.shared)

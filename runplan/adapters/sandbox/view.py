@@ -17,7 +17,7 @@ from msgspec import Struct
 class HomeUse(Struct, frozen=True):
     """What a program or a project needs of the home besides the common entries; paths are absolute or from the home."""
 
-    private: tuple[str, ...] = ()  #: state and caches
+    private: tuple[str, ...] = ()  #: state and caches; those of an agent's program have no trace of set-up for a judge
     readable: tuple[str, ...] = ()  #: also below a private entry
     shared: tuple[str, ...] = ()  #: files that it writes back, such as a login that it refreshes
     copied: tuple[str, ...] = ()  #: files that it replaces, of which it gets a private copy
@@ -36,6 +36,7 @@ class View(Struct, frozen=True, kw_only=True):
     is_copy: bool = False  #: the layers are copies, also where the kernel could do without
     home: Path | None = None  #: directory of its private places, kept for the run; None: they are gone at its end
     drops_home: bool = False  #: what it changes in the home is dropped
+    is_judge: bool = False  #: it has no settings, instructions and programs that set-up left in the home
     scratch: Path | None = None  #: with a folder for each place of temporary files; None: they are in memory
     uses: HomeUse = HomeUse()
     network: bool = True
