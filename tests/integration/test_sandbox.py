@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.configuration.places import key_directory, user_file
 from runplan.adapters.notify.links import load_key
 from runplan.adapters.sandbox.bubblewrap import Bubblewrap
@@ -374,15 +375,44 @@ def test_secrets_below_a_checkout_in_the_home_and_their_backups_are_absent(place
 
 
 def test_a_verifier_has_the_users_settings_of_its_program_and_none_that_set_up_left(place: Place) -> None:
-    for name in (".cli/settings", ".cli/login", ".cli.json", "bin/tool"):
+    for name in (".codex/settings", ".codex/login", ".claude.json", ".local/bin/tool"):
         (place.home / name).parent.mkdir(parents=True, exist_ok=True)
         (place.home / name).write_text("mine\n")
-    uses = HomeUse(private=(".cli",), readable=(".cli/settings",), shared=(".cli/login",), copied=(".cli.json",))
-    search = f"{place.home}/bin:{os.environ['PATH']}"
-    place.run("ls")
-    planted = ".cli/settings .cli/INSTRUCTIONS.md .cli.json .env bin/git bin/tool"
-    place.run(f"cd ~; mkdir -p .cli bin .cache; for f in {planted} .cache/wheel; do echo set-up >$f; done", path=search)
-    look = f"cd ~; for f in {planted} .cli/login .cache/wheel; do test ! -e $f || echo $f: $(cat $f); done"
-    assert place.run(look, uses, search, is_judge=True).split("\n") == [
-        *(".cli/settings: mine", ".cli.json: mine", "bin/tool: mine", ".cli/login: mine", ".cache/wheel: set-up", "")
-    ]
+    uses = HomeUse(
+        private=(".codex",), readable=(".codex/settings",), shared=(".codex/login",), copied=(".claude.json",)
+    )
+    search = f"{place.home}/.local/bin:{os.environ['PATH']}"
+    planted = ".codex/settings .codex/INSTRUCTIONS.md .claude.json .env .local/bin/git .local/bin/tool"
+    place.run(
+        f"cd ~; mkdir -p .codex .local/bin .cache; for f in {planted} .cache/wheel; do echo set-up >$f; done",
+        path=search,
+    )
+    look = f"cd ~; for f in {planted} .codex/login .cache/wheel; do test ! -e $f || echo $f: $(cat $f); done"
+    mine = [f"{name}: mine" for name in (".codex/settings", ".claude.json", ".local/bin/tool", ".codex/login")]
+    assert place.run(look, uses, search, is_judge=True).splitlines() == [*mine, ".cache/wheel: set-up"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "login", "is_shared"),
+    [
+        ("claude", ".claude/.credentials.json", True),
+        ("codex", ".codex/auth.json", True),
+        ("gemini", ".gemini/oauth_creds.json", True),
+        ("opencode", ".local/share/opencode/auth.json", False),
+        ("qwen", ".qwen/oauth_creds.json", False),
+    ],
+)
+def test_a_login_is_refreshed_in_the_users_home_or_in_a_copy(
+    place: Place, agent: str, login: str, *, is_shared: bool
+) -> None:
+    """A program that replaces the file has a copy; it stays as it is until the home is gone."""
+    (place.home / login).parent.mkdir(parents=True)
+    (place.home / login).write_text("old\n")
+    uses = agent_of(agent).use_home({"HOME": str(place.home)})
+    refresh = f"echo new >~/{login}" if is_shared else f"cp ~/{login} ~/{login}.new; echo new >~/{login}.new"
+    move = "true" if is_shared else f"mv ~/{login}.new ~/{login}"
+    assert place.run(f"cat ~/{login}; {refresh}; {move} && cat ~/{login}", uses) == "old\nnew\n"
+    assert place.run(f"cat ~/{login}", uses) == "new\n"
+    users = "new\n" if is_shared else "old\n"
+    assert (place.home / login).read_text() == users
+    assert place.run(f"cat ~/{login}", uses, is_judge=True) == users
