@@ -85,6 +85,12 @@ def test_bytes_moved_inside_are_a_sign_of_life_and_silence_is_silence(on: Stage)
     assert on.outcome(sandboxed_sh(on, "sleep 30", silence_s=0.3)).ending is Ending.SILENT
 
 
+def test_files_in_its_shared_memory_count_as_memory(on: Stage) -> None:
+    outcome = on.outcome(sandboxed_sh(on, "head -c 90000000 /dev/zero >/dev/shm/x; sleep 30", memory=80_000_000))
+
+    assert (outcome.ending, outcome.memory > 90_000_000) == (Ending.BUDGET, True)
+
+
 NOTHING = HomeUse()
 NO_VARIABLES: Mapping[str, str] = {}
 
@@ -247,6 +253,10 @@ def test_a_home_with_thousands_of_files_is_no_obstacle(place: Place) -> None:
     for name in (".profile", *(f"x{number}" for number in range(4_000))):
         (place.home / name).touch()
     assert place.run("ls -A ~ | head -n 1; ls ~ | wc -l") == f".profile\n{MOST - 1}\n"
+    env = {"HOME": str(place.home)}
+    (said,) = HomeMounts(env, NOTHING).describe_left_out()
+    assert said.startswith(f"the sandbox shows {MOST} entries of your home, not the last 3501 of {place.home}; name ")
+    assert place.run("ls ~/x999", HomeUse(readable=("x999",))) == f"{place.home}/x999\n"
 
 
 def test_set_up_can_install_beside_what_is_installed(place: Place) -> None:

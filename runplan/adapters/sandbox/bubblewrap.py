@@ -99,9 +99,9 @@ class Bubblewrap(Struct, frozen=True):
         for name in (*entries.programs, *entries.private) if view.is_judge else ():
             if name[0] != "/" and name not in (*entries.copied, *entries.shared):
                 yield from ("--tmpfs", f"{top}/{name}")
-        for name in entries.list_readable():
+        for name, real in entries.shown.items():
             if name not in entries.links:
-                yield from ("--ro-bind-try", os.path.realpath(entries.path / name), f"{top}/{name}")
+                yield from ("--ro-bind-try", real, f"{top}/{name}")
         for number, name in enumerate(entries.copied):
             yield from ("--ro-bind-try", str(entries.path / name), f"{_COPIED}{number}")
 
@@ -166,10 +166,11 @@ def describe_view(env: Mapping[str, str], tests: HomeUse) -> tuple[str, ...]:
     entries = HomeMounts(env, tests)
     absent = [name for name in entries.secrets if (entries.path / name).exists()]
     layers = "an overlay" if _find_namespace() else "a copy"
+    readable = f"{len(entries.shown)} entries of {entries.path}"
     return (
         "bubblewrap works. A process may write its worktree and its own folder",
         f"of its own: the home, {', '.join(TEMPORARY)}, /dev/shm; caches and state start empty",
-        f"readable: all else; {sum(1 for _ in entries.list_readable())} entries of {entries.path}",
+        f"readable: all else; {'; '.join(entries.describe_left_out()) or readable}",
         f"absent: {', '.join(absent) or 'no key was found'}",
         f"set-up and tests have another home than agents; what tests write is dropped ({layers})",
     )

@@ -50,9 +50,8 @@ INSTALLED = (
     *(".local/share/uv/python", ".local/share/uv/tools", ".local/share/pipx/venvs", ".pyenv/versions", ".pyenv/shims"),
     *(".rustup/toolchains", ".nvm/versions/node", ".local/share/fnm/node-versions"),
 )
-MOST = (
-    500  #: entries of a directory that are mounted; the time grows with the square, and bubblewrap takes 3,000 at most
-)
+#: Entries of a directory that are mounted; the time grows with the square, and bubblewrap takes 3,000 at most.
+MOST = 500
 _PATH = re.compile(r"/[^\s'\"`:,;|()\[\]{}<>]*[^\s'\"`:,;|()\[\]{}<>.]")
 
 
@@ -61,7 +60,7 @@ class HomeMounts:
 
     def __init__(self, env: Mapping[str, str], uses: HomeUse) -> None:
         self.path = home_of(env)
-        self._table = self._shorten(*map(str, (*credential_files(env), state_directory(env))))
+        self._table = frozenset(self._shorten(*map(str, (*credential_files(env), state_directory(env)))))
         kinds = dict.fromkeys(self._table, Entry.SECRET)
         programs = [name for name in self._shorten(*list_programs(env)) if not is_below(name, ("", *kinds))]
         self.programs = [name for name in programs if name[0] != "/"]
@@ -74,6 +73,8 @@ class HomeMounts:
         self._mounts = uses.mounts
         kinds |= dict.fromkeys(self.private, Entry.PRIVATE) | dict.fromkeys(self.readable, Entry.READABLE)
         self._kinds = kinds  #: by the path from the home; an absolute path lies outside
+        self._parents = {name[: match.start()] for name in kinds for match in re.finditer("/", name)}
+        self.left_out = dict[str, int]()  #: how many entries of a directory were too many to be mounted
 
     def _shorten(self, *paths: str) -> tuple[str, ...]:
         tops = (f"{self.path}/", f"{os.path.realpath(self.path)}/")
@@ -91,22 +92,28 @@ class HomeMounts:
         elsewhere = {real for nominal, real in places if real != nominal or not is_below(real, [str(top)])}
         return sorted(path for path in elsewhere if os.path.lexists(path))
 
-    def list_readable(self, folder: str = "", kind: Entry = Entry.READABLE) -> Iterator[str]:
-        """The largest entries below a folder of the home that are readable as a whole."""
+    @cached_property
+    def shown(self) -> dict[str, str]:
+        """The largest entries of the home that are readable as a whole, with their real paths."""
+        return dict(self._list_readable("", Entry.READABLE))
+
+    def _list_readable(self, folder: str, kind: Entry) -> Iterator[tuple[str, str]]:
+        top = os.path.realpath(self.path / folder)
         try:
-            names = sorted(os.listdir(self.path / folder))[:MOST]  # noqa: PTH208 - only names; those with a dot first
+            found = sorted(os.scandir(top), key=lambda entry: entry.name)  # those with a dot first
         except OSError:
             return
-        for entry in names:
-            if folder in INSTALLED and entry.startswith("."):
-                continue
-            name = f"{folder}/{entry}" if folder else entry
+        for number, entry in enumerate(found):
+            name = f"{folder}/{entry.name}" if folder else entry.name
             its_kind = self._kinds.get(name, Entry.SECRET if self._is_backup(name) else kind)
-            is_split = name in INSTALLED or any(other.startswith(f"{name}/") for other in self._kinds)
-            if is_split and (self.path / name).is_dir():
-                yield from self.list_readable(name, its_kind)
-            elif its_kind is Entry.READABLE and self._can_be_mounted(self.path / name):
-                yield name
+            if (name in INSTALLED or name in self._parents) and entry.is_dir():
+                yield from self._list_readable(name, its_kind)
+            elif its_kind is Entry.READABLE and not (folder in INSTALLED and entry.name.startswith(".")):
+                real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+                if number >= MOST and name not in self._kinds:
+                    self.left_out[folder] = self.left_out.get(folder, 0) + 1
+                elif self._can_be_mounted(real):
+                    yield name, real
 
     def _is_backup(self, name: str) -> bool:
         """Whether it has the name of a secret and a suffix, such as `.netrc~`."""
@@ -120,11 +127,18 @@ class HomeMounts:
                 names = self._shorten(*map(str, path.parent.glob(f"{escape(path.name)}*")))
                 yield from (str(self.path / name) for name in names if name in self.secrets or self._is_backup(name))
 
+    def describe_left_out(self) -> list[str]:
+        """A sentence for each directory with more entries than a view shows."""
+        words = "the sandbox shows {} entries of your home, not the last {} of {}; name what is needed in agents.home"
+        shown = len(self.shown)
+        return [
+            f"{words} or tests.home".format(shown, count, self.path / name) for name, count in self.left_out.items()
+        ]
+
     @cached_property
     def links(self) -> dict[str, str]:
         """The readable entries that are links, with the places that they lead to, where a view shows these too."""
-        names = [name for name in self.list_readable() if (self.path / name).is_symlink()]
-        links = {name: os.path.realpath(self.path / name) for name in names}
+        links = {name: real for name, real in self.shown.items() if (self.path / name).is_symlink()}
         return {name: real for name, real in links.items() if self._kind_of(self._shorten(real)[0]) is Entry.READABLE}
 
     def find_hidden(self, text: str) -> dict[str, list[str]]:
@@ -147,13 +161,12 @@ class HomeMounts:
         default = Entry.PRIVATE if is_below(name, TEMPORARY) else Entry.READABLE
         return next((self._kinds[top] for top in tops if top in self._kinds), default)
 
-    def _can_be_mounted(self, path: Path) -> bool:
-        """Whether it is there, no socket, and no link to a secret."""
+    def _can_be_mounted(self, real: str) -> bool:
+        """Whether it is there, no socket and no secret, to which a link may lead."""
         try:
-            mode = path.stat().st_mode
+            mode = Path(real).stat().st_mode
         except OSError:
             return False
-        real = os.path.realpath(path)
         is_secret = self._is_backup(self._shorten(real)[0]) or is_below(real, self.hidden)
         return not stat.S_ISSOCK(mode) and not is_secret
 

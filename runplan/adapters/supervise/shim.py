@@ -434,14 +434,24 @@ def activity(family: Iterable[Process], *, now: float) -> ProcessActivity:
 
 
 def used_memory(pids: Sequence[int], *, most: int) -> int:
-    """The bytes of memory and swap that files do not back; if that is over `most`, shared pages are counted once."""
+    """The bytes of memory and swap that no disk backs; if that is over `most`, shared pages are counted once."""
     if sys.platform != "linux":
         import psutil  # as above
 
         known = (running for running in psutil.process_iter(["memory_info"]) if running.pid in pids)
         return sum(running.info["memory_info"].rss for running in known if running.info["memory_info"])
-    used = _sum_fields(pids, "status", ("RssAnon", "RssShmem", "VmSwap"))
-    return used if used <= most else _sum_fields(pids, "smaps_rollup", ("Pss_Anon", "Pss_Shmem", "SwapPss"))
+    shared = dict[int, int]()  # files in /dev/shm of a sandbox, by its device; a process may have mapped them, too
+    for place in (f"/proc/{pid}/root/dev/shm" for pid in pids):
+        with contextlib.suppress(OSError):  # as below
+            system, device = os.statvfs(place), Path(place).stat().st_dev
+            if device != Path("/dev/shm").stat().st_dev:  # noqa: S108
+                shared[device] = (system.f_blocks - system.f_bfree) * system.f_frsize
+    files = sum(shared.values())
+    used = files + _sum_fields(pids, "status", ("RssAnon", "RssShmem", "VmSwap"))
+    if used <= most:
+        return used
+    mapped = _sum_fields(pids, "smaps_rollup", ("Pss_Shmem",))
+    return max(files, mapped) + _sum_fields(pids, "smaps_rollup", ("Pss_Anon", "SwapPss"))
 
 
 def _sum_fields(pids: Iterable[int], file: str, names: Collection[str]) -> int:

@@ -10,10 +10,11 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from runplan.adapters.agents.environment import for_a_run, needed_by_a_run
-from runplan.adapters.agents.invocation import sandbox_modes
+from runplan.adapters.agents.invocation import home_use, sandbox_modes
 from runplan.adapters.configuration.load import list_secret_places, load_user, run_variables
 from runplan.adapters.configuration.places import state_directory
-from runplan.adapters.sandbox.bubblewrap import require_sandbox
+from runplan.adapters.sandbox.bubblewrap import is_used, require_sandbox
+from runplan.adapters.sandbox.home import HomeMounts
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined
 from runplan.domain.decoding import convert
 from runplan.domain.errors import (
@@ -325,8 +326,12 @@ def admit_agents(caller: Caller, context: RepositoryContext, *, is_new: bool = T
     if context.fleet is not None:
         return  # they run on other machines
     preflight.require_agents(context)
-    if require_sandbox(sandbox_modes(context.settings.agents), context.env) is not None and is_new:
+    wanted = sandbox_modes(context.settings.agents)
+    if require_sandbox(wanted, context.env) is not None and is_new:
         caller.warn("no sandbox: an agent can do what you can; see: runplan doctor")
+    elif any(is_used(mode, context.env) for mode in wanted.values()):
+        for sentence in HomeMounts(context.env, home_use(context.settings.tests)).describe_left_out():
+            caller.warn(sentence)
     for section in ("agents", "tests"):
         for key, place in list_secret_places(to_builtins(getattr(context.settings, section)), context.env):
             caller.warn(f"{section}.{key} = {place}: the sandbox opens a place with keys of yours")
