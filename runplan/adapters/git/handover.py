@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from runplan.adapters.git.command import CALLS, STREAMED, borrowing, one_line, remedy_for
 from runplan.adapters.git.objects import KEEPER, TOO_MANY, Candidates, changes
-from runplan.adapters.git.workspace import NO_BRANCH
+from runplan.adapters.git.workspace import NO_BRANCH, move_pack
 from runplan.adapters.git.zones import FILL_S, IS_EMPTY, NOTHING, SCRIPT_KIB, Extra, Place, ProofWorktree, Script, Zones
 from runplan.adapters.store.files import first_line, is_directory, make_below, publish, read_file, remove_directory
 from runplan.domain.errors import GitFailed, HandOverRefused, ObjectsRefused, RefusedEarly
@@ -389,12 +389,7 @@ class AgentZone(Place):
             raise ObjectsRefused(f"git refuses the objects: {why}")
         if error := script.finish(deadline):
             raise HandOverRefused(f"the agent's repository cannot be read: {error}")
-        moved = []
-        for suffix in (".pack", ".rev", ".idx"):  # the index last: without it git does not see the pack
-            for file in (quarantine / "pack").glob(f"*{suffix}"):
-                goal = self._workspace.path / "objects" / "pack" / file.name
-                file.replace(goal)
-                moved.append(goal)
+        moved = move_pack(quarantine / "pack", self._workspace.path / "objects/pack")
         remove_directory(quarantine)
         return moved
 

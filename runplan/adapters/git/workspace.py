@@ -7,14 +7,14 @@ Both borrow the user's objects (`objects/info/alternates`) and have neither remo
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from runplan.adapters.git.command import ANY, STREAMED, Git, Ran, one_line, remedy_for
+from runplan.adapters.git.command import STREAMING, Git, borrowing, configured
 from runplan.adapters.git.config import (
     Pairs,
     config_text,
@@ -25,8 +25,8 @@ from runplan.adapters.git.config import (
     read_listing,
 )
 from runplan.adapters.git.repository import COPY, Checkouts, global_files
-from runplan.adapters.store.files import file_lock, first_line, make_below, publish, read_file, sweep_leftovers
-from runplan.domain.errors import GitFailed, ObjectsRefused, RefusedEarly
+from runplan.adapters.store.files import DRAFT, file_lock, first_line, make_below, publish, read_file, sweep_leftovers
+from runplan.domain.errors import GitFailed, RefusedEarly
 from runplan.domain.gitfacts import Oid
 from runplan.domain.names import DIFF_FILE, HEADS, parked_under
 
@@ -103,9 +103,10 @@ class Workspace:
         with self.lock():
             self.write_repository(self.path, head="" if self.is_whole else NO_BRANCH, bare=True)
         self.merge_packs()
-        places = (self.root, self.state, *(self.path / name for name in ("", "info", "objects/info")))
+        places = (self.root, self.state, *(self.path / name for name in ("", "info", "objects", "objects/info")))
         for place in (*places, *(self.state / name for name in ("lanes", "homes", "proof", "seen", "handover"))):
             sweep_leftovers(place)
+        sweep_leftovers(self.common_dir / "objects")
 
     @property
     def is_whole(self) -> bool:
@@ -207,12 +208,10 @@ class Workspace:
 
     def replace_filters(self, command: str) -> dict[str, str]:
         """Variables with which git runs `command` instead of them, in a repository that has none; {} is the number."""
-        pairs = [(f"filter.{name}.smudge", command.format(number)) for number, name in enumerate(self.filters)]
-        pairs += [(f"filter.{name}.required", "true") for name in self.filters]
-        keys = {f"GIT_CONFIG_KEY_{number}": key for number, (key, _) in enumerate(pairs)}
-        values = {f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in enumerate(pairs)}
+        settings = [f"filter.{name}.smudge={command.format(number)}" for number, name in enumerate(self.filters)]
+        settings += [f"filter.{name}.required=true" for name in self.filters]
         config = {"GIT_CONFIG_GLOBAL": "/dev/null", "config": self.agent_config["GIT_CONFIG_GLOBAL"]}
-        return config | {"GIT_CONFIG_COUNT": str(len(pairs))} | keys | values
+        return config | configured(*settings)
 
     @property
     def lfs_store(self) -> Path | None:
@@ -229,7 +228,7 @@ class Workspace:
 
     def fetch(self, tip: Oid, *, without: Sequence[Oid]) -> None:
         """Copy commits of the user's repository into `tool.git`: the user may delete their branch at any time."""
-        copy_commits(self.user, self.git, tip, without=without)
+        copy_commits(self.git, (self.common_dir / "objects", self.path / "objects"), tip, without=without)
 
     def deliver(self, tip: Oid, *, without: Sequence[Oid], keep: str = LANDING_KEEP) -> Path | None:
         """Copy commits of `tool.git` into the user's repository; the pack's `.keep` file, if there is a pack.
@@ -240,8 +239,8 @@ class Workspace:
             return None
         # The base of a repair is a merge that only `tool.git` has.
         there = [oid for oid in without if self.user.object(oid) is not None]
-        pack = copy_commits(self.git, self.user, tip, without=there, keep=keep)
-        return self.common_dir / "objects" / "pack" / f"pack-{pack}.keep"
+        places = (self.path / "objects", self.common_dir / "objects")
+        return copy_commits(self.user, places, tip, without=there, keep=keep).with_suffix(".keep")
 
     def release_landed(self) -> None:
         """Remove the `.keep` files of landed packs, since a ref names their commits; merge them when they are many.
@@ -329,33 +328,24 @@ def merge_packs(git: Git, packs: Path, names: Sequence[str]) -> str:
     return made
 
 
-def copy_commits(source: Git, goal: Git, tip: Oid, *, without: Sequence[Oid], keep: str = "") -> str:
-    """Pack the objects of `tip` that `without` lacks, and index them strictly; the name of the pack.
+def copy_commits(goal: Git, places: tuple[Path, Path], tip: Oid, *, without: Sequence[Oid], keep: str = "") -> Path:
+    """Pack the objects of `tip` that `without` lacks; the path of the pack, without a suffix.
 
-    A concurrent `gc --prune=now` breaks `fetch` and `unpack-objects`; it does not break this (measured).
+    `places` are the directories of objects from which and to which they are copied. A concurrent `gc --prune=now`
+    breaks `fetch` and `unpack-objects`; it does not break this (measured).
     """
-    check = ("index-pack", "--stdin", "--fix-thin", "--strict", *([f"--keep={keep}"] if keep else []))
     wanted = "".join([f"{tip}\n", *(f"^{oid}\n" for oid in without)]).encode()
-    how = ("--revs", "--thin", "--stdout", "-q", "--threads=1", "--delta-base-offset", *(["--local"] if keep else []))
-    packer = source.start("pack-objects", *how, env=STREAMED)
-    assert packer.stdin is not None
-    assert packer.stdout is not None
-    assert packer.stderr is not None
-    with packer:
-        with suppress(BrokenPipeError):  # it was killed; its exit code says so
-            packer.stdin.write(wanted)
-            packer.stdin.close()
-        ran = goal.run(*check, stdin=packer.stdout, env=STREAMED, ok=ANY)
-        said = packer.stderr.read()
-    if ran.code >= 0 and packer.returncode not in (0, -signal.SIGPIPE):  # else index-pack knows the reason
-        ran = Ran(code=packer.returncode, out=b"", err=os.fsdecode(said))
-    return _require_success(ran, tip, goal).text.split()[-1]
+    how = ("pack-objects", "--revs", "-q", "--threads=1", "--delta-base-offset")
+    env = borrowing(places[0]) | configured(*STREAMING, "pack.packSizeLimit=0")
+    with TemporaryDirectory(dir=places[1], prefix=DRAFT) as box:
+        pack = places[1] / f"pack/pack-{goal.run(*how, f'{box}/pack', stdin=wanted, env=env).text}"
+        if keep:
+            publish(pack.with_suffix(".keep"), keep.encode(), sync=False)
+        move_pack(Path(box), pack.parent)
+    return pack
 
 
-def _require_success(ran: Ran, tip: Oid, goal: Git) -> Ran:
-    if ran.code == 0:
-        return ran
-    # A full disk or a killed git is not the fault of the commits.
-    if ran.code < 0 or remedy_for(ran.err):
-        raise GitFailed(f"copying {tip[:12]} into {goal.cwd} failed: {one_line(ran.err) or 'git was killed'}")
-    raise ObjectsRefused(f"git refuses the objects of {tip[:12]}: {one_line(ran.err)}")
+def move_pack(source: Path, goal: Path) -> list[Path]:
+    """Move a pack; the index last: without it git does not see the pack."""
+    files = [file for suffix in (".pack", ".rev", ".idx") for file in source.glob(f"*{suffix}")]
+    return [file.replace(goal / file.name) for file in files]

@@ -63,7 +63,7 @@ def _read_identity(path: Path) -> tuple[int, int] | None:
 
 REMOVED_S = 3600.0  #: within which a directory is removed, or the process that removes it was killed
 _GONE = ".gone-"
-_DRAFT = ".draft-"
+DRAFT = ".draft-"
 LARGEST = 8 * 1024 * 1024  #: bytes of the largest file written by an agent that is read
 
 
@@ -102,7 +102,7 @@ def read_text(path: Path, *, largest: int = LARGEST, follow: bool = True) -> str
 
 def publish(path: Path, content: bytes, *, sync: bool, directory: int | None = None) -> None:
     """Write the file whole or not at all; an error names it. The path is relative to `directory`, an open directory."""
-    draft = path.with_name(f"{_DRAFT}{os.urandom(8).hex()}")  # its own: threads may write the same file
+    draft = path.with_name(f"{DRAFT}{os.urandom(8).hex()}")  # its own: threads may write the same file
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         with open(os.open(draft, flags, 0o600, dir_fd=directory), "wb") as file:
@@ -200,7 +200,7 @@ def remove_directory(path: Path) -> None:
 
 def sweep_leftovers(parent: Path) -> None:
     """Delete what killed processes have left in this directory: drafts and removals; running ones are younger."""
-    for left in (*parent.glob(f"{_GONE}*"), *parent.glob(f"{_DRAFT}*")):
+    for left in (*parent.glob(f"{_GONE}*"), *parent.glob(f"{DRAFT}*")):
         with suppress(OSError):  # another process sweeps it
             if left.lstat().st_mtime < time.time() - REMOVED_S:
                 empty_directory(left) if is_directory(left) else left.unlink()
