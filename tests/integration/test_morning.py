@@ -9,6 +9,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from runplan.adapters.store.sqlite import SqliteStore
+from runplan.app.views.reports import moment_of
 from runplan.domain.errors import UsageError
 from runplan.domain.run import events as e
 from runplan.domain.run.events import Event
@@ -16,7 +17,6 @@ from runplan.domain.run.kinds import Reason, RunOutcome
 from runplan.domain.run.rows import ScheduleRow
 from runplan.domain.times import iso
 from runplan.engine.report.summary import morning_report, news_of, of_morning
-from runplan.interfaces.cli.show.report import moment_of
 from tests.support.builders import NOW, record, started
 from tests.unit.test_summary import FAILED, LANDED, LEASED, ROBOT
 

@@ -1,63 +1,177 @@
-"""What `check`, `doctor` and `report` print, as data; the daemon and the disks."""
+"""A plan file as `check` shows it, the setup as `doctor` shows it, the daemon and the disks."""
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from runplan.adapters.configuration.places import socket_path, state_directory
+from runplan.adapters.store.files import publish
 from runplan.app.health import Check, examine
 from runplan.app.operations.model import Caller
-from runplan.app.views.commands import run_command
-from runplan.app.views.inspection import read_short_diffs
-from runplan.app.views.repositories import open_known
-from runplan.domain.decoding import convert
-from runplan.domain.errors import RunplanError, error_with
-from runplan.domain.plan.reading import Remark
+from runplan.domain import names
+from runplan.domain.errors import NotFound, RefusedEarly, RunplanError
+from runplan.domain.plan.body import named_paths
+from runplan.domain.plan.marks import Status
+from runplan.domain.plan.model import Phase, Plan, other_way, parse_plan
+from runplan.domain.plan.reading import Reading, Remark
+from runplan.domain.plan.tracker import add_tracker
+from runplan.domain.text import command
 from runplan.domain.times import iso
-from runplan.engine.report.html import commits_in
+from runplan.engine.loop.context import describe_link, open_context, plan_in, plan_path, read_checkout, task_folder
+from runplan.engine.loop.preflight import foresee_refusals
 from runplan.hosts.daemon.client import Client
 from runplan.hosts.daemon.protocol import Hello
 from runplan.hosts.daemon.state import Known
 
-T = TypeVar("T")
 DAEMON_S = 2.0  #: for the answer of the daemon
 
 
 # --- check ------------------------------------------------------------------------------------------------
 
 
-class CheckedPlan(Struct, frozen=True, kw_only=True):
-    """A plan as `check` reads it; one that cannot be read has an error and no phases."""
+class PlanFile(Struct, frozen=True, kw_only=True):
+    """A plan file as it is read."""
 
-    title: str = ""
-    read_as: str = ""
-    phases: tuple[dict[str, Any], ...] = ()
-    warnings: tuple[Remark, ...] = ()
-    readings: tuple[dict[str, Any], ...] = ()  #: where it can be read in two ways
-    error: str = ""
+    file: Path
+    name: str  #: as it was named
+    text: bytes
+    plan: Plan
+    readings: tuple[Reading, Reading] | None  #: where it can be read in two ways
+
+
+def read_plan_file(caller: Caller, word: str, *, fix: bool = False) -> PlanFile:
+    """The plan file, outside of a repository too; `fix` adds a tracker to one of bare sections, and says so."""
+    file, name = _find_file(caller, word)
+    if link := describe_link(file, name, "check"):
+        raise (RefusedEarly if file.is_file() else NotFound)(link)
+    text = read_checkout(file, name)
+    if fix:
+        fixed = add_tracker(text, path=name)
+        if fixed != text:
+            mode = file.stat().st_mode
+            publish(file, fixed, sync=True)
+            file.chmod(mode)
+        caller.say(f"{name}: {'the plan has statuses already; nothing' if fixed == text else 'a tracker'} was added")
+        text = fixed
+    plan = parse_plan(text, path=name)
+    with suppress(RefusedEarly), open_context(file.parent, env=caller.env, warn=lambda _: None) as context:
+        plan = foresee_refusals(context, plan, context.tip())
+    return PlanFile(file=file, name=name, text=text, plan=plan, readings=other_way(text, path=name))
+
+
+def _find_file(caller: Caller, word: str) -> tuple[Path, str]:
+    """The file as given, else the plan of this repository by that name."""
+    named = plan_in(Path(word))
+    file = caller.cwd / named
+    if os.path.isfile(file) or os.path.islink(file) or task_folder(file):  # noqa: PTH113, PTH114 - a name may be long
+        names.require_plain(named.name if named.is_absolute() else str(named))
+        return file, str(named)
+    if word.endswith(".md"):
+        raise NotFound(f"{names.shown(word)}: no such file")
+    try:
+        with caller.open() as context:
+            path = plan_path(context, word)
+            file = context.root / path
+            if not os.path.lexists(file):
+                shown = f"a proposed plan is shown by: {command('runplan', 'diff', path)}"
+                raise NotFound(f"{path} is not in the checkout; {shown}")
+            return file, path
+    except RefusedEarly as error:  # outside of a repository a plan is a file
+        if os.path.isfile(caller.cwd / f"{word}.md"):  # noqa: PTH113 - likewise
+            return _find_file(caller, f"{word}.md")
+        raise NotFound(f"{names.shown(word)}: no such plan file; {error}") from None
+
+
+class CheckedItem(Struct, frozen=True, kw_only=True):
+    id: str
+    text: str
+    line: int
+    paths: tuple[str, ...]
+
+
+class CheckedPhase(Struct, frozen=True, kw_only=True):
+    id: str
+    title: str
+    status: Status
+    commit: str | None
+    line: int
+    depends: tuple[str, ...]
+    soft: tuple[str, ...]
+    touches: tuple[str, ...]
+    allows: tuple[str, ...]
+    execution: str
+    items: tuple[CheckedItem, ...]
+    sign_off: tuple[str, ...]
+    blocker: str
+    note: str
+    host: tuple[str, ...]
+
+
+class CheckedReading(Struct, frozen=True, kw_only=True):
+    format: str
+    read_as: str
+    phases: int
+    line: int
+
+
+class CheckedPlan(Struct, frozen=True, kw_only=True):
+    """A plan as `check --json` prints it."""
+
+    plan: str
+    title: str
+    status: str | None
+    complete: bool
+    format: str
+    read_as: str
+    readings: tuple[CheckedReading, ...]  #: where it can be read in two ways
+    issues: tuple[int, ...]
+    phases: tuple[CheckedPhase, ...]
+    warnings: tuple[Remark, ...]
 
     @property
     def can_start(self) -> bool:
-        return not self.error and not any(warning.is_error for warning in self.warnings)
+        return not any(warning.is_error for warning in self.warnings)
 
     @property
-    def open_phases(self) -> list[dict[str, Any]]:
-        return [phase for phase in self.phases if phase["status"] != "done"]
+    def open_phases(self) -> list[CheckedPhase]:
+        return [phase for phase in self.phases if phase.status is not Status.DONE]
 
 
-def check_plan(known: Known, plan: str, env: Mapping[str, str]) -> CheckedPlan:
-    """Run `check` on a plan of the checkout."""
-    result = run_command(["check", "--json", "--", plan], cwd=Path(known.root), env=env)
-    return _read_json(result.output, CheckedPlan) or CheckedPlan(error=result.last_line or "The plan cannot be read.")
+def view_plan_file(read: PlanFile) -> CheckedPlan:
+    plan = read.plan
+    ways = read.readings or ()
+    return CheckedPlan(
+        plan=plan.path,
+        title=plan.title,
+        status=plan.status or None,
+        complete=plan.complete,
+        format=plan.format,
+        read_as=plan.read_as,
+        readings=tuple(
+            CheckedReading(format=way.format, read_as=way.name, phases=len(way.places), line=way.decided_by + 1)
+            for way in ways
+        ),
+        issues=plan.issues,
+        phases=tuple(map(_view_phase, plan.phases)),
+        warnings=plan.remarks,
+    )
+
+
+def _view_phase(phase: Phase) -> CheckedPhase:
+    fields = {name: getattr(phase, name) for name in CheckedPhase.__struct_fields__}
+    items = tuple(
+        CheckedItem(id=item.id, text=item.text, line=item.line, paths=tuple(named_paths(item.text)))
+        for item in phase.items
+    )
+    return CheckedPhase(**fields | {"items": items, "commit": phase.commit or None, "execution": phase.execution.text})
 
 
 # --- doctor -----------------------------------------------------------------------------------------------
@@ -114,35 +228,3 @@ def ask_daemon(env: Mapping[str, str]) -> Hello | str:
             return client.hello
     except RunplanError as error:
         return str(error)
-
-
-# --- report -----------------------------------------------------------------------------------------------
-
-
-def read_report(known: Known, plan: str, env: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """The report as Markdown, and the diffs of the commits that it lists, by their abbreviated ids."""
-    markdown = _read_markdown(known, ["report", "--", plan], env)
-    with open_known(known, warn=lambda _: None) as context:
-        return markdown, read_short_diffs(context, commits_in(markdown))
-
-
-def read_news(known: Known, since: str, env: Mapping[str, str]) -> str:
-    """What happened in all repositories since a moment, as Markdown."""
-    return _read_markdown(known, ["report", f"--since={since}"], env)
-
-
-def _read_markdown(known: Known, words: Sequence[str], env: Mapping[str, str]) -> str:
-    result = run_command(words, cwd=Path(known.root), env=env)
-    if result.code:
-        raise error_with(result.last_line, result.code)
-    return result.output
-
-
-def _read_json(text: str, type_: type[T]) -> T | None:
-    """The output of a command; None where it printed no such data."""
-    # Not msgspec.json: a text need not be valid Unicode.
-    try:
-        data: Any = json.loads(text)
-        return convert(data, type_)
-    except (json.JSONDecodeError, msgspec.ValidationError):
-        return None

@@ -56,9 +56,9 @@ def list_with_current(env: Mapping[str, str]) -> list[Known]:
     return known if current.common in {repository.common for repository in known} else [*known, current]
 
 
-def list_journals() -> dict[str, Location]:
+def list_journals(env: Mapping[str, str]) -> dict[str, Location]:
     """The journals of the repositories in which a run was started, and of the current one; or those of the fleet."""
-    listed = list_with_current(environment())
+    listed = list_with_current(env)
     return {known.fleet.url if known.fleet else known.root: known.journal for known in listed}
 
 

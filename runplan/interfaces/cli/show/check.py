@@ -3,100 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-from msgspec.structs import asdict
 
 from runplan.adapters.configuration.load import environment, load_user
-from runplan.adapters.store.files import publish
-from runplan.domain import names
-from runplan.domain.errors import Exit, NotFound, RefusedEarly
+from runplan.app.operations.model import Caller
+from runplan.app.views.checks import read_plan_file, view_plan_file
+from runplan.domain.errors import Exit
 from runplan.domain.plan.body import WHOLE_PHASE, named_paths
 from runplan.domain.plan.marks import ExecutionKind, NoWorkKind
-from runplan.domain.plan.model import Phase, Plan, other_way, parse_plan
+from runplan.domain.plan.model import Phase, Plan
 from runplan.domain.plan.reading import Reading
-from runplan.domain.plan.tracker import NoPhase, add_tracker, choose_phase
-from runplan.domain.text import command, cut_cells, visible
-from runplan.engine.loop.context import describe_link, open_context, plan_in, plan_path, read_checkout, task_folder
-from runplan.engine.loop.preflight import foresee_refusals
+from runplan.domain.plan.tracker import NoPhase, choose_phase
+from runplan.domain.text import cut_cells, visible
 from runplan.engine.report.views import as_json
+from runplan.interfaces.cli.terminal import say
 
 WIDEST_ITEM = 100  #: cells of an item that are shown
 
 
 def run_check(args: argparse.Namespace) -> Exit:
-    file, name = _find_file(args.plan)
-    if link := describe_link(file, name, "check"):
-        raise (RefusedEarly if file.is_file() else NotFound)(link)
-    text = read_checkout(file, name)
-    if args.fix:
-        fixed = add_tracker(text, path=name)
-        note = "the plan has statuses already; nothing was added"
-        if fixed != text:
-            mode = file.stat().st_mode
-            publish(file, fixed, sync=True)
-            file.chmod(mode)
-            text = fixed
-            note = "a tracker was added"
-        print(f"runplan: {name}: {note}", file=sys.stderr)
-    plan = parse_plan(text, path=name)
-    readings = other_way(text, path=name)
-    with contextlib.suppress(RefusedEarly), open_context(file.parent, warn=lambda _: None) as context:
-        plan = foresee_refusals(context, plan, context.tip())
-    picture = [] if args.json else [*_draw_plan(plan), *_describe_plan(plan, readings, text)]
-    print(as_json(_view_plan(plan, readings)) if args.json else visible("\n".join(picture), is_prose=True))
-    return Exit.USAGE if plan.refusals(strict=args.strict) else Exit.DONE
-
-
-def _find_file(word: str) -> tuple[Path, str]:
-    """The file as given, else the plan of this repository by that name."""
-    file = plan_in(Path(word))
-    if os.path.isfile(file) or os.path.islink(file) or task_folder(file):  # noqa: PTH113, PTH114 - a name may be long
-        names.require_plain(file.name if file.is_absolute() else str(file))
-        return file, str(file)
-    if word.endswith(".md"):
-        raise NotFound(f"{names.shown(word)}: no such file")
-    try:
-        with open_context() as context:
-            path = plan_path(context, word)
-            file = context.root / path
-            if not os.path.lexists(file):
-                shown = f"a proposed plan is shown by: {command('runplan', 'diff', path)}"
-                raise NotFound(f"{path} is not in the checkout; {shown}")
-            return file, path
-    except RefusedEarly as error:  # outside of a repository a plan is a file
-        if os.path.isfile(f"{word}.md"):  # noqa: PTH113 - likewise
-            return _find_file(f"{word}.md")
-        raise NotFound(f"{names.shown(word)}: no such plan file; {error}") from None
-
-
-def _view_plan(plan: Plan, readings: tuple[Reading, Reading] | None) -> dict[str, Any]:
-    return {
-        "plan": plan.path,
-        "title": plan.title,
-        "status": plan.status or None,
-        "complete": plan.complete,
-        "format": plan.format,
-        "read_as": plan.read_as,
-        "readings": [
-            {"format": way.format, "read_as": way.name, "phases": len(way.places), "line": way.decided_by + 1}
-            for way in readings or ()
-        ],
-        "issues": plan.issues,
-        "phases": [_view_phase(phase) for phase in plan.phases],
-        "warnings": plan.remarks,
-    }
-
-
-def _view_phase(phase: Phase) -> dict[str, Any]:
-    shown = {name: getattr(phase, name) for name in phase.__struct_fields__ if name not in ("text", "heading_line")}
-    items = [{**asdict(item), "paths": named_paths(item.text)} for item in phase.items]
-    return {**shown, "items": items, "commit": phase.commit or None, "execution": phase.execution.text}
+    caller = Caller(cwd=Path.cwd(), env=environment(), say=say)
+    read = read_plan_file(caller, args.plan, fix=args.fix)
+    picture = [] if args.json else [*_draw_plan(read.plan), *_describe_plan(read.plan, read.readings, read.text)]
+    print(as_json(view_plan_file(read)) if args.json else visible("\n".join(picture), is_prose=True))
+    return Exit.USAGE if read.plan.refusals(strict=args.strict) else Exit.DONE
 
 
 def _draw_plan(plan: Plan) -> list[str]:

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
-from runplan.adapters.git.objects import read_plan
-from runplan.app.views.inspection import read_short_diffs
+from runplan.adapters.configuration.load import environment
+from runplan.app.operations.model import Caller
+from runplan.app.views.reports import News, Report, read_news, read_report
 from runplan.app.views.repositories import list_journals
-from runplan.domain import names
-from runplan.domain.errors import NotFound, PlanUnreadable, UsageError
-from runplan.domain.plan.model import parse_plan
-from runplan.domain.settings.schema import parse_duration
-from runplan.domain.text import command, command_in, in_words, plain, visible
+from runplan.domain.errors import UsageError
+from runplan.domain.text import command_in, in_words, plain, visible
 from runplan.domain.times import iso, parse_iso
-from runplan.engine.loop.context import newest_run, open_context, plan_path, slug_of
-from runplan.engine.report import html, summary, text as report
+from runplan.engine.report import html, summary
 from runplan.engine.report.inbox import InboxEntry, read_inbox
-from runplan.engine.report.planning import planning_report
-from runplan.engine.report.sections import failure_sections, newest_pull_request
 from runplan.engine.report.views import as_json
 from runplan.interfaces.cli.terminal import Style, warn
 
@@ -30,7 +23,11 @@ from runplan.interfaces.cli.terminal import Style, warn
 def run_report(args: argparse.Namespace) -> None:
     if args.since is not None and args.plan is not None:
         raise UsageError("report: --since is for all repositories; leave out PLAN")
-    text = _all_repositories(args) if args.since is not None else _one_plan(args)
+    caller = Caller(cwd=Path.cwd(), env=environment(), warn=warn)
+    if args.since is not None:
+        text = _render_news(read_news(caller, args.since), args)
+    else:
+        text = _render_report(read_report(caller, args.plan or "", diffs=args.html), args)
     if args.output is None:
         print(text, end="")
     else:
@@ -40,81 +37,27 @@ def run_report(args: argparse.Namespace) -> None:
             raise UsageError(f"report: cannot write {args.output}: {error.strerror}") from None
 
 
-# --- a plan -----------------------------------------------------------------------------------------------
-
-
-def _one_plan(args: argparse.Namespace) -> str:
-    with open_context(warn=warn) as context:
-        store = context.store()
-        run = store.get_run(args.plan) if args.plan is not None else newest_run(context, None)[1]
-        path = run.plan if run is not None else plan_path(context, args.plan)
-        only = run.id if run is not None and args.plan else ""  # the report of a run
-        context = context.for_plan(path)
-        tip = context.tip()
-        landed = context.git.blob(tip, names.report_path(context.settings.paths.reports, slug_of(context, path)))
-        failures = failure_sections(store, path, only)
-        planned = planning_report(store, path, only)
-        if landed is None and not failures and not planned and not only:
-            raise NotFound(f"nothing to report of {path} yet; start it: {command('runplan', 'start', path)}")
-        plan = None
-        text = read_plan(context.git, f"{tip}:{path}", path) if not only else None
-        with suppress(PlanUnreadable):
-            plan = parse_plan(text, path=path) if text is not None else None
-        recorded = [fact for fact in summary.list_summary_facts(store, path) if only in ("", fact.run)]
-        owned = bool(store.get_living_owner(path))
-        newest = run if only else store.get_newest_run(path)
-        facts = summary.summary_of(path, plan, newest, summary.summarise_attempts(recorded), owned=owned)
-        old = None if landed is None else landed.decode("utf-8", "surrogateescape")
-        if only:
-            title = f"{path}, run {only}"
-            sections = [*report.sections_of_run(old or "", only), *failures]
-            whole = report.prepend_sections(None, plan_title=title, sections=sections)
-        else:
-            whole = report.prepend_sections(old, plan_title=facts.title, sections=failures)
-            whole = report.name_pull_request(whole, newest_pull_request(store, path))
-        whole = report.insert_section(whole, summary.summary_section(facts))
-        whole = f"{whole}\n{planned}\n" if planned else whole
-        if args.html:
-            return html.render_page(whole, diffs=read_short_diffs(context, html.commits_in(whole)))
+def _render_report(report: Report, args: argparse.Namespace) -> str:
+    if args.html:
+        return html.render_page(report.markdown, diffs=report.diffs)
     if args.json:
-        view = {"plan": path, "report": whole, "title": facts.title, "phases": facts.phases}
+        view = {"plan": report.plan, "report": report.markdown, "title": report.title, "phases": report.phases}
         return as_json(view, indent=None) + "\n"
-    return plain(whole)
+    return plain(report.markdown)
 
 
-# --- all repositories -------------------------------------------------------------------------------------
-
-
-def _all_repositories(args: argparse.Namespace) -> str:
-    moment = moment_of(args.since, now=datetime.now(UTC).astimezone())
-    news = summary.news_of(list_journals(), since=iso(moment))
+def _render_news(news: News, args: argparse.Namespace) -> str:
     if args.json:
-        return (
-            as_json({"since": iso(moment), "summary": summary.count_phases(news), "repositories": news}, indent=None)
-            + "\n"
-        )
-    markdown = summary.morning_report(news, since=f"{moment:%Y-%m-%d %H:%M %Z}")
-    return html.render_page(markdown, diffs={}) if args.html else plain(markdown)
-
-
-def moment_of(word: str, *, now: datetime) -> datetime:
-    """The moment, in local time, that a word means: today, yesterday, a span such as 8h, or a date."""
-    days = {"today": 0, "yesterday": 1}.get(word.lower())
-    if days is not None:
-        return datetime.combine(now.date() - timedelta(days=days), datetime.min.time()).astimezone()
-    with suppress(ValueError, OverflowError):
-        if (span := parse_duration(word)) is not None:
-            return now - timedelta(seconds=span)
-        if re.match(r"\d{4}-\d\d-\d\d", word):
-            return datetime.fromisoformat(word).astimezone()
-    raise UsageError(f"report: --since {word}: unknown moment; use today, yesterday, 8h, 2d or 2026-11-15")
+        view = {"since": iso(news.since), "summary": summary.count_phases(news.repositories)}
+        return as_json({**view, "repositories": news.repositories}, indent=None) + "\n"
+    return html.render_page(news.markdown, diffs={}) if args.html else plain(news.markdown)
 
 
 # --- what waits for a person ------------------------------------------------------------------------------
 
 
 def run_inbox(args: argparse.Namespace) -> None:
-    inbox = read_inbox(list_journals())
+    inbox = read_inbox(list_journals(environment()))
     if args.json:
         print(as_json(inbox))
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 
 from markupsafe import Markup
 from msgspec import Struct
@@ -12,10 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from runplan.app.operations.model import Caller
 from runplan.app.views.board import Group, find_card, read_board, shorten_roots
-from runplan.app.views.checks import ask_daemon, check_plan, examine_repository, list_disks, read_news, read_report
+from runplan.app.views.checks import ask_daemon, examine_repository, list_disks, read_plan_file, view_plan_file
+from runplan.app.views.reports import read_news, read_report
 from runplan.app.views.repositories import find_known, list_with_current
-from runplan.domain.errors import NotFound, UsageError
+from runplan.domain.errors import RunplanError, UsageError
 from runplan.domain.settings.options import parse_words
 from runplan.domain.settings.schema import LANDINGS
 from runplan.domain.text import command
@@ -62,16 +65,22 @@ def show_start(request: Request) -> Response:
     known, card = find_card(env, query.get("repo", ""), query["plan"], now)
     choice = read_choice(query)
     words = choice.list_words() if choice else []
-    problem = ""
+    problem = error = ""
+    checked = None
     try:
         parse_words(words)
-    except UsageError as error:
-        problem = str(error)
+    except UsageError as refused:
+        problem = str(refused)
+    try:
+        checked = view_plan_file(read_plan_file(Caller(cwd=Path(known.root), env=env), card.plan))
+    except RunplanError as unreadable:
+        error = str(unreadable)
     return render(
         request,
         "start.html",
         card=card,
-        checked=check_plan(known, card.plan, env),
+        checked=checked,
+        error=error,
         choice=choice or Choice(),
         is_chosen=choice is not None and not problem,
         problem=problem,
@@ -94,15 +103,13 @@ def show_report(request: Request) -> Response:
     query = request.query_params
     env = site_of(request).env
     if since := query.get("since"):
-        repositories = list_with_current(env)
-        if not repositories:
-            raise NotFound("no repository is known yet")
-        markdown = read_news(repositories[0], since, env)
+        markdown = read_news(Caller(cwd=Path.cwd(), env=env), since).markdown
         diffs: dict[str, str] = {}
         card = None
     else:
         known, card = find_card(env, query.get("repo", ""), query.get("plan", ""), datetime.now(UTC))
-        markdown, diffs = read_report(known, card.plan, env)
+        report = read_report(Caller(cwd=Path(known.root), env=env), card.plan, diffs=True)
+        markdown, diffs = report.markdown, report.diffs
     body = Markup(render_body(markdown, diffs=diffs))  # noqa: S704 - it has escaped all text of the report
     return render(request, "report.html", card=card, title=read_title(markdown), body=body)
 

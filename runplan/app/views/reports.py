@@ -1,0 +1,96 @@
+"""The report of a plan, and the news of all repositories, as Markdown with their figures."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
+
+from runplan.adapters.git.objects import read_plan
+from runplan.app.operations.model import Caller
+from runplan.app.views.inspection import read_short_diffs
+from runplan.app.views.repositories import list_journals
+from runplan.domain import names
+from runplan.domain.errors import NotFound, PlanUnreadable, UsageError
+from runplan.domain.plan.model import parse_plan
+from runplan.domain.settings.schema import parse_duration
+from runplan.domain.text import command
+from runplan.domain.times import iso
+from runplan.engine.loop.context import newest_run, plan_path, slug_of
+from runplan.engine.report import summary, text as report
+from runplan.engine.report.html import commits_in
+from runplan.engine.report.planning import planning_report
+from runplan.engine.report.sections import failure_sections, newest_pull_request
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    plan: str
+    title: str
+    markdown: str
+    phases: tuple[summary.PhaseRecord, ...]
+    diffs: dict[str, str] = {}  #: of the commits that it lists, by their abbreviated ids
+
+
+class News(Struct, frozen=True, kw_only=True):
+    since: datetime
+    repositories: list[summary.RepositoryNews]
+    markdown: str
+
+
+def read_report(caller: Caller, word: str = "", *, diffs: bool = False) -> Report:
+    """The report of a plan or of a run; without a word, of the plan of the newest run."""
+    with caller.open(lenient=True) as context:
+        store = context.store()
+        run = store.get_run(word) if word else newest_run(context, None)[1]
+        path = run.plan if run is not None else plan_path(context, word)
+        only = run.id if run is not None and word else ""  # the report of a run
+        context = context.for_plan(path)
+        tip = context.tip()
+        landed = context.git.blob(tip, names.report_path(context.settings.paths.reports, slug_of(context, path)))
+        failures = failure_sections(store, path, only)
+        planned = planning_report(store, path, only)
+        if landed is None and not failures and not planned and not only:
+            raise NotFound(f"nothing to report of {path} yet; start it: {command('runplan', 'start', path)}")
+        plan = None
+        text = read_plan(context.git, f"{tip}:{path}", path) if not only else None
+        with suppress(PlanUnreadable):
+            plan = parse_plan(text, path=path) if text is not None else None
+        recorded = [fact for fact in summary.list_summary_facts(store, path) if only in ("", fact.run)]
+        owned = bool(store.get_living_owner(path))
+        newest = run if only else store.get_newest_run(path)
+        facts = summary.summary_of(path, plan, newest, summary.summarise_attempts(recorded), owned=owned)
+        old = None if landed is None else landed.decode("utf-8", "surrogateescape")
+        if only:
+            title = f"{path}, run {only}"
+            sections = [*report.sections_of_run(old or "", only), *failures]
+            whole = report.prepend_sections(None, plan_title=title, sections=sections)
+        else:
+            whole = report.prepend_sections(old, plan_title=facts.title, sections=failures)
+            whole = report.name_pull_request(whole, newest_pull_request(store, path))
+        whole = report.insert_section(whole, summary.summary_section(facts))
+        whole = f"{whole}\n{planned}\n" if planned else whole
+        shown = read_short_diffs(context, commits_in(whole)) if diffs else {}
+    return Report(plan=path, title=facts.title, markdown=whole, phases=facts.phases, diffs=shown)
+
+
+def read_news(caller: Caller, word: str) -> News:
+    """What happened in all repositories since the moment that the word means."""
+    moment = moment_of(word, now=datetime.now(UTC).astimezone())
+    news = summary.news_of(list_journals(caller.env), since=iso(moment))
+    markdown = summary.morning_report(news, since=f"{moment:%Y-%m-%d %H:%M %Z}")
+    return News(since=moment, repositories=news, markdown=markdown)
+
+
+def moment_of(word: str, *, now: datetime) -> datetime:
+    """The moment, in local time, that a word means: today, yesterday, a span such as 8h, or a date."""
+    days = {"today": 0, "yesterday": 1}.get(word.lower())
+    if days is not None:
+        return datetime.combine(now.date() - timedelta(days=days), datetime.min.time()).astimezone()
+    with suppress(ValueError, OverflowError):
+        if (span := parse_duration(word)) is not None:
+            return now - timedelta(seconds=span)
+        if re.match(r"\d{4}-\d\d-\d\d", word):
+            return datetime.fromisoformat(word).astimezone()
+    raise UsageError(f"report: --since {word}: unknown moment; use today, yesterday, 8h, 2d or 2026-11-15")
