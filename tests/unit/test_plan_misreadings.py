@@ -1,5 +1,7 @@
 """Plans that were misread without a word: each has a rule, and what the rule leaves out is named with its line."""
 
+import re
+
 import pytest
 
 from runplan.domain.errors import PlanUnreadable
@@ -189,7 +191,7 @@ def test_a_phase_whose_manual_part_alone_is_open_waits_for_a_person(
     [
         (
             "## Phase 1: A ✅\n- [x] a\n- [ ] b\n## Phase 2: B\n- [ ] c\n",
-            "3: phase 1 counts as done, but has open boxes (1)",
+            "3: phase 1 counts as done, but has open boxes (1); correct one of the two",
         ),
         ("## Phase 1: A\n**Status:** Done\n- [ ] b\n", "3: phase 1 counts as done, but has open boxes (1)"),
         ("## Phase 1: A\n**Status:** ✅ Done (abc1234)\n- [ ] b\n", ""),
@@ -240,7 +242,7 @@ def test_statuses_that_disagree_are_named(text: str, expected: str) -> None:
         (
             "## Work\n### 1. A\n- [ ] a\n### 2. B\n- [ ] b\n## Dates\n### Q1 2026\n- [ ] a\n",
             "A, B",
-            "8: boxes under 'Q1 2026'",
+            "8: this may be work, and belongs to no phase: boxes under 'Q1 2026'; make it phases, or write",
         ),
         ("## Phase 1: A\n### Changes\n#### 1. B\n#### 2. C\n" + VERIFIED.format(" ", " "), "A", ""),
         ("## Success Criteria\nfast\n### Task 1: A\n- [ ] a\n### Task 2: B\n- [ ] b\n", "A, B", ""),
@@ -582,6 +584,64 @@ def test_a_plan_of_done_phases_asks_about_sections_that_may_be_open(rest: str, s
     assert not any(remark.is_error for remark in read(f"---\nstatus: complete\n---\n{DONE}{rest}").remarks)
     errors = [remark for remark in read(DONE + rest).remarks if remark.is_error]
     assert [said in remark.text and remark.line > 4 for remark in errors] == [True] * bool(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (OPEN + "## Clean-up\n- [ ] c\n", "boxes under 'Clean-up'"),
+        (
+            "## Phase 1: A\n- a\n## Phase 2: B\n- b\n## Dates\n### Week 1\n- [ ] b\n### Week 2\n- [ ] c\n",
+            "boxes under 'Week 1'",
+        ),
+        ("## 3. Base (Phase 0)\n- a\n## 4. Phase 1: B\n- b\n", "the section '3. Base (Phase 0)'"),
+        ("### M1: A\n- [ ] a\n### M2: B\n- [ ] b\n## Next: M3\n- c\n", "the section 'Next: M3'"),
+        (OPEN + "## Final phase\n### Verify\n- c\n", "the section 'Final phase'"),
+        ("## Chores\n- [ ] a\n- [ ] b\n## 1. A\n- c\n## 2. B\n- d\n", "the section '1. A'"),
+        (OPEN + "## Rest\n| Id | Task | Status |\n|--|--|--|\n| T7 | c | open |\n| T8 | d | todo |\n", "the row of T8"),
+        (
+            "## Lot 1: A\n- [ ] a\n## Lot 2: B\n- [ ] b\n## Now\n| Lot | State |\n|--|--|\n| 1 | Done |\n",
+            "the row of 1",
+        ),
+        (OPEN + "## State\n| # | Risk | State |\n|--|--|--|\n| 1 | A | Done |\n", ""),
+        (OPEN + "## Test plan\n### By hand\n- [ ] c\n## Later\n- [ ] d\n## Prerequisites\n- [ ] e\n", ""),
+        (OPEN + "## Gates\n### Phase 1 gate\n- [ ] c\n## Order\n- [ ] Phase 1 first\n- [x] d\n", ""),
+        (OPEN + "## Notes on Phase 2b and Phase 2.1\n- c\n", ""),
+        ("## Tracker\n| Phase | Status |\n|--|--|\n| 1 | ⬚ |\n## Phase 1\n- a\n## Chores\n- [ ] b\n", ""),
+    ],
+)
+def test_work_beside_the_phases_makes_a_plan_ambiguous(text: str, said: str) -> None:
+    plan = read(text)
+    errors = [remark.text for remark in plan.refusals(strict=False)]
+    assert [said in error and error.endswith("runplan plan --file plans/p.md") for error in errors] == [True] * bool(
+        said
+    )
+    if said:
+        choice = re.search(r"write (format: [^`]+?) into", errors[0])
+        assert choice, "a line of the front matter settles it"
+        settled = read(f"---\n{choice[1]}\n---\n{text}")
+        assert (phases(settled), settled.refusals(strict=False)) == (phases(plan), ())
+
+
+@pytest.mark.parametrize(
+    ("section", "is_refused"),
+    [
+        ("## Phase 1: A ✅\n- [x] a\n- [ ] b\n", True),
+        ("## Phase 1: A\n**Status:** done\n- [x] a\n- [ ] b\n", True),
+        ("## Phase 1: A\n**Status:** ✅ Done (abc1234)\n- [x] a\n- [ ] b\n", False),
+        ("## Phase 1: A ✅\n- [ ] a\n- [ ] b\n", False),
+        ("## Phase 1: A ✅\n- [x] a\n    - [ ] b\n", False),
+    ],
+    ids=["heading", "status line", "landed by runplan", "boxes are not kept", "nested"],
+)
+def test_done_beside_boxes_of_both_kinds_is_refused(section: str, is_refused: bool) -> None:
+    plan = read(f"{section}## Phase 2: B\n- [ ] c\n")
+    assert bool(plan.refusals(strict=False)) is is_refused
+
+
+def test_a_sub_task_of_a_task_without_a_box_is_refused() -> None:
+    plan = read("- [x] 1. A\n  - [x] 1.1 a\n- [ ]-2. B\n  - [ ] 2.1 b\n- [ ] 3. C\n")
+    assert [remark.line for remark in plan.refusals(strict=False)] == [1]
 
 
 @pytest.mark.parametrize(

@@ -26,11 +26,10 @@ from runplan.domain.plan.body import (
     read_labels,
     read_paths,
 )
+from runplan.domain.plan.completeness import list_left_out
 from runplan.domain.plan.dependencies import read_depends
 from runplan.domain.plan.formats import front_matter, sections, speckit, table, tasks_json, tracks
 from runplan.domain.plan.marks import (
-    DONE_TITLE,
-    NOT_WORK,
     RESERVED,
     STATUS_LINE,
     ExecutionKind,
@@ -41,7 +40,7 @@ from runplan.domain.plan.marks import (
     read_name,
     read_plan_status,
 )
-from runplan.domain.plan.reading import OWN_FRONT, Reading, Remark, counted_headings, list_claims, refuse_duplicates
+from runplan.domain.plan.reading import OWN_FRONT, Reading, Remark, list_claims, refuse_duplicates
 from runplan.domain.plan.scan import Entry, Heading, Lines, marks_within, scan_lines
 from runplan.domain.text import command
 
@@ -82,14 +81,6 @@ _PROGRESS_LABEL = (
     r"(?i)\A\W*(?:progress(?: tracker)?|tracker|status)\**:\W*"
     r"(?:\[[^\[\]]{0,80}\]\()?([\w./-]{1,200}\.(?:md|json))\W*\Z"
 )
-#: Titles of sections with work that is left, and of those with work for another plan.
-_LEFT = (
-    r"(?i)\b(?:remaining|outstanding|rework|known gaps?|unfinished|still open|open (?:items|tasks|work)|left to do"
-    r"|to[ -]?do|pending|not (?:yet )?(?:done|started|implemented))\b|доработ|осталось|pend[ie]+nte|待办|待完成"
-)
-_LATER = r"futur|later|ideas?\b|nice[- ]to[- ]have|op[tc]ional|stretch|backlog"
-_PROSE = r"option|example|scenario|case|appendix|version|question"  #: words that count something else than work
-_OVER = r"(?i)[✅✔☑]|~~|[*_(]*(?:none|n/a)\b"
 _LANDING = re.compile(r">[ \t]*\*\*Landing mode:[ \t]*`?(cherry-pick|pr|direct)\b", re.IGNORECASE)
 
 
@@ -159,7 +150,7 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
         *_about_text(lines, reading),
         *_about_boxes(lines, reading),
         *_about_rest(lines, reading),
-        *_about_unread(lines, reading),
+        *list_left_out(lines, reading),
         *_about_bare(lines, reading),
     ]
     bodies = {place.id: _body_of_place(lines, place) for place in reading.places}
@@ -260,10 +251,6 @@ def _plan_status(lines: Lines) -> PlanStatus:
         message = f"unknown status {field.value!r}; a plan is {', '.join(PlanStatus)}"
         raise lines.error_at(field.at, f"{message}. To have it worked, write: status: {PlanStatus.ACTIVE}")
     return status or PlanStatus.ACTIVE
-
-
-def says_complete(lines: Lines) -> bool:
-    return read_plan_status(lines.front_value("status")) is PlanStatus.COMPLETE
 
 
 def _refuse_cycle(phases: Sequence[Phase], lines: Lines, format_: Format) -> None:
@@ -389,45 +376,39 @@ def _about_body(phase: Phase, body: Body) -> Iterator[Remark]:
 
 
 def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
-    """The boxes that belong to no phase, by the heading above them, optional ones, and open ones of done phases.
+    """The optional boxes of phases, and the open ones of done phases.
 
-    A tracker and a commit say done without ticks; then the open boxes count only where others are ticked.
+    A tracker and a commit say done without ticks; then the open boxes count only where others are ticked. A heading or
+    a status line that says done beside boxes of both kinds is a contradiction.
     """
     owner = {i: place for place in reading.places for i in (place.at, *range(place.first, place.end))}
     claimed = {place.id for place in reading.places if place.at in range(place.first, place.end) and not place.commit}
-    claimed |= {
-        owner[box.at].id for box in lines.boxes if box.ticked and owner.get(box.at) and box.at != owner[box.at].at
-    }
-    is_over = _is_over(lines, reading)
+    ticked = [box for box in lines.boxes if box.ticked and box.at in owner and box.at != owner[box.at].at]
+    partly = {owner[box.at].id for box in ticked if box.indent <= 3}
+    claimed |= {owner[box.at].id for box in ticked}
     lines_by_remark: dict[tuple[str, bool], list[int]] = {}
-    for box in lines.boxes:
-        place = owner.get(box.at)
-        is_left = False
-        if place is None:
-            heading = lines.heading_above(box.at)
-            where = f"under {heading.text[:60]!r}" if heading else "above the first heading"
-            is_left = is_over and not box.ticked and not re.search(f"{NOT_WORK}|{_LATER}", where)
-            kind = "every phase is done, but open boxes" if is_left else "boxes"
-            message = f"{kind} {where} belong to no phase and are left out"
-        elif box.optional:
+    for box in (box for box in lines.boxes if box.at in owner):
+        place = owner[box.at]
+        is_error = False
+        if box.optional:
             kind = "struck-through" if box.text.startswith("~") else "optional"
             message = f"{kind} boxes of phase {place.id} are no work items and stay open"
         elif place.mark.status is Status.DONE and not box.ticked and place.id in claimed and reading.format != "kiro":
             message = f"phase {place.id} counts as done, but has open boxes"
+            says_done = place.spots[:1] == () or place.spots[0].slot in ("line", "brackets")
+            is_error = says_done and not place.commit and place.id in partly and box.indent <= 3
         else:
             continue
-        lines_by_remark.setdefault((message, is_left), []).append(box.at)
+        lines_by_remark.setdefault((message, is_error), []).append(box.at)
     for (message, is_error), boxes in lines_by_remark.items():
-        yield Remark(boxes[0] + 1, f"{message} ({len(boxes)})", is_error=is_error)
+        yield Remark(
+            boxes[0] + 1, f"{message} ({len(boxes)}){'; correct one of the two' * is_error}", is_error=is_error
+        )
     if lines.boxes and all(box.is_word for box in lines.boxes):
         lists = {_list_of(entry, lines) for entry in lines.boxes}
         plain = [entry.at for entry in lines.entries if not entry.sign and _list_of(entry, lines) in lists]
         message = f"entries without a word in brackets, which others have ({len(plain)}); write one, such as [todo]"
         yield from (Remark(at + 1, message, is_error=True) for at in plain[:1])
-
-
-def _is_over(lines: Lines, reading: Reading) -> bool:
-    return not says_complete(lines) and all(place.mark.status is Status.DONE for place in reading.places)
 
 
 def _list_of(entry: Entry, lines: Lines) -> tuple[int, Heading | None]:
@@ -455,43 +436,6 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
         yield Remark(doubtful[0].first + 1, message, is_error=True)
     elif reading.lacks_statuses:
         yield Remark(reading.decided_by + 1, f"no statuses: all {len(bare)} phases count as todo")
-
-
-def _about_unread(lines: Lines, reading: Reading) -> Iterator[Remark]:
-    """The sections outside of the phases that count with a word, or whose title says that work is left.
-
-    Where every phase is done, those with entries may be what is left to do; `_about_boxes` names open boxes.
-    """
-    inside = {i for place in reading.places for i in (place.at, *range(place.first, place.end))}
-    outside = [
-        heading
-        for heading in lines.headings
-        if heading.level > 1
-        and heading.at not in inside
-        and not any(heading.at < place.first < heading.end for place in reading.places)
-        and not re.search(DONE_TITLE, heading.text)
-    ]
-    for (_, word), headings in counted_headings(outside).items():
-        message = f"sections '{word.title()} <number>' are no phases and are left out ({len(headings)})"
-        yield from [Remark(headings[0].at + 1, message)] if not re.match(_PROSE, word) else ()
-    numbered = [h for h in outside if h.name.strong and h.name.id.isdigit() and not h.name.unit]
-    final = rf"(?i)\W*(?:final|last|closing) {reading.unit}\b"
-    left = [h for h in outside if re.search(_LEFT, h.text)] if _is_over(lines, reading) else []
-    left += numbered if reading.format == "todo" and len(numbered) > 1 else []
-    left = [h for h in left if not re.search(NOT_WORK, h.text)] + [h for h in outside if re.match(final, h.text)]
-    left = [heading for heading in left if _has_entries(lines, heading)]
-    if left and not says_complete(lines):
-        message = f"the section {left[0].text[:60]!r} is no phase, but may be open (sections: {len(left)})"
-        remedy = "give it a name like those of the phases, or write done into its heading"
-        yield Remark(left[0].at + 1, f"{message}; {remedy}", is_error=True)
-
-
-def _has_entries(lines: Lines, heading: Heading) -> bool:
-    """Whether a section has sub-headings or entries that do not say done; `_about_boxes` names open boxes."""
-    entries = marks_within(lines.entries, heading.at, heading.end)
-    inner = marks_within(lines.headings, heading.at + 1, heading.end)
-    is_listed = bool(inner) or any(not re.match(_OVER, entry.text) for entry in entries)
-    return is_listed and not any(entry.sign for entry in entries)
 
 
 def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:

@@ -125,6 +125,11 @@ class Reading(Struct, frozen=True):
     title: str = ""  #: of the plan, where the format has a place for it
 
     @property
+    def choice(self) -> str:
+        """The value of `format:` in the front matter that chooses it."""
+        return self.name.lower() if self.format == "headings" else self.format
+
+    @property
     def lacks_statuses(self) -> bool:
         """Whether it has phase sections and states no status."""
         return self.format in ("sections", "humanlayer") and all(place.is_bare for place in self.places)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from runplan.domain.plan.completeness import says_complete
 from runplan.domain.plan.marks import (
     STATUS_LINE,
     WRITTEN,
@@ -17,7 +18,7 @@ from runplan.domain.plan.marks import (
     id_key,
     read_mark,
 )
-from runplan.domain.plan.model import lay_out, require_settable, says_complete
+from runplan.domain.plan.model import lay_out, require_settable
 from runplan.domain.plan.reading import OWN_FRONT
 from runplan.domain.plan.scan import scan_lines
 from runplan.domain.text import command

@@ -189,8 +189,17 @@ def read_kiro(lines: Lines) -> Iterator[Reading]:
         end = borders[bisect(borders, box.at)]
         sub_tasks = [nested for nested in marks_within(lines.boxes, box.at + 1, end) if not nested.optional]
         mark = reading.mark_of([box])
+        own = (re.match(_TASK, nested.text) for nested in sub_tasks)
+        for other in (sub_task for sub_task in own if sub_task and sub_task[1] != number[1]):
+            message = (
+                f"sub-task {''.join(other.groups())} stands below task {number[1]}; the box of its task is missing"
+            )
+            remarks.append(Remark(box.at + 1, message, is_error=True))
+            break
         if sub_tasks and all(nested.ticked for nested in sub_tasks):
             mark = Mark(Status.DONE)
+            message = f"task {number[1]} is open, but all of its sub-tasks are ticked; it counts as done"
+            remarks += [Remark(box.at + 1, message)] if not box.ticked else []
         elif not box.ticked and any(nested.sign in "-~" for nested in (box, *sub_tasks)):
             mark = Mark(Status.IN_PROGRESS)
         elif box.ticked and sub_tasks:

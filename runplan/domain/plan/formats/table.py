@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Row: TypeAlias = tuple[int, Named | None, tuple[Spot, ...]]
 
 _HEADINGS = frozenset({"tracker", "progress", "phase tracker", "status tracker", "phases", "status"})
-_STATUS = ("status", "state", "progress")
+_STATUS = ("status", "state", "progress", "estado", "statut", "stato", "статус", "状态", "狀態", "상태")
 _COMMIT = ("commit", "commits", "hash", "sha")
 _DEPENDS = ("depends", "dependenc", "blocked by")
 _NOTES = ("note", "comment", "reason", "remark", "owner", "assignee")
@@ -65,21 +65,28 @@ def find_table(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row
     """The header and the rows of the table under a tracker's heading, else of one outside of the sections."""
     ids = {id_key(section.name.id) for section in sections}
     others = []
-    for i, text in enumerate(lines.texts):
-        if "|" not in text or lines.inert[i] or not any(name in text.lower() for name in _STATUS):
-            continue
-        names = _column_names(text)
-        if not any(name in _STATUS for name in names):
-            continue
-        heading = lines.heading_above(i)
+    for header, names, rows in list_status_tables(lines):
+        heading = lines.heading_above(header)
         title = heading.text.lower() if heading is not None else ""
         if "progress tracker" in title or title in _HEADINGS:
-            return i, list(_read_rows(lines, i, names))
-        if any(name.startswith(UNITS) for name in names) and not any(s.at <= i < s.end for s in sections):
-            rows = list(_read_rows(lines, i, names))
-            if "phase" in names or any(name is not None and id_key(name.id) in ids for _, name, _ in rows):
-                others.append((i, rows))
+            return header, rows
+        is_counted = any(name.startswith(UNITS) for name in names)
+        is_listed = "phase" in names or any(name is not None and id_key(name.id) in ids for _, name, _ in rows)
+        if is_counted and is_listed and not any(section.at <= header < section.end for section in sections):
+            others.append((header, rows))
     return others[0] if others else None
+
+
+def list_status_tables(lines: Lines) -> Iterator[tuple[int, list[str], list[Row]]]:
+    """The header, the names of the columns and the rows of each table with a column for a status."""
+    end = 0
+    for i, text in enumerate(lines.texts):
+        if i >= end and "|" in text and not lines.inert[i] and any(name in text.lower() for name in _STATUS):
+            names = _column_names(text)
+            if any(name in _STATUS for name in names):
+                rows = list(_read_rows(lines, i, names))
+                end = rows[-1][0] + 1 if rows else i + 1
+                yield i, names, rows
 
 
 def _read_rows(lines: Lines, header: int, names: list[str]) -> Iterator[Row]:
