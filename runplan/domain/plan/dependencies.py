@@ -110,6 +110,7 @@ _ONWARD = (
 )
 #: "Phase 6 reads this file": the other phase is the one that waits.
 _WAITING = r"(?i) (?:will|reads?|uses?|consumes?|needs?|requires?|relies|depends?|builds|extends?) "
+_WAITED_FOR = rf"(?i)\b(?:after|depends? on|needs?|requires?) (?:[a-z]+ )?({_ID})"
 _LEAD = r"(?i)(?:(?:soft|optional|ideally|requires?|needs?|after|on|both|all of):? )?(?:the )?(?:phases?:? )?#?"
 _IN_TITLE = r"(?i)\(((?:depends on|after|requires|needs) [^()]{1,80})\)"
 
@@ -254,10 +255,9 @@ def _read_prose(text: str, index: int, phase_id: str, phases: Phases, depends: D
     spelled = _spelled_out(_plain_text(text, phases), phase_id, phases)
     is_read = _NO_PHASE in spelled
     numbers: list[str] = []
-    of_own = rf"(?i)\b(?:after|depends? on|needs?|requires?) (?:[a-z]+ )?{re.escape(phase_id)}(?![\w-]|\.\w)"
     spelled = re.sub(rf"(?i)({_TOGETHER}.{{0,60}}?) (?=(?:after|once) phases? )", r"\1; ", spelled)
     for clause in dict.fromkeys(map(str.strip, re.split(_CLAUSE, spelled))):
-        if re.search(of_own, clause):
+        if id_key(phase_id) in map(id_key, re.findall(_WAITED_FOR, clause)):
             is_read = True  # another phase waits for this one
             continue
         head, tail, mentions = _split_explanation(clause, phases)
