@@ -101,7 +101,7 @@ PLANS = {
         make=plan_bytes(b"\n" + bytes(range(256))),
         says="plans/X.md:2: this is no UTF-8 text; save the plan as UTF-8",
     ),
-    "no phases": Bad(make=plan(NARRATIVE), says="plans/X.md:1: no phases found: neither a Progress Tracker"),
+    "no phases": Bad(make=plan(NARRATIVE), says="plans/X.md:1: no phases found; a plan has"),
     "two headings": Bad(
         make=plan(a_plan("1") + "\n## Phase 1 — Again\n"),
         says="plans/X.md:19: two phases are called '1', the first on line 13",
@@ -164,7 +164,7 @@ PLANS = {
     ),
     "open work beside phases that are done": Bad(
         make=plan("## Phase 1: A\n\n- [x] a\n\n## Pending\n\n- [ ] b\n"),
-        says="plans/X.md:7: every phase is done, but open boxes under 'Pending' belong to no phase and are left out",
+        says="plans/X.md:7: this may be work, and belongs to no phase: boxes under 'Pending'; make it",
     ),
     "no such phase": Bad(code=3, words=start("X", "9"), says="9: no such phase; the phases are 1"),
     "not committed": Bad(

@@ -43,6 +43,9 @@ PLANSMITH = (
             for id_, steps in (("list", "1. Parse (S)\n2. Print (M)"), ("headings", "### Step 1: Parse\n\nDo it."))
         ),
         ("# T\n\n- Phase 1 – A\n  - a\n", 1, "no phases found (line 3 names one, but is no heading)"),
+        ("## M1 — A\ntext\n## M2 — B\ntext\n", 1, "(nearest: 2 headings like 'M1 — A' on line 1); a plan has"),
+        ("# T\n\n| Item | State |\n|--|--|\n| a | done |\n", 1, "(nearest: the table on line 3)"),
+        ("## Definition of Done\n- [ ] a\n", 1, "(nearest: the boxes under 'Definition of Done')"),
         (tracker(), 3, "the tracker lists no phase"),
         (tracker("| 1 | ⬚ | |", "| 1 | ⬚ | |") + "## Phase 1\n", 6, TWICE.format(5)),
         ("## Phase 1 — A\n\n## Phase 1 — B\n", 3, TWICE.format(1)),

@@ -274,10 +274,8 @@ _DONE_WORD = (
     rf"|[(\[]{_DONE}[ \t]*[,:;—–-][^()\[\]]{{1,60}}[)\]][ \t]*\Z"
 )
 DONE_TITLE = rf"(?i)[✅✔☑]|\[[xX]\]|{_DONE_WORD}"
-#: A heading above sections that are done, and one above a list of what is done.
-DONE_ABOVE = rf"(?i){_DONE_WORD}|\A\W*(?:completed|done|finished|shipped|{_DONE_ELSEWHERE})\b"
-#: The phases that such a heading names: `## ✅ Done (Phase 0-4)`.
-DONE_RANGE = r"(?i)\b[^\W\d_]{3,10}[ \t]+([0-9]{1,3})[ \t]*[—–-][ \t]*([0-9]{1,3})\b"
+#: A heading above sections that may be done, and one above a list of what is done.
+DONE_ABOVE = rf"{DONE_TITLE}|\A\W*(?:completed|done|finished|shipped|{_DONE_ELSEWHERE})\b"
 DONE_LABEL = rf"(?i)[\W_]*{_DONE}(?: (?:phases|work|items|tasks|steps))?[\W_]*"
 #: A sentence about phases: "Phases 1–3 are complete".
 CLAIM = (

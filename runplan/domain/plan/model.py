@@ -30,6 +30,7 @@ from runplan.domain.plan.completeness import list_left_out
 from runplan.domain.plan.dependencies import read_depends
 from runplan.domain.plan.formats import front_matter, sections, speckit, table, tasks_json, tracks
 from runplan.domain.plan.marks import (
+    DONE_ABOVE,
     RESERVED,
     STATUS_LINE,
     ExecutionKind,
@@ -40,7 +41,7 @@ from runplan.domain.plan.marks import (
     read_name,
     read_plan_status,
 )
-from runplan.domain.plan.reading import OWN_FRONT, Reading, Remark, list_claims, refuse_duplicates
+from runplan.domain.plan.reading import OWN_FRONT, Reading, Remark, counted_headings, list_claims, refuse_duplicates
 from runplan.domain.plan.scan import Entry, Heading, Lines, marks_within, scan_lines
 from runplan.domain.text import command
 
@@ -287,16 +288,11 @@ def recognise_format(lines: Lines, *, wanted: str) -> Reading:
     titles = [heading.text.lower() for heading in lines.headings]
     is_outline = not wanted and all(any(title.startswith(word) for title in titles) for word in _PLANSMITH)
     if chosen is None or (is_outline and chosen.format in ("kiro", "headings", "todo", "checklist")):
-        names = enumerate((read_name(re.sub(r"\A[\s|>*+-]*(?:[0-9]+\. )?", "", text)) for text in lines.texts), 1)
-        listed = [
-            f" (line {n} names one, but is no heading)" for n, name in names if name and name.unit and name.strong
-        ]
-        fence = f" (the fence opened on line {lines.open_fence + 1} is never closed)" if lines.open_fence >= 0 else ""
-        forms = "a Progress Tracker table nor '## Phase 1 — Title' or '### Task 1: Title' headings nor '- [ ]' items"
+        forms = "'## Phase 1 — Title' or '### Task 1: Title' headings, a Progress Tracker table or '- [ ]' items"
         why = (
             "the steps of a plansmith plan have no status"
             if is_outline
-            else f"no phases found{fence or ''.join(listed[:1])}: neither {forms}"
+            else f"no phases found{_describe_nearest(lines)}; a plan has {forms}"
         )
         rewrite = f"write phases, or have agents write them: {command('runplan', 'plan', '--file', lines.path)}"
         raise lines.error_at(0, f"{why}; {rewrite}", NotAPlan)
@@ -305,6 +301,22 @@ def recognise_format(lines: Lines, *, wanted: str) -> Reading:
         raise lines.error_at(chosen.decided_by, f"{message}; is it a plan?")
     refuse_duplicates(((place.id, min(place.at, place.first)) for place in chosen.places), lines)
     return chosen
+
+
+def _describe_nearest(lines: Lines) -> str:
+    """What comes nearest to phases in a text without any, in brackets; "" for nothing."""
+    series = max(counted_headings(lines.headings).values(), key=len, default=[])
+    names = enumerate((read_name(re.sub(r"\A[\s|>*+-]*(?:[0-9]+\. )?", "", text)) for text in lines.texts), 1)
+    heading = lines.heading_above(lines.boxes[0].at) if lines.boxes else None
+    if lines.open_fence >= 0:
+        return f" (the fence opened on line {lines.open_fence + 1} is never closed)"
+    if named := [number for number, name in names if name and name.unit and name.strong]:
+        return f" (line {named[0]} names one, but is no heading)"
+    if len(series) > 1:
+        return f" (nearest: {len(series)} headings like {series[0].text[:60]!r} on line {series[0].at + 1})"
+    if header := next((header for header, _, _ in table.list_status_tables(lines)), 0):
+        return f" (nearest: the table on line {header + 1})"
+    return f" (nearest: the boxes under {heading.text[:60]!r})" if heading else ""
 
 
 def other_way(text: bytes, *, path: str) -> tuple[Reading, Reading] | None:
@@ -424,7 +436,7 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
     if reading.format not in (*RIVALS[0], "todo"):
         return
     bare = [place for place in reading.places if place.is_bare]
-    signed = [h for h in lines.headings if re.search("[✅✔☑]", h.text)]
+    signed = [h for h in lines.headings if re.search(DONE_ABOVE, h.text)]
     marked = [place.first for place in reading.places if place.mark.status is Status.DONE and not place.spots]
     listed = [e for e in lines.entries if e.text.startswith(("✅", "✔", "☑"))]
     with_signs = [place for place in bare if marks_within(listed, place.first, place.end)]

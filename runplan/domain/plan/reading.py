@@ -14,9 +14,7 @@ from runplan.domain.plan.marks import (
     BRACKETS,
     CLAIM,
     COLON,
-    DONE_ABOVE,
     DONE_LABEL,
-    DONE_RANGE,
     DONE_TITLE,
     MANUAL,
     NEXT_FIELD,
@@ -64,6 +62,7 @@ _COUNTED = (
     rf"[\W_]*([^\W\d_]{{3,20}}(?=[ \t])|[^\W\d_a-zA-Z]{{1,20}})[ \t]*([0-9]{{1,3}})"
     rf"[ \t]*(?:\Z|[\]*)—–-]+|{COLON}|\.(?![0-9]))"
 )
+_NUMBER = r"([A-Za-z]{0,3})-?[0-9]{1,4}(?:\.[0-9]{1,3}){0,2}"
 
 
 class Spot(Struct, frozen=True):
@@ -139,8 +138,7 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
     """The headings like `Phase <id> — <title>` of the first level that has some; the unit "" is for bare ids.
 
     A heading like `## Phase 2 Findings` counts only when no other heading names that phase more clearly. One heading of
-    level 1 is the title of the plan. A heading below Success Metrics that repeats another one is none. Deeper headings
-    that continue the numbers of that level are sections too.
+    level 1 is the title of the plan. A heading below Success Metrics that repeats another one is none.
     """
     named = [heading for heading in lines.headings if heading.name.id and heading.name.unit in units]
     measures = [heading for heading in lines.headings if heading.level > 1 and is_measure(heading.text)]
@@ -154,7 +152,6 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
     sections: list[Heading] = next(clear_level, next(filter(None, headings.values()), []))
     clear = {id_key(section.name.id) for section in sections if section.name.strong}
     sections = [section for section in sections if section.name.strong or id_key(section.name.id) not in clear]
-    sections = _with_deeper(sections, [h for h in named if h.level in levels and h.at not in inside])
     sections = sections or _bold_sections(lines, units)
     return sections if len(sections) > 1 or not sections or sections[0].level > 1 else []
 
@@ -182,31 +179,16 @@ def lines_beside_work(lines: Lines) -> set[int]:
     return beside
 
 
-def _with_deeper(sections: list[Heading], headings: Sequence[Heading]) -> list[Heading]:
-    """The sections, and the deeper headings that name other phases: those outside of the sections, as `### Phase 7`
-    under `## Later`, and those inside that continue their numbers; `### Phase 2.1` in `## Phase 2` is a part of it.
-    """
-    ids = {id_key(section.name.id) for section in sections}
-    units = {section.name.unit for section in sections}
-    last = max((int(id_.rpartition("-")[2]) for id_ in ids if re.fullmatch(r"(?:[0-9]+-)?[0-9]{1,4}", id_)), default=0)
-    deeper = [h for h in headings if sections and h.level > sections[0].level and h.name.unit in units]
-    restarts = any(id_key(h.name.id) in ids for h in deeper)
-    for heading in (h for h in deeper if h.name.strong and id_key(h.name.id) not in ids):
-        continues = heading.name.id.isdigit() and int(heading.name.id) > last and not restarts
-        if continues or not any(section.at < heading.at < section.end for section in sections):
-            sections = sorted((*sections, heading), key=lambda section: section.at)
-    borders = [*(section.at for section in sections[1:]), *(section.end for section in sections[-1:])]
-    return [replace(section, end=min(section.end, at)) for section, at in zip(sections, borders, strict=True)]
-
-
 def counted_headings(headings: Iterable[Heading]) -> dict[tuple[int, str], list[Heading]]:
-    """The headings like `## Lot 3: Title`, by their level and word."""
+    """The headings like `## Lot 3: Title`, `## M3 — Title` and `## 3. Title`, by their level and word."""
     series: dict[tuple[int, str], list[Heading]] = {}
     for heading in (heading for heading in headings if heading.level > 1):
         if counted := re.match(_COUNTED, heading.text):
             title = heading.text[counted.end() :].replace("**", "", counted[0].count("**")).strip()
             name = Named(counted[2], title, strong=True, unit=heading.name.unit)
             series.setdefault((heading.level, counted[1].lower()), []).append(replace(heading, name=name))
+        elif heading.name.strong and not heading.name.unit and (numbered := re.fullmatch(_NUMBER, heading.name.id)):
+            series.setdefault((heading.level, numbered[1].lower()), []).append(heading)
     return series
 
 
@@ -218,7 +200,6 @@ def is_measure(title: str) -> bool:
 def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ...]:
     """The phases that are sections: the status line of each decides, else its heading, else its boxes."""
     places = []
-    done_above = [h for h in lines.headings if re.search(DONE_ABOVE, h.text) and (h.level > 1 or "✅" in h.text)]
     for section in sections:
         place = Place(id=section.name.id, title=section.name.title, first=section.at, end=section.end)
         boxes = [box for box in marks_within(lines.boxes, section.at, section.end) if not box.optional]
@@ -247,21 +228,13 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
             is_partly = any(not marks_within(lines.boxes, part.at, part.end) for part in left_parts)
             mark = Mark(Status.TODO, known=False) if mark.status is Status.DONE and is_partly else mark
             place = replace(place, mark=mark, spots=box_spots(boxes))
-        elif (done_parts and not left_parts) or any(
-            h.at < section.at < h.end and _covers(h, section.name.id) for h in done_above
-        ):
+        elif done_parts and not left_parts:
             place = replace(place, mark=Mark(Status.DONE))
         elif done_parts:
             left = (Entry(part.at, 0, 0, "", optional=False, text=part.text) for part in left_parts)
             place = replace(place, entries=tuple(left))
         places.append(place)
     return tuple(places)
-
-
-def _covers(done: Heading, id_: str) -> bool:
-    """Whether a heading that says done speaks of a phase below it; it may name a range."""
-    span = re.search(DONE_RANGE, done.text)
-    return span is None or (id_.isdigit() and int(span[1]) <= int(id_) <= int(span[2]))
 
 
 def _split_parts(lines: Lines, section: Heading) -> tuple[list[Heading], list[Heading]]:

@@ -47,7 +47,6 @@ _UNITS = (
 _WEAK = ("issue", "session", "part", "step", "week")  #: words that documents of other kinds count with too
 #: Headings above sections that are work.
 _WORK = r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|stages|to[- ]?do"
-_NUMBER = r"([A-Z]{0,2})([0-9]{1,4})"
 #: Headings of a board: its boxes are the phases, not its columns.
 _COLUMN = (
     r"(?i)\W*(?:active|backlog|blocked|completed?|doing|done|in progress|next(?: up)?|pending|planned|to[ -]?do)\W*"
@@ -64,11 +63,10 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
     if listed := _read_list(lines, sections, places, "phase"):
         yield listed
         return
-    top = min(section.level for section in sections)  # a deeper heading, or one without a separator, may be prose
     lacks_all = all(place.is_bare for place in places)
     remarks = []
     for place, section in zip(places, sections, strict=True):
-        is_clear = section.level == top and (section.name.strong or section.name.title.startswith("("))
+        is_clear = section.name.strong or section.name.title.startswith("(")  # else it may be prose
         message = "it counts as todo" if is_clear else "is it a phase? then add a line **Status:** below its heading"
         if place.is_bare and not (is_clear and lacks_all):
             text = f"phase {place.id} states no status; {message}"
@@ -112,16 +110,7 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
         sections = find_sections(lines, unit)
         if sections and (unit not in _WEAK or sections[0].level < 3 or _are_work(lines, sections)):
             yield _numbered_reading("headings", f"{unit.title()} headings", lines, sections, unit)
-    yield from _read_foreign(lines)
-    for level in (2, 3, 4):
-        headed = [s for s in find_sections(lines, "", levels=(level,)) if not is_measure(s.name.title)]
-        # "Q1 2026" among "1. Title", "2. Title" is of another list.
-        sections = [s for s in headed if s.name.strong or s.name.id.isdigit()]
-        numbers = [number for section in sections if (number := re.fullmatch(_NUMBER, section.name.id))]
-        counts = len(numbers) > 1 and all(a[1] == b[1] and int(a[2]) < int(b[2]) for a, b in pairwise(numbers))
-        is_clear = len(numbers) == len(sections) and all(s.name.strong and s.name.title for s in sections)
-        if counts and is_clear and _are_work(lines, sections):
-            yield _numbered_reading("headings", "numbered headings", lines, sections, "step")
+    yield from _read_series(lines)
     yield from _read_board(lines)
 
 
@@ -138,19 +127,27 @@ def _read_board(lines: Lines) -> Iterator[Reading]:
         yield replace(board, places=tuple(places))
 
 
-def _read_foreign(lines: Lines) -> Iterator[Reading]:
-    """The sections of an unknown word that counts, `## Étape 1`: all have boxes or statuses, else it is ambiguous."""
-    for (_, word), sections in reading.counted_headings(lines.headings).items():
+def _read_series(lines: Lines) -> Iterator[Reading]:
+    """The sections that count with another word, with letters or with numbers: `## Étape 1`, `### M1`, `### 1.`.
+
+    Statuses, boxes or tables of tasks show that they are work. Those of a word have them all, else it is ambiguous.
+    """
+    for (_, word), headings in reading.counted_headings(lines.headings).items():
+        sections = [section for section in headings if section.name.title and not is_measure(section.name.title)]
+        numbers = [[int(number) for number in re.findall("[0-9]+", section.name.id)] for section in sections]
+        if word in UNITS or len(sections) < 2 or any(a >= b for a, b in pairwise(numbers)):
+            continue
         places = section_places(lines, sections)
         bare = [place for place in places if place.is_bare]
-        counts = len(places) > 1 and all(int(b.id) == int(a.id) + 1 for a, b in pairwise(places))
-        if word in UNITS or not counts or len(bare) == len(places):
+        inside = {i for place in places for i in range(place.first, place.end)}
+        if any(box.at not in inside for box in _work_boxes(lines)):
             continue
-        if bare:
+        if len(word) > 2 and 0 < len(bare) < len(sections):
             message = f"other sections '{word.title()} <number>' have boxes or a status, this one has none"
             raise lines.error_at(bare[0].first, f"{message}; if they are the phases, add boxes to it")
-        if all(any(place.first < box.at < place.end for place in places) for box in _work_boxes(lines)):
-            yield Reading("headings", f"{word.title()} headings", places, places[0].first, "step")
+        if not bare or (len(word) < 3 and _are_work(lines, sections)):
+            name = f"{word.title()} headings" if len(word) > 2 else "numbered headings"
+            yield _numbered_reading("headings", name, lines, sections, "step")
 
 
 def _numbered_reading(format_: Format, name: str, lines: Lines, sections: Sequence[Heading], unit: str) -> Reading:
@@ -268,9 +265,10 @@ def _box_place(name: Named, boxes: Sequence[Entry], end: int) -> Place:
 def named_boxes(lines: Lines, outside: Sequence[Heading] = (), unit: str = "phase") -> list[tuple[Entry, Named]]:
     """The boxes that say `Phase <id>`, outside of some sections, else those with just the ids of all of them."""
     named = []
+    inside = {i for section in outside for i in range(section.at, section.end)}
     for box in (box for box in lines.boxes if box.indent <= 3):
         name = read_name(box.text) if any(char.isdigit() for char in box.text[:20]) else None
-        if name is not None and not any(section.at <= box.at < section.end for section in outside):
+        if name is not None and box.at not in inside:
             named.append((box, name))
     beside = reading.lines_beside_work(lines)
     numbered = [(box, name) for box, name in named if name.strong and not name.unit and box.at not in beside]
