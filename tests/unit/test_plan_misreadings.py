@@ -595,6 +595,13 @@ def test_a_plan_of_done_phases_asks_about_sections_that_may_be_open(rest: str, s
         (OPEN + "## Later\n### Phase 3: C\n- [ ] c\n", "the section 'Phase 3: C'"),
         (OPEN + "### Phase 3: C\n- [ ] c\n", "the section 'Phase 3: C'"),
         (OPEN + "## Final phase\n### Verify\n- c\n", "the section 'Final phase'"),
+        (
+            "# Part 1: X\n# Part 2: Y\n## Phase 2.1: A\n- a\n## Phase 2.2: B\n- b\n# Part 3: Z\n",
+            "the section 'Part 1: X'",
+        ),
+        ("# 1. Goal\n# 2. Set up\n## Step 1: A\n- a\n## Step 2: B\n- b\n# 3. Rules\n", "the section '1. Goal'"),
+        ("### M1 · A\n- [ ] a\n### M2 · B\n- b\n### M3 · C\n- c\n", "the section 'M2 · B'"),
+        ("## Docs\n- [ ] a\n## Gaps\n| # | Gap | Work state |\n|--|--|--|\n| 2 | b | ⬜ |\n", "the row of 2"),
         ("## Chores\n- [ ] a\n- [ ] b\n## 1. A\n- c\n## 2. B\n- d\n", "the section '1. A'"),
         (OPEN + "## Rest\n| Id | Task | Status |\n|--|--|--|\n| T7 | c | open |\n| T8 | d | todo |\n", "the row of T8"),
         (
@@ -635,6 +642,11 @@ def test_work_beside_the_phases_makes_a_plan_ambiguous(text: str, said: str) -> 
 def test_done_beside_boxes_of_both_kinds_is_refused(section: str, is_refused: bool) -> None:
     plan = read(f"{section}## Phase 2: B\n- [ ] c\n")
     assert bool(plan.refusals(strict=False)) is is_refused
+
+
+def test_fields_on_one_line_are_read() -> None:
+    fields = "**Priority: High** | **Dependencies: Phase 1** | **Blocks: the release**"
+    assert read(f"{OPEN}## Phase 3: C\n{fields}\n- c\n").phases[2].depends == ("1",)
 
 
 def test_a_sub_task_of_a_task_without_a_box_is_refused() -> None:

@@ -44,6 +44,7 @@ PLANSMITH = (
         ),
         ("# T\n\n- Phase 1 – A\n  - a\n", 1, "no phases found (line 3 names one, but is no heading)"),
         ("## M1 — A\ntext\n## M2 — B\ntext\n", 1, "(nearest: 2 headings like 'M1 — A' on line 1); a plan has"),
+        ("## Task Re-labelling\ntext\n", 1, "no phases found"),
         ("# T\n\n| Item | State |\n|--|--|\n| a | done |\n", 1, "(nearest: the table on line 3)"),
         ("## Definition of Done\n- [ ] a\n", 1, "(nearest: the boxes under 'Definition of Done')"),
         (tracker(), 3, "the tracker lists no phase"),

@@ -106,8 +106,11 @@ def body_of(lines: Lines, first: int, end: int) -> Body:
     labels: dict[str, tuple[int, str]] = {}
     for i in range(first, end):
         text = lines.texts[i]
-        if re.search(COLON, text) and not lines.inert[i] and (label := re.match(_LABEL, text)):
-            labels.setdefault(label[1].lower(), (i, label[2].strip()))
+        if lines.inert[i] or not re.search(COLON, text):
+            continue
+        for field in text.split(" | ") if text.startswith("**") else [text]:  # `**Priority:** high | **Depends:** 1`
+            if label := re.match(_LABEL, field):
+                labels.setdefault(label[1].lower(), (i, label[2].strip()))
     return Body(lines, range(first + 1, end), marks_within(lines.parts, first + 1, end), labels)
 
 

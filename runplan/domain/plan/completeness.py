@@ -12,6 +12,7 @@ from runplan.domain.plan.marks import (
     DONE_TITLE,
     NOT_WORK,
     UNITS,
+    WEAK_UNITS,
     PlanStatus,
     Status,
     id_key,
@@ -74,6 +75,7 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
     for message, places in passed.items():
         yield Remark(places[0] + 1, f"{message} and are left out ({len(places)})")
     suspects = [*series.list_missing(lines, inside), *_list_suspects(lines, reading, outside, excused, series)]
+    suspects += _list_siblings(lines, reading)
     left |= {f"the section {heading.text[:60]!r}": heading.at for heading in suspects}
     left |= {f"the row of {id_}": at for at, id_ in _list_rows(lines, inside | excused, series) if not is_closed}
     if left and (is_over or not is_closed):
@@ -92,7 +94,7 @@ class _Series:
         self.unit = reading.unit
         self.places: dict[str, Place] = {id_key(place.id): place for place in reading.places}
         self.words: set[str] = set()
-        for key, place in self.places.items():
+        for key, place in self.places.items() if reading.format not in ("todo", "checklist") else ():
             members = _find_members(lines.texts[place.first])
             self.words.update([word for word, number in members if key in (number, word + number)][:1])
 
@@ -142,7 +144,7 @@ def _list_suspects(
     """The sections that name a further phase, those beside a list of boxes that count, and what is left at the end."""
     final = rf"(?i)\W*(?:final|last|closing) {reading.unit}\b"
     is_over = all(place.mark.status is Status.DONE for place in reading.places)
-    numbered = [h for h in outside if h.name.strong and re.search("[0-9]", h.name.id) and h.at not in excused]
+    numbered = [h for h in outside if re.search("[0-9]", h.name.id) and h.at not in excused]
     counted = numbered if reading.format in ("todo", "checklist") and len(numbered) > 1 else []
     for heading in outside:
         is_listed = heading.at not in excused and ((is_over and re.search(_LEFT, heading.text)) or heading in counted)
@@ -152,6 +154,19 @@ def _list_suspects(
         is_left = has_work and not any(entry.sign for entry in entries) and (is_listed or re.match(final, heading.text))
         if is_left or (heading.at not in excused and not all(series.find_named(heading.text))):
             yield heading
+
+
+def _list_siblings(lines: Lines, reading: Reading) -> Iterator[Heading]:
+    """The sections that count with the only one that has the phases, as `# Part 1` and `# Part 2` with phases 2.1, 2.2.
+
+    Chapters are numbered, too; they tell something only of words that count the steps of a guide.
+    """
+    firsts = [place.first for place in reading.places]
+    for (_, word), series in counted_headings(lines.headings).items():
+        holding = [heading for heading in series if heading.at < min(firsts) and max(firsts) < heading.end]
+        is_guide = reading.unit in WEAK_UNITS and reading.name != "numbered headings"
+        if holding and (word or is_guide) and len(series) > 2:
+            yield from (heading for heading in series if heading not in holding)
 
 
 def _list_rows(lines: Lines, passed: set[int], series: _Series) -> Iterator[tuple[int, str]]:

@@ -13,6 +13,7 @@ UNITS = (
     *("phase", "task", "stage", "step", "milestone", "part", "session", "sprint", "chunk", "issue", "iteration"),
     *("story", "epic", "wave", "slice", "week"),
 )
+WEAK_UNITS = ("issue", "session", "part", "step", "week")  #: words that documents of other kinds count with too
 #: One id. Parts after a dot or a hyphen stay short, so that `1-Setup` is phase 1 and `3b-i` is itself.
 _ID = re.compile(
     r"(?:[A-Za-z]{0,3}[0-9]{1,4}[A-Za-z]{0,3}|[A-Za-z]{1,2}|[IVXivx]{1,4})"
@@ -66,6 +67,8 @@ def read_name(text: str) -> Named | None:
     id_ = "-".join(span.groups()) if span else match[0]
     separator = _SEPARATOR.match(text, match.end())
     strong = separator is not None or not text[match.end() :].strip(_MARKS)
+    if match[0].isalpha() and re.match(r"-\w", text[match.end() :]):
+        return None  # "Task Re-labelling"
     if not strong and not (text[match.end()] in " \t" and any(c.isdigit() for c in match.group())):
         return None
     end = separator.end() if separator else match.end()

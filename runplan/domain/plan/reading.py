@@ -182,7 +182,7 @@ def lines_beside_work(lines: Lines) -> set[int]:
 def counted_headings(headings: Iterable[Heading]) -> dict[tuple[int, str], list[Heading]]:
     """The headings like `## Lot 3: Title`, `## M3 — Title` and `## 3. Title`, by their level and word."""
     series: dict[tuple[int, str], list[Heading]] = {}
-    for heading in (heading for heading in headings if heading.level > 1):
+    for heading in headings:
         if counted := re.match(_COUNTED, heading.text):
             title = heading.text[counted.end() :].replace("**", "", counted[0].count("**")).strip()
             name = Named(counted[2], title, strong=True, unit=heading.name.unit)

@@ -23,6 +23,7 @@ from runplan.domain.plan.marks import (
     DONE_LABEL,
     UNITS,
     UNNAMED,
+    WEAK_UNITS,
     Mark,
     Status,
     id_key,
@@ -44,7 +45,6 @@ _UNITS = (
     *("task", "issue", "iteration", "stage", "milestone", "sprint", "story", "slice", "session", "part", "chunk"),
     *("wave", "epic", "week", "step"),
 )
-_WEAK = ("issue", "session", "part", "step", "week")  #: words that documents of other kinds count with too
 #: Headings above sections that are work.
 _WORK = r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|stages|to[- ]?do"
 #: Headings of a board: its boxes are the phases, not its columns.
@@ -108,7 +108,7 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
     """The plan by each word that its headings count with, then by numbers: `### 1. Title`, `#### M1: Title`."""
     for unit in _UNITS:
         sections = find_sections(lines, unit)
-        if sections and (unit not in _WEAK or sections[0].level < 3 or _are_work(lines, sections)):
+        if sections and (unit not in WEAK_UNITS or sections[0].level < 3 or _are_work(lines, sections)):
             yield _numbered_reading("headings", f"{unit.title()} headings", lines, sections, unit)
     yield from _read_series(lines)
     yield from _read_board(lines)
@@ -132,10 +132,10 @@ def _read_series(lines: Lines) -> Iterator[Reading]:
 
     Statuses, boxes or tables of tasks show that they are work. Those of a word have them all, else it is ambiguous.
     """
-    for (_, word), headings in reading.counted_headings(lines.headings).items():
+    for (level, word), headings in reading.counted_headings(lines.headings).items():
         sections = [section for section in headings if section.name.title and not is_measure(section.name.title)]
         numbers = [[int(number) for number in re.findall("[0-9]+", section.name.id)] for section in sections]
-        if word in UNITS or len(sections) < 2 or any(a >= b for a, b in pairwise(numbers)):
+        if level == 1 or word in UNITS or len(sections) < 2 or any(a >= b for a, b in pairwise(numbers)):
             continue
         places = section_places(lines, sections)
         bare = [place for place in places if place.is_bare]

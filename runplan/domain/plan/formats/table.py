@@ -70,7 +70,7 @@ def find_table(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row
         title = heading.text.lower() if heading is not None else ""
         if "progress tracker" in title or title in _HEADINGS:
             return header, rows
-        is_counted = any(name.startswith(UNITS) for name in names)
+        is_counted = any(name.startswith(UNITS) for name in names) and any(name in _STATUS for name in names)
         is_listed = "phase" in names or any(name is not None and id_key(name.id) in ids for _, name, _ in rows)
         if is_counted and is_listed and not any(section.at <= header < section.end for section in sections):
             others.append((header, rows))
@@ -83,14 +83,14 @@ def list_status_tables(lines: Lines) -> Iterator[tuple[int, list[str], list[Row]
     for i, text in enumerate(lines.texts):
         if i >= end and "|" in text and not lines.inert[i] and any(name in text.lower() for name in _STATUS):
             names = _column_names(text)
-            if any(name in _STATUS for name in names):
+            if any(name.endswith(_STATUS) for name in names):
                 rows = list(_read_rows(lines, i, names))
                 end = rows[-1][0] + 1 if rows else i + 1
                 yield i, names, rows
 
 
 def _read_rows(lines: Lines, header: int, names: list[str]) -> Iterator[Row]:
-    status = next(i for i, name in enumerate(names) if name in _STATUS)
+    status = next(i for i, name in enumerate(names) if name.endswith(_STATUS))
     commit = next((i for i, name in enumerate(names) if name in _COMMIT), -1)
     free = [i for i in range(len(names)) if i not in (status, commit)] or [0]
     titles = next((i for i in free if names[i].startswith(UNITS)), free[0])
