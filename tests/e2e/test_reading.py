@@ -32,7 +32,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 #: Modules that a reading verb must not import, because they are slow.
 SLOW_TO_IMPORT = [
     *("filelock", "git", "gitdb", "psutil", "structlog", "asyncio", "github", "gitlab", "apscheduler", "logging"),
-    *("runplan.adapters.agents.clis", "runplan.domain.run.events"),
+    "runplan.adapters.agents.clis",
 ]
 
 
