@@ -499,19 +499,14 @@ class ProofWorktree(Place):
     def changed(self, commit: Oid, copies: Sequence[str] = ()) -> list[str]:
         """Paths that differ from the commit shown, without ignored files; HEAD when it is at another commit."""
         status = "status --porcelain=v2 --branch -z -uall --no-renames --ignore-submodules=dirty"
-        script = f'git --git-dir="$1" --work-tree="$2" {status}'
-        records = self._read_output(script, f"the state of {self.path} cannot be read").split("\0")
+        script, deadline = f'git --git-dir="$1" --work-tree="$2" {status}', time.monotonic() + FILL_S
+        arguments = (str(self._repository), str(self.path))
+        with self._zones.start(script, arguments, cwd=self.path, writable=()) as running:
+            output = running.read_exactly(LARGEST_STATUS, deadline)
+            if error := running.finish(deadline) if len(output) < LARGEST_STATUS else "":
+                raise GitFailed(f"the state of {self.path} cannot be read: {error}")
+        records = os.fsdecode(output).split("\0")
         head = [] if f"# branch.oid {commit}" in records else ["HEAD"]
         fields = ((record, _FIELDS.get(record[:1], 0)) for record in records)
         paths = (record.split(" ", count)[-1] for record, count in fields if count)
         return head + [path for path in paths if path not in (*copies, DIFF_FILE)]
-
-    def _read_output(self, script: str, problem: str) -> str:
-        """The beginning of what a script prints; its arguments are the git directory and the worktree."""
-        arguments = (str(self._repository), str(self.path))
-        deadline = time.monotonic() + FILL_S
-        with self._zones.start(script, arguments, cwd=self.path, writable=()) as running:
-            output = running.read_exactly(LARGEST_STATUS, deadline)
-            if error := running.finish(deadline) if len(output) < LARGEST_STATUS else "":
-                raise GitFailed(f"{problem}: {error}")
-        return os.fsdecode(output)

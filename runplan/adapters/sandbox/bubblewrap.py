@@ -61,7 +61,8 @@ class Bubblewrap(Struct, frozen=True):
     shown: Mapping[Path, Path] = {}  #: files that hold a secret, with the copy without it that is shown instead
 
     def wrap(self, command: Sequence[str], view: View) -> tuple[str, ...]:
-        if shutil.which(_locate(command[0], view.cwd), path=self.env.get("PATH", "")) is None:
+        program = str(view.cwd / command[0]) if "/" in command[0] else command[0]
+        if shutil.which(program, path=self.env.get("PATH", "")) is None:
             return tuple(command)  # the shim reports a missing program by name; bwrap would only exit with 1
         cwd = os.path.realpath(view.cwd)
         entries = HomeMounts(self.env, view.uses)
@@ -136,11 +137,10 @@ class Bubblewrap(Struct, frozen=True):
             yield from ("--tmpfs", path) if Path(path).is_dir() else ("--ro-bind", _EMPTY_FILE, path)
 
     def _variables(self) -> Iterator[str]:
-        home = self.env.get("HOME", "")
         yield from ("--unsetenv", "TMPDIR", "--setenv", "XDG_RUNTIME_DIR", "/run")
-        for name, place in _VARIABLES.items():
-            if self.env.get(name) and home:
-                yield from ("--setenv", name, f"{home}/{place}")
+        for name, place in _VARIABLES.items() if self.env.get("HOME") else ():
+            if self.env.get(name):
+                yield from ("--setenv", name, f"{self.env['HOME']}/{place}")
 
 
 def _list_places(words: Sequence[str], home: str) -> Iterator[str]:
@@ -239,10 +239,6 @@ def _prepare_home(entries: HomeMounts, view: View) -> tuple[str, ...]:
     words = (word for how, source, name in made for word in (how, source, str(entries.path / name)))
     cleared = os.path.realpath(entries.path) if view.is_judge else ""
     return ("/bin/sh", "-c", _PREPARE, "sh", cleared, *words, "--") if made or cleared else ()
-
-
-def _locate(program: str, cwd: Path) -> str:
-    return str(cwd / program) if "/" in program else program
 
 
 def _resolve(paths: Iterable[Path]) -> tuple[str, ...]:
