@@ -179,6 +179,11 @@ def _check_agent(context: RepositoryContext, role: str, name: str) -> str:
     )
 
 
+def check_sandbox(context: RepositoryContext) -> Check:
+    """What the processes of a run see and may write on this machine, with the settings of the checkout."""
+    return _run_check("sandbox", lambda: _check_sandbox(context.with_settings()))
+
+
 def _check_sandbox(context: RepositoryContext) -> str | Check:
     modes = invocation.sandbox_modes(context.settings.agents)
     if set(modes.values()) == {"none"}:

@@ -1,6 +1,7 @@
 """The verbs around a start: init, doctor and config, in real repositories."""
 
 import json
+import os
 import shutil
 import sys
 import tomllib
@@ -10,6 +11,7 @@ import pytest
 
 from runplan.adapters.agents.environment import FETCHING
 from runplan.adapters.agents.invocation import lacks_login
+from runplan.adapters.sandbox.bubblewrap import find_obstacle
 from runplan.app.health import UNCONFINED
 from runplan.domain.errors import Exit, RefusedEarly
 from runplan.domain.settings.schema import KEYS, AgentTable
@@ -71,6 +73,23 @@ def test_init_writes_what_it_found_and_names_the_next_command(
     assert str(repo.path / "runplan.toml") in output
     commit = "git add runplan.toml && git commit -m 'Settings of runplan' -- runplan.toml"
     assert output.endswith(f"Next: runplan doctor; then commit it: {commit}\n")
+
+
+@pytest.mark.skipif(bool(find_obstacle(os.environ)), reason="no bubblewrap")
+def test_init_and_doctor_say_in_five_lines_what_the_processes_of_a_run_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bin/bwrap").symlink_to(shutil.which("bwrap", path=os.defpath) or "")
+    (tmp_path / "home/.ssh").mkdir(parents=True)
+    repo = make_repo(tmp_path / "app")
+    monkeypatch.chdir(repo.path)
+    call("init")
+    lines = capsys.readouterr().out.partition("sandbox ")[2].partition("wrote ")[0].splitlines()
+    assert len(lines) == 5
+    assert lines[3].strip() == "absent: .ssh"
+    call("doctor")
+    shown = capsys.readouterr().out
+    assert [line.strip() for line in lines if line.strip() not in shown] == []
 
 
 def test_after_init_doctor_finds_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,7 +295,7 @@ EXAMPLES = {
   runplan web --behind-proxy                       a proxy speaks https; set web.url to its address""",
     "metrics": "  runplan metrics        runs, phases, agents, tokens, schedules and the daemon",
     "init": """\
-  runplan init             finds the default branch, the test command and the agents; never overwrites
+  runplan init             finds branch, test command and agents, shows what a sandbox hides; never overwrites
   runplan init --skill     writes .claude/skills/run-plan/SKILL.md: /run-plan plans/X.md in your agent""",
     "doctor": """\
   runplan doctor             exit 0 when a run could start, 2 otherwise

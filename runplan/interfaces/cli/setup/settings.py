@@ -12,6 +12,7 @@ from runplan.adapters.configuration.load import environment
 from runplan.adapters.configuration.places import repository_file
 from runplan.adapters.store.files import LARGEST, read_bounded
 from runplan.adapters.store.location import hide_password
+from runplan.app.health import check_sandbox
 from runplan.app.views.inspection import Facts, inspect_repository, known_agents
 from runplan.domain.checks.runners.naming import foresee_unnamed
 from runplan.domain.errors import RefusedEarly
@@ -72,10 +73,9 @@ def run_init(args: argparse.Namespace) -> None:
             print(f"wrote {path}\n\nNext: /run-plan PLAN in your agent; then commit it: {commit}")
             return
         facts = inspect_repository(context)
-    root = Path(facts.root)
-    path = repository_file(root) or root / "runplan.toml"
-    _create_file(path, settings_text(facts))
-    print(_describe_settings(facts, path))
+        path = repository_file(context.root) or context.root / "runplan.toml"
+        _create_file(path, settings_text(facts))
+        print(_describe_settings(facts, path, sandbox=check_sandbox(context).detail))
 
 
 def _create_file(path: Path, text: str) -> None:
@@ -123,7 +123,7 @@ def _choose_agents(installed: tuple[str, ...]) -> dict[str, str]:
     return {"agents.implementer": first, "agents.verifier": second, "agents.planner": first}
 
 
-def _describe_settings(facts: Facts, path: Path) -> str:
+def _describe_settings(facts: Facts, path: Path, sandbox: str) -> str:
     roles = _choose_agents(facts.installed)
     agents = f"{roles['agents.implementer']} implements, {roles['agents.verifier']} verifies" if roles else ""
     identity = facts.identity and f"{facts.identity.name} <{facts.identity.email}>"
@@ -139,10 +139,11 @@ def _describe_settings(facts: Facts, path: Path) -> str:
         ("tests", tools.tests or "no test command found; set tests.command"),
         *([("", unnamed)] if unnamed else []),
         ("agents", agents or "none of the known agents is installed; name any command under [agents] in the file"),
+        ("sandbox", sandbox),
         *(("spec", command("runplan", "start", folder, "finish", "auto")) for folder in specs),
         ("wrote", str(path)),
     )
-    table = "\n".join(f"{name:<12}{value}" for name, value in rows)
+    table = "\n".join(f"{name:<12}{value}".replace("\n", f"\n{'':<12}") for name, value in rows)
     return f"{table}\n\nNext: runplan doctor; then commit it: {committing(path.name, 'Settings of runplan')}"
 
 
