@@ -1,15 +1,20 @@
 """The zoo of attacks: nothing changes outside the agent's zone, and an honest start lands afterwards."""
 
+import contextlib
 import os
+import shutil
+import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from runplan.adapters.sandbox.bubblewrap import find_obstacle
-from tests.e2e.attacks import ATTACKS, TOKEN, WORK
-from tests.support.cli import Project, copied, end_processes_of
+from runplan.domain.text import visible
+from tests.e2e.attacks import ASKED, ATTACKS, START, TOKEN, WORK, Kind
+from tests.support.cli import Project, a_plan, copied, end_processes_of, processes_of
 from tests.support.hostile import a_hostile_project, differences, landed_since, play, standing
 
 SETTINGS = """\
@@ -87,22 +92,44 @@ def at_home(project: Project) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in files if ".local/state/runplan" not in str(path)}
 
 
+@contextlib.contextmanager
+def a_server(project: Project) -> Iterator[None]:
+    """The user's server with a socket in /tmp, as tmux has; each connection is a command."""
+    place = Path(tempfile.mkdtemp(prefix="zoo-", dir="/tmp"))
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(place / "server"))
+        server.listen()
+        server.setblocking(False)
+        yield
+        with contextlib.suppress(BlockingIOError):
+            server.accept()
+            (project.path / "pwned").touch()
+    shutil.rmtree(place)
+
+
 def test_an_attack_has_no_effect_outside_and_an_honest_start_lands(project: Project, name: str, sandbox: str) -> None:
     attack = ATTACKS[name]
     project.extra |= {"RUNPLAN_AGENTS_SANDBOX": sandbox, **attack.settings}
     if "team.gitconfig" in attack.script:
         project.repo.git("config", "include.path", "../team.gitconfig")
-    play(project, attack.script)
-    if ".local/bin" in attack.script:
-        project.extra["PATH"] = f"{project.home}/.local/bin:{os.environ['PATH']}"
+    if attack.delegated:
+        project.plan(
+            a_plan("1", "2").replace("- [ ] Write 2", f"Execution: delegate {attack.delegated}\n\n- [ ] Write 2")
+        )
+    play(project, attack.script, attack.verifier)
+    if attack.path:
+        project.extra["PATH"] = f"{project.path.parent / attack.path}:{os.environ['PATH']}"
     before, tip, home = standing(project), project.repo.head("main"), at_home(project)
 
-    ran = project.start("1", "auto")
+    with a_server(project):
+        ran = project.runplan(*attack.command)
 
-    assert ran.code in ((0, 1) if attack.lands else (1,)), ran.err
-    is_landed = ran.code == 0
     landed = landed_since(project, tip)
-    assert bool(landed) is is_landed
+    is_landed = bool(landed)
+    # A planner that cannot write makes a proposal.
+    is_asked = attack.command == ASKED or attack.delegated or (attack.kind is Kind.PLANNERS and sandbox == "bwrap")
+    assert ran.code in ((4,) if is_asked else (0,) if is_landed else (1, 5)), ran.err
+    assert attack.lands or not is_landed
     assert differences(before, standing(project)) <= landed, ran.err
     plain = ("-c", "filter.rel.clean=cat")  # the filter may have landed
     assert project.repo.git(*plain, "--no-optional-locks", "status", "--porcelain") == ""
@@ -110,9 +137,17 @@ def test_an_attack_has_no_effect_outside_and_an_honest_start_lands(project: Proj
     stolen = (project.path / ".git/runplan/dispatch").glob("*/own/stolen")
     assert TOKEN not in "".join(file.read_text(errors="replace") for file in stolen)
     assert sandbox == "none" or at_home(project) == home
+    assert not (project.path / "pwned").exists()
+    assert processes_of(project.home) == []
+    if is_asked and attack.kind is not Kind.PLANNERS:
+        shown = project.runplan("diff", "X").out
+        assert "hidden-code" in shown or attack.kind is not Kind.JUDGES
+        assert visible(shown) == shown
+        return
 
     play(project, WORK)
-    honest = project.start("2", "auto") if is_landed else project.runplan("retry", "X", "1", "--fresh")
+    anew = ("retry", "X", "1", "--fresh") if attack.command[0] == "start" else START
+    honest = project.start("2", "auto") if is_landed else project.runplan(*anew)
 
     assert honest.code == 0, honest.err
     assert not (project.path / "pwned").exists()

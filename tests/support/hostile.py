@@ -5,17 +5,16 @@ import os
 import stat
 from pathlib import Path
 
+import runplan
 from tests.support.cli import Project, a_plan
 from tests.support.repos import init_repo
 
-#: The verifier passes everything; all other roles go on with the script.
-VERIFY = r"""
-if test "$RUNPLAN_ROLE" = verify; then
-    git status >/dev/null
-    items="{\"item\": \"W1\", \"result\": \"pass\", \"evidence\": \"$RUNPLAN_PHASE.txt:1\"}"
-    echo "{\"status\": \"done\", \"summary\": \"Looked.\", \"items\": [$items]}" >"$RUNPLAN_RETURN"
-    exit 0
-fi
+PACKAGE = Path(runplan.__file__).parent
+#: The verifier passes everything.
+PASSES = r"""
+git status >/dev/null
+items="{\"item\": \"W1\", \"result\": \"pass\", \"evidence\": \"$RUNPLAN_PHASE.txt:1\"}"
+echo "{\"status\": \"done\", \"summary\": \"Looked.\", \"items\": [$items]}" >"$RUNPLAN_RETURN"
 """
 AGENTS = """\
 [agents]
@@ -44,8 +43,10 @@ def a_hostile_project(place: Path, settings: str, **files: str) -> Project:
     return Project(repo=repo, home=place / "home")
 
 
-def play(project: Project, script: str) -> None:
-    project.commit_file("agent.sh", f"user={project.path}\n{VERIFY}\n{script}\n")
+def play(project: Project, script: str, verifier: str = "") -> None:
+    """Set the script of the verifier, and that of all other roles."""
+    judge = f'if test "$RUNPLAN_ROLE" = verify; then\n{verifier or PASSES}\nexit 0\nfi\n'
+    project.commit_file("agent.sh", f"user={project.path} package={PACKAGE}\n{judge}{script}\n")
 
 
 def standing(project: Project) -> dict[str, str]:
