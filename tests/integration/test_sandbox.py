@@ -260,7 +260,13 @@ def test_a_home_with_thousands_of_files_is_no_obstacle(place: Place) -> None:
 
 
 def test_set_up_can_install_beside_what_is_installed(place: Place) -> None:
-    for name in ("go/bin/old", ".cache/ms-playwright/chromium-1/chrome", ".cache/ms-playwright/.links/a"):
+    mise = ".local/share/mise/installs/node"
+    for name in (
+        "go/bin/old",
+        ".cache/ms-playwright/chromium-1/chrome",
+        ".cache/ms-playwright/.links/a",
+        f"{mise}/1/x",
+    ):
         (place.home / name).parent.mkdir(parents=True, exist_ok=True)
         (place.home / name).write_text("mine\n")
     place.run(
@@ -272,6 +278,9 @@ def test_set_up_can_install_beside_what_is_installed(place: Place) -> None:
     assert place.run(
         "cd ~ && for f in go/bin/old .cache/ms-playwright/chromium-1/new; do echo x >$f || echo no; done"
     ) == ("no\nno\n")
+    assert place.run(f"cd ~/{mise}; mkdir 2 && echo x >2/x; cat */x; echo x >1/x || echo no") == "mine\nx\nno\n"
+    own = HomeUse(private=(".local/share/mise", ".cache"))
+    assert place.run(f"cd ~; mkdir -p {mise}/1 .cache/ms-playwright/chromium-1; ls {mise}/1", uses=own) == ""
 
 
 def test_places_that_an_output_names_and_a_view_hides_are_found_by_setting(place: Place) -> None:

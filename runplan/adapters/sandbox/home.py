@@ -29,6 +29,7 @@ PRIVATE = {
         *(".cargo/.global-cache", ".rustup/downloads", ".rustup/tmp", ".rustup/update-hashes", ".nvm/.cache"),
         *("go/pkg", ".gradle", ".m2/repository", ".ivy2", ".sbt", ".nuget/packages", ".pub-cache", ".hex", ".mix"),
         *(".bundle/cache", ".local/share/pnpm/store", ".local/share/virtualenv", ".bun/install/cache", ".config/yarn"),
+        ".local/share/mise/downloads",
     ),
     "state": (
         *(".local/state", ".config/configstore", ".local/share/Trash", ".bash_history", ".zsh_history", ".lesshst"),
@@ -48,8 +49,10 @@ READABLE = (
 INSTALLED = (
     *(".cache/ms-playwright", ".cache/puppeteer/chrome", ".cache/Cypress", ".local/bin", ".cargo/bin", "go/bin"),
     *(".local/share/uv/python", ".local/share/uv/tools", ".local/share/pipx/venvs", ".pyenv/versions", ".pyenv/shims"),
-    *(".rustup/toolchains", ".nvm/versions/node", ".local/share/fnm/node-versions"),
+    *(".rustup/toolchains", ".nvm/versions/node", ".local/share/fnm/node-versions", ".local/share/mise/shims"),
+    ".local/share/mise/installs",
 )
+_TOOLS = ".local/share/mise/installs"  #: a directory for each program, into which its versions are installed
 #: Entries of a directory that are mounted; the time grows with the square, and bubblewrap takes 3,000 at most.
 MOST = 500
 _PATH = re.compile(r"/[^\s'\"`:,;|()\[\]{}<>]*[^\s'\"`:,;|()\[\]{}<>.]")
@@ -65,7 +68,9 @@ class HomeMounts:
         programs = [name for name in self._shorten(*list_programs(env)) if not is_below(name, ("", *kinds))]
         self.programs = [name for name in programs if name[0] != "/"]
         kinds |= {name: Entry.PRIVATE for names in PRIVATE.values() for name in names}
-        kinds |= dict.fromkeys((*READABLE, *INSTALLED, *programs), Entry.READABLE)
+        own = self._shorten(*uses.private)
+        shown = (name for name in (*READABLE, *INSTALLED) if not is_below(name, own))
+        kinds |= dict.fromkeys((*shown, *programs), Entry.READABLE)
         self.private = self._shorten(*uses.private, *uses.copied, *uses.shared)
         self.readable = self._shorten(*uses.readable)
         self.shared = self._shorten(*uses.shared)
@@ -106,9 +111,9 @@ class HomeMounts:
         for number, entry in enumerate(found):
             name = f"{folder}/{entry.name}" if folder else entry.name
             its_kind = self._kinds.get(name, Entry.SECRET if self._is_backup(name) else kind)
-            if (name in INSTALLED or name in self._parents) and entry.is_dir():
+            if (_is_installed_into(name) or name in self._parents) and entry.is_dir():
                 yield from self._list_readable(name, its_kind)
-            elif its_kind is Entry.READABLE and not (folder in INSTALLED and entry.name.startswith(".")):
+            elif its_kind is Entry.READABLE and not (_is_installed_into(folder) and entry.name.startswith(".")):
                 real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
                 if number >= MOST and name not in self._kinds:
                     self.left_out[folder] = self.left_out.get(folder, 0) + 1
@@ -169,6 +174,10 @@ class HomeMounts:
             return False
         is_secret = self._is_backup(self._shorten(real)[0]) or is_below(real, self.hidden)
         return not stat.S_ISSOCK(mode) and not is_secret
+
+
+def _is_installed_into(folder: str) -> bool:
+    return folder in INSTALLED or os.path.dirname(folder) == _TOOLS  # noqa: PTH120
 
 
 def list_programs(env: Mapping[str, str]) -> list[str]:
