@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from runplan.adapters.sandbox.bubblewrap import find_obstacle
-from runplan.domain.text import visible
 from tests.e2e.attacks import ASKED, ATTACKS, START, TOKEN, WORK, Kind
 from tests.support.cli import Project, a_plan, copied, end_processes_of, processes_of
 from tests.support.hostile import a_hostile_project, differences, landed_since, play, standing
@@ -142,7 +141,7 @@ def test_an_attack_has_no_effect_outside_and_an_honest_start_lands(project: Proj
     if is_asked and attack.kind is not Kind.PLANNERS:
         shown = project.runplan("diff", "X").out
         assert "hidden-code" in shown or attack.kind is not Kind.JUDGES
-        assert visible(shown) == shown
+        assert shown.translate({ord(char): None for char in "\n\t"}).isprintable()
         return
 
     play(project, WORK)
