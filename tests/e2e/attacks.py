@@ -430,7 +430,7 @@ DIRECT = {
     "writes runplan's repository": 'echo x >"$state/tool.git/config"; rm -rf "$state/tool.git/refs"',
     "writes the seen index and what is lent": 'echo x >"$state/seen/$(basename "$tree")/index"; rm -rf "$state/lent"',
     "writes the records of dispatches": 'for d in "$state"/dispatch/*; do echo x >"$d/exit.json"; rm "$d/lock"; done',
-    "writes runplan's own package": 'for d in "$package" "$package/sandbox"; do\n'
+    "writes runplan's own package": 'for d in "$package" "$package/adapters"; do\n'
     f'touch "$d/planted" && rm "$d/planted" && echo {TOKEN} >>"$own/stolen"; done',
     "writes beside its worktree": 'mkdir -p "$root/new"; ln -s "$user" "$tree-proof"; echo x >"$tree-proof/x"',
     "writes another lane": 'rm -rf "$state/lanes/other.git"; mkdir "$state/lanes/other.git"; echo x >"$state/lanes/x"',
