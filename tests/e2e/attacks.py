@@ -432,6 +432,8 @@ DIRECT = {
     "writes the records of dispatches": 'for d in "$state"/dispatch/*; do echo x >"$d/exit.json"; rm "$d/lock"; done',
     "writes runplan's own package": 'for d in "$package" "$package/adapters"; do\n'
     f'touch "$d/planted" && rm "$d/planted" && echo {TOKEN} >>"$own/stolen"; done',
+    "writes settings of the kernel": "for f in /proc/sys/kernel/core_pattern /proc/sysrq-trigger; do\n"
+    f'test ! -w $f || echo {TOKEN} >>"$own/stolen"; done',  # it only asks: a setting would stay
     "writes beside its worktree": 'mkdir -p "$root/new"; ln -s "$user" "$tree-proof"; echo x >"$tree-proof/x"',
     "writes another lane": 'rm -rf "$state/lanes/other.git"; mkdir "$state/lanes/other.git"; echo x >"$state/lanes/x"',
     "writes the proof worktree": 'for p in "$tree-proof" "$state"/proof/*; do mkdir -p "$p"; echo x >"$p/config"; done',

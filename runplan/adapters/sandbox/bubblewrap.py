@@ -32,6 +32,7 @@ _BASE = (
     *("--ro-bind", "/", "/", "--dev", "/dev", "--unshare-pid", "--proc", "/proc", "--unshare-ipc"),
     *("--die-with-parent", "--cap-drop", "ALL"),
     *(word for name in (_KEPT if os.geteuid() == 0 else ()) for word in ("--cap-add", f"CAP_{name}")),
+    *(("--ro-bind", "/proc/sys", "/proc/sys") if os.geteuid() == 0 else ()),  # settings of the kernel
     *("--size", str(SHARED_MEMORY), "--tmpfs", "/dev/shm"),  # noqa: S108
 )
 _MOUNTING = ("--bind", "--bind-try", "--ro-bind", "--ro-bind-try", "--dev-bind-try", "--tmpfs")
