@@ -44,7 +44,7 @@ from runplan.engine.loop.context import (
 )
 from runplan.engine.loop.rehearsal import rehearse_phase
 from runplan.engine.loop.repository import open_repository
-from runplan.engine.loop.worker import Interruption
+from runplan.hosts.foreground import Interruption
 
 UNCONFINED = "An agent can do what you can: write your checkout, end runplan's processes, run `runplan approve`"
 

@@ -20,13 +20,14 @@ from runplan.domain.run.planning_events import PlanningChosen, StartQueued
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import Answer, Command
 from runplan.domain.run.state import RunState, fold
-from runplan.engine.loop.commands import Executor, LocalWorker
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import ENVIRONMENT, Environments
 from runplan.engine.loop.runs import ActiveRun
-from runplan.engine.loop.worker import RepositoryWorker
 from runplan.engine.steps import planning
 from runplan.engine.steps.context import OpenRepository
+from runplan.hosts.commands import Executor
+from runplan.hosts.foreground import LocalWorker
+from runplan.hosts.owner import RepositoryWorker
 
 A, B = "plans/A.md", "plans/B.md"
 NOW = "2026-03-01T12:00:00Z"

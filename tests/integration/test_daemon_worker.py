@@ -25,9 +25,9 @@ from runplan.domain.run.rows import Answer, ClaimResult, Command
 from runplan.domain.times import iso
 from runplan.engine.loop.context import RepositoryContext, context_at
 from runplan.engine.loop.repository import Environments, open_repository
-from runplan.engine.loop.worker import RepositoryWorker
 from runplan.engine.steps.context import OpenRepository
 from runplan.hosts.daemon.worker import ConcurrencyLimit, DaemonWorker
+from runplan.hosts.owner import RepositoryWorker
 from tests.support.builders import record, started
 from tests.support.cli import Meanwhile, Project, a_project, until
 from tests.support.daemons import kill_daemon, none_left, run_of, shell_agent, until_runs_are, waits

@@ -4,11 +4,11 @@ import signal
 import subprocess
 import sys
 
-from runplan.engine.loop.worker import Interruption
+from runplan.hosts.foreground import Interruption
 
 WAITS = """
 import select, signal, threading, time
-from runplan.engine.loop.worker import Interruption
+from runplan.hosts.foreground import Interruption
 over = threading.Event()
 other = threading.Thread(target=over.wait)
 other.start()

@@ -22,7 +22,7 @@ from runplan.domain.run.requests import RunRequest
 from runplan.engine.loop.context import RepositoryContext, context_at
 from runplan.engine.loop.leftovers import collect_leftovers, remove_dropped_logs
 from runplan.engine.loop.repository import Environments, open_repository
-from runplan.engine.loop.worker import RepositoryWorker
+from runplan.hosts.owner import RepositoryWorker
 from tests.support.cli import (
     Project,
     a_plan,

@@ -182,8 +182,8 @@ def test_broad_catches_stand_only_at_named_boundaries() -> None:
     assert broad - undo_and_raise <= {
         *(
             "runplan.interfaces.cli.main",
-            "runplan.engine.loop.worker",
-            "runplan.engine.loop.commands",
+            "runplan.hosts.owner",
+            "runplan.hosts.commands",
             "runplan.hosts.daemon.worker",
         ),
         *("runplan.hosts.daemon.server", "runplan.hosts.daemon.process", "runplan.hosts.fleet.worker"),

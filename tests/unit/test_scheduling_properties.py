@@ -18,8 +18,8 @@ from runplan.domain.run.rows import Answer, FiringRow, ScheduleRow
 from runplan.domain.run.state import RunState
 from runplan.domain.settings.schedule import parse_schedule, slots_after
 from runplan.domain.times import iso, parse_iso, zone
-from runplan.engine.loop.commands import fire_early, fire_schedule, give_up
-from runplan.engine.loop.worker import RepositoryWorker
+from runplan.hosts.commands import fire_early, fire_schedule, give_up
+from runplan.hosts.owner import RepositoryWorker
 
 PLANS = ("plans/A.md", "plans/B.md")
 ZONE = "Europe/Berlin"

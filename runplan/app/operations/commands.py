@@ -15,9 +15,9 @@ from runplan.domain.names import WATCH
 from runplan.domain.run.rows import Answer as RowAnswer, Command
 from runplan.domain.text import command
 from runplan.engine.loop import preflight
-from runplan.engine.loop.commands import KEEP_SCHEDULE, request_of
 from runplan.engine.loop.context import RepositoryContext, plan_or_watch
 from runplan.engine.loop.runs import end_recorded_agents
+from runplan.hosts.commands import KEEP_SCHEDULE, request_of
 from runplan.hosts.daemon import submit
 from runplan.hosts.daemon.state import read_holder
 

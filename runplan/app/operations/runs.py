@@ -47,9 +47,9 @@ from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import open_repository
 from runplan.engine.loop.runs import describe_busy, does_what_is_asked, state_of
 from runplan.engine.loop.subplans import require_subplans
-from runplan.engine.loop.worker import ForegroundWorker, Interruption
 from runplan.hosts.daemon.state import Known, remember_repository, wake_daemon
 from runplan.hosts.daemon.submit import submit_commands
+from runplan.hosts.foreground import ForegroundWorker, Interruption
 
 MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
 

@@ -16,7 +16,6 @@ from pathlib import PurePosixPath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.adapters.agents.environment import describe_missing
 from runplan.adapters.forge.model import Comment, Issue, PullRequest
 from runplan.adapters.forge.protocol import Forge
 from runplan.adapters.git.objects import Candidates, Entry, Signature
@@ -28,17 +27,12 @@ from runplan.domain.errors import RefusedEarly, Unreachable
 from runplan.domain.gitfacts import TAKEN_BY, Oid, add_trailers
 from runplan.domain.plan.body import QUOTED, WHOLE_PHASE
 from runplan.domain.plan.model import parse_plan
-from runplan.domain.run.events import RunStarted
-from runplan.domain.run.requests import RunRequest
-from runplan.domain.run.rows import Answer
 from runplan.domain.text import bounded, command
 from runplan.domain.times import git_date
 from runplan.engine.landing import modes
 from runplan.engine.landing.conversation import MARK
 from runplan.engine.loop.context import RepositoryContext, slug_of
 from runplan.engine.loop.preflight import require_agents, require_test_command
-from runplan.engine.loop.runs import state_of
-from runplan.engine.loop.worker import RepositoryWorker
 from runplan.engine.steps.conclude import foreign_claims
 
 _PLAN = """\
@@ -247,45 +241,7 @@ def _create_branch(
     return tip
 
 
-# --- the watch ------------------------------------------------------------------------------------------
-
-
-def begin_next(watch: str, asked: RunStarted, worker: RepositoryWorker, now: datetime) -> Answer | None:
-    """Take the next issue of the watch and begin its run; declined when there is none, or one is under way."""
-    repository = worker.repository
-    for row in repository.store.list_unfinished_runs():
-        if state_of(repository.store, row).options.watch == watch:
-            see = command("runplan", "status", row.plan)
-            return Answer(declined=True, why=f"the run of {row.plan} has not ended; see: {see}")
-    if missing := worker.environments.missing(asked):
-        why = describe_missing(missing, plan=watch)
-        repository.store.pause_schedule(watch, why)
-        return Answer(declined=True, why=why)
-    context = worker.context_for(asked)
-    modes.require_ready(context.repository, context.settings, context.env)
-    label = watch.removeprefix(names.WATCH)
-    refusals = list[str]()
-    for number in _free_issues(context, label, repository.store, now):
-        try:
-            taken = take_issue(context, number, now=now, label=label)
-        except NotWorkable as error:  # a person who starts it is told
-            refusals.append(str(error))
-            continue
-        if not isinstance(taken, TakenElsewhere):
-            break
-    else:
-        none = f"there is no open issue with the label {label} that is not worked on yet"
-        return Answer(declined=True, why="; ".join([none, *refusals]))
-    context = taken.context
-    path = taken.plan
-    plan = parse_plan(context.git.blob(context.tip(), path) or b"", path=path)
-    worker.environments.share(path, watch)
-    started = replace(asked, plan=path, title=plan.title, slug=context.pull, issues=plan.issues, watch=watch)
-    begun = worker.begin(RunRequest(started=started, fired=True))
-    return replace(begun, plan=path) if begun is not None else None
-
-
-def _free_issues(context: RepositoryContext, label: str, store: Store, now: datetime) -> Iterator[int]:
+def list_free_issues(context: RepositoryContext, label: str, store: Store, now: datetime) -> Iterator[int]:
     """The open issues with the label without any work, oldest first.
 
     Among them are those with a branch of this repository, which died before the run began.

@@ -17,13 +17,13 @@ from runplan.domain.errors import Unreachable
 from runplan.domain.run.rows import Answer, Command
 from runplan.domain.times import iso
 from runplan.engine.landing import modes
-from runplan.engine.loop.commands import BEGINNING, Executor, LocalWorker
 from runplan.engine.loop.context import RepositoryContext, uses_forge
 from runplan.engine.loop.repository import ENVIRONMENT, Environments, open_repository
-from runplan.engine.loop.worker import Interruption
+from runplan.hosts.commands import BEGINNING, Executor
 from runplan.hosts.daemon.client import Client, HungUp, NotRunning, Silent, connect_daemon, reach_daemon
 from runplan.hosts.daemon.protocol import Done, Environment, Hello, Ping, Wake
 from runplan.hosts.daemon.state import Known, read_holder, remember_repository, wake_daemon
+from runplan.hosts.foreground import Interruption, LocalWorker
 
 BUSY = "daemon busy (git or network); request queued, you can quit now"
 BUSY_S = 3.0  #: a worker that is not in a long step has executed a command by then

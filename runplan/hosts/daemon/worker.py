@@ -38,14 +38,14 @@ from runplan.domain.run.rules.hosts import missing_labels
 from runplan.domain.run.state import RunState, find_awaiting, list_running, open_lanes, open_states
 from runplan.domain.settings.schedule import what_is_due
 from runplan.domain.times import delay_s, is_announced, iso, look_s, parse_iso, zone
-from runplan.engine.loop.commands import BEGINNING, Executor, awaits_retry, fire_schedule, look_for_retry, request_of
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import Environments
 from runplan.engine.loop.runs import ActiveRun, state_of
-from runplan.engine.loop.worker import RepositoryWorker
 from runplan.engine.steps.context import OpenRepository
+from runplan.hosts.commands import BEGINNING, Executor, awaits_retry, fire_schedule, look_for_retry, request_of
 from runplan.hosts.daemon.protocol import Closed
 from runplan.hosts.daemon.state import Known
+from runplan.hosts.owner import RepositoryWorker
 
 if TYPE_CHECKING:  # it needs psycopg, an extra
     from runplan.adapters.store.heartbeat import FleetLimit

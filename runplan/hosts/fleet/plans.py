@@ -38,11 +38,11 @@ from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.leftovers import remove_dropped_logs
 from runplan.engine.loop.repository import Environments
 from runplan.engine.loop.runs import ActiveRun
-from runplan.engine.loop.worker import ResolvedRun
 from runplan.engine.steps.context import OpenRepository, RunContext
 from runplan.engine.steps.read_plan import choose_execution
 from runplan.hosts.daemon.worker import DaemonServices, DaemonWorker
 from runplan.hosts.fleet.clones import REMOTE
+from runplan.hosts.owner import ResolvedRun
 
 SHORT_S = 60.0  #: a shorter wait keeps its host
 SOON_S = 5.0  #: between two tries of a worker that has a run in hand

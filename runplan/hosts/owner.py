@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
-import signal
-import threading
-import time
-from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timedelta
-from types import FrameType
-from typing import Any
+from datetime import datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.adapters.store.journal import Journal
-from runplan.domain import names
 from runplan.domain.errors import Exit, Fenced, GitFailed, RunplanError
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Decision
@@ -27,7 +20,6 @@ from runplan.domain.run.kinds import FOR_ANSWER, RunStatus, WaitKind
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import Acquired, Answer, ClaimResult, HeldByOther, Reentered, RunRow, wait_of
 from runplan.domain.run.state import RunState, list_running, open_states
-from runplan.domain.text import in_words
 from runplan.domain.times import parse_iso
 from runplan.engine.loop import runs
 from runplan.engine.loop.advance import advance, record_ends
@@ -36,8 +28,6 @@ from runplan.engine.loop.repository import Environments, make_run_context
 from runplan.engine.loop.runs import ActiveRun, state_of
 from runplan.engine.loop.subplans import awaited_plan, examine_subplan, pause_for_owner
 from runplan.engine.steps.context import OpenRepository, RunContext
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class ResolvedRun(Struct, frozen=True, kw_only=True):
@@ -453,129 +443,3 @@ def _resume_run(active: ActiveRun, asked: e.RunStarted) -> bool:
         return False
     active.journal.append(runs.as_resumed(asked))
     return True
-
-
-# --- in the foreground ----------------------------------------------------------------------------------
-
-
-class Interruption:
-    """Ctrl-C, SIGTERM and SIGHUP: the first lets the agents finish, the second ends them."""
-
-    def __init__(self, grace_s: float) -> None:
-        self._grace_s = grace_s
-        self._until = 0.0
-        self._before: dict[signal.Signals, Any] = {}  #: the handlers of the caller
-        self.asked = False  #: begin nothing new
-        self.at_once = False  #: the first signal interrupts, since no agent runs
-        self.wakeup, self._wake_w = os.pipe()  #: readable after a signal
-        os.set_blocking(self.wakeup, False)
-        os.set_blocking(self._wake_w, False)
-
-    def __enter__(self) -> Interruption:
-        if threading.current_thread() is not threading.main_thread():  # only that one handles signals
-            return self
-        self._before = {number: signal.getsignal(number) for number in SIGNALS}
-        if self._before[signal.SIGHUP] is signal.SIG_IGN:  # nohup
-            del self._before[signal.SIGHUP]
-        for number in self._before:
-            signal.signal(number, self._on_signal)
-        # Also for a signal that another thread receives, or that comes just before the wait.
-        signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._before:
-            signal.set_wakeup_fd(-1)
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        os.close(self.wakeup)
-        os.close(self._wake_w)
-
-    @property
-    def left_s(self) -> float:
-        """The time that agents still have to finish."""
-        return max(0.0, self._until - time.monotonic())
-
-    def clear(self) -> None:
-        """Drain the pipe, so that the next wait blocks again."""
-        with suppress(BlockingIOError):
-            os.read(self.wakeup, 4096)
-
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        was_asked = self.asked
-        self.asked = True
-        if was_asked or self.at_once or not self._grace_s:
-            raise KeyboardInterrupt
-        self._until = time.monotonic() + self._grace_s
-        message = f"runplan: agents have {in_words(self._grace_s)} to finish; press Ctrl-C again to end them now\n"
-        over = "\r\x1b[K" if os.isatty(2) else ""  # the live line
-        with suppress(OSError):
-            os.write(2, f"{over}{message}".encode())  # not through a stream, whose buffer may be in use
-
-
-class ForegroundWorker(RepositoryWorker):
-    """Works one run and its sub-plans in this process, and raises errors."""
-
-    def __init__(
-        self, interruption: Interruption, *, show: Callable[[e.Event], None], warn: Callable[[str], None]
-    ) -> None:
-        self._interruption = interruption
-        self._plan = ""
-        self._show = show
-        self._warn = warn
-
-    def run(self, request: RunRequest, context: RepositoryContext, repository: OpenRepository) -> Answer:
-        """Work the run to its end, or to a wait that only a person can end."""
-        self.open(context, repository, Environments(context.env))
-        self._plan = request.started.plan
-        while True:
-            begun = self.begin(request)
-            if begun is None or not begun.declined:
-                self._work_to_end()
-            if begun is not None:  # else another run had to end first
-                return begun
-
-    def _work_to_end(self) -> None:
-        try:
-            self.work()
-        except Fenced:
-            raise  # another process owns the run and its agents
-        except (RunplanError, KeyboardInterrupt) as error:
-            if isinstance(error, RunplanError) and not self._interruption.asked:
-                raise
-            with suppress(RunplanError):  # the next start sees that they have ended
-                self.end_agents()
-            raise KeyboardInterrupt from error  # Ctrl-C reaches git too, which ends at once
-
-    def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
-        if not self.runs:
-            return False
-        decisions = [decide(active.state) for active in self.runs.values()]
-        is_running = any(list_running(active.state) for active in self.runs.values())
-        clock = self.repository.clock
-        stop = self._interruption
-        stop.at_once = all(decision.waiting for decision in decisions)
-        if stop.asked and not (is_running and stop.left_s and not stop.at_once):
-            raise KeyboardInterrupt
-        if stop.at_once:
-            wakes = [decision.wake for decision in decisions if decision.waiting is not WaitKind.REVIEW]
-            if not any(wakes):  # a person is needed
-                return False
-            clock.sleep_until(parse_iso(min(filter(None, wakes))))
-        else:
-            if stop.asked:
-                over = clock.now() + timedelta(seconds=stop.left_s)
-                wake = min(wake, over) if wake else over
-            super().wait(dispatches, wake)
-            stop.clear()
-        stop.at_once = False
-        return True
-
-    def may_begin(self) -> bool:
-        return not self._interruption.asked
-
-    def recorded(self, plan: str, run: str, event: e.Event, phase: str) -> None:  # noqa: ARG002
-        if isinstance(event, e.IssueShared):
-            self._warn(event.words)
-        name = event.lane if plan == self._plan else "/".join(filter(None, (names.slug(plan), event.lane)))
-        self._show(replace(event, lane=name))

@@ -13,6 +13,7 @@ from runplan.adapters.store.protocol import Store
 from runplan.domain.decoding import convert
 from runplan.domain.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable
 from runplan.domain.names import WATCH, pull_branch
+from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import MessagesHandled
 from runplan.domain.run.decide import pending_answer, rejected_phase
@@ -27,8 +28,9 @@ from runplan.domain.times import iso, parse_iso
 from runplan.engine.landing import modes
 from runplan.engine.landing.conversation import find_due
 from runplan.engine.loop import issues
-from runplan.engine.loop.worker import RepositoryWorker
+from runplan.engine.loop.runs import state_of
 from runplan.engine.steps.conclude import list_answers
+from runplan.hosts.owner import RepositoryWorker
 
 RETRY_S = 7 * 24 * 3600.0  #: after which a failed run is not retried by a comment
 LOCK_S = 5.0  #: for another process that executes commands
@@ -262,22 +264,6 @@ class Executor:
             raise RefusedEarly(describe_missing(names, plan=plan))
 
 
-class LocalWorker(RepositoryWorker):
-    """Executes commands in this process when no daemon runs; stopped runs are worked to their end."""
-
-    def run(self, commands: list[Command], executor: Executor) -> list[Answer | None]:
-        """Execute the commands, which were just queued, and those before them; None for one that stays queued.
-
-        No run begins: no process would continue it.
-        """
-        answers = {command.seq: answer for command, answer in executor.execute_queued(begins=False)}
-        for plan in [plan for plan, active in self.runs.items() if not active.state.stop]:
-            self.disown(plan)  # the next worker continues it
-        self.work()
-        # Another process may have executed it first.
-        return [answers.get(command.seq) or self.repository.store.get_answer(command.seq) for command in commands]
-
-
 # --- schedules: each slot is answered once, by a run or by a recorded reason ---------------------------------
 
 
@@ -344,8 +330,43 @@ def _answer_slots(
 def _begin_run(row: ScheduleRow, worker: RepositoryWorker, now: datetime) -> Answer | None:
     request = request_of(row)
     if row.plan.startswith(WATCH):
-        return issues.begin_next(row.plan, request.started, worker, now)
+        return _begin_next_issue(row.plan, request.started, worker, now)
     return worker.begin(request)
+
+
+def _begin_next_issue(watch: str, asked: e.RunStarted, worker: RepositoryWorker, now: datetime) -> Answer | None:
+    """Take the next issue of the watch and begin its run; declined when there is none, or one is under way."""
+    repository = worker.repository
+    for row in repository.store.list_unfinished_runs():
+        if state_of(repository.store, row).options.watch == watch:
+            see = command("runplan", "status", row.plan)
+            return Answer(declined=True, why=f"the run of {row.plan} has not ended; see: {see}")
+    if missing := worker.environments.missing(asked):
+        why = describe_missing(missing, plan=watch)
+        repository.store.pause_schedule(watch, why)
+        return Answer(declined=True, why=why)
+    context = worker.context_for(asked)
+    modes.require_ready(context.repository, context.settings, context.env)
+    label = watch.removeprefix(WATCH)
+    refusals = list[str]()
+    for number in issues.list_free_issues(context, label, repository.store, now):
+        try:
+            taken = issues.take_issue(context, number, now=now, label=label)
+        except issues.NotWorkable as error:  # a person who starts it is told
+            refusals.append(str(error))
+            continue
+        if not isinstance(taken, issues.TakenElsewhere):
+            break
+    else:
+        none = f"there is no open issue with the label {label} that is not worked on yet"
+        return Answer(declined=True, why="; ".join([none, *refusals]))
+    context = taken.context
+    path = taken.plan
+    plan = parse_plan(context.git.blob(context.tip(), path) or b"", path=path)
+    worker.environments.share(path, watch)
+    started = replace(asked, plan=path, title=plan.title, slug=context.pull, issues=plan.issues, watch=watch)
+    begun = worker.begin(RunRequest(started=started, fired=True))
+    return replace(begun, plan=path) if begun is not None else None
 
 
 def _firing_answer(answer: Answer | None) -> tuple[str, str]:

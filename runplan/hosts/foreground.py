@@ -1,0 +1,172 @@
+"""Runs in the process of a command: a whole run in the foreground, or commands without a daemon."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from types import FrameType
+from typing import Any
+
+from msgspec.structs import replace
+
+from runplan.domain import names
+from runplan.domain.errors import Fenced, RunplanError
+from runplan.domain.run import events as e
+from runplan.domain.run.decide import decide
+from runplan.domain.run.kinds import WaitKind
+from runplan.domain.run.requests import RunRequest
+from runplan.domain.run.rows import Answer, Command
+from runplan.domain.run.state import list_running
+from runplan.domain.text import in_words
+from runplan.domain.times import parse_iso
+from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.loop.repository import Environments
+from runplan.engine.steps.context import OpenRepository
+from runplan.hosts.commands import Executor
+from runplan.hosts.owner import RepositoryWorker
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interruption:
+    """Ctrl-C, SIGTERM and SIGHUP: the first lets the agents finish, the second ends them."""
+
+    def __init__(self, grace_s: float) -> None:
+        self._grace_s = grace_s
+        self._until = 0.0
+        self._before: dict[signal.Signals, Any] = {}  #: the handlers of the caller
+        self.asked = False  #: begin nothing new
+        self.at_once = False  #: the first signal interrupts, since no agent runs
+        self.wakeup, self._wake_w = os.pipe()  #: readable after a signal
+        os.set_blocking(self.wakeup, False)
+        os.set_blocking(self._wake_w, False)
+
+    def __enter__(self) -> Interruption:
+        if threading.current_thread() is not threading.main_thread():  # only that one handles signals
+            return self
+        self._before = {number: signal.getsignal(number) for number in SIGNALS}
+        if self._before[signal.SIGHUP] is signal.SIG_IGN:  # nohup
+            del self._before[signal.SIGHUP]
+        for number in self._before:
+            signal.signal(number, self._on_signal)
+        # Also for a signal that another thread receives, or that comes just before the wait.
+        signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before:
+            signal.set_wakeup_fd(-1)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self.wakeup)
+        os.close(self._wake_w)
+
+    @property
+    def left_s(self) -> float:
+        """The time that agents still have to finish."""
+        return max(0.0, self._until - time.monotonic())
+
+    def clear(self) -> None:
+        """Drain the pipe, so that the next wait blocks again."""
+        with suppress(BlockingIOError):
+            os.read(self.wakeup, 4096)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        was_asked = self.asked
+        self.asked = True
+        if was_asked or self.at_once or not self._grace_s:
+            raise KeyboardInterrupt
+        self._until = time.monotonic() + self._grace_s
+        message = f"runplan: agents have {in_words(self._grace_s)} to finish; press Ctrl-C again to end them now\n"
+        over = "\r\x1b[K" if os.isatty(2) else ""  # the live line
+        with suppress(OSError):
+            os.write(2, f"{over}{message}".encode())  # not through a stream, whose buffer may be in use
+
+
+class ForegroundWorker(RepositoryWorker):
+    """Works one run and its sub-plans in this process, and raises errors."""
+
+    def __init__(
+        self, interruption: Interruption, *, show: Callable[[e.Event], None], warn: Callable[[str], None]
+    ) -> None:
+        self._interruption = interruption
+        self._plan = ""
+        self._show = show
+        self._warn = warn
+
+    def run(self, request: RunRequest, context: RepositoryContext, repository: OpenRepository) -> Answer:
+        """Work the run to its end, or to a wait that only a person can end."""
+        self.open(context, repository, Environments(context.env))
+        self._plan = request.started.plan
+        while True:
+            begun = self.begin(request)
+            if begun is None or not begun.declined:
+                self._work_to_end()
+            if begun is not None:  # else another run had to end first
+                return begun
+
+    def _work_to_end(self) -> None:
+        try:
+            self.work()
+        except Fenced:
+            raise  # another process owns the run and its agents
+        except (RunplanError, KeyboardInterrupt) as error:
+            if isinstance(error, RunplanError) and not self._interruption.asked:
+                raise
+            with suppress(RunplanError):  # the next start sees that they have ended
+                self.end_agents()
+            raise KeyboardInterrupt from error  # Ctrl-C reaches git too, which ends at once
+
+    def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
+        if not self.runs:
+            return False
+        decisions = [decide(active.state) for active in self.runs.values()]
+        is_running = any(list_running(active.state) for active in self.runs.values())
+        clock = self.repository.clock
+        stop = self._interruption
+        stop.at_once = all(decision.waiting for decision in decisions)
+        if stop.asked and not (is_running and stop.left_s and not stop.at_once):
+            raise KeyboardInterrupt
+        if stop.at_once:
+            wakes = [decision.wake for decision in decisions if decision.waiting is not WaitKind.REVIEW]
+            if not any(wakes):  # a person is needed
+                return False
+            clock.sleep_until(parse_iso(min(filter(None, wakes))))
+        else:
+            if stop.asked:
+                over = clock.now() + timedelta(seconds=stop.left_s)
+                wake = min(wake, over) if wake else over
+            super().wait(dispatches, wake)
+            stop.clear()
+        stop.at_once = False
+        return True
+
+    def may_begin(self) -> bool:
+        return not self._interruption.asked
+
+    def recorded(self, plan: str, run: str, event: e.Event, phase: str) -> None:  # noqa: ARG002
+        if isinstance(event, e.IssueShared):
+            self._warn(event.words)
+        name = event.lane if plan == self._plan else "/".join(filter(None, (names.slug(plan), event.lane)))
+        self._show(replace(event, lane=name))
+
+
+class LocalWorker(RepositoryWorker):
+    """Executes commands in this process when no daemon runs; stopped runs are worked to their end."""
+
+    def run(self, commands: list[Command], executor: Executor) -> list[Answer | None]:
+        """Execute the commands, which were just queued, and those before them; None for one that stays queued.
+
+        No run begins: no process would continue it.
+        """
+        answers = {command.seq: answer for command, answer in executor.execute_queued(begins=False)}
+        for plan in [plan for plan, active in self.runs.items() if not active.state.stop]:
+            self.disown(plan)  # the next worker continues it
+        self.work()
+        # Another process may have executed it first.
+        return [answers.get(command.seq) or self.repository.store.get_answer(command.seq) for command in commands]
