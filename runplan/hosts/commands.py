@@ -1,15 +1,18 @@
-"""Executes commands: the one implementation of each verb that changes something."""
+"""What is due in a repository besides steps: commands, each verb implemented once, schedules and waits for others."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from runplan.adapters.agents.environment import describe_missing
-from runplan.adapters.store.protocol import Store
+from runplan.adapters.clock import SystemClock
+from runplan.adapters.store.location import Location
+from runplan.adapters.store.protocol import Store, open_store, store_exists
 from runplan.domain.decoding import convert
 from runplan.domain.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable
 from runplan.domain.names import WATCH, pull_branch
@@ -17,22 +20,24 @@ from runplan.domain.plan.model import parse_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import MessagesHandled
 from runplan.domain.run.decide import pending_answer, rejected_phase
-from runplan.domain.run.kinds import Mode, RunOutcome
+from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.recorded import to_json
 from runplan.domain.run.requests import RunRequest, Timing, refused, unexpected
 from runplan.domain.run.rows import Answer, Command, FiringRow, ScheduleRow, WaitRow
 from runplan.domain.run.state import RunState
 from runplan.domain.settings.schedule import Slot, parse_schedule, what_is_due
 from runplan.domain.text import command
-from runplan.domain.times import iso, parse_iso
+from runplan.domain.times import delay_s, iso, parse_iso
 from runplan.engine.landing import modes
 from runplan.engine.landing.conversation import find_due
-from runplan.engine.loop import issues
+from runplan.engine.loop import issues, runs
 from runplan.engine.loop.runs import state_of
 from runplan.engine.steps.conclude import list_answers
-from runplan.hosts.owner import RepositoryWorker
+from runplan.hosts.owner import RunOwner
+from runplan.hosts.reports import Reporter
 
 RETRY_S = 7 * 24 * 3600.0  #: after which a failed run is not retried by a comment
+FIRST_RETRY_S = 2.0  #: after a slot could not be answered
 LOCK_S = 5.0  #: for another process that executes commands
 #: Verbs that begin something; a later stop of the plan refuses them while they wait.
 BEGINNING = ("start", "now", "resume")
@@ -41,25 +46,27 @@ KEEP_SCHEDULE = "keep_schedule"  #: the argument of a stop that ends the run onl
 
 
 class Executor:
-    """Executes the commands of one repository; belongs to the thread of its worker."""
+    """Executes the commands of one repository; belongs to one thread."""
 
-    def __init__(self, worker: RepositoryWorker) -> None:
-        self._worker = worker
-        self._repository = worker.repository
-        self._store = worker.repository.store
-        self._environments = worker.environments
+    def __init__(self, owner: RunOwner) -> None:
+        self._owner = owner
+        self._environments = owner.environments
         self._begins = True  #: False for a process that begins no run
+
+    @property
+    def _store(self) -> Store:
+        return self._owner.repository.store
 
     def execute_queued(self, *, begins: bool) -> Iterator[tuple[Command, Answer]]:
         """Execute the queued commands in order; each with its answer.
 
-        Unless `begins`, commands that begin something stay queued for the next worker, as does a command that has to
+        Unless `begins`, commands that begin something stay queued for the next process, as does a command that has to
         wait for the end of a run. So do later commands of the same plan except a stop.
         """
         if not self._list_commands():
             return
         try:
-            lock = self._repository.claims.command_lock(self._worker.only).acquire(timeout=LOCK_S)
+            lock = self._owner.repository.claims.command_lock(self._owner.host.only).acquire(timeout=LOCK_S)
         except TimeoutError:
             raise Unreachable(
                 "another process executes the commands of this repository; the request stays queued. "
@@ -86,7 +93,7 @@ class Executor:
                 yield self._record_answer(command, answer)
 
     def _list_commands(self) -> list[Command]:
-        return [command for command in self._store.list_queued_commands() if self._worker.is_mine(command.plan)]
+        return [command for command in self._store.list_queued_commands() if self._owner.host.is_mine(command.plan)]
 
     def _record_answer(self, command: Command, answer: Answer) -> tuple[Command, Answer]:
         self._store.answer_command(command.seq, answer)
@@ -105,8 +112,8 @@ class Executor:
             return verbs[command.verb](command)
         except RunplanError as error:
             if command.verb == "stop" and isinstance(error, Unreachable) and not isinstance(error, Fenced):
-                raise  # not recorded: the worker closes, and the command is tried again
-            return refused(error, self._worker.host)
+                raise  # not recorded: the repository is closed, and the command is tried again
+            return refused(error, self._owner.host.name)
         except Exception as error:  # noqa: BLE001 - the edge of a command: it is answered, not retried for ever
             return unexpected(error)
 
@@ -130,15 +137,15 @@ class Executor:
         plan = request.started.plan
         if run := self._store.get_run_of_command(command.seq):
             return Answer(run=run, fresh=True)  # executed before a crash, which came before its answer
-        if (declined := self._worker.decline(request)) is not None:
+        if (declined := self._owner.decline(request)) is not None:
             return declined
         request = replace(request, started=replace(request.started, command=command.seq))
-        resumes = self._worker.resumes(request)
-        if not self._worker.is_at_work(plan):
+        resumes = self._owner.resumes(request)
+        if not self._owner.is_at_work(plan):
             self._environments.use(plan, command, anew=not resumes and request.reply is None)
         if resumes:
             self._require_keys(plan)
-        begun = self._worker.begin(request)
+        begun = self._owner.begin(request)
         if begun is None or begun.declined:
             return begun
         if begun.fresh:
@@ -156,12 +163,12 @@ class Executor:
         row = self._store.get_schedule(plan)
         keeps = bool(command.arguments.get(KEEP_SCHEDULE))
         if row is not None and not keeps:
-            give_up(row, self._store, self._repository.clock.now(), "the schedule was cancelled")
+            give_up(row, self._store, self._owner.repository.clock.now(), "the schedule was cancelled")
             self._store.drop_schedule(plan)
             lines.append(f"Cancelled the schedule of {plan} (every {row.spec})")
-        if self._worker.adopt(plan) is not None and not self._begins:
+        if self._owner.adopt(plan) is not None and not self._begins:
             return None  # a daemon has come up meanwhile: it executes the command
-        if self._worker.record(plan, e.StopRequested(by=command.by)):
+        if self._owner.record(plan, e.StopRequested(by=command.by)):
             kept = f"its work and its schedule (every {row.spec}) are kept" if row and keeps else "its work is kept"
             lines.append(f"Stopping {plan}; {kept}")
         return Answer(lines=tuple(lines))
@@ -170,9 +177,9 @@ class Executor:
         """Begin nothing new for the plan; the current step finishes."""
         plan = command.plan
         rests = self._store.pause_schedule(plan, f"paused by {command.by}")
-        if self._worker.adopt(plan) is not None and not self._begins:
+        if self._owner.adopt(plan) is not None and not self._begins:
             return None
-        halts = self._worker.record(plan, e.Halted(by=command.by))
+        halts = self._owner.record(plan, e.Halted(by=command.by))
         return Answer(lines=(f"Paused {plan}",) if rests or halts else ())
 
     def _execute_resume(self, command: Command) -> Answer:
@@ -181,20 +188,20 @@ class Executor:
         self._environments.use(plan, command, anew=False)
         self._require_keys(plan)
         scheduled = self._store.pause_schedule(plan, None)
-        for issue_plan, active in self._worker.runs.items():
+        for issue_plan, active in self._owner.runs.items():
             state = active.state
             if state.missing and state.started is not None and plan in (state.started.watch, *state.started.parents):
                 self._environments.use(issue_plan, command, anew=False)
                 active.journal.append(e.Continued())
-        return Answer(lines=(f"Resumed {plan}",) if self._worker.record(plan, e.Continued()) or scheduled else ())
+        return Answer(lines=(f"Resumed {plan}",) if self._owner.record(plan, e.Continued()) or scheduled else ())
 
     # --- schedules --------------------------------------------------------------------------------------
 
     def _make_schedule(self, request: RunRequest, timing: Timing, command: Command) -> Answer:
         """Make the plan's schedule; it replaces an earlier one."""
         plan = request.started.plan
-        now = self._repository.clock.now()
-        if plan not in self._worker.runs:
+        now = self._owner.repository.clock.now()
+        if plan not in self._owner.runs:
             self._environments.use(plan, command, anew=True)
         before = self._store.get_schedule(plan)
         if before is not None:
@@ -232,7 +239,7 @@ class Executor:
         if row is None:
             raise NotFound(f"{plan} has no schedule; see: runplan next")
         self._environments.use(plan, command, anew=False)
-        fired = fire_early(row, self._worker, self._repository.clock.now())
+        fired = fire_early(row, self._owner, self._owner.repository.clock.now())
         if fired is not None and not fired.declined:
             self.halt_without_keys(request_of(row).started)
         return fired
@@ -241,59 +248,165 @@ class Executor:
 
     def halt_without_keys(self, started: e.RunStarted) -> None:
         """Pause a run whose keys are lost, until a caller has sent all of them."""
-        active = self._worker.runs.get(started.plan)
+        active = self._owner.runs.get(started.plan)
         if names := self._environments.missing(active.state.options if active else started):
-            self._worker.record(started.plan, e.Halted(by="a restart", missing=names))
+            self._owner.record(started.plan, e.Halted(by="a restart", missing=names))
         elif active is not None and active.state.missing:
-            self._worker.record(started.plan, e.Continued())
+            self._owner.record(started.plan, e.Continued())
 
     def _revoke_pause(self, plan: str, command: Command) -> None:
         """Have a run continue that pauses when its agent has ended, unless it still lacks keys."""
-        state = self._worker.runs[plan].state if plan in self._worker.runs else RunState()
+        state = self._owner.runs[plan].state if plan in self._owner.runs else RunState()
         if state.started is None or not state.halted:
             return
         self._environments.use(plan, command, anew=False)
         if not self._environments.missing(state.started):
-            self._worker.record(plan, e.Continued())
+            self._owner.record(plan, e.Continued())
 
     def _require_keys(self, plan: str) -> None:
         """Refuse to resume a run or a watch whose keys are lost."""
         row = self._store.get_schedule(plan) if plan.startswith(WATCH) else None
-        started = request_of(row).started if row is not None else self._worker.newest(plan).started
+        started = request_of(row).started if row is not None else self._owner.newest(plan).started
         if started is not None and (names := self._environments.missing(started)):
             raise RefusedEarly(describe_missing(names, plan=plan))
+
+
+class Agenda:
+    """The commands, schedules and waits of the plans that this process works on."""
+
+    def __init__(self, owner: RunOwner, reporter: Reporter, clock: SystemClock, adopt: Callable[[str], None]) -> None:
+        """`adopt` owns the unfinished run of a plan, or looks at it again later."""
+        self._owner = owner
+        self._host = owner.host
+        self._reporter = reporter
+        self._log = reporter.log
+        self._clock = clock
+        self._adopt = adopt
+        self._executor = Executor(owner)
+        self.halt_without_keys = self._executor.halt_without_keys
+        self._retries: dict[str, tuple[int, datetime]] = {}  #: by plan: failures to fire its schedule, and the next try
+
+    def do_due(self) -> None:
+        """Look at the waits, execute the commands, and fire the schedules that are due."""
+        store = self._owner.repository.store
+        for row in store.list_waits():
+            if self._host.is_mine(row.plan) and parse_iso(row.wake or row.since) <= self._clock.now():
+                self._look_for_retry(row) if row.kind == WaitKind.REVIEW else self._adopt(row.plan)
+        for executed, answer in self._executor.execute_queued(begins=self._host.may_begin()):
+            self._log_answer(executed, answer)
+        if self._host.may_begin():  # else slots stay due
+            for schedule in store.list_schedules():
+                if self._host.is_mine(schedule.plan):
+                    self._fire_schedule(schedule)
+
+    def find_earliest(self, wake: datetime | None) -> datetime | None:
+        """When something is due, and not later than `wake`."""
+        store = self._owner.repository.store
+        moments = [parse_iso(row.wake) for row in store.list_waits() if row.wake and self._host.is_mine(row.plan)]
+        for row in store.list_schedules() if self._host.may_begin() else ():
+            if not self._host.is_mine(row.plan):
+                continue
+            if row.plan in self._retries:
+                moments.append(self._retries[row.plan][1])
+            elif row.next is not None:
+                moments.append(parse_iso(row.next))
+        return min([*moments, *([wake] if wake else [])], default=None)
+
+    def refuse_starts(self, trouble: RunplanError, journal: Location) -> None:
+        """Refuse the commands that begin something; stop and pause stay queued."""
+        if not store_exists(journal):  # the repository is gone; do not create it
+            return
+        with contextlib.suppress(RunplanError, OSError), contextlib.closing(open_store(journal)) as store:
+            for command in store.list_queued_commands():
+                if command.verb in BEGINNING and self._host.is_mine(command.plan):
+                    answer = refused(trouble, self._host.name)
+                    store.answer_command(command.seq, answer)
+                    self._owner.environments.forget(command)
+                    self._log_answer(command, answer)
+
+    def _log_answer(self, command: Command, answer: Answer) -> None:
+        result = answer.error or answer.why or " ".join(answer.lines) or answer.run or "scheduled"
+        self._log.info("command", plan=command.plan, verb=command.verb, answer=result)
+
+    def _look_for_retry(self, row: WaitRow) -> None:
+        """Look at the pull request of a failed run for a person who wants a retry, with growing delays."""
+        owner = self._owner
+        store = owner.repository.store
+        now = self._clock.now()
+        try:
+            answer = look_for_retry(row, owner, now) if self._host.may_begin() else True
+        except RunplanError as error:  # the forge, the remote or the settings; tried again at the next look
+            self._log.info("retry-not-looked-for", plan=row.plan, error=str(error))
+            answer = True
+        if answer is True:
+            first_s = owner.context.for_run(owner.newest(row.plan).options).settings.pull_request.poll_s
+            wait_s = delay_s(row.times, first_s=first_s, longest_s=600, factor=1.5)
+            store.put_wait(replace(row, wake=iso(now + timedelta(seconds=wait_s)), times=row.times + 1))
+            return
+        store.drop_wait(row.plan)
+        if answer:
+            self._log.info("retried-by-comment", plan=row.plan, answer=answer.run or answer.why)
+            self.halt_without_keys(owner.newest(row.plan).options)
+
+    def _fire_schedule(self, row: ScheduleRow) -> None:
+        """Fire the due slot of a schedule and record the next one; an error is tried again, with growing delays."""
+        store = self._owner.repository.store
+        now = self._clock.now()
+        failures, again = self._retries.get(row.plan, (0, now))
+        if now < again:
+            return
+        try:
+            for firing in fire_schedule(row, self._owner, now):
+                self._log.info("slot", plan=row.plan, answer=firing.answer, slot=firing.slot, why=firing.why)
+                if firing.answer == "fired":
+                    self.halt_without_keys(request_of(row).started)
+        except RunplanError as error:
+            again = now + timedelta(seconds=delay_s(failures + 1, first_s=FIRST_RETRY_S))
+            self._retries[row.plan] = (failures + 1, again)
+            self._log.warning("trouble", plan=row.plan, error=str(error), again=iso(again))
+            return
+        self._retries.pop(row.plan, None)
+        was_paused = row.paused
+        row = store.get_schedule(row.plan) or row
+        if row.paused and not was_paused:
+            self._log.info("schedule-paused", plan=row.plan, why=row.paused)
+            missing = self._owner.environments.missing(request_of(row).started)
+            self._reporter.tell_lost_keys(missing, row.plan, "")
+        following = iso(what_is_due(row, now).next.at)
+        if row.next != following:
+            store.arm_schedule(row.plan, following)
 
 
 # --- schedules: each slot is answered once, by a run or by a recorded reason ---------------------------------
 
 
-def fire_schedule(row: ScheduleRow, worker: RepositoryWorker, now: datetime) -> list[FiringRow]:
+def fire_schedule(row: ScheduleRow, owner: RunOwner, now: datetime) -> list[FiringRow]:
     """Answer every due slot: the newest by a run, unless the plan is running; the others were missed."""
 
     def newest() -> tuple[str, str]:
         if row.paused:
             return "skipped", row.paused
-        if row.plan in worker.runs:
-            return "skipped", pending_answer(worker.newest(row.plan), row.plan) or IN_FLIGHT
+        if row.plan in owner.runs:
+            return "skipped", pending_answer(owner.newest(row.plan), row.plan) or IN_FLIGHT
         try:
-            return _firing_answer(_begin_run(row, worker, now))
+            return _firing_answer(_begin_run(row, owner, now))
         except RunplanError as error:
             if not row.plan.startswith(WATCH):
                 raise
             return "skipped", str(error)  # the forge, the remote or the settings; tried again at the next slot
 
-    return _answer_slots(row, worker.repository.store, now, newest)
+    return _answer_slots(row, owner.repository.store, now, newest)
 
 
-def fire_early(row: ScheduleRow, worker: RepositoryWorker, now: datetime) -> Answer | None:
+def fire_early(row: ScheduleRow, owner: RunOwner, now: datetime) -> Answer | None:
     """Fire on request, and count intervals from now; this also answers a due slot."""
-    store = worker.repository.store
-    if row.paused and (phase := rejected_phase(worker.newest(row.plan))):
+    store = owner.repository.store
+    if row.paused and (phase := rejected_phase(owner.newest(row.plan))):
         retry, resume = (command("runplan", verb, row.plan) for verb in ("retry", "resume"))
         why = f"phase {phase} was rejected; retry it: {retry}; or resume the schedule: {resume}"
         answer: Answer | None = Answer(declined=True, why=why)
     else:
-        answer = _begin_run(row, worker, now)
+        answer = _begin_run(row, owner, now)
     if answer is None:
         return None
     _answer_slots(row, store, now, lambda: _firing_answer(answer))
@@ -327,25 +440,25 @@ def _answer_slots(
     return recorded
 
 
-def _begin_run(row: ScheduleRow, worker: RepositoryWorker, now: datetime) -> Answer | None:
+def _begin_run(row: ScheduleRow, owner: RunOwner, now: datetime) -> Answer | None:
     request = request_of(row)
     if row.plan.startswith(WATCH):
-        return _begin_next_issue(row.plan, request.started, worker, now)
-    return worker.begin(request)
+        return _begin_next_issue(row.plan, request.started, owner, now)
+    return owner.begin(request)
 
 
-def _begin_next_issue(watch: str, asked: e.RunStarted, worker: RepositoryWorker, now: datetime) -> Answer | None:
+def _begin_next_issue(watch: str, asked: e.RunStarted, owner: RunOwner, now: datetime) -> Answer | None:
     """Take the next issue of the watch and begin its run; declined when there is none, or one is under way."""
-    repository = worker.repository
+    repository = owner.repository
     for row in repository.store.list_unfinished_runs():
         if state_of(repository.store, row).options.watch == watch:
             see = command("runplan", "status", row.plan)
             return Answer(declined=True, why=f"the run of {row.plan} has not ended; see: {see}")
-    if missing := worker.environments.missing(asked):
+    if missing := owner.environments.missing(asked):
         why = describe_missing(missing, plan=watch)
         repository.store.pause_schedule(watch, why)
         return Answer(declined=True, why=why)
-    context = worker.context_for(asked)
+    context = owner.context_for(asked)
     modes.require_ready(context.repository, context.settings, context.env)
     label = watch.removeprefix(WATCH)
     refusals = list[str]()
@@ -363,9 +476,9 @@ def _begin_next_issue(watch: str, asked: e.RunStarted, worker: RepositoryWorker,
     context = taken.context
     path = taken.plan
     plan = parse_plan(context.git.blob(context.tip(), path) or b"", path=path)
-    worker.environments.share(path, watch)
+    owner.environments.share(path, watch)
     started = replace(asked, plan=path, title=plan.title, slug=context.pull, issues=plan.issues, watch=watch)
-    begun = worker.begin(RunRequest(started=started, fired=True))
+    begun = owner.begin(RunRequest(started=started, fired=True))
     return replace(begun, plan=path) if begun is not None else None
 
 
@@ -389,34 +502,27 @@ def _slot_key(slot: Slot) -> str:
 # --- retries: a comment `/runplan retry` on the open pull request of a failed run --------------------------------
 
 
-def awaits_retry(state: RunState) -> bool:
-    """Whether a comment on the pull request may have the daemon retry the run, which has ended."""
-    options = state.options
-    is_work = options.daemon and options.auto and options.concludes and options.mode not in (Mode.PLAN, Mode.UNDO)
-    return is_work and state.ended is not None and state.ended.outcome is RunOutcome.FAILED
-
-
-def look_for_retry(row: WaitRow, worker: RepositoryWorker, now: datetime) -> Answer | bool:
+def look_for_retry(row: WaitRow, owner: RunOwner, now: datetime) -> Answer | bool:
     """The answer to a command that asks for a retry; else whether there may be one later."""
-    state = worker.newest(row.plan)
+    state = owner.newest(row.plan)
     since = parse_iso(row.since).timestamp()
-    if not awaits_retry(state) or now.timestamp() - since > RETRY_S:
+    if not runs.awaits_retry(state) or now.timestamp() - since > RETRY_S:
         return False
     started = state.options
-    context = worker.context_for(started).for_run(started)
+    context = owner.context_for(started).for_run(started)
     run = context.settings.run
     forge = modes.open_forge(context.git, run, context.env)
     pull = forge.find_pull_request(branch=pull_branch(run.branch_prefix, started.slug), base=run.target)
     if pull is None or not pull.is_open:
         return False
     messages = forge.read_activity(pull.number, pull.head).messages
-    answers = list_answers(worker.repository.store, row.plan)
+    answers = list_answers(owner.repository.store, row.plan)
     due = find_due(messages, handled=answers, login=forge.own_login, may_write=forge.may_write, since=since)
     if not due.commands or due.commands[-1].is_stop:
         return not due.commands
     again = replace(started, command=0, settings="", review=(), remarks=())  # the settings of now
-    answer = worker.begin(RunRequest(started=again, again=True))
+    answer = owner.begin(RunRequest(started=again, again=True))
     if answer and answer.fresh:  # by the clock of the forge, the commands may be later than the next failure
         handled = tuple(command.id for command in due.commands)
-        worker.runs[row.plan].journal.append(MessagesHandled(review=handled, words=due.commands[-1].by))
+        owner.runs[row.plan].journal.append(MessagesHandled(review=handled, words=due.commands[-1].by))
     return answer or True

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from types import FrameType
@@ -17,18 +17,18 @@ from msgspec.structs import replace
 from runplan.domain import names
 from runplan.domain.errors import Fenced, RunplanError
 from runplan.domain.run import events as e
+from runplan.domain.run.actions import Decision
 from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import Answer, Command
-from runplan.domain.run.state import list_running
+from runplan.domain.run.state import RunState, list_running
 from runplan.domain.text import in_words
 from runplan.domain.times import parse_iso
-from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import Environments
-from runplan.engine.steps.context import OpenRepository
+from runplan.engine.loop.runs import ActiveRun
 from runplan.hosts.commands import Executor
-from runplan.hosts.owner import RepositoryWorker
+from runplan.hosts.owner import RunOwner
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -88,23 +88,31 @@ class Interruption:
             os.write(2, f"{over}{message}".encode())  # not through a stream, whose buffer may be in use
 
 
-class ForegroundWorker(RepositoryWorker):
-    """Works one run and its sub-plans in this process, and raises errors."""
+class ForegroundHost:
+    """The process of a command, in which a person watches a run."""
+
+    root = only = name = ""
+    limit = None
 
     def __init__(
-        self, interruption: Interruption, *, show: Callable[[e.Event], None], warn: Callable[[str], None]
+        self,
+        interruption: Interruption,
+        env: Mapping[str, str],
+        *,
+        show: Callable[[e.Event], None] = lambda _event: None,
+        warn: Callable[[str], None] = lambda _words: None,
     ) -> None:
+        self.owner = RunOwner(self, Environments(env))
         self._interruption = interruption
         self._plan = ""
         self._show = show
         self._warn = warn
 
-    def run(self, request: RunRequest, context: RepositoryContext, repository: OpenRepository) -> Answer:
+    def run(self, request: RunRequest) -> Answer:
         """Work the run to its end, or to a wait that only a person can end."""
-        self.open(context, repository, Environments(context.env))
         self._plan = request.started.plan
         while True:
-            begun = self.begin(request)
+            begun = self.owner.begin(request)
             if begun is None or not begun.declined:
                 self._work_to_end()
             if begun is not None:  # else another run had to end first
@@ -112,22 +120,47 @@ class ForegroundWorker(RepositoryWorker):
 
     def _work_to_end(self) -> None:
         try:
-            self.work()
+            self.owner.work()
         except Fenced:
             raise  # another process owns the run and its agents
         except (RunplanError, KeyboardInterrupt) as error:
             if isinstance(error, RunplanError) and not self._interruption.asked:
                 raise
             with suppress(RunplanError):  # the next start sees that they have ended
-                self.end_agents()
+                self.owner.end_agents()
             raise KeyboardInterrupt from error  # Ctrl-C reaches git too, which ends at once
 
+    def execute(self, commands: list[Command]) -> list[Answer | None]:
+        """Execute the commands, which were just queued, and those before them; None for one that stays queued.
+
+        No run begins: no process would continue it. Stopped runs are worked to their end.
+        """
+        answers = {command.seq: answer for command, answer in Executor(self.owner).execute_queued(begins=False)}
+        for plan in [plan for plan, active in self.owner.runs.items() if not active.state.stop]:
+            self.owner.disown(plan)  # the next process continues it
+        self.owner.work()
+        # Another process may have executed it first.
+        store = self.owner.repository.store
+        return [answers.get(command.seq) or store.get_answer(command.seq) for command in commands]
+
+    # --- for the owner of the runs ------------------------------------------------------------------------
+
+    def is_mine(self, _plan: str) -> bool:
+        return True
+
+    def may_begin(self) -> bool:
+        return not self._interruption.asked
+
+    def execute_commands(self) -> None:
+        """Only `execute` does so."""
+
     def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
-        if not self.runs:
+        runs = self.owner.runs.values()
+        if not runs:
             return False
-        decisions = [decide(active.state) for active in self.runs.values()]
-        is_running = any(list_running(active.state) for active in self.runs.values())
-        clock = self.repository.clock
+        decisions = [decide(active.state) for active in runs]
+        is_running = any(list_running(active.state) for active in runs)
+        clock = self.owner.repository.clock
         stop = self._interruption
         stop.at_once = all(decision.waiting for decision in decisions)
         if stop.asked and not (is_running and stop.left_s and not stop.at_once):
@@ -141,32 +174,20 @@ class ForegroundWorker(RepositoryWorker):
             if stop.asked:
                 over = clock.now() + timedelta(seconds=stop.left_s)
                 wake = min(wake, over) if wake else over
-            super().wait(dispatches, wake)
+            left_s = max(0.0, (wake - clock.now()).total_seconds()) if wake else None
+            self.owner.repository.dispatches.wait(dispatches, timeout_s=left_s)
             stop.clear()
         stop.at_once = False
         return True
 
-    def may_begin(self) -> bool:
-        return not self._interruption.asked
-
-    def recorded(self, plan: str, run: str, event: e.Event, phase: str) -> None:  # noqa: ARG002
+    def tell(self, plan: str, _run: str, event: e.Event, _phase: str) -> None:
         if isinstance(event, e.IssueShared):
             self._warn(event.words)
         name = event.lane if plan == self._plan else "/".join(filter(None, (names.slug(plan), event.lane)))
         self._show(replace(event, lane=name))
 
-
-class LocalWorker(RepositoryWorker):
-    """Executes commands in this process when no daemon runs; stopped runs are worked to their end."""
-
-    def run(self, commands: list[Command], executor: Executor) -> list[Answer | None]:
-        """Execute the commands, which were just queued, and those before them; None for one that stays queued.
-
-        No run begins: no process would continue it.
-        """
-        answers = {command.seq: answer for command, answer in executor.execute_queued(begins=False)}
-        for plan in [plan for plan, active in self.runs.items() if not active.state.stop]:
-            self.disown(plan)  # the next worker continues it
-        self.work()
-        # Another process may have executed it first.
-        return [answers.get(command.seq) or self.repository.store.get_answer(command.seq) for command in commands]
+    def tell_wait(self, _plan: str, _run: str, _state: RunState, _decision: Decision) -> None: ...
+    def tell_trouble(self, _plan: str, _error: RunplanError) -> None: ...
+    def tell_end(self, _plan: str, _run: str, _state: RunState) -> None: ...
+    def leave(self, _active: ActiveRun) -> None: ...
+    def lose(self, _active: ActiveRun) -> None: ...

@@ -1,26 +1,29 @@
-"""The worker of a repository: the one outer loop, the runs it owns, and the workers of foreground commands."""
+"""The runs of a repository that a process owns: the outer loop, and how a run is claimed, begun, adopted and ended."""
 
 from __future__ import annotations
 
 import functools
 import os
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.adapters.store.journal import Journal
-from runplan.domain.errors import Exit, Fenced, GitFailed, RunplanError
+from runplan.domain.errors import CallEnded, Crashed, Exit, Fenced, GitFailed, RefusedEarly, RunplanError
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Decision
 from runplan.domain.run.decide import decide, is_ending, pending_answer
 from runplan.domain.run.dispatch import GRACE_S
-from runplan.domain.run.kinds import FOR_ANSWER, RunStatus, WaitKind
+from runplan.domain.run.kinds import FOR_ANSWER, Reason, RunStatus, WaitKind
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import Acquired, Answer, ClaimResult, HeldByOther, Reentered, RunRow, wait_of
-from runplan.domain.run.state import RunState, list_running, open_states
-from runplan.domain.times import parse_iso
+from runplan.domain.run.rules.hosts import missing_labels
+from runplan.domain.run.state import RunState, list_running, open_lanes, open_states
+from runplan.domain.text import command
+from runplan.domain.times import delay_s, iso, look_s, parse_iso
 from runplan.engine.loop import runs
 from runplan.engine.loop.advance import advance, record_ends
 from runplan.engine.loop.context import RepositoryContext
@@ -28,6 +31,80 @@ from runplan.engine.loop.repository import Environments, make_run_context
 from runplan.engine.loop.runs import ActiveRun, state_of
 from runplan.engine.loop.subplans import awaited_plan, examine_subplan, pause_for_owner
 from runplan.engine.steps.context import OpenRepository, RunContext
+
+
+class Limit(Protocol):
+    """Of runs that work at once; a run is named by its repository and its plan."""
+
+    def request_permit(self, key: tuple[str, str]) -> bool: ...
+    def count_run(self, key: tuple[str, str]) -> None: ...
+    def release_permit(self, root: str, plan: str = "") -> None: ...
+
+
+class Host(Protocol):
+    """What differs between a terminal, the daemon and a worker of a fleet.
+
+    Without a limit, a person watches the run and gets its errors. Else they are told to the host and tried again.
+    """
+
+    root: str  #: of the repository, as the limit knows it
+    only: str  #: the plan of a host that works on one plan and its sub-plans
+    name: str  #: in a fleet
+
+    @property
+    def limit(self) -> Limit | None: ...
+    def is_mine(self, plan: str) -> bool:
+        """Whether this host executes the commands of the plan, fires its schedule and owns its run."""
+
+    def may_begin(self) -> bool:
+        """False as soon as no new step may begin."""
+
+    def execute_commands(self) -> None:
+        """Called before and between steps."""
+
+    def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
+        """Wait until one of the dispatches ends, or until `wake`; False to take no further step."""
+
+    def tell(self, plan: str, run: str, event: e.Event, phase: str) -> None: ...
+    def tell_wait(self, plan: str, run: str, state: RunState, decision: Decision) -> None: ...
+    def tell_trouble(self, plan: str, error: RunplanError) -> None: ...
+    def tell_end(self, plan: str, run: str, state: RunState) -> None: ...
+    def leave(self, active: ActiveRun) -> None:
+        """The claim of the run is about to be released."""
+
+    def lose(self, active: ActiveRun) -> None:
+        """Another process owns the run."""
+
+
+class RunRules:
+    """Which requests and journals are followed, and where the settings of a run come from: here, from its caller."""
+
+    def accept(self, request: RunRequest, context: RepositoryContext) -> RunRequest:  # noqa: ARG002
+        """The part of the request that is followed; raises for one that is refused."""
+        return request
+
+    def context_for(self, started: e.RunStarted, context: RepositoryContext) -> RepositoryContext:
+        """The context of a run, with the settings on its target."""
+        context = replace(context, env={**context.env, **dict(started.given)})
+        context = context.with_landing(started.landing, target=started.target, remote=started.remote)
+        context = context.with_committed_settings()
+        return context.with_landing(started.landing, target=started.target, remote=started.remote)
+
+    def settle(self, asked: e.RunStarted, context: RepositoryContext) -> e.RunStarted:
+        """A new run with its settings; each run of a schedule reads them again."""
+        return asked if asked.settings else self.context_for(asked, context).record_settings(asked)
+
+    def settings_of(self, started: e.RunStarted, context: RepositoryContext) -> e.RunStarted:  # noqa: ARG002
+        """The recorded run with the settings that it works with."""
+        return started
+
+    def lacks_files(self, state: RunState, context: RunContext) -> bool:  # noqa: ARG002
+        """Whether this machine does not have the files of the run."""
+        return False
+
+    def find_forgery(self, active: ActiveRun, context: RepositoryContext) -> str:  # noqa: ARG002
+        """What the journal of the run says wrongly; "" for nothing."""
+        return ""
 
 
 class ResolvedRun(Struct, frozen=True, kw_only=True):
@@ -46,67 +123,43 @@ class ResolvedRun(Struct, frozen=True, kw_only=True):
         return not self.state
 
 
-class RepositoryWorker:
-    """Executes the commands of one repository and takes the steps of its runs; belongs to one thread."""
+class RunOwner:
+    """Claims, begins, adopts, advances and ends the runs of one repository; belongs to one thread."""
 
     context: RepositoryContext
     repository: OpenRepository
-    environments: Environments
-    runs: dict[str, ActiveRun]  #: by plan
-    only = ""  #: the plan of a worker that works on one plan and its sub-plans
-    host = ""  #: of a fleet
 
-    def open(self, context: RepositoryContext, repository: OpenRepository, environments: Environments) -> None:
+    def __init__(self, host: Host, environments: Environments, rules: RunRules | None = None) -> None:
+        self.host = host
+        self.environments = environments
+        self.rules = rules or RunRules()
+        self.runs: dict[str, ActiveRun] = {}  #: by plan
+
+    def open(self, context: RepositoryContext, repository: OpenRepository) -> None:
         self.context = context
         self.repository = repository
-        self.environments = environments
         self.runs = {}
 
-    def context_for(self, asked: e.RunStarted) -> RepositoryContext:
-        """The context of a new run: the environment of its caller, and the settings on its target."""
-        env = {**self.environments.of(asked.plan), **dict(asked.given)}
-        context = replace(self.context, env=env).with_landing(asked.landing, target=asked.target, remote=asked.remote)
-        return context.with_committed_settings().with_landing(asked.landing, target=asked.target, remote=asked.remote)
+    def context_for(self, started: e.RunStarted) -> RepositoryContext:
+        return self.rules.context_for(started, self._context_of(started.plan))
 
-    def run_context(self, run: str, started: e.RunStarted) -> RunContext:
-        context = replace(self.context, env=self.environments.of(started.plan))
+    def _context_of(self, plan: str) -> RepositoryContext:
+        """The context with the environment of the plan's caller."""
+        return replace(self.context, env=self.environments.of(plan))
+
+    def _run_context(self, run: str, started: e.RunStarted) -> RunContext:
+        context = self._context_of(started.plan)
+        started = self.rules.settings_of(started, context)
         seen = self.environments.sighting(started.plan, run)
         return make_run_context(context, self.repository, run=run, started=started, seen=seen)
-
-    # --- the loop, and what its workers vary --------------------------------------------------------------
 
     def work(self) -> datetime | None:
         """Work until nothing is left to do; when the next step is due."""
         while True:
-            self.execute_commands()
+            self.host.execute_commands()
             dispatches, wake = self._step_all()
-            if not self.wait(dispatches, wake):
+            if not self.host.wait(dispatches, wake):
                 return wake
-
-    def is_mine(self, plan: str) -> bool:  # noqa: ARG002
-        """Whether this worker executes the commands of the plan, fires its schedule and owns its run."""
-        return True
-
-    def execute_commands(self) -> None:
-        """Called before and between steps."""
-
-    def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
-        """Wait until one of the dispatches ends, or until `wake`; False when no run is left."""
-        if not self.runs:
-            return False
-        left_s = max(0.0, (wake - self.repository.clock.now()).total_seconds()) if wake else None
-        self.repository.dispatches.wait(dispatches, timeout_s=left_s)
-        return True
-
-    def may_begin(self) -> bool:
-        """False as soon as no new step may begin."""
-        return True
-
-    def recorded(self, plan: str, run: str, event: e.Event, phase: str) -> None:
-        """An event was recorded."""
-
-    def ended(self, plan: str, run: str, state: RunState) -> None:
-        """A run has ended."""
 
     # --- steps ------------------------------------------------------------------------------------------
 
@@ -120,22 +173,46 @@ class RepositoryWorker:
             if plan in self.runs:
                 stepped[plan] = self.runs[plan].state
             wakes[plan] = decision.wake if decision else ""
-            self.execute_commands()
-        # The worker does not wait for dispatches of lanes that wait for a time.
+            self.host.execute_commands()
+        # Nothing waits for dispatches of lanes that wait for a time.
         states = [lane_state for active in self.runs.values() for _, lane_state in open_states(active.state)]
         ids = [id_ for lane_state in states if not decide(lane_state).waiting for id_ in list_running(lane_state)]
         return ids, min((parse_iso(wakes[plan]) for plan in self.runs if wakes[plan]), default=None)
 
     def step(self, plan: str) -> Decision | None:
+        """Take the due steps of a run; None when it has ended, or was left to another process.
+
+        Under a limit an error is tried again, with growing delays.
+        """
+        if self.host.limit is None:
+            return self._advance(plan)
+        active = self.runs[plan]
+        try:
+            self._update_subplans(active)  # before a permit is asked for, so that one is asked for what follows
+            if not self._has_permit(plan, active.journal, self.host.limit):
+                return decide(active.state)
+            if self._advance(plan) is None:
+                return None
+            self._schedule_checkout_checks(active.journal)
+            return self._tell_waits(plan, active)
+        except CallEnded:
+            if self.host.may_begin() or active.state.stop:  # a stop ended the call; it is executed before the next step
+                return decide(active.state)
+            self.disown(plan)  # the next process repeats the step
+            return None
+        except RunplanError as error:
+            return self._pause_after(error, plan, active)
+
+    def _advance(self, plan: str) -> Decision | None:
         """Take the due steps of a run; None when it has ended."""
         active = self.runs[plan]
         if active.context.env != self.environments.of(plan):  # a caller has sent another
-            context = self.run_context(active.id, active.state.options)
+            context = self._run_context(active.id, active.state.options)
             self.runs[plan] = active = replace(active, context=context)
         try:
-            decision = advance(active.journal, active.context, self.may_begin)
-            while self.update_subplans(active):
-                decision = advance(active.journal, active.context, self.may_begin)
+            decision = advance(active.journal, active.context, self.host.may_begin)
+            while self._update_subplans(active):
+                decision = advance(active.journal, active.context, self.host.may_begin)
         except Fenced:
             self.lose(plan)
             raise
@@ -160,16 +237,80 @@ class RepositoryWorker:
         self._end_run(plan)
         return None
 
+    def _pause_after(self, error: RunplanError, plan: str, active: ActiveRun) -> Decision | None:
+        """Pause the lane in which the error came up; the other lanes continue at once."""
+        self.host.tell_trouble(plan, error)
+        if plan not in self.runs:  # it has ended, or another process owns it
+            return None
+        lane = active.journal.lane(error.lane) if error.lane else active.journal
+        if not isinstance(error, Crashed):
+            until = self._in_s(delay_s(lane.state.waits + 1))
+            active.journal.append(e.Paused(kind=WaitKind.UNREACHABLE, until=until, words=str(error)), lane=error.lane)
+        decision = self._tell_waits(plan, active)
+        return self.step(plan) if error.lane and decide(lane.state).waiting else decision
+
+    def _has_permit(self, plan: str, journal: Journal, limit: Limit) -> bool:
+        """Whether the run may work now; one that waits for something else needs no permit."""
+        state = journal.state
+        decision = decide(state)
+        if list_running(state):  # also one that survived the last process
+            limit.count_run((self.host.root, plan))
+            return True
+        if state.stop or not self.host.may_begin() or all(missing_labels(lane) for _, lane in open_states(state)):
+            return True
+        if decision.waiting and not decision.wake and decision.waiting is not WaitKind.SLOT:
+            return True
+        if decision.waiting and decision.wake and parse_iso(decision.wake) > self.repository.clock.now():
+            return True
+        if not limit.request_permit((self.host.root, plan)):
+            if not state.queued:
+                journal.append(e.Queued())
+            return False
+        if state.queued:
+            journal.append(e.Admitted())
+        return True
+
+    def _schedule_checkout_checks(self, journal: Journal) -> None:
+        """Check again later whether a checkout in use is free."""
+        for lane, state in open_states(journal.state):
+            decision = decide(state)
+            if decision.waiting is WaitKind.CHECKOUT and not decision.wake:
+                words = state.attempt.delivery.held if state.attempt else ""
+                until = self._in_s(look_s(state.waits + 1))
+                journal.append(e.Paused(kind=WaitKind.CHECKOUT, until=until, words=words), lane=lane)
+
+    def _in_s(self, seconds: float) -> str:
+        return iso(self.repository.clock.now() + timedelta(seconds=seconds))
+
+    def _tell_waits(self, plan: str, active: ActiveRun) -> Decision:
+        """Tell of every wait, lane by lane; a run in which every lane waits gives up its permit."""
+        state = active.state
+        lanes = open_lanes(state)
+        decision = decide(state)
+        for _, open_state in open_states(state) if lanes else ():
+            if (alone := decide(open_state)).waiting:
+                self.host.tell_wait(plan, active.id, open_state, alone)
+        if decision.waiting and (decision.waiting is WaitKind.CRASHED or not list_running(state)):
+            if decision.waiting is not WaitKind.SLOT:
+                self._release_permit(plan)
+            if not lanes:
+                self.host.tell_wait(plan, active.id, state, decision)
+        return decision
+
+    def _release_permit(self, plan: str) -> None:
+        if self.host.limit is not None:
+            self.host.limit.release_permit(self.host.root, plan)
+
     def _end_run(self, plan: str) -> None:
         active = self.runs[plan]
         self.disown(plan)
-        self.ended(plan, active.id, active.state)
+        self.host.tell_end(plan, active.id, active.state)
         for parent in self.runs.values():  # that waits for the plan
             for lane, state in open_states(parent.state):
                 if awaited_plan(state) == plan:
                     parent.journal.append(e.Woke(kind=WaitKind.SUBPLAN), lane=lane)
 
-    def update_subplans(self, active: ActiveRun) -> bool:
+    def _update_subplans(self, active: ActiveRun) -> bool:
         """Begin or stop the sub-plans that the run waits for, and record the end of those that are over.
 
         Whether anything was recorded.
@@ -180,7 +321,7 @@ class RepositoryWorker:
             if isinstance(event, e.StopRequested):
                 event = self._stop_subplan(awaited_plan(state), event, state)
             elif isinstance(event, e.RunStarted):
-                event = self._begin_subplan(event, state) if self.may_begin() else None
+                event = self._begin_subplan(event, state) if self.host.may_begin() else None
             if event is not None:
                 active.journal.append(event, lane=lane)
                 is_recorded = True
@@ -211,16 +352,19 @@ class RepositoryWorker:
 
     def disown(self, plan: str) -> None:
         """Leave the run to the next process that asks for it."""
-        run = self.runs[plan].id
-        self.forget(plan)
-        self.repository.claims.release_plan(plan, run=run)
+        active = self.runs[plan]
+        self.host.leave(active)
+        self._forget(plan)
+        self.repository.claims.release_plan(plan, run=active.id)
 
     def lose(self, plan: str) -> None:
         """Another process owns the run and its agents."""
-        self.forget(plan)
+        self.host.lose(self.runs[plan])
+        self._forget(plan)
 
-    def forget(self, plan: str) -> None:
-        self.runs.pop(plan, None)
+    def _forget(self, plan: str) -> None:
+        del self.runs[plan]
+        self._release_permit(plan)
 
     def end_agents(self) -> None:
         """End the agents of all runs at the same time; the next worker starts them again."""
@@ -243,6 +387,7 @@ class RepositoryWorker:
 
     def resumes(self, request: RunRequest) -> bool:
         """Whether `begin` would resume a run that waits, instead of beginning a new one."""
+        request = self.rules.accept(request, self.context)
         plan = request.started.plan
         if self.is_at_work(plan) or (plan in self.runs and request.reply is not None):
             return False
@@ -253,6 +398,7 @@ class RepositoryWorker:
 
     def decline(self, request: RunRequest) -> Answer | None:
         """Decline a request while the plan's run waits for an answer that the request does not give."""
+        request = self.rules.accept(request, self.context)
         plan = request.started.plan
         if request.reply is not None or self.is_at_work(plan):
             return None
@@ -281,6 +427,7 @@ class RepositoryWorker:
         A run that works, or waits for a time or an answer, is left alone. One that is paused or waits for the checkout
         is stopped for other work.
         """
+        request = self.rules.accept(request, self.context)
         plan = request.started.plan
         active = self.runs.get(plan)
         at_work = self.is_at_work(plan)
@@ -348,17 +495,16 @@ class RepositoryWorker:
         return None
 
     def _new_run(self, asked: e.RunStarted) -> ResolvedRun:
-        """Resolve the settings of a new run; each run of a schedule reads them again."""
         self.repository.workspace.restore()
-        started = asked if asked.settings else self.context_for(asked).record_settings(asked)
-        context = self.run_context(f"r{os.urandom(4).hex()}", started)
+        started = self.rules.settle(asked, self._context_of(asked.plan))
+        context = self._run_context(f"r{os.urandom(4).hex()}", started)
         return ResolvedRun(context=context, started=started)
 
     def _resolve_run(self, row: RunRow) -> ResolvedRun:
         """Resolve an unfinished run, which keeps the settings and the target it began with."""
         self.repository.workspace.restore()
         started = state_of(self.repository.store, row).options
-        return ResolvedRun(context=self.run_context(row.id, started), started=started, state=row.state)
+        return ResolvedRun(context=self._run_context(row.id, started), started=started, state=row.state)
 
     def _claim_plan(self, run: ResolvedRun) -> ClaimResult | None:
         """Claim the plan for the run; None when another process ended its run, or began one and died, before."""
@@ -392,10 +538,10 @@ class RepositoryWorker:
         return runs.describe_success(plan) if last is not None and last.state == RunStatus.DONE else ""
 
     def _open_journal(self, run: ResolvedRun, claim: Acquired | Reentered) -> ActiveRun:
-        """Own the run: record its start and the claim, and claim its issues."""
+        """Own the run: record its start and the claim, and claim its issues. One with a forged journal ends."""
         repository = self.repository
         plan = run.started.plan
-        on_event = functools.partial(self.recorded, plan, run.id)
+        on_event = functools.partial(self.host.tell, plan, run.id)
         journal = Journal(
             repository.store, repository.clock, run=run.id, plan=plan, fence=claim.fence, on_event=on_event
         )
@@ -406,7 +552,7 @@ class RepositoryWorker:
                 owner=repository.claims.me,
                 took_over=dead,
                 labels=repository.labels,
-                is_new_host=not run.is_new and self.lacks_files(run),
+                is_new_host=not run.is_new and self.rules.lacks_files(journal.state, run.context),
             )
             journal.append(*([run.started] if run.is_new else []), taken)
         self.runs[plan] = active = ActiveRun(context=run.context, journal=journal)
@@ -417,11 +563,13 @@ class RepositoryWorker:
             shared = e.IssueShared(number=number, run=other.id, plan=other.plan) if other is not None else None
             if shared is not None and shared.words not in active.state.warnings:  # recorded once
                 journal.append(shared)
+        if why := self.rules.find_forgery(active, self._context_of(plan)):
+            again = command("runplan", "start", plan)
+            remedy = f"The target was rewritten, or the database changed by hand. Start again: {again}"
+            runs.fail_run(active, why, remedy, Reason.TAMPERED)
+            self._end_run(plan)
+            raise RefusedEarly(f"{plan}: {why}")
         return active
-
-    def lacks_files(self, run: ResolvedRun) -> bool:  # noqa: ARG002
-        """Whether this machine has lost the files of the run."""
-        return False
 
 
 def _is_busy(state: RunState, asked: e.RunStarted) -> bool:

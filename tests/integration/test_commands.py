@@ -20,14 +20,12 @@ from runplan.domain.run.planning_events import PlanningChosen, StartQueued
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import Answer, Command
 from runplan.domain.run.state import RunState, fold
-from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import ENVIRONMENT, Environments
 from runplan.engine.loop.runs import ActiveRun
 from runplan.engine.steps import planning
-from runplan.engine.steps.context import OpenRepository
 from runplan.hosts.commands import Executor
-from runplan.hosts.foreground import LocalWorker
-from runplan.hosts.owner import RepositoryWorker
+from runplan.hosts.foreground import ForegroundHost, Interruption
+from runplan.hosts.owner import RunOwner
 
 A, B = "plans/A.md", "plans/B.md"
 NOW = "2026-03-01T12:00:00Z"
@@ -48,11 +46,9 @@ class Runs:
         self.is_waiting = False  #: a run of the plan waits, which a start resumes
 
     latest = RunState()
-    only = ""
-    host = ""
+    host = ForegroundHost(Interruption(0.0), {})
 
-    def is_mine(self, _plan: str) -> bool:
-        return True
+    def work(self) -> None: ...
 
     def begin(self, request: RunRequest) -> Answer | None:
         plan = request.started.plan
@@ -100,7 +96,7 @@ class Bench:
         self.store = store
         self.runs = Runs(Repository(store))
         self.environments = self.runs.environments
-        self.executor = Executor(cast("RepositoryWorker", self.runs))
+        self.executor = Executor(cast("RunOwner", self.runs))
 
     def queue(self, verb: str, plan: str = A) -> int:
         return self.store.add_command(
@@ -264,7 +260,7 @@ def test_a_command_that_another_process_has_executed_is_returned_with_its_answer
     numbers = [bench.queue("pause"), bench.queue("pause", B)]
     ours = [one for one in bench.store.list_queued_commands() if one.seq in numbers]
     bench.store.answer_command(numbers[0], Answer(lines=("done by another",)))
-    answers = local(bench).run(ours, bench.executor)
+    answers = local(bench).execute(ours)
     assert [answer.lines for answer in answers if answer] == [("done by another",), (f"Paused {B}",)]
 
 
@@ -272,14 +268,14 @@ def test_a_caller_without_a_daemon_begins_nothing_that_others_asked_for(bench: B
     start = bench.queue("start", B)
     bench.queue("pause")
     ours = bench.store.list_queued_commands()[1:]
-    local(bench).run(ours, bench.executor)
+    local(bench).execute(ours)
     assert (bench.runs.done, bench.queued) == ([f"Halted {A}"], [start])
 
 
-def local(bench: Bench) -> LocalWorker:
-    worker = LocalWorker()
-    worker.open(cast("RepositoryContext", None), cast("OpenRepository", bench.runs.repository), bench.environments)
-    return worker
+def local(bench: Bench) -> ForegroundHost:
+    host = ForegroundHost(Interruption(0.0), {})
+    host.owner = cast("RunOwner", bench.runs)
+    return host
 
 
 def test_a_planning_run_finds_the_start_that_it_queued_and_takes_no_other_for_it(bench: Bench) -> None:

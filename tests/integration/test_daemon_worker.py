@@ -24,10 +24,11 @@ from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import Answer, ClaimResult, Command
 from runplan.domain.times import iso
 from runplan.engine.loop.context import RepositoryContext, context_at
-from runplan.engine.loop.repository import Environments, open_repository
+from runplan.engine.loop.repository import open_repository
 from runplan.engine.steps.context import OpenRepository
-from runplan.hosts.daemon.worker import ConcurrencyLimit, DaemonWorker
-from runplan.hosts.owner import RepositoryWorker
+from runplan.hosts.daemon.worker import ConcurrencyLimit, DaemonHost
+from runplan.hosts.foreground import ForegroundHost, Interruption
+from runplan.hosts.owner import RunOwner
 from tests.support.builders import record, started
 from tests.support.cli import Meanwhile, Project, a_project, until
 from tests.support.daemons import kill_daemon, none_left, run_of, shell_agent, until_runs_are, waits
@@ -76,12 +77,12 @@ def a_repository(project: Project, wakeup: int | None = None) -> Iterator[tuple[
 
 
 @contextlib.contextmanager
-def an_open_worker(project: Project) -> Iterator[RepositoryWorker]:
+def an_open_worker(project: Project) -> Iterator[RunOwner]:
     """A worker in this thread."""
     with a_repository(project) as (context, repository):
-        worker = RepositoryWorker()
-        worker.open(context, repository, Environments(project.env))
-        yield worker
+        owner = ForegroundHost(Interruption(0.0), project.env).owner
+        owner.open(context, repository)
+        yield owner
 
 
 def a_worker(
@@ -92,20 +93,19 @@ def a_worker(
     limit: ConcurrencyLimit | None = None,
     *,
     is_draining: bool = False,
-) -> DaemonWorker:
-    daemon: Any = SimpleNamespace(
+) -> DaemonHost:
+    services: Any = SimpleNamespace(
         open_repository=lambda _, wakeup: a_repository(project, wakeup),
         environment=project.env,
-        call_at=timers.at,
         clock=clock or SystemClock(),
-        limit=limit or ConcurrencyLimit(host=4, repository=4, wake=lambda _: None),
         links=LinkMaker("", project.path),
         log=log,
         notifier=log,
         may_begin=lambda: not is_draining,
-        wake=lambda: None,
     )
-    return DaemonWorker(str(project.path), project.path / ".git/runplan", daemon)
+    limit = limit or ConcurrencyLimit(host=4, repository=4, wake=lambda _: None)
+    state = project.path / ".git/runplan"
+    return DaemonHost(str(project.path), state, services, limit, call_at=timers.at, on_idle=lambda: None)
 
 
 ASKED = replace(started(Mode.NEXT), plan="plans/X.md", slug="x")

@@ -81,7 +81,7 @@ class Fleet:
         return [line.removeprefix("Write ") for line in log.splitlines() if line.startswith("Write ")]
 
     def read_log(self, name: str) -> str:
-        return (self.place / name / f".local/state/runplan/hosts/fleet/{name}/worker.log").read_text()
+        return (self.place / name / f".local/state/runplan/fleet/{name}/worker.log").read_text()
 
     def kill(self, name: str) -> None:
         """End every process of a host."""

@@ -21,8 +21,8 @@ from runplan.domain.run.kinds import Mode
 from runplan.domain.run.requests import RunRequest
 from runplan.engine.loop.context import RepositoryContext, context_at
 from runplan.engine.loop.leftovers import collect_leftovers, remove_dropped_logs
-from runplan.engine.loop.repository import Environments, open_repository
-from runplan.hosts.owner import RepositoryWorker
+from runplan.engine.loop.repository import open_repository
+from runplan.hosts.foreground import ForegroundHost, Interruption
 from tests.support.cli import (
     Project,
     a_plan,
@@ -46,8 +46,8 @@ class HostLost(BaseException):
     """The host ends at once, after an event was recorded."""
 
 
-class Host(RepositoryWorker):
-    """A worker on a host of its own: its clone, its home and its processes."""
+class Host:
+    """A process on a host of its own: its clone, its home and its processes."""
 
     def __init__(self, name: str, project: Project) -> None:
         self.name = name
@@ -55,7 +55,7 @@ class Host(RepositoryWorker):
         self.location: FleetLocation | None = None
         self._dies_at = ""
 
-    def recorded(self, plan: str, run: str, event: e.Event, phase: str) -> None:
+    def _die(self, event: e.Event) -> None:
         if self._dies_at in (type(event).__name__, f"{type(event).__name__} {getattr(event, 'role', '')}"):
             raise HostLost
 
@@ -70,25 +70,23 @@ class Host(RepositoryWorker):
         self._dies_at = dies_at
         with self.opened() as context, open_repository(context) as repository:
             repository.claims.me = name_owner(self.name)
-            self.open(context, repository, Environments(context.env))
+            owner = ForegroundHost(Interruption(0.0), context.env, show=self._die).owner
+            owner.open(context, repository)
             try:
                 if landing:
                     started = e.RunStarted(
                         plan=PLAN, title="X", mode=Mode.FINISH, wanted="", auto=True, landing=landing, target="main",
                         slug="x", anew=anew,
                     )  # fmt: skip
-                    answer = self.begin(RunRequest(started=started))
+                    answer = owner.begin(RunRequest(started=started))
                     assert answer is not None
                     assert not answer.declined, answer
                 else:
-                    self.adopt(PLAN)
-                self.work()
+                    owner.adopt(PLAN)
+                owner.work()
             except HostLost:
                 return False
         return True
-
-    def wait(self, dispatches: list[str], wake: Any) -> bool:
-        return bool(dispatches) and super().wait(dispatches, wake)
 
 
 class Fleet:

@@ -13,7 +13,7 @@ import pytest
 from runplan.adapters import processes
 from runplan.adapters.clock import SystemClock
 from runplan.adapters.notify.links import LinkMaker
-from runplan.adapters.notify.notices import Notice, of_stopped_owner
+from runplan.adapters.notify.notices import Notice
 from runplan.adapters.store.journal import Journal
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.domain.run import events as e
@@ -21,7 +21,8 @@ from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, Role, WaitKind
 from runplan.domain.run.rows import WaitRow
-from runplan.hosts.daemon.worker import DaemonWorker
+from runplan.hosts.foreground import ForegroundHost, Interruption
+from runplan.hosts.reports import Reporter
 from tests.support.builders import started
 from tests.support.cli import a_project
 
@@ -103,10 +104,11 @@ def test_a_wait_has_a_reason_and_an_end_and_is_notified_once(tmp_path: Path, kin
     with closing(SqliteStore(project.path / ".git/runplan")) as store:
         for _ in range(2):  # the second daemon finds the wait of the first
             links = LinkMaker("", tmp_path)
-            services: Any = SimpleNamespace(log=Log(), notifier=notifier, environment={}, links=links)
-            worker = DaemonWorker(root, store.path.parent, services)
-            worker.repository = cast("Any", SimpleNamespace(store=store))
-            on_event = functools.partial(worker.recorded, PLAN, RUN)
+            owner = ForegroundHost(Interruption(0.0), {}).owner
+            owner.repository = cast("Any", SimpleNamespace(store=store))
+            sending: Any = {"log": Log(), "notifier": notifier, "links": links}
+            reporter = Reporter(root, store.path.parent, owner, **sending)
+            on_event = functools.partial(reporter.tell, PLAN, RUN)
             with store.transaction():
                 fence = store.set_claim("plan", PLAN, run=RUN, owner=me)
             journal = Journal(store, SystemClock(), run=RUN, plan=PLAN, fence=fence, on_event=on_event)
@@ -117,10 +119,9 @@ def test_a_wait_has_a_reason_and_an_end_and_is_notified_once(tmp_path: Path, kin
                 store.put_wait(happened)
             decision = decide(journal.state)
             if decision.waiting:
-                worker.report_wait(PLAN, RUN, journal.state, decision)
+                reporter.tell_wait(PLAN, RUN, journal.state, decision)
             if kind == "claim":
-                notice = of_stopped_owner(me, repository=root, plan=PLAN, run=RUN)
-                worker._notify_once(notice, me)
+                reporter.tell_stopped_owner(me, store.list_runs()[0])
         run = project.runplan("status", "X", "--json").json["run"]
         assert (run["waiting_for"], run["about"], run["wake"]) == (kind, about, wake)
         assert text in project.runplan("status", "X").out

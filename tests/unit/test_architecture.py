@@ -184,7 +184,7 @@ def test_broad_catches_stand_only_at_named_boundaries() -> None:
             "runplan.interfaces.cli.main",
             "runplan.hosts.owner",
             "runplan.hosts.commands",
-            "runplan.hosts.daemon.worker",
+            "runplan.hosts.background",
         ),
         *("runplan.hosts.daemon.server", "runplan.hosts.daemon.process", "runplan.hosts.fleet.worker"),
     }

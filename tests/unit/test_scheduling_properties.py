@@ -19,7 +19,7 @@ from runplan.domain.run.state import RunState
 from runplan.domain.settings.schedule import parse_schedule, slots_after
 from runplan.domain.times import iso, parse_iso, zone
 from runplan.hosts.commands import fire_early, fire_schedule, give_up
-from runplan.hosts.owner import RepositoryWorker
+from runplan.hosts.owner import RunOwner
 
 PLANS = ("plans/A.md", "plans/B.md")
 ZONE = "Europe/Berlin"
@@ -164,11 +164,11 @@ class History:
 
     def early(self, plan: str) -> None:
         if (row := self._row(plan)) is not None:
-            fire_early(row, cast("RepositoryWorker", self.runs), self.now)
+            fire_early(row, cast("RunOwner", self.runs), self.now)
 
     def look(self) -> None:
         for row in filter(None, map(self._row, list(self.disk.rows))):
-            fire_schedule(row, cast("RepositoryWorker", self.runs), self.now)
+            fire_schedule(row, cast("RunOwner", self.runs), self.now)
 
     def _row(self, plan: str) -> ScheduleRow | None:
         """The schedule, when it is handled: the slots since the last time need an answer."""

@@ -49,7 +49,7 @@ from runplan.engine.loop.runs import describe_busy, does_what_is_asked, state_of
 from runplan.engine.loop.subplans import require_subplans
 from runplan.hosts.daemon.state import Known, remember_repository, wake_daemon
 from runplan.hosts.daemon.submit import submit_commands
-from runplan.hosts.foreground import ForegroundWorker, Interruption
+from runplan.hosts.foreground import ForegroundHost, Interruption
 
 MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
 
@@ -352,15 +352,16 @@ def run_here(caller: Caller, context: RepositoryContext, request: RunRequest) ->
         open_repository(context, wakeup=interruption.wakeup) as repository,
     ):
         _remember_repository(caller, context)
-        worker = ForegroundWorker(interruption, show=caller.show, warn=caller.warn)
+        host = ForegroundHost(interruption, context.env, show=caller.show, warn=caller.warn)
+        host.owner.open(context, repository)
         try:
-            answer = worker.run(request, context, repository)
+            answer = host.run(request)
         except KeyboardInterrupt:
             raise Interrupted(f"interrupted; all agents are stopped. Continue with: {retry}") from None
         except (Fenced, JournalDamaged):
             raise  # this journal cannot be continued
         except Unreachable as error:
-            if plan not in worker.runs:  # it has not begun
+            if plan not in host.owner.runs:  # it has not begun
                 raise
             raise Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
     if answer.declined or _is_rejected(context, request, answer.run):

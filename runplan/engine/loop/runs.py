@@ -163,6 +163,13 @@ def phases_at_work(state: RunState) -> list[str]:
     return [phase for phase in phases if phase]
 
 
+def awaits_retry(state: RunState) -> bool:
+    """Whether a comment on the pull request may have the daemon retry the run, which has ended."""
+    options = state.options
+    is_work = options.daemon and options.auto and options.concludes and options.mode not in (Mode.PLAN, Mode.UNDO)
+    return is_work and state.ended is not None and state.ended.outcome is RunOutcome.FAILED
+
+
 def describe_busy(plan: str, run: str, state: RunState) -> str:
     """Why a request is declined while the run does other work."""
     phases = phases_at_work(state)

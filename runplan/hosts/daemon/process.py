@@ -43,11 +43,12 @@ from runplan.engine.loop.repository import open_repository
 from runplan.engine.report.metrics import metrics_text, this_process
 from runplan.engine.report.summary import news_of, of_morning
 from runplan.engine.steps.context import OpenRepository
+from runplan.hosts.background import Services
 from runplan.hosts.daemon import protocol, service, state
 from runplan.hosts.daemon.protocol import AnyRequest, Done, Hello
 from runplan.hosts.daemon.server import ControlServer
 from runplan.hosts.daemon.state import Known
-from runplan.hosts.daemon.worker import ConcurrencyLimit, DaemonServices, DaemonWorker
+from runplan.hosts.daemon.worker import ConcurrencyLimit, DaemonHost
 
 FOREVER_S = 86400.0  #: between two checks whether the socket is to be closed, which is not needed
 CHECK_S = 60.0  #: interval of the periodic check
@@ -88,7 +89,7 @@ class DaemonProcess:
         self._invalid = ""  #: the error in the settings of the user
         self._valid: dict[Path, Settings] = {}  #: by the root of a repository, the last valid ones
         self._lock = threading.Lock()
-        self._workers: dict[Path, DaemonWorker] = {}  #: by the directory of the journal
+        self._hosts: dict[Path, DaemonHost] = {}  #: by the directory of the journal
         self._scheduler = BackgroundScheduler(timezone=UTC, executors={"default": DebugExecutor()}, daemon=True)
         self._clock = SystemClock()
         self._log = log
@@ -96,19 +97,16 @@ class DaemonProcess:
         self._links = LinkMaker(self._user.web.url, key_directory(env))
         daemon = self._user.daemon
         self._limit = ConcurrencyLimit(
-            host=daemon.max_parallel, repository=daemon.max_parallel_repository, wake=self._wake_workers
+            host=daemon.max_parallel, repository=daemon.max_parallel_repository, wake=self._wake_hosts
         )
-        self._services = DaemonServices(
+        self._services = Services(
             log=log,
             notifier=self._notifier,
             links=self._links,
-            limit=self._limit,
             clock=self._clock,
             #: Without settings variables, which would apply to the runs of every caller.
             environment={name: value for name, value in env.items() if name not in setting_variables(env)},
             may_begin=lambda: not self._end_requests,
-            wake=self._wake_main_thread,
-            call_at=self._call_at,
             open_repository=self._open_repository,
         )
 
@@ -127,12 +125,12 @@ class DaemonProcess:
             self._log.info("stopping")
             service.notify_manager(self._env, service.STOPPING, service.extend_timeout(CLOSING_S))
         self._scheduler.shutdown(wait=False)
-        self._close_workers()
+        self._close_hosts()
         self._notifier.flush(within_s=0.0 if self._end_requests > 2 else NOTIFY_S)
         channels.CALLS.close()
         self._log.info("stopped")
 
-    # --- for workers, from any thread ---------------------------------------------------------------------
+    # --- for hosts, from any thread ---------------------------------------------------------------------
 
     def _wake_main_thread(self) -> None:
         """Have the main thread check the clock, and whether it is time to end."""
@@ -179,15 +177,15 @@ class DaemonProcess:
         while not self._is_over:
             if self._end_requests:
                 self._do_task(min(next_check, self._deadline, time.monotonic() + STOPPED_S))
-                for worker in self._all_workers():
-                    command.CALLS.end(state=worker.state, older_s=STOPPED_S)  # the next daemon repeats the step
+                for host in self._all_hosts():
+                    command.CALLS.end(state=host.state, older_s=STOPPED_S)  # the next daemon repeats the step
             else:
                 self._do_task(next_check)
             if abs(_wall_ahead_s() - ahead_s) >= JUMP_S:
                 next_check = 0.0
                 ahead_s = _wall_ahead_s()
                 self._attempt_task(self._scheduler.wakeup)  # the machine slept or its clock was set
-                self._attempt_task(self._wake_workers)
+                self._attempt_task(self._wake_hosts)
             if time.monotonic() >= next_check:
                 next_check = time.monotonic() + every_s
                 service.notify_manager(self._env, service.WATCHDOG)
@@ -206,33 +204,43 @@ class DaemonProcess:
     def _log_failure(self, error: Exception) -> None:
         self._log.error("failed", error=str(error), trace=traceback.format_exc(limit=-TRACED))
 
-    # --- workers ------------------------------------------------------------------------------------------
+    # --- hosts --------------------------------------------------------------------------------------------
 
     def _recall_repositories(self) -> None:
         """Resume the unfinished runs and schedules of the known repositories; a missing one is tried again later."""
         for known in state.list_repositories(self._state):
             with self._lock:
-                if known.state not in self._workers:
-                    self._workers[known.state] = DaemonWorker(known.root, known.state, self._services)
-        self._wake_workers()
+                if known.state not in self._hosts:
+                    self._hosts[known.state] = self._make_host(known)
+        self._wake_hosts()
 
-    def _find_worker(self, known: Known) -> DaemonWorker:
-        """The worker of the repository, one for all its checkouts; the repository is remembered."""
+    def _make_host(self, known: Known) -> DaemonHost:
+        return DaemonHost(
+            known.root,
+            known.state,
+            self._services,
+            self._limit,
+            call_at=self._call_at,
+            on_idle=self._wake_main_thread,
+        )
+
+    def _find_host(self, known: Known) -> DaemonHost:
+        """The host of the repository, one for all its checkouts; the repository is remembered."""
         with self._lock:
-            worker = self._workers.get(known.state)
-            if worker is None or (worker.root != known.root and not Path(worker.root).is_dir()):
+            host = self._hosts.get(known.state)
+            if host is None or (host.root != known.root and not Path(host.root).is_dir()):
                 state.remember_repository(self._state, known)
-                worker = self._workers[known.state] = DaemonWorker(known.root, known.state, self._services)
-            return worker
+                host = self._hosts[known.state] = self._make_host(known)
+            return host
 
-    def _all_workers(self) -> list[DaemonWorker]:
+    def _all_hosts(self) -> list[DaemonHost]:
         with self._lock:
-            return list(self._workers.values())
+            return list(self._hosts.values())
 
-    def _wake_workers(self, root: str = "") -> None:
-        for worker in self._all_workers():
-            if root in ("", worker.root):
-                worker.wake()
+    def _wake_hosts(self, root: str = "") -> None:
+        for host in self._all_hosts():
+            if root in ("", host.root):
+                host.wake()
 
     # --- requests; in the threads of connections ------------------------------------------------------------
 
@@ -242,10 +250,10 @@ class DaemonProcess:
             case protocol.Metrics():
                 return protocol.MetricsText(self._render_metrics())
             case protocol.Wake():
-                self._find_worker(request.repository).wake(commands=True)
+                self._find_host(request.repository).wake(commands=True)
             case protocol.Environment():
                 self._tasks.put(self._reload_settings)
-                self._find_worker(request.repository).environments.receive(request.name, request.env)
+                self._find_host(request.repository).environments.receive(request.name, request.env)
             case protocol.Ping():
                 return self._make_hello()
         return Done()
@@ -258,7 +266,7 @@ class DaemonProcess:
             pid=os.getpid(),
             since=self._since,
             draining=refusal if self._end_requests else "",
-            closed=tuple(worker.trouble for worker in self._all_workers() if worker.trouble is not None),
+            closed=tuple(host.trouble for host in self._all_hosts() if host.trouble is not None),
         )
 
     def _render_metrics(self) -> str:
@@ -304,14 +312,14 @@ class DaemonProcess:
         self._end_requests += 1
         if self._end_requests == 1:
             self._set_deadline("draining", self._user.daemon.grace_s)
-            for worker in self._all_workers():
-                if not worker.is_idle:
-                    worker.wake()  # so that it starts nothing new
+            for host in self._all_hosts():
+                if not host.is_idle:
+                    host.wake()  # so that it starts nothing new
         elif self._end_requests == 2:
             self._set_deadline("ending-agents", ENDING_S)
             command.CALLS.end()  # so that the current steps end
-            for worker in self._all_workers():
-                worker.request_end()
+            for host in self._all_hosts():
+                host.request_end()
 
     def _set_deadline(self, step: str, within_s: float) -> None:
         self._deadline = time.monotonic() + within_s
@@ -323,19 +331,19 @@ class DaemonProcess:
         """Whether the process may end; agents that still run survive under their shims."""
         if not self._end_requests:
             return False
-        return _are_idle(self._all_workers()) or self._end_requests > 2 or time.monotonic() >= self._deadline
+        return _are_idle(self._all_hosts()) or self._end_requests > 2 or time.monotonic() >= self._deadline
 
-    def _close_workers(self) -> None:
+    def _close_hosts(self) -> None:
         """Let the current steps end; agents survive under their shims."""
-        workers = self._all_workers()
-        for worker in workers:
-            worker.close()
+        hosts = self._all_hosts()
+        for host in hosts:
+            host.close()
         for _ in range(2):
             deadline = time.monotonic() + STEP_S
-            while not _are_idle(workers) and time.monotonic() < deadline and self._end_requests <= 2:
+            while not _are_idle(hosts) and time.monotonic() < deadline and self._end_requests <= 2:
                 self._do_task(deadline)  # another signal ends the process at once
             command.CALLS.end()
-        if not _are_idle(workers):
+        if not _are_idle(hosts):
             self._log.warning("unfinished", why="a step did not end in time; the next daemon repeats it")
         command.CALLS.close()
 
@@ -384,5 +392,5 @@ def _wall_ahead_s() -> float:
     return time.time() - time.monotonic()
 
 
-def _are_idle(workers: list[DaemonWorker]) -> bool:
-    return all(worker.is_idle for worker in workers)
+def _are_idle(hosts: list[DaemonHost]) -> bool:
+    return all(host.is_idle for host in hosts)

@@ -18,12 +18,12 @@ from runplan.domain.run.rows import Answer, Command
 from runplan.domain.times import iso
 from runplan.engine.landing import modes
 from runplan.engine.loop.context import RepositoryContext, uses_forge
-from runplan.engine.loop.repository import ENVIRONMENT, Environments, open_repository
-from runplan.hosts.commands import BEGINNING, Executor
+from runplan.engine.loop.repository import ENVIRONMENT, open_repository
+from runplan.hosts.commands import BEGINNING
 from runplan.hosts.daemon.client import Client, HungUp, NotRunning, Silent, connect_daemon, reach_daemon
 from runplan.hosts.daemon.protocol import Done, Environment, Hello, Ping, Wake
 from runplan.hosts.daemon.state import Known, read_holder, remember_repository, wake_daemon
-from runplan.hosts.foreground import Interruption, LocalWorker
+from runplan.hosts.foreground import ForegroundHost, Interruption
 
 BUSY = "daemon busy (git or network); request queued, you can quit now"
 BUSY_S = 3.0  #: a worker that is not in a long step has executed a command by then
@@ -137,9 +137,9 @@ def _store_commands(context: RepositoryContext, commands: Sequence[Command]) -> 
 def _execute_here(context: RepositoryContext, commands: list[Command]) -> list[Answer | None]:
     """Execute commands in this process; stopped runs are worked to their end."""
     with Interruption(0.0) as interruption, open_repository(context, wakeup=interruption.wakeup) as repository:
-        worker = LocalWorker()
-        worker.open(context, repository, Environments(context.env))
-        answers = worker.run(commands, Executor(worker))
+        host = ForegroundHost(interruption, context.env)
+        host.owner.open(context, repository)
+        answers = host.execute(commands)
     if None in answers:  # a daemon has come up meanwhile, and owns the run
         wake_daemon(context.env)
     return answers

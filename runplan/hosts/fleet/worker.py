@@ -27,7 +27,7 @@ from runplan.adapters.notify import channels
 from runplan.adapters.notify.links import LinkMaker
 from runplan.adapters.notify.notifier import Notifier, open_log
 from runplan.adapters.store.files import file_lock
-from runplan.adapters.store.heartbeat import WORKERS, FleetLimit, Heartbeat, WorkerRow
+from runplan.adapters.store.heartbeat import WORKERS, Heartbeat, WorkerRow
 from runplan.adapters.store.location import FleetLocation
 from runplan.adapters.store.postgres import CHANNEL, hide_keys, list_fleet
 from runplan.adapters.supervise.dispatches import Dispatches
@@ -40,11 +40,11 @@ from runplan.domain.times import iso
 from runplan.engine.loop.context import RepositoryContext, context_at
 from runplan.engine.loop.repository import open_repository
 from runplan.engine.steps.context import OpenRepository
+from runplan.hosts.background import Services
 from runplan.hosts.daemon import service
 from runplan.hosts.daemon.process import CLOSING_S, ENDING_S, NOTIFY_S
-from runplan.hosts.daemon.worker import DaemonServices
 from runplan.hosts.fleet.clones import REMOTE, open_clone, read_default
-from runplan.hosts.fleet.plans import PlanWorker
+from runplan.hosts.fleet.plans import FleetHost
 from runplan.hosts.fleet.queue import JobQueue
 
 LOG = "worker.log"
@@ -85,7 +85,7 @@ class FleetWorker:
         self._directory = directory
         self._log = log
         self._dsn = user.fleet.dsn
-        self._plans: dict[tuple[str, str], PlanWorker] = {}  #: in hand, by schema and plan
+        self._plans: dict[tuple[str, str], FleetHost] = {}  #: in hand, by schema and plan
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(max_workers=4 * row.slots + 4)
         self._end_requests = 0  #: 1 drains, 2 ends agents, 3 ends at once
@@ -147,7 +147,7 @@ class FleetWorker:
         await self._loop.run_in_executor(self._threads, self._work_on_plan, schema, plan)
 
     def _work_on_plan(self, schema: str, plan: str) -> None:
-        worker: PlanWorker | None = None
+        worker: FleetHost | None = None
         while True:
             try:
                 worker = worker or self._take_plan(schema, plan)
@@ -161,25 +161,22 @@ class FleetWorker:
             with self._lock:
                 del self._plans[schema, plan]
 
-    def _take_plan(self, schema: str, plan: str) -> PlanWorker | None:
+    def _take_plan(self, schema: str, plan: str) -> FleetHost | None:
         """A worker for the plan; None when one has it in hand already, or the repository is unknown."""
         known = next((row for row in list_fleet(self._dsn) if row.schema == schema), None)
         if known is None:
             return None
         fleet = FleetLocation(self._dsn, known.url, output=self._user.fleet.output, host=self._row.host)
-        services = DaemonServices(
+        services = Services(
             log=self._log,
             notifier=self._notifier,
             links=LinkMaker(self._user.web.url, key_directory(self._env)),
-            limit=FleetLimit(self._row.owner),
             clock=self._clock,
             environment=self._env,
             may_begin=self._may_begin,
-            wake=lambda: None,
-            call_at=lambda _key, _moment, _call: None,
             open_repository=functools.partial(self._open_repository, known.remote, fleet),
         )
-        worker = PlanWorker(plan, self._directory / "repositories" / schema, services, fleet)
+        worker = FleetHost(plan, self._directory / "repositories" / schema, services, fleet)
         with self._lock:
             in_hand = self._plans.setdefault((schema, plan), worker)
         if in_hand is worker:
@@ -236,7 +233,7 @@ class FleetWorker:
             self._wake_all()
         for (schema, _), worker in self._list_plans():
             # A plan that it is about to take over still belongs to the dead owner.
-            if lost := heartbeat.list_lost(schema, list(worker.runs)):
+            if lost := heartbeat.list_lost(schema, list(worker.owner.runs)):
                 worker.lose_plans(lost)
 
     def _on_notice(self, channel: str, text: str) -> None:
@@ -248,7 +245,7 @@ class FleetWorker:
             if own == schema and worker.is_mine(plan):
                 self._threads.submit(functools.partial(worker.wake, commands=True))
 
-    def _list_plans(self) -> list[tuple[tuple[str, str], PlanWorker]]:
+    def _list_plans(self) -> list[tuple[tuple[str, str], FleetHost]]:
         with self._lock:
             return list(self._plans.items())
 

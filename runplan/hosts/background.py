@@ -1,0 +1,235 @@
+"""A host without a terminal: it opens a repository while there is something to do, and tries again after trouble."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from msgspec import Struct
+from structlog.typing import FilteringBoundLogger
+
+from runplan.adapters.clock import SystemClock
+from runplan.adapters.git.command import CALLS
+from runplan.adapters.notify.links import LinkMaker
+from runplan.adapters.notify.notifier import Notifier
+from runplan.adapters.store.location import Location
+from runplan.adapters.store.protocol import open_store
+from runplan.domain.errors import RunplanError, Unreachable, refused_by_system
+from runplan.domain.run.actions import Decision
+from runplan.domain.run.events import Event
+from runplan.domain.run.kinds import WaitKind
+from runplan.domain.run.state import RunState
+from runplan.domain.times import delay_s, iso
+from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.loop.repository import Environments
+from runplan.engine.loop.runs import ActiveRun
+from runplan.engine.steps.context import OpenRepository
+from runplan.hosts.commands import Agenda
+from runplan.hosts.daemon.protocol import Closed
+from runplan.hosts.owner import Limit, RunOwner, RunRules
+from runplan.hosts.reports import Reporter
+
+PIPE_BYTES = 1 << 20  #: more than a pipe holds
+
+
+class Services(Struct, frozen=True, kw_only=True):
+    """What a process does for its hosts; may be called from any thread."""
+
+    log: FilteringBoundLogger
+    notifier: Notifier
+    links: LinkMaker
+    clock: SystemClock
+    environment: Mapping[str, str]  #: of commands that bring none
+    may_begin: Callable[[], bool]
+    open_repository: Callable[[str, int], AbstractContextManager[tuple[RepositoryContext, OpenRepository]]]
+
+
+class BackgroundHost:
+    """May be called from any thread; `run` does the work, in a thread of its own."""
+
+    only = ""
+    name = ""
+    limit: Limit
+
+    def __init__(
+        self, root: str, state: Path, services: Services, *, journal: Location, rules: RunRules | None = None
+    ) -> None:
+        self.root = root
+        self.state = state  #: the directory of runplan's files in the repository
+        self.environments = Environments(services.environment)
+        self.owner = RunOwner(self, self.environments, rules)
+        self.reporter = Reporter(
+            root, state, self.owner, log=services.log, notifier=services.notifier, links=services.links
+        )
+        self.agenda = Agenda(self.owner, self.reporter, services.clock, self.adopt)
+        self.is_idle = True
+        self.is_closing = False
+        self.trouble: Closed | None = None
+        self.lock = threading.Lock()
+        self._journal = journal
+        self.services = services
+        self._asked = False  #: to check the queue and the due steps
+        self._ending = False  #: end all agents
+        self._failures = 0  #: openings in a row in which no step could be taken
+        self.wakeup, self._wake_w = os.pipe()
+        os.set_blocking(self.wakeup, False)
+        os.set_blocking(self._wake_w, False)
+
+    # --- what differs -----------------------------------------------------------------------------------
+
+    def adopt(self, plan: str) -> None:
+        """Own the unfinished run of a plan, or see to it that it is looked at again."""
+        raise NotImplementedError
+
+    def wake_at(self, moment: datetime) -> None:
+        """Open the repository again then."""
+        raise NotImplementedError
+
+    def is_mine(self, plan: str) -> bool:  # noqa: ARG002
+        return True
+
+    def prepare(self, repository: OpenRepository) -> None:
+        """The repository was opened; its runs are adopted next."""
+
+    def stays_until(self, moment: datetime | None) -> bool:  # noqa: ARG002
+        """Whether the repository stays open while nothing runs in it."""
+        return False
+
+    def finish(self, wake: datetime | None) -> datetime | None:
+        """Nothing is left to do until `wake`; when to open the repository again."""
+        return self.agenda.find_earliest(wake)
+
+    def leave(self, active: ActiveRun) -> None:
+        """The next process that asks continues the run."""
+
+    def lose(self, active: ActiveRun) -> None:
+        """The other process has the agents too."""
+
+    # --- from any thread --------------------------------------------------------------------------------
+
+    def ask(self, *, commands: bool) -> None:
+        """Check the queue and the due steps; a git command ends for a stop."""
+        self._asked = True
+        self.poke()
+        if commands and self._is_stop_queued():
+            CALLS.refuse(self.state)
+
+    def _is_stop_queued(self) -> bool:
+        """Whether a stop waits; a repository that is gone is not created."""
+        with (
+            contextlib.suppress(RunplanError, OSError),
+            contextlib.closing(open_store(self._journal, writable=False)) as store,
+        ):
+            return any(
+                command.verb == "stop" and self.is_mine(command.plan) for command in store.list_queued_commands()
+            )
+        return False
+
+    def request_end(self) -> None:
+        """End every process; the next host starts the same ones again."""
+        self._ending = not self.is_idle
+        self.poke()
+
+    def close(self) -> None:
+        """Take no further step; agents live on under their shims."""
+        with self.lock:
+            self.is_closing = True
+            self.poke()
+
+    def poke(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # it is awake already
+            os.write(self._wake_w, b".")
+
+    def _clear_pipe(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.wakeup, PIPE_BYTES)
+
+    def may_begin(self) -> bool:
+        return self.services.may_begin() and not self.is_closing
+
+    # --- the thread -------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Work until nothing is left to do and nothing was asked meanwhile."""
+        self.is_idle = False
+        while True:
+            self._asked = False
+            trouble: RunplanError | None = None
+            wake: datetime | None = None
+            try:
+                wake = self._open_and_work()
+            except RunplanError as error:
+                trouble = error
+            except Exception as error:  # noqa: BLE001 - the edge of a host: else the repository would stay closed
+                trouble = Unreachable(refused_by_system(error) or f"unexpected {type(error).__name__}: {error}")
+            self.record_closing(wake, trouble)
+            with self.lock:
+                if not self._asked or self.is_closing:
+                    self.is_idle = True
+                    return
+
+    def _open_and_work(self) -> datetime | None:
+        self._clear_pipe()
+        with self.services.open_repository(self.root, self.wakeup) as (context, repository):
+            self.prepare(repository)
+            self.owner.open(context, repository)
+            plans = [row.plan for row in repository.store.list_unfinished_runs()]
+            held = [row.plan for row in repository.store.list_waits() if row.kind == WaitKind.CLAIM]
+            for plan in filter(self.is_mine, dict.fromkeys([*plans, *held])):
+                self.adopt(plan)
+            return self.finish(self.owner.work())
+
+    def record_closing(self, wake: datetime | None, trouble: RunplanError | None) -> None:
+        """Set the next wake-up; after trouble with growing delays."""
+        if trouble is not None:
+            now = self.services.clock.now()
+            self._failures += 1
+            wake = now + timedelta(seconds=delay_s(self._failures))
+            since = self.trouble.since if self.trouble else iso(now)
+            self.trouble = Closed(root=self.root, error=str(trouble), since=since, again=iso(wake))
+            self.reporter.log.warning("closed", error=str(trouble), again=iso(wake))
+            self.limit.release_permit(self.root)  # else an unplugged one would hold up the others
+            self.agenda.refuse_starts(trouble, self._journal)
+        if wake is not None:
+            self.wake_at(wake)
+
+    # --- for the owner of the runs ------------------------------------------------------------------------
+
+    def execute_commands(self) -> None:
+        CALLS.allow(self.state)  # a stop that is queued by now is executed below
+        if self._ending:
+            self._ending = False
+            self.owner.end_agents()
+        self.agenda.do_due()
+
+    def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
+        self._failures = 0  # a step was taken
+        self.trouble = None
+        until = self.agenda.find_earliest(wake)
+        with self.lock:
+            if self.is_closing or not (dispatches or self._asked or self.stays_until(until)):
+                return False
+            asked = self._asked
+            self._asked = False
+        if not asked:
+            left_s = max(0.0, (until - self.services.clock.now()).total_seconds()) if until else None
+            self.owner.repository.dispatches.wait(dispatches, timeout_s=left_s)
+        self._clear_pipe()
+        return True
+
+    def tell(self, plan: str, run: str, event: Event, phase: str) -> None:
+        self.reporter.tell(plan, run, event, phase)
+
+    def tell_wait(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
+        self.reporter.tell_wait(plan, run, state, decision)
+
+    def tell_trouble(self, plan: str, error: RunplanError) -> None:
+        self.reporter.log.warning("trouble", plan=plan, error=str(error))
+
+    def tell_end(self, plan: str, run: str, state: RunState) -> None:
+        self.reporter.tell_end(plan, run, state)
