@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from runplan.domain.run.attempts import PhaseAttempt, SelfLandingAttempt, Subpla
 from runplan.domain.run.dispatch import GRACE_S
 from runplan.domain.run.kinds import Beginning, Reason
 from runplan.domain.run.reasons import beginning_after
+from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.state import RunState
 from runplan.domain.text import command
 from runplan.engine.landing.direct import RemoteLander
@@ -50,7 +51,11 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
         yield e.WorkRefused(reason=Reason.BLOCKED, detail=refusal)
         return
     context.removal.remove_stale_locks([branch])  # a killed git may have left a lock
-    kept = _find_kept_work(state, context, branch)
+    failures = context.failures(phase.chosen.phase)
+    kept: e.KeptWork | None = None
+    if failures and not state.options.anew and isinstance(phase, PhaseAttempt):
+        ref = _publish_kept_work(failures, state, context, branch)
+        kept = _read_kept_work(_find_last_work(failures), ref, state, context)
     parked = ""
     base = kept.base if kept else phase.chosen.base or tip
     if kept is None:
@@ -86,20 +91,24 @@ def _lease_for_checks(phase: SelfLandingAttempt, context: RunContext) -> e.Lease
     )
 
 
-def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.KeptWork | None:
-    """The work of the phase's last attempt, as it is on the user's branch now; None to begin without it."""
-    phase = state.work
-    user = context.workspace.user
-    failures = context.failures(phase.chosen.phase)
-    if not failures or state.options.anew or not isinstance(phase, PhaseAttempt):
-        return None
-    # An attempt that failed before any work, or without a change, says nothing about the work of the one before it.
-    kept = [fact for fact in failures if fact.event.branch] or failures[-1:]
+def _find_last_work(failures: Sequence[Recorded[e.PhaseFailed]]) -> Recorded[e.PhaseFailed]:
+    """The failure of the last attempt with work.
+
+    An attempt that failed before any work, or without a change, says nothing about the work of the one before it.
+    """
+    kept = [fact for fact in failures if fact.event.branch] or list(failures[-1:])
     while len(kept) > 1 and not kept[-1].event.tree and kept[-1].event.head == kept[-2].event.head:
         kept.pop()
-    last = kept[-1]
-    failure = last.event
-    ref = f"{HEADS}{last.event.branch}" if last.event.branch else branch
+    return kept[-1]
+
+
+def _publish_kept_work(
+    failures: Sequence[Recorded[e.PhaseFailed]], state: RunState, context: RunContext, branch: str
+) -> str:
+    """Bring the last work to a branch of the user: from a lane, from another host, from `tool.git`. The ref of it."""
+    phase = state.work
+    failure = _find_last_work(failures).event
+    ref = f"{HEADS}{failure.branch}" if failure.branch else branch
     leases = {lease.event.worktree: lease.event for lease in context.store.list_facts(e.Leased, plan=context.plan)}
     # Also where `tool.git` was lost, the lane has the agent's commits, unless another phase has used it since.
     lanes = [lease.worktree for lease in leases.values() if lease.phase == phase.chosen.phase]
@@ -107,12 +116,20 @@ def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.Kept
         with suppress(ObjectsRefused):
             zone = AgentZone(context.zones, lane)
             zone.hand_over(branch=branch, base=phase.chosen.tip, copies=context.personal)
-    if state.host and failure.head and user.tip(ref) != failure.head:  # of another host
+    if state.host and failure.head and context.workspace.user.tip(ref) != failure.head:  # of another host
         pushed = _fetch_work(branch, context)
         context.objects.update_refs(*([f"update {branch} {pushed}"] if pushed == failure.head else []))
     own = context.objects.tip(branch)  # where runplan crashed before it published the work
     if own is not None and not context.objects.is_ancestor(own, phase.chosen.tip):
         ref = context.workspace.publish(branch, newer_than=(ref, failure.head))
+    return ref
+
+
+def _read_kept_work(last: Recorded[e.PhaseFailed], ref: str, state: RunState, context: RunContext) -> e.KeptWork | None:
+    """The work of the failure, as it is on the user's branch now; None to begin without it."""
+    phase = state.work
+    user = context.workspace.user
+    failure = last.event
     head = user.tip(ref)
     if failure.reason == Reason.CONFLICT and failure.parked and head in (None, failure.head):
         ref = failure.parked
