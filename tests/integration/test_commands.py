@@ -288,10 +288,9 @@ def test_a_planning_run_finds_the_start_that_it_queued_and_takes_no_other_for_it
     )
     context: Any = SimpleNamespace(store=bench.store, plan=A, run="r1", iso=lambda: NOW)
     action: Any = None
-    assert planning.already_queued(action, state, context) == ()
     [queued] = planning.queue_start(action, state, context)
-    assert planning.already_queued(action, state, context) == (queued,)
+    assert list(planning.queue_start(action, state, context)) == [queued]
     assert isinstance(queued, StartQueued)
     assert bench.queued[-1] == queued.command
     context.run = "r2"
-    assert planning.already_queued(action, state, context) == ()
+    assert list(planning.queue_start(action, state, context)) != [queued]

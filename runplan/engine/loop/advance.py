@@ -22,7 +22,8 @@ from runplan.engine.steps import commands, conclude, gates, land, lease, outcome
 from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.read_plan import read_plan
 
-#: The function of each step. It yields events as they happen. An intent is recorded by yielding it: it is on disk
+#: The function of each step. It yields events as they happen. A step that cannot simply be repeated after a crash asks
+#: git, the process table or the store first. An intent is recorded by yielding it: it is on disk
 #: before the function continues, unless it may wait (`may_wait`).
 STEPS: dict[str, Callable[[Any, RunState, RunContext], Iterator[Event]]] = {
     "read-plan": read_plan,
@@ -30,7 +31,7 @@ STEPS: dict[str, Callable[[Any, RunState, RunContext], Iterator[Event]]] = {
     "start-writer": partial(process.start_dispatch, prepare=process.prepare_writer),
     "start-verifier": partial(process.start_dispatch, prepare=verify.prepare_verifier),
     "start-planner": partial(process.start_dispatch, prepare=planning.prepare_planner),
-    "start-command": partial(process.start_dispatch, prepare=commands.prepare_command),
+    "start-command": commands.start_command,
     "await": outcome.await_end,
     "sleep": outcome.sleep,
     "await-host": outcome.await_host,
@@ -62,12 +63,6 @@ STEPS: dict[str, Callable[[Any, RunState, RunContext], Iterator[Event]]] = {
     "fail": work.fail,
     "clean-up": work.clean_up,
     "finish": work.finish,
-}
-#: Asks git, the process table or the store whether the step was taken before a crash. Other steps are simply repeated.
-ALREADY_DONE: dict[str, Callable[[Any, RunState, RunContext], tuple[Event, ...]]] = {
-    "start-command": commands.already_done,
-    "queue-start": planning.already_queued,
-    "land": land.already_done,
 }
 
 
@@ -133,7 +128,6 @@ def _take_in_lane(action: a.Action, journal: Journal, context: RunContext) -> bo
 
 def _take_step(action: a.Action, journal: Journal | LaneJournal, context: RunContext) -> bool:
     """Take one step; whether it recorded anything."""
-    check = ALREADY_DONE.get(_name_step(action))
     context = context.for_state(journal.state)
     recorded = False
     if journal.state.stop:
@@ -141,8 +135,7 @@ def _take_step(action: a.Action, journal: Journal | LaneJournal, context: RunCon
     context.store.require_there()  # an unplugged repository proves nothing
     context.workspace.require_whole()
     try:
-        known = check(action, journal.state, context) if check else ()
-        for event in known or act(action, journal.state, context):
+        for event in act(action, journal.state, context):
             journal.append(event)
             recorded = True
     except (RefusedEarly, SettingsError, PlanUnreadable) as error:

@@ -24,7 +24,7 @@ from runplan.engine.steps import gates, process, proof, setup
 from runplan.engine.steps.context import RunContext
 
 
-def prepare_command(started: e.DispatchStarted, state: RunState, context: RunContext) -> process.Prepared:
+def _prepare_command(started: e.DispatchStarted, state: RunState, context: RunContext) -> process.Prepared:
     phase = state.work
     launch = _launch_command(started, phase, context)
     started = replace(started, seconds=launch.wall_s, argv=launch.argv, environment=context.agents.digest)
@@ -33,10 +33,19 @@ def prepare_command(started: e.DispatchStarted, state: RunState, context: RunCon
     return process.Prepared(started=started, launch=launch, fill=partial(fill_files, started, phase, context))
 
 
-def already_done(action: Start, state: RunState, context: RunContext) -> tuple[e.Event, ...]:
-    """A command that left no result is not repeated when the target has moved."""
+def start_command(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
+    """Start a command, unless its result is known."""
+    yield from _find_result(action, state, context) or process.start_dispatch(
+        action, state, context, prepare=_prepare_command
+    )
+
+
+def _find_result(action: Start, state: RunState, context: RunContext) -> tuple[e.Event, ...]:
+    """The result of the same command on the same code. That of a phase is not repeated when the target has moved."""
     if action.dispatch.role is Role.SETUP:
-        return gates.known_baselines(action, state, context) or setup.already_done(action.dispatch, state.work, context)
+        return gates.known_baselines(action, state, context) or setup.reuse_products(
+            action.dispatch, state.work, context
+        )
     if action.dispatch.role is not Role.DELEGATE:
         return proof.already_known(action, state, context)
     phase = state.work

@@ -359,21 +359,14 @@ def ask(action: Action, state: RunState, context: RunContext) -> Iterator[e.Even
     yield e.ApprovalAsked(tree=state.current.answerable)
 
 
-def already_done(action: Action, state: RunState, context: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
-    """A recorded landing has happened when its id is between the old tip and the target."""
-    started = state.current.delivery.landing
-    if started is None:
-        return ()
-    landing = _landing_of(started)
-    with landing_lock(context.claims.locks):
-        context.lander.recover(landing)
-        seen = context.lander.observe(landing)
-    return () if seen is None else (_record_landing(state.current, started, seen),)
-
-
 def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     recorded = state.current.delivery.landing
     with landing_lock(context.claims.locks):
+        if recorded is not None:  # it has happened when its id is between the old tip and the target
+            context.lander.recover(_landing_of(recorded))
+            if (seen := context.lander.observe(_landing_of(recorded))) is not None:
+                yield _record_landing(state.current, recorded, seen)
+                return
         started: e.Event = recorded or _start_landing(state, context)
         if not isinstance(started, e.LandingStarted):
             yield started

@@ -210,13 +210,13 @@ def landed_files(attempt: PlanningAttempt, context: RunContext, onto: str) -> di
     return {proposal.path: set_plan_status(proposal.text, PlanStatus.ACTIVE).encode("utf-8", "surrogateescape")}
 
 
-def already_queued(action: Action, state: RunState, context: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
-    """The start that this run queued before a crash is not queued again; answers to changes are starts as well."""
-    queued = context.store.list_queued_commands()
-    return tuple(StartQueued(command=start.seq) for start in queued if start.arguments.get("origin") == context.run)
-
-
 def queue_start(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    """Queue the start that follows, once: it names its run, since answers to changes are starts as well."""
+    queued = context.store.list_queued_commands()
+    before = [StartQueued(command=start.seq) for start in queued if start.arguments.get("origin") == context.run]
+    if before:  # before a crash
+        yield from before
+        return
     request = replace(convert(json.loads(state.planning.chosen.planning.then), RunRequest), origin=context.run)
     command = Command(plan=context.plan, verb="start", arguments=to_builtins(request), by=BY_PERSON, at=context.iso())
     yield StartQueued(command=context.store.add_command(command))

@@ -27,7 +27,7 @@ LARGEST_COPY = 16 * 1024 * 1024  #: bytes of a file of run.copy that are compare
 SUBMODULE = "160000"  #: the mode of its entry in a tree
 
 
-def already_done(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[Event, ...]:
+def reuse_products(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[Event, ...]:
     """The products of an earlier set-up with the same inputs, unless this one has to be new."""
     place = _place_of(started, context)
     if started.again or place.inputs != find_inputs(started, phase, context):
