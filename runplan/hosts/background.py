@@ -5,19 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from pathlib import Path
 
-from msgspec import Struct
-from structlog.typing import FilteringBoundLogger
-
-from runplan.adapters.clock import SystemClock
 from runplan.adapters.git.command import CALLS
-from runplan.adapters.notify.links import LinkMaker
-from runplan.adapters.notify.notifier import Notifier
-from runplan.adapters.store.location import Location
 from runplan.adapters.store.protocol import open_store
 from runplan.domain.errors import RunplanError, Unreachable, refused_by_system
 from runplan.domain.run.actions import Decision
@@ -25,28 +15,16 @@ from runplan.domain.run.events import Event
 from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.state import RunState
 from runplan.domain.times import delay_s, iso
-from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import Environments
 from runplan.engine.loop.runs import ActiveRun
 from runplan.engine.steps.context import OpenRepository
 from runplan.hosts.commands import Agenda
 from runplan.hosts.daemon.protocol import Closed
+from runplan.hosts.daemon.state import Known
 from runplan.hosts.owner import Limit, RunOwner, RunRules
-from runplan.hosts.reports import Reporter
+from runplan.hosts.reports import Reporter, Services
 
 PIPE_BYTES = 1 << 20  #: more than a pipe holds
-
-
-class Services(Struct, frozen=True, kw_only=True):
-    """What a process does for its hosts; may be called from any thread."""
-
-    log: FilteringBoundLogger
-    notifier: Notifier
-    links: LinkMaker
-    clock: SystemClock
-    environment: Mapping[str, str]  #: of commands that bring none
-    may_begin: Callable[[], bool]
-    open_repository: Callable[[str, int], AbstractContextManager[tuple[RepositoryContext, OpenRepository]]]
 
 
 class BackgroundHost:
@@ -56,22 +34,17 @@ class BackgroundHost:
     name = ""
     limit: Limit
 
-    def __init__(
-        self, root: str, state: Path, services: Services, *, journal: Location, rules: RunRules | None = None
-    ) -> None:
-        self.root = root
-        self.state = state  #: the directory of runplan's files in the repository
-        self.environments = Environments(services.environment)
-        self.owner = RunOwner(self, self.environments, rules)
-        self.reporter = Reporter(
-            root, state, self.owner, log=services.log, notifier=services.notifier, links=services.links
-        )
+    def __init__(self, known: Known, services: Services, rules: RunRules | None = None) -> None:
+        self.root = known.root
+        self.state = known.state  #: the directory of runplan's files in the repository
+        self.owner = RunOwner(self, Environments(services.environment), rules)
+        self.reporter = Reporter(known, self.owner, services)
         self.agenda = Agenda(self.owner, self.reporter, services.clock, self.adopt)
         self.is_idle = True
         self.is_closing = False
         self.trouble: Closed | None = None
         self.lock = threading.Lock()
-        self._journal = journal
+        self._journal = known.journal
         self.services = services
         self._asked = False  #: to check the queue and the due steps
         self._ending = False  #: end all agents

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 
+from msgspec import Struct
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
+from runplan.adapters.clock import SystemClock
 from runplan.adapters.git.objects import read_plan
 from runplan.adapters.notify.links import LinkMaker
 from runplan.adapters.notify.notices import Notice, of_ending, of_lost_keys, of_stopped_owner, of_waiting
@@ -24,28 +27,31 @@ from runplan.domain.run.state import RunState, find_awaiting
 from runplan.domain.times import iso, parse_iso, zone
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.runs import awaits_retry
+from runplan.engine.steps.context import OpenRepository
 from runplan.hosts.daemon.state import Known
 from runplan.hosts.owner import RunOwner
+
+
+class Services(Struct, frozen=True, kw_only=True):
+    """What a process does for its hosts; may be called from any thread."""
+
+    log: FilteringBoundLogger
+    notifier: Notifier
+    links: LinkMaker
+    clock: SystemClock
+    environment: Mapping[str, str]  #: of commands that bring none
+    may_begin: Callable[[], bool]
+    open_repository: Callable[[str, int], AbstractContextManager[tuple[RepositoryContext, OpenRepository]]]
 
 
 class Reporter:
     """Logs what happens to the runs of a repository, and notifies a person of what needs one."""
 
-    def __init__(
-        self,
-        root: str,
-        state: Path,
-        owner: RunOwner,
-        *,
-        log: FilteringBoundLogger,
-        notifier: Notifier,
-        links: LinkMaker,
-    ) -> None:
-        self._repository = Known(common=str(state.parent), root=root)
+    def __init__(self, known: Known, owner: RunOwner, services: Services) -> None:
+        self._known = known
         self._owner = owner
-        self.log = log.bind(repository=root)
-        self._notifier = notifier
-        self._links = links
+        self._services = services
+        self.log = services.log.bind(repository=known.root)
         self._reported: dict[tuple[str, str], tuple[str | None, ...]] = {}  #: by run and phase: the last reported wait
 
     def tell(self, plan: str, run: str, event: Event, phase: str) -> None:
@@ -94,10 +100,10 @@ class Reporter:
             moment = parse_iso(fires).astimezone(zone(row.zone))
             notice = replace(notice, text=f"{notice.text} Next run: {moment:%Y-%m-%d %H:%M %Z}.")
         if notice is not None:
-            self._notifier.send(notice)
+            self._services.notifier.send(notice)
 
     def tell_lost_keys(self, missing: tuple[str, ...], plan: str, run: str) -> None:
-        self._notifier.send(of_lost_keys(missing, **self._locate(plan, run)))
+        self._services.notifier.send(of_lost_keys(missing, **self._locate(plan, run)))
 
     def tell_stopped_owner(self, owner: str, run: RunRow) -> None:
         """The process that owns the run does not work (Ctrl-Z)."""
@@ -105,18 +111,19 @@ class Reporter:
 
     def _locate(self, plan: str, run: str, *, phase: str = "", tree: str = "") -> dict[str, str]:
         """The fields of a notice that say what it is about; the link answers the change with this tree."""
-        link = self._links.link_to_page(self._repository.key, plan)
+        links = self._services.links
+        link = links.link_to_page(self._known.key, plan)
         if tree:
             try:
-                link = self._links.link_to_answer(self._repository.key, plan, phase, run, tree)
+                link = links.link_to_answer(self._known.key, plan, phase, run, tree)
             except Unreachable as error:  # the page of the plan is better than no notice
                 self.log.warning("link-not-signed", plan=plan, run=run, error=str(error))
-        return {"repository": self._repository.root, "plan": plan, "run": run, "link": link}
+        return {"repository": self._known.root, "plan": plan, "run": run, "link": link}
 
     def _notify_once(self, notice: Notice, about: str) -> None:
         """Send the notice, unless an earlier daemon sent one of this run for the same reason and cause."""
         if self._owner.repository.store.record_notice(notice.run, f"{notice.reason} {about}"):
-            self._notifier.send(notice)
+            self._services.notifier.send(notice)
 
 
 def _is_complete(context: RepositoryContext, plan: str) -> bool:

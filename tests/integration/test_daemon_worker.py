@@ -26,7 +26,8 @@ from runplan.domain.times import iso
 from runplan.engine.loop.context import RepositoryContext, context_at
 from runplan.engine.loop.repository import open_repository
 from runplan.engine.steps.context import OpenRepository
-from runplan.hosts.daemon.worker import ConcurrencyLimit, DaemonHost
+from runplan.hosts.daemon.host import ConcurrencyLimit, DaemonHost
+from runplan.hosts.daemon.state import Known
 from runplan.hosts.foreground import ForegroundHost, Interruption
 from runplan.hosts.owner import RunOwner
 from tests.support.builders import record, started
@@ -104,8 +105,8 @@ def a_worker(
         may_begin=lambda: not is_draining,
     )
     limit = limit or ConcurrencyLimit(host=4, repository=4, wake=lambda _: None)
-    state = project.path / ".git/runplan"
-    return DaemonHost(str(project.path), state, services, limit, call_at=timers.at, on_idle=lambda: None)
+    known = Known(common=str(project.path / ".git"), root=str(project.path))
+    return DaemonHost(known, services, limit, call_at=timers.at, on_idle=lambda: None)
 
 
 ASKED = replace(started(Mode.NEXT), plan="plans/X.md", slug="x")

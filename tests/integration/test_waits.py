@@ -21,6 +21,7 @@ from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, Role, WaitKind
 from runplan.domain.run.rows import WaitRow
+from runplan.hosts.daemon.state import Known
 from runplan.hosts.foreground import ForegroundHost, Interruption
 from runplan.hosts.reports import Reporter
 from tests.support.builders import started
@@ -106,8 +107,8 @@ def test_a_wait_has_a_reason_and_an_end_and_is_notified_once(tmp_path: Path, kin
             links = LinkMaker("", tmp_path)
             owner = ForegroundHost(Interruption(0.0), {}).owner
             owner.repository = cast("Any", SimpleNamespace(store=store))
-            sending: Any = {"log": Log(), "notifier": notifier, "links": links}
-            reporter = Reporter(root, store.path.parent, owner, **sending)
+            services: Any = SimpleNamespace(log=Log(), notifier=notifier, links=links)
+            reporter = Reporter(Known(common=str(store.path.parent.parent), root=root), owner, services)
             on_event = functools.partial(reporter.tell, PLAN, RUN)
             with store.transaction():
                 fence = store.set_claim("plan", PLAN, run=RUN, owner=me)

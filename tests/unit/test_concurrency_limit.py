@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.hosts.daemon.worker import ConcurrencyLimit, Key
+from runplan.hosts.daemon.host import ConcurrencyLimit, Key
 
 KEYS = st.tuples(st.sampled_from(["r1", "r2", "r3"]), st.sampled_from(["a", "b", "c", "d"]))
 

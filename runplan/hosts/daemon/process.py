@@ -43,12 +43,12 @@ from runplan.engine.loop.repository import open_repository
 from runplan.engine.report.metrics import metrics_text, this_process
 from runplan.engine.report.summary import news_of, of_morning
 from runplan.engine.steps.context import OpenRepository
-from runplan.hosts.background import Services
 from runplan.hosts.daemon import protocol, service, state
+from runplan.hosts.daemon.host import ConcurrencyLimit, DaemonHost
 from runplan.hosts.daemon.protocol import AnyRequest, Done, Hello
 from runplan.hosts.daemon.server import ControlServer
 from runplan.hosts.daemon.state import Known
-from runplan.hosts.daemon.worker import ConcurrencyLimit, DaemonHost
+from runplan.hosts.reports import Services
 
 FOREVER_S = 86400.0  #: between two checks whether the socket is to be closed, which is not needed
 CHECK_S = 60.0  #: interval of the periodic check
@@ -215,14 +215,7 @@ class DaemonProcess:
         self._wake_hosts()
 
     def _make_host(self, known: Known) -> DaemonHost:
-        return DaemonHost(
-            known.root,
-            known.state,
-            self._services,
-            self._limit,
-            call_at=self._call_at,
-            on_idle=self._wake_main_thread,
-        )
+        return DaemonHost(known, self._services, self._limit, call_at=self._call_at, on_idle=self._wake_main_thread)
 
     def _find_host(self, known: Known) -> DaemonHost:
         """The host of the repository, one for all its checkouts; the repository is remembered."""
@@ -253,7 +246,7 @@ class DaemonProcess:
                 self._find_host(request.repository).wake(commands=True)
             case protocol.Environment():
                 self._tasks.put(self._reload_settings)
-                self._find_host(request.repository).environments.receive(request.name, request.env)
+                self._find_host(request.repository).owner.environments.receive(request.name, request.env)
             case protocol.Ping():
                 return self._make_hello()
         return Done()

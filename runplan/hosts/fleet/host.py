@@ -35,9 +35,11 @@ from runplan.engine.loop.leftovers import remove_dropped_logs
 from runplan.engine.loop.runs import ActiveRun
 from runplan.engine.steps.context import OpenRepository, RunContext
 from runplan.engine.steps.read_plan import choose_execution
-from runplan.hosts.background import BackgroundHost, Services
+from runplan.hosts.background import BackgroundHost
+from runplan.hosts.daemon.state import Known
 from runplan.hosts.fleet.clones import REMOTE
 from runplan.hosts.owner import RunRules
+from runplan.hosts.reports import Services
 
 SHORT_S = 60.0  #: a shorter wait keeps its host
 SOON_S = 5.0  #: between two tries of a worker that has a run in hand
@@ -51,7 +53,7 @@ class FleetHost(BackgroundHost):
     """
 
     def __init__(self, plan: str, root: Path, services: Services, fleet: FleetLocation) -> None:
-        super().__init__(str(root), root / ".git/runplan", services, journal=fleet, rules=TargetRules())
+        super().__init__(Known(common=str(root / ".git"), root=str(root), fleet=fleet), services, TargetRules())
         self.only = plan
         self.name = fleet.host
         self.limit = FleetLimit(name_owner(fleet.host))

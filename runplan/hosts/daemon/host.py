@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TypeAlias
 
 from runplan.domain.errors import Unreachable, refused_by_system
@@ -14,7 +13,9 @@ from runplan.domain.run.rows import OwnerState, WaitRow
 from runplan.domain.run.state import list_running
 from runplan.domain.times import is_announced, iso, look_s
 from runplan.engine.loop.runs import state_of
-from runplan.hosts.background import BackgroundHost, Services
+from runplan.hosts.background import BackgroundHost
+from runplan.hosts.daemon.state import Known
+from runplan.hosts.reports import Services
 
 Key: TypeAlias = tuple[str, str]  #: repository, plan
 
@@ -86,15 +87,14 @@ class DaemonHost(BackgroundHost):
 
     def __init__(
         self,
-        root: str,
-        state: Path,
+        known: Known,
         services: Services,
         limit: ConcurrencyLimit,
         *,
         call_at: Callable[[str, datetime, Callable[[], None]], None],
         on_idle: Callable[[], None],
     ) -> None:
-        super().__init__(root, state, services, journal=state)
+        super().__init__(known, services)
         self.limit = limit
         self._call_at = call_at
         self._on_idle = on_idle  #: have the main thread check whether it is time to end
