@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
+from contextlib import closing, suppress
 from datetime import datetime, timedelta
 
 from runplan.adapters.git.command import CALLS
@@ -86,22 +86,15 @@ class BackgroundHost:
     # --- from any thread --------------------------------------------------------------------------------
 
     def ask(self, *, commands: bool) -> None:
-        """Check the queue and the due steps; a git command ends for a stop."""
+        """Check the queue and the due steps; the current git command ends for a stop that is queued."""
         self._asked = True
         self.poke()
-        if commands and self._is_stop_queued():
-            CALLS.refuse(self.state)
-
-    def _is_stop_queued(self) -> bool:
-        """Whether a stop waits; a repository that is gone is not created."""
-        with (
-            contextlib.suppress(RunplanError, OSError),
-            contextlib.closing(open_store(self._journal, writable=False)) as store,
-        ):
-            return any(
-                command.verb == "stop" and self.is_mine(command.plan) for command in store.list_queued_commands()
-            )
-        return False
+        if not commands:
+            return
+        # A repository that is gone is not created.
+        with suppress(RunplanError, OSError), closing(open_store(self._journal, writable=False)) as store:
+            if any(command.verb == "stop" and self.is_mine(command.plan) for command in store.list_queued_commands()):
+                CALLS.refuse(self.state)
 
     def request_end(self) -> None:
         """End every process; the next host starts the same ones again."""
@@ -115,11 +108,11 @@ class BackgroundHost:
             self.poke()
 
     def poke(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # it is awake already
+        with suppress(BlockingIOError):  # it is awake already
             os.write(self._wake_w, b".")
 
     def _clear_pipe(self) -> None:
-        with contextlib.suppress(BlockingIOError):
+        with suppress(BlockingIOError):
             os.read(self.wakeup, PIPE_BYTES)
 
     def may_begin(self) -> bool:
