@@ -131,10 +131,10 @@ def test_a_landing_waits_for_the_checkout_and_lands_once_on_retry(project: Proje
     ran = project.start("finish", "auto")
     assert ran.code == 4, ran.err
     assert said in ran.err
-    assert ran.last == "runplan: See why: runplan explain plans/X.md; continue it: runplan retry plans/X.md"
+    assert ran.last == "runplan: Explain: runplan explain plans/X.md 1; Continue: runplan retry plans/X.md"
     status = project.runplan("status").out
     assert said in status
-    assert "continue it: runplan retry plans/X.md" in status
+    assert "Continue: runplan retry plans/X.md" in status
     assert without_ours(theirs(repo)) == before
     assert repo.head("main") == tip
     repo.git("stash", "-q")

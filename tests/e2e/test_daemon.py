@@ -315,8 +315,9 @@ def plans_of_one_issue(project: Project) -> None:
 
 
 NEEDS = (
-    "runplan: phase 1 passed all checks and needs your {}. See it: runplan diff plans/X.md; "
-    "land it: runplan approve plans/X.md; reject it: runplan reject plans/X.md"
+    "runplan: phase 1 passed all checks and needs your {}. "
+    "Review: runplan diff plans/X.md 1; Approve: runplan approve plans/X.md 1; "
+    "Request changes: runplan reject plans/X.md 1 -m TEXT; Reject: runplan reject plans/X.md 1"
 )
 STOP = "; end the run: runplan stop plans/X.md"
 

@@ -413,7 +413,7 @@ def test_status_has_the_fields_of_its_page(ended: Project) -> None:
     assert isinstance(stated, dict)
     assert isinstance(given, dict)
     run = given["run"] | {"stuck": stated["run"]["stuck"]}
-    known = {"run": run, **{name: stated[name] for name in ("claim", "schedule", "daemon")}}
+    known = {"run": run, **{name: stated[name] for name in ("claim", "schedule", "daemon", "actions")}}
     assert given | known == stated, "a run that has ended has no claim, schedule and draining daemon"
 
 

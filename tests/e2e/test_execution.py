@@ -199,7 +199,7 @@ def test_a_sub_plan_without_auto_waits_for_approval_and_says_how_the_parent_cont
 
     assert waits.code == 4, waits.err
     assert "plans/X.md waits for plans/A.md. Then continue it: runplan retry plans/X.md" in waits.err
-    assert "land it: runplan approve plans/A.md" in waits.last
+    assert "Approve: runplan approve plans/A.md" in waits.last
     assert (approved := project.runplan("approve", "A")).code == 0, approved.err
     assert (ran := project.runplan("retry", "X")).code == 0, ran.err
     assert landings(project) == IN_ORDER[:2]

@@ -69,7 +69,9 @@ def test_a_failed_plan_is_listed_until_it_is_retried(project: Project, tmp_path:
     (entry,) = project.runplan("inbox", "--json").json["entries"]
     assert (entry["kind"], entry["plan"], entry["run"]) == ("failed", "plans/X.md", entry["id"])
     assert entry["text"].startswith("phase 1: no-commits: ")
-    assert entry["commands"] == ["runplan report plans/X.md", "runplan retry plans/X.md"]
+    assert entry["commands"] == [
+        *("runplan retry plans/X.md", "runplan retry plans/X.md 1", "runplan report plans/X.md")
+    ]
     other = a_neighbour(project, tmp_path / "other")
     assert other.start("1").code == 4
     places = {str(project.path), str(other.path)}

@@ -33,8 +33,9 @@ def test_without_auto_each_change_waits_for_approval(project: Project) -> None:
     before = project.repo.head("main")
     waits = project.start("finish")
     assert waits.code == 4, waits.err
-    diff, approve, reject = (f"runplan {verb} plans/X.md" for verb in ("diff", "approve", "reject"))
-    assert waits.last == f"runplan: See it: {diff}; land it: {approve}; reject it: {reject}"
+    diff, approve, reject = (f"runplan {verb} plans/X.md 1" for verb in ("diff", "approve", "reject"))
+    answers = f"Request changes: {reject} -m TEXT; Reject: {reject}"
+    assert waits.last == f"runplan: Review: {diff}; Approve: {approve}; {answers}"
     assert project.repo.head("main") == before
     view = project.runplan("status", "X", "--json").json
     run = view["run"]
@@ -199,7 +200,7 @@ def test_kept_work_that_is_continued_is_no_failure_to_look_at(project: Project) 
     assert project.runplan("diff", "X").code == 0
     project.agent(work() + fix('say = "BLOCKER: which way?"'))
     assert project.runplan("retry", "X").code == 4
-    assert project.runplan("reject", "X", "-m", "More.").last == "runplan: Answer it: runplan answer plans/X.md TEXT"
+    assert project.runplan("reject", "X", "-m", "More.").last == "runplan: Answer: runplan answer plans/X.md TEXT"
     assert project.runplan("diff", "X").code == 3
 
 
@@ -286,7 +287,7 @@ def test_a_plan_edited_in_the_checkout_holds_the_landing(project: Project, meanw
     held = ended(running)
     assert held.code == 4, held.err
     assert "plans/X.md" in held.err
-    assert held.last == "runplan: See why: runplan explain plans/X.md; continue it: runplan retry plans/X.md"
+    assert held.last == "runplan: Explain: runplan explain plans/X.md 1; Continue: runplan retry plans/X.md"
     assert project.landed() == []
     assert (project.path / "plans/X.md").read_text() == edited
     assert project.go_on(held).code == 4  # nothing is settled yet

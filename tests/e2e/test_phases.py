@@ -225,7 +225,8 @@ def test_finish_leaves_a_phase_in_progress_to_its_owner_and_ends_well(project: P
     assert ran.last == "runplan: Done: 1 phase landed (2). Report: runplan report plans/X.md"
     shown = project.runplan("status", "X").out
     assert (
-        "(plans/X.md, active, 1 of 3 done)\n  1  In progress     Step 1\n     It is marked in progress: Anna; " in shown
+        "(plans/X.md, active, 1 of 3 done)\n  1  In progress elsewhere  Step 1\n     It is marked in progress: Anna; "
+        in shown
     )
     again = project.start("finish", "auto")
     assert (again.code, again.err) == (0, f"runplan: plans/X.md: {why}; phase 3 waits for 1; nothing to do\n")

@@ -50,7 +50,7 @@ def test_answers_continue_the_kept_work_of_implementer_and_fixer(project: Projec
     waits = project.start("1", "auto")
 
     first = ask(project)
-    assert (waits.code, waits.last) == (4, "runplan: Answer it: runplan answer plans/X.md TEXT"), waits.err
+    assert (waits.code, waits.last) == (4, "runplan: Answer: runplan answer plans/X.md TEXT"), waits.err
     assert f"runplan: phase 1 asks: which port? ({first})\n" in waits.err
     run = run_of(project)
     assert (run["state"], run["waiting_for"], run["phase"]) == ("waiting", "question", "1")

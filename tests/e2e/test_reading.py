@@ -103,6 +103,8 @@ def test_status_json_has_the_promised_fields(recorded: Project) -> None:
     commit = recorded.repo.head("main~1")[:7]
     assert [phase.pop("failed") for phase in view["phases"]] == 3 * [None], "phase 1 has landed since"
     assert [phase.pop("hindrance") for phase in view["phases"]] == ["", "", "waits for 2"]
+    assert [phase.pop("words") for phase in view["phases"]] == [f"done ({commit})", "waits for approval", "after 2"]
+    assert [phase.pop("state") for phase in view["phases"]] == ["done", "waiting", "todo"]
     assert view["phases"] == [
         {"id": "1", "title": "Step 1", "status": "done", "commit": commit, "depends": [], "blocked_by": []},
         {"id": "2", "title": "Step 2", "status": "in-progress", "commit": None, "depends": ["1"], "blocked_by": []},
@@ -124,6 +126,9 @@ def test_status_json_has_the_promised_fields(recorded: Project) -> None:
         "about": None,
         "subplan": None,
         "wake": None,
+        "began": None,
+        "dispatch": None,
+        "failed": None,
         "asked": None,
         "agent": None,
         "dispatched": None,
@@ -149,7 +154,7 @@ def test_status_json_has_the_promised_fields(recorded: Project) -> None:
 def test_status_without_a_plan_lists_all_and_without_runs_has_none(recorded: Project, tmp_path: Path) -> None:
     (listed,), alone = recorded.runplan("status", "--json").json, recorded.runplan("status", "X", "--json").json
     assert [one["run"].pop("stuck")["level"] for one in (listed, alone)] == ["look", "look"]  # seconds may have passed
-    assert listed == alone
+    assert listed | {"words": ""} == alone | {"words": ""}
     fresh = a_project(tmp_path, "1")
     (view,) = fresh.runplan("status", "--json").json
     assert (view["run"], view["claim"], view["next"]) == (None, None, "1")
@@ -161,14 +166,24 @@ def test_status_without_a_plan_lists_all_and_without_runs_has_none(recorded: Pro
     assert not (fresh.path / ".git/runplan").exists()
 
 
+ANSWERS = "; ".join(
+    f"{label}: runplan {verb} plans/X.md 2{text}"
+    for label, verb, text in (
+        ("Review", "diff", ""),
+        ("Approve", "approve", ""),
+        ("Request changes", "reject", " -m TEXT"),
+        ("Reject", "reject", ""),
+    )
+)
+
+
 def test_status_text_shows_phases_wait_and_command(recorded: Project) -> None:
     lines = recorded.runplan("status", "X").out.splitlines()
     assert lines[0] == "X  (plans/X.md, active, 1 of 3 done)"
-    assert [line.split()[:2] for line in lines[1:3]] == [["1", "Done"], ["2", "In"]]
+    assert [line.split()[:2] for line in lines[1:3]] == [["1", "Done"], ["2", "Waits"]]
     assert "After 2" in lines[3]
     assert re.fullmatch(r"  Needs attention: phase 2, land, waiting \d+s for approval", lines[4])
-    diff, approve, reject = (f"runplan {verb} plans/X.md" for verb in ("diff", "approve", "reject"))
-    assert lines[6:] == [f"  See it: {diff}; land it: {approve}; reject it: {reject}"]
+    assert lines[6:] == [f"  {ANSWERS}"]
 
 
 def test_status_and_logs_follow_a_running_run(tmp_path: Path) -> None:
@@ -221,7 +236,7 @@ def test_logs_are_the_sentences_of_wait_with_local_times(recorded: Project) -> N
     assert [line[10:] for line in shown[-3:]] == [
         "",
         "phase 2 passed all checks and needs your approval",
-        "See it: runplan diff plans/X.md; land it: runplan approve plans/X.md; reject it: runplan reject plans/X.md",
+        ANSWERS,
     ]
 
 

@@ -153,8 +153,9 @@ def test_a_slot_during_a_run_is_recorded_as_skipped(project: Project, meanwhile:
 
 
 WAITS = (
-    "phase 1 passed all checks and needs your {}. See it: runplan diff plans/X.md; "
-    "land it: runplan approve plans/X.md; reject it: runplan reject plans/X.md"
+    "phase 1 passed all checks and needs your {}. "
+    "Review: runplan diff plans/X.md 1; Approve: runplan approve plans/X.md 1; "
+    "Request changes: runplan reject plans/X.md 1 -m TEXT; Reject: runplan reject plans/X.md 1"
 )
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.app.views.board import Action, Board, Card, Group, Usage, make_card, shorten_roots
-from runplan.domain.run.kinds import PhaseStep, WaitKind
+from runplan.app.views.board import Board, Card, Group, shorten_roots
+from runplan.app.views.status import PhaseOutline, PlanOutline, view_plan
+from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
-from runplan.engine.report.views import PhaseOutline, PlanOutline, by_need, status_view
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SINCE = "2026-01-01T11:50:00Z"
@@ -24,8 +24,7 @@ SCHEDULE = ScheduleRow(plan=PLAN, spec="4h", zone="UTC", misfire="skip", request
 
 def a_card(facts: PlanFacts, **outline: Any) -> Card:
     plan = PlanOutline(**{"title": "X", "phases": PHASES, **outline})
-    (view,) = by_need([status_view(PLAN, plan, facts, landing="cherry-pick", now=NOW)])
-    return make_card(view, "key", "shop", Usage())
+    return Card(repo="key", repository="shop", view=view_plan(PLAN, plan, facts, landing="cherry-pick", now=NOW))
 
 
 def at_work(*lanes: Work, owner: str = "1:2:3", **run: Any) -> PlanFacts:
@@ -42,51 +41,54 @@ FAILED = PlanFacts(run=at_work(state="failed").run, failures=(FailureRow("2", "t
 
 
 @pytest.mark.parametrize(
-    ("facts", "group", "action"),
+    ("facts", "group"),
     [
-        (PlanFacts(), Group.READY, Action("start", "Start …")),
-        (at_work(), Group.RUNNING, Action("stop", "Stop")),
-        (at_work(asked="stop"), Group.RUNNING, None),
-        (at_work(owner=""), Group.NEEDS_YOU, Action("retry", "Continue")),
-        (waits(WaitKind.APPROVAL), Group.NEEDS_YOU, Action("diff", "Review", "2")),
-        (waits(WaitKind.SIGN_OFF), Group.NEEDS_YOU, Action("diff", "Review", "2")),
-        (waits(WaitKind.QUESTION), Group.NEEDS_YOU, Action("answer", "Answer")),
-        (waits(WaitKind.CHECKOUT), Group.NEEDS_YOU, Action("retry", "Continue")),
-        (waits(WaitKind.KEY), Group.NEEDS_YOU, Action("resume", "Resume")),
-        (waits(WaitKind.PAUSED), Group.SCHEDULED, Action("resume", "Resume")),
-        (waits(WaitKind.LIMIT, wake="2026-01-01T13:00:00Z"), Group.RUNNING, Action("stop", "Stop")),
-        (FAILED, Group.NEEDS_YOU, Action("retry", "Retry phase 2", "2")),
-        (PlanFacts(schedule=SCHEDULE), Group.SCHEDULED, Action("now", "Run now")),
-        (PlanFacts(queued="start"), Group.RUNNING, None),
+        (PlanFacts(), Group.READY),
+        (at_work(), Group.RUNNING),
+        (at_work(owner=""), Group.NEEDS_YOU),
+        (waits(WaitKind.APPROVAL), Group.NEEDS_YOU),
+        (waits(WaitKind.PAUSED), Group.SCHEDULED),
+        (waits(WaitKind.LIMIT, wake="2026-01-01T13:00:00Z"), Group.RUNNING),
+        (FAILED, Group.NEEDS_YOU),
+        (PlanFacts(schedule=SCHEDULE), Group.SCHEDULED),
+        (PlanFacts(queued="start"), Group.RUNNING),
     ],
-    ids=[
-        *("new", "running", "stopping", "interrupted", "change", "sign-off", "question", "checkout"),
-        *("key", "paused", "limit", "failed", "schedule", "queued"),
-    ],
+    ids=["new", "running", "interrupted", "change", "paused", "limit", "failed", "schedule", "queued"],
 )
-def test_a_card_is_in_the_group_of_its_need_with_the_next_action(
-    facts: PlanFacts, group: Group, action: Action | None
-) -> None:
-    card = a_card(facts)
-    assert (card.group, card.action) == (group, action)
-
-
-def test_a_change_of_one_lane_is_reviewed_while_another_one_works() -> None:
-    busy = Work(phase="2", step=PhaseStep.IMPLEMENT, since=SINCE)
-    lanes = (busy, Work(phase="3", since=SINCE, waiting_for=WaitKind.APPROVAL))
-    assert a_card(at_work(*lanes)).action == Action("diff", "Review", "3")
+def test_a_card_is_in_the_group_of_its_state(facts: PlanFacts, group: Group) -> None:
+    assert a_card(facts).group is group
 
 
 def test_a_card_says_what_is_done_now_and_how_it_stands() -> None:
     card = a_card(at_work())
-    assert (card.current, card.done, card.phases) == (
-        "Phase 2 Printer: verify by codex",
-        1,
-        ("done", "running", "todo"),
-    )
-    assert card.sentence.startswith("Running: phase 2, verify for 10m")
-    assert a_card(waits(WaitKind.QUESTION)).sentence == "Waits for you (question): something"
-    assert a_card(FAILED).sentence == "Phase 2 failed (tests-failed): 1 failed"
+    assert (card.current, card.done) == ("Phase 2 Printer: verify by codex", 1)
+    assert card.view.words.startswith("Running: phase 2, verify for 10m")
+    assert a_card(waits(WaitKind.QUESTION)).view.words == "Needs attention: phase 2, verify, waiting 10m: something"
+    assert a_card(FAILED).view.words == "Phase 2 failed (tests-failed): 1 failed"
+    refused = replace(FAILED, refused=("2026-01-01T11:55:00Z", "start", "it is busy"))
+    assert a_card(refused).view.words == "The last start was refused: it is busy", "it is newer than the failure"
+
+
+@pytest.mark.parametrize(
+    ("phase", "facts", "state", "words"),
+    [
+        ({"status": "done", "commit": "abc1234"}, PlanFacts(), "done", "done (abc1234)"),
+        ({}, FAILED, "failed", "failed (tests-failed)"),
+        ({}, at_work(), "running", "running: verify"),
+        ({}, waits(WaitKind.LIMIT), "running", "waits for limit"),
+        ({}, waits(WaitKind.APPROVAL), "waiting", "waits for approval"),
+        ({"depends": ("0",), "hindrance": "waits for 0"}, PlanFacts(), "todo", "after 0"),
+        ({"hindrance": "has no text"}, PlanFacts(), "blocked", "blocked"),
+        ({"status": "in-progress", "hindrance": "is in progress"}, PlanFacts(), "elsewhere", "in progress elsewhere"),
+        ({}, PlanFacts(), "next", "next"),
+        ({}, PlanFacts(), "todo", "todo"),
+    ],
+)
+def test_a_phase_has_a_state_and_words_for_it(phase: dict[str, Any], facts: PlanFacts, state: str, words: str) -> None:
+    fields = {"id": "2", "title": "Printer", "status": "todo", "commit": None, "depends": (), **phase}
+    first = [PhaseOutline("1", "Parser", "todo", None, ())] if words == "todo" else []
+    shown = a_card(facts, phases=(*first, PhaseOutline(**fields))).view.phases[-1]
+    assert (shown.state, shown.words) == (state, words)
 
 
 @pytest.mark.parametrize(
@@ -100,13 +102,13 @@ def test_a_card_says_what_is_done_now_and_how_it_stands() -> None:
 )
 def test_a_plan_that_cannot_be_worked_says_why(outline: dict[str, Any], shown: tuple[Group, str, str]) -> None:
     card = a_card(PlanFacts(), **outline)
-    assert (card.group, card.state, card.badge) == shown
+    assert card.look == shown
     assert card.action is None
 
 
 def test_what_waits_is_listed_before_what_failed() -> None:
     board = Board(cards=(a_card(FAILED), a_card(waits(WaitKind.APPROVAL))))
-    assert [card.badge for card in board.list_group(Group.NEEDS_YOU)] == ["Needs you", "Failed"]
+    assert [card.look[2] for card in board.list_group(Group.NEEDS_YOU)] == ["Needs you", "Failed"]
 
 
 def test_finished_plans_are_listed_newest_first_and_schedules_by_their_next_time() -> None:
@@ -115,7 +117,7 @@ def test_finished_plans_are_listed_newest_first_and_schedules_by_their_next_time
     assert [card.since[11:13] for card in board.list_group(Group.FINISHED)] == ["10", "09", "08"]
     rows = [("4h", None), ("1h", "a person paused it"), ("2h", None)]
     cards = tuple(a_card(PlanFacts(schedule=replace(SCHEDULE, spec=spec, paused=why))) for spec, why in rows)
-    shown = [card.schedule["spec"] for card in Board(cards=cards).schedules if card.schedule]
+    shown = [card.view.schedule.spec for card in Board(cards=cards).schedules if card.view.schedule]
     assert shown == ["every 2h", "every 4h", "every 1h"]
 
 

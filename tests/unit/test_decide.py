@@ -78,7 +78,7 @@ def test_a_step_that_crashed_is_taken_once_more_and_then_a_person_has_to_continu
     if waits:
         assert (decision.actions, decision.wake) == ((), "")
         assert decision.about == "runplan itself failed 2 times: KeyError: 'x'"
-        assert pending_answer(state, "plans/x.md").endswith(". Continue it: runplan retry plans/x.md")
+        assert pending_answer(state, "plans/x.md").endswith(". Continue: runplan retry plans/x.md")
 
 
 def test_a_crash_in_one_lane_does_not_hold_the_others() -> None:
@@ -124,10 +124,10 @@ def test_a_resume_answers_no_question_and_a_stop_ends_the_wait() -> None:
 
 def test_a_schedule_does_not_continue_a_run_with_an_open_question() -> None:
     state = fold([*BEGUN, *blocked(), asked("q1")])
-    words = "phase 1 asks: which port? (q1). Answer it: runplan answer plans/x.md TEXT"
+    words = "phase 1 asks: which port? (q1). Answer: runplan answer plans/x.md TEXT"
     assert pending_answer(state, "plans/x.md") == words
     two = apply(state, asked("q2"))
-    answers = "Answer it: runplan answer q1 TEXT; Answer it: runplan answer q2 TEXT"
+    answers = "Answer: runplan answer q1 TEXT; Answer: runplan answer q2 TEXT"
     assert pending_answer(two, "plans/x.md").endswith(answers), "the plan would not say which one"
     assert pending_answer(apply(state, e.RunEnded(outcome=RunOutcome.STOPPED)), "plans/x.md") == ""
 

@@ -57,7 +57,7 @@ def test_a_run_that_waits_for_a_person_says_what_to_type() -> None:
     assert notice is not None
     assert (notice.kind, notice.phase, notice.reason) == ("waiting", "2", "approval")
     assert notice.title == "plans/x.md: phase 2 waits for you (approval)"
-    assert notice.command == "runplan diff plans/x.md"
+    assert notice.command == "runplan diff plans/x.md 2"
     assert "runplan approve plans/x.md 2" in notice.text
     assert "runplan reject plans/x.md 2" in notice.text
 
@@ -70,15 +70,15 @@ def test_a_question_is_quoted_with_the_command_that_answers_it() -> None:
         "plans/x.md: phase 2 waits for you (question)",
         "runplan answer plans/x.md TEXT",
     )
-    assert notice.text == "which port? (r1.2). Answer it: runplan answer plans/x.md TEXT."
+    assert notice.text == "which port? (r1.2). Answer: runplan answer plans/x.md TEXT."
 
 
 def test_a_run_that_waits_for_the_checkout_is_not_reduced_to_one_phase_by_the_command() -> None:
     decision = Decision(actions=(), why="the landing waits", waiting=WaitKind.CHECKOUT, about="a.txt is edited")
     notice = of_waiting(RunState(attempt=PHASE), decision, **WHERE)
     assert notice is not None
-    see = "See why: runplan explain plans/x.md 2"
-    assert notice.text == f"a.txt is edited. {see}; continue it: runplan retry plans/x.md."
+    see = "Explain: runplan explain plans/x.md 2"
+    assert notice.text == f"a.txt is edited. {see}; Continue: runplan retry plans/x.md."
 
 
 def test_a_run_that_lost_its_keys_names_them_and_says_what_to_type() -> None:

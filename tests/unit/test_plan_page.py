@@ -6,11 +6,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from runplan.adapters.store.outputs import Outputs
-from runplan.app.views.board import Usage, describe_phase
+from runplan.app.views.board import Card
 from runplan.app.views.plan_page import (
     MOST_CHARACTERS,
     MOST_DISPATCHES,
@@ -28,14 +27,15 @@ from runplan.app.views.plan_page import (
     look_at,
     read_checks,
 )
+from runplan.app.views.status import PhaseOutline, PlanOutline, PlanView, view_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.attempts import open_questions
 from runplan.domain.run.dispatch import Ending, Evidence
 from runplan.domain.run.kinds import GateAnswer, PhaseStep, Reason, Role
 from runplan.domain.run.recorded import Recorded
+from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow
 from runplan.engine.report.summary import PhaseRecord, PhaseSpending
-from runplan.engine.report.views import Need
-from runplan.interfaces.web.pages.plan import choose_phases, list_actions, make_bars, prepare_plan
+from runplan.interfaces.web.pages.plan import choose_phases, draw_plan, make_bars
 from runplan.interfaces.web.render import TEMPLATES
 
 NOW = datetime(2026, 3, 1, 12, 1, tzinfo=UTC)
@@ -54,23 +54,17 @@ def recorded(*events: e.Event, run: str = "r1") -> list[Recorded[e.Event]]:
     return [Recorded(seq=seq, run=run, at=AT, event=event) for seq, event in enumerate(events, 1)]
 
 
-def a_phase(id_: str = "1", status: str = "todo", **fields: Any) -> dict[str, Any]:
-    empty: dict[str, Any] = {"commit": None, "depends": [], "hindrance": "", "blocked_by": [], "failed": None}
-    return {"id": id_, "title": f"Step {id_}", "status": status, **empty, **fields}
+def a_phase(id_: str = "1", status: str = "todo", depends: tuple[str, ...] = ()) -> PhaseOutline:
+    return PhaseOutline(id_, "A phase with a title of an ordinary length", status, None, depends)
 
 
-def a_run(**fields: Any) -> dict[str, Any]:
-    stuck = {"level": "fine", "sentence": "Running: phase 1"}
-    run = {"id": "r1", "state": "running", "phase": "1", "step": "gate", "since": AT, "lanes": [], "stuck": stuck}
-    absent = dict.fromkeys(("outcome", "reason", "waiting_for", "asked", "agent", "version", "about", "wake"))
-    return {**run, **absent, "attempt": 1, "tokens": 0, "usd": 0.0, "unpriced": False, **fields}
+def a_view(*phases: PhaseOutline, **facts: Any) -> PlanView:
+    return view_plan("plans/X.md", PlanOutline(phases=phases), PlanFacts(**facts), landing="cherry-pick", now=NOW)
 
 
-def a_view(*phases: dict[str, Any], run: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
-    absent = dict.fromkeys(("schedule", "queued", "refused", "refused_verb", "next"))
-    known = {"plan": "plans/X.md", "title": "X", "status": "active", "is_plan": True, "landing": "cherry-pick"}
-    claim = {"owner": "o", "alive": True}
-    return {**known, **absent, "phases": list(phases), "run": run, "claim": claim, **fields}
+def a_run(**fields: Any) -> RunRow:
+    given = {"state": "running", "phase": "1", "since": AT, **fields}
+    return RunRow(id="r1", plan="plans/X.md", started=AT, landing="cherry-pick", **given)
 
 
 # --- from the journal -------------------------------------------------------------------------------------
@@ -137,11 +131,12 @@ def test_only_a_process_of_a_run_that_goes_on_is_running() -> None:
 
 def test_the_phase_at_work_is_shown_before_failed_and_finished_ones() -> None:
     works = fold_phases(recorded(CHOSEN))
-    failed = a_phase("3", failed={"reason": "timeout"})
-    assert choose_phase(a_view(a_phase(), failed, run=a_run(phase="2")), works) == "2"
-    assert choose_phase(a_view(a_phase(), failed, run=a_run(outcome="failed")), works) == "3"
-    assert choose_phase(a_view(a_phase()), works) == "1"
-    assert choose_phase(a_view(a_phase(), next="4"), {}) == "4"
+    failures = (FailureRow("3", "timeout", ""),)
+    phases = [a_phase(id_) for id_ in ("1", "3")]
+    assert choose_phase(a_view(*phases, failures=failures, run=a_run(phase="2")), works) == "2"
+    assert choose_phase(a_view(*phases, failures=failures, run=a_run(state="failed")), works) == "3"
+    assert choose_phase(a_view(*phases), works) == "1"
+    assert choose_phase(a_view(a_phase("4")), {}) == "4"
 
 
 # --- from files -------------------------------------------------------------------------------------------
@@ -208,47 +203,6 @@ def test_a_page_takes_the_end_of_a_log() -> None:
 # --- what the page shows ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("run", "expected"),
-    [
-        (None, []),
-        ({}, ["pause", "stop"]),
-        ({"waiting_for": "approval"}, ["stop"]),
-        ({"waiting_for": "paused"}, ["resume", "stop"]),
-        ({"waiting_for": "checkout"}, ["retry", "stop"]),
-        ({"asked": "stop"}, []),
-        ({"asked": "pause"}, ["stop"]),
-        ({"state": "failed", "outcome": "failed"}, ["retry"]),
-        ({"state": "done", "outcome": "done"}, []),
-    ],
-)
-def test_only_buttons_that_fit_are_shown(run: dict[str, Any] | None, expected: list[str]) -> None:
-    view = a_view(a_phase(), run=None if run is None else a_run(**run))
-    assert [verb for verb, _, _ in list_actions(view)] == expected
-
-
-def test_a_run_without_a_process_can_be_continued() -> None:
-    view = a_view(a_phase(), run=a_run(), claim=None)
-    assert [verb for verb, _, _ in list_actions(view)] == ["retry", "stop"]
-
-
-@pytest.mark.parametrize(
-    ("phase", "run", "expected"),
-    [
-        (a_phase(status="done"), {}, ("done", "done")),
-        (a_phase(failed={"reason": "timeout"}), {}, ("failed", "failed")),
-        (a_phase(status="in-progress"), {}, ("running", "gate")),
-        (a_phase(status="in-progress"), {"waiting_for": "limit"}, ("running", "waits: limit")),
-        (a_phase(status="in-progress"), {"waiting_for": "approval"}, ("waiting", "needs you")),
-        (a_phase(blocked_by=["0"], hindrance="waits"), {}, ("todo", "after 0")),
-        (a_phase(hindrance="has no text"), {}, ("blocked", "blocked")),
-        (a_phase(), {}, ("todo", "todo")),
-    ],
-)
-def test_a_phase_has_a_state_and_words_for_it(phase: dict[str, Any], run: dict[str, Any], expected: object) -> None:
-    assert describe_phase(phase, a_view(phase, run=a_run(**run))) == expected
-
-
 def test_the_processes_of_a_phase_follow_each_other() -> None:
     """Their recorded starts are whole seconds."""
     second = e.DispatchEnded(id="d2", role=Role.VERIFY, ending=Ending.EXITED, code=0, seconds=0.5)
@@ -258,17 +212,16 @@ def test_the_processes_of_a_phase_follow_each_other() -> None:
 
 
 def test_a_long_plan_leaves_out_finished_phases_first() -> None:
-    phases = [a_phase(str(number), "done" if number < 30 else "todo") for number in range(100)]
+    phases = a_view(*(a_phase(str(number), "done" if number < 30 else "todo") for number in range(100))).phases
     shown = choose_phases(phases, "3", is_all=False)
-    assert [phase["id"] for phase in shown[:3]] == ["3", "30", "31"]
+    assert [phase.id for phase in shown[:3]] == ["3", "30", "31"]
     assert len(shown) == 36
-    assert choose_phases(phases, "3", is_all=True) == phases
+    assert tuple(choose_phases(phases, "3", is_all=True)) == phases
 
 
 def test_the_page_of_a_long_plan_stays_small() -> None:
     """At most 100 kB, with everything that a page can show."""
-    title = "A phase with a title of an ordinary length"
-    phases = [a_phase(str(number), "done", title=title, depends=[str(number - 1)]) for number in range(120)]
+    phases = [a_phase(str(number), "done", (str(number - 1),)) for number in range(120)]
     started = e.DispatchStarted(id="d", role=Role.IMPLEMENT, agent="claude", cycle=1, at=AT)
     ended = e.DispatchEnded(
         id="d",
@@ -291,8 +244,7 @@ def test_the_page_of_a_long_plan_stays_small() -> None:
     verdict = e.VerdictGiven(tree="t", patch="p", passed=True, agent="v", items=items)
     spent = PhaseSpending(seconds=100, test_seconds=50, wall_seconds=200, tokens=123_456, usd=1.2)
     page = PlanPage(
-        view=a_view(*phases, run=a_run(phase="3"), need=Need.RUNNING),
-        usage=Usage(),
+        card=Card(repo="0" * 16, view=a_view(*phases, run=a_run(phase="3"), owner="o", alive=True)),
         phases={str(number): PhaseRecord(id=str(number), attempts=1, spent=spent) for number in range(120)},
         dispatches=dispatches,
         selected="3",
@@ -302,6 +254,6 @@ def test_the_page_of_a_long_plan_stays_small() -> None:
         questions=(),
     )
     common = {"navigation": (), "path": "", "live": "", "csrf": "0" * 64, "read_only": False, "signed_in": True}
-    values = {**common, "version": "1", "now": NOW, "root": "/r", "notes": [], **prepare_plan(page, "0" * 16)}
-    text = TEMPLATES.get_template("plan.html").render(**values)
+    values = {**common, "version": "1", "now": NOW, "root": "/r", "notes": [], "repo": "0" * 16, "plan": "plans/X.md"}
+    text = TEMPLATES.get_template("plan.html").render(**values, page=page, drawings=draw_plan(page))
     assert 60_000 < len(text.encode()) < 95_000

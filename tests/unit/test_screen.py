@@ -5,7 +5,11 @@ from typing import Any
 
 import pytest
 
-from runplan.app.views.board import Action, Card, Group, Usage
+from runplan.app.views.board import Card
+from runplan.app.views.status import PhaseOutline, PlanOutline, view_plan
+from runplan.domain.run.kinds import RunStatus
+from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow
+from runplan.domain.standing.usage import Usage
 from runplan.domain.text import count_cells, fit_cells
 from runplan.interfaces.cli.show.screen import (
     KEYS,
@@ -19,31 +23,26 @@ from runplan.interfaces.cli.show.screen import (
 )
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-PHASES = ("done", "running")
-WAITS = {"badge": "Needs you", "level": "look", "action": Action("diff", "Review", "2")}
+PHASES = (PhaseOutline("1", "One", "done", None, ()), PhaseOutline("2", "Two", "todo", None, ()))
 
 
-def a_card(plan: str, group: Group, **more: Any) -> Card:
-    facts = {"repo": "a1", "repository": "shop", "title": plan.upper(), "badge": "", "phases": PHASES, "sentence": ""}
-    return Card(plan=f"plans/{plan}.md", group=group, **{**facts, "state": group, **more})
+def a_card(plan: str, facts: PlanFacts | None = None, *, title: str = "", is_done: bool = False, **more: Any) -> Card:
+    outline = PlanOutline(title=title or plan.upper(), phases=PHASES, complete=is_done)
+    view = view_plan(f"plans/{plan}.md", outline, facts or PlanFacts(), landing="cherry-pick", now=NOW)
+    return Card(**{"repo": "a1", "repository": "shop", "view": view, **more})
 
 
-RUNNING = a_card(
-    "b",
-    Group.RUNNING,
-    current="Phase 2 Two: verify by codex",
-    since="2026-01-01T11:55:48Z",
-    sentence="Running: phase 2, verify for 4m",
-    level="fine",
-    usage=Usage(tokens=1200, usd=0.42, most_usd=5.0),
-    action=Action("stop", "Stop"),
-)
-CARDS = (
-    a_card("d", Group.FINISHED),
-    a_card("c", Group.READY, repository="depot", repo="b2", action=Action("start", "Start …")),
-    RUNNING,
-    a_card("a", Group.NEEDS_YOU, current="Phase 2 Two: land", since="2026-01-01T11:00:00Z", sentence="Waits", **WAITS),
-)
+def a_run(**fields: Any) -> PlanFacts:
+    row = RunRow(id="r1", plan="", started="", landing="cherry-pick", phase="2", **fields)
+    return PlanFacts(run=row, owner="1:2:3", alive=True)
+
+
+WAITS = a_run(state=RunStatus.WAITING, step="land", since="2026-01-01T11:00:00Z", waiting_for="approval")
+ASKS = a_run(state=RunStatus.WAITING, since="2026-01-01T11:00:00Z", waiting_for="question")
+WORKS = a_run(state=RunStatus.RUNNING, step="verify", agent="codex", since="2026-01-01T11:55:48Z")
+FAILED = PlanFacts(failures=(FailureRow("2", "timeout", ""),))
+RUNNING = a_card("b", WORKS, usage=Usage(tokens=1200, usd=0.42), most_usd=5.0)
+CARDS = (a_card("d", is_done=True), a_card("c", repository="depot", repo="b2"), RUNNING, a_card("a", WAITS))
 
 
 def a_screen(*cards: Card, **more: Any) -> Screen:
@@ -71,12 +70,15 @@ def test_the_board_shows_what_needs_you_first_with_progress_cost_and_elapsed_tim
         "  C         depot  ████░░░░ 1/2",
     ]
     assert lines[13] == "Finished and set aside (1)  D"
-    assert lines[-4:] == ["A  plans/a.md in shop", "Waits", "1 of 2 phases done", KEYS]
+    assert lines[-4:] == [
+        *("A  plans/a.md in shop", "Needs attention: phase 2, land, waiting 1h for approval"),
+        *("1 of 2 phases done", KEYS),
+    ]
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 60), (40, 10), (20, 5), (20, 2), (20, 1)])
 def test_the_lines_fit_every_size_and_show_the_selected_plan(width: int, height: int) -> None:
-    cards = [a_card(f"p{n:02}-{'long' * 20}", Group.READY, sentence="word " * 60) for n in range(40)]
+    cards = [a_card(f"p{n:02}-{'long' * 20}", PlanFacts(refused=("", "start", "word " * 60))) for n in range(40)]
     screen = replace_cards(Screen(), tuple(cards), ("a note " * 30,))
     for key in ("G", "k", "g", "j"):
         screen, _ = press_key(screen, key)
@@ -84,7 +86,7 @@ def test_the_lines_fit_every_size_and_show_the_selected_plan(width: int, height:
         assert len(lines) == height
         assert max(map(count_cells, lines)) <= width
         assert screen.card is not None
-        assert any(line.startswith(f"> {screen.card.title[:4]}") for line in lines), lines
+        assert any(line.startswith(f"> {screen.card.view.title[:4]}") for line in lines), lines
 
 
 def test_a_wide_or_hostile_title_does_not_move_the_columns() -> None:
@@ -96,7 +98,7 @@ def test_a_wide_or_hostile_title_does_not_move_the_columns() -> None:
         "two\nlines\tand\u202e more",
         "a\udcffb",
     ]
-    cards = [a_card(f"p{n}", Group.READY, title=title) for n, title in enumerate(titles)]
+    cards = [a_card(f"p{n}", title=title) for n, title in enumerate(titles)]
     rows = [line for line in text(a_screen(*cards)) if "1/2" in line]
     assert len({count_cells(line[: line.index("█")]) for line in rows}) == 1
     assert "".join(rows).isprintable()
@@ -105,9 +107,8 @@ def test_a_wide_or_hostile_title_does_not_move_the_columns() -> None:
 
 
 def test_what_waits_is_above_what_failed_as_on_the_page() -> None:
-    failed = a_card("x", Group.NEEDS_YOU, state="failed", sentence="Phase 2 failed")
-    rows = a_screen(failed, CARDS[3]).rows
-    assert [card.plan for card in rows] == ["plans/a.md", "plans/x.md"]
+    rows = a_screen(a_card("x", FAILED), CARDS[3]).rows
+    assert [card.view.plan for card in rows] == ["plans/a.md", "plans/x.md"]
 
 
 def test_cells_are_cut_between_wide_characters() -> None:
@@ -150,7 +151,7 @@ def test_a_key_acts_on_the_selected_plan_if_that_makes_sense(key: str, task: Tas
 
 
 def test_an_answer_to_a_question_is_not_an_approval() -> None:
-    asks = a_card("q", Group.NEEDS_YOU, action=Action("answer", "Answer"))
+    asks = a_card("q", ASKS)
     assert press_key(a_screen(asks), "a")[1] is Task.APPROVE
     assert press_key(a_screen(asks), "r")[1] is None
 
@@ -166,9 +167,9 @@ def test_help_is_left_with_any_key_and_names_every_key() -> None:
 
 def test_the_selected_plan_stays_selected_in_another_group_and_a_neighbour_replaces_it() -> None:
     screen, _ = press_key(a_screen(), "j")
-    moved = a_card("b", Group.NEEDS_YOU, **WAITS)
+    moved = a_card("b", WAITS)
     assert replace_cards(screen, (moved, *CARDS[:2]), ()).selected == row_of(RUNNING)
-    finished = a_card("b", Group.FINISHED)
+    finished = a_card("b", is_done=True)
     assert replace_cards(screen, (finished, CARDS[1], CARDS[3]), ()).selected == row_of(CARDS[1])
     assert replace_cards(screen, (), ()).selected is None
 

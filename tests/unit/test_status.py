@@ -7,12 +7,23 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.app.views.plans import outline_of
+from runplan.app.views.status import (
+    PhaseFailure,
+    PhaseOutline,
+    PlanOutline,
+    PlanView,
+    RunView,
+    ScheduleView,
+    describe_schedule,
+    sort_plans,
+    view_plan,
+    view_schedule,
+)
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.plan.tracker import describe_hindrance
 from runplan.domain.run.kinds import PhaseStep, WaitKind
 from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
 from runplan.domain.times import iso
-from runplan.engine.report.views import PhaseOutline, PlanOutline, by_need, describe_schedule, status_view
 from runplan.interfaces.cli.show.status import Page
 from runplan.interfaces.cli.terminal import Style
 from tests.support.cli import a_plan
@@ -39,12 +50,15 @@ def busy(minutes: float = 12, *, quiet: float = 0.5, **more: Any) -> RunRow:
     return a_run(minutes, dispatch="r.1", agent="claude", dispatched=iso(ago(minutes)), **facts)
 
 
-def view(facts: PlanFacts) -> dict[str, Any]:
+def view(facts: PlanFacts) -> PlanView:
     plan = parse_plan(a_plan("1", "2").encode(), path="plans/x.md")
-    (shown,) = by_need(
-        [status_view(plan.path, outline_of(plan, describe_hindrance), facts, landing="cherry-pick", now=NOW)]
-    )
-    return shown
+    return view_plan(plan.path, outline_of(plan, describe_hindrance), facts, landing="cherry-pick", now=NOW)
+
+
+def run_of(facts: PlanFacts) -> RunView:
+    run = view(facts).run
+    assert run is not None
+    return run
 
 
 def lines(facts: PlanFacts, style: Style | None = None) -> list[str]:
@@ -58,8 +72,8 @@ def at_work(run: RunRow | None = None, **more: Any) -> PlanFacts:
 def test_a_run_at_work_says_who_does_what_since_when_and_at_what_cost() -> None:
     assert lines(at_work()) == [
         "X  (plans/x.md, active, 0 of 2 done)",
-        "  1  In progress  Step 1",
-        "  2  Todo         Step 2",
+        "  1  Running: implement  Step 1",
+        "  2  Todo                Step 2",
         "  Running: phase 1, implement for 12m, agent running 12m, last output 30s ago, 1 retry",
         "  Run r1a2b3c4: claude, 120,345 tokens, $0.42",
     ]
@@ -88,7 +102,7 @@ def test_a_sum_of_costs_says_that_it_leaves_one_out(usd: float, unpriced: bool, 
 
 def test_colours_and_width_are_those_of_the_terminal() -> None:
     shown = lines(at_work(), Style(colour=True, width=60))
-    assert shown[1] == "  1  \x1b[36;1mIn progress\x1b[0m  Step 1"
+    assert shown[1] == "  1  \x1b[36;1mRunning: implement\x1b[0m  Step 1"
     assert shown[3:5] == [
         "\x1b[32m  Running\x1b[0m: phase 1, implement for 12m, agent running 12m,",
         "    last output 30s ago, 1 retry",
@@ -97,10 +111,10 @@ def test_colours_and_width_are_those_of_the_terminal() -> None:
 
 def test_no_line_is_wider_than_the_terminal() -> None:
     schedule = replace(SCHEDULE, spec="weekday at 9:30")
-    wide = view(at_work(schedule=schedule)) | {"title": "A title that is too long for it"}
+    wide = replace(view(at_work(schedule=schedule)), title="A title that is too long for it")
     shown = Page(Style(width=30), NOW).render_plan(wide).splitlines()
     assert shown[:3] == ["A title that is too long for", "    it  (plans/x.md, active, 0", "    of 2 done)"]
-    unreadable = wide | {"phases": [], "error": "plans/x.md:3: the phases 1, 2 have no tracker"}
+    unreadable = replace(wide, phases=(), error="plans/x.md:3: the phases 1, 2 have no tracker")
     shown += Page(Style(width=30), NOW).render_plan(unreadable).splitlines()
     assert max(map(len, shown)) <= 30, shown
 
@@ -110,8 +124,8 @@ def test_no_line_is_wider_than_the_terminal() -> None:
     [
         ("Paused. Resume with: runplan resume X", ["Paused.", "  Resume with: runplan resume X"]),
         (
-            "See it: runplan diff X; land it: runplan approve X",
-            ["See it: runplan diff X;", "  land it: runplan approve X"],
+            "Review: runplan diff X; Approve: runplan approve X",
+            ["Review: runplan diff X;", "  Approve: runplan approve X"],
         ),
         ("a long sentence without any command", ["a long sentence without", "  any command"]),
     ],
@@ -127,7 +141,7 @@ def test_parallel_phases_have_a_line_each_and_the_worst_is_reported() -> None:
     lost = Work(phase="3", failed="agent-failed")
     seen = at_work(busy(lanes=(one, two, lost)))
 
-    assert [phase["status"] for phase in view(seen)["phases"]] == ["in-progress", "in-progress"]
+    assert [phase.status for phase in view(seen).phases] == ["in-progress", "in-progress"]
     assert lines(seen)[3].startswith("  Needs attention: phase 2, gate for 40m")
     assert lines(seen)[4:7] == [
         "    phase 1: implement by claude for 12m",
@@ -141,7 +155,7 @@ def test_a_paused_lane_beside_a_running_one_names_the_command_that_resumes_it() 
     rests = Work(phase="2", step=PhaseStep.GATE, since=iso(ago(12)), waiting_for=WaitKind.PAUSED, about="paused by uma")
     shown = lines(at_work(busy(asked="pause", lanes=(works, rests))))
     assert shown[5] == "    phase 2: waiting (paused by uma)"
-    assert shown[-1] == "  Resume it: runplan resume plans/x.md"
+    assert shown[-1] == "  Resume: runplan resume plans/x.md"
 
 
 def test_a_run_that_waits_for_a_person_is_not_called_interrupted() -> None:
@@ -149,14 +163,14 @@ def test_a_run_that_waits_for_a_person_is_not_called_interrupted() -> None:
     assert lines(seen)[3:] == [
         "  Paused: phase 1, implement, for 12m by uma",
         "  Run r1a2b3c4",
-        "  Resume it: runplan resume plans/x.md",
+        "  Resume: runplan resume plans/x.md",
     ]
 
 
 def test_an_interrupted_run_says_how_to_continue() -> None:
     shown = lines(at_work(a_run(), alive=False))
     assert "interrupted; no process is working on it" in shown[3]
-    assert shown[-1] == "  Continue it: runplan retry plans/x.md"
+    assert shown[-1] == "  Continue: runplan retry plans/x.md"
     limited = a_run(state="waiting", waiting_for="limit", wake=iso(NOW + timedelta(hours=1)))
     assert lines(at_work(limited, alive=False))[-1] == shown[-1]
 
@@ -165,26 +179,28 @@ def test_a_pending_request_is_shown() -> None:
     stops, pauses = (at_work(busy(asked=what)) for what in ("stop", "pause"))
     for seen in (stops, at_work(queued="stop")):
         assert lines(seen)[3].startswith("  Stopping: phase 1, implement for 12m, agent running 12m")
-        assert view(seen)["run"]["asked"] == "stop"
+        assert run_of(seen).asked == "stop"
     assert lines(pauses)[3].startswith("  Pausing: phase 1")
-    assert view(at_work(busy(asked="pause", state="waiting", waiting_for="paused")))["run"]["asked"] is None
-    assert view(at_work(busy(asked="stop", state="stopped", outcome="stopped")))["run"]["asked"] is None
+    assert run_of(at_work(busy(asked="pause", state="waiting", waiting_for="paused"))).asked is None
+    assert run_of(at_work(busy(asked="stop", state="stopped", outcome="stopped"))).asked is None
 
 
 def test_a_failed_phase_says_why_and_how_to_retry_it() -> None:
     output = "collecting\na\nb\n\nNo module named pytest"
     failure = FailureRow("1", "tests-failed", "2 tests failed\nin tests/test_x.py", output)
     seen = PlanFacts(run=a_run(state="failed", outcome="failed", reason="tests-failed"), failures=(failure,))
-    assert lines(seen, Style(width=40))[1:8] == [
+    retry = "Retry: runplan retry plans/x.md; Retry phase 1: runplan retry plans/x.md 1"
+    assert lines(seen)[1:] == [
         *("  1  Failed (tests-failed)  Step 1", "     2 tests failed"),
-        *("     a", "     b", "     No module named pytest"),
-        *("     Retry it: runplan retry plans/x.md 1", "  2  Todo                   Step 2"),
+        *("     a", "     b", "     No module named pytest", "  2  Todo                   Step 2"),
+        "  Last run r1a2b3c4: failed (tests-failed) 12m ago",
+        f"  {retry}; Report: runplan report plans/x.md",
     ]
-    first, second = view(seen)["phases"]
+    first, second = view(seen).phases
     command = "runplan retry plans/x.md 1"
-    assert (first["status"], second["failed"]) == ("todo", None)
-    assert first["failed"] == {"reason": "tests-failed", "why": "2 tests failed", "output": output, "command": command}
-    assert view(at_work(failures=(failure,)))["phases"][0]["failed"] is None, "it is worked on again"
+    assert (first.status, second.failed) == ("todo", None)
+    assert first.failed == PhaseFailure(reason="tests-failed", why="2 tests failed", output=output, command=command)
+    assert view(at_work(failures=(failure,))).phases[0].failed is None, "it is worked on again"
 
 
 @pytest.mark.parametrize(
@@ -204,7 +220,7 @@ def test_a_failed_phase_says_why_and_how_to_retry_it() -> None:
 def test_the_reason_of_a_failure_has_at_most_three_lines(why: str, shown: list[str]) -> None:
     failure = FailureRow("1", "setup-failed", why)
     printed = lines(PlanFacts(run=a_run(state="failed"), failures=(failure,)), Style(width=40))
-    end = next(number for number, line in enumerate(printed) if "Retry it: " in line)
+    end = next(number for number, line in enumerate(printed) if line.startswith("  2  "))
     assert printed[2:end] == [f"     {line}" for line in shown]
 
 
@@ -231,14 +247,14 @@ NEEDS = {
 
 @pytest.mark.parametrize(("facts", "need"), NEEDS.values(), ids=list(NEEDS))
 def test_the_need_of_a_plan(facts: PlanFacts, need: str) -> None:
-    assert view(facts)["need"] == need
+    assert view(facts).state == need
 
 
 def test_plans_are_listed_by_need_and_name() -> None:
     outlines = {"a": PlanOutline(complete=True), "b": PlanOutline(error="b:1: no phases found", is_page=True)}
     facts = {"a": PlanFacts(), "b": PlanFacts(), **{name: facts for name, (facts, _) in NEEDS.items()}}
     views = [
-        status_view(
+        view_plan(
             name,
             outlines.get(name, PlanOutline(phases=(PhaseOutline("1", "", "todo", "", ()),))),
             known,
@@ -247,7 +263,7 @@ def test_plans_are_listed_by_need_and_name() -> None:
         )
         for name, known in sorted(facts.items())
     ]
-    needs = [(shown["need"], shown["plan"]) for shown in by_need(views)]
+    needs = [(shown.state, shown.plan) for shown in sort_plans(views)]
     assert [need for need, _ in needs] == [*(need for _, need in NEEDS.values()), "done", "page"]
     assert [name for need, name in needs if need == "failed"] == sorted(
         n for n, (_, need) in NEEDS.items() if need == "failed"
@@ -256,34 +272,35 @@ def test_plans_are_listed_by_need_and_name() -> None:
 
 def test_a_run_that_has_ended_is_one_line() -> None:
     seen = PlanFacts(run=a_run(state="failed", outcome="failed", reason="timeout", tokens=5))
-    shown = view(seen)
-    assert (shown["run"]["stuck"], shown["run"]["tokens"], shown["claim"]) == (None, 5, None)
+    assert (run_of(seen).stuck, run_of(seen).tokens, view(seen).claim) == (None, 5, None)
     assert lines(seen)[3:] == [
-        "  Last run r1a2b3c4: failed (timeout) 12m ago, 5 tokens, cost -. Report: runplan report plans/x.md"
-        "; continue it: runplan retry plans/x.md"
+        "  Last run r1a2b3c4: failed (timeout) 12m ago, 5 tokens, cost -",
+        "  Retry: runplan retry plans/x.md; Report: runplan report plans/x.md",
     ]
 
 
 def test_an_estimate_is_marked() -> None:
     seen = PlanFacts(run=a_run(state="failed", outcome="failed", reason="budget", tokens=900, usd=0.02, estimated=True))
-    assert "12m ago, ≈ 900 tokens, ≈ $0.02. Report: " in lines(seen)[3]
+    assert lines(seen)[3].endswith("12m ago, ≈ 900 tokens, ≈ $0.02")
 
 
 def test_a_schedule_says_when_it_fires_or_why_not() -> None:
     paused = replace(SCHEDULE, paused="phase 1 failed (timeout)")
-    assert view(PlanFacts(schedule=paused))["schedule"] == {
-        "spec": "every 4h",
-        "next": "2026-01-01T14:15:00Z",
-        "paused": "phase 1 failed (timeout)",
-        "due": False,
-        "zone": "Europe/Berlin",
-        "moved": "",
-    }
+    seen = view(PlanFacts(schedule=paused)).schedule
+    assert seen == ScheduleView(
+        spec="every 4h",
+        next="2026-01-01T14:15:00Z",
+        paused="phase 1 failed (timeout)",
+        due=False,
+        zone="Europe/Berlin",
+        moved="",
+    )
+    commands = "Resume: runplan resume plans/x.md; Run now: runplan now plans/x.md"
+    assert lines(PlanFacts(schedule=paused))[-1] == f"  {commands}"
     unknown = replace(SCHEDULE, spec="full moon")
     delayed = replace(SCHEDULE, spec="day at 14:30", next=None)
     shown = [
-        describe_schedule(view(PlanFacts(schedule=schedule))["schedule"], now=NOW)
-        for schedule in (SCHEDULE, paused, unknown, delayed)
+        describe_schedule(view_schedule(schedule, NOW), now=NOW) for schedule in (SCHEDULE, paused, unknown, delayed)
     ]
     assert shown == [
         "every 4h, next 15:15 CET (in 2h 15m)",

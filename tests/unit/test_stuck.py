@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from runplan.app.views.status import Stuck, assess_progress
 from runplan.domain.run.kinds import RunStatus
 from runplan.domain.run.rows import PlanFacts, RunRow
 from runplan.domain.times import iso
-from runplan.engine.report.views import assess_progress
 
 NOW = datetime(2026, 2, 10, 12, 0, tzinfo=UTC)
 
@@ -18,7 +18,7 @@ def ago(minutes: float) -> datetime:
     return NOW - timedelta(minutes=minutes)
 
 
-def asked(**known: Any) -> dict[str, str]:
+def asked(**known: Any) -> Stuck:
     """The answer for a run with these known facts."""
     facts: dict[str, Any] = {"phase": "2", "step": "implement", "since": ago(4), "waiting_for": None, **known}
     is_alive = facts.pop("carried", True)
@@ -29,7 +29,7 @@ def asked(**known: Any) -> dict[str, str]:
     return assess_progress(run, PlanFacts(run=run, owner=owner, alive=is_alive, in_fleet=in_fleet), now=NOW, zone=UTC)
 
 
-def running(minutes: float, quiet: float, **known: Any) -> dict[str, str]:
+def running(minutes: float, quiet: float, **known: Any) -> Stuck:
     return asked(
         **{"agent": "claude", "since": ago(minutes), "dispatched": ago(minutes), "output": ago(quiet), **known}
     )
@@ -129,8 +129,8 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize(("found", "sentence"), ANSWERS.values(), ids=list(ANSWERS))
-def test_the_answer_has_a_level_and_the_known_facts(found: dict[str, str], sentence: str) -> None:
-    assert found == {"level": LEVELS.get(sentence.partition(":")[0], "fine"), "sentence": sentence}
+def test_the_answer_has_a_level_and_the_known_facts(found: Stuck, sentence: str) -> None:
+    assert (found.level, found.sentence) == (LEVELS.get(sentence.partition(":")[0], "fine"), sentence)
 
 
 MINUTES = st.integers(0, 300).map(ago)
@@ -160,6 +160,6 @@ def test_half_an_hour_or_two_retries_are_never_called_fine(facts: dict[str, Any]
     long = any(facts[name] is not None and facts[name] < ago(30) for name in ("since", "began", "dispatched"))
     is_old = long or facts["retries"] >= 2 or facts["waiting_for"] == "approval" or not facts["carried"]
     if is_old and facts["waiting_for"] != "paused":
-        assert found["level"] != "fine"
-    is_fine = found["sentence"].startswith(("Running: ", "Waiting: ", "Paused: ", "Stopping: ", "Pausing: "))
-    assert is_fine == (found["level"] == "fine")
+        assert found.level != "fine"
+    is_fine = found.sentence.startswith(("Running: ", "Waiting: ", "Paused: ", "Stopping: ", "Pausing: "))
+    assert is_fine == (found.level == "fine")

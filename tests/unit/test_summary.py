@@ -12,7 +12,8 @@ from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, PhaseStep, Reason, Role, RunOutcome, WaitKind
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.rows import RunRow, Work
-from runplan.engine.report.summary import PhaseSpending, summarise_attempts, summary_of, summary_section, total_spent
+from runplan.domain.standing.usage import sum_usage
+from runplan.engine.report.summary import PhaseSpending, summarise_attempts, summary_of, summary_section
 from tests.support.builders import waiting
 
 LEASED = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1)
@@ -51,7 +52,7 @@ def test_set_up_and_tests_are_no_time_of_agents() -> None:
     command = replace(ROBOT, agent="", input_tokens=0, output_tokens=0, usd=0.0)
     setup, gate = replace(command, role=Role.SETUP, seconds=20.0), replace(command, role=Role.GATE, seconds=90.0)
     spent = summarise_attempts(records(LEASED, setup, ROBOT, gate, LANDED))["1"].spent
-    assert replace(spent, wall_seconds=300.0).words == (
+    assert replace(spent, wall_seconds=300.0).time_and_use == (
         "5m00s (agents 1m00s, set-up 20s = 12%, tests 1m30s), 1,000 tokens, $0.50"
     )
 
@@ -113,7 +114,7 @@ PLAN = parse_plan(waiting("Phases 1 and 2.", own="3", others="1 2"), path="plans
             run("running", phase="2", lanes=(Work(phase="2"), Work(phase="1", waiting_for=WaitKind.SIGN_OFF))),
             *("waiting", "waits for sign-off", "runplan diff plans/x.md 1"),
         ),
-        ((LEASED,), run("running", phase="1"), "running", "in progress", "runplan status plans/x.md"),
+        ((LEASED,), run("running", phase="1"), "running", "running", "runplan status plans/x.md"),
         ((LEASED,), run("stopped", phase="1"), "stopped", "its run has ended", "runplan retry plans/x.md"),
         (
             (LEASED,),
@@ -183,4 +184,4 @@ def test_the_section_lists_every_phase_and_what_is_not_done() -> None:
 )
 def test_a_cost_that_an_agent_does_not_report_is_no_zero(spent: PhaseSpending, cost: str) -> None:
     assert spent.cost == cost
-    assert total_spent(spent, PhaseSpending()).cost == cost
+    assert sum_usage(PhaseSpending, [spent, PhaseSpending()]).cost == cost

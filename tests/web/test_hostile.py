@@ -130,7 +130,7 @@ def test_hostile_words_are_text_on_every_page(browser: Browser, hostile: Project
         expect(page.locator("#evidence")).to_contain_text(f"seen {MARKUP}")
         expect(page.locator("#diff")).to_contain_text("a<img src=x onerror=hacked()>.txt")
 
-        page.get_by_role("button", name="Approve and land").click()
+        page.get_by_role("button", name="Approve").click()
 
         expect(page.get_by_role("heading", level=1)).to_have_text("Nothing waits for you here")
         until_runs_are(hostile, "done")

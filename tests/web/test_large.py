@@ -68,5 +68,5 @@ def test_a_diff_of_20000_lines_is_folded_and_a_file_is_loaded_when_it_is_opened(
     if small.get_attribute("open") is None:
         small.locator("summary").click()
     expect(small).to_contain_text("+30")
-    page.get_by_role("button", name="Approve and land").click()
+    page.get_by_role("button", name="Approve").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Nothing waits for you here")

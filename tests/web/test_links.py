@@ -45,7 +45,7 @@ def test_a_link_shows_the_change_and_approves_it_once(stranger: Visitor, project
     assert [kind for kind, _ in project.events() if kind == "Answered"] == [], "to look is no answer"
     check_look(page)
 
-    page.get_by_role("button", name="Approve and land").click()
+    page.get_by_role("button", name="Approve").click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Done")
     expect(page.locator("form")).to_have_count(0)
@@ -65,7 +65,7 @@ def test_a_link_rejects_with_words_and_is_used_up(stranger: Visitor, project: Pr
     address = make_link(stranger.site, wait_for_approval(project))
     page.goto(address)
     page.get_by_label("What should be different?").fill("More.")
-    page.get_by_role("button", name="Reject").click()
+    page.get_by_role("button", name="Request changes").click()
     until(lambda: times_asked(project) == 2)
     page.goto(address)
     expect(page.locator("form")).to_have_count(0)
@@ -84,7 +84,7 @@ def test_a_link_is_refused(stranger: Visitor, project: Project, kind: str) -> No
         assert project.runplan("reject", "X", "-m", "More.").code == 0
         until(lambda: times_asked(project) == 2)
         with page.expect_response(lambda response: response.request.method == "POST"):
-            page.get_by_role("button", name="Approve and land").click()
+            page.get_by_role("button", name="Approve").click()
         expect(page.locator("main")).to_contain_text("for an earlier change")
 
     page.goto(address)

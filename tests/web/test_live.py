@@ -84,7 +84,7 @@ def test_a_change_is_approved_by_a_click(visitor: Visitor, project: Project) -> 
     expect(page.locator("#evidence")).to_contain_text("Verified")
     mark(page)
 
-    page.get_by_role("button", name="Approve and land").click()
+    page.get_by_role("button", name="Approve").click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Nothing waits for you here")
     assert is_marked(page)
@@ -99,14 +99,14 @@ def test_a_change_is_rejected_with_words_and_shown_again_when_it_is_fixed(visito
     mark(page)
     page.get_by_label("What should be different?").fill("Write <more> of it, & soon")
 
-    page.get_by_role("button", name="Reject").click()
+    page.get_by_role("button", name="Request changes").click()
 
     expect(page.locator("#diff .add")).to_have_text(["+1", "+and more"])
     expect(page.get_by_label("What should be different?")).to_have_value("")
     (answer,) = [body for kind, body in project.events() if kind == "Answered"]
     assert answer["why"] == "Write <more> of it, & soon"
     page.wait_for_timeout(1600)  # a click right after the exchange is not taken
-    page.get_by_role("button", name="Approve and land").click()
+    page.get_by_role("button", name="Approve").click()
     until_runs_are(project, "done")
     assert is_marked(page)
     assert project.show("main:1.txt") == "1\nand more"
@@ -144,16 +144,16 @@ def test_a_second_tab_follows_and_a_stale_page_cannot_approve(
     with Visitor.open(browser, visitor.site, storage_state=signed_in, java_script_enabled=False) as reader:
         stale = reader.see("/change", plan=PLAN, phase="1")
         first.get_by_label("What should be different?").fill("More.")
-        first.get_by_role("button", name="Reject").click()
+        first.get_by_role("button", name="Request changes").click()
         expect(second.locator("#diff .add")).to_have_text(["+1", "+and more"])
         assert is_marked(second)
 
-        stale.get_by_role("button", name="Approve and land").click()
+        stale.get_by_role("button", name="Approve").click()
 
         expect(stale.locator(".result")).to_contain_text("the change was replaced")
     assert project.landed() == []
     second.wait_for_timeout(1600)
-    second.get_by_role("button", name="Approve and land").click()
+    second.get_by_role("button", name="Approve").click()
     expect(first.get_by_role("heading", level=1)).to_have_text("Nothing waits for you here")
     until_runs_are(project, "done")
     assert project.show("main:1.txt") == "1\nand more"
@@ -176,9 +176,9 @@ def test_a_page_stays_right_while_the_daemon_is_killed_and_starts_again(
     assert project.runplan("resume", "X").code in (0, 4)
     until(lambda: answering(project))
 
-    page.get_by_role("link", name="Review the change").click()
+    page.get_by_role("link", name="Review", exact=True).click()
     kill_daemon(project)
-    page.get_by_role("button", name="Approve and land").click()
+    page.get_by_role("button", name="Approve").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Nothing waits for you here")
     until_runs_are(project, "done")
     assert project.landed() == ["1"]

@@ -44,7 +44,7 @@ def test_a_change_is_approved_by_a_plain_form(reader: Visitor, project: Project)
     wait_for_approval(project)
     page = reader.see("/change", plan=PLAN, phase="1")
 
-    page.get_by_role("button", name="Approve and land").click()
+    page.get_by_role("button", name="Approve").click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Done")
     expect(page.locator("main")).to_contain_text("runplan approve plans/X.md 1")

@@ -10,10 +10,12 @@ from msgspec import Struct, to_builtins
 from runplan.adapters.agents.environment import describe_missing
 from runplan.domain.run.actions import Decision
 from runplan.domain.run.attempts import PlanningAttempt
+from runplan.domain.run.decide import actions_of_state
 from runplan.domain.run.kinds import ANSWERED, REPEATED_WAITS, Reason, RunOutcome, WaitKind
 from runplan.domain.run.reasons import next_action
 from runplan.domain.run.rows import wait_of
-from runplan.domain.run.state import RunState, failure as failure_of, find_awaiting, list_questions
+from runplan.domain.run.state import RunState, failure as failure_of, find_awaiting
+from runplan.domain.standing.actions import actions_of_wait, describe_actions
 from runplan.domain.text import command
 
 
@@ -72,7 +74,7 @@ def of_test(host: str, link: str) -> Notice:
 def of_lost_keys(names: Sequence[str], *, plan: str, **where: str) -> Notice:
     """The notice of a run that lost variables of its caller in a restart."""
     text = f"{describe_missing(names, plan=plan)}."
-    _, resume = wait_of(WaitKind.KEY).list_commands(plan)[0]
+    resume = actions_of_wait(WaitKind.KEY, plan)[0].command
     title = f"{plan}: waits for {', '.join(names)}"
     return Notice(kind="waiting", plan=plan, reason=WaitKind.KEY, title=title, text=text, command=resume, **where)
 
@@ -101,6 +103,7 @@ def of_waiting(state: RunState, decision: Decision, *, plan: str, **where: str) 
     title = f"{plan}: {subject} waits for you ({reason})"
     about = f"{decision.about or decision.why}."
     is_linked = bool(where.get("link")) and reason in ANSWERED  # the page shows the change and the answers
-    text = about if is_linked else f"{about} {wait.help(plan, phase, list_questions(state))}."
-    _, see = wait.list_commands(plan, questions=list_questions(state))[0]
+    actions = actions_of_state(state, reason, plan)
+    text = about if is_linked else f"{about} {describe_actions(actions)}."
+    see = actions[0].command
     return Notice(kind="waiting", plan=plan, phase=phase, reason=reason, title=title, text=text, command=see, **where)

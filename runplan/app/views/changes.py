@@ -1,24 +1,27 @@
-"""The changes and proposals that wait for a person, and the kept work of failed phases, as data."""
+"""The changes and proposals that wait for a person, and the kept work of failed phases, as frozen values."""
 
 from __future__ import annotations
 
 import difflib
-from typing import Any
+from collections.abc import Mapping
+from typing import ClassVar
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, field
 
 from runplan.adapters.store.journal import list_records
 from runplan.app.views.inspection import compare_commits, read_messages
+from runplan.domain.decoding import convert
 from runplan.domain.errors import NotFound
 from runplan.domain.names import HEADS, wip_ref
-from runplan.domain.plan.proposal import summarize
+from runplan.domain.plan.proposal import Summary, summarize
 from runplan.domain.run.attempt_parts import Proof
 from runplan.domain.run.attempts import AnyAttempt, DelegateAttempt, PlanningAttempt, WorkAttempt, open_questions
 from runplan.domain.run.decide import decide
-from runplan.domain.run.events import Landed, PhaseFailed, QuestionAsked
-from runplan.domain.run.kinds import ANSWERED, WaitKind
+from runplan.domain.run.events import Landed, PhaseFailed, Promise, QuestionAsked, VerdictGiven
+from runplan.domain.run.kinds import ANSWERED, PhaseStep, ProofKind, Reason, RunOutcome, RunStatus, WaitKind
 from runplan.domain.run.reasons import describe_proof
 from runplan.domain.run.state import RunState, fold, open_states
+from runplan.domain.standing.actions import Action, actions_of_wait, make_action
 from runplan.domain.text import command
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.runs import state_of
@@ -31,6 +34,126 @@ class Change(Struct, frozen=True, kw_only=True):
     state: RunState
     attempt: AnyAttempt
     waiting: WaitKind | None = None  #: what it waits for; None after a failure
+
+
+# --- views --------------------------------------------------------------------------------------------------
+
+
+class JudgedItem(Struct, frozen=True, kw_only=True):
+    """A work item, a criterion, or a question about a test, with the newest verdict."""
+
+    id: str = field(name="item")
+    text: str
+    result: str = ""  #: pass, fail; "" without a verdict
+    evidence: str = ""
+
+
+class VerdictView(Struct, frozen=True, kw_only=True):
+    verifier: str
+    passed: bool
+    tree: str
+    items: tuple[JudgedItem, ...]
+
+
+class GateView(Struct, frozen=True, kw_only=True):
+    name: str
+    command: str
+    exit_code: int | None  #: None when it did not finish
+    tree: str
+    result: str
+
+
+class ProofView(Struct, frozen=True, kw_only=True):
+    kind: ProofKind
+    result: str
+    broken: tuple[Promise, ...]
+
+
+class FailureView(Struct, frozen=True, kw_only=True):
+    """Why the work is kept and did not land."""
+
+    reason: Reason
+    step: PhaseStep
+    detail: str
+    evidence: str
+    output: str
+    branch: str
+
+
+class ChangeView(Struct, frozen=True, kw_only=True):
+    """The work on a phase (docs/reference.md)."""
+
+    plan: str
+    phase: str
+    title: str
+    run: str
+    waiting_for: WaitKind | None
+    failed: FailureView | None
+    commit: str
+    tree: str  #: what an answer is bound to
+    onto: str
+    target: str
+    gates: tuple[GateView, ...]
+    proofs: tuple[ProofView, ...]
+    verdict: VerdictView | None
+    findings: tuple[str, ...]
+    messages: str
+    diff: str
+
+    @property
+    def state(self) -> str:
+        if self.failed is not None:
+            return f"failed at {self.failed.step} ({self.failed.reason})"
+        return f"waits for {self.waiting_for}" if self.waiting_for else "landed"
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        if self.waiting_for:
+            return actions_of_wait(self.waiting_for, self.plan, self.phase)
+        return (make_action("retry" if self.failed else "undo", self.plan, phase=self.phase),)
+
+
+class Proposal(Struct, frozen=True, kw_only=True):
+    sha256: str
+    edited: bool
+    text: str
+    diff: str | None  #: of a revision
+    summary: Summary
+
+
+class ProposalView(Struct, frozen=True, kw_only=True):
+    """A planning run, and the plan that it proposes (docs/reference.md)."""
+
+    plan: str
+    title: str
+    run: str
+    state: RunStatus
+    step: PhaseStep | None
+    waiting_for: WaitKind | None
+    outcome: RunOutcome | None
+    reason: str | None
+    tokens: int
+    usd: float
+    proposal: Proposal | None
+
+    phase: ClassVar[str] = ""
+    failed: ClassVar[None] = None
+
+    @property
+    def tree(self) -> str:
+        """What an answer is bound to."""
+        return self.proposal.sha256 if self.proposal else ""
+
+    @property
+    def diff(self) -> str:
+        return (self.proposal.diff or "") if self.proposal else ""
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        return actions_of_wait(self.waiting_for, self.plan, is_proposal=True) if self.waiting_for else ()
+
+
+# --- reading ------------------------------------------------------------------------------------------------
 
 
 def list_pending(context: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> list[Change]:
@@ -120,64 +243,62 @@ def find_change(context: RepositoryContext, plan: str, wanted: str | None, run: 
     return change
 
 
-def view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
-    """The change, or the proposed plan, as data (docs/reference.md)."""
+def view_change(context: RepositoryContext, change: Change) -> ChangeView | ProposalView:
     attempt = change.attempt
     if isinstance(attempt, PlanningAttempt):
         return view_planning(context, change.run)
     started = change.state.options
     proof = attempt.proof if isinstance(attempt, WorkAttempt) else Proof()
-    verdict = proof.verdict
-    texts = dict((*attempt.chosen.items, *proof.questions))
-    failed = attempt.failure
-    if failed is not None and isinstance(attempt, WorkAttempt):
-        commit = _find_work(context, failed.branch) or ""
-        onto = attempt.base
-        tree = context.git.commit(commit).tree
-    elif isinstance(attempt, DelegateAttempt) and attempt.altered and attempt.delivery.candidate is None:
-        commit, tree, onto = attempt.altered.commit, attempt.altered.tree, attempt.altered.onto
-    else:
-        commit = attempt.built.commits[-1]
-        tree = attempt.built.tree
-        onto = attempt.built.onto
+    commit, tree, onto = _find_commit(context, attempt)
     shown = (onto, commit) if context.git.known(commit) else _find_pushed(context, change, (onto, commit))
     checks = context.for_run(started).settings.checks
-    gates = [
-        {
-            "name": gate.name,
-            "command": checks[gate.name].command if gate.name in checks else "",
-            "exit_code": gate.code,
-            "tree": gate.tree,
-            "result": gate.line,
-        }
-        for gate in proof.gates
-    ]
-    items = [
-        {"item": item, "text": texts.get(item, ""), "result": "pass" if ok else "fail", "evidence": evidence}
-        for item, ok, evidence in (verdict.items if verdict else ())
-    ]
-    return {
-        "plan": started.plan,
-        "phase": attempt.chosen.phase,
-        "title": attempt.chosen.title,
-        "run": change.run,
-        "waiting_for": change.waiting,
-        "failed": failed
-        and {name: getattr(failed, name) for name in ("reason", "step", "detail", "evidence", "output", "branch")},
-        "commit": commit,
-        "tree": tree,
-        "onto": onto,
-        "target": started.target,
-        "gates": gates,
-        "proofs": [
-            {"kind": run.kind, "result": describe_proof(run), "broken": to_builtins(run.promises)} for run in proof.runs
-        ],
-        "verdict": verdict
-        and {"verifier": verdict.agent, "passed": verdict.passed, "tree": verdict.tree, "items": items},
-        "findings": [*attempt.warnings, *proof.exceptions],
-        "messages": read_messages(context, *shown),
-        "diff": compare_commits(context, *shown),
-    }
+    commands = {name: check.command for name, check in checks.items()}
+    texts = dict((*attempt.chosen.items, *proof.questions))
+    return ChangeView(
+        plan=started.plan,
+        phase=attempt.chosen.phase,
+        title=attempt.chosen.title,
+        run=change.run,
+        waiting_for=change.waiting,
+        failed=convert(attempt.failure, FailureView, from_attributes=True) if attempt.failure else None,
+        commit=commit,
+        tree=tree,
+        onto=onto,
+        target=started.target,
+        gates=tuple(
+            GateView(
+                name=gate.name,
+                command=commands.get(gate.name, ""),
+                exit_code=gate.code,
+                tree=gate.tree,
+                result=gate.line,
+            )
+            for gate in proof.gates
+        ),
+        proofs=tuple(ProofView(kind=run.kind, result=describe_proof(run), broken=run.promises) for run in proof.runs),
+        verdict=_view_verdict(proof.verdict, texts) if proof.verdict else None,
+        findings=(*attempt.warnings, *proof.exceptions),
+        messages=read_messages(context, *shown),
+        diff=compare_commits(context, *shown),
+    )
+
+
+def _find_commit(context: RepositoryContext, attempt: AnyAttempt) -> tuple[str, str, str]:
+    """The newest commit of the work, its tree, and what it is on."""
+    if attempt.failure is not None and isinstance(attempt, WorkAttempt):
+        commit = _find_work(context, attempt.failure.branch) or ""
+        return commit, context.git.commit(commit).tree, attempt.base
+    if isinstance(attempt, DelegateAttempt) and attempt.altered and attempt.delivery.candidate is None:
+        return attempt.altered.commit, attempt.altered.tree, attempt.altered.onto
+    return attempt.built.commits[-1], attempt.built.tree, attempt.built.onto
+
+
+def _view_verdict(verdict: VerdictGiven, texts: Mapping[str, str]) -> VerdictView:
+    items = (
+        JudgedItem(id=item, text=texts.get(item, ""), result="pass" if ok else "fail", evidence=evidence)
+        for item, ok, evidence in verdict.items
+    )
+    return VerdictView(verifier=verdict.agent, passed=verdict.passed, tree=verdict.tree, items=tuple(items))
 
 
 def _find_pushed(context: RepositoryContext, change: Change, built: tuple[str, str]) -> tuple[str, str]:
@@ -193,33 +314,33 @@ def _find_pushed(context: RepositoryContext, change: Change, built: tuple[str, s
     return attempt.base, work
 
 
-def view_planning(context: RepositoryContext, run: str) -> dict[str, Any]:
-    """A planning run and its proposal as data (docs/reference.md)."""
+def view_planning(context: RepositoryContext, run: str) -> ProposalView:
     store = context.store()
     row = store.get_run(run)
     assert row is not None
     attempt = state_of(store, row).attempt
-    proposal = attempt.proposal if isinstance(attempt, PlanningAttempt) else None
-    before = attempt.chosen.before if isinstance(attempt, PlanningAttempt) else ""
-    after = proposal.text if proposal else ""
-    diff = difflib.unified_diff(before.split("\n"), after.split("\n"), f"a/{row.plan}", f"b/{row.plan}", lineterm="")
-    return {
-        "plan": row.plan,
-        "title": proposal.title if proposal else row.title,
-        "run": row.id,
-        "state": row.state,
-        "step": row.step,
-        "waiting_for": row.waiting_for,
-        "outcome": row.outcome,
-        "reason": row.reason,
-        "tokens": row.tokens,
-        "usd": round(row.usd, 4),
-        "proposal": proposal
-        and {
-            "sha256": proposal.sha256,
-            "edited": proposal.is_edited,
-            "text": proposal.text,
-            "diff": "\n".join(diff) if before else None,
-            "summary": summarize(proposal.text, path=proposal.path),
-        },
-    }
+    made = attempt.proposal if isinstance(attempt, PlanningAttempt) else None
+    proposal = None
+    if isinstance(attempt, PlanningAttempt) and made is not None:
+        before = attempt.chosen.before.split("\n")
+        lines = difflib.unified_diff(before, made.text.split("\n"), f"a/{row.plan}", f"b/{row.plan}", lineterm="")
+        proposal = Proposal(
+            sha256=made.sha256,
+            edited=made.is_edited,
+            text=made.text,
+            diff="\n".join(lines) if attempt.chosen.before else None,
+            summary=summarize(made.text, path=made.path),
+        )
+    return ProposalView(
+        plan=row.plan,
+        title=made.title if made else row.title,
+        run=row.id,
+        state=row.state,
+        step=row.step,
+        waiting_for=row.waiting_for,
+        outcome=row.outcome,
+        reason=row.reason,
+        tokens=row.tokens,
+        usd=round(row.usd, 4),
+        proposal=proposal,
+    )

@@ -12,38 +12,26 @@ from runplan.adapters.store.location import Location
 from runplan.adapters.store.protocol import open_store
 from runplan.domain.errors import RunplanError
 from runplan.domain.run.rows import UsageTotal
-from runplan.engine.report.views import format_cost, token_count
+from runplan.domain.standing.usage import Usage, sum_usage
 
 DAYS = 30
 MOST_PLANS = 30  #: with a row of their own; the others are summed
 
 
-class Usage(Struct, frozen=True, kw_only=True):
-    """What some agents have used."""
+class CostRow(Usage, frozen=True, kw_only=True):
+    """What the agents of a day, plan, kind or role have used."""
 
-    name: str  #: of the day, plan, agent or role
+    name: str
     repository: str = ""  #: the root of the plan's
     count: int = 0
-    tokens: int = 0
-    usd: float = 0.0
-    unpriced: bool = False
-    estimated: bool = False
-
-    @property
-    def cost(self) -> str:
-        return format_cost(self.usd, unpriced=self.unpriced, estimated=self.estimated)
-
-    @property
-    def token_words(self) -> str:
-        return token_count(self.tokens, estimated=self.estimated)
 
 
 class Costs(Struct, frozen=True, kw_only=True):
-    total: Usage
-    days: tuple[Usage, ...]  #: the oldest first, with those without use
-    plans: tuple[Usage, ...]  #: these and the next have the most expensive first
-    agents: tuple[Usage, ...]
-    roles: tuple[Usage, ...]
+    total: CostRow
+    days: tuple[CostRow, ...]  #: the oldest first, with those without use
+    plans: tuple[CostRow, ...]  #: these and the next have the most expensive first
+    agents: tuple[CostRow, ...]
+    roles: tuple[CostRow, ...]
     unreadable: tuple[str, ...] = ()  #: the repositories whose journal cannot be read, each with the reason
 
 
@@ -67,10 +55,10 @@ def sum_costs(totals: Iterable[tuple[str, UsageTotal]], *, today: date, unreadab
     by_day = {usage.name: usage for usage in _group(pairs, lambda _, total: (total.day, ""))}
     days = [(today - timedelta(days=ago)).isoformat() for ago in reversed(range(DAYS))]
     plans = _group(pairs, lambda root, total: (total.plan, root))
-    others = _add_up("", plans[MOST_PLANS:])
+    others = sum_usage(CostRow, plans[MOST_PLANS:], name="", repository="")
     return Costs(
-        total=_add_up("", by_day.values()),
-        days=tuple(by_day.get(day, Usage(name=day)) for day in days),
+        total=sum_usage(CostRow, by_day.values(), name="", repository=""),
+        days=tuple(by_day.get(day, CostRow(name=day)) for day in days),
         plans=(*plans[:MOST_PLANS], *([others] if others.count else [])),
         agents=tuple(_group(pairs, lambda _, total: (total.agent, ""))),
         roles=tuple(_group(pairs, lambda _, total: (total.role, ""))),
@@ -78,23 +66,10 @@ def sum_costs(totals: Iterable[tuple[str, UsageTotal]], *, today: date, unreadab
     )
 
 
-def _group(pairs: list[tuple[str, UsageTotal]], key: Callable[[str, UsageTotal], tuple[str, str]]) -> list[Usage]:
+def _group(pairs: list[tuple[str, UsageTotal]], key: Callable[[str, UsageTotal], tuple[str, str]]) -> list[CostRow]:
     """The sums by name and repository, the most expensive first."""
     groups: dict[tuple[str, str], list[UsageTotal]] = {}
     for root, total in pairs:
         groups.setdefault(key(root, total), []).append(total)
-    usages = (_add_up(name, members, repository) for (name, repository), members in groups.items())
+    usages = (sum_usage(CostRow, members, name=name, repository=root) for (name, root), members in groups.items())
     return sorted(usages, key=lambda usage: (-usage.usd, -usage.tokens, usage.name, usage.repository))
-
-
-def _add_up(name: str, parts: Iterable[UsageTotal | Usage], repository: str = "") -> Usage:
-    members = list(parts)
-    return Usage(
-        name=name,
-        repository=repository,
-        count=sum(part.count for part in members),
-        tokens=sum(part.tokens for part in members),
-        usd=sum(part.usd for part in members),
-        unpriced=any(part.unpriced for part in members),
-        estimated=any(part.estimated for part in members),
-    )

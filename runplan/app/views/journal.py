@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from msgspec import Struct
+
 from runplan.adapters.store.protocol import Store
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import HostChanged, SetupDoubted, SetupReused, StepCrashed, WorkKept
@@ -90,7 +92,17 @@ def follow_events(
         time.sleep(FOLLOW_S if store.outputs is None else FLEET_FOLLOW_S)
 
 
-def list_steps(facts: list[Recorded[e.Event]]) -> list[dict[str, str]]:
+class ExplainedStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A recorded fact, and the decision that followed."""
+
+    at: str
+    event: str  #: its type
+    phase: str
+    why: str
+    by: str = ""  #: who answered, and by which way
+
+
+def list_steps(facts: list[Recorded[e.Event]]) -> list[ExplainedStep]:
     """After each recorded fact, the decision that followed."""
     state = RunState()
     steps = []
@@ -98,9 +110,10 @@ def list_steps(facts: list[Recorded[e.Event]]) -> list[dict[str, str]]:
         state = apply(state, fact.event)
         lanes = {lane.name: lane.phase for lane in state.lanes}
         phase = lanes.get(fact.event.lane, "") or (state.attempt.chosen.phase if state.attempt else "")
-        step = {"at": fact.at, "event": type(fact.event).__name__, "phase": phase, "why": decide(state).why}
         by = fact.event.by if isinstance(fact.event, e.Answered) else ""
-        steps.append(step | ({"by": by} if by else {}))
+        steps.append(
+            ExplainedStep(at=fact.at, event=type(fact.event).__name__, phase=phase, why=decide(state).why, by=by)
+        )
     return steps
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import lru_cache
 from pathlib import PurePath
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,9 +13,10 @@ from msgspec.structs import replace
 from runplan.adapters.store.journal import list_records
 from runplan.adapters.store.outputs import Outputs
 from runplan.adapters.store.protocol import Store
-from runplan.app.views.board import Usage, read_usage
-from runplan.app.views.changes import list_questions
+from runplan.app.views.board import Card, make_card
+from runplan.app.views.changes import JudgedItem, list_questions
 from runplan.app.views.plans import PlanReader
+from runplan.app.views.status import PlanState, PlanView
 from runplan.app.views.transcript import read_tail
 from runplan.domain.checks.results import read_results
 from runplan.domain.checks.runners.naming import FILES
@@ -28,11 +28,11 @@ from runplan.domain.run.dispatch import OWN, Ending, Evidence
 from runplan.domain.run.kinds import GateAnswer, Role
 from runplan.domain.run.reasons import describe_proof
 from runplan.domain.run.recorded import Recorded
+from runplan.domain.standing.usage import Usage
 from runplan.domain.text import bounded, command
 from runplan.domain.times import parse_iso
 from runplan.engine.loop.context import RepositoryContext, known_plans
 from runplan.engine.report.summary import KINDS, PhaseRecord, summarise_attempts
-from runplan.engine.report.views import Need, by_need
 from runplan.engine.steps.gates import JUNIT_READ
 
 MOST_RUNS = 5  #: whose dispatches are read
@@ -64,8 +64,11 @@ class Dispatch(Struct, frozen=True, kw_only=True):
         return self.ended.seconds if self.ended else self.running_s
 
     @property
-    def tokens(self) -> int:
-        return self.ended.input_tokens + self.ended.output_tokens if self.ended else 0
+    def usage(self) -> Usage:
+        ended = self.ended
+        if ended is None:
+            return Usage()
+        return Usage(tokens=ended.input_tokens + ended.output_tokens, usd=ended.usd, estimated=ended.estimated)
 
     @property
     def result(self) -> str:
@@ -76,13 +79,6 @@ class Dispatch(Struct, frozen=True, kw_only=True):
         if self.ended.succeeded or (is_exit and self.started.role is Role.PROVE):  # the proof says what it shows
             return "ok"
         return self.ended.kind or (f"exit {self.ended.code}" if is_exit else self.ended.ending.value)
-
-
-class Item(Struct, frozen=True, kw_only=True):
-    id: str
-    text: str
-    result: str = ""  #: pass, fail; "" without a verdict
-    evidence: str = ""
 
 
 class NamedTest(Struct, frozen=True):
@@ -118,7 +114,7 @@ class PhaseWork(Struct, frozen=True, kw_only=True):
         return self.attempt.proof if isinstance(self.attempt, WorkAttempt) else Proof()
 
     @property
-    def items(self) -> list[Item]:
+    def items(self) -> list[JudgedItem]:
         """The work items, criteria and questions about tests, with the newest verdict."""
         verdict = self.proof.verdict
         judged = {item: (ok, evidence) for item, ok, evidence in verdict.items} if verdict else {}
@@ -129,7 +125,7 @@ class PhaseWork(Struct, frozen=True, kw_only=True):
             result = "" if ok is None else "pass" if ok else "fail"
             shown = bounded(evidence, LONGEST_EVIDENCE)
             items.append(
-                Item(id=id_, text=bounded(texts.get(id_, ""), LONGEST_EVIDENCE), result=result, evidence=shown)
+                JudgedItem(id=id_, text=bounded(texts.get(id_, ""), LONGEST_EVIDENCE), result=result, evidence=shown)
             )
         return items
 
@@ -146,8 +142,7 @@ class Log(Struct, frozen=True, kw_only=True):
 
 
 class PlanPage(Struct, frozen=True, kw_only=True):
-    view: dict[str, Any]  #: as `status --json` prints it
-    usage: Usage
+    card: Card
     phases: dict[str, PhaseRecord]  #: time and use of the attempted ones
     dispatches: tuple[Dispatch, ...]  #: the oldest first
     selected: str  #: the phase that is shown in depth
@@ -165,11 +160,11 @@ def require_plan(context: RepositoryContext, plan: str) -> None:
         raise NotFound(f"{context.root} has no plan {plan!r}; see: runplan status")
 
 
-def read_plan_page(context: RepositoryContext, plan: str, phase: str, *, now: datetime) -> PlanPage:
+def read_plan_page(context: RepositoryContext, repo: str, plan: str, phase: str, *, now: datetime) -> PlanPage:
     """The plan; `phase` is shown in depth, or (empty) the one that matters most now."""
     require_plan(context, plan)
-    (view,) = by_need(PlanReader(context, plan, now).views())
-    if view["need"] is Need.PAGE:
+    (view,), _ = PlanReader(context, plan, now).read()
+    if view.state is PlanState.PAGE:
         raise NotFound(f"{plan} has no phases, so it is no plan; see: {command('runplan', 'check', plan)}")
     store = context.store()
     records = list_newest_records(store, plan)
@@ -180,8 +175,7 @@ def read_plan_page(context: RepositoryContext, plan: str, phase: str, *, now: da
     selected = phase or choose_phase(view, works)
     work = works.get(selected)
     return PlanPage(
-        view=view,
-        usage=read_usage(context, view, context.settings.limits),
+        card=make_card(context, view, repo),
         phases=summarise_attempts(fact for fact in records if isinstance(fact.event, KINDS)),
         dispatches=tuple(dispatches),
         selected=selected,
@@ -202,13 +196,11 @@ def list_newest_records(store: Store, plan: str) -> list[Recorded[e.Event]]:
     return records
 
 
-def choose_phase(view: dict[str, Any], works: dict[str, PhaseWork]) -> str:
+def choose_phase(view: PlanView, works: dict[str, PhaseWork]) -> str:
     """The phase that matters most: at work, else failed, else last worked on, else the next one."""
-    run = view["run"]
-    is_active = run is not None and run["outcome"] is None
-    failed = (phase["id"] for phase in view["phases"] if phase["failed"])
-    last = next(reversed(works), "")
-    return (run["phase"] if is_active else "") or next(failed, "") or last or view["next"] or ""
+    current = view.run.phase if view.run is not None and view.run.is_active else ""
+    failed = next((phase.id for phase in view.failed_phases), "")
+    return current or failed or next(reversed(works), "") or view.next or ""
 
 
 # --- from the journal -----------------------------------------------------------------------------------

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -15,16 +15,15 @@ from runplan import __version__
 from runplan.adapters.configuration.places import socket_path, state_directory
 from runplan.adapters.git.objects import read_plan
 from runplan.adapters.store.protocol import open_store, store_exists
+from runplan.app.views.status import HostView, Look, PlanOutline, PlanView, ScheduleView, sort_plans, view_plan
 from runplan.domain.decoding import convert, decode_json
 from runplan.domain.errors import NotAPlan, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.domain.names import WATCH
 from runplan.domain.plan.marks import PlanStatus
-from runplan.domain.run.kinds import UNFINISHED, Mode, RunStatus
-from runplan.domain.run.planning_events import ProposalMade
+from runplan.domain.run.kinds import Mode, RunStatus
 from runplan.domain.run.rows import OwnerState, PlanFacts, RunRow, Work
 from runplan.domain.times import iso
 from runplan.engine.loop.context import RepositoryContext, describe_link, known_plans, plans_on_target, read_checkout
-from runplan.engine.report.views import PlanOutline, status_view
 from runplan.hosts.daemon.state import read_holder
 
 if TYPE_CHECKING:  # `status` does without it
@@ -39,7 +38,6 @@ ABSENT = (
     "now and at each login: runplan service install"
 )
 NO_WORKER = "No worker of the fleet is running. Start one on any host: runplan worker"
-STANDS_STILL = "Stands still: the daemon cannot work in this repository for now."
 
 
 class PlanReader:
@@ -62,29 +60,43 @@ class PlanReader:
             except Unreachable as error:
                 (warn or str)(f"{error}; plans are shown as of the last fetch")
 
-    def views(self) -> list[dict[str, Any]]:
+    def read(self) -> tuple[list[PlanView], HostView | None]:
+        """The plans, the most urgent first, and what keeps them from being worked."""
         known = [self._plan] if self._plan else known_plans(self._context, self._store.list_active_plans())
         ran = [path for path, facts in self._facts.items() if facts.run is not None]
         scheduled = [path for path, facts in self._facts.items() if facts.schedule is not None]
         watches = [path for path in ([self._plan] if self._plan else scheduled) if path.startswith(WATCH)]
-        views = [self._view_plan(path) for path in sorted({*known, *ran}.difference(watches))]
+        plans = [(path, *self._read_plan(path)) for path in sorted({*known, *ran}.difference(watches))]
+        facts = [facts for _, _, facts in plans]
+        closed = _ask_for_closed_repository(self._context, facts)
+        landing = self._context.settings.run.landing
+        views = [
+            view_plan(
+                path,
+                outline,
+                facts,
+                landing=landing,
+                now=self._now,
+                stands_still=closed is not None and _is_idle(facts),
+            )
+            for path, outline, facts in plans
+        ]
         views += [self._view_watch(path) for path in sorted(watches)]
         if self._new and store_exists(self._context.journal):
             with suppress(RunplanError, OSError), closing(open_store(self._context.journal)) as store:
                 store.put_outlines(self._new)
-        return views
+        return sort_plans(views), closed or find_missing_host(self._context, views)
 
-    def _view_watch(self, name: str) -> dict[str, Any]:
+    def _view_watch(self, name: str) -> PlanView:
         """A watch of issues in the form of a plan, with the answer to its last slot."""
         watch = PlanOutline(title=f"Issues with the label {name.removeprefix(WATCH)}", status="watching")
         facts = PlanFacts(schedule=self._facts[name].schedule)
         last = self._store.list_firings(name, limit=1)
-        answered = {"at": last[0].at, "answer": last[0].answer, "why": last[0].why} if last else None
-        return {**status_view(name, watch, facts, landing="pr", now=self._now), "answered": answered}
+        answered = Look(last[0].at, last[0].answer, last[0].why) if last else None
+        return view_plan(name, watch, facts, landing="pr", now=self._now, answered=answered)
 
-    def _view_plan(self, path: str) -> dict[str, Any]:
+    def _read_plan(self, path: str) -> tuple[PlanOutline, PlanFacts]:
         facts = self._facts.get(path, PlanFacts())
-        landing = self._context.settings.run.landing
         outline = self._read_outline(path, facts)
         if facts.run is not None:
             run = self._with_output(facts.run)
@@ -99,7 +111,7 @@ class PlanReader:
         facts = replace(facts, in_fleet=self._context.fleet is not None)
         if facts.run is not None and not outline.complete:
             facts = replace(facts, failures=self._store.list_failures(path))
-        return status_view(path, outline, facts, landing=landing, now=self._now)
+        return outline, facts
 
     def _with_output(self, work: W) -> W:
         """The work with the last output of its process, or without a process that has ended."""
@@ -129,6 +141,8 @@ class PlanReader:
 
     def _read_proposal(self, path: str, run: RunRow) -> PlanOutline:
         """The plan of a planning run, which is not in the repository yet."""
+        from runplan.domain.run.planning_events import ProposalMade  # slow to import, and rarely needed
+
         proposals = [fact.event for fact in self._store.list_facts(ProposalMade, plan=path) if fact.run == run.id]
         if not proposals:
             return PlanOutline(title=run.title, status=PlanStatus.DRAFT)
@@ -184,34 +198,34 @@ def _parse_outline(text: bytes, path: str) -> PlanOutline:
 # --- the daemon -----------------------------------------------------------------------------------------
 
 
-def view_daemon(context: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """What keeps the plans from being worked: a daemon that cannot work here, or is missing."""
-    return _view_closed_repository(context, views) or view_missing_daemon(context, views)
-
-
-def view_missing_daemon(context: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
+def find_missing_host(context: RepositoryContext, views: Iterable[PlanView | ScheduleView]) -> HostView | None:
     """That no daemon runs, where a run, a command or a schedule needs one; in a fleet, that no worker runs."""
     if not any(map(_has_work, views)):
         return None
     if context.fleet is not None:
-        is_missing = not context.store().list_host_labels()
-        return {"state": "absent", "error": NO_WORKER} if is_missing else None
-    return {"state": "absent", "error": ABSENT} if read_holder(state_directory(context.env)) is None else None
+        return None if context.store().list_host_labels() else HostView(state="absent", error=NO_WORKER)
+    return HostView(state="absent", error=ABSENT) if read_holder(state_directory(context.env)) is None else None
 
 
-def _has_work(view: dict[str, Any]) -> bool:
-    """Whether a daemon or worker has to do something for the plan, now or at a time."""
-    run = view.get("run")
-    if run and run["daemon"] and run["state"] in UNFINISHED and (run["state"] != RunStatus.WAITING or run["wake"]):
+def _has_work(view: PlanView | ScheduleView) -> bool:
+    """Whether a daemon or worker has to do something, now or at a time."""
+    if isinstance(view, ScheduleView):
+        return not view.paused
+    run = view.run
+    if run is not None and run.daemon and run.is_active and (run.state is not RunStatus.WAITING or run.wake):
         return True
-    return bool(view.get("queued") or (view["schedule"] and not view["schedule"]["paused"]))
+    return bool(view.queued or (view.schedule and not view.schedule.paused))
 
 
-def _view_closed_repository(context: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _is_idle(facts: PlanFacts) -> bool:
+    """Whether the run should go on but has no process."""
+    run = facts.run
+    return run is not None and run.state == RunStatus.RUNNING and not any(w.dispatched for w in (run, *run.lanes))
+
+
+def _ask_for_closed_repository(context: RepositoryContext, facts: Iterable[PlanFacts]) -> HostView | None:
     """Why the daemon cannot work in this repository; asked only for a run that continues but has no process."""
-    running = [view["run"] for view in views if view["run"] is not None and view["run"]["state"] == RunStatus.RUNNING]
-    idle = [run for run in running if not any(work["dispatched"] for work in (run, *run["lanes"]))]
-    if not idle:
+    if not any(map(_is_idle, facts)):
         return None
     from runplan.hosts.daemon.client import Client  # 20 ms, and most runs have a process
 
@@ -223,7 +237,5 @@ def _view_closed_repository(context: RepositoryContext, views: list[dict[str, An
     closed = next((repository for repository in hello.closed if repository.root == str(context.root)), None)
     if closed is None:
         return None
-    for run in idle:
-        run["stuck"] = {"level": "look", "sentence": STANDS_STILL}
-    about = {"pid": hello.pid, "version": hello.version, "state": "closed"}
-    return {**about, "until": closed.again, "since": closed.since, "error": closed.error}
+    times = {"since": closed.since, "until": closed.again}
+    return HostView(state="closed", error=closed.error, pid=hello.pid, version=hello.version, **times)

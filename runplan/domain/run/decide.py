@@ -42,10 +42,12 @@ from runplan.domain.run.state import (
     count_busy,
     failed_lane,
     failure,
+    find_awaiting,
     list_questions,
     open_lanes,
     open_states,
 )
+from runplan.domain.standing.actions import Action, actions_of_wait, describe_actions
 from runplan.domain.text import command
 
 BEGINNINGS = (a.READ_PLAN.step, a.CHOOSE_GOAL.step, a.LEASE.step, a.START)  #: steps that begin something
@@ -377,6 +379,14 @@ def rejected_phase(state: RunState) -> str:
     return chosen.planning.revises if isinstance(chosen, PlanningChosen) else chosen.phase if chosen else ""
 
 
+def actions_of_state(state: RunState, waiting: WaitKind | None, plan: str) -> tuple[Action, ...]:
+    """What a person can do about a run that waits."""
+    awaiting = find_awaiting(state)
+    phase = awaiting.chosen.phase if awaiting is not None else ""
+    is_proposal = isinstance(awaiting, PlanningAttempt) and awaiting.proposal is not None
+    return actions_of_wait(waiting, plan, phase, questions=list_questions(state), is_proposal=is_proposal)
+
+
 def pending_answer(state: RunState, plan: str) -> str:
     """Why a schedule may not continue the plan's unfinished run; "" when it may.
 
@@ -387,5 +397,5 @@ def pending_answer(state: RunState, plan: str) -> str:
     decision = decide(state)
     see = command("runplan", "status", plan)
     if decision.waiting in (*FOR_ANSWER, WaitKind.CRASHED):
-        return f"{decision.why}. {wait_of(decision.waiting).help(plan, questions=list_questions(state))}"
+        return f"{decision.why}. {describe_actions(actions_of_state(state, decision.waiting, plan))}"
     return "" if state.started.auto else f"a run of {plan} without `auto` has not ended: {decision.why}; see: {see}"

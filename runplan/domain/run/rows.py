@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from runplan.domain.run.kinds import UNFINISHED, Mode, PhaseStep, RunOutcome, RunStatus, WaitKind
-from runplan.domain.text import command
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -70,49 +69,33 @@ class RunRow(Work, frozen=True, kw_only=True):
 
 
 class Wait(Struct, frozen=True):
-    """A kind of wait: who ends it, and the commands that help."""
+    """A kind of wait: who ends it, and the verbs that help."""
 
-    helps: tuple[tuple[str, str], ...] = (("Continue it", "retry"),)  #: words and verbs, the most useful first
+    verbs: tuple[str, ...] = ("retry",)  #: the most useful first
     is_for_person: bool = True
     is_notified: bool = False  #: a person is told when it begins
     is_asked: bool = False  #: a person asked for it, so it needs no attention
     until: str = "until"  #: the words before the time of its end
 
-    def list_commands(self, plan: str, phase: str = "", questions: Sequence[str] = ()) -> list[tuple[str, str]]:
-        """Words and commands; of several open questions, each is answered by its id.
 
-        A retry continues the run; that of a phase would work on nothing else.
-        """
-        phases = [phase] if phase else []
-        more = {"retry": [], "answer": ["TEXT"]}
-        return [
-            (words, command("runplan", verb, name, *more.get(verb, phases)))
-            for words, verb in self.helps
-            for name in (questions if verb == "answer" and len(questions) > 1 else [plan])
-        ]
-
-    def help(self, plan: str, phase: str = "", questions: Sequence[str] = ()) -> str:
-        return "; ".join(f"{words}: {line}" for words, line in self.list_commands(plan, phase, questions))
-
-
-_ANSWERED = Wait((("See it", "diff"), ("land it", "approve"), ("reject it", "reject")), is_notified=True)
+_ANSWERED = Wait(("diff", "approve", "reject"), is_notified=True)
 _FOR_TIME = Wait(is_for_person=False)
 _FOR_FORGE = Wait(is_for_person=False, until="looks again")
 #: The waits that differ from a wait for a time.
 WAITS = {
     WaitKind.APPROVAL: _ANSWERED,
     WaitKind.SIGN_OFF: _ANSWERED,
-    WaitKind.QUESTION: Wait((("Answer it", "answer"),), is_notified=True),
-    WaitKind.CHECKOUT: Wait((("See why", "explain"), ("continue it", "retry")), is_notified=True, until="tries again"),
+    WaitKind.QUESTION: Wait(("answer",), is_notified=True),
+    WaitKind.CHECKOUT: Wait(("explain", "retry"), is_notified=True, until="tries again"),
     WaitKind.CHECKS: _FOR_FORGE,
     WaitKind.MERGE: _FOR_FORGE,
-    WaitKind.REVIEW: Wait((("See it", "status"), ("look again now", "retry")), is_notified=True, until="looks again"),
-    WaitKind.HOST: Wait((("See why", "explain"), ("look again now", "retry")), is_notified=True, until="looks again"),
-    WaitKind.PAUSED: Wait((("Resume it", "resume"),), is_asked=True),
-    WaitKind.KEY: Wait((("From a shell that has it", "resume"),)),
+    WaitKind.REVIEW: Wait(("explain", "retry"), is_notified=True, until="looks again"),
+    WaitKind.HOST: Wait(("explain", "retry"), is_notified=True, until="looks again"),
+    WaitKind.PAUSED: Wait(("resume",), is_asked=True),
+    WaitKind.KEY: Wait(("resume",)),
     WaitKind.CRASHED: Wait(is_notified=True),
-    WaitKind.SUBPLAN: Wait((("See it", "status"), ("continue it", "retry")), is_for_person=False),
-    WaitKind.PHASE: Wait((("See it", "status"),), is_for_person=False),
+    WaitKind.SUBPLAN: Wait(("explain", "retry"), is_for_person=False),
+    WaitKind.PHASE: Wait(("explain",), is_for_person=False),
     WaitKind.LIMIT: Wait(is_for_person=False, until="resets"),
 }
 

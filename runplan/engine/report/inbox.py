@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.adapters.agents.environment import describe_missing
 from runplan.adapters.store.journal import list_records
@@ -16,11 +17,11 @@ from runplan.adapters.store.protocol import Store, open_store
 from runplan.domain.errors import RunplanError
 from runplan.domain.run import events as e
 from runplan.domain.run.attempts import PlanningAttempt, open_questions
-from runplan.domain.run.decide import decide
+from runplan.domain.run.decide import actions_of_state, decide
 from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, RunStatus, WaitKind
-from runplan.domain.run.rows import RunRow, wait_of
+from runplan.domain.run.rows import RunRow
 from runplan.domain.run.state import RunState, fold, open_states
-from runplan.domain.text import command
+from runplan.domain.standing.actions import Action, list_actions
 from runplan.engine.report.planning import describe_proposal
 
 
@@ -45,7 +46,8 @@ class InboxEntry(Struct, frozen=True, kw_only=True):
     run: str
     since: str  #: UTC ISO-8601
     text: str  #: the question, what is asked for, the summary of a proposal, or why a run failed
-    commands: tuple[str, ...]  #: that show and answer it, in that repository
+    actions: tuple[Action, ...] = ()  #: that show and answer it, in that repository
+    commands: tuple[str, ...] = ()  #: of the actions
 
 
 class Unreadable(Struct, frozen=True, kw_only=True):
@@ -69,6 +71,7 @@ def read_inbox(journals: Mapping[str, Location]) -> Inbox:
                 entries += _list_entries(store, root)
         except (RunplanError, OSError) as error:
             unreadable.append(Unreadable(repository=root, error=str(error)))
+    entries = [replace(entry, commands=tuple(action.command for action in entry.actions)) for entry in entries]
     return Inbox(entries=tuple(sorted(entries, key=lambda entry: entry.since)), unreadable=tuple(unreadable))
 
 
@@ -84,19 +87,27 @@ def _list_entries(store: Store, root: str) -> Iterator[InboxEntry]:
     for plan, facts in store.read_plan_facts().items():
         is_over = facts.queued or json.loads(facts.outline[1] or "{}").get("complete")  # by hand, meanwhile
         if facts.run is not None and facts.run.state is RunStatus.FAILED and not is_over:
-            whys = [f"phase {failed.phase}: {failed.reason}: {failed.detail}" for failed in store.list_failures(plan)]
-            yield InboxEntry(
-                kind=EntryKind.FAILED,
-                id=facts.run.id,
-                repository=root,
-                plan=plan,
-                phase="",
-                title=facts.run.title,
-                run=facts.run.id,
-                since=facts.run.since,
-                text="\n".join(whys) or facts.run.reason or "",
-                commands=(command("runplan", "report", plan), command("runplan", "retry", plan)),
-            )
+            failures = store.list_failures(plan)
+            whys = [f"phase {failure.phase}: {failure.reason}: {failure.detail}" for failure in failures]
+            failed = [failure.phase for failure in failures]
+            actions = list_actions(plan, facts, failed=failed, following="", is_complete=False, is_stuck=False)
+            entry = replace(_entry_of(facts.run, root), actions=tuple(a for a in actions if not a.is_usual))
+            yield replace(entry, text="\n".join(whys)) if whys else entry
+
+
+def _entry_of(row: RunRow, root: str) -> InboxEntry:
+    """The entry of a failed run."""
+    return InboxEntry(
+        kind=EntryKind.FAILED,
+        id=row.id,
+        repository=root,
+        plan=row.plan,
+        phase="",
+        title=row.title,
+        run=row.id,
+        since=row.since,
+        text=row.reason or "",
+    )
 
 
 def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str]) -> Iterator[InboxEntry]:
@@ -104,26 +115,25 @@ def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str
     attempt = state.attempt
     phase = attempt.chosen.phase if attempt is not None else ""
     lost = f"\n{describe_missing(state.missing, plan=row.plan)}" if state.missing else ""
+    title = (attempt.chosen.title if attempt is not None else "") or row.title
+    base = replace(_entry_of(row, root), phase=phase, title=title)
 
-    def entry(kind: EntryKind, id_: str, text: str, *commands: str) -> InboxEntry:
-        title = (attempt.chosen.title if attempt is not None else "") or row.title
+    def entry(kind: EntryKind, id_: str, text: str, actions: tuple[Action, ...]) -> InboxEntry:
         since = asked.get(id_, row.since)
-        where = {"repository": root, "plan": row.plan, "phase": phase, "title": title, "run": row.id}
-        return InboxEntry(kind=kind, id=id_, since=since, text=f"{text}{lost}", commands=commands, **where)
+        return replace(base, kind=kind, id=id_, since=since, text=f"{text}{lost}", actions=actions)
 
-    commands = [line for _, line in wait_of(decision.waiting).list_commands(row.plan, phase)]
+    actions = actions_of_state(state, decision.waiting, row.plan)
     if decision.waiting is WaitKind.CRASHED:
-        yield entry(EntryKind.CRASH, row.id, state.crash, *commands)
+        yield entry(EntryKind.CRASH, row.id, state.crash, actions)
     if attempt is None or decision.waiting not in FOR_ANSWER:
         return
     for question in open_questions(attempt):
-        yield entry(EntryKind.QUESTION, question.id, question.text, command("runplan", "answer", question.id, "TEXT"))
+        by_id = Action(verb="answer", plan=row.plan, id=question.id, text="TEXT", label="Answer")
+        yield entry(EntryKind.QUESTION, question.id, question.text, (by_id,))
     if decision.waiting in ANSWERED:
-        commands.append(f"{commands[-1]} -m TEXT")
         kind = EntryKind.SIGN_OFF if decision.waiting is WaitKind.SIGN_OFF else EntryKind.CHANGE
         text = decision.why
         if isinstance(attempt, PlanningAttempt) and attempt.proposal is not None:
             kind = EntryKind.PROPOSAL
             text = "\n".join(describe_proposal(attempt.proposal))
-            commands.append(command("runplan", "edit", row.plan))
-        yield entry(kind, attempt.delivery.asked, text, *commands)
+        yield entry(kind, attempt.delivery.asked, text, actions)

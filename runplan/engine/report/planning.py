@@ -9,9 +9,9 @@ from runplan.domain.plan.proposal import Summary, summarize
 from runplan.domain.run.events import Answered, DispatchEnded, Event, PhaseFailed
 from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StepJudged
 from runplan.domain.run.recorded import Recorded
+from runplan.domain.standing.usage import Usage
 from runplan.domain.text import bounded, command, counted, elapsed, visible
 from runplan.engine.report.text import code_span, escape_inline, table_row
-from runplan.engine.report.views import format_usage
 
 KINDS: tuple[type[Event], ...] = (PlanningChosen, DispatchEnded, StepJudged, ProposalMade, Answered, PhaseFailed)
 LONGEST = 2_000  #: characters of a finding or an answer
@@ -76,7 +76,7 @@ def _list_steps(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
 
 def _step_row(process: DispatchEnded, result: str) -> str:
     tokens = process.input_tokens + process.output_tokens
-    used = format_usage(tokens, process.usd, unpriced=False, estimated=process.estimated) or "-"
+    used = Usage(tokens=tokens, usd=process.usd, estimated=process.estimated).words or "-"
     cells = (process.role, process.agent, elapsed(process.seconds), used, bounded(result, LONGEST))
     return table_row(*map(escape_inline, cells))
 

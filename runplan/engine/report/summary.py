@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -24,59 +23,33 @@ from runplan.domain.plan.tracker import describe_hindrance, missing_dependencies
 from runplan.domain.run import events as e
 from runplan.domain.run.kinds import GateAnswer, Reason, Role, RunOutcome, RunStatus
 from runplan.domain.run.recorded import Recorded
-from runplan.domain.run.rows import RunRow, wait_of
+from runplan.domain.run.rows import RunRow
+from runplan.domain.standing.actions import actions_of_wait, make_action
+from runplan.domain.standing.phases import PhaseState, describe_phase, state_of_work
+from runplan.domain.standing.usage import Usage, sum_usage
 from runplan.domain.text import command, command_in, elapsed
 from runplan.domain.times import parse_iso
 from runplan.engine.report.sections import SHORT, describe_counts
 from runplan.engine.report.text import code_span, escape_inline, table_row
-from runplan.engine.report.views import format_cost, format_usage, token_count
 
 KINDS = (e.Leased, e.BaselineKnown, e.DispatchEnded, e.GateJudged, e.VerdictGiven, e.PhaseFailed, e.Landed)
 REPAIR = "pull request"  #: stands for the id of a phase in a repair, which is in no plan
 
 
-class PhaseState(StrEnum):
-    TODO = "todo"
-    BLOCKED = "blocked"
-    RUNNING = "running"
-    WAITING = "waiting"  #: for a person
-    STOPPED = "stopped"  #: by a person
-    FAILED = "failed"
-    DONE = "done"
-    UNDONE = "undone"
-
-
-class PhaseSpending(Struct, frozen=True, kw_only=True):
+class PhaseSpending(Usage, frozen=True, kw_only=True):
     seconds: float = 0.0  #: of agents
     setup_seconds: float = 0.0
     test_seconds: float = 0.0
     wall_seconds: float = 0.0  #: from the worktree to the newest event of the attempt, waits included
-    tokens: int = 0
-    usd: float = 0.0
-    unpriced: bool = False  #: an agent reported tokens but no cost
-    estimated: bool = False  #: an agent was stopped before it reported tokens
 
     @property
-    def cost(self) -> str:
-        return format_cost(self.usd, unpriced=self.unpriced, estimated=self.estimated)
-
-    @property
-    def words(self) -> str:
+    def time_and_use(self) -> str:
         parts = {"agents": self.seconds, "set-up": self.setup_seconds, "tests": self.test_seconds}
         words = {name: f"{name} {elapsed(seconds)}" for name, seconds in parts.items() if seconds}
         if "set-up" in words:
             words["set-up"] += f" = {self.setup_seconds / sum(parts.values()):.0%}"
         time = elapsed(self.wall_seconds) + (f" ({', '.join(words.values())})" if words else "")
-        used = format_usage(self.tokens, self.usd, unpriced=self.unpriced, estimated=self.estimated)
-        return ", ".join(part for part in (time, used) if part)
-
-
-def total_spent(*parts: PhaseSpending) -> PhaseSpending:
-    return PhaseSpending(
-        **{name: sum(getattr(part, name) for part in parts) for name in PhaseSpending.__struct_fields__[:-2]},
-        unpriced=any(part.unpriced for part in parts),
-        estimated=any(part.estimated for part in parts),
-    )
+        return ", ".join(filter(None, [time, self.words]))
 
 
 class PhaseRecord(Struct, frozen=True, kw_only=True):
@@ -137,7 +110,9 @@ def summarise_attempts(records: Iterable[Recorded[Any]], *, since: str = "") -> 
             current[lane] = (name if is_begin else worked, record.at)
         if not is_begin and record.at > since:
             wall = parse_iso(record.at) - parse_iso(max(previous, since))
-            phase = replace(phase, spent=total_spent(phase.spent, PhaseSpending(wall_seconds=wall.total_seconds())))
+            phase = replace(
+                phase, spent=sum_usage(PhaseSpending, [phase.spent, PhaseSpending(wall_seconds=wall.total_seconds())])
+            )
         phases[name] = phase
     return phases
 
@@ -163,7 +138,7 @@ def _apply_fact(phase: PhaseRecord, fact: Recorded[Any], worked: str, since: str
                 spent = PhaseSpending(setup_seconds=ended.seconds)
             elif not ended.agent:
                 spent = PhaseSpending(test_seconds=ended.seconds)
-            return replace(phase, spent=total_spent(phase.spent, spent))
+            return replace(phase, spent=sum_usage(PhaseSpending, [phase.spent, spent]))
         case e.BaselineKnown(name=e.TESTS):
             return replace(phase, before=describe_counts(fact.event.results))
         case e.GateJudged(name=e.TESTS):
@@ -187,14 +162,16 @@ def figures_of_run(store: Store, run: RunRow) -> str:
     phases = list(
         summarise_attempts(record for record in list_summary_facts(store, run.plan) if record.run == run.id).values()
     )
-    used = total_spent(*(phase.spent for phase in phases))
+    used = sum_usage(PhaseSpending, (phase.spent for phase in phases))
     if not (used.seconds or used.setup_seconds or used.test_seconds):
         return ""
     wall = parse_iso(run.since) - parse_iso(run.started)
     before = next((phase.before for phase in phases if phase.before), "")
     after = next((phase.after for phase in reversed(phases) if phase.after), "")
     tests = PhaseRecord(id="", before=before, after=after).tests
-    return f"Time: {replace(used, wall_seconds=wall.total_seconds()).words}" + (f". Tests: {tests}" if tests else "")
+    return f"Time: {replace(used, wall_seconds=wall.total_seconds()).time_and_use}" + (
+        f". Tests: {tests}" if tests else ""
+    )
 
 
 # --- with the plan --------------------------------------------------------------------------------------
@@ -231,8 +208,8 @@ def _summarise_phase(plan: Plan, phase: Phase, attempts: dict[str, PhaseRecord])
         return replace(
             summary, state=PhaseState.TODO if missing_dependencies(plan, phase) else PhaseState.BLOCKED, why=f"it {why}"
         )
-    start = command("runplan", "start", plan.path, phase.id)
-    return replace(summary, state=PhaseState.TODO, why="not started", command=start)
+    start = make_action("start", plan.path, phase=phase.id)
+    return replace(summary, state=PhaseState.TODO, why="not started", command=start.command)
 
 
 def _with_run(path: str, phase: PhaseRecord, newest: RunRow | None, *, owned: bool) -> PhaseRecord:
@@ -241,24 +218,22 @@ def _with_run(path: str, phase: PhaseRecord, newest: RunRow | None, *, owned: bo
     work = next((work for work in (*active.lanes, active) if work.phase == phase.id), None) if active else None
     # Without a phase, a retry continues the newest run.
     is_newest = newest is None or phase.run == newest.id or phase.id == REPAIR
-    retry = command("runplan", "retry", path, *([] if is_newest else [phase.id]))
+    retry = make_action("retry", path, phase="" if is_newest else phase.id).command
+    status = command("runplan", "status", path)
     if phase.state in (PhaseState.FAILED, PhaseState.STOPPED):
         return replace(phase, command=retry)
     if work is not None and work.waiting_for and phase.state is not PhaseState.DONE:
-        wait = wait_of(work.waiting_for)
-        words = f"waits for {work.waiting_for}" + (f": {work.about}" if work.about else "")
-        if not wait.is_for_person:
-            return replace(phase, state=PhaseState.RUNNING, why=words, command=command("runplan", "status", path))
-        of_phase = phase.id if wait.helps[0][1] in ("diff", "explain") else ""
-        _, see = wait.list_commands(path, of_phase)[0]
-        return replace(phase, state=PhaseState.WAITING, why=words, command=see)
+        state = state_of_work(work)
+        words = describe_phase(state, work=work) + (f": {work.about}" if work.about else "")
+        see = actions_of_wait(work.waiting_for, path, phase.id)[0].command
+        return replace(phase, state=state, why=words, command=see if state is PhaseState.WAITING else status)
     if phase.state is not PhaseState.RUNNING:
         return phase
     if active is None or active.id != phase.run:
         return replace(phase, state=PhaseState.STOPPED, why="its run has ended", command=retry)
     if not owned:
         return replace(phase, state=PhaseState.WAITING, why="interrupted; no process works on it", command=retry)
-    return replace(phase, why="in progress", command=command("runplan", "status", path))
+    return replace(phase, why=describe_phase(PhaseState.RUNNING, work=work), command=status)
 
 
 # --- as Markdown ----------------------------------------------------------------------------------------
@@ -267,7 +242,7 @@ def _with_run(path: str, phase: PhaseRecord, newest: RunRow | None, *, owned: bo
 def summary_section(summary: PlanSummary) -> str:
     """The section that `runplan report` puts on top of the landed report."""
     done = sum(phase.state is PhaseState.DONE for phase in summary.phases if phase.id != REPAIR)
-    used = total_spent(*(phase.spent for phase in summary.phases))
+    used = sum_usage(PhaseSpending, (phase.spent for phase in summary.phases))
     names = ("Phase", "State", "Commit", "Tests", "Attempts", "Time", "Agents", "Tokens", "Cost")
     rows = [table_row(*names), f"|{'---|' * len(names)}"]
     for phase in summary.phases:
@@ -280,13 +255,13 @@ def summary_section(summary: PlanSummary) -> str:
             str(phase.attempts or ""),
             elapsed(spent.wall_seconds) if phase.attempts else "",
             elapsed(spent.seconds) if spent.seconds else "",
-            token_count(spent.tokens, estimated=spent.estimated) if spent.tokens else "",
+            spent.token_words if spent.tokens else "",
             spent.cost if spent.tokens or spent.usd else "",
         )
         rows.append(table_row(*cells))
     parts = [
         "## Summary",
-        f"**Done:** {done} of {sum(phase.id != REPAIR for phase in summary.phases)} phases. Time: {used.words}.",
+        f"**Done:** {done} of {sum(phase.id != REPAIR for phase in summary.phases)} phases. Time: {used.time_and_use}.",
         *(["\n".join(rows)] if summary.phases else []),
     ]
     shown = (PhaseState.FAILED, PhaseState.BLOCKED, PhaseState.STOPPED, PhaseState.UNDONE)
@@ -385,18 +360,18 @@ def _phase_lines(news: RepositoryNews, state: PhaseState) -> Iterator[str]:
     locate = partial(command_in, news.repository, is_fleet=news.is_fleet)
     for plan in news.plans:
         for phase in (summary for summary in plan.phases if summary.state is state):
-            used = phase.spent.words if phase.spent != PhaseSpending() else ""
+            used = phase.spent.time_and_use if phase.spent != PhaseSpending() else ""
             tests = f"tests {phase.tests}" if phase.tests else ""
             facts = (escape_inline(phase.why), code_span(phase.commit) if phase.commit else "", tests, used)
-            then = phase.command or command("runplan", "report", plan.plan)
+            then = phase.command or make_action("report", plan.plan).command
             head = f"{escape_inline(f'{name}: {plan.title}')}, {phase.label}"
             yield f"{head}: {', '.join(filter(None, facts))}: {code_span(locate(then))}"
     if state is PhaseState.WAITING:
         for path, why in news.paused:
-            then = code_span(locate(command("runplan", "resume", path)))
+            then = code_span(locate(make_action("resume", path).command))
             yield f"{escape_inline(name)}: the schedule of {code_span(path)} is paused: {escape_inline(why)}: {then}"
         for path, why in news.failed:
-            then = code_span(locate(command("runplan", "retry", path)))
+            then = code_span(locate(make_action("retry", path).command))
             yield f"{escape_inline(name)}: the run of {code_span(path)} failed: {escape_inline(why)}; then: {then}"
         if news.error:
             yield f"{code_span(news.repository)} cannot be read: {escape_inline(news.error)}"
@@ -408,8 +383,8 @@ def count_phases(news: Sequence[RepositoryNews]) -> str:
     words = {state: title.lower() for state, title in SECTIONS.items()} | {PhaseState.WAITING: "waiting for you"}
     counts = {word: sum(phase.state is state for phase in phases) for state, word in words.items()}
     shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    spent = total_spent(*(phase.spent for phase in phases))
-    used = f". Time: {spent.words}" if spent != PhaseSpending() else ""
+    spent = sum_usage(PhaseSpending, (phase.spent for phase in phases))
+    used = f". Time: {spent.time_and_use}" if spent != PhaseSpending() else ""
     failed = sum(len(repository.failed) for repository in news)
     runs = f". Runs that need you: {failed}" if failed else ""
     return (f"Phases: {shown}" if shown else "No phase landed, failed or waits for you") + runs + used

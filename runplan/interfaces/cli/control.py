@@ -20,12 +20,11 @@ from runplan.app.views.journal import follow_events
 from runplan.domain import names
 from runplan.domain.errors import Exit, Interrupted, RefusedEarly, Unreachable, UsageError
 from runplan.domain.run.recorded import from_json
-from runplan.domain.run.rows import wait_of
 from runplan.domain.settings.options import parse_words
-from runplan.domain.text import command, plain
+from runplan.domain.standing.actions import actions_of_wait, describe_actions
+from runplan.domain.text import as_json, command, plain
 from runplan.engine.loop.context import RepositoryContext, open_context, plan_path
 from runplan.engine.loop.runs import find_awaited
-from runplan.engine.report.views import as_json
 from runplan.interfaces.cli.show import progress
 from runplan.interfaces.cli.show.change import show_change
 from runplan.interfaces.cli.show.ending import show_end
@@ -276,9 +275,8 @@ def _show_proposals() -> Exit:
         )
     for change in changes:
         plan = change.state.options.plan
-        edit = command("runplan", "edit", plan)
         print(f"{plan}: {plain(change.attempt.chosen.title)}")
-        print(f"  {wait_of(change.waiting).help(plan)}; edit it: {edit}")
+        print(f"  {describe_actions(actions_of_wait(change.waiting, plan, is_proposal=True))}")
     return Exit.DONE
 
 

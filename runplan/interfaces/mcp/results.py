@@ -6,9 +6,12 @@ import json
 import re
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
+from runplan.app.views.status import PlanView
+from runplan.domain.decoding import convert
 from runplan.domain.errors import NotFound
+from runplan.domain.standing.phases import PhaseState
 
 LARGEST_TEXT = 20_000  #: characters of one text of a result
 LINES_SHOWN = 30  #: of a followed run
@@ -34,19 +37,24 @@ def make_result(content: dict[str, Any], *, is_error: bool = False) -> Result:
 def view_plans(output: str) -> dict[str, Any]:
     """What `status --json` has printed: one plan, or a list of which each plan is summarized."""
     view = json.loads(output)
-    return {"plans": [_summarize_plan(plan) for plan in view]} if isinstance(view, list) else dict(view)
+    return {"plans": [_list_plan(convert(plan, PlanView)) for plan in view]} if isinstance(view, list) else dict(view)
 
 
-def _summarize_plan(view: dict[str, Any]) -> dict[str, Any]:
-    done = sum(phase["status"] == "done" for phase in view["phases"])
-    run = view["run"] and {name: view["run"][name] for name in _RUN_FIELDS}
-    kept = {name: view[name] for name in _PLAN_FIELDS}
-    return {**kept, "done": f"{done} of {len(view['phases'])} phases", "run": run}
+def _list_plan(view: PlanView) -> dict[str, Any]:
+    """The plan in a list, and what the user can do next."""
+    done = sum(phase.state is PhaseState.DONE for phase in view.phases)
+    needed = [action for action in view.actions if not action.is_usual]
+    return {
+        **{name: to_builtins(getattr(view, name)) for name in _PLAN_FIELDS},
+        "done": f"{done} of {len(view.phases)} phases",
+        "run": view.run and {name: getattr(view.run, name) for name in _RUN_FIELDS},
+        "user_can": [f"{action.label}: {action.command}" for action in needed],
+    }
 
 
 def view_followed(status: str, log: str | None) -> dict[str, Any]:
     """The plan after its run was followed: to its end, to a wait for a person, or (None) to the time limit."""
-    summary = _summarize_plan(json.loads(status))
+    summary = _list_plan(convert(json.loads(status), PlanView))
     if log is None:
         return {**summary, "note": "the run goes on: call follow again"}
     lines = [line for line in log.splitlines() if line.strip()]

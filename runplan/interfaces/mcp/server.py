@@ -23,9 +23,8 @@ from runplan.app.operations.table import try_named
 from runplan.app.views.changes import view_planning
 from runplan.app.views.commands import CommandResult
 from runplan.domain.errors import Exit, NotFound, RunplanError, Unreachable
-from runplan.domain.text import command
+from runplan.domain.text import as_json, command
 from runplan.engine.loop.context import refuse_under_agent
-from runplan.engine.report.views import as_json
 from runplan.interfaces.mcp.commands import Report, report_regularly, run_command
 from runplan.interfaces.mcp.results import Result, make_result, view_change, view_followed, view_plans
 from runplan.interfaces.mcp.tools import (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
@@ -16,7 +15,7 @@ from starlette.routing import Route
 
 from runplan.adapters.configuration.places import key_directory
 from runplan.adapters.notify.links import Expired, Forged, Link, is_used, load_key, read_link
-from runplan.app.views.changes import list_pending, view_change
+from runplan.app.views.changes import ChangeView, ProposalView, list_pending, view_change
 from runplan.app.views.repositories import find_known, open_known
 from runplan.domain.errors import Busy, NotFound, UsageError
 from runplan.interfaces.web.actions import Form, carry_out, read_form, show_outcome
@@ -32,7 +31,7 @@ class LinkedChange(Struct, frozen=True, kw_only=True):
 
     link: Link
     root: Path
-    view: dict[str, Any]  #: as `diff --json` prints it
+    view: ChangeView | ProposalView
 
 
 def open_link(env: Mapping[str, str], token: str, now: float) -> LinkedChange:

@@ -67,6 +67,7 @@ STATES = {
     "waiting": ("needs-you", "◆"),
     "failed": ("failed", "✕"),
     "blocked": ("needs-you", "■"),
+    "elsewhere": ("needs-you", "■"),
     "next": ("ready", "→"),
     "todo": ("ready", "○"),
 }

@@ -15,7 +15,6 @@ from starlette.responses import HTMLResponse
 from runplan import __version__
 from runplan.domain.text import clock, elapsed, in_words, visible
 from runplan.domain.times import parse_iso, zone as zone_of
-from runplan.engine.report.views import format_cost, token_count
 from runplan.interfaces.web.access import Site, make_form_token
 
 FOLDER = Path(__file__).parent
@@ -114,7 +113,5 @@ TEMPLATES.filters |= {
     "until": show_span_until,
     "span": in_words,
     "elapsed": elapsed,
-    "cost": format_cost,
-    "tokens": token_count,
 }
 TEMPLATES.globals |= {"link": link}

@@ -16,10 +16,9 @@ from runplan.app.health import Check, examine
 from runplan.app.operations.model import Caller
 from runplan.app.views.inspection import describe_commits
 from runplan.domain.errors import Exit
-from runplan.domain.text import counted, plain
+from runplan.domain.text import as_json, counted, plain
 from runplan.engine.loop.context import RepositoryContext, open_context, refuse_under_agent
 from runplan.engine.loop.leftovers import collect_leftovers
-from runplan.engine.report.views import as_json
 from runplan.interfaces.cli.show import progress
 
 

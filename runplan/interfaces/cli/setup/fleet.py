@@ -19,10 +19,9 @@ from runplan.adapters.store.postgres import initialize, list_fleet
 from runplan.domain.errors import Exit, RefusedEarly, UsageError
 from runplan.domain.plan.body import HOST_LABEL
 from runplan.domain.run.rules.hosts import MAX_LABELS
-from runplan.domain.text import counted, in_words, localized, plain
+from runplan.domain.text import as_json, counted, in_words, localized, plain
 from runplan.engine.loop.context import open_context, refuse_under_agent, remote_url
 from runplan.engine.report.metrics import collect_fleet_samples, metrics_text
-from runplan.engine.report.views import as_json
 from runplan.hosts.fleet.worker import work_on_plans
 from runplan.interfaces.cli.show.progress import say
 

@@ -11,9 +11,8 @@ from runplan.adapters.notify.channels import Deliveries, list_channels
 from runplan.adapters.notify.links import LinkMaker
 from runplan.adapters.notify.notices import of_test
 from runplan.domain.errors import Exit, RefusedEarly, UsageError
-from runplan.domain.text import plain
+from runplan.domain.text import as_json, plain
 from runplan.engine.loop.context import refuse_under_agent
-from runplan.engine.report.views import as_json
 from runplan.hosts.daemon import client, service
 from runplan.hosts.daemon.service import Manager, Standing
 from runplan.interfaces.cli.show.progress import say

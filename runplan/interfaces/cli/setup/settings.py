@@ -18,9 +18,8 @@ from runplan.domain.checks.runners.naming import foresee_unnamed
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.names import PLAN_FILE
 from runplan.domain.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Settings
-from runplan.domain.text import command, committing, toml_value
+from runplan.domain.text import as_json, command, committing, toml_value
 from runplan.engine.loop.context import context_at, open_context, settings_note, spec_plans
-from runplan.engine.report.views import as_json
 
 #: Claude Code and opencode read it there.
 SKILL = ".claude/skills/run-plan/SKILL.md"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from typing import Any
 
 from runplan.adapters.configuration.load import environment
 from runplan.adapters.git.command import ANY
-from runplan.domain.run.kinds import ANSWERED
-from runplan.domain.text import command, visible
+from runplan.app.views.changes import ChangeView, Proposal, ProposalView
+from runplan.domain.standing.actions import describe_actions
+from runplan.domain.text import visible
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.report.planning import describe_summary
 from runplan.interfaces.cli.terminal import Style
@@ -19,10 +19,15 @@ SHORT = 12  #: digits of an id
 NOT_RUN = (126, 127)  #: exit codes of a shell for a program that it cannot run
 
 
-def show_change(context: RepositoryContext, view: dict[str, Any], *, is_paged: bool = True) -> None:
+def show_change(context: RepositoryContext, view: ChangeView | ProposalView, *, is_paged: bool = True) -> None:
     """Print the change, on a terminal in colours and through the pager that git uses."""
     style = Style.of(sys.stdout)
-    text = _render_proposal(view, style) if "proposal" in view else _render_change(view, style)
+    if isinstance(view, ChangeView):
+        text = _render_change(view, style)
+    else:
+        assert view.proposal is not None
+        text = _render_proposal(view, view.proposal, style)
+    text += f"\n{describe_actions(action for action in view.actions if action.verb != 'diff')}"
     env = environment()
     pager = "cat"
     if is_paged and sys.stdout.isatty():
@@ -55,53 +60,35 @@ def _paint_diff(diff: str, style: Style) -> str:
     return "\n".join(lines)
 
 
-def _render_proposal(view: dict[str, Any], style: Style) -> str:
+def _render_proposal(view: ProposalView, proposal: Proposal, style: Style) -> str:
     """The proposal as text: what it grants, then all of it, or the changes of a revision."""
-    plan = view["plan"]
-    proposal = view["proposal"]
-    summary = describe_summary(proposal["summary"], is_edited=proposal["edited"])
-    helps = f"to land it: {command('runplan', 'approve', plan)}; to change it: {command('runplan', 'edit', plan)}"
-    reject = f"to have it revised: {command('runplan', 'reject', plan)} -m REASON"
-    standing = f"waits for {view['waiting_for']}" if view["waiting_for"] else f"is {view['state']}"
-    head = f"{plan} {standing}, SHA-256 {proposal['sha256'][:12]}"
-    diff = proposal["diff"]
-    text = _paint_diff(diff, style) if diff else visible(proposal["text"], is_prose=True)
-    return "\n".join([head, *summary, "", text, "", f"{helps}; {reject}"])
+    standing = f"waits for {view.waiting_for}" if view.waiting_for else f"is {view.state}"
+    head = f"{view.plan} {standing}, SHA-256 {proposal.sha256[:SHORT]}"
+    text = _paint_diff(proposal.diff, style) if proposal.diff else visible(proposal.text, is_prose=True)
+    return "\n".join([head, *describe_summary(proposal.summary, is_edited=proposal.edited), "", text, ""])
 
 
-def _render_change(view: dict[str, Any], style: Style) -> str:
-    plan = view["plan"]
-    failed = view["failed"]
-    ending = f"waits for {view['waiting_for']}" if view["waiting_for"] else "landed"
-    ending = f"failed at {failed['step']} ({failed['reason']})" if failed else ending
-    about = (failed["detail"], failed["evidence"], failed["output"], f"branch {failed['branch']}") if failed else ()
+def _render_change(view: ChangeView, style: Style) -> str:
+    failed = view.failed
+    about = (failed.detail, failed.evidence, failed.output, f"branch {failed.branch}") if failed else ()
     lines = [
-        f"{plan}, phase {view['phase']} {view['title']}: {ending}",
+        f"{view.plan}, phase {view.phase} {view.title}: {view.state}",
         *filter(None, about),
-        f"commit {view['commit'][:SHORT]}, tree {view['tree'][:SHORT]}, on {view['target']} {view['onto'][:SHORT]}",
+        f"commit {view.commit[:SHORT]}, tree {view.tree[:SHORT]}, on {view.target} {view.onto[:SHORT]}",
         "",
         "Checks:",
     ]
-    for gate in view["gates"]:
-        ending = "did not finish" if gate["exit_code"] is None else f"exit code {gate['exit_code']}"
-        ran = f"{gate['command']} on tree {gate['tree'][:SHORT]}: {ending}; " if gate["command"] else ""
-        lines.append(f"  {ran}{gate['result']}")
-    for proof in view["proofs"]:
-        lines += [f"  {proof['result']}", *(f"    {broken['test']}: {broken['why']}" for broken in proof["broken"])]
-    if verdict := view["verdict"]:
-        lines += ["", f"Verdict of {verdict['verifier']} on tree {verdict['tree'][:SHORT]}:"]
-        for item in verdict["items"]:
-            lines += [f"  {item['result']}  {item['item']} {item['text']}".rstrip(), f"        {item['evidence']}"]
-    if view["findings"]:
-        lines += ["", "Findings:", *(f"  {line}" for line in view["findings"])]
-    lines += ["", "Commit messages:", *(f"  {line}".rstrip() for line in view["messages"].split("\n"))]
-    helps = f"what it waits for: {command('runplan', 'explain', plan)}"
-    if failed:
-        helps = f"to work on it again: {command('runplan', 'retry', plan, view['phase'])}"
-    elif view["waiting_for"] in ANSWERED:
-        approve = command("runplan", "approve", plan)
-        reject = command("runplan", "reject", plan)
-        helps = f"to land it: {approve}; to have it changed: {reject} -m TEXT"
-    elif not view["waiting_for"]:
-        helps = f"to revert it: {command('runplan', 'undo', plan, view['phase'])}"
-    return "\n".join([visible("\n".join(lines), is_prose=True), "", _paint_diff(view["diff"], style), helps])
+    for gate in view.gates:
+        ending = "did not finish" if gate.exit_code is None else f"exit code {gate.exit_code}"
+        ran = f"{gate.command} on tree {gate.tree[:SHORT]}: {ending}; " if gate.command else ""
+        lines.append(f"  {ran}{gate.result}")
+    for proof in view.proofs:
+        lines += [f"  {proof.result}", *(f"    {broken.test}: {broken.why}" for broken in proof.broken)]
+    if verdict := view.verdict:
+        lines += ["", f"Verdict of {verdict.verifier} on tree {verdict.tree[:SHORT]}:"]
+        for item in verdict.items:
+            lines += [f"  {item.result}  {item.id} {item.text}".rstrip(), f"        {item.evidence}"]
+    if view.findings:
+        lines += ["", "Findings:", *(f"  {line}" for line in view.findings)]
+    lines += ["", "Commit messages:", *(f"  {line}".rstrip() for line in view.messages.split("\n"))]
+    return "\n".join([visible("\n".join(lines), is_prose=True), "", _paint_diff(view.diff, style)])

@@ -15,8 +15,7 @@ from runplan.domain.plan.marks import ExecutionKind, NoWorkKind
 from runplan.domain.plan.model import Phase, Plan
 from runplan.domain.plan.reading import Reading
 from runplan.domain.plan.tracker import NoPhase, choose_phase
-from runplan.domain.text import cut_cells, visible
-from runplan.engine.report.views import as_json
+from runplan.domain.text import as_json, cut_cells, visible
 from runplan.interfaces.cli.terminal import say
 
 WIDEST_ITEM = 100  #: cells of an item that are shown

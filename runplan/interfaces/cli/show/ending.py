@@ -12,13 +12,14 @@ from runplan.domain.errors import Exit
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import events as e
 from runplan.domain.run.attempts import PlanningAttempt
-from runplan.domain.run.decide import decide
+from runplan.domain.run.decide import actions_of_state, decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Mode, Reason, RunOutcome, WaitKind
 from runplan.domain.run.reasons import describe_ending, next_action
 from runplan.domain.run.recorded import from_json
-from runplan.domain.run.rows import EventRow, RunRow, wait_of
-from runplan.domain.run.state import RunState, apply, failed_lane, failure as failure_of, list_questions
+from runplan.domain.run.rows import EventRow, RunRow
+from runplan.domain.run.state import RunState, apply, failed_lane, failure as failure_of
+from runplan.domain.standing.actions import describe_actions
 from runplan.domain.text import command, counted, zone_name
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.runs import find_awaited, state_of
@@ -106,7 +107,7 @@ def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, l
         return Exit.UNREACHABLE if decision.waiting is WaitKind.CRASHED else Exit.WAITING, [
             decision.why,
             *(describe_proposal(proposal) if proposal is not None else ()),
-            f"{itself}{wait_of(decision.waiting).help(plan, questions=list_questions(state))}",
+            f"{itself}{describe_actions(actions_of_state(state, decision.waiting, plan))}",
         ]
     if ended.remedy:
         return Exit.UNREACHABLE, [f"{ended.detail}. {ended.remedy}"]

@@ -16,11 +16,11 @@ from runplan.domain.errors import NotFound
 from runplan.domain.run import events as e
 from runplan.domain.run.recorded import from_json
 from runplan.domain.run.rows import EventRow, RunRow
-from runplan.domain.text import clock, escaped, localized, plain
+from runplan.domain.standing.usage import usage_of
+from runplan.domain.text import as_json, clock, escaped, localized, plain
 from runplan.domain.times import parse_iso
 from runplan.engine.loop.context import newest_run, open_context
 from runplan.engine.report.metrics import collect_samples, render_samples
-from runplan.engine.report.views import as_json, format_usage
 from runplan.hosts.daemon.client import NotRunning, connect_daemon
 from runplan.hosts.daemon.protocol import Metrics, MetricsText
 from runplan.interfaces.cli.show.ending import RunLog
@@ -63,7 +63,7 @@ def _print_runs(runs: list[RunRow], *, is_json: bool) -> None:
     now = datetime.now(UTC)
     for run in runs:
         why = f" ({run.reason})" if run.reason not in (None, run.state) else ""
-        used = format_usage(run.tokens, run.usd, unpriced=run.unpriced, estimated=run.estimated)
+        used = usage_of(run).words
         began = clock(parse_iso(run.started), None, now=now)
         line = f"{run.id}  {began:<20}  {run.plan}, {run.mode}: {run.state}{why}"
         print(line, used, sep=", " if used else "")
@@ -125,10 +125,10 @@ def run_explain(args: argparse.Namespace) -> None:
         store, newest = newest_run(context, args.plan)
         records = list_records(store, newest.id)
         every = list_steps(records)
-    steps = [step for step in every if args.phase in (None, step["phase"])]
+    steps = [step for step in every if args.phase in (None, step.phase)]
     if args.phase and not steps:
         raise NotFound(f"the run {newest.id} has not reached a phase {args.phase}")
-    why = steps[-1]["why"] if steps else "nothing has been started"
+    why = steps[-1].why if steps else "nothing has been started"
     if args.json:
         print(as_json({"run": newest.id, "plan": newest.plan, "now": why, "steps": steps}, indent=None))
         return
@@ -138,11 +138,11 @@ def run_explain(args: argparse.Namespace) -> None:
     print(head, style.wrap(plain(f"now: {localized(why, now=now)}"), "     "), "", sep="\n\n", end="")
     repeats = list_repeats([record.event for record in records])
     for place, step in enumerate(every):
-        if place in repeats or args.phase not in (None, step["phase"]):
+        if place in repeats or args.phase not in (None, step.phase):
             continue
-        moment = clock(datetime.fromisoformat(step["at"]), None, now=now)
-        by = f"by {step['by']}; " if "by" in step else ""
-        text = plain(f"{moment:<13}  {event_words(step['event']):<18}  {by}then: {localized(step['why'], now=now)}")
+        moment = clock(datetime.fromisoformat(step.at), None, now=now)
+        by = f"by {step.by}; " if step.by else ""
+        text = plain(f"{moment:<13}  {event_words(step.event):<18}  {by}then: {localized(step.why, now=now)}")
         wrapped = style.wrap(text, " " * 35)
         print(style.paint(wrapped[: len(moment)], "dim") + wrapped[len(moment) :])
 

@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.app.views.board import HEADINGS, Board, Card, Group
+from runplan.app.views.status import describe_schedule
 from runplan.domain.text import count_cells, counted, cut_cells, elapsed, fit_cells, in_words, plain_line
-from runplan.engine.report.views import describe_schedule, format_cost, format_usage
 
 #: Parts of a line with their colours.
 Line: TypeAlias = tuple[tuple[str, str], ...]
@@ -56,7 +56,7 @@ class Screen(Struct, frozen=True, kw_only=True):
 
 
 def row_of(card: Card) -> Row:
-    return card.repo, card.plan
+    return card.repo, card.view.plan
 
 
 def replace_cards(screen: Screen, cards: tuple[Card, ...], notes: tuple[str, ...]) -> Screen:
@@ -110,9 +110,9 @@ def press_key(screen: Screen, key: str) -> tuple[Screen, Task | None]:
         return screen, task
     if card is None:
         return replace(screen, message="no plan is selected"), None
-    verb = card.action.verb if card.action else ""
-    if verb not in _CHANGES.get(task, (verb,)):
-        return replace(screen, message=f"{card.plan}: no change waits for you"), None
+    verbs = [action.verb for action in card.view.actions]
+    if task in _CHANGES and not any(verb in _CHANGES[task] for verb in verbs):
+        return replace(screen, message=f"{card.view.plan}: no change waits for you"), None
     return screen, task
 
 
@@ -165,7 +165,7 @@ def _lay_out_body(screen: Screen, width: int, now: datetime) -> tuple[list[Line]
     columns = _measure_columns(screen, width)
     for group in Group:
         cards = screen.list_group(group)
-        titles = ", ".join(plain_line(card.title) for card in cards)
+        titles = ", ".join(plain_line(card.view.title) for card in cards)
         names: Line = ((f"  {titles}", "dim"),) if group is Group.FINISHED else ()
         if cards:
             lines += [
@@ -184,17 +184,17 @@ def _measure_columns(screen: Screen, width: int) -> tuple[int, int]:
     """The widths of titles and of names of repositories; one repository needs no name."""
     names = {plain_line(card.repository) for card in screen.cards}
     name = min(max(map(count_cells, names), default=0), width // 6) if len(names) > 1 else 0
-    titles = [count_cells(plain_line(card.title)) for card in screen.rows]
+    titles = [count_cells(plain_line(card.view.title)) for card in screen.rows]
     return max(min(max(titles, default=0), width - name - 40), 8), name
 
 
 def _lay_out_card(card: Card, columns: tuple[int, int], now: datetime, *, is_selected: bool) -> list[Line]:
     title, name = columns
     style = "reverse" if is_selected else ""
-    total = len(card.phases)
+    total = len(card.view.phases)
     bar = ("█" * (card.done * BAR // total)).ljust(BAR, "░") if total else " " * BAR
     count = f"{card.done}/{total}" if total else ""
-    first = f"{'>' if is_selected else ' '} {fit_cells(plain_line(card.title), title)}  "
+    first = f"{'>' if is_selected else ' '} {fit_cells(plain_line(card.view.title), title)}  "
     first += f"{fit_cells(plain_line(card.repository), name)}  " if name else ""
     age = _describe_age(card, now)
     line: Line = ((first, style), (f"{bar} {count:<5}", style), (f" {_format_cost(card):<11} {age:>7}", style))
@@ -210,35 +210,32 @@ def _describe_age(card: Card, now: datetime) -> str:
 
 
 def _describe_card(card: Card, now: datetime) -> str:
-    if card.group is Group.SCHEDULED and card.schedule:
-        return describe_schedule(card.schedule, now=now)
+    if card.group is Group.SCHEDULED and card.view.schedule:
+        return describe_schedule(card.view.schedule, now=now)
     if card.group is Group.READY:
         return ""
     label = f"{card.action.label}: " if card.action and card.group is Group.NEEDS_YOU else ""
-    return plain_line(f"{label}{card.current or card.sentence}")
+    return plain_line(f"{label}{card.current or card.view.words}")
 
 
 def _format_cost(card: Card) -> str:
-    usage = card.usage
-    limit = f"/{usage.most_usd:.2f}" if usage.most_usd else ""
-    cost = format_cost(usage.usd, unpriced=usage.unpriced, estimated=usage.estimated) if usage.usd else "$0.00"
-    return f"{cost}{limit}" if usage.usd or limit else ""
+    limit = f"/{card.most_usd:.2f}" if card.most_usd else ""
+    return f"{card.usage.cost if card.usage.usd else '$0.00'}{limit}" if card.usage.usd or limit else ""
 
 
 def _lay_out_detail(screen: Screen, width: int, now: datetime) -> list[Line]:
     card = screen.card
     if card is None:
         return []
-    used = card.usage
-    usage = format_usage(used.tokens, used.usd, unpriced=used.unpriced, estimated=used.estimated)
-    facts = [f"{card.done} of {counted(len(card.phases), 'phase')} done" if card.phases else "", usage]
-    facts += [describe_schedule(card.schedule, now=now) if card.schedule else ""]
-    facts += [f"queued: {card.queued}" if card.queued else ""]
-    sentence = textwrap.wrap(plain_line(card.sentence), width, max_lines=3, placeholder=" …")
+    view = card.view
+    phases = f"{card.done} of {counted(len(view.phases), 'phase')} done" if view.phases else ""
+    facts = [phases, card.usage.words, describe_schedule(view.schedule, now=now) if view.schedule else ""]
+    facts += [f"queued: {view.queued}" if view.queued else ""]
+    sentence = textwrap.wrap(plain_line(view.words), width, max_lines=3, placeholder=" …")
     about = ", ".join(filter(None, facts))
     return [
         (("─" * width, "dim"),),
-        ((plain_line(card.title), "bold"), (f"  {plain_line(f'{card.plan} in {card.repository}')}", "")),
+        ((plain_line(card.view.title), "bold"), (f"  {plain_line(f'{view.plan} in {card.repository}')}", "")),
         *(((line, _LEVELS.get(card.level, "")),) for line in sentence),
         *([((plain_line(about), ""),)] if about else []),
     ]

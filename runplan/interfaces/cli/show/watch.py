@@ -245,12 +245,12 @@ class Watch:
             self._terminal.ask_key(f"\n{error}\nPress a key. ")
 
     def _do(self, task: Task, card: Card) -> None:
-        plan = card.plan
+        plan = card.view.plan
         match task:
             case Task.DIFF:
                 self._run(card, "diff", plan, *_phase_of(card))
             case Task.APPROVE if card.action is not None and card.action.verb == "answer":
-                if answer := self._terminal.ask_line(f"\n{card.sentence}\nYour answer (empty: none): "):
+                if answer := self._terminal.ask_line(f"\n{card.view.words}\nYour answer (empty: none): "):
                     self._run(card, "answer", plan, answer)
             case Task.APPROVE:
                 self._answer(card, "approve")
@@ -266,10 +266,9 @@ class Watch:
 
     def _answer(self, card: Card, verb: str) -> None:
         """Approve the change that is shown, or reject it with words. Another one that replaces it gets no answer."""
-        words = [card.plan, *_phase_of(card)]
+        words = [card.view.plan, *_phase_of(card)]
         with open_known(self._reader.known[card.repo], warn=lambda _: None) as context:
-            view = view_change(context, find_change(context, card.plan, next(iter(_phase_of(card)), None)))
-        tree: str = view["proposal"]["sha256"] if "proposal" in view else view["tree"]
+            tree = view_change(context, find_change(context, card.view.plan, next(iter(_phase_of(card)), None))).tree
         more = ["--tree", tree]
         if verb == "reject":
             why = self._terminal.ask_line(

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runplan.app.views.changes import find_change, list_questions, view_change
+from runplan.app.views.changes import ChangeView, Proposal, ProposalView, find_change, list_questions, view_change
 from runplan.app.views.diffs import MOST_OPEN, FileDiff, choose_inline, cut_lines, parse_diff
 from runplan.app.views.plan_page import require_plan
 from runplan.app.views.repositories import find_known, open_known
 from runplan.domain.errors import Busy, NotFound
-from runplan.domain.run.kinds import Reason
 from runplan.interfaces.web.render import link, read_number, render, site_of
 
 MOST_FILES = 300  #: that are listed
 MOST_LINES = 2_000  #: of a file at once
-#: The label of the button that lands the change, by what it waits for.
-APPROVALS = {"sign-off": "Sign off and land", "approval": "Approve and land"}
 
 
 class FileRow(Struct, frozen=True, kw_only=True):
@@ -41,9 +37,8 @@ class ChangePage(Struct, frozen=True, kw_only=True):
     is_open: bool  #: the files are open
     added: int
     removed: int
-    tree: str  #: what an answer is bound to
+    proposal: Proposal | None
     approve: str  #: the label of the button; "" when it does not wait for an answer
-    advice: str = ""  #: after a failure
 
 
 def show_change(request: Request) -> Response:
@@ -74,9 +69,9 @@ def show_file(request: Request) -> Response:
     repo, plan, phase, shown = (query.get(name, "") for name in ("repo", "plan", "phase", "tree"))
     with open_known(find_known(site_of(request).env, repo), warn=lambda _: None) as context:
         view = view_change(context, find_change(context, plan, phase or None))
-    if shown and shown != answered_tree(view):
+    if shown and shown != view.tree:
         raise Busy("the change was replaced since the page was loaded; load it again")
-    files = parse_diff(view.get("diff", ""))
+    files = parse_diff(view.diff)
     number = read_number(query.get("file", ""))
     if number >= len(files):
         raise NotFound("the change has no such file; load the page of the change again")
@@ -99,29 +94,21 @@ def show_file(request: Request) -> Response:
 ROUTES = (Route("/change", show_change), Route("/change/file", show_file))
 
 
-def answered_tree(view: dict[str, Any]) -> str:
-    """What an answer is bound to: the tree, or the SHA-256 of the proposal."""
-    proposal = view.get("proposal")
-    return str(proposal["sha256"] if proposal else view.get("tree", ""))
-
-
-def prepare_change(view: dict[str, Any], *, repo: str = "", is_all: bool = False) -> ChangePage:
+def prepare_change(view: ChangeView | ProposalView, *, repo: str = "", is_all: bool = False) -> ChangePage:
     """The files of the change. With a repository the lines of large files have an address of their own."""
-    proposal = view.get("proposal")
-    files = parse_diff(view["diff"] if "diff" in view else (proposal or {}).get("diff") or "")
-    tree = answered_tree(view)
+    is_proposal = isinstance(view, ProposalView)
+    files = parse_diff(view.diff)
     rows = []
     for number, (file, is_inline) in enumerate(zip(files, choose_inline(files), strict=True)):
-        query = {"repo": repo, "plan": view["plan"], "phase": view.get("phase", ""), "tree": tree, "file": str(number)}
+        query = {"repo": repo, "plan": view.plan, "phase": view.phase, "tree": view.tree, "file": str(number)}
         rows.append(
             FileRow(
                 number=number,
                 file=file,
-                is_inline=is_inline or bool(proposal),
-                address=link("/change/file", **query) if repo and not proposal else "",
+                is_inline=is_inline or is_proposal,
+                address=link("/change/file", **query) if repo and not is_proposal else "",
             )
         )
-    failed = view.get("failed")
     changed = sum(file.added + file.removed for file in files)
     listed = rows if is_all else rows[:MOST_FILES]
     return ChangePage(
@@ -130,7 +117,6 @@ def prepare_change(view: dict[str, Any], *, repo: str = "", is_all: bool = False
         is_open=changed < MOST_OPEN,
         added=sum(file.added for file in files),
         removed=sum(file.removed for file in files),
-        tree=tree,
-        approve=APPROVALS.get(view["waiting_for"] or "", "") if tree else "",
-        advice=Reason(failed["reason"]).advice if failed else "",
+        proposal=view.proposal if isinstance(view, ProposalView) else None,
+        approve=next((action.label for action in view.actions if action.verb == "approve"), "") if view.tree else "",
     )

@@ -79,9 +79,9 @@ def describe_records(records: list[Recorded[e.Event]], *, now: datetime) -> list
                 at=record.at,
                 lane=event.lane,
                 name=event_words(type(event).__name__),
-                phase=step["phase"],
+                phase=step.phase,
                 text=bounded("\n".join(line.strip() for line in text.strip().splitlines()), LONGEST),
-                then=bounded(localized(step["why"], now=now), LONGEST),
+                then=bounded(localized(step.why, now=now), LONGEST),
             )
         )
     return lines[::-1]

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from runplan.app.operations.model import Caller
-from runplan.app.views.board import Group, find_card, read_board, shorten_roots
+from runplan.app.views.board import find_card, read_board, shorten_roots
 from runplan.app.views.checks import ask_daemon, examine_repository, list_disks, read_plan_file, view_plan_file
 from runplan.app.views.reports import read_news, read_report
 from runplan.app.views.repositories import find_known, list_with_current
@@ -60,8 +60,8 @@ def show_start(request: Request) -> Response:
     now = datetime.now(UTC)
     if not query.get("plan"):
         board = read_board(list_with_current(env), now)
-        idle = [card for card in board.cards if not card.level and not card.queued]
-        return render(request, "choose.html", cards=[card for card in idle if card.group is not Group.FINISHED])
+        idle = [card for card in board.cards if card.view.next and not (card.view.is_active or card.view.queued)]
+        return render(request, "choose.html", cards=idle)
     known, card = find_card(env, query.get("repo", ""), query["plan"], now)
     choice = read_choice(query)
     words = choice.list_words() if choice else []
@@ -72,7 +72,7 @@ def show_start(request: Request) -> Response:
     except UsageError as refused:
         problem = str(refused)
     try:
-        checked = view_plan_file(read_plan_file(Caller(cwd=Path(known.root), env=env), card.plan))
+        checked = view_plan_file(read_plan_file(Caller(cwd=Path(known.root), env=env), card.view.plan))
     except RunplanError as unreadable:
         error = str(unreadable)
     return render(
@@ -85,7 +85,7 @@ def show_start(request: Request) -> Response:
         is_chosen=choice is not None and not problem,
         problem=problem,
         words=shlex.join(words),
-        command=command("runplan", "start", card.plan, *words),
+        command=command("runplan", "start", card.view.plan, *words),
         landings=LANDINGS,
     )
 
@@ -95,7 +95,7 @@ def show_start(request: Request) -> Response:
 
 def show_reports(request: Request) -> Response:
     board = read_board(list_with_current(site_of(request).env), datetime.now(UTC))
-    cards = sorted((card for card in board.cards if card.has_run), key=lambda card: card.since, reverse=True)
+    cards = sorted((card for card in board.cards if card.view.run), key=lambda card: card.since, reverse=True)
     return render(request, "reports.html", cards=cards)
 
 
@@ -108,7 +108,7 @@ def show_report(request: Request) -> Response:
         card = None
     else:
         known, card = find_card(env, query.get("repo", ""), query.get("plan", ""), datetime.now(UTC))
-        report = read_report(Caller(cwd=Path(known.root), env=env), card.plan, diffs=True)
+        report = read_report(Caller(cwd=Path(known.root), env=env), card.view.plan, diffs=True)
         markdown, diffs = report.markdown, report.diffs
     body = Markup(render_body(markdown, diffs=diffs))  # noqa: S704 - it has escaped all text of the report
     return render(request, "report.html", card=card, title=read_title(markdown), body=body)

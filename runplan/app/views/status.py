@@ -1,0 +1,491 @@
+"""Plans and runs as frozen values, for every interface. `status --json` is these values encoded. Cheap to import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, tzinfo
+from enum import StrEnum
+
+from msgspec import UNSET, Struct, UnsetType, field
+from msgspec.structs import replace
+
+from runplan.domain.decoding import convert
+from runplan.domain.run.kinds import PLANNING_STEPS, UNFINISHED, Mode, RunOutcome, RunStatus, WaitKind
+from runplan.domain.run.rows import PlanFacts, RunRow, ScheduleRow, Work, wait_of
+from runplan.domain.settings.schedule import describe_delay, next_slot
+from runplan.domain.standing.actions import Action, list_actions
+from runplan.domain.standing.phases import PhaseState, describe_phase, state_of_work
+from runplan.domain.text import clock, command, counted, in_words
+from runplan.domain.times import iso, parse_iso, zone as zone_of
+
+
+class PhaseOutline(Struct, frozen=True):
+    """A phase without its text."""
+
+    id: str
+    title: str
+    status: str
+    commit: str | None
+    depends: tuple[str, ...]
+    hindrance: str = ""  #: why an open phase cannot be worked now
+
+
+class PlanOutline(Struct, frozen=True, kw_only=True):
+    """A plan without its texts; one that cannot be parsed has an error and no phases."""
+
+    title: str = ""
+    status: str = ""
+    complete: bool = False
+    phases: tuple[PhaseOutline, ...] = ()
+    error: str = ""
+    is_page: bool = False  #: the error is that it is no plan
+
+
+# --- views ----------------------------------------------------------------------------------------------
+
+
+class PlanState(StrEnum):
+    """Why a person looks at a plan, the most urgent first: the order of `status`."""
+
+    WAITING = "waiting"  #: for a person
+    FAILED = "failed"
+    RUNNING = "running"
+    SCHEDULED = "scheduled"  #: or paused by a person
+    OPEN = "open"
+    DONE = "done"
+    PAGE = "page"  #: no plan
+
+
+class Level(StrEnum):
+    """How much a run needs a person."""
+
+    FINE = "fine"
+    SLOW = "slow"
+    LOOK = "look"
+
+
+class Stuck(Struct, frozen=True):
+    """The answer to "is it stuck?"."""
+
+    level: Level
+    sentence: str
+
+
+class PhaseFailure(Struct, frozen=True, kw_only=True):
+    """The last attempt at a phase, which failed."""
+
+    reason: str
+    why: str  #: one line
+    output: str  #: the last lines of the command that failed
+    command: str  #: that tries again
+
+
+class PhaseView(PhaseOutline, frozen=True, kw_only=True):
+    """A phase of a plan; an open one that is worked on is in progress."""
+
+    blocked_by: tuple[str, ...] = ()  #: unfinished phases that it depends on
+    failed: PhaseFailure | None = None
+    state: PhaseState
+    words: str
+
+
+class RunView(Work, frozen=True, kw_only=True):
+    """The newest run of a plan."""
+
+    id: str
+    state: RunStatus
+    mode: Mode
+    daemon: bool
+    attempt: int
+    outcome: RunOutcome | None
+    reason: str | None
+    asked: str | None
+    lanes: tuple[Work, ...]
+    questions: tuple[str, ...]
+    stuck: Stuck | None = None  #: None after its end
+
+    @property
+    def is_active(self) -> bool:
+        return self.state in UNFINISHED
+
+    @property
+    def words(self) -> str:
+        if self.stuck is not None:
+            return self.stuck.sentence
+        return f"{self.state} ({self.reason})" if self.reason not in (None, "", self.state) else str(self.state)
+
+
+class ClaimView(Struct, frozen=True):
+    owner: str
+    alive: bool
+
+
+class ScheduleView(Struct, frozen=True, kw_only=True):
+    """The schedule of a plan; `next` is None when this machine cannot compute it."""
+
+    spec: str
+    next: str | None
+    zone: str
+    moved: str  #: why it fires later than it says
+    paused: str | None
+    due: bool  #: a slot has passed without a daemon
+
+
+class Look(Struct, frozen=True):
+    """The last look of a watch of issues."""
+
+    at: str
+    answer: str
+    why: str
+
+    @property
+    def words(self) -> str:
+        return f"{self.answer}, {self.why}".rstrip(", ")
+
+
+class HostView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why the daemon, or the workers of a fleet, cannot work on the plans."""
+
+    state: str  #: closed, absent
+    error: str
+    pid: int = 0
+    version: str = ""
+    since: str = ""
+    until: str = ""  #: the next try
+
+
+class PlanView(Struct, frozen=True, kw_only=True):
+    """One plan (docs/reference.md); one that cannot be parsed, or is gone, has an error and no phases."""
+
+    plan: str
+    title: str
+    status: str
+    landing: str
+    phases: tuple[PhaseView, ...]
+    next: str | None
+    run: RunView | None
+    claim: ClaimView | None
+    schedule: ScheduleView | None
+    queued: str | None
+    refused: str | None
+    refused_verb: str | None
+    is_plan: bool
+    error: str | UnsetType = UNSET
+    answered: Look | UnsetType | None = UNSET  #: of a watch
+    state: PlanState = field(name="need", default=PlanState.OPEN)
+    words: str = ""  #: how it stands; "" where its phases say it all
+    actions: tuple[Action, ...] = ()  #: the most useful first
+    repository: str = ""  #: its root
+    daemon: HostView | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self.run is not None and self.run.is_active
+
+    @property
+    def is_complete(self) -> bool:
+        return self.status == "complete"
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether a process works on it."""
+        return self.claim is not None and self.claim.alive
+
+    @property
+    def failed_phases(self) -> list[PhaseView]:
+        return [phase for phase in self.phases if phase.failed is not None]
+
+    @property
+    def refusal(self) -> str:
+        return f"The last {self.refused_verb} was refused: {self.refused}" if self.refused else ""
+
+
+def sort_plans(views: Iterable[PlanView]) -> list[PlanView]:
+    """The most urgent first."""
+    order = list(PlanState)
+    return sorted(views, key=lambda view: (order.index(view.state), view.plan))
+
+
+def view_plan(
+    path: str,
+    plan: PlanOutline,
+    facts: PlanFacts,
+    *,
+    landing: str,
+    now: datetime,
+    stands_still: bool = False,
+    answered: Look | UnsetType | None = UNSET,
+) -> PlanView:
+    """The plan with its state, its words and its actions; `stands_still`: the daemon cannot work on its run."""
+    facts = replace(facts, run=_with_queued_request(facts)) if facts.run is not None else facts
+    run = facts.run
+    is_active = run is not None and run.is_active
+    free = (phase.id for phase in plan.phases if phase.status != "done" and not phase.hindrance)
+    following = None if plan.complete or plan.status not in ("", "active") else next(free, None)
+    refused_at, verb, refused = facts.refused
+    is_refused = refused and (run is None or refused_at > run.started)
+    view = PlanView(
+        plan=path,
+        title=plan.title or path,
+        status="unreadable" if plan.error else "complete" if plan.complete else plan.status or "active",
+        landing=run.landing if run is not None and is_active else landing,
+        phases=tuple(_view_phases(path, plan, facts, following)),
+        next=following,
+        run=None if run is None else _view_run(run, facts, now, stands_still=stands_still),
+        claim=ClaimView(facts.owner, facts.alive) if facts.owner else None,
+        schedule=None if facts.schedule is None else view_schedule(facts.schedule, now),
+        queued=facts.queued or None,
+        refused=refused if is_refused else None,
+        refused_verb=verb if is_refused else None,
+        is_plan=not plan.is_page,
+        error=plan.error or UNSET,
+        answered=answered,
+    )
+    actions = list_actions(
+        path,
+        facts,
+        failed=[phase.id for phase in view.failed_phases],
+        following=following,
+        is_complete=view.is_complete,
+        is_stuck=view.run is not None and view.run.stuck is not None and view.run.stuck.level is Level.LOOK,
+    )
+    return replace(view, state=judge_state(view), words=describe_standing(view), actions=actions)
+
+
+def judge_state(view: PlanView) -> PlanState:
+    """The first need of a plan."""
+    run = view.run
+    if run is not None and run.stuck is not None and run.stuck.level is Level.LOOK:
+        return PlanState.WAITING
+    has_failed = run is not None and run.state is RunStatus.FAILED and not view.is_complete
+    if has_failed or view.failed_phases:
+        return PlanState.FAILED
+    is_paused = run is not None and run.is_active and wait_of(run.waiting_for).is_asked
+    if view.queued or (view.is_active and not is_paused):
+        return PlanState.RUNNING
+    if view.schedule or is_paused:
+        return PlanState.SCHEDULED
+    if not view.is_plan and run is None:
+        return PlanState.PAGE
+    return PlanState.DONE if view.is_complete else PlanState.OPEN
+
+
+def describe_standing(view: PlanView) -> str:
+    """How a plan stands, in one sentence; "" where its phases say it all."""
+    run = view.run
+    if view.error:
+        return view.error
+    if run is not None and run.is_active:
+        return run.words
+    if view.refused:
+        return view.refusal
+    if view.failed_phases:
+        phase = view.failed_phases[0]
+        assert phase.failed is not None
+        return f"Phase {phase.id} {phase.words}: {phase.failed.why}".rstrip(": ")
+    if view.answered:
+        return f"Last look: {view.answered.words}"
+    return f"The last run {run.words}" if run is not None and run.state is not RunStatus.DONE else ""
+
+
+def _with_queued_request(facts: PlanFacts) -> RunRow:
+    """The run with the stop or pause that is queued, and with the wait of the daemon."""
+    run = facts.run
+    assert run is not None
+    asked = "stop" if facts.queued == "stop" else run.asked or ("pause" if facts.queued == "pause" else None)
+    is_over = not run.is_active or (asked == "pause" and run.waiting_for == WaitKind.PAUSED)
+    run = replace(run, asked=None if is_over else asked)
+    if facts.wait is None or not run.is_active or run.waiting_for is not None:
+        return run
+    return replace(run, waiting_for=facts.wait.kind, about=facts.wait.about, wake=facts.wait.wake)
+
+
+def _view_phases(path: str, plan: PlanOutline, facts: PlanFacts, following: str | None) -> Iterator[PhaseView]:
+    done = {phase.id for phase in plan.phases if phase.status == "done"}
+    run = facts.run if facts.run is not None and facts.run.is_active else None
+    works = {work.phase: work for work in (run, *run.lanes) if not work.failed} if run is not None else {}
+    failures = {failure.phase: failure for failure in facts.failures}
+    for phase in plan.phases:
+        is_open = phase.status != "done"
+        work = works.get(phase.id) if is_open else None
+        row = failures.get(phase.id) if is_open and work is None else None
+        failed = None
+        if row is not None:
+            why = next(iter(row.detail.splitlines()), "")
+            retry = command("runplan", "retry", path, phase.id)
+            failed = PhaseFailure(reason=row.reason, why=why, output=row.output, command=retry)
+        blocked_by = tuple(other for other in phase.depends if other not in done) if is_open else ()
+        state = _judge_phase(phase, work, failed, is_next=phase.id == following, is_after=bool(blocked_by))
+        reason = row.reason if row is not None else ""
+        yield PhaseView(
+            id=phase.id,
+            title=phase.title,
+            status="in-progress" if work is not None else phase.status,
+            commit=phase.commit or None,
+            depends=phase.depends,
+            hindrance="" if work is not None else phase.hindrance,
+            blocked_by=blocked_by,
+            failed=failed,
+            state=state,
+            words=describe_phase(state, work=work, reason=reason, after=blocked_by, commit=phase.commit or ""),
+        )
+
+
+def _judge_phase(
+    phase: PhaseOutline, work: Work | None, failed: PhaseFailure | None, *, is_next: bool, is_after: bool
+) -> PhaseState:
+    if phase.status == "done":
+        return PhaseState.DONE
+    if failed is not None:
+        return PhaseState.FAILED
+    if work is not None:
+        return state_of_work(work)
+    if is_after and phase.status == "todo":
+        return PhaseState.TODO
+    if phase.hindrance:
+        return PhaseState.ELSEWHERE if phase.status == "in-progress" else PhaseState.BLOCKED
+    return PhaseState.NEXT if is_next else PhaseState.TODO
+
+
+def _view_run(run: RunRow, facts: PlanFacts, now: datetime, *, stands_still: bool) -> RunView:
+    # Of several lanes, the one that needs a person most; a phase ahead waits for one of the others.
+    lanes = [lane for lane in run.lanes if not lane.failed and lane.waiting_for != WaitKind.PHASE]
+    lanes = [] if run.waiting_for else lanes
+    answers = [assess_progress(work, facts, now=now) for work in lanes or [run]] if run.is_active else []
+    if stands_still:
+        answers = [Stuck(Level.LOOK, STANDS_STILL)]
+    return replace(
+        convert(run, RunView, from_attributes=True),
+        usd=round(run.usd, 4),
+        lanes=tuple(replace(lane, usd=round(lane.usd, 4)) for lane in run.lanes),
+        stuck=max(answers, key=lambda answer: list(Level).index(answer.level), default=None),
+    )
+
+
+def describe_step(view: PlanView) -> str:
+    """`Phase 2 Parser: verify by codex`; of several lanes, the number of those besides the first."""
+    run = view.run
+    if run is None or not run.is_active:
+        return ""
+    title = next((phase.title for phase in view.phases if phase.id == run.phase), "")
+    by = f" by {run.agent}" if run.agent else ""
+    others = sum(not lane.failed for lane in run.lanes) - 1
+    more = f" and {counted(others, 'other phase')}" if others > 0 else ""
+    where = f"Phase {run.phase} {title}".rstrip() if run.phase else ""
+    return ": ".join(filter(None, [where, f"{run.step}{by}" if run.step else ""])) + more
+
+
+# --- is it stuck? -------------------------------------------------------------------------------------
+
+STANDS_STILL = "Stands still: the daemon cannot work in this repository for now."
+VERDICTS = {Level.FINE: "Running", Level.SLOW: "Slow", Level.LOOK: "Needs attention"}
+LONG_S = 30 * 60.0  #: a step this long is never fine
+MANY_RETRIES = 2  #: nor are this many retries
+QUIET_S = 5 * 60.0  #: an agent without output for this long is slow
+SILENT_S = 15 * 60.0  #: and a person should look at it after this long
+OVERSLEPT_S = 5 * 60.0  #: a wait that ends this late has failed to end
+
+
+def assess_progress(work: Work, facts: PlanFacts, *, now: datetime, zone: tzinfo | None = None) -> Stuck:
+    """A level for scripts and a sentence; never `fine` after half an hour in a step or two retries."""
+    # A wait for a person needs no process.
+    is_free = facts.in_fleet and not facts.owner  # a host takes it, at the latest when its wait ends
+    interrupted = not (facts.alive or is_free or (wait_of(work.waiting_for).is_for_person and work.wake is None))
+    level = Level.LOOK if interrupted or facts.stopped else _stuck_level(work, now)
+    step = f"{work.step} {', '.join(work.gates)}" if work.gates else work.step
+    is_planning = work.step in PLANNING_STEPS
+    where = f"{'planning' if is_planning else f'phase {work.phase}'}, {step or 'starting'}"
+    where = where if work.phase or is_planning else "between phases"
+    parts = [where if work.waiting_for else f"{where} for {in_words(_seconds_ago(work.since, now))}"]
+    if interrupted and facts.in_fleet:
+        parts.append(f"its host {facts.owner.partition('/')[0]} is dead; another one continues it")
+    elif interrupted:
+        parts.append("interrupted; no process is working on it")
+    elif is_free and not work.waiting_for:
+        parts.append("no host has it in hand; the next free one continues it")
+    if facts.stopped:
+        parts.append(f"its process is stopped; continue it: kill -CONT {facts.owner.partition(':')[0]}")
+    if work.dispatched and (facts.alive or not facts.in_fleet):
+        span = in_words(_seconds_ago(work.dispatched, now))
+        if work.agent:
+            parts.append(f"agent running {span}")
+        elif work.waiting_for or span != in_words(_seconds_ago(work.since, now)):
+            parts.append(f"{', '.join(work.gates) or work.step or 'command'} running {span}")
+        parts.append(f"last output {in_words(_seconds_ago(work.output, now))} ago" if work.output else "no output yet")
+    parts += _describe_wait(work, now, zone)
+    if work.retries:
+        parts.append(counted(work.retries, "retry", "retries"))
+    asked = facts.run.asked if facts.run else None
+    verdict = VERDICTS[level]
+    if asked and level is Level.FINE:
+        verdict = {"stop": "Stopping", "pause": "Pausing"}[asked]
+    elif asked:
+        parts.append(f"a {asked} was requested")
+    elif level is Level.FINE and (work.waiting_for or is_free):
+        verdict = "Paused" if wait_of(work.waiting_for).is_asked else "Waiting"
+    return Stuck(level, f"{verdict}: {', '.join(parts)}")
+
+
+def _stuck_level(work: Work, now: datetime) -> Level:
+    is_long = max(_seconds_ago(moment, now) for moment in (work.since, work.began, work.dispatched)) >= LONG_S
+    many = work.retries >= MANY_RETRIES
+    quiet_s = 0.0
+    if wait_of(work.waiting_for).is_asked:
+        return Level.FINE
+    if work.waiting_for:
+        needs_look = wait_of(work.waiting_for).is_for_person or _seconds_ago(work.wake, now) >= OVERSLEPT_S
+    else:
+        quiet_s = _seconds_ago(work.output or work.dispatched, now)
+        needs_look = (is_long and (many or not work.dispatched)) or quiet_s >= SILENT_S
+    if needs_look:
+        return Level.LOOK
+    return Level.SLOW if is_long or many or quiet_s >= QUIET_S else Level.FINE
+
+
+def _seconds_ago(moment: str | None, now: datetime) -> float:
+    return max((now - parse_iso(moment)).total_seconds(), 0.0) if moment else 0.0
+
+
+def _describe_wait(work: Work, now: datetime, zone: tzinfo | None) -> list[str]:
+    if not work.waiting_for:
+        return []
+    span = in_words(_seconds_ago(work.since, now))
+    if work.waiting_for == WaitKind.PAUSED:
+        return [f"for {span}{(work.about or '').removeprefix('paused')}"]
+    parts = [f"waiting {span}: {work.about}" if work.about else f"waiting {span} for {work.waiting_for}"]
+    if (late_s := _seconds_ago(work.wake, now)) >= OVERSLEPT_S:
+        parts.append(f"should have continued {in_words(late_s)} ago")
+    elif work.wake:
+        wake = parse_iso(work.wake)
+        until = f"{wait_of(work.waiting_for).until} {clock(wake, zone, now=now)}"
+        parts.append(f"{until} ({in_words((wake - now).total_seconds())})")
+    return parts
+
+
+# --- schedules ----------------------------------------------------------------------------------------
+
+
+def view_schedule(row: ScheduleRow, now: datetime) -> ScheduleView:
+    following, is_due = next_slot(row, now)
+    return ScheduleView(
+        spec=f"every {row.spec}",
+        next=iso(following) if following else None,
+        zone=row.zone,
+        moved=describe_delay(row.spec, row.plan) if following else "",
+        paused=row.paused,
+        due=is_due,
+    )
+
+
+def describe_schedule(schedule: ScheduleView, *, now: datetime) -> str:
+    """`every 4h, next 20:30 CET (in 2h 15m)` in the schedule's zone, or why not."""
+    if schedule.next is None:  # as of an unknown zone
+        when = "next time unknown on this machine"
+    else:
+        moment = datetime.fromisoformat(schedule.next)
+        span = in_words((moment - now).total_seconds())
+        moved = f"; {schedule.moved}" if schedule.moved else ""
+        when = f"next {clock(moment, zone_of(schedule.zone), now=now)} (in {span}{moved})"
+    if why := schedule.paused:
+        return f"{schedule.spec}, {why if why.startswith('paused') else f'paused: {why}'}; otherwise {when}"
+    return f"{schedule.spec}, {'due now, then ' if schedule.due else ''}{when}"

@@ -1,0 +1,1 @@
+"""How a plan stands: the states of its phases, what its agents used, and what a person can do next."""

@@ -1,0 +1,131 @@
+"""What a person can do next about a plan. Interfaces show it as a command line, a button or text. Cheap to import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from runplan.domain.run.kinds import PhaseStep, RunStatus, WaitKind
+from runplan.domain.run.rows import PlanFacts, RunRow, ScheduleRow, wait_of
+from runplan.domain.text import command
+
+
+class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that a person can do next."""
+
+    verb: str  #: the operation
+    plan: str
+    phase: str = ""
+    id: str = ""  #: of a question
+    text: str = ""  #: the words of the command for what the person writes
+    label: str
+    confirm: str = ""  #: a question before it is done
+    is_usual: bool = False  #: nothing calls for it, so a terminal does not list it
+
+    @property
+    def command(self) -> str:
+        line = command("runplan", self.verb, self.id or self.plan, *([self.phase] if self.phase else []))
+        return f"{line} {self.text}".rstrip()
+
+
+_LABELS = {
+    "answer": "Answer",
+    "approve": "Approve",
+    "diff": "Review",
+    "edit": "Edit",
+    "explain": "Explain",
+    "logs": "Look at it",
+    "now": "Run now",
+    "pause": "Pause",
+    "reject": "Reject",
+    "report": "Report",
+    "resume": "Resume",
+    "retry": "Continue",
+    "start": "Start …",
+    "stop": "Stop",
+    "undo": "Undo",
+}
+_OF_PHASE = ("diff", "approve", "reject", "explain")  #: a retry of a phase would work on nothing else
+_USUAL = ("pause", "start", "stop")
+
+
+def describe_actions(actions: Iterable[Action]) -> str:
+    """The labels and commands, in one line."""
+    return "; ".join(f"{action.label}: {action.command}" for action in actions)
+
+
+def actions_of_wait(
+    kind: WaitKind | None, plan: str, phase: str = "", *, questions: Sequence[str] = (), is_proposal: bool = False
+) -> tuple[Action, ...]:
+    """What helps with a wait; of several open questions, each is answered by its id."""
+    actions = []
+    for verb in (*wait_of(kind).verbs, *(["edit"] if is_proposal else [])):
+        if verb == "reject":
+            actions.append(Action(verb=verb, plan=plan, phase=phase, text="-m TEXT", label="Request changes"))
+        for id_ in questions if verb == "answer" and len(questions) > 1 else [""]:
+            of_phase = phase if verb in _OF_PHASE else ""
+            text = "TEXT" if verb == "answer" else ""
+            label = "Resume from a shell that has it" if kind == WaitKind.KEY else _LABELS[verb]
+            actions.append(Action(verb=verb, plan=plan, phase=of_phase, id=id_, text=text, label=label))
+    return tuple(actions)
+
+
+def list_actions(
+    plan: str, facts: PlanFacts, *, failed: Sequence[str], following: str | None, is_complete: bool, is_stuck: bool
+) -> tuple[Action, ...]:
+    """What a person can do about a plan, the most useful first; nothing while a command is not executed yet.
+
+    `failed` are the phases that can be retried, `following` is the one that a start would work on, and a run that is
+    stuck needs a look.
+    """
+    run = facts.run
+    if facts.queued:
+        return ()
+    if run is not None and run.is_active:
+        actions = _actions_of_run(plan, run, facts, is_stuck=is_stuck)
+        actions += [action for action in _actions_of_schedule(plan, facts.schedule) if action.verb != "now"]
+        return tuple({(action.verb, action.id, action.text, action.phase): action for action in actions}.values())
+    has_ended_badly = run is not None and run.state in (RunStatus.FAILED, RunStatus.STOPPED) and not is_complete
+    actions = [make_action("retry", plan, "Retry")] if has_ended_badly else []
+    actions += [make_action("retry", plan, f"Retry phase {phase}", phase) for phase in failed]
+    actions += _actions_of_schedule(plan, facts.schedule)
+    if has_ended_badly or (is_complete and run is not None):
+        actions.append(make_action("report", plan, is_usual=not has_ended_badly))
+    if following and facts.schedule is None:
+        actions.append(make_action("start", plan))
+    return tuple(actions)
+
+
+def make_action(verb: str, plan: str, label: str = "", phase: str = "", *, is_usual: bool = False) -> Action:
+    confirm = f"Stop {plan}? Its work is kept." if verb == "stop" else ""
+    usual = is_usual or verb in _USUAL
+    return Action(verb=verb, plan=plan, phase=phase, label=label or _LABELS[verb], confirm=confirm, is_usual=usual)
+
+
+def _actions_of_schedule(plan: str, schedule: ScheduleRow | None) -> list[Action]:
+    if schedule is None:
+        return []
+    if schedule.paused:
+        return [make_action("resume", plan), make_action("now", plan), make_action("stop", plan)]
+    return [make_action("now", plan, is_usual=True), make_action("pause", plan), make_action("stop", plan)]
+
+
+def _actions_of_run(plan: str, run: RunRow, facts: PlanFacts, *, is_stuck: bool) -> list[Action]:
+    if run.asked == "stop" and facts.alive:
+        return []
+    actions: list[Action] = []
+    for work in (run, *run.lanes):
+        if work.waiting_for and wait_of(work.waiting_for).is_for_person:
+            is_proposal = work.step == PhaseStep.APPROVE
+            phase = work.phase or ""
+            actions += actions_of_wait(work.waiting_for, plan, phase, questions=run.questions, is_proposal=is_proposal)
+    is_left = not facts.alive and not facts.in_fleet  # another host of a fleet continues it
+    if not actions and is_left and (run.waiting_for is None or run.wake is not None):
+        actions.append(make_action("retry", plan))
+    if not actions and is_stuck and facts.alive:
+        actions.append(make_action("logs", plan))
+    actions.append(make_action("stop", plan))
+    if not (run.waiting_for or run.asked) and facts.alive:
+        actions.append(make_action("pause", plan))
+    return actions
