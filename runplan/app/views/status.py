@@ -7,7 +7,7 @@ from datetime import datetime, tzinfo
 from enum import StrEnum
 
 from msgspec import UNSET, Struct, UnsetType, field
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from runplan.domain.decoding import convert
 from runplan.domain.run.kinds import PLANNING_STEPS, UNFINISHED, Mode, RunOutcome, RunStatus, WaitKind
@@ -20,8 +20,6 @@ from runplan.domain.times import iso, parse_iso, zone as zone_of
 
 
 class PhaseOutline(Struct, frozen=True):
-    """A phase without its text."""
-
     id: str
     title: str
     status: str
@@ -57,23 +55,17 @@ class PlanState(StrEnum):
 
 
 class Level(StrEnum):
-    """How much a run needs a person."""
-
     FINE = "fine"
     SLOW = "slow"
     LOOK = "look"
 
 
 class Stuck(Struct, frozen=True):
-    """The answer to "is it stuck?"."""
-
     level: Level
     sentence: str
 
 
 class PhaseFailure(Struct, frozen=True, kw_only=True):
-    """The last attempt at a phase, which failed."""
-
     reason: str
     why: str  #: one line
     output: str  #: the last lines of the command that failed
@@ -90,8 +82,6 @@ class PhaseView(PhaseOutline, frozen=True, kw_only=True):
 
 
 class RunView(Work, frozen=True, kw_only=True):
-    """The newest run of a plan."""
-
     id: str
     state: RunStatus
     mode: Mode
@@ -132,8 +122,6 @@ class ScheduleView(Struct, frozen=True, kw_only=True):
 
 
 class Look(Struct, frozen=True):
-    """The last look of a watch of issues."""
-
     at: str
     answer: str
     why: str
@@ -187,11 +175,6 @@ class PlanView(Struct, frozen=True, kw_only=True):
         return self.status == "complete"
 
     @property
-    def is_owned(self) -> bool:
-        """Whether a process works on it."""
-        return self.claim is not None and self.claim.alive
-
-    @property
     def failed_phases(self) -> list[PhaseView]:
         return [phase for phase in self.phases if phase.failed is not None]
 
@@ -201,7 +184,6 @@ class PlanView(Struct, frozen=True, kw_only=True):
 
 
 def sort_plans(views: Iterable[PlanView]) -> list[PlanView]:
-    """The most urgent first."""
     order = list(PlanState)
     return sorted(views, key=lambda view: (order.index(view.state), view.plan))
 
@@ -253,7 +235,6 @@ def view_plan(
 
 
 def judge_state(view: PlanView) -> PlanState:
-    """The first need of a plan."""
     run = view.run
     if run is not None and run.stuck is not None and run.stuck.level is Level.LOOK:
         return PlanState.WAITING
@@ -316,19 +297,12 @@ def _view_phases(path: str, plan: PlanOutline, facts: PlanFacts, following: str 
             failed = PhaseFailure(reason=row.reason, why=why, output=row.output, command=retry)
         blocked_by = tuple(other for other in phase.depends if other not in done) if is_open else ()
         state = _judge_phase(phase, work, failed, is_next=phase.id == following, is_after=bool(blocked_by))
-        reason = row.reason if row is not None else ""
-        yield PhaseView(
-            id=phase.id,
-            title=phase.title,
-            status="in-progress" if work is not None else phase.status,
-            commit=phase.commit or None,
-            depends=phase.depends,
-            hindrance="" if work is not None else phase.hindrance,
-            blocked_by=blocked_by,
-            failed=failed,
-            state=state,
-            words=describe_phase(state, work=work, reason=reason, after=blocked_by, commit=phase.commit or ""),
-        )
+        about = failed.reason if failed is not None else phase.commit or ""
+        view = PhaseView(*astuple(phase), blocked_by=blocked_by, failed=failed, state=state, words="")
+        if work is not None:
+            view = replace(view, status="in-progress", hindrance="")
+        words = describe_phase(state, work=work, about=about, after=blocked_by)
+        yield replace(view, commit=phase.commit or None, words=words)
 
 
 def _judge_phase(

@@ -29,23 +29,8 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{line} {self.text}".rstrip()
 
 
-_LABELS = {
-    "answer": "Answer",
-    "approve": "Approve",
-    "diff": "Review",
-    "edit": "Edit",
-    "explain": "Explain",
-    "logs": "Look at it",
-    "now": "Run now",
-    "pause": "Pause",
-    "reject": "Reject",
-    "report": "Report",
-    "resume": "Resume",
-    "retry": "Continue",
-    "start": "Start …",
-    "stop": "Stop",
-    "undo": "Undo",
-}
+#: The labels that are not the verb itself.
+_LABELS = {"diff": "Review", "logs": "Look at it", "now": "Run now", "retry": "Continue", "start": "Start …"}
 _OF_PHASE = ("diff", "approve", "reject", "explain")  #: a retry of a phase would work on nothing else
 _USUAL = ("pause", "start", "stop")
 
@@ -66,7 +51,7 @@ def actions_of_wait(
         for id_ in questions if verb == "answer" and len(questions) > 1 else [""]:
             of_phase = phase if verb in _OF_PHASE else ""
             text = "TEXT" if verb == "answer" else ""
-            label = "Resume from a shell that has it" if kind == WaitKind.KEY else _LABELS[verb]
+            label = "Resume from a shell that has it" if kind == WaitKind.KEY else _LABELS.get(verb, verb.capitalize())
             actions.append(Action(verb=verb, plan=plan, phase=of_phase, id=id_, text=text, label=label))
     return tuple(actions)
 
@@ -100,7 +85,14 @@ def list_actions(
 def make_action(verb: str, plan: str, label: str = "", phase: str = "", *, is_usual: bool = False) -> Action:
     confirm = f"Stop {plan}? Its work is kept." if verb == "stop" else ""
     usual = is_usual or verb in _USUAL
-    return Action(verb=verb, plan=plan, phase=phase, label=label or _LABELS[verb], confirm=confirm, is_usual=usual)
+    return Action(
+        verb=verb,
+        plan=plan,
+        phase=phase,
+        label=label or _LABELS.get(verb, verb.capitalize()),
+        confirm=confirm,
+        is_usual=usual,
+    )
 
 
 def _actions_of_schedule(plan: str, schedule: ScheduleRow | None) -> list[Action]:

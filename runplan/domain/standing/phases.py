@@ -29,9 +29,7 @@ def state_of_work(work: Work) -> PhaseState:
     return PhaseState.WAITING if is_asking else PhaseState.RUNNING
 
 
-def describe_phase(
-    state: PhaseState, *, work: Work | None = None, reason: str = "", after: Sequence[str] = (), commit: str = ""
-) -> str:
+def describe_phase(state: PhaseState, *, work: Work | None = None, about: str = "", after: Sequence[str] = ()) -> str:
     """The state in words: `done (abc1234)`, `failed (timeout)`, `waits for approval`, `running: gate`, `after 1, 2`."""
     match state:
         case PhaseState.WAITING | PhaseState.RUNNING if work is not None and work.waiting_for:
@@ -43,5 +41,4 @@ def describe_phase(
         case PhaseState.ELSEWHERE:
             return "in progress elsewhere"
         case _:
-            about = commit if state is PhaseState.DONE else reason
             return f"{state} ({about})" if about else str(state)
