@@ -27,7 +27,6 @@ from runplan.engine.loop.context import RepositoryContext, open_context, plan_pa
 from runplan.engine.loop.runs import find_awaited
 from runplan.interfaces.cli.show import progress
 from runplan.interfaces.cli.show.change import show_change
-from runplan.interfaces.cli.show.ending import show_end
 
 
 def _caller(by: str = "terminal") -> Caller:
@@ -71,7 +70,7 @@ def _show_outcome(answer: Answer, *, wait: bool) -> Exit:
     with open_context(warn=progress.warn) as context:
         if not answer.is_ended:
             return _follow_run(context, answer.plan, answer.run, after=answer.seen)
-        code = show_end(context, answer.run)
+        code = progress.show_end(context, answer.run)
         runs.start_next(_caller(), context, answer.run)
         return code
 
@@ -92,7 +91,7 @@ def _follow_run(context: RepositoryContext, plan: str, run: str, *, after: int |
     if newest is not None and newest.is_active and not find_awaited(context.store(), newest).needs_person:
         status = command("runplan", "status", plan)
         raise Unreachable(f"the daemon has ended, and no process works on {run}; see: {status}")
-    return show_end(context, run)
+    return progress.show_end(context, run)
 
 
 # --- questions on the terminal ----------------------------------------------------------------------------

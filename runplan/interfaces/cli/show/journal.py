@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from runplan.adapters.configuration.load import environment
 from runplan.adapters.store.journal import list_records
 from runplan.adapters.store.outputs import Outputs
+from runplan.app.views.ending import RunLog
 from runplan.app.views.journal import event_words, follow_events, list_repeats, list_steps
 from runplan.app.views.transcript import Transcript
 from runplan.domain.errors import NotFound
@@ -17,13 +18,13 @@ from runplan.domain.run import events as e
 from runplan.domain.run.recorded import from_json
 from runplan.domain.run.rows import EventRow, RunRow
 from runplan.domain.standing.usage import usage_of
-from runplan.domain.text import as_json, clock, escaped, localized, plain
+from runplan.domain.text import as_json, clock, escaped, localized, plain, zone_name
 from runplan.domain.times import parse_iso
 from runplan.engine.loop.context import newest_run, open_context
 from runplan.engine.report.metrics import collect_samples, render_samples
 from runplan.hosts.daemon.client import NotRunning, connect_daemon
 from runplan.hosts.daemon.protocol import Metrics, MetricsText
-from runplan.interfaces.cli.show.ending import RunLog
+from runplan.interfaces.cli.show import progress
 from runplan.interfaces.cli.terminal import Style, warn
 
 #: Fields that only runplan itself needs.
@@ -46,7 +47,10 @@ def run_logs(args: argparse.Namespace) -> None:
                     print(_event_as_json(row) if args.json else _event_as_text(row))
                 sys.stdout.flush()
             return
-        log = Transcripts(run, context.outputs(store)) if args.agent else RunLog(store, run, context.state)
+        if args.agent:
+            log: Transcripts | PrintedLog = Transcripts(run, context.outputs(store))
+        else:
+            log = PrintedLog(run, RunLog(store, run, context.state))
         for rows, is_last in batches:
             for row in rows:
                 log.add(row)
@@ -85,6 +89,31 @@ def _shorten_value(value: object) -> str:
     text = plain(value) if isinstance(value, str) else escaped(json.dumps(value, ensure_ascii=False))
     flat = " ".join(text.split())
     return flat if len(flat) <= 60 else f"{flat[:59]}…"
+
+
+class PrintedLog:
+    """Prints each line of a run's journal with its local time."""
+
+    def __init__(self, run: RunRow, log: RunLog) -> None:
+        self._run = run
+        self._log = log
+        self._day = ""
+
+    def add(self, row: EventRow) -> None:
+        self._print_lines(self._log.add(row))
+
+    def look(self, *, is_last: bool) -> None:
+        self._print_lines(self._log.list_last() if is_last else [])
+
+    def _print_lines(self, lines: list[str]) -> None:
+        style = Style.of(sys.stdout)
+        moment = self._log.moment
+        day = f"{moment:%Y-%m-%d} {zone_name(moment)}"
+        if lines and day != self._day:
+            print(style.paint(f"{self._run.plan}, run {self._run.id}, {day}", "bold"))
+            self._day = day
+        for line in lines:
+            print(progress.paint_line(line, style, f"{moment:%H:%M:%S}  {self._log.lane}") if line else "")
 
 
 # --- the transcripts of agents ------------------------------------------------------------------------

@@ -1,8 +1,7 @@
-"""Shows how a run ended, and its journal as `runplan logs` does."""
+"""The journal of a run as lines, and how it ended."""
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -20,63 +19,72 @@ from runplan.domain.run.recorded import from_json
 from runplan.domain.run.rows import EventRow, RunRow
 from runplan.domain.run.state import RunState, apply, failed_lane, failure as failure_of
 from runplan.domain.standing.actions import describe_actions
-from runplan.domain.text import command, counted, zone_name
+from runplan.domain.text import command, counted
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.runs import find_awaited, state_of
 from runplan.engine.report.planning import describe_proposal
 from runplan.engine.report.sections import describe_kept_work
 from runplan.engine.report.summary import figures_of_run
-from runplan.interfaces.cli.show.progress import NewestLines, lane_of, paint_line, write_line
-from runplan.interfaces.cli.terminal import Style
+
+
+class NewestLines:
+    """The newest line of each lane: a wait that goes on is shown once."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def is_new(self, lane: str, text: str) -> bool:
+        is_new = self._texts.get(lane) != text
+        self._texts[lane] = text
+        return is_new
+
+
+def lane_of(event: e.Event) -> str:
+    return f"[{event.lane}] " if event.lane else ""
 
 
 class RunLog:
-    """Prints a sentence for each event with its local time, and at the end how the run ended."""
+    """A sentence for each event, and at the end how the run ended."""
 
     def __init__(self, store: Store, run: RunRow, directory: Path) -> None:
         self._directory = directory
         self._store = store
         self._run = run
         self._state = RunState()
-        self._moment = datetime.now()  #: of the newest event
-        self._day = ""
         self._newest = NewestLines()
+        self.moment = datetime.now()  #: of the newest event, in local time
+        self.lane = ""  #: of the newest event, as a prefix
 
-    def add(self, row: EventRow) -> None:
+    def add(self, row: EventRow) -> list[str]:
+        """The lines of the event; none for one that says nothing new."""
         event = from_json(row.type, row.body)
         if event is None:  # of another version
-            return
+            return []
         self._state = apply(self._state, event)
-        self._moment = datetime.fromisoformat(row.at).astimezone()
+        self.moment = datetime.fromisoformat(row.at).astimezone()
+        self.lane = lane_of(event)
         text = describe_event(event)
         if isinstance(event, e.DispatchEnded) and not text:
             is_exit = event.ending is Ending.EXITED
             text = (
                 describe_duration(event, event.seconds) if is_exit else f"  {event.role:<10} {describe_ending(event)}"
             )
-        if text and self._newest.is_new(lane_of(event), text):
-            self._print_lines(text.split("\n"), lane_of(event))
+        return text.split("\n") if text and self._newest.is_new(self.lane, text) else []
 
-    def look(self, *, is_last: bool) -> None:
-        if is_last and (self._state.ended or decide(self._state).waiting):
-            row = self._store.get_run(self._run.id) or self._run
-            self._print_lines(["", *_last_lines(self._store, row, self._state, self._directory)[1]])
-
-    def _print_lines(self, lines: list[str], lane: str = "") -> None:
-        style = Style.of(sys.stdout)
-        day = f"{self._moment:%Y-%m-%d} {zone_name(self._moment)}"
-        if lines and day != self._day:
-            print(style.paint(f"{self._run.plan}, run {self._run.id}, {day}", "bold"))
-            self._day = day
-        for line in lines:
-            print(paint_line(line, style, f"{self._moment:%H:%M:%S}  {lane}") if line else "")
+    def list_last(self) -> list[str]:
+        """The lines about the end, or about the wait for a person."""
+        self.lane = ""
+        if not self._state.ended and not decide(self._state).waiting:
+            return []
+        row = self._store.get_run(self._run.id) or self._run
+        return ["", *_last_lines(self._store, row, self._state, self._directory)[1]]
 
 
 # --- the end ------------------------------------------------------------------------------------------
 
 
-def show_end(context: RepositoryContext, run: str) -> Exit:
-    """Print the last lines of a run."""
+def describe_end(context: RepositoryContext, run: str) -> tuple[Exit, list[str]]:
+    """The exit code and the last lines of a run."""
     store = context.store()
     row = store.get_run(run)
     assert row is not None
@@ -85,8 +93,7 @@ def show_end(context: RepositoryContext, run: str) -> Exit:
     if awaited is not row:
         itself = "" if row.daemon else f" Then continue it: {command('runplan', 'retry', row.plan)}"
         lines = [f"{row.plan} waits for {awaited.plan}.{itself}", *lines]
-    write_line("\n".join(["", *(f"runplan: {line}" for line in lines)]))
-    return code
+    return code, lines
 
 
 def _last_lines(store: Store, run: RunRow, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
