@@ -17,6 +17,7 @@ def test_costs_are_summed_by_day_plan_agent_and_role() -> None:
     pairs = [("/r", total()), ("/r", total(day="2026-03-02", agent="b", usd=3.0)), ("/s", total(usd=0.0))]
     costs = sum_costs(pairs, today=TODAY)
     assert (costs.total.count, costs.total.token_words, costs.total.cost) == (3, "300", "≥ $4.00")
+    assert costs.total.unpriced is True, "it holds for the sum, and is no number"
     assert len(costs.days) == DAYS
     assert [(usage.name, usage.cost) for usage in costs.days[-3:]] == [
         ("2026-02-28", "-"),
