@@ -22,9 +22,8 @@ import psycopg
 
 from runplan.adapters.store.location import FleetLocation, normalize_url
 from runplan.adapters.store.postgres import PostgresStore
-from runplan.app.views.commands import OWN
 from runplan.domain.run.rows import RunRow
-from runplan.interfaces.cli.setup.demo import PLAN, make_repository
+from runplan.interfaces.cli.setup.demo import OWN, PLAN, make_repository
 from tests.support.cli import end_processes_of, processes_of
 from tests.support.postgres import Server
 

@@ -23,7 +23,7 @@ from runplan.domain.run.reasons import describe_proof
 from runplan.domain.run.state import RunState, fold, open_states
 from runplan.domain.standing.actions import Action, actions_of_wait, make_action
 from runplan.domain.text import command
-from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.loop.context import RepositoryContext, plan_path
 from runplan.engine.loop.runs import state_of
 
 
@@ -312,6 +312,13 @@ def _find_pushed(context: RepositoryContext, change: Change, built: tuple[str, s
         see = command("runplan", "status", change.state.options.plan)
         raise NotFound(f"the change cannot be shown here: {why}; see: {see}")
     return attempt.base, work
+
+
+def read_change(context: RepositoryContext, word: str, phase: str = "") -> ChangeView | ProposalView:
+    """The change of a plan or of a run: what waits, the kept work of a failed phase, or what the run landed."""
+    run = context.store().get_run(word)
+    plan = run.plan if run is not None else plan_path(context, word)
+    return view_change(context, find_change(context, plan, phase or None, run=run.id if run is not None else ""))
 
 
 def view_planning(context: RepositoryContext, run: str) -> ProposalView:

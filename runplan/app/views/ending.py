@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 from runplan.adapters.store.protocol import Store
-from runplan.app.views.journal import describe_duration, describe_event
+from runplan.app.views.journal import describe_duration, describe_event, follow_events
 from runplan.domain.errors import Exit
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import events as e
@@ -20,7 +21,7 @@ from runplan.domain.run.rows import EventRow, RunRow
 from runplan.domain.run.state import RunState, apply, failed_lane, failure as failure_of
 from runplan.domain.standing.actions import describe_actions
 from runplan.domain.text import command, counted
-from runplan.engine.loop.context import RepositoryContext
+from runplan.engine.loop.context import RepositoryContext, newest_run
 from runplan.engine.loop.runs import find_awaited, state_of
 from runplan.engine.report.planning import describe_proposal
 from runplan.engine.report.sections import describe_kept_work
@@ -78,6 +79,15 @@ class RunLog:
             return []
         row = self._store.get_run(self._run.id) or self._run
         return ["", *_last_lines(self._store, row, self._state, self._directory)[1]]
+
+
+def follow_run(context: RepositoryContext, word: str) -> Iterator[tuple[list[str], bool]]:
+    """The lines of a plan's newest run as they come, with their times, and whether it ended or needs a person."""
+    store, run = newest_run(context, word)
+    log = RunLog(store, run, context.state)
+    for rows, is_last in follow_events(store, run.plan, run.id):
+        lines = [f"{log.moment:%H:%M:%S}  {log.lane}{line}" for row in rows for line in log.add(row)]
+        yield [*lines, *(log.list_last() if is_last else ())], is_last
 
 
 # --- the end ------------------------------------------------------------------------------------------

@@ -23,7 +23,14 @@ from runplan.domain.plan.marks import PlanStatus
 from runplan.domain.run.kinds import Mode, RunStatus
 from runplan.domain.run.rows import OwnerState, PlanFacts, RunRow, Work
 from runplan.domain.times import iso
-from runplan.engine.loop.context import RepositoryContext, describe_link, known_plans, plans_on_target, read_checkout
+from runplan.engine.loop.context import (
+    RepositoryContext,
+    describe_link,
+    known_plans,
+    plan_or_watch,
+    plans_on_target,
+    read_checkout,
+)
 from runplan.hosts.daemon.state import read_holder
 
 if TYPE_CHECKING:  # `status` does without it
@@ -177,6 +184,15 @@ class PlanReader:
         # Not msgspec.json: a text need not be valid Unicode, and json escapes it.
         self._new.append((path, stamp, json.dumps(msgspec.to_builtins(plan))))
         return plan
+
+
+def read_plans(
+    context: RepositoryContext, word: str, now: datetime, *, warn: Callable[[str], None]
+) -> tuple[list[PlanView], HostView | None]:
+    """The plans of a repository, or that of a word or a run; and what keeps them from being worked."""
+    run = context.store().get_run(word) if word else None
+    plan = run.plan if run is not None else plan_or_watch(context, word) if word else ""
+    return PlanReader(context, plan, now, warn=warn).read()
 
 
 def outline_of(plan: Plan, describe_hindrance: Callable[[Plan, Phase], str]) -> PlanOutline:

@@ -13,6 +13,7 @@ from runplan.adapters.store.location import FleetLocation, Location, normalize_u
 from runplan.adapters.store.protocol import load_postgres
 from runplan.domain.errors import NotFound, RunplanError, Unreachable
 from runplan.engine.loop.context import RepositoryContext, open_context
+from runplan.engine.report.inbox import Inbox, read_inbox
 from runplan.hosts.daemon.state import Known, list_repositories
 from runplan.hosts.fleet.clones import open_checkout
 
@@ -60,6 +61,11 @@ def list_journals(env: Mapping[str, str]) -> dict[str, Location]:
     """The journals of the repositories in which a run was started, and of the current one; or those of the fleet."""
     listed = list_with_current(env)
     return {known.fleet.url if known.fleet else known.root: known.journal for known in listed}
+
+
+def read_all_inboxes(env: Mapping[str, str]) -> Inbox:
+    """What waits for a person, in all repositories."""
+    return read_inbox(list_journals(env))
 
 
 def list_fleet(env: Mapping[str, str]) -> dict[str, Known]:

@@ -15,7 +15,7 @@ from runplan.adapters.configuration.load import environment
 from runplan.adapters.store.files import make_below
 from runplan.app.operations import answers, commands, model, planning, retry, runs, start
 from runplan.app.operations.model import Answer, Caller, Declined, Operation, R, Where
-from runplan.app.views.changes import Change, find_change, list_pending, view_change, view_planning
+from runplan.app.views.changes import Change, list_pending, read_change, view_change, view_planning
 from runplan.app.views.journal import follow_events
 from runplan.domain import names
 from runplan.domain.errors import Exit, Interrupted, RefusedEarly, Unreachable, UsageError
@@ -187,9 +187,7 @@ def _continued(args: argparse.Namespace, waits: Where) -> Where:
 
 def run_diff(args: argparse.Namespace) -> None:
     with open_context(warn=progress.warn) as context:
-        run = context.store().get_run(args.plan)
-        plan = run.plan if run is not None else plan_path(context, args.plan)
-        view = view_change(context, find_change(context, plan, args.phase, run=run.id if run is not None else ""))
+        view = read_change(context, args.plan, args.phase or "")
         if args.json:
             print(as_json(view, indent=None))
         else:

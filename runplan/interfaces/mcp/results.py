@@ -1,4 +1,4 @@
-"""Results of commands as structured content and as readable text, bounded. Pure."""
+"""Results of tools as structured content and as readable text, bounded. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from runplan.app.views.status import PlanView
-from runplan.domain.decoding import convert
 from runplan.domain.errors import NotFound
 from runplan.domain.standing.phases import PhaseState
 
@@ -34,13 +33,7 @@ def make_result(content: dict[str, Any], *, is_error: bool = False) -> Result:
     return Result(text=render(kept), content=kept, is_error=is_error)
 
 
-def view_plans(output: str) -> dict[str, Any]:
-    """What `status --json` has printed: one plan, or a list of which each plan is summarized."""
-    view = json.loads(output)
-    return {"plans": [_list_plan(convert(plan, PlanView)) for plan in view]} if isinstance(view, list) else dict(view)
-
-
-def _list_plan(view: PlanView) -> dict[str, Any]:
+def list_plan(view: PlanView) -> dict[str, Any]:
     """The plan in a list, and what the user can do next."""
     done = sum(phase.state is PhaseState.DONE for phase in view.phases)
     needed = [action for action in view.actions if not action.is_usual]
@@ -50,23 +43,6 @@ def _list_plan(view: PlanView) -> dict[str, Any]:
         "run": view.run and {name: getattr(view.run, name) for name in _RUN_FIELDS},
         "user_can": [f"{action.label}: {action.command}" for action in needed],
     }
-
-
-def view_followed(status: str, log: str | None) -> dict[str, Any]:
-    """The plan after its run was followed: to its end, to a wait for a person, or (None) to the time limit."""
-    summary = _list_plan(convert(json.loads(status), PlanView))
-    if log is None:
-        return {**summary, "note": "the run goes on: call follow again"}
-    lines = [line for line in log.splitlines() if line.strip()]
-    return {**summary, "log": lines[-LINES_SHOWN:]}
-
-
-def view_change(output: str, file: str, offset: int) -> dict[str, Any]:
-    """What `diff --json` has printed, with a part of the diff. The tree of a proposed plan is its SHA-256."""
-    view = json.loads(output)
-    if "proposal" in view:
-        return {**view, "tree": view["proposal"] and view["proposal"]["sha256"]}
-    return {**view, "diff": cut_diff(view["diff"], file, offset)}
 
 
 def cut_diff(diff: str, file: str, offset: int) -> str:

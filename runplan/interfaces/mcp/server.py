@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import errno
 import os
 import signal
+import threading
+import time
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 from anyio import CancelScope, create_task_group, current_time, from_thread, to_thread
@@ -15,30 +18,21 @@ from mcp import MCPError, types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from msgspec import ValidationError
+from msgspec.structs import replace
 
 from runplan import __version__
 from runplan.adapters.configuration.load import environment
-from runplan.app.operations.model import Accepted, Caller
-from runplan.app.operations.table import try_named
-from runplan.app.views.changes import view_planning
-from runplan.app.views.commands import CommandResult
-from runplan.domain.errors import Exit, NotFound, RunplanError, Unreachable
-from runplan.domain.text import as_json, command
+from runplan.app.operations.model import Caller
+from runplan.domain.errors import NotFound, RunplanError, Unreachable
+from runplan.domain.text import plain
 from runplan.engine.loop.context import refuse_under_agent
-from runplan.interfaces.mcp.commands import Report, report_regularly, run_command
-from runplan.interfaces.mcp.results import Result, make_result, view_change, view_followed, view_plans
-from runplan.interfaces.mcp.tools import (
-    COMMAND_S,
-    TOOLS,
-    Access,
-    Arguments,
-    Tool,
-    parse_arguments,
-    read_request,
-    schema_of,
-    words_of,
-)
+from runplan.interfaces.mcp.calls import carry_out
+from runplan.interfaces.mcp.results import Result, make_result
+from runplan.interfaces.mcp.tools import COMMAND_S, TOOLS, Access, Arguments, Tool, parse_arguments, schema_of
 
+GRACE_S = 5.0  #: for a call that is at its time limit
+QUIET_S = 10.0  #: between two signs of life; clients give up a call that is silent, opencode after 30 s
+Report: TypeAlias = Callable[[str], Coroutine[Any, Any, None]]
 INSTRUCTIONS = """\
 runplan works through Markdown plans with coding agents, and asks the user before a change lands. After start or plan, \
 call follow until the run ends or needs the user. Show the user the diff; approve or reject only as the user says."""
@@ -91,7 +85,7 @@ async def _call_tool(ctx: ServerRequestContext[Any], params: types.CallToolReque
     try:
         refuse_under_agent("mcp")  # an agent may have taken the place of the client since
         arguments = parse_arguments(params.name, params.arguments or {})
-        result = await (_follow if params.name == "follow" else _run_tool)(params.name, arguments, report)
+        result = await _run_tool(params.name, arguments, report)
     except (RunplanError, ValidationError) as error:
         result = make_result({"error": str(error)}, is_error=True)
     text = types.TextContent(text=result.text)
@@ -99,85 +93,48 @@ async def _call_tool(ctx: ServerRequestContext[Any], params: types.CallToolReque
 
 
 async def _run_tool(name: str, arguments: Arguments, report: Report) -> Result:
-    if TOOLS[name].access is not Access.READS:
-        return await _carry_out(name, arguments, report)
-    words = words_of(name, arguments)
-    ended = await run_command(words, Path(arguments.repository), report, timeout_s=COMMAND_S)
-    if ended is None:
-        raise Unreachable(f"{command('runplan', *words)} took longer than {COMMAND_S:.0f} s and was ended")
-    return _result_of(name, arguments, ended)
+    """Carry out the call in a thread, with signs of life. The thread of a call that is given up ends by itself."""
+    limit_s = arguments.timeout if name == "follow" else COMMAND_S
+    over = threading.Event()
+    deadline = time.monotonic() + limit_s
+    limit = CancelScope(deadline=current_time() + limit_s + GRACE_S)
 
+    def say(line: str) -> None:
+        with suppress(RuntimeError):  # the call was given up
+            from_thread.run(report, plain(line))
 
-async def _carry_out(name: str, arguments: Arguments, report: Report) -> Result:
-    """Carry out the operation in a thread. A call that is given up leaves it to end there."""
-    limit = CancelScope(deadline=current_time() + COMMAND_S)
-    async with create_task_group() as alive:
-        alive.start_soon(report_regularly, report)
-        with limit:
-            result = await to_thread.run_sync(_operate, name, arguments, report, abandon_on_cancel=True)
-        alive.cancel_scope.cancel()
+    def work() -> Result | RunplanError:
+        try:
+            caller = Caller(cwd=_find_directory(arguments.repository), env=environment(), by="mcp", say=say)
+            return carry_out(
+                name, arguments, replace(caller, limit_s=limit_s), lambda: over.is_set() or time.monotonic() > deadline
+            )
+        except RunplanError as error:  # a task group would wrap it
+            return error
+
+    try:
+        async with create_task_group() as alive:
+            alive.start_soon(_report_regularly, report)
+            with limit:
+                result = await to_thread.run_sync(work, abandon_on_cancel=True)
+            alive.cancel_scope.cancel()
+    finally:
+        over.set()
     if limit.cancelled_caught:
-        raise Unreachable(f"{name} takes longer than {COMMAND_S:.0f} s; see: runplan status")
-    if isinstance(result, RunplanError):  # a task group would wrap it
+        raise Unreachable(f"{name} takes longer than {limit_s:.0f} s; see: runplan status")
+    if isinstance(result, RunplanError):
         raise result
     return result
 
 
-def _operate(name: str, arguments: Arguments, report: Report) -> Result | RunplanError:
-    try:
-        return _operate_in_repository(name, arguments, report)
-    except RunplanError as error:
-        return error
+def _find_directory(repository: str) -> Path:
+    directory = Path(os.path.expanduser(repository or "."))  # noqa: PTH111 - a user that is not there is a path that is not there
+    if not directory.is_dir():
+        raise NotFound(f"repository {repository}: {os.strerror(errno.ENOENT)}")
+    return directory.absolute()
 
 
-def _operate_in_repository(name: str, arguments: Arguments, report: Report) -> Result:
-    def say(line: str) -> None:
-        with suppress(RuntimeError):  # the call was given up
-            from_thread.run(report, line)
-
-    cwd = Path(os.path.expanduser(arguments.repository or "."))  # noqa: PTH111 - a user that is not there is a path that is not there
-    if not cwd.is_dir():
-        raise NotFound(f"repository {arguments.repository}: no such directory")
-    caller = Caller(cwd=cwd.absolute(), env=environment(), by="mcp", say=say, limit_s=COMMAND_S)
-    outcome = try_named(name, caller, read_request(name, arguments))
-    content: dict[str, Any] = {}
-    if name == "plan" and isinstance(outcome.answer, Accepted):
-        with caller.open(lenient=True) as context:
-            run = context.store().get_newest_run(outcome.answer.plan)
-            content = view_change(as_json(view_planning(context, run.id)), "", 0) if run is not None else {}
-    is_waiting = outcome.code is Exit.WAITING
-    if outcome.code is not Exit.DONE and not (is_waiting and TOOLS[name].can_wait):
-        return make_result({"error": outcome.why, "exit_code": outcome.code, **content}, is_error=True)
-    return make_result({**content, "messages": "\n".join(outcome.notices), "needs_user": is_waiting or None})
-
-
-def _result_of(name: str, arguments: Arguments, ended: CommandResult) -> Result:
-    needs_user = ended.code == Exit.WAITING
-    content = _view_output(name, arguments, ended.output) if ended.output.strip() else {}
-    if ended.code not in (Exit.DONE, Exit.WAITING) or (needs_user and not TOOLS[name].can_wait):
-        return make_result({"error": ended.last_line, "exit_code": ended.code, **content}, is_error=True)
-    return make_result({**content, "messages": ended.errors.strip(), "needs_user": needs_user or None})
-
-
-def _view_output(name: str, arguments: Arguments, output: str) -> dict[str, Any]:
-    match name:
-        case "status":
-            return view_plans(output)
-        case "diff":
-            return view_change(output, arguments.file, arguments.offset)
-        case _ if "--json" in TOOLS[name].flags:
-            return dict(json.loads(output))
-        case _:
-            return {"output": output.strip()}
-
-
-async def _follow(name: str, arguments: Arguments, report: Report) -> Result:
-    """Wait for the end of the run; at the time limit, say how far it is."""
-    directory = Path(arguments.repository)
-    followed = await run_command(words_of(name, arguments), directory, report, timeout_s=arguments.timeout)
-    if followed is not None and followed.code:
-        return _result_of(name, arguments, followed)
-    ended = await run_command(["status", arguments.plan, "--json"], directory, report, timeout_s=COMMAND_S)
-    if ended is None or ended.code:
-        raise Unreachable(f"cannot read the state of {arguments.plan}; see: runplan status")
-    return make_result(view_followed(ended.output, followed.output if followed else None))
+async def _report_regularly(report: Report) -> None:
+    while True:
+        await anyio.sleep(QUIET_S)
+        await report("still at work")

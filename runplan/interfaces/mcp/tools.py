@@ -1,4 +1,4 @@
-"""The tools of the MCP server: their descriptions, their arguments, and the request or command of each.
+"""The tools of the MCP server: their descriptions, their arguments, and the request of each.
 
 Clients send every description with every request to a model, so they are short.
 """
@@ -60,8 +60,6 @@ class Tool(Struct, frozen=True, kw_only=True):
     access: Access = Access.READS
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
-    verb: str = ""  #: of the command of a tool that reads; default: the name of the tool
-    flags: tuple[str, ...] = ("--json",)
     can_wait: bool = True  #: exit code 4 is a result, not a refusal
 
 
@@ -90,8 +88,6 @@ TOOLS = {
         text="Wait, with progress, until the plan's run ends or needs the user. Call again while it goes on.",
         required=("plan",),
         optional=("timeout",),
-        verb="logs",
-        flags=("--follow",),
     ),
     "stop": Tool(
         text="End the plan's run and schedule; its work is kept.",
@@ -138,16 +134,6 @@ def read_request(name: str, arguments: Arguments) -> dict[str, object]:
     given = {field: getattr(arguments, field) for field in (*tool.required, *tool.optional)}
     fields = {field: parse_words(words[field]) if field in words else value for field, value in given.items() if value}
     return fields if name in ("stop", "pause", "resume") else {**fields, "where": Where.DAEMON.value}
-
-
-def words_of(name: str, arguments: Arguments) -> list[str]:
-    """The words after `runplan` of a tool that reads."""
-    tool = TOOLS[name]
-    names = [arguments.plan, arguments.phase]
-    # The command takes a word that begins with a dash for an option.
-    if bad := next((word for word in names if word.startswith("-")), ""):
-        raise UsageError(f"{bad}: no plan or phase begins with a dash")
-    return [tool.verb or name, *filter(None, names), *tool.flags]
 
 
 def schema_of(tool: Tool) -> dict[str, Any]:

@@ -16,10 +16,11 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from runplan.app.views.commands import OWN, run_command
 from runplan.domain.errors import Exit, RefusedEarly, Unreachable
 from runplan.domain.run.kinds import UNFINISHED, RunStatus
 
+#: The command; -P: no module of the repository is imported.
+OWN = (sys.executable, "-P", "-m", "runplan")
 PLAN = "plans/DISCOUNT.md"
 GOAL = "Give discounts"
 PLANNED = "plans/give-discounts.md"  #: the plan that is written for the goal
@@ -88,7 +89,8 @@ def _serve_page(repository: Path, env: Mapping[str, str]) -> Iterator[None]:
         finally:
             server.terminate()
             server.wait()
-            run_command(["daemon", "stop"], cwd=repository, env=env)  # an answer on the page has started one
+            # An answer on the page has started a daemon.
+            subprocess.run([*OWN, "daemon", "stop"], cwd=repository, env=env, capture_output=True, check=False)
 
 
 def _land_first_phase(repository: Path, env: Mapping[str, str], plan: str, *, pause_s: float) -> None:
@@ -97,7 +99,10 @@ def _land_first_phase(repository: Path, env: Mapping[str, str], plan: str, *, pa
     _say_command(f"\nApprove it on the page; in {PATIENCE * pause_s:.0f} seconds it is approved here.")
     deadline = time.monotonic() + PATIENCE * pause_s
     while True:
-        view = json.loads(run_command(["status", plan, "--json"], cwd=repository, env=env).output)
+        status = subprocess.run(
+            [*OWN, "status", plan, "--json"], cwd=repository, env=env, capture_output=True, check=True
+        )
+        view = json.loads(status.stdout)
         state = view["run"]["state"]
         if state not in UNFINISHED:
             return

@@ -10,12 +10,12 @@ from pathlib import Path
 from runplan.adapters.configuration.load import environment
 from runplan.app.operations.model import Caller
 from runplan.app.views.reports import News, Report, read_news, read_report
-from runplan.app.views.repositories import list_journals
+from runplan.app.views.repositories import read_all_inboxes
 from runplan.domain.errors import UsageError
 from runplan.domain.text import as_json, command_in, in_words, plain, visible
 from runplan.domain.times import iso, parse_iso
 from runplan.engine.report import html, summary
-from runplan.engine.report.inbox import InboxEntry, read_inbox
+from runplan.engine.report.inbox import InboxEntry
 from runplan.interfaces.cli.terminal import Style, warn
 
 
@@ -56,7 +56,7 @@ def _render_news(news: News, args: argparse.Namespace) -> str:
 
 
 def run_inbox(args: argparse.Namespace) -> None:
-    inbox = read_inbox(list_journals(environment()))
+    inbox = read_all_inboxes(environment())
     if args.json:
         print(as_json(inbox))
         return

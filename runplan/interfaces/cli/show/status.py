@@ -10,7 +10,7 @@ from typing import TypeAlias
 from msgspec.structs import asdict, replace
 
 from runplan.adapters.configuration.load import environment
-from runplan.app.views.plans import PlanReader, find_missing_host
+from runplan.app.views.plans import PlanReader, find_missing_host, read_plans
 from runplan.app.views.status import (
     HostView,
     Level,
@@ -27,7 +27,7 @@ from runplan.domain.standing.actions import describe_actions
 from runplan.domain.standing.phases import PhaseState
 from runplan.domain.standing.usage import usage_of
 from runplan.domain.text import as_json, clock, command, counted, cut_cells, in_words, plain
-from runplan.engine.loop.context import RepositoryContext, open_context, plan_or_watch
+from runplan.engine.loop.context import RepositoryContext, open_context
 from runplan.interfaces.cli.terminal import Style, warn
 
 WIDE = 160  #: characters of a line that is not wrapped, where the width is unknown
@@ -67,10 +67,7 @@ def run_status(args: argparse.Namespace) -> None:
 
 def _read_plans(context: RepositoryContext, word: str | None, now: datetime) -> Plans:
     """The plans of a repository, or the one that the word means; and what keeps them from being worked."""
-    run = context.store().get_run(word) if word is not None else None
-    plan = run.plan if run is not None else plan_or_watch(context, word) if word is not None else ""
-    views, host = PlanReader(context, plan, now, warn=warn).read()
-    return views, host, context.settings.paths.plans
+    return *read_plans(context, word or "", now, warn=warn), context.settings.paths.plans
 
 
 def _read_repositories(now: datetime) -> dict[str, Plans]:
