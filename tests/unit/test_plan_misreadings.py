@@ -121,6 +121,15 @@ def test_brackets_are_where_the_status_is_written() -> None:
     assert b"B `[COMPLETED]`" in set_status(text, path="p.md", phase="2", status=Status.DONE, commit="abc1234")
 
 
+def test_a_word_before_the_colon_and_a_word_beside_a_mark_are_read() -> None:
+    blocked = (
+        b"## Phase A \xe2\x80\x94 Parse\n\n- [ ] a\n\n## Phase B \xe2\x80\x94 BLOCKED: full rendering\n\n- [ ] b\n"
+    )
+    assert [phase.status for phase in parse_plan(blocked, path="p.md").phases] == [Status.TODO, Status.BLOCKED]
+    confirmed = "### Task 1: Jitter ✅ CONFIRMED\n\n- a\n\n### Task 2: Leak ✅\n\n- b\n".encode()
+    assert [phase.status for phase in parse_plan(confirmed, path="p.md").phases] == [Status.TODO, Status.DONE]
+
+
 def test_other_brackets_after_a_heading_are_part_of_its_title() -> None:
     plan = read("## Phase 1: A [US1]\n- [ ] a\n## Phase 2: B [MVP]\n- [ ] b\n")
     assert [phase.title for phase in plan.phases] == ["A [US1]", "B [MVP]"]

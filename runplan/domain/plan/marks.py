@@ -256,6 +256,7 @@ BRACKETS = (
     rf"(?<=[ \t])[*`_]*(?:{_BRACKETS}|\(((?i:{_OPEN}))\)"
     r"|(?:—|–|-)[ \t]+(BLOCKED|IN PROGRESS|NOT STARTED|PARTIAL|COMPLETED))[*`_ \t#]*\Z"
     rf"|(?<=[#][ \t]){_BRACKETS}(?=[ \t])"
+    r"|(?<=[—–:-])[ \t]+(BLOCKED)(?=:)"
 )
 #: Headings above what is no work.
 NOT_WORK = (
@@ -276,7 +277,11 @@ _DONE_WORD = (
     r"[)）\]]?[ \t]*\Z"
     rf"|[(\[]{_DONE}[ \t]*[,:;—–-][^()\[\]]{{1,60}}[)\]][ \t]*\Z"
 )
-DONE_TITLE = rf"(?i)[✅✔☑]|\[[xX]\]|{_DONE_WORD}"
+#: A mark beside another word says something else: `Rebuild issue ✅ CONFIRMED`.
+DONE_TITLE = (
+    r"(?i)[✅✔☑](?![ \t*_(\[]*(?:confirmed|approved|accepted|agreed|decided|planned|ready)\b)"
+    rf"|\[[xX]\]|{_DONE_WORD}"
+)
 #: A heading above sections that may be done, and one above a list of what is done.
 DONE_ABOVE = rf"{DONE_TITLE}|\A\W*(?:completed|done|finished|shipped|{_DONE_ELSEWHERE})\b"
 DONE_LABEL = rf"(?i)[\W_]*{_DONE}(?: (?:phases|work|items|tasks|steps))?[\W_]*"
