@@ -41,7 +41,7 @@ _CHANGED = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
 #: Modules through which every call goes; the caller is the call site.
 _SHARED = (
     *("git/command", "store/sql", "store/postgres", "store/journal", "store/files"),
-    *("landing/swap.put", "engine/advance"),
+    *("landing/swap.put", "loop/advance"),
 )
 
 
@@ -177,9 +177,9 @@ def _site() -> str:
 
 
 def _module(frame: FrameType) -> str:
-    """The module of the product, as `landing/swap`; "" for other code."""
+    """The module of the product without its floor, as `landing/swap`; "" for other code."""
     path = frame.f_code.co_filename
-    return path.removeprefix(_PRODUCT).removesuffix(".py") if path.startswith(_PRODUCT) else ""
+    return path.removeprefix(_PRODUCT).removesuffix(".py").partition("/")[2] if path.startswith(_PRODUCT) else ""
 
 
 class _Points:
