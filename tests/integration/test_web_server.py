@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from runplan.app.operations.model import Caller
 from runplan.domain.errors import RefusedEarly, Unreachable, UsageError
 from runplan.interfaces.web.server import Options, open_server
 from tests.support.cli import until
@@ -190,14 +191,14 @@ def test_a_form_runs_the_command_and_shows_its_answer(env: dict[str, str], repo:
 def test_another_address_needs_encryption(env: dict[str, str], address: str) -> None:
     with (
         pytest.raises(RefusedEarly, match="use --tls CERT KEY, or --behind-proxy"),
-        open_server(Options(address=address), env),
+        open_server(Options(address=address), Caller(env=env)),
     ):
         pass
 
 
 def test_every_address_needs_a_name(env: dict[str, str]) -> None:
     options = Options(address="0.0.0.0", port=0, is_behind_proxy=True)
-    with pytest.raises(RefusedEarly, match="set url"), open_server(options, env):
+    with pytest.raises(RefusedEarly, match="set url"), open_server(options, Caller(env=env)):
         pass
     with serving(
         {**env, "RUNPLAN_WEB_URL": "https://pages.example"}, address="0.0.0.0", is_behind_proxy=True
@@ -212,7 +213,7 @@ def test_a_taken_port_is_named(env: dict[str, str]) -> None:
         port = taken.getsockname()[1]
         with (
             pytest.raises(Unreachable, match=f"port {port} of 127.0.0.1: .*--port 0"),
-            open_server(Options(port=port), env),
+            open_server(Options(port=port), Caller(env=env)),
         ):
             pass
 
@@ -226,9 +227,12 @@ def test_a_certificate_makes_it_https(env: dict[str, str], tmp_path: Path) -> No
         assert entered.headers["set-cookie"].startswith("__Host-runplan-")
         assert "Secure" in entered.headers["set-cookie"]
         assert browser.get("/").status == 200
-    with pytest.raises(UsageError, match="PEM"), open_server(Options(port=0, tls=(key, key)), env):
+    with pytest.raises(UsageError, match="PEM"), open_server(Options(port=0, tls=(key, key)), Caller(env=env)):
         pass
-    with pytest.raises(UsageError, match="No such file"), open_server(Options(port=0, tls=("gone", key)), env):
+    with (
+        pytest.raises(UsageError, match="No such file"),
+        open_server(Options(port=0, tls=("gone", key)), Caller(env=env)),
+    ):
         pass
 
 

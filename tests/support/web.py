@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from runplan.adapters.configuration.places import state_directory
+from runplan.app.operations.model import Caller
 from runplan.hosts.daemon.state import Known, remember_repository
 from runplan.interfaces.web.access import Site, make_form_token
 from runplan.interfaces.web.live import Watcher
@@ -112,7 +113,7 @@ def serving(
         loops.append(asyncio.get_running_loop())
         await served.server.serve([served.listener])
 
-    with open_server(Options(port=0, tls=certificate, **options), env) as served:
+    with open_server(Options(port=0, tls=certificate, **options), Caller(env=env)) as served:
         thread = threading.Thread(target=lambda: asyncio.run(serve(served)))
         thread.start()
         try:

@@ -10,21 +10,27 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import astuple, replace
 
+from runplan.adapters.configuration.load import environment, load_user
 from runplan.domain.errors import Exit, RunplanError, UsageError, refused_by_system
 from runplan.domain.run.events import Event
 from runplan.domain.settings.options import Options
+from runplan.domain.settings.schema import Settings
 from runplan.domain.text import plain
 from runplan.engine.loop.context import RepositoryContext, open_context, refuse_under_agent
+from runplan.hosts.daemon.state import take_death
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """Who asks: from which directory, with which environment, and where the messages go meanwhile."""
+    """Who asks: from which directory, with which environment, and where the messages go meanwhile.
 
-    cwd: Path
-    env: Mapping[str, str]
+    Without a directory and an environment it is this process.
+    """
+
+    cwd: Path = Path()
+    env: Mapping[str, str] = field(default_factory=environment)
     by: str = "api"  #: the way: terminal, page, mcp, api, or `link` and its id
     say: Callable[[str], None] = lambda _: None
     warn: Callable[[str], None] = lambda _: None
@@ -34,6 +40,17 @@ class Caller(Struct, frozen=True, kw_only=True):
     def open(self, *, lenient: bool = False) -> AbstractContextManager[RepositoryContext]:
         """The repository of the directory; `lenient`: broken settings are a warning."""
         return open_context(self.cwd, env=self.env, warn=self.warn if lenient else None)
+
+    @property
+    def user_settings(self) -> Settings:
+        """Those for all repositories."""
+        return load_user(self.env)
+
+    def begin(self, verb: str, *, changes: bool) -> str:
+        """Refuse a verb that changes something to agents; how the last daemon died, for the first who asks."""
+        if changes:
+            refuse_under_agent(verb, self.env)
+        return "" if verb == "daemon" else take_death(self.env)
 
 
 # --- requests ---------------------------------------------------------------------------------------------

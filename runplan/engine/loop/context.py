@@ -205,7 +205,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def open_context(
-    cwd: Path | None = None, *, env: Mapping[str, str] | None = None, warn: Callable[[str], None] | None = None
+    cwd: Path = Path(), *, env: Mapping[str, str] | None = None, warn: Callable[[str], None] | None = None
 ) -> Iterator[RepositoryContext]:
     """The repository around a directory (the current one), with its settings in an environment (that of the process).
 
@@ -223,7 +223,7 @@ def open_context(
             return load_settings(root, env=env, committed=(FILES[0], b"")).settings
         return Settings()
 
-    with context_at(cwd or Path.cwd(), environment() if env is None else env, read) as context:
+    with context_at(cwd, environment() if env is None else env, read) as context:
         yield context
 
 
@@ -232,6 +232,7 @@ def context_at(
     cwd: Path, env: Mapping[str, str], settings: Callable[[Path, Mapping[str, str]], Settings]
 ) -> Iterator[RepositoryContext]:
     """The repository around a directory, with the settings of this environment."""
+    cwd = cwd.absolute()
     repository = open_repository(cwd, env=env)
     try:
         read = settings(repository.root, env)

@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Struct
 
 from runplan.adapters import processes
-from runplan.adapters.configuration.load import environment
 from runplan.adapters.configuration.places import own_directory, state_directory
 from runplan.adapters.store.files import file_lock, first_line, publish, read_file
 from runplan.adapters.store.location import FleetLocation
@@ -91,9 +90,9 @@ def _note_death(state: Path) -> None:
     (state / RECORD).unlink()
 
 
-def take_death() -> str:
+def take_death(env: Mapping[str, str]) -> str:
     """How a daemon died, for the first caller; "" when none did."""
-    state = state_directory(environment())
+    state = state_directory(env)
     with contextlib.suppress(TimeoutError, OSError):  # a daemon that is starting notes it
         if (state / RECORD).exists() and read_holder(state) is None:
             with file_lock(state / LOCK).acquire(timeout=0):

@@ -144,14 +144,10 @@ def run_verb(verb: str, words: list[str]) -> int:
     args, unknown = parser.parse_known_intermixed_args(words)  # options may stand between the words
     if unknown:
         raise UsageError(f"{verb}: {_describe_unknown(unknown[0], parser)}")
-    if verb in CHANGING:
-        from runplan.engine.loop.context import refuse_under_agent  # `--version` needs no repository
+    if verb not in ("help", "completion"):
+        from runplan.app.operations.model import Caller  # `help` needs no daemon and no repository
 
-        refuse_under_agent(verb)
-    if verb not in ("daemon", "help", "completion"):
-        from runplan.hosts.daemon.state import take_death  # `help` needs no daemon
-
-        if death := take_death():
+        if death := Caller().begin(verb, changes=verb in CHANGING):
             say(death)
     try:
         module = importlib.import_module(f"runplan.interfaces.cli.{VERBS[verb][0]}")

@@ -26,9 +26,9 @@ class Style:
     def of(stream: TextIO) -> Style:
         if not stream.isatty():
             return Style()
-        from runplan.adapters.configuration.load import environment  # `--version` has no settings
+        from runplan.app.operations.model import Caller  # `--version` asks for nothing
 
-        env = environment()
+        env = Caller().env
         columns = env.get("COLUMNS", "")
         try:
             width = int(columns) if columns.isdecimal() else os.get_terminal_size(stream.fileno()).columns

@@ -12,12 +12,12 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import uvicorn
 from msgspec import Struct
 
-from runplan.adapters.configuration.load import load_user
+from runplan.app.operations.model import Caller
 from runplan.domain.errors import Exit, RefusedEarly, Unreachable, UsageError
 from runplan.interfaces.web.access import EntryToken, Site, is_loopback, is_wildcard, list_origins, origin_of
 from runplan.interfaces.web.app import ENTER, make_app
@@ -84,9 +84,9 @@ class Served(Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def open_server(options: Options, env: Mapping[str, str]) -> Iterator[Served]:
+def open_server(options: Options, caller: Caller) -> Iterator[Served]:
     """Open the port. The caller shows the address, and runs the server."""
-    settings = load_user(env).web
+    settings = caller.user_settings.web
     address = options.address or settings.address
     _require_safe(address, settings.url, options)
     if options.tls:
@@ -96,7 +96,7 @@ def open_server(options: Options, env: Mapping[str, str]) -> Iterator[Served]:
     with _listen(address, settings.port if options.port is None else options.port) as listener:
         port: int = listener.getsockname()[1]
         site = Site(
-            env=env,
+            env=caller.env,
             key=secrets.token_bytes(32),
             origins=list_origins(scheme, address, port, settings.url) | {origin_of(scheme, host, port)},
             port=port,

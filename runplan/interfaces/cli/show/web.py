@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from runplan.adapters.configuration.load import environment
+from runplan.app.operations.model import Caller
 from runplan.interfaces.cli.terminal import say
 from runplan.interfaces.web.server import Options, open_server
 
@@ -17,7 +17,7 @@ def run_web(args: argparse.Namespace) -> None:
         is_behind_proxy=args.behind_proxy,
         is_read_only=args.read_only,
     )
-    with open_server(options, environment()) as served:
+    with open_server(options, Caller()) as served:
         print(served.address, flush=True)
         say("open this address in a browser; it can be used once, within 10 minutes. Ctrl-C ends the server.")
         served.run()
