@@ -188,3 +188,21 @@ def _marks(message: str) -> dict[str, set[str]]:
     """The values of Runplan-* lines anywhere in the message; that of a squashed commit has several of a kind."""
     lines = [(key.lower(), _single_spaced(value)) for key, value in re.findall(_OURS, message)]
     return {key: {value for name, value in lines if name == key.lower()} for key in (PLAN, PHASE, LANDING, UNDOES)}
+
+
+# --- what ended runs left behind ---------------------------------------------------------------------------
+
+
+class Removed(Struct, frozen=True, kw_only=True):
+    """It is gone, and its content is elsewhere; in `parked`, if it had to be kept."""
+
+    what: str
+    parked: str = ""
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """It was not removed, and why."""
+
+    what: str
+    why: str
+    tip: Oid = ""  #: of a ref with work that did not land

@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.adapters.configuration.load import load_settings
-from runplan.adapters.git.removal import Kept, Removed
 from runplan.adapters.store.claims import name_owner
 from runplan.adapters.store.location import FleetLocation
+from runplan.domain.gitfacts import Kept, Removed
 from runplan.domain.run import events as e
 from runplan.domain.run.kinds import Mode
 from runplan.domain.run.requests import RunRequest

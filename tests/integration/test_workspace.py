@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from runplan.adapters.git.handover import AgentZone
-from runplan.adapters.git.removal import Kept, Removed
 from runplan.adapters.git.repository import is_users_own
 from runplan.adapters.git.workspace import MOST_LANDED, MOST_PACKS
 from runplan.adapters.git.zones import Bounds, Extra
 from runplan.adapters.store.files import publish
 from runplan.domain.errors import GitFailed, HandOverRefused, RefusedEarly, SettingsError
+from runplan.domain.gitfacts import Kept, Removed
 from tests.support.dispatching import gone, until
 from tests.support.repos import BASE, BRANCH, PARKED, Place, Repo, a_place, init_repo, make_repo
 

@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from msgspec import Struct
-
 from runplan.adapters.git.command import Git
 from runplan.adapters.git.handover import AgentZone
 from runplan.adapters.git.objects import KEEPER, identity_env
@@ -18,26 +16,11 @@ from runplan.adapters.git.workspace import KEEP
 from runplan.adapters.git.zones import Zones
 from runplan.adapters.store.files import first_line, is_held, remove_directory
 from runplan.domain.errors import GitFailed, RefusedEarly
-from runplan.domain.gitfacts import Oid, is_agent
+from runplan.domain.gitfacts import Kept, Oid, Removed, is_agent
 from runplan.domain.names import BASES, HEADS, PARKED, is_worktree_name
 
 _LOCKED_S = 1.0  #: other runs lock packed and parked refs as well, on a busy machine for less than this
 _KEPT_S = 3600.0  #: no copy of objects takes as long
-
-
-class Removed(Struct, frozen=True, kw_only=True):
-    """It is gone, and its content is elsewhere; in `parked`, if it had to be kept."""
-
-    what: str
-    parked: str = ""
-
-
-class Kept(Struct, frozen=True, kw_only=True):
-    """It was not removed, and why."""
-
-    what: str
-    why: str
-    tip: Oid = ""  #: of a ref with work that did not land
 
 
 class Removal:

@@ -11,13 +11,14 @@ from msgspec.structs import replace
 from runplan.adapters.agents.invocation import Agents, Places
 from runplan.adapters.configuration.places import remove_unused_root, worktree_root
 from runplan.adapters.git.remote import Taken
-from runplan.adapters.git.removal import Kept, Removal, Removed, remove_log
+from runplan.adapters.git.removal import Removal, remove_log
 from runplan.adapters.git.workspace import Workspace
 from runplan.adapters.git.zones import Zones
 from runplan.adapters.store.files import is_held
 from runplan.adapters.store.journal import list_records
 from runplan.adapters.store.protocol import Store
 from runplan.domain import names
+from runplan.domain.gitfacts import Kept, Removed
 from runplan.domain.run import events as e
 from runplan.domain.run.recorded import Recorded
 from runplan.engine.landing import modes

@@ -10,10 +10,9 @@ from msgspec.structs import replace
 from runplan.adapters.git.command import Git
 from runplan.adapters.git.handover import AgentZone
 from runplan.adapters.git.objects import KEEPER
-from runplan.adapters.git.removal import Kept
 from runplan.adapters.git.repository import is_users_own
 from runplan.domain.errors import ObjectsRefused, RefusedEarly
-from runplan.domain.gitfacts import Oid
+from runplan.domain.gitfacts import Kept, Oid
 from runplan.domain.names import HEADS, wip_ref
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Action, RebuildBranch

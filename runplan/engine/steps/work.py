@@ -13,11 +13,10 @@ from runplan.adapters.agents.prompts import Standing, handover_note
 from runplan.adapters.configuration.places import remove_unused_root
 from runplan.adapters.git.command import Stored
 from runplan.adapters.git.objects import Entry, Signature
-from runplan.adapters.git.removal import Kept
 from runplan.domain.checks import tamper
 from runplan.domain.checks.secrets import redact_text
 from runplan.domain.checks.tamper import FileChange, Permit, Tampering, TamperKind
-from runplan.domain.gitfacts import AGENT, Change, Commit, Oid, signing
+from runplan.domain.gitfacts import AGENT, Change, Commit, Kept, Oid, signing
 from runplan.domain.globs import covers
 from runplan.domain.names import HEADS, base_ref, wip_ref
 from runplan.domain.plan.body import QUOTED
