@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.adapters.configuration.load import Layer, settings_from_json, settings_to_json
+from runplan.app.settings import keys_text, settings_document, settings_text
 from runplan.app.views.inspection import Facts
 from runplan.domain.gitfacts import Identity
 from runplan.domain.settings.schema import KEYS, USER_SECTIONS, NotifySettings
 from runplan.domain.settings.toolchain import Toolchain, detect
 from runplan.domain.text import toml_value
-from runplan.interfaces.cli.setup.settings import keys_text, settings_document, settings_text
 from tests.support.builders import settle
 
 ROOT = Path(__file__).parents[2]

@@ -67,6 +67,11 @@ class Where(Enum):
 class Request(Struct, frozen=True, kw_only=True):
     """Something that a person asks for. A plan is named by its path, its base name, or a unique part of one."""
 
+    @property
+    def changes(self) -> bool:
+        """Whether it is more than a question, which agents may ask."""
+        return True
+
 
 class Start(Request, frozen=True, kw_only=True):
     plan: str = ""
@@ -147,6 +152,18 @@ class Edit(Request, frozen=True, kw_only=True):
     text: str
 
 
+class Initialize(Request, frozen=True, kw_only=True):
+    skill: bool = False  #: instead of runplan.toml
+
+
+class Collect(Request, frozen=True, kw_only=True):
+    dry_run: bool = False
+
+    @property
+    def changes(self) -> bool:
+        return not self.dry_run
+
+
 # --- answers ----------------------------------------------------------------------------------------------
 
 
@@ -167,15 +184,17 @@ class Declined(Struct, frozen=True, kw_only=True):
 
 Answer: TypeAlias = Accepted | Declined
 R = TypeVar("R", bound=Request)
+A = TypeVar("A", bound=Answer)
 Operation: TypeAlias = Callable[[Caller, R], Answer]
 
 
-def operation(function: Operation[R]) -> Operation[R]:
+def operation(function: Callable[[Caller, R], A]) -> Callable[[Caller, R], A]:
     """Refuse the operation to agents, and keep what it says in its answer."""
 
     @functools.wraps(function)
-    def carry_out(caller: Caller, request: R) -> Answer:
-        refuse_under_agent(function.__name__.replace("_", "-"), caller.env)
+    def carry_out(caller: Caller, request: R) -> A:
+        if request.changes:
+            refuse_under_agent(function.__name__.replace("_", "-"), caller.env)
         if any("\0" in value for value in astuple(request) if isinstance(value, str)):
             raise UsageError("a word of the request holds a null character")
         notices: list[str] = []

@@ -5,25 +5,20 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from msgspec import to_builtins
-from msgspec.structs import replace
 
-from runplan.adapters.configuration.load import environment
-from runplan.adapters.git.removal import Kept, Removed
 from runplan.app.health import Check, examine
-from runplan.app.operations.model import Caller
-from runplan.app.views.inspection import describe_commits
+from runplan.app.operations.model import Caller, Collect
+from runplan.app.operations.upkeep import gc
 from runplan.domain.errors import Exit
+from runplan.domain.gitfacts import Kept, Removed
 from runplan.domain.text import as_json, counted, plain
-from runplan.engine.loop.context import RepositoryContext, open_context, refuse_under_agent
-from runplan.engine.loop.leftovers import collect_leftovers
 from runplan.interfaces.cli.show import progress
 
 
 def run_doctor(args: argparse.Namespace) -> Exit:
-    caller = Caller(cwd=Path.cwd(), env=environment(), say=progress.say, show=progress.show_event)
+    caller = Caller(say=progress.say, show=progress.show_event)
     with progress.live_line():
         checks = examine(caller, runs_once=args.run)
     if args.json:
@@ -43,28 +38,14 @@ def _format_check(check: Check) -> str:
 
 
 def run_gc(args: argparse.Namespace) -> None:
-    if not args.dry_run:
-        refuse_under_agent("gc")
-    with open_context() as context:
-        answers, logs = collect_leftovers(context, dry_run=args.dry_run)
-        answers = _with_commits(context, answers)
+    found = gc(Caller(), Collect(dry_run=args.dry_run))
     if args.json:
-        rows = [{"answer": type(answer).__name__.lower(), **to_builtins(answer)} for answer in (*answers, *logs)]
-        print(as_json(rows))
+        answers = (*found.answers, *found.logs)
+        print(as_json([{"answer": type(answer).__name__.lower(), **to_builtins(answer)} for answer in answers]))
         return
     verb = "would remove" if args.dry_run else "removed"
-    for line in _describe_leftovers(answers, logs, verb):
+    for line in _describe_leftovers(found.answers, found.logs, verb):
         print(plain(line))
-
-
-def _with_commits(context: RepositoryContext, answers: list[Removed | Kept]) -> list[Removed | Kept]:
-    """The answers; each kept ref with the date and the subject of its commit."""
-    tips = [answer.tip for answer in answers if isinstance(answer, Kept) and answer.tip]
-    about = describe_commits(context, tips) if tips else {}
-    return [
-        replace(answer, why=f"{answer.why}: {about[answer.tip]}") if isinstance(answer, Kept) and answer.tip else answer
-        for answer in answers
-    ]
 
 
 def _describe_leftovers(answers: Sequence[Removed | Kept], logs: Sequence[Removed | Kept], verb: str) -> Iterator[str]:
