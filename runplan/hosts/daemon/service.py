@@ -72,14 +72,6 @@ class Manager(Struct, frozen=True, kw_only=True):
     is_active: Words
 
 
-class Standing(Struct, frozen=True, kw_only=True):
-    file: str
-    installed: bool
-    current: bool  #: the file is what this version would write
-    active: bool
-    answers: bool  #: whether the service manager serves this user
-
-
 def find_manager(env: Mapping[str, str]) -> Manager:
     """The service manager of this machine; refused where no known one is."""
     if shutil.which("systemctl", path=env.get("PATH")):
@@ -190,22 +182,15 @@ def find_installed(env: Mapping[str, str]) -> Manager | None:
 def start_service(env: Mapping[str, str]) -> bool:
     """Have an installed service start the daemon; False when none is installed."""
     service_manager = find_installed(env)
-    return service_manager is not None and _run_command(service_manager.starts, env).returncode == 0
+    return service_manager is not None and succeeds(service_manager.starts, env)
 
 
-def inspect_service(manager: Manager, env: Mapping[str, str]) -> Standing:
-    installed = manager.file.is_file()
-    return Standing(
-        file=str(manager.file),
-        installed=installed,
-        current=installed and manager.file.read_text(encoding="utf-8", errors="replace") == manager.text,
-        active=_run_command(manager.is_active, env).returncode == 0,
-        answers=_run_command(manager.asks, env).returncode == 0,
-    )
+def succeeds(command: Words, env: Mapping[str, str]) -> bool:
+    return _run_command(command, env).returncode == 0
 
 
 def _run_all(manager: Manager, commands: Sequence[Words], env: Mapping[str, str], within_s: float = ANSWER_S) -> bool:
-    if _run_command(manager.asks, env).returncode:
+    if not succeeds(manager.asks, env):
         return False
     for command in commands:
         done = _run_command(command, env, within_s)

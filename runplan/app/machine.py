@@ -1,0 +1,101 @@
+"""The daemon of this machine, its login service (systemd or launchd), and its channels of notifications."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from runplan.adapters.configuration.places import key_directory, user_file
+from runplan.adapters.notify.channels import Deliveries, list_channels
+from runplan.adapters.notify.links import LinkMaker
+from runplan.adapters.notify.notices import of_test
+from runplan.app.operations.model import Caller
+from runplan.domain.errors import RefusedEarly
+from runplan.engine.loop.context import refuse_under_agent
+from runplan.hosts.daemon import client, service
+
+
+def run_daemon(caller: Caller) -> None:
+    """Be the daemon, until a signal ends it."""
+    from runplan.hosts.daemon import process  # slow to import
+
+    _require_no_fleet(caller)
+    process.run_daemon(caller.env)
+
+
+def stop_daemon(caller: Caller) -> None:
+    pid = client.stop_daemon(caller.env, caller.say)
+    login = "at the next login, or " if service.find_installed(caller.env) else ""
+    caller.say(f"The daemon {'has ended' if pid else 'is not running'}. Start it {login}with: runplan daemon restart")
+
+
+def restart_daemon(caller: Caller) -> None:
+    _require_no_fleet(caller)
+    client.stop_daemon(caller.env, caller.say)
+    with client.reach_daemon(caller.env) as connection:
+        caller.say(f"the daemon runs as process {connection.hello.pid}")
+
+
+def _require_no_fleet(caller: Caller) -> None:
+    if caller.user_settings.fleet.dsn:
+        raise RefusedEarly("fleet.dsn is set, so the hosts of the fleet work on plans; start one: runplan worker")
+
+
+def send_test_notice(caller: Caller) -> Iterator[tuple[str, str]]:
+    """Send a test notice, once and without another attempt; each channel, and why it failed or ""."""
+    user = caller.user_settings
+    channels = list_channels(user.notify, caller.env)
+    if not channels:
+        example = 'urls = ["ntfy://TOPIC"]'
+        place = user_file(caller.env)
+        raise RefusedEarly(f"no channel is configured; add one to {place} under [notify], e.g. {example}")
+    notice = of_test(socket.gethostname(), LinkMaker(user.web.url, key_directory(caller.env)).link_to_page())
+    for channel in channels:
+        yield channel.name, Deliveries().deliver(channel, notice, caller.env, again=False)
+
+
+class ServiceState(Struct, frozen=True, kw_only=True):
+    file: str
+    installed: bool
+    current: bool  #: the file is what this version would write
+    active: bool
+    answers: bool  #: whether the service manager serves this user
+
+
+def inspect_service(caller: Caller) -> ServiceState:
+    manager = service.find_manager(caller.env)
+    installed = manager.file.is_file()
+    return ServiceState(
+        file=str(manager.file),
+        installed=installed,
+        current=installed and manager.file.read_text(encoding="utf-8", errors="replace") == manager.text,
+        active=service.succeeds(manager.is_active, caller.env),
+        answers=service.succeeds(manager.asks, caller.env),
+    )
+
+
+class ServiceChange(Struct, frozen=True, kw_only=True):
+    """The file that is written or removed, and the commands of the service manager that follow or precede it."""
+
+    file: str
+    text: str  #: "" of a removal
+    commands: tuple[str, ...]
+    manager: str  #: the program
+    is_done: bool  #: False too when there is no user session to start it, or no file to remove
+
+
+def change_service(caller: Caller, action: str, *, dry_run: bool) -> ServiceChange:
+    """Install or uninstall the service."""
+    refuse_under_agent(f"service {action}", caller.env)
+    manager = service.find_manager(caller.env)
+    is_install = action == "install"
+    change = service.install_service if is_install else service.uninstall_service
+    return ServiceChange(
+        file=str(manager.file),
+        text=manager.text if is_install else "",
+        commands=tuple(" ".join(words) for words in (manager.enables if is_install else manager.disables)),
+        manager=manager.asks[0],
+        is_done=not dry_run and change(manager, caller.env),
+    )
