@@ -7,16 +7,13 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from runplan.adapters.store.location import Location
 from runplan.adapters.store.protocol import Store, open_store, store_exists
 from runplan.domain.errors import RunplanError
-
-if TYPE_CHECKING:  # it needs psycopg, an extra
-    from runplan.adapters.store.hosts import FleetState
+from runplan.domain.fleet import FleetState
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})  #: in the value of a label
 #: Metrics of a journal by their figure: name, help and labels.

@@ -1,0 +1,81 @@
+"""The fleet of the user: set up its database, read its state, take a host out and back in, be a host."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from runplan import __version__
+from runplan.adapters.configuration.places import user_file
+from runplan.adapters.store import hosts
+from runplan.adapters.store.claims import name_owner
+from runplan.adapters.store.heartbeat import WorkerRow
+from runplan.adapters.store.location import FleetLocation, hide_password
+from runplan.adapters.store.postgres import initialize, list_fleet
+from runplan.app.operations.model import Caller
+from runplan.domain.errors import RefusedEarly, UsageError
+from runplan.domain.fleet import FleetState
+from runplan.domain.plan.body import HOST_LABEL
+from runplan.domain.run.rules.hosts import MAX_LABELS
+from runplan.engine.loop.context import refuse_under_agent, remote_url
+from runplan.engine.report.metrics import collect_fleet_samples, metrics_text
+from runplan.hosts.fleet.worker import work_on_plans
+
+
+def read_fleet(caller: Caller) -> FleetState:
+    return hosts.read_fleet(_require_dsn(caller))
+
+
+def read_metrics(caller: Caller) -> str:
+    dsn = _require_dsn(caller)
+    state = hosts.read_fleet(dsn)
+    stores = {url: FleetLocation(dsn, url) for url in state.repositories}
+    return metrics_text(stores, now=datetime.now(UTC), process=collect_fleet_samples(state))
+
+
+def set_draining(caller: Caller, host: str, *, draining: bool) -> None:
+    """Have a host hand its plans to others and take none, or take plans again."""
+    refuse_under_agent(f"fleet {'drain' if draining else 'up'}", caller.env)
+    hosts.set_draining(_require_dsn(caller), host, draining=draining)
+
+
+def set_up_fleet(caller: Caller, urls: Sequence[str]) -> tuple[str, list[str]]:
+    """Create the tables, and add the repositories, or that of the current directory; the database and all of them."""
+    refuse_under_agent("fleet init", caller.env)
+    dsn = _require_dsn(caller)
+    given = [str(Path(url).resolve()) if Path(url).exists() else url for url in urls]
+    initialize(dsn, given or [_remote_here(caller)])
+    return hide_password(dsn), [repository.url for repository in list_fleet(dsn)]
+
+
+def _remote_here(caller: Caller) -> str:
+    with caller.open() as context:
+        if url := remote_url(context.repository, context.settings):
+            return url
+        missing = f"there is no remote {context.settings.run.remote} here"
+        raise RefusedEarly(f"{missing}; name the repository: runplan fleet init --repository URL")
+
+
+def work(caller: Caller, host: str, labels: Collection[str], slots: int | None) -> None:
+    """Work on plans of the fleet until the process is ended; `host` is by default the name of the machine."""
+    refuse_under_agent("worker", caller.env)
+    _require_dsn(caller)
+    slots = caller.user_settings.daemon.max_parallel if slots is None else slots
+    host = host or socket.gethostname()
+    if slots < 1 or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", host):
+        raise UsageError("worker: --slots is at least 1, and --host has letters, digits, '.', '_' and '-' only")
+    if len(labels) > MAX_LABELS or not all(re.fullmatch(HOST_LABEL, label) for label in labels):
+        raise UsageError(f"worker: --labels are at most {MAX_LABELS} words of letters, digits, '.', '_' and '-'")
+    row = WorkerRow(owner=name_owner(host), host=host, labels=sorted(labels), slots=slots, version=__version__)
+    work_on_plans(caller.env, row, caller.say)
+
+
+def _require_dsn(caller: Caller) -> str:
+    """The address of the fleet's database; refused without one."""
+    if dsn := caller.user_settings.fleet.dsn:
+        return dsn
+    place = user_file(caller.env)
+    raise RefusedEarly(f"fleet.dsn is not set; set it in {place} or RUNPLAN_FLEET_DSN, to postgresql://…")

@@ -1,0 +1,77 @@
+"""The state of a fleet: its hosts, the plans that wait for one, and the limits that all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from runplan.domain.errors import NotFound
+from runplan.domain.text import counted
+
+
+class FleetPlan(Struct, frozen=True):
+    repository: str
+    plan: str
+    why: str = ""  #: it waits
+    age_s: float = 0.0  #: of the wait
+
+
+class Host(Struct, frozen=True):
+    """The newest worker of a host."""
+
+    name: str
+    plans: Sequence[FleetPlan]  #: that it has in hand
+    version: str
+    labels: Sequence[str]
+    slots: int
+    seen_s: float  #: since its last heartbeat
+    draining: bool
+    dead: bool
+
+    @property
+    def takes_plans(self) -> bool:
+        return not (self.dead or self.draining)
+
+
+class AccountLimit(Struct, frozen=True):
+    account: str
+    until: str
+    words: str
+
+
+class Permits(Struct, frozen=True):
+    working: int
+    waiting: int
+    most: int  #: in the fleet; 0 for no limit
+    most_in_repository: int
+
+
+class FleetState(Struct, frozen=True, kw_only=True):
+    hosts: Sequence[Host]
+    queue: Sequence[FleetPlan]  #: which no host has in hand
+    permits: Permits
+    limits: Sequence[AccountLimit]  #: of use, which all hosts wait for
+    repositories: Sequence[str]
+
+    def get_host(self, name: str) -> Host:
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        known = ", ".join(host.name for host in self.hosts)
+        hint = f"there are: {known}" if known else "no worker has registered; start one: runplan worker"
+        raise NotFound(f"{name}: no such host; {hint}")
+
+
+def explain_queueing(queue: str, hosts: Sequence[Host]) -> str:
+    """Why no host has taken a plan from this queue, which is named after labels."""
+    labels = [] if queue == "any" else queue.split("+")
+    taking = [host for host in hosts if host.takes_plans]
+    fitting = [host for host in taking if set(labels) <= set(host.labels)]
+    if not taking:
+        return "no host takes plans; start one: runplan worker"
+    if not fitting:
+        return f"no host has the labels {', '.join(labels)}; start one: runplan worker --labels {','.join(labels)}"
+    if all(len(host.plans) >= host.slots for host in fitting):
+        return f"every slot of {counted(len(fitting), 'host')} is in use"
+    return "a host takes it now"
