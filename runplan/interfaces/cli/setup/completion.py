@@ -6,11 +6,10 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from runplan.adapters.git.objects import read_plan
+from runplan.app.lookup import list_phases, list_plan_paths
+from runplan.app.operations.model import Caller
 from runplan.domain.names import word_of
-from runplan.domain.plan.model import parse_plan
 from runplan.domain.settings.schema import LANDINGS
-from runplan.engine.loop.context import known_plans, open_context, plan_path, read_checkout, spec_plans
 from runplan.interfaces.cli.main import COMPLETE, parser_of, require_verb, usage
 from runplan.interfaces.cli.verbs import VERBS
 
@@ -81,10 +80,11 @@ def _list_candidates(before: Sequence[str], current: str) -> Iterable[tuple[str,
         case "plan":
             return _list_plans(with_paths=bool(current))
         case "phase":
-            return _list_phases(typed[0])
+            return ((phase.id, phase.title) for phase in list_phases(Caller(), typed[0]))
         case "words":
-            phases = _list_phases(typed[0], is_open=True) if verb == "start" else ()
-            return (*phases, *((word, "") for word in WORDS[verb]))
+            phases = list_phases(Caller(), typed[0]) if verb == "start" else ()
+            is_open = ((phase.id, phase.title) for phase in phases if phase.status != "done")
+            return (*is_open, *((word, "") for word in WORDS[verb]))
         case "verb":
             return lines
         case _:
@@ -93,22 +93,10 @@ def _list_candidates(before: Sequence[str], current: str) -> Iterable[tuple[str,
 
 def _list_plans(*, with_paths: bool) -> Iterator[tuple[str, str]]:
     """The names of the plans, and their paths."""
-    with open_context(warn=lambda _text: None) as context:
-        paths = [*known_plans(context, ()), *spec_plans(context.root)]
+    paths = list_plan_paths(Caller())
     names = [word_of(path) for path in paths]
     for name, path in zip(names, paths, strict=True):
         if names.count(name) == 1:
             yield name, path
         if with_paths or names.count(name) > 1:
             yield path, ""
-
-
-def _list_phases(word: str, *, is_open: bool = False) -> Iterator[tuple[str, str]]:
-    """The phases of the plan that the word means, or only those that are not done."""
-    with open_context(warn=lambda _text: None) as context:
-        path = plan_path(context, word)
-        file = context.root / path
-        name = f"{context.tip()}:{path}"
-        text = read_checkout(file, path) if file.exists() else read_plan(context.git, name, path)
-    plan = parse_plan(text or b"", path=path)
-    return ((phase.id, phase.title) for phase in plan.phases if not is_open or phase.status != "done")
