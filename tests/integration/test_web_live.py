@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from runplan.adapters.store.protocol import Store, open_store
+from runplan.app.operations.model import Caller
+from runplan.app.watch import Topic, Watch
 from runplan.domain.run.kinds import RunStatus
 from runplan.domain.run.rows import HeldByOther, RunRow
 from runplan.hosts.daemon.state import Known
-from runplan.interfaces.web.live import MOST_STREAMS, Topic, Watch
+from runplan.interfaces.web.live import MOST_STREAMS
 from tests.support.cli import until
 from tests.support.web import Browser, know, signed_in
 
@@ -75,7 +77,7 @@ def test_a_page_hears_of_each_event(browser: Browser, known: Known, query: str) 
 
 def test_reading_a_journal_does_not_change_it(env: dict[str, str], known: Known) -> None:
     """Else a page would load itself again and again."""
-    watch = Watch(env, Topic(known.key, PLAN))
+    watch = Watch(Caller(env=env), Topic(known.key, PLAN))
     watch.look()
     for is_open in (False, True):
         with contextlib.closing(open_store(known.state)) if is_open else contextlib.nullcontext():

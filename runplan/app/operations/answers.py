@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from runplan.adapters.configuration.places import key_directory
 from runplan.adapters.git.command import ANY
+from runplan.adapters.notify.links import Expired, Forged, Link, is_used, load_key, read_link
 from runplan.app.operations import runs
 from runplan.app.operations.model import Answer, Caller, Judge, Reply, Where, operation
-from runplan.app.views.changes import Change, list_pending, nothing_pending
-from runplan.domain.errors import Busy, NotFound, UsageError
+from runplan.app.views.changes import Change, ChangeView, ProposalView, list_pending, nothing_pending, view_change
+from runplan.app.views.repositories import find_known, open_known
+from runplan.domain.errors import Busy, NotFound, RunplanError, UsageError
 from runplan.domain.run.attempts import PlanningAttempt, open_questions
 from runplan.domain.run.events import Answered, QuestionAnswered, QuestionAsked, RunStarted
 from runplan.domain.run.requests import RunRequest
@@ -122,3 +130,40 @@ def _question_to_answer(context: RepositoryContext, word: str) -> tuple[RunStart
         raise NotFound(f"no question of {plan} waits for you; see: {command('runplan', 'status', plan)}")
     commands = (command("runplan", "answer", question.id, "TEXT") for _, question in of_plan)
     raise NotFound(f"{len(of_plan)} questions of {plan} wait for you; name one: {'; '.join(commands)}")
+
+
+# --- signed links in notifications --------------------------------------------------------------------------
+
+REPLACED = "The change was replaced: the link is for an earlier change, or it was answered. See: runplan inbox"
+
+
+class LinkedChange(Struct, frozen=True, kw_only=True):
+    """The change of a valid link, as it is now."""
+
+    link: Link
+    root: Path
+    view: ChangeView | ProposalView
+
+
+class LinkEnded(RunplanError):
+    """The link was used, or is too old."""
+
+
+def open_link(env: Mapping[str, str], token: str, now: float) -> LinkedChange:
+    """The change that the link is for, if it still waits."""
+    link = read_link(load_key(key_directory(env)), token, now)
+    if isinstance(link, Forged):
+        raise NotFound("No such link: it is not complete, or it was made by another runplan.")
+    if isinstance(link, Expired):
+        raise LinkEnded("The link has expired: it was valid for a day. Answer by: runplan inbox")
+    try:
+        known = find_known(env, link.repo)
+    except NotFound:
+        raise Busy(REPLACED) from None
+    with open_known(known, warn=lambda _: None) as context:
+        if is_used(context.store(), link.nonce):
+            raise LinkEnded("The link was used: the change was answered with it, and a link takes one answer.")
+        for change in list_pending(context, link.plan, link.phase or None, "approve"):
+            if change.run == link.run and change.attempt.answerable == link.tree:
+                return LinkedChange(link=link, root=Path(known.root), view=view_change(context, change))
+    raise Busy(REPLACED)

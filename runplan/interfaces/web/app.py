@@ -13,6 +13,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from runplan.app.operations.answers import LinkEnded
+from runplan.app.operations.model import Caller
 from runplan.domain.errors import Exit, RunplanError, refused_by_system
 from runplan.interfaces.web import access, actions, answers, live
 from runplan.interfaces.web.access import EntryToken, Site
@@ -52,7 +54,7 @@ def make_app(site: Site, entry: EntryToken) -> AccessControl:
     handlers = dict.fromkeys((HTTPException, RunplanError, OSError, Exception), show_error)
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.state.site = site
-    app.state.watcher = live.Watcher(site.env)
+    app.state.watcher = live.Watcher(Caller(env=site.env))
     return AccessControl(app, site, entry)
 
 
@@ -170,6 +172,8 @@ def _describe_error(error: Exception) -> tuple[int, str]:
             return 404, "There is no such page."
         case HTTPException():
             return error.status_code, error.detail
+        case LinkEnded():
+            return 410, str(error)
         case RunplanError():
             return STATUSES.get(error.exit, 422), str(error)
         case OSError():  # such as of a repository that was unplugged while it was read
