@@ -51,7 +51,7 @@ def test_content_is_found_on_the_target_however_it_got_there(tmp_path: Path, lan
 
 
 def test_a_branch_on_the_target_goes_without_parking(place: Place) -> None:
-    place.repo.git("branch", "runplan/plan/1")
+    place.repo.git("branch", "runplan/domain/plan/1")
     assert place.removal.remove_ref(BRANCH) == Removed(what=BRANCH)
     assert place.removal.remove_ref(BRANCH) == Removed(what=BRANCH)
     assert place.repo.refs() == {"refs/heads/main": place.base}
@@ -82,7 +82,7 @@ def test_a_commit_that_a_person_adds_to_a_landed_branch_is_parked(place: Place) 
 
 
 def test_a_branch_the_user_stands_on_is_kept(place: Place) -> None:
-    place.repo.git("checkout", "-q", "-b", "runplan/plan/1")
+    place.repo.git("checkout", "-q", "-b", "runplan/domain/plan/1")
     assert place.removal.remove_ref(BRANCH) == Kept(what=BRANCH, why=f"in use by {place.repo.path}")
 
 
@@ -99,20 +99,20 @@ def test_parking_takes_the_next_number_and_the_same_thing_once(place: Place) -> 
 
 def test_gc_lists_first_and_then_does_what_it_listed(place: Place) -> None:
     repo = place.repo
-    live, stale = place.lease(name="live"), place.lease("refs/heads/runplan/plan/2", "stale")
-    gone = place.lease("refs/heads/runplan/plan/3", "gone")
+    live, stale = place.lease(name="live"), place.lease("refs/heads/runplan/domain/plan/2", "stale")
+    gone = place.lease("refs/heads/runplan/domain/plan/3", "gone")
     shutil.rmtree(gone.path)
     stale.write("a.txt", "unsaved\n")
-    for name in ("runplan/plan/landed", "runplan/readme", "mine/plan/x"):
+    for name in ("runplan/domain/plan/landed", "runplan/readme", "mine/plan/x"):
         repo.git("branch", name)
     blob = repo.git("hash-object", "-w", "--stdin", stdin="new")
     tree = repo.git("mktree", stdin=f"100644 blob {blob}\tnew.txt\n")
     open_tip = repo.git("commit-tree", "-p", "HEAD", "-m", "unlanded work", tree)
-    repo.git("update-ref", "refs/heads/runplan/plan/open", open_tip)
+    repo.git("update-ref", "refs/heads/runplan/domain/plan/open", open_tip)
     repo.git("update-ref", "refs/runplan/parked/plan/7/1", open_tip)
     repo.git("update-ref", "refs/runplan/parked/plan/8/1", "HEAD")
     active = {"live", BRANCH, "refs/runplan/base/r1"}
-    known = {f"refs/heads/runplan/plan/{phase}" for phase in ("2", "3", "landed", "open")}
+    known = {f"refs/heads/runplan/domain/plan/{phase}" for phase in ("2", "3", "landed", "open")}
     before = repo.refs()
 
     listed = place.removal.remove_leftovers(dry_run=True, prefix="runplan/", active=active, known=known)
@@ -125,14 +125,14 @@ def test_gc_lists_first_and_then_does_what_it_listed(place: Place) -> None:
     assert removed == {
         str(stale.path),
         str(gone.path),
-        "refs/heads/runplan/plan/2",
-        "refs/heads/runplan/plan/3",
-        "refs/heads/runplan/plan/landed",
+        "refs/heads/runplan/domain/plan/2",
+        "refs/heads/runplan/domain/plan/3",
+        "refs/heads/runplan/domain/plan/landed",
         "refs/runplan/parked/plan/8/1",
     }
     kept = {one.what: one for one in done if isinstance(one, Kept)}
     assert set(kept) == {
-        "refs/heads/runplan/plan/open",
+        "refs/heads/runplan/domain/plan/open",
         "refs/runplan/parked/plan/7/1",
         "refs/runplan/parked/worktree/stale/1",
     }
