@@ -17,30 +17,22 @@ from runplan.engine.loop.context import refuse_under_agent
 from runplan.hosts.daemon import client, service
 
 
-def run_daemon(caller: Caller) -> None:
-    """Be the daemon, until a signal ends it."""
-    from runplan.hosts.daemon import process  # slow to import
+def control_daemon(caller: Caller, action: str | None) -> None:
+    """Stop or restart the daemon; or be the daemon, until a signal ends it."""
+    if action != "stop" and caller.user_settings.fleet.dsn:
+        raise RefusedEarly("fleet.dsn is set, so the hosts of the fleet work on plans; start one: runplan worker")
+    if action is None:
+        from runplan.hosts.daemon import process  # slow to import
 
-    _require_no_fleet(caller)
-    process.run_daemon(caller.env)
-
-
-def stop_daemon(caller: Caller) -> None:
+        process.run_daemon(caller.env)
+        return
     pid = client.stop_daemon(caller.env, caller.say)
+    if action == "restart":
+        with client.reach_daemon(caller.env) as connection:
+            caller.say(f"the daemon runs as process {connection.hello.pid}")
+        return
     login = "at the next login, or " if service.find_installed(caller.env) else ""
     caller.say(f"The daemon {'has ended' if pid else 'is not running'}. Start it {login}with: runplan daemon restart")
-
-
-def restart_daemon(caller: Caller) -> None:
-    _require_no_fleet(caller)
-    client.stop_daemon(caller.env, caller.say)
-    with client.reach_daemon(caller.env) as connection:
-        caller.say(f"the daemon runs as process {connection.hello.pid}")
-
-
-def _require_no_fleet(caller: Caller) -> None:
-    if caller.user_settings.fleet.dsn:
-        raise RefusedEarly("fleet.dsn is set, so the hosts of the fleet work on plans; start one: runplan worker")
 
 
 def send_test_notice(caller: Caller) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.adapters.configuration.load import Layer, settings_from_json, settings_to_json
-from runplan.app.settings import keys_text, settings_document, settings_text
+from runplan.app.operations.upkeep import keys_text, settings_document, settings_text
 from runplan.app.views.inspection import Facts
 from runplan.domain.gitfacts import Identity
 from runplan.domain.settings.schema import KEYS, USER_SECTIONS, NotifySettings

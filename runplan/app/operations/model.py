@@ -41,6 +41,20 @@ class Caller(Struct, frozen=True, kw_only=True):
         """The repository of the directory; `lenient`: broken settings are a warning."""
         return open_context(self.cwd, env=self.env, warn=self.warn if lenient else None)
 
+    def recording(self) -> tuple[Caller, list[str]]:
+        """The same caller, and a list that gets everything that is said to it."""
+        said: list[str] = []
+
+        def say(text: str) -> None:
+            said.append(plain(text))
+            self.say(text)
+
+        def warn(text: str) -> None:
+            said.append(f"warning: {plain(text)}")
+            self.warn(text)
+
+        return replace(self, say=say, warn=warn), said
+
     @property
     def user_settings(self) -> Settings:
         """Those for all repositories."""
@@ -197,17 +211,8 @@ def operation(function: Callable[[Caller, R], A]) -> Callable[[Caller, R], A]:
             refuse_under_agent(function.__name__.replace("_", "-"), caller.env)
         if any("\0" in value for value in astuple(request) if isinstance(value, str)):
             raise UsageError("a word of the request holds a null character")
-        notices: list[str] = []
-
-        def say(text: str) -> None:
-            notices.append(plain(text))
-            caller.say(text)
-
-        def warn(text: str) -> None:
-            notices.append(f"warning: {plain(text)}")
-            caller.warn(text)
-
-        return replace(function(replace(caller, say=say, warn=warn), request), notices=tuple(notices))
+        caller, notices = caller.recording()
+        return replace(function(caller, request), notices=tuple(notices))
 
     return carry_out
 
@@ -226,17 +231,10 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 def try_operation(function: Operation[R], caller: Caller, request: R) -> Outcome:
     """Carry out the operation; an error becomes an exit code and its sentence."""
-    said: list[str] = []
-
-    def say(text: str) -> None:
-        said.append(plain(text))
-        caller.say(text)
-
-    def warn(text: str) -> None:
-        say(f"warning: {text}")
-
+    say = caller.say
+    caller, said = replace(caller, warn=lambda text: say(f"warning: {text}")).recording()
     try:
-        answer = function(replace(caller, say=say, warn=warn), request)
+        answer = function(caller, request)
     except (RunplanError, OSError) as error:
         code = error.exit if isinstance(error, RunplanError) else Exit.UNREACHABLE
         return Outcome(code=code, notices=(*said, plain(refused_by_system(error) or str(error))))

@@ -7,42 +7,28 @@ from typing import Any
 
 import msgspec
 
-from runplan.app.operations import answers, commands, planning, retry, start
-from runplan.app.operations.model import (
-    Caller,
-    Edit,
-    Judge,
-    Named,
-    Operation,
-    Outcome,
-    Plan,
-    Reply,
-    Request,
-    Retry,
-    Start,
-    Stop,
-    Undo,
-    WatchIssues,
-    try_operation,
-)
+from runplan.app.operations import answers, commands, model, planning, retry, start, upkeep
+from runplan.app.operations.model import Caller, Operation, Outcome, try_operation
 from runplan.domain.decoding import convert
 from runplan.domain.errors import UsageError
 
 #: The function and the type of its request.
-OPERATIONS: dict[str, tuple[Operation[Any], type[Request]]] = {
-    "start": (start.start, Start),
-    "watch-issues": (start.watch_issues, WatchIssues),
-    "plan": (planning.plan, Plan),
-    "edit": (planning.edit, Edit),
-    "stop": (commands.stop, Stop),
-    "pause": (commands.pause, Named),
-    "resume": (commands.resume, Named),
-    "now": (commands.now, Named),
-    "retry": (retry.retry, Retry),
-    "undo": (retry.undo, Undo),
-    "approve": (answers.approve, Judge),
-    "reject": (answers.reject, Judge),
-    "answer": (answers.answer, Reply),
+OPERATIONS: dict[str, tuple[Operation[Any], type[model.Request]]] = {
+    "start": (start.start, model.Start),
+    "watch-issues": (start.watch_issues, model.WatchIssues),
+    "plan": (planning.plan, model.Plan),
+    "edit": (planning.edit, model.Edit),
+    "stop": (commands.stop, model.Stop),
+    "pause": (commands.pause, model.Named),
+    "resume": (commands.resume, model.Named),
+    "now": (commands.now, model.Named),
+    "retry": (retry.retry, model.Retry),
+    "undo": (retry.undo, model.Undo),
+    "approve": (answers.approve, model.Judge),
+    "reject": (answers.reject, model.Judge),
+    "answer": (answers.answer, model.Reply),
+    "init": (upkeep.init, model.Initialize),
+    "gc": (upkeep.gc, model.Collect),
 }
 
 

@@ -1,22 +1,26 @@
-"""Sets a repository up with files that fit it, and removes what ended runs left behind."""
+"""Writes settings that fit a repository, shows them, and removes what ended runs left behind."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.adapters.configuration.places import repository_file
 from runplan.adapters.store.files import LARGEST, read_bounded
+from runplan.adapters.store.location import hide_password
 from runplan.app.health import check_sandbox
 from runplan.app.operations.model import Accepted, Caller, Collect, Initialize, operation
-from runplan.app.settings import settings_text
-from runplan.app.views.inspection import Facts, describe_commits, inspect_repository
+from runplan.app.views.inspection import Facts, describe_commits, inspect_repository, known_agents
 from runplan.domain.checks.runners.naming import foresee_unnamed
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.gitfacts import Kept, Removed
-from runplan.domain.settings.schema import Settings
-from runplan.engine.loop.context import RepositoryContext, context_at, spec_plans
+from runplan.domain.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Settings
+from runplan.domain.text import toml_value
+from runplan.engine.loop.context import RepositoryContext, context_at, settings_note, spec_plans
 from runplan.engine.loop.leftovers import collect_leftovers
 
 #: Claude Code and opencode read it there.
@@ -63,6 +67,123 @@ def _read_shipped_skill() -> str:
     package = Path(__file__).parents[2]
     skills = (folder / "config" / SKILL.removeprefix(".claude/") for folder in (package, package.parent))
     return next(path for path in skills if path.is_file()).read_text(encoding="utf-8")
+
+
+# --- settings as TOML ---------------------------------------------------------------------------------------
+
+_COLUMN = 34  # where the reasons begin
+
+_EXAMPLES = {
+    "agents": """
+# Any command can be an agent; name it above.
+# [agents.local]
+# kind = "command"
+# argv = ["python3", "tools/agent.py"]
+""",
+    "tests": """
+# Further commands that have to pass on every change; those with parallel = true run at the same time.
+# [gates.lint]
+# command = "ruff check"
+# timeout = "30m"
+# parallel = true
+""",
+}
+
+_INIT_HEAD = """\
+# Settings of runplan for this repository, written by `runplan init`.
+# Commented lines show the default. `runplan config` prints every value and its origin.
+"""
+
+
+def settings_document(head: str, values: Mapping[str, object], agents_note: str = "") -> str:
+    """A runplan.toml with these values; all other keys are commented out."""
+    parts = [head]
+    for section in SECTIONS:
+        if section not in USER_SECTIONS and (lines := keys_text(section, values)):
+            note = agents_note if section == "agents" else ""
+            parts.append(f"[{section}]\n{note}{lines}{_EXAMPLES.get(section, '')}")
+    return "\n".join(parts)
+
+
+def keys_text(section: str, values: Mapping[str, object]) -> str:
+    lines = []
+    for key in (key for key in KEYS if key.section == section):
+        comment = "" if key.path in values else "# "
+        written = f"{comment}{key.name} = {toml_value(values.get(key.path, key.written))}"
+        lines.append(f"{written:<{_COLUMN}}  # {key.why}\n")
+    return "".join(lines)
+
+
+_NO_AGENT = """\
+# None of the known agents ({known}) was found on PATH.
+# Install one, or use any command as an agent: see [agents.local] below.
+"""
+
+
+def settings_text(facts: Facts) -> str:
+    """The runplan.toml that fits the repository; keys for which nothing was found are commented out."""
+    values: dict[str, object] = dict(choose_agents(facts.installed))
+    if facts.default_branch:
+        values["run.target"] = facts.default_branch
+    if facts.remotes and "origin" not in facts.remotes:
+        values["run.remote"] = facts.remotes[0]
+    if facts.toolchain.setup:
+        values["run.setup"] = facts.toolchain.setup
+    if facts.toolchain.tests:
+        values["tests.command"] = facts.toolchain.tests
+    values |= {f"tests.{key}": found for key in ("junit", "paths") if (found := getattr(facts.toolchain, key))}
+    if facts.variables and (facts.toolchain.setup or facts.toolchain.tests):
+        values["tests.env"] = facts.variables
+    return settings_document(
+        _INIT_HEAD, values, "" if facts.installed else _NO_AGENT.format(known=", ".join(known_agents()))
+    )
+
+
+def choose_agents(installed: tuple[str, ...]) -> dict[str, str]:
+    """The agent of each role. The verifier is another agent than the implementer if two are installed."""
+    if not installed:
+        return {}
+    first = installed[0]
+    second = installed[min(1, len(installed) - 1)]
+    return {"agents.implementer": first, "agents.verifier": second, "agents.planner": first}
+
+
+# --- settings for people --------------------------------------------------------------------------------------
+
+
+class Setting(Struct, frozen=True):
+    key: str
+    value: object  #: addresses without the parts that may be secret
+    origin: str
+
+
+def read_settings(caller: Caller) -> list[Setting]:
+    """The settings that a start uses; says so if the checkout has others."""
+    with caller.open() as context:
+        loaded = context.committed_settings()
+        if note := settings_note(context):
+            caller.say(note)
+    return [Setting(key, _redact_value(key, value), loaded.origins[key]) for key, value in loaded.values.items()]
+
+
+def _redact_value(key: str, value: object) -> object:
+    """The value as it is shown: addresses without the parts that may be secret."""
+    if key == "notify.webhook" and value:
+        address = urlsplit(str(value))
+        return f"{address.scheme}://{address.hostname}/…"
+    if key == "fleet.dsn":
+        return hide_password(str(value))
+    return [_redact_target(entry) for entry in value] if key == "notify.urls" and isinstance(value, list) else value
+
+
+def _redact_target(entry: object) -> object:
+    """Only the scheme is shown: the host in tgram:// or ntfy:// is a secret."""
+    if isinstance(entry, dict):
+        return entry | {"url": _redact_target(entry["url"])}
+    return f"{str(entry).partition(':')[0]}://…"
+
+
+# --- leftovers ------------------------------------------------------------------------------------------------
 
 
 class Collected(Accepted, frozen=True, kw_only=True):

@@ -12,8 +12,7 @@ from runplan.interfaces.cli.show.progress import say
 
 
 def run_daemon(args: argparse.Namespace) -> None:
-    actions = {None: machine.run_daemon, "stop": machine.stop_daemon, "restart": machine.restart_daemon}
-    actions[args.action](Caller(say=say))
+    machine.control_daemon(Caller(say=say), args.action)
 
 
 def run_notify(args: argparse.Namespace) -> Exit:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from runplan.app.operations.model import Caller, Initialize
-from runplan.app.operations.upkeep import SKILL, Initialized, init
-from runplan.app.settings import choose_agents, read_settings
+from runplan.app.operations.upkeep import SKILL, Initialized, choose_agents, init, read_settings
 from runplan.app.views.inspection import Facts
 from runplan.domain.names import PLAN_FILE
 from runplan.domain.text import as_json, command, committing, toml_value
