@@ -41,7 +41,8 @@ def init(caller: Caller, request: Initialize) -> Initialized:
     with context_at(caller.cwd, caller.env, lambda _root, _env: Settings()) as context:
         root = context.root
         if request.skill:
-            _create_file(root / SKILL, _read_shipped_skill())
+            shipped = (place / "config" / SKILL.removeprefix(".claude/") for place in Path(__file__).parents[2:4])
+            _create_file(root / SKILL, next(path for path in shipped if path.is_file()).read_text(encoding="utf-8"))
             return Initialized(file=root / SKILL)
         facts = inspect_repository(context)
         file = repository_file(root) or root / "runplan.toml"
@@ -61,12 +62,6 @@ def _create_file(path: Path, text: str) -> None:
         raise RefusedEarly(f"{path} exists and was not changed; move it away to have it written again") from None
     except OSError as error:
         raise RefusedEarly(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def _read_shipped_skill() -> str:
-    package = Path(__file__).parents[2]
-    skills = (folder / "config" / SKILL.removeprefix(".claude/") for folder in (package, package.parent))
-    return next(path for path in skills if path.is_file()).read_text(encoding="utf-8")
 
 
 # --- settings as TOML ---------------------------------------------------------------------------------------
@@ -122,21 +117,19 @@ _NO_AGENT = """\
 
 def settings_text(facts: Facts) -> str:
     """The runplan.toml that fits the repository; keys for which nothing was found are commented out."""
-    values: dict[str, object] = dict(choose_agents(facts.installed))
-    if facts.default_branch:
-        values["run.target"] = facts.default_branch
-    if facts.remotes and "origin" not in facts.remotes:
-        values["run.remote"] = facts.remotes[0]
-    if facts.toolchain.setup:
-        values["run.setup"] = facts.toolchain.setup
-    if facts.toolchain.tests:
-        values["tests.command"] = facts.toolchain.tests
-    values |= {f"tests.{key}": found for key in ("junit", "paths") if (found := getattr(facts.toolchain, key))}
-    if facts.variables and (facts.toolchain.setup or facts.toolchain.tests):
-        values["tests.env"] = facts.variables
-    return settings_document(
-        _INIT_HEAD, values, "" if facts.installed else _NO_AGENT.format(known=", ".join(known_agents()))
-    )
+    tools = facts.toolchain
+    found = {
+        **choose_agents(facts.installed),
+        "run.target": facts.default_branch,
+        "run.remote": "" if "origin" in facts.remotes else next(iter(facts.remotes), ""),
+        "run.setup": tools.setup,
+        "tests.command": tools.tests,
+        "tests.junit": tools.junit,
+        "tests.paths": tools.paths,
+        "tests.env": facts.variables if tools.setup or tools.tests else (),
+    }
+    note = "" if facts.installed else _NO_AGENT.format(known=", ".join(known_agents()))
+    return settings_document(_INIT_HEAD, {key: value for key, value in found.items() if value}, note)
 
 
 def choose_agents(installed: tuple[str, ...]) -> dict[str, str]:
