@@ -26,11 +26,10 @@ UNFINISHED_INTERFACES = {
     "runplan.interfaces.cli.control",
     *(
         f"runplan.interfaces.cli.show.{name}"
-        for name in ("change", "check", "ending", "journal", "report", "screen", "status", "watch")
+        for name in ("change", "check", "journal", "progress", "report", "status", "watch")
     ),
     "runplan.interfaces.mcp.server",
-    *(f"runplan.interfaces.web.pages.{name}" for name in ("board", "history", "plan", "tools")),
-    "runplan.interfaces.web.render",
+    *(f"runplan.interfaces.web.pages.{name}" for name in ("board", "history", "tools")),
 }
 PURE = {
     *["os", "subprocess", "time", "random", "secrets", "socket", "logging", "sqlite3", "threading", "signal", "shutil"]
