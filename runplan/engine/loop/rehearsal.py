@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from runplan.adapters.store.files import file_lock, remove_directory
 from runplan.domain.errors import RefusedEarly, RunplanError
 from runplan.domain.run import actions as a, events as e
@@ -37,6 +39,7 @@ def rehearse_phase(
     )
     started = repository_context.record_settings(options)
     context = make_run_context(repository_context, repository, run=run, started=started)
+    context = replace(context, reuses_results=False)
     lock = file_lock(repository_context.state / LOCK)
     try:
         lock.acquire(timeout=0)

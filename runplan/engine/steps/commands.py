@@ -35,9 +35,8 @@ def _prepare_command(started: e.DispatchStarted, state: RunState, context: RunCo
 
 def start_command(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
     """Start a command, unless its result is known."""
-    yield from _find_result(action, state, context) or process.start_dispatch(
-        action, state, context, prepare=_prepare_command
-    )
+    known = _find_result(action, state, context) if context.reuses_results else ()
+    yield from known or process.start_dispatch(action, state, context, prepare=_prepare_command)
 
 
 def _find_result(action: Start, state: RunState, context: RunContext) -> tuple[e.Event, ...]:

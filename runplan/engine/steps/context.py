@@ -67,6 +67,7 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
     lane: str = ""  #: the lane of a phase that is worked in parallel with others
     zone_lane: str = ""  #: the lane whose worktree its agents use
     proof_lane: str = ""  #: the lane whose proof worktree it uses
+    reuses_results: bool = True  #: a command whose result is known does not run again
 
     def for_state(self, state: RunState) -> RunContext:
         """The context with the worktrees of the run or lane, and the lander of its attempt."""
