@@ -1,4 +1,4 @@
-"""`convert` and `json.decode` of msgspec, for any thread.
+"""JSON of views; `convert` and `json.decode` of msgspec, for any thread.
 
 msgspec builds a type at its first use. A thread that uses a type while another one builds it ends the process with
 SIGSEGV. So types are built one after the other, and only finished ones are used.
@@ -6,10 +6,13 @@ SIGSEGV. So types are built one after the other, and only finished ones are used
 
 from __future__ import annotations
 
+import json
 from threading import Lock
 from typing import Any, TypeVar
 
 import msgspec
+
+from runplan.domain.text import escaped
 
 T = TypeVar("T")
 
@@ -25,6 +28,11 @@ def convert(value: object, kind: type[T], *, strict: bool = True, from_attribute
 def decode_json(content: bytes | str, kind: type[T]) -> T:
     _build_type(kind)
     return msgspec.json.decode(content, type=kind)
+
+
+def as_json(value: object, indent: int | None = 2) -> str:
+    """A view as JSON. Not by msgspec.json: a text need not be valid Unicode, and json escapes it."""
+    return escaped(json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=indent))
 
 
 def _build_type(kind: object) -> None:

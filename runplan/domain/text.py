@@ -9,8 +9,6 @@ import unicodedata
 from collections.abc import Iterable
 from datetime import datetime, tzinfo
 
-from msgspec import to_builtins
-
 LONGEST = 4_000  #: characters of one detail
 _CUT = " […]"
 
@@ -68,11 +66,6 @@ def bounded(text: str, most: int = LONGEST) -> str:
 def escaped(text: str) -> str:
     """The same JSON with control characters as \\u escapes."""
     return text if _harmless(text) else re.sub(_CONTROL, lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def as_json(value: object, indent: int | None = 2) -> str:
-    """A view as JSON. Not by msgspec.json: a text need not be valid Unicode, and json escapes it."""
-    return escaped(json.dumps(to_builtins(value), ensure_ascii=False, indent=indent))
 
 
 def _harmless(text: str) -> bool:

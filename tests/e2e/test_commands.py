@@ -261,7 +261,7 @@ def test_a_foreground_run_that_ctrl_z_stopped_is_ended(
         until(lambda: processes.stopped(foreground.pid))
         shown = project.runplan("status", "X").out
         assert f"its process is stopped; continue it: kill -CONT {foreground.pid}" in shown
-        assert "Running" not in shown
+        assert "Needs attention: phase 1" in shown
         ran = project.runplan("stop", "X", *force)
         assert (ran.code, f"Stopped the run of plans/X.md in process {foreground.pid}" in ran.err) == (0, True), ran.err
     until_runs_are(project, "stopped")

@@ -64,7 +64,7 @@ def refused_then_landed(there: Inside, *, code: int, message: str, settle: Calla
     ("place", "point", "code", "message"),
     [
         ("journal", "", 5, "No space left on device; free space on the disk, then try again"),
-        ("objects", LANDING, 5, "No space left on device; free space on the disk, then try again"),
+        ("objects", LANDING, 5, "write error. Out of diskspace; the work is kept"),  # in the words of git
         ("checkout", LANDING, 4, "the landing waits: git cannot update"),
     ],
 )

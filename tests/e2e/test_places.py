@@ -135,8 +135,8 @@ def test_suggested_commands_quote_a_path_with_a_blank(spaced: Project) -> None:
     assert suggested(needs.err) == [["runplan", "start", SPACED, "1"]]
     waits = spaced.runplan(*suggested(needs.err)[0][1:], "--foreground")
     assert waits.code == 4, waits.err
-    _, approve, reject = suggested(waits.last)
-    assert (approve, reject) == (["runplan", "approve", SPACED], ["runplan", "reject", SPACED])
+    diff, approve, _, reject = suggested(waits.last)
+    assert [diff, approve, reject] == [["runplan", verb, SPACED, "1"] for verb in ("diff", "approve", "reject")]
     assert f"runplan approve '{SPACED}'" in spaced.runplan("status", SPACED).out
     landed = spaced.runplan(*approve[1:])
     assert landed.code == 0, landed.err

@@ -18,11 +18,12 @@ from runplan.app.operations.model import Answer, Caller, Declined, Operation, R,
 from runplan.app.views.changes import Change, list_pending, read_change, view_change, view_planning
 from runplan.app.views.journal import follow_events
 from runplan.domain import names
+from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit, Interrupted, RefusedEarly, Unreachable, UsageError
 from runplan.domain.run.recorded import from_json
 from runplan.domain.settings.options import parse_words
 from runplan.domain.standing.actions import actions_of_wait, describe_actions
-from runplan.domain.text import as_json, command, plain
+from runplan.domain.text import command, plain
 from runplan.engine.loop.context import RepositoryContext, open_context, plan_path
 from runplan.engine.loop.runs import find_awaited
 from runplan.interfaces.cli.show import progress

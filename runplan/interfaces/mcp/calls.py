@@ -17,8 +17,8 @@ from runplan.app.views.ending import follow_run
 from runplan.app.views.plans import read_plans
 from runplan.app.views.reports import read_report
 from runplan.app.views.repositories import read_all_inboxes
+from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit
-from runplan.domain.text import as_json
 from runplan.interfaces.mcp.results import LINES_SHOWN, Result, cut_diff, list_plan, make_result
 from runplan.interfaces.mcp.tools import TOOLS, Access, Arguments, read_request
 

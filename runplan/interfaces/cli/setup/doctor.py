@@ -11,9 +11,10 @@ from msgspec import to_builtins
 from runplan.app.health import Check, examine
 from runplan.app.operations.model import Caller, Collect
 from runplan.app.operations.upkeep import gc
+from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit
 from runplan.domain.gitfacts import Kept, Removed
-from runplan.domain.text import as_json, counted, plain
+from runplan.domain.text import counted, plain
 from runplan.interfaces.cli.show import progress
 
 

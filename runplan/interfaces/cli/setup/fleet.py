@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 
 from runplan.app import fleet
 from runplan.app.operations.model import Caller
+from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit, UsageError
 from runplan.domain.fleet import FleetState, Host
-from runplan.domain.text import as_json, counted, in_words, localized, plain
+from runplan.domain.text import counted, in_words, localized, plain
 from runplan.interfaces.cli.show.progress import say
 
 

@@ -6,8 +6,9 @@ import argparse
 
 from runplan.app import machine
 from runplan.app.operations.model import Caller
+from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit, UsageError
-from runplan.domain.text import as_json, plain
+from runplan.domain.text import plain
 from runplan.interfaces.cli.show.progress import say
 
 

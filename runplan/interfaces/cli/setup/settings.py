@@ -7,8 +7,9 @@ import argparse
 from runplan.app.operations.model import Caller, Initialize
 from runplan.app.operations.upkeep import SKILL, Initialized, choose_agents, init, read_settings
 from runplan.app.views.inspection import Facts
+from runplan.domain.decoding import as_json
 from runplan.domain.names import PLAN_FILE
-from runplan.domain.text import as_json, command, committing, toml_value
+from runplan.domain.text import command, committing, toml_value
 from runplan.interfaces.cli.terminal import say
 
 

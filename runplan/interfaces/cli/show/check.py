@@ -9,13 +9,14 @@ from pathlib import Path
 from runplan.adapters.configuration.load import environment, load_user
 from runplan.app.operations.model import Caller
 from runplan.app.views.checks import read_plan_file, view_plan_file
+from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit
 from runplan.domain.plan.body import WHOLE_PHASE, named_paths
 from runplan.domain.plan.marks import ExecutionKind, NoWorkKind
 from runplan.domain.plan.model import Phase, Plan
 from runplan.domain.plan.reading import Reading
 from runplan.domain.plan.tracker import NoPhase, choose_phase
-from runplan.domain.text import as_json, cut_cells, visible
+from runplan.domain.text import cut_cells, visible
 from runplan.interfaces.cli.terminal import say
 
 WIDEST_ITEM = 100  #: cells of an item that are shown

@@ -13,12 +13,13 @@ from runplan.adapters.store.outputs import Outputs
 from runplan.app.views.ending import RunLog
 from runplan.app.views.journal import event_words, follow_events, list_repeats, list_steps
 from runplan.app.views.transcript import Transcript
+from runplan.domain.decoding import as_json
 from runplan.domain.errors import NotFound
 from runplan.domain.run import events as e
 from runplan.domain.run.recorded import from_json
 from runplan.domain.run.rows import EventRow, RunRow
 from runplan.domain.standing.usage import usage_of
-from runplan.domain.text import as_json, clock, escaped, localized, plain, zone_name
+from runplan.domain.text import clock, escaped, localized, plain, zone_name
 from runplan.domain.times import parse_iso
 from runplan.engine.loop.context import newest_run, open_context
 from runplan.engine.report.metrics import collect_samples, render_samples

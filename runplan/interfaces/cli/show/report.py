@@ -11,8 +11,9 @@ from runplan.adapters.configuration.load import environment
 from runplan.app.operations.model import Caller
 from runplan.app.views.reports import News, Report, read_news, read_report
 from runplan.app.views.repositories import read_all_inboxes
+from runplan.domain.decoding import as_json
 from runplan.domain.errors import UsageError
-from runplan.domain.text import as_json, command_in, in_words, plain, visible
+from runplan.domain.text import command_in, in_words, plain, visible
 from runplan.domain.times import iso, parse_iso
 from runplan.engine.report import html, summary
 from runplan.engine.report.inbox import InboxEntry

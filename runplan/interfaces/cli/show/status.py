@@ -20,13 +20,14 @@ from runplan.app.views.status import (
     describe_schedule,
     view_schedule,
 )
+from runplan.domain.decoding import as_json
 from runplan.domain.errors import RefusedEarly, RunplanError
 from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.rows import Work
 from runplan.domain.standing.actions import describe_actions
 from runplan.domain.standing.phases import PhaseState
 from runplan.domain.standing.usage import usage_of
-from runplan.domain.text import as_json, clock, command, counted, cut_cells, in_words, plain
+from runplan.domain.text import clock, command, counted, cut_cells, in_words, plain
 from runplan.engine.loop.context import RepositoryContext, open_context
 from runplan.interfaces.cli.terminal import Style, warn
 
