@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from runplan import __version__
+from runplan.domain.standing.usage import usage_of
 from runplan.domain.text import clock, elapsed, in_words, visible
 from runplan.domain.times import parse_iso, zone as zone_of
 from runplan.interfaces.web.access import Site, make_form_token
@@ -113,5 +114,6 @@ TEMPLATES.filters |= {
     "until": show_span_until,
     "span": in_words,
     "elapsed": elapsed,
+    "usage": usage_of,
 }
 TEMPLATES.globals |= {"link": link}
