@@ -12,7 +12,7 @@ from runplan.adapters.configuration.load import Layer, LoadedSettings, merge_lay
 from runplan.adapters.store.sqlite import SqliteStore
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import actions as a, events as e
-from runplan.domain.run.attempts import PhaseAttempt, WorkAttempt
+from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Beginning, GateAnswer, Mode, ProofKind, Reason, Role
 from runplan.domain.run.rows import RunRow
@@ -339,7 +339,8 @@ class Chance:
         before: list[e.Event] = [] if phase.delivery.landing else [begun]
         if (
             before
-            and isinstance(phase, PhaseAttempt)
+            and isinstance(phase, WorkAttempt)
+            and not phase.is_repair
             and not phase.is_last
             and self._choose(["more", "last"]) == "last"
         ):

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.attempt_parts import SetupDoubted, SetupReused
-from runplan.domain.run.attempts import ATTEMPTS, PhaseAttempt, open_questions
+from runplan.domain.run.attempts import WorkAttempt, open_questions
 from runplan.domain.run.decide import decide
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import GateAnswer, Mode, PhaseStep, ProofKind, Reason, Role, RunOutcome, WaitKind
@@ -71,7 +71,7 @@ def test_nothing_lands_without_a_passed_verdict_and_a_gate_on_the_same_tree(data
     events = drive(data, started())
     state = RunState()
     for event in events:
-        if isinstance(event, e.LandingStarted) and isinstance(state.attempt, PhaseAttempt):
+        if isinstance(event, e.LandingStarted) and isinstance(state.attempt, WorkAttempt):
             candidate = state.attempt.built
             proof = state.attempt.proof
             assert proof.gates[-1].tree == candidate.tree
@@ -744,11 +744,3 @@ def test_a_run_that_finds_every_phase_done_has_nothing_to_do_and_one_that_landed
         (action,) = decide(fold([started(Mode.FINISH), *events, nothing])).actions
         assert isinstance(action, a.Finish)
         assert action.outcome is outcome
-
-
-def test_each_kind_of_chosen_work_begins_its_own_attempt() -> None:
-    def kinds(base: type[e.Event]) -> set[type[e.Event]]:
-        return {kind for sub in base.__subclasses__() for kind in (sub, *kinds(sub))}
-
-    assert set(ATTEMPTS) == kinds(e.Chosen)
-    assert len(set(ATTEMPTS.values())) == len(ATTEMPTS)

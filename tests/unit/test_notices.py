@@ -8,13 +8,13 @@ from runplan.adapters.notify.notices import Notice, of_ending, of_lost_keys, of_
 from runplan.domain.errors import SettingsError
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Decision
-from runplan.domain.run.attempts import PhaseAttempt
+from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.kinds import PhaseStep, Reason, RunOutcome, WaitKind
 from runplan.domain.run.state import RunState
 from tests.support.builders import settle
 
 WHERE = {"repository": "/home/uma/app", "plan": "plans/x.md", "run": "r1"}
-PHASE = PhaseAttempt(chosen=e.PhaseChosen(tip="0", phase="2", title="Two"))
+PHASE = WorkAttempt(chosen=e.PhaseChosen(tip="0", phase="2", title="Two"))
 
 
 def ended(outcome: str, reason: str = "", detail: str = "") -> RunState:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import Delivery, Proof
-from runplan.domain.run.attempts import PhaseAttempt
+from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.kinds import GateAnswer, PhaseStep, Reason
 from runplan.domain.run.recorded import Recorded
 from runplan.engine.report import sections
@@ -36,7 +36,7 @@ PROOF = Proof(
 DELIVERY = Delivery(
     candidate=e.CandidateBuilt(onto="c", onto_tree=OTHER_TREE, commits=tuple(COMMITS), tree=TREE, patch="p")
 )
-PHASE = PhaseAttempt(
+PHASE = WorkAttempt(
     chosen=e.PhaseChosen(
         tip="c", phase="4a", title="Read tables", items=(("W1", "Read rows"), ("C1", "Pipes `a|b`\nare kept"))
     ),
@@ -56,7 +56,7 @@ FAILED = e.PhaseFailed(
 )
 
 
-def phase_section(phase: PhaseAttempt, **given: Any) -> str:
+def phase_section(phase: WorkAttempt, **given: Any) -> str:
     usual: dict[str, Any] = {"plan": "plans/parser.md", "run": "r-1", "subjects": COMMITS}
     return sections.phase_section(phase, **{**usual, "commands": {"tests": "make test", "lint": "ruff"}, **given})
 

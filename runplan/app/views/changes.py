@@ -15,7 +15,7 @@ from runplan.domain.errors import NotFound
 from runplan.domain.names import HEADS, wip_ref
 from runplan.domain.plan.proposal import Summary, summarize
 from runplan.domain.run.attempt_parts import Proof
-from runplan.domain.run.attempts import AnyAttempt, DelegateAttempt, PlanningAttempt, WorkAttempt, open_questions
+from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt, open_questions
 from runplan.domain.run.decide import decide
 from runplan.domain.run.events import Landed, PhaseFailed, Promise, QuestionAsked, VerdictGiven
 from runplan.domain.run.kinds import ANSWERED, PhaseStep, ProofKind, Reason, RunOutcome, RunStatus, WaitKind
@@ -32,7 +32,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
     run: str
     state: RunState
-    attempt: AnyAttempt
+    attempt: Attempt
     waiting: WaitKind | None = None  #: what it waits for; None after a failure
 
 
@@ -283,12 +283,12 @@ def view_change(context: RepositoryContext, change: Change) -> ChangeView | Prop
     )
 
 
-def _find_commit(context: RepositoryContext, attempt: AnyAttempt) -> tuple[str, str, str]:
+def _find_commit(context: RepositoryContext, attempt: Attempt) -> tuple[str, str, str]:
     """The newest commit of the work, its tree, and what it is on."""
     if attempt.failure is not None and isinstance(attempt, WorkAttempt):
         commit = _find_work(context, attempt.failure.branch) or ""
         return commit, context.git.commit(commit).tree, attempt.base
-    if isinstance(attempt, DelegateAttempt) and attempt.altered and attempt.delivery.candidate is None:
+    if isinstance(attempt, WorkAttempt) and attempt.altered and attempt.delivery.candidate is None:
         return attempt.altered.commit, attempt.altered.tree, attempt.altered.onto
     return attempt.built.commits[-1], attempt.built.tree, attempt.built.onto
 

@@ -23,7 +23,7 @@ from runplan.domain.checks.runners.naming import FILES
 from runplan.domain.errors import NotFound
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import Proof
-from runplan.domain.run.attempts import AnyAttempt, WorkAttempt, begin_attempt, record_event
+from runplan.domain.run.attempts import Attempt, WorkAttempt, begin_attempt, record_event
 from runplan.domain.run.dispatch import OWN, Ending, Evidence
 from runplan.domain.run.kinds import GateAnswer, Role
 from runplan.domain.run.reasons import describe_proof
@@ -107,7 +107,7 @@ class Check(Struct, frozen=True, kw_only=True):
 class PhaseWork(Struct, frozen=True, kw_only=True):
     """The newest attempt at a phase."""
 
-    attempt: AnyAttempt
+    attempt: Attempt
 
     @property
     def proof(self) -> Proof:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import MAX_OVERLOADS, Ending, EndingKind
 from runplan.domain.run.kinds import ProofKind, Role, WaitKind
+from runplan.domain.run.planning_events import StepJudged
 from runplan.domain.text import elapsed
 
 UNKNOWN = (Ending.LOST, Ending.ENDED)  #: endings without a result; the same dispatch is due again
@@ -55,7 +56,9 @@ def record_dispatch(record: DispatchRecord, event: e.Event) -> DispatchRecord:
             return replace(record, ended=None, questions=(*record.questions, event))
         case e.QuestionAnswered() if event.id in (question.id for question in record.open_questions):
             return replace(record, answers={**record.answers, event.id: event.text})
-        case e.Judged():
+        case e.BaselineKnown() | e.HandedOver() | e.WorkTaken() | e.RulesBroken() | e.GateJudged() | e.ProofJudged():
+            return replace(record, ended=None)
+        case e.VerdictGiven() | e.VerdictDoubted() | SetupDoubted() | StepJudged():
             return replace(record, ended=None)
         case HostChanged():  # their files are on the other host; the same dispatch is due again
             return replace(record, running=None, ended=None)
@@ -153,7 +156,7 @@ class SetupReused(e.Event, frozen=True, kw_only=True):
     tree: str = ""  #: "" in the worktree of agents
 
 
-class SetupDoubted(e.Judged, frozen=True, kw_only=True):
+class SetupDoubted(e.Event, frozen=True, kw_only=True):
     """A check on the base failed with products of an earlier run.setup; it is repeated with new ones."""
 
     why: str

@@ -5,8 +5,7 @@ Kinds share two parts: the record of their dispatches, and the delivery of a can
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar, TypeAlias, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,20 +16,33 @@ from runplan.domain.run.dispatch import EndingKind
 from runplan.domain.run.kinds import Beginning, GateAnswer, PhaseStep, Reason, Role
 from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
 
-# --- the kinds of attempts ----------------------------------------------------------------------------
-
 
 class Attempt(Struct, frozen=True, kw_only=True):
+    """An attempt of any kind; an undo, and the completion of a plan, are no more than this."""
+
     chosen: e.Chosen
+    dispatches: parts.DispatchRecord = parts.DispatchRecord()
     delivery: parts.Delivery = parts.Delivery()
     failure: e.PhaseFailed | None = None
-    is_revisable: ClassVar[bool] = False  #: an agent can take up the words of a person who rejects the candidate
-    rejections: tuple[str, ...] = ()  #: such words
+    rejections: tuple[str, ...] = ()  #: words of a person who rejected the candidate, for an agent
     revision: str = ""  #: the last of them, while no agent has taken them up
     rejected: str | None = None  #: a person's reason, where the rejection ends the attempt; else None
     refusal: tuple[Reason, str] | None = None  #: reason and detail of a failure that is not recorded yet
     warnings: tuple[str, ...] = ()
     cleaned: bool = False
+
+    @property
+    def step(self) -> PhaseStep:
+        return PhaseStep.UNDO if isinstance(self.chosen, e.UndoChosen) else PhaseStep.LAND
+
+    @property
+    def is_revisable(self) -> bool:
+        """Whether an agent can take up the words of a person who rejects the candidate; a merge is on no branch."""
+        return isinstance(self.chosen, e.PhaseChosen | e.RepairChosen | PlanningChosen)
+
+    @property
+    def retries(self) -> int:
+        return len(self.dispatches.repeated)
 
     @property
     def built(self) -> e.CandidateBuilt:
@@ -44,19 +56,10 @@ class Attempt(Struct, frozen=True, kw_only=True):
         return self.delivery.candidate.tree if self.delivery.candidate else ""
 
 
-class AgentAttempt(Attempt, frozen=True, kw_only=True):
-    is_revisable: ClassVar[bool] = True
-    dispatches: parts.DispatchRecord = parts.DispatchRecord()
+class WorkAttempt(Attempt, frozen=True, kw_only=True):
+    """An attempt in which agents, a command or another plan write, and what they wrote is proven."""
 
-    @property
-    def retries(self) -> int:
-        return len(self.dispatches.repeated)
-
-
-class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
-    """An attempt in which agents write, and what they wrote is proven."""
-
-    first_step: ClassVar[PhaseStep] = PhaseStep.IMPLEMENT
+    chosen: e.PhaseChosen | e.RepairChosen | e.MergeChosen | e.DelegateChosen | e.SubplanChosen
     lease: e.Leased | None = None
     base: str = ""  #: start of the branch; moves when the branch is rebuilt
     start: str = ""  #: the candidate that the branch was rebuilt with
@@ -79,23 +82,43 @@ class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
     parked: str = ""  #: the ref that keeps the work as it was before that conflict
     rebuilt: int = 0
     pushing: parts.Pushing = parts.Pushing()
+    altered: parts.CommandAltered | None = None  #: of a delegated phase
+    over: e.SubplanEnded | None = None  #: of a sub-plan
 
     @property
     def step(self) -> PhaseStep:
         if (dispatch := self.dispatches.running or self.dispatches.ended) is not None:
             return PhaseStep(dispatch.role)
         if self.lease is None:
-            return PhaseStep.LEASE
+            return PhaseStep.SUBPLAN if isinstance(self.chosen, e.SubplanChosen) else PhaseStep.LEASE
         if self.work is None:
-            return self.first_step
+            return PhaseStep.DELEGATE if isinstance(self.chosen, e.DelegateChosen) else PhaseStep.IMPLEMENT
         if self.proof.verdict is not None and self.proof.verdict.passed:
             return PhaseStep.LAND
         has_passed = self.proof.gates and self.proof.gates[-1].answer is not GateAnswer.FAILED
         return PhaseStep.VERIFY if has_passed else PhaseStep.GATE
 
     @property
+    def lands_itself(self) -> bool:
+        """Whether its candidate is on the target already: what a command or another plan has landed there."""
+        return isinstance(self.chosen, e.DelegateChosen | e.SubplanChosen)
+
+    @property
+    def awaited_plan(self) -> str:
+        """The sub-plan whose end it waits for; "" for none."""
+        return self.chosen.subplan if isinstance(self.chosen, e.SubplanChosen) and self.over is None else ""
+
+    @property
+    def is_repair(self) -> bool:
+        return isinstance(self.chosen, e.RepairChosen | e.MergeChosen)
+
+    @property
     def retries(self) -> int:
-        return self.cycle - 1 + len(self.handovers) + super().retries
+        return self.cycle - 1 + len(self.handovers) + len(self.dispatches.repeated)
+
+    @property
+    def answerable(self) -> str:
+        return self.altered.tree if self.altered and self.work is None else super().answerable
 
     @property
     def fixes(self) -> int:
@@ -127,80 +150,13 @@ class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
         return f"the fixer did not solve the conflict in {paths}: {why}; the work is kept at {self.parked}"
 
     @property
-    def needs_verdict(self) -> bool:
-        return True
-
-    @property
-    def is_answer(self) -> bool:
-        """Whether words are all that an agent has left, in answer to a review."""
-        return False
+    def answered(self) -> tuple[str, ...]:
+        """The ids of the review comments, if words are all that an agent has left in answer to them."""
+        has_words = self.work is not None and self.work.commits == 0
+        return self.chosen.review if has_words and isinstance(self.chosen, e.RepairChosen | e.MergeChosen) else ()
 
 
-class PhaseAttempt(WorkAttempt, frozen=True, kw_only=True):
-    chosen: e.PhaseChosen
-
-
-class RepairAttempt(WorkAttempt, frozen=True, kw_only=True):
-    chosen: e.RepairChosen
-
-    @property
-    def is_answer(self) -> bool:
-        return self.work is not None and self.work.commits == 0 and bool(self.chosen.review)
-
-
-class MergeAttempt(RepairAttempt, frozen=True, kw_only=True):
-    chosen: e.MergeChosen
-    is_revisable: ClassVar[bool] = False  #: the merge is on no branch that an agent could continue
-
-    @property
-    def needs_verdict(self) -> bool:
-        """In a clean merge no agent has changed anything."""
-        return self.rebuilt > 0
-
-
-class SelfLandingAttempt(WorkAttempt, frozen=True, kw_only=True):
-    """Its candidate is on the target already: what a command or another plan has landed there."""
-
-    is_revisable: ClassVar[bool] = False
-
-
-class DelegateAttempt(SelfLandingAttempt, frozen=True, kw_only=True):
-    first_step: ClassVar[PhaseStep] = PhaseStep.DELEGATE
-    chosen: e.DelegateChosen
-    altered: parts.CommandAltered | None = None
-
-    @property
-    def answerable(self) -> str:
-        return self.altered.tree if self.altered and self.work is None else super().answerable
-
-
-class SubplanAttempt(SelfLandingAttempt, frozen=True, kw_only=True):
-    """It has a candidate only where the plan ends, for the verification across all phases."""
-
-    chosen: e.SubplanChosen
-    over: e.SubplanEnded | None = None
-
-    @property
-    def step(self) -> PhaseStep:
-        return PhaseStep.SUBPLAN if self.lease is None else super().step
-
-    @property
-    def needs_verdict(self) -> bool:
-        """Its own run has verified it."""
-        return False
-
-
-class UndoAttempt(Attempt, frozen=True, kw_only=True):
-    chosen: e.UndoChosen
-    step: ClassVar[PhaseStep] = PhaseStep.UNDO
-
-
-class CompletionAttempt(Attempt, frozen=True, kw_only=True):
-    chosen: e.CompletionChosen
-    step: ClassVar[PhaseStep] = PhaseStep.LAND
-
-
-class PlanningAttempt(AgentAttempt, frozen=True, kw_only=True):
+class PlanningAttempt(Attempt, frozen=True, kw_only=True):
     """A plan for a goal: steps of agents that only read, then a proposal that a person approves."""
 
     chosen: PlanningChosen
@@ -224,7 +180,7 @@ class PlanningAttempt(AgentAttempt, frozen=True, kw_only=True):
 
     @property
     def retries(self) -> int:
-        return self.tries + super().retries
+        return self.tries + len(self.dispatches.repeated)
 
     @property
     def answerable(self) -> str:
@@ -249,47 +205,28 @@ class PlanningAttempt(AgentAttempt, frozen=True, kw_only=True):
         return self.accepted[-1].findings if self.accepted else ()
 
 
-AnyAttempt: TypeAlias = (
-    PhaseAttempt
-    | SubplanAttempt
-    | DelegateAttempt
-    | RepairAttempt
-    | MergeAttempt
-    | UndoAttempt
-    | CompletionAttempt
-    | PlanningAttempt
-)
-
 A = TypeVar("A", bound=Attempt)
-W = TypeVar("W", bound=WorkAttempt)
 
 
-#: The kind of attempt that each event begins.
-ATTEMPTS: dict[type[e.Chosen], Callable[..., AnyAttempt]] = {
-    e.PhaseChosen: PhaseAttempt,
-    e.SubplanChosen: SubplanAttempt,
-    e.DelegateChosen: DelegateAttempt,
-    e.RepairChosen: RepairAttempt,
-    e.MergeChosen: MergeAttempt,
-    e.UndoChosen: UndoAttempt,
-    e.CompletionChosen: CompletionAttempt,
-    PlanningChosen: PlanningAttempt,
-}
+def begin_attempt(chosen: e.Chosen) -> Attempt:
+    match chosen:
+        case PlanningChosen():
+            return PlanningAttempt(chosen=chosen, warnings=chosen.remarks)
+        case e.PhaseChosen() | e.RepairChosen() | e.MergeChosen() | e.DelegateChosen() | e.SubplanChosen():
+            return WorkAttempt(chosen=chosen, warnings=chosen.remarks)
+        case _:
+            return Attempt(chosen=chosen, warnings=chosen.remarks)
 
 
-def begin_attempt(chosen: e.Chosen) -> AnyAttempt:
-    return ATTEMPTS[type(chosen)](chosen=chosen, warnings=chosen.remarks)
+def open_questions(attempt: Attempt | None) -> tuple[e.QuestionAsked, ...]:
+    return attempt.dispatches.open_questions if attempt is not None else ()
 
 
-def open_questions(attempt: AnyAttempt | None) -> tuple[e.QuestionAsked, ...]:
-    return attempt.dispatches.open_questions if isinstance(attempt, AgentAttempt) else ()
+def running_dispatch(attempt: Attempt | None) -> e.DispatchStarted | None:
+    return attempt.dispatches.running if attempt is not None else None
 
 
-def running_dispatch(attempt: AnyAttempt | None) -> e.DispatchStarted | None:
-    return attempt.dispatches.running if isinstance(attempt, AgentAttempt) else None
-
-
-def may_push(attempt: AnyAttempt | None) -> bool:
+def may_push(attempt: Attempt | None) -> bool:
     """Whether there is newer work to push: not while an agent writes, and not once it lands."""
     if not isinstance(attempt, WorkAttempt) or attempt.lease is None or not attempt.pushing.is_due or attempt.cleaned:
         return False
@@ -297,18 +234,18 @@ def may_push(attempt: AnyAttempt | None) -> bool:
     return attempt.dispatches.running is None and delivery.landing is None and delivery.landed is None
 
 
-def record_event(attempt: AnyAttempt, event: e.Event) -> AnyAttempt:
+def record_event(attempt: Attempt, event: e.Event) -> Attempt:
     match attempt:
-        case SubplanAttempt() if isinstance(event, e.SubplanEnded):
+        case WorkAttempt() if isinstance(event, e.SubplanEnded):
             return replace(attempt, over=event)
-        case DelegateAttempt() if isinstance(event, parts.CommandAltered):
-            words = f"a person was asked before `{attempt.chosen.command}` ran: {', '.join(event.files)} had changed"
+        case WorkAttempt(chosen=e.DelegateChosen(command=command)) if isinstance(event, parts.CommandAltered):
+            words = f"a person was asked before `{command}` ran: {', '.join(event.files)} had changed"
             return replace(_add_warnings(attempt, words), altered=event)
         case WorkAttempt():
             return _record_work(_record_common(attempt, event), event)
         case PlanningAttempt():
             return _record_planning(attempt, event)
-        case UndoAttempt() | CompletionAttempt():
+        case _:
             return _record_common(attempt, event)
 
 
@@ -342,7 +279,7 @@ def _record_common(attempt: A, event: e.Event) -> A:
             return attempt
 
 
-def _record_work(attempt: W, event: e.Event) -> W:
+def _record_work(attempt: WorkAttempt, event: e.Event) -> WorkAttempt:
     before = attempt
     dispatches = parts.record_dispatch(attempt.dispatches, event)
     setup = parts.record_setup(attempt.setup, event, attempt.dispatches.newest)
@@ -400,11 +337,11 @@ def _add_warnings(attempt: A, *lines: str) -> A:
     return replace(attempt, warnings=(*attempt.warnings, *lines))
 
 
-def _without_candidate(attempt: W) -> W:
+def _without_candidate(attempt: WorkAttempt) -> WorkAttempt:
     return replace(attempt, delivery=replace(attempt.delivery, candidate=None))
 
 
-def _begin_fix(attempt: W, *, tree: str, complaint: str, cycle: int) -> W:
+def _begin_fix(attempt: WorkAttempt, *, tree: str, complaint: str, cycle: int) -> WorkAttempt:
     if cycle != attempt.cycle:
         failed = "".join(f"\n  {item}: {evidence}" for item, evidence in attempt.proof.failed_items)
         attempt = replace(attempt, cycles=(*attempt.cycles, f"Fix cycle {cycle - 1}: {complaint}{failed}"))
@@ -412,7 +349,7 @@ def _begin_fix(attempt: W, *, tree: str, complaint: str, cycle: int) -> W:
     return replace(_without_candidate(attempt), work=None, broken=None, revision="")
 
 
-def _record_rebuild(attempt: W, event: e.BranchRebuilt) -> W:
+def _record_rebuild(attempt: WorkAttempt, event: e.BranchRebuilt) -> WorkAttempt:
     if not event.tree:  # a conflict
         attempt = replace(attempt, rebuilt=attempt.rebuilt + 1, parked=event.parked, unsolved=attempt.delivery.conflict)
     delivery = replace(attempt.delivery, conflict=None)
@@ -421,7 +358,7 @@ def _record_rebuild(attempt: W, event: e.BranchRebuilt) -> W:
     return _begin_fix(attempt, tree=event.tree, complaint=event.complaint, cycle=attempt.cycle + 1)
 
 
-def _record_start(attempt: W, event: e.DispatchStarted) -> W:
+def _record_start(attempt: WorkAttempt, event: e.DispatchStarted) -> WorkAttempt:
     if event.again and event.agent:
         attempt = _add_warnings(attempt, f"{event.again}; it was tried once more")
     if event.role.is_writer:

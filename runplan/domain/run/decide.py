@@ -5,37 +5,29 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from msgspec.structs import replace
 
 from runplan.domain.plan.marks import NoWorkKind
 from runplan.domain.run import actions as a
 from runplan.domain.run.actions import Decision, fail_phase, perform_action, wait_until
 from runplan.domain.run.attempts import (
-    AnyAttempt,
-    CompletionAttempt,
-    MergeAttempt,
-    PhaseAttempt,
+    Attempt,
     PlanningAttempt,
-    RepairAttempt,
-    SelfLandingAttempt,
-    SubplanAttempt,
-    UndoAttempt,
+    WorkAttempt,
     may_push,
     open_questions,
     running_dispatch,
 )
-from runplan.domain.run.events import PhaseFailed, RunStarted, WorkTaken
+from runplan.domain.run.events import PhaseChosen, PhaseFailed, RunStarted, UndoChosen, WorkTaken
 from runplan.domain.run.kinds import FOR_ANSWER, Mode, PhaseStep, Reason, RunOutcome, WaitKind
 from runplan.domain.run.planning_events import PlanningChosen
 from runplan.domain.run.reasons import PUSHING_KEYS, name_variables
 from runplan.domain.run.rows import wait_of
 from runplan.domain.run.rules.hosts import missing_labels
 from runplan.domain.run.rules.lanes import may_begin_ahead
-from runplan.domain.run.rules.phases import delegate_phase, merge_target, repair_branch, work_on_phase
+from runplan.domain.run.rules.phases import work_on
 from runplan.domain.run.rules.planning import MAX_REVISIONS, describe_misfit, write_plan
-from runplan.domain.run.rules.shared import await_subplan, land_candidate, undo_phase, work_on_subplan
+from runplan.domain.run.rules.shared import await_subplan, land_candidate, undo_phase
 from runplan.domain.run.state import (
     Lane,
     RunState,
@@ -120,7 +112,7 @@ def _decide_step(state: RunState) -> Decision:
         return perform_action(a.CLEAN_UP, "the phase has landed; its branch is not needed any more")
     if attempt.delivery.landing is not None:
         return perform_action(a.LAND, "a landing was started; git is asked whether it happened")
-    if state.stop and isinstance(attempt, SubplanAttempt) and attempt.over is None:
+    if state.stop and isinstance(attempt, WorkAttempt) and attempt.awaited_plan:
         return await_subplan(attempt)  # its run is stopped first
     if state.stop:
         # The next attempt takes up the words of a rejection that no agent has taken up yet.
@@ -134,22 +126,30 @@ def _decide_step(state: RunState) -> Decision:
         return _require_keys(state, started, waiting)
     decision = _require_keys(state, started, _continue_attempt(state, started, attempt))
     is_held = decision.waiting is not None and wait_of(decision.waiting).is_for_person
-    if state.revision is not None and is_held and isinstance(attempt, PhaseAttempt):
+    if state.revision is not None and is_held and isinstance(attempt.chosen, PhaseChosen):
         return fail_phase(Reason.STOPPED, attempt.step, "its text is revised; the work is kept")
     return _look_ahead(state, started, decision)
 
 
-def _continue_attempt(state: RunState, started: RunStarted, attempt: AnyAttempt) -> Decision:
+def _continue_attempt(state: RunState, started: RunStarted, attempt: Attempt) -> Decision:
     """The work, unless a person, another phase or a host with its labels has to come first."""
     if questions := open_questions(attempt):
         about = "; ".join(f"{question.text} ({question.id})" for question in questions)
         who = f"phase {attempt.chosen.phase}" if attempt.chosen.phase else "the agent"
         return Decision(why=f"{who} asks: {about}", waiting=WaitKind.QUESTION, about=about)
     match attempt:
-        case PhaseAttempt(work=WorkTaken(), broken=None) if state.after and attempt.dispatches.ended is None:
+        case WorkAttempt(work=WorkTaken(), broken=None) if state.after and attempt.dispatches.ended is None:
             why = f"the work is done, and is proven when phase {state.after} has landed"
             return Decision(why=why, waiting=WaitKind.PHASE, about=f"the landing of phase {state.after}")
-    work = _work_on(started, attempt)
+    match attempt:
+        case WorkAttempt():
+            work = work_on(started, attempt)
+        case PlanningAttempt():
+            work = write_plan(attempt)
+        case Attempt(chosen=UndoChosen()):
+            work = undo_phase(started, attempt)
+        case _:
+            work = land_candidate(started, attempt)  # only bookkeeping
     missing = missing_labels(state) if work.actions else ()
     return perform_action(a.AWAIT_HOST, f"this host lacks the labels {', '.join(missing)}") if missing else work
 
@@ -190,7 +190,7 @@ def _find_wait(state: RunState) -> Decision | None:
     return wait_until(state.pause) if state.pause is not None else None
 
 
-def _between_attempts(state: RunState, started: RunStarted, attempt: AnyAttempt | None) -> Decision:
+def _between_attempts(state: RunState, started: RunStarted, attempt: Attempt | None) -> Decision:
     if attempt is not None and attempt.failure is not None:
         return _revise_plan(state, started) or _finish_failed(attempt, attempt.failure)
     lane = failed_lane(state)
@@ -247,7 +247,7 @@ def _revise_plan(state: RunState, started: RunStarted) -> Decision | None:
     return _find_wait(state) or perform_action(a.CHOOSE_GOAL, "the plan is revised before its next phase")
 
 
-def _finish_failed(attempt: AnyAttempt, failed: PhaseFailed) -> Decision:
+def _finish_failed(attempt: Attempt, failed: PhaseFailed) -> Decision:
     special = {Reason.BASELINE_RED: RunOutcome.REFUSED, Reason.STOPPED: RunOutcome.STOPPED}
     outcome = special.get(failed.reason, RunOutcome.FAILED)
     finish = a.Finish(outcome=outcome, reason=failed.reason, detail=failed.detail)
@@ -268,28 +268,6 @@ def _conclude_run(state: RunState) -> Decision:
         return perform_action(a.CONCLUDE, "every phase is on the branch of the pull request; now it is to be merged")
     outcome = RunOutcome.FAILED if done.reason else _success_outcome(state)
     return perform_action(a.Finish(outcome=outcome, reason=done.reason, detail=done.note), done.note or "merged")
-
-
-def _work_on(started: RunStarted, attempt: AnyAttempt) -> Decision:
-    match attempt:
-        case PhaseAttempt():
-            return work_on_phase(started, attempt)
-        case MergeAttempt():
-            return merge_target(started, attempt)
-        case RepairAttempt():
-            return repair_branch(started, attempt)
-        case SubplanAttempt() if not attempt.is_last:
-            return work_on_subplan(started, attempt)
-        case SelfLandingAttempt():
-            return delegate_phase(started, attempt)
-        case UndoAttempt():
-            return undo_phase(started, attempt)
-        case CompletionAttempt():
-            return land_candidate(started, attempt)  # only bookkeeping
-        case PlanningAttempt():
-            return write_plan(attempt)
-        case unreachable:
-            assert_never(unreachable)
 
 
 # --- phases side by side ------------------------------------------------------------------------------

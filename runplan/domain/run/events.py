@@ -28,18 +28,6 @@ class Event(Struct, frozen=True, kw_only=True):
     lane: str = ""  #: the one of several phases side by side that it belongs to; "" for the run
 
 
-class RunOptions(Event, frozen=True, kw_only=True):
-    """The options that a resumed run takes from its new request."""
-
-    mode: Mode
-    wanted: str  #: phase id for the modes phase and undo, else ""
-    auto: bool
-    daemon: bool = False  #: in the daemon, which resumes it after a restart
-    needs: tuple[str, ...] = ()  #: names of the variables that the caller gave its agents
-    review: Rows = ()  #: ids and texts of review comments that a person wants handled
-    anew: bool = False  #: without the kept work of failed attempts
-
-
 class Planning(Struct, frozen=True, kw_only=True):
     goal: str
     is_quoted: bool = False  #: it is the text of a file or an issue, and not the words of the person who asks
@@ -52,7 +40,14 @@ class Planning(Struct, frozen=True, kw_only=True):
     then: str = ""  #: JSON of the request that starts the approved plan; "" for none
 
 
-class RunStarted(RunOptions, frozen=True, kw_only=True):
+class RunStarted(Event, frozen=True, kw_only=True):
+    mode: Mode
+    wanted: str  #: phase id for the modes phase and undo, else ""
+    auto: bool
+    daemon: bool = False  #: in the daemon, which resumes it after a restart
+    needs: tuple[str, ...] = ()  #: names of the variables that the caller gave its agents
+    review: Rows = ()  #: ids and texts of review comments that a person wants handled
+    anew: bool = False  #: without the kept work of failed attempts
     plan: str  #: repository-relative path
     title: str
     landing: str
@@ -110,8 +105,15 @@ class IssuesMarked(Event, frozen=True, kw_only=True):
     until: str = ""  #: the end of a rate limit of the forge, after which they are shown again
 
 
-class RunResumed(RunOptions, frozen=True, kw_only=True):
-    """A person resumed the run: every wait ends, and these options hold from now on."""
+class RunResumed(Event, frozen=True, kw_only=True):
+    """A person resumed the run: every wait ends, and these options of the request hold from now on."""
+
+    mode: Mode
+    wanted: str
+    auto: bool
+    daemon: bool = False
+    needs: tuple[str, ...] = ()
+    review: Rows = ()
 
 
 class Chosen(Event, frozen=True, kw_only=True):
@@ -157,9 +159,10 @@ class RepairChosen(Chosen, frozen=True, kw_only=True):
     review: tuple[str, ...] = ()  #: ids of the comments that it handles
 
 
-class MergeChosen(RepairChosen, frozen=True, kw_only=True):
+class MergeChosen(Chosen, frozen=True, kw_only=True):
     """The target is to be merged into the branch of the pull request."""
 
+    review: tuple[str, ...] = ()
     merge: str  #: the commit of the target
 
 
@@ -272,11 +275,7 @@ class Leased(Event, frozen=True, kw_only=True):
     kept: KeptWork | None = None
 
 
-class Judged(Event, frozen=True, kw_only=True):
-    """The dispatch that ended is judged. What follows from it is decided next."""
-
-
-class BaselineKnown(Judged, frozen=True, kw_only=True):
+class BaselineKnown(Event, frozen=True, kw_only=True):
     key: str
     tree: str  #: the tree it ran on
     results: str  #: JSON of the results
@@ -333,7 +332,7 @@ class DispatchEnded(Event, frozen=True, kw_only=True):
         return self.ending is Ending.EXITED and self.code == 0
 
 
-class HandedOver(Judged, frozen=True, kw_only=True):
+class HandedOver(Event, frozen=True, kw_only=True):
     """An agent's context was full. Its work is on the branch; a fresh agent continues with the note."""
 
     number: int  #: from 1, per phase
@@ -342,7 +341,7 @@ class HandedOver(Judged, frozen=True, kw_only=True):
     why: str
 
 
-class QuestionAsked(Judged, frozen=True, kw_only=True):
+class QuestionAsked(Event, frozen=True, kw_only=True):
     """An agent cannot continue without a person. Its work is on the branch; the next agent gets the answer."""
 
     id: str
@@ -362,7 +361,7 @@ class GuardFound(Event, frozen=True, kw_only=True):
     lines: tuple[str, ...]
 
 
-class WorkTaken(Judged, frozen=True, kw_only=True):
+class WorkTaken(Event, frozen=True, kw_only=True):
     """The agent's changes are committed on its branch."""
 
     head: str
@@ -373,7 +372,7 @@ class WorkTaken(Judged, frozen=True, kw_only=True):
     lines: tuple[str, ...] = ()  #: why, for the report
 
 
-class RulesBroken(Judged, frozen=True, kw_only=True):
+class RulesBroken(Event, frozen=True, kw_only=True):
     """The work is committed, and has changes that the phase does not permit; a fixer takes them back."""
 
     tree: str
@@ -429,7 +428,7 @@ class BranchRebuilt(Event, frozen=True, kw_only=True):
     start: str = ""  #: the newest commit of the branch
 
 
-class GateJudged(Judged, frozen=True, kw_only=True):
+class GateJudged(Event, frozen=True, kw_only=True):
     tree: str
     answer: GateAnswer
     code: int | None
@@ -450,7 +449,7 @@ class Promise(Struct, frozen=True, kw_only=True):
     why: str  #: one line
 
 
-class ProofJudged(Judged, frozen=True, kw_only=True):
+class ProofJudged(Event, frozen=True, kw_only=True):
     """The base's tests ran on the new code, or the new tests on the base's code or without the added functions."""
 
     tree: str  #: of the candidate
@@ -464,7 +463,7 @@ class ProofJudged(Judged, frozen=True, kw_only=True):
     ran: Evidence | None = None  #: None: known from an earlier run on the same tree
 
 
-class VerdictGiven(Judged, frozen=True, kw_only=True):
+class VerdictGiven(Event, frozen=True, kw_only=True):
     tree: str
     patch: str
     passed: bool
@@ -477,7 +476,7 @@ class VerdictGiven(Judged, frozen=True, kw_only=True):
     why: str = ""  #: why it did not pass, in one line
 
 
-class VerdictDoubted(Judged, frozen=True, kw_only=True):
+class VerdictDoubted(Event, frozen=True, kw_only=True):
     """The verifier gave no verdict, or passes items without a reference that resolves; it is asked once more."""
 
     patch: str

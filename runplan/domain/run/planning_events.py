@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runplan.domain.run.events import Chosen, Event, Judged, Planning, Rows
+from runplan.domain.run.events import Chosen, Event, Planning, Rows
 from runplan.domain.run.kinds import Reason, Role
 
 
@@ -21,7 +21,7 @@ class PlanningChosen(Chosen, frozen=True, kw_only=True):
     earlier: str = ""  #: a plan on the target with the same title
 
 
-class StepJudged(Judged, frozen=True, kw_only=True):
+class StepJudged(Event, frozen=True, kw_only=True):
     """The output of a planning step was checked; with problems the step is tried again."""
 
     role: Role

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from runplan.domain.run.attempts import AgentAttempt, AnyAttempt, SubplanAttempt, WorkAttempt
+from runplan.domain.run.attempts import Attempt, WorkAttempt
 from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import Mode, PhaseStep, RunOutcome, RunStatus, WaitKind
 from runplan.domain.run.rows import RunRow, Work
@@ -68,7 +68,7 @@ def project_run(state: RunState, *, run: str, plan: str, started: str, since: st
     )
 
 
-def _project_work(state: RunState, attempt: AnyAttempt | None, since: str) -> Work:
+def _project_work(state: RunState, attempt: Attempt | None, since: str) -> Work:
     decision = decide(state)
     work = Work(
         since=since,
@@ -84,12 +84,9 @@ def _project_work(state: RunState, attempt: AnyAttempt | None, since: str) -> Wo
         return work
     is_over = attempt.refusal or attempt.failure or attempt.delivery.landed
     work = replace(work, phase=attempt.chosen.phase or None, step=PhaseStep.CLEAN_UP if is_over else attempt.step)
-    if isinstance(attempt, SubplanAttempt) and attempt.over is None:
-        work = replace(work, subplan=attempt.chosen.subplan)
-    if isinstance(attempt, WorkAttempt) and attempt.delivery.landed is None:
-        work = replace(work, kept=attempt.pushing.kept or None)
-    if not isinstance(attempt, AgentAttempt):
-        return work
+    if isinstance(attempt, WorkAttempt):
+        kept = attempt.pushing.kept if attempt.delivery.landed is None else ""
+        work = replace(work, subplan=attempt.awaited_plan or None, kept=kept or None)
     dispatches = attempt.dispatches
     is_at_step = dispatches.newest is not None and PhaseStep(dispatches.newest.role) is attempt.step
     work = replace(work, began=dispatches.began if is_at_step else None, retries=attempt.retries)

@@ -11,12 +11,8 @@ from msgspec.structs import replace
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import HostChanged, StepCrashed
 from runplan.domain.run.attempts import (
-    AgentAttempt,
-    AnyAttempt,
-    CompletionAttempt,
+    Attempt,
     PlanningAttempt,
-    RepairAttempt,
-    SubplanAttempt,
     WorkAttempt,
     begin_attempt,
     open_questions,
@@ -30,7 +26,7 @@ from runplan.domain.run.planning_events import PlanningChosen, RevisionRequested
 class RunState(Struct, frozen=True, kw_only=True):
     started: e.RunStarted | None = None
     no_work: e.NoWork | None = None  #: why no further phase is due
-    attempt: AnyAttempt | None = None
+    attempt: Attempt | None = None
     dispatches: int = 0  #: processes started so far; numbers their ids
     tokens: int = 0  #: sent and received, by agents that have ended
     usd: float = 0.0
@@ -77,15 +73,13 @@ class RunState(Struct, frozen=True, kw_only=True):
         return self.started
 
     @property
-    def current(self) -> AnyAttempt:
-        """The current attempt, for steps that are due only in one."""
-        assert self.attempt is not None
-        return self.attempt
+    def chosen(self) -> e.Chosen | None:
+        return self.attempt.chosen if self.attempt is not None else None
 
     @property
-    def dispatching(self) -> AgentAttempt:
-        """The current attempt, for steps that are due only with a dispatch."""
-        assert isinstance(self.attempt, AgentAttempt)
+    def current(self) -> Attempt:
+        """The current attempt, for steps that are due only in one."""
+        assert self.attempt is not None
         return self.attempt
 
     @property
@@ -159,7 +153,7 @@ def list_questions(state: RunState) -> tuple[str, ...]:
     return tuple(question.id for open_state in states for question in open_questions(open_state.attempt))
 
 
-def find_awaiting(state: RunState) -> AnyAttempt | None:
+def find_awaiting(state: RunState) -> Attempt | None:
     """The attempt that waits for a person, else the first open one."""
     attempts = [open_state.attempt for _, open_state in open_states(state) if open_state.attempt is not None]
     waiting = (
@@ -168,7 +162,7 @@ def find_awaiting(state: RunState) -> AnyAttempt | None:
     return next(waiting, attempts[0] if attempts else None)
 
 
-def find_shown(state: RunState) -> AnyAttempt | None:
+def find_shown(state: RunState) -> Attempt | None:
     """The attempt that represents the run: its own, else of the first open lane, of the failed one, or of the last."""
     attempt = state.attempt
     if attempt is not None and (not attempt.cleaned or attempt.failure is not None):
@@ -258,7 +252,7 @@ def _begin_lanes(state: RunState, event: e.LanesChosen) -> RunState:
     return state
 
 
-def _is_at_work(attempt: AnyAttempt | None) -> bool:
+def _is_at_work(attempt: Attempt | None) -> bool:
     """Whether it asks a person or is proven, while the plan is searched for other phases."""
     return attempt is not None and not attempt.cleaned
 
@@ -355,7 +349,7 @@ def _apply_to_run(state: RunState, event: e.Event) -> RunState:
             return replace(state, ended=event)
         case e.Concluded():
             return replace(state, concluded=event)
-        case e.LandingMoved() if isinstance(state.attempt, (CompletionAttempt, SubplanAttempt)):
+        case e.LandingMoved() if isinstance(state.chosen, e.CompletionChosen | e.SubplanChosen):
             return replace(state, no_work=None, attempt=None)  # only the plan was to be marked; it is read again
         case _:
             state = _count_usage(state, event)
@@ -422,7 +416,7 @@ def _resume_run(state: RunState, event: e.RunResumed) -> RunState:
         started = replace(started, daemon=True, needs=event.needs)
     state = replace(_apply_to_attempt(state, event), pause=None, waits=0, halted="", missing=())
     state = replace(state, repairs=0, reviews=0, crashes=0)
-    handled = state.attempt.chosen.review if isinstance(state.attempt, RepairAttempt) else ()
+    handled = state.chosen.review if isinstance(state.chosen, e.RepairChosen | e.MergeChosen) else ()
     known = {id_ for landed in state.landed for id_ in landed.review}.union(handled)
     review = tuple(row for row in event.review if row[0] not in known) or state.review
     return replace(state, started=started, review=review)

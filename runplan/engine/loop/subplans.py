@@ -13,7 +13,7 @@ from runplan.domain.errors import PlanUnreadable, RefusedEarly
 from runplan.domain.plan.marks import ExecutionKind, PlanStatus, Status
 from runplan.domain.plan.model import Plan, parse_plan
 from runplan.domain.run import events as e
-from runplan.domain.run.attempts import SubplanAttempt
+from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import Mode, Reason, WaitKind
 from runplan.domain.run.rows import RunRow
@@ -75,10 +75,8 @@ def describe_nesting(read: Callable[[str], Plan], chain: tuple[str, ...]) -> str
 
 def awaited_plan(state: RunState) -> str:
     """The sub-plan whose end a run or lane waits for; "" for none."""
-    attempt = state.attempt
-    if state.ended is not None or not isinstance(attempt, SubplanAttempt) or attempt.over is not None:
-        return ""
-    return attempt.chosen.subplan
+    is_at_work = state.ended is None and isinstance(state.attempt, WorkAttempt)
+    return state.work.awaited_plan if is_at_work else ""
 
 
 def examine_subplan(

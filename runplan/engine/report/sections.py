@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from runplan.adapters.store.protocol import Store
-from runplan.domain.run.attempts import SubplanAttempt, UndoAttempt, WorkAttempt
+from runplan.domain.run.attempts import Attempt, WorkAttempt
 from runplan.domain.run.events import TESTS, BaselineKnown, GateJudged, IssueShared, Landed, PhaseFailed, RunEnded
 from runplan.domain.run.kinds import GateAnswer, PhaseStep
 from runplan.domain.run.reasons import describe_proof, next_action
@@ -56,14 +56,16 @@ def phase_section(
     return "\n\n".join(parts) + "\n"
 
 
-def subplan_section(phase: SubplanAttempt, *, plan: str, run: str, report: str, commands: Mapping[str, str]) -> str:
+def subplan_section(
+    phase: WorkAttempt, subplan: str, *, plan: str, run: str, report: str, commands: Mapping[str, str]
+) -> str:
     """A phase that another plan has done; `report` is the file name of its report."""
     done = f" in the run {code_span(phase.over.run)}" if phase.over and phase.over.run else ""
     lines = "\n".join(f"- {escape_inline(line)}" for line in _list_verification(phase, commands))
     parts = [
         f"## Phase — {escape_inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
         _section_mark(run=run, phase=phase.chosen.phase),
-        f"**Status:** Completed by {code_span(phase.chosen.subplan)}{done}",
+        f"**Status:** Completed by {code_span(subplan)}{done}",
         f"**Plan:** {code_span(plan)}",
         f"**Report of the sub-plan:** [{report}]({report})",
         *(["### Verification", lines] if phase.is_last else []),
@@ -71,7 +73,7 @@ def subplan_section(phase: SubplanAttempt, *, plan: str, run: str, report: str, 
     return "\n\n".join(parts) + "\n"
 
 
-def undo_section(phase: UndoAttempt, *, plan: str, run: str, subjects: Mapping[str, str]) -> str:
+def undo_section(phase: Attempt, *, plan: str, run: str, subjects: Mapping[str, str]) -> str:
     """A phase that is about to be reverted; `subjects` of its code commits, newest first."""
     parts = [
         f"## Phase Undone — {escape_inline(f'{phase.chosen.phase} {phase.chosen.title}')}",

@@ -19,7 +19,6 @@ from runplan.domain.names import repository_id
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Action
 from runplan.domain.run.attempt_parts import MessagesHandled
-from runplan.domain.run.attempts import MergeAttempt
 from runplan.domain.run.kinds import Mode, Reason, RunOutcome, WaitKind
 from runplan.domain.run.reasons import next_action
 from runplan.domain.run.state import RunState, failure
@@ -110,7 +109,7 @@ def list_answers(store: Store, plan: str) -> dict[str, str]:
     return {id_: answer for ids, answer in (*commits, *words) for id_ in ids}
 
 
-def _choose_repair(needed: NeedsRepair, context: RunContext) -> e.RepairChosen:
+def _choose_repair(needed: NeedsRepair, context: RunContext) -> e.RepairChosen | e.MergeChosen:
     """A repair is worked on as a phase that is in no plan."""
     repair = e.RepairChosen(
         tip=context.tip(),
@@ -124,7 +123,7 @@ def _choose_repair(needed: NeedsRepair, context: RunContext) -> e.RepairChosen:
 
 def merge_target(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = state.work
-    assert isinstance(phase, MergeAttempt)
+    assert isinstance(phase.chosen, e.MergeChosen)
     tip = phase.chosen.tip
     tree, conflicts = context.candidates.merge(tip, phase.chosen.merge)
     made = context.candidates.commit(tree, onto=tip, message=f"{phase.chosen.title}\n", by=context.signature())

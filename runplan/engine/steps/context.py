@@ -25,7 +25,7 @@ from runplan.domain.errors import PlanUnreadable, Unreachable
 from runplan.domain.gitfacts import Identity
 from runplan.domain.plan.model import Plan, parse_plan
 from runplan.domain.run import events as e
-from runplan.domain.run.attempts import PhaseAttempt, WorkAttempt
+from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.state import RunState
 from runplan.domain.settings.schema import Settings
@@ -72,7 +72,7 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
     def for_state(self, state: RunState) -> RunContext:
         """The context with the worktrees of the run or lane, and the lander of its attempt."""
         context = replace(self, zone_lane=state.zone, proof_lane=state.proof)
-        is_direct = isinstance(state.attempt, PhaseAttempt) and state.attempt.chosen.direct
+        is_direct = isinstance(state.chosen, e.PhaseChosen) and state.chosen.direct
         return replace(context, lander=self.direct) if is_direct and self.direct is not None else context
 
     @property

@@ -21,9 +21,17 @@ from runplan.domain.checks.runners import naming
 from runplan.domain.globs import covers
 from runplan.domain.run.actions import Action, Start
 from runplan.domain.run.attempt_parts import SetupDoubted
-from runplan.domain.run.attempts import DelegateAttempt, WorkAttempt
+from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.dispatch import LOGS, OWN, Ending, Evidence
-from runplan.domain.run.events import TESTS, BaselineKnown, DispatchStarted, Event, GateJudged, WorkRefused
+from runplan.domain.run.events import (
+    TESTS,
+    BaselineKnown,
+    DelegateChosen,
+    DispatchStarted,
+    Event,
+    GateJudged,
+    WorkRefused,
+)
 from runplan.domain.run.kinds import GateAnswer, ProofKind, Reason, Role
 from runplan.domain.run.state import RunState
 from runplan.domain.settings.toolchain import SUBMODULES
@@ -44,7 +52,7 @@ _EXIT = r"(?m)^(\S+) (\d{1,3})$"
 
 def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[str, float]:
     """The command of a setup or of some checks, and its time limit in seconds."""
-    if isinstance(phase, DelegateAttempt) and started.role is Role.DELEGATE:
+    if isinstance(phase.chosen, DelegateChosen) and started.role is Role.DELEGATE:
         return phase.chosen.command, context.settings.limits.wall_of(started.role)
     if started.role is Role.SETUP:
         return context.settings.run.setup, context.settings.tests.timeout_s

@@ -36,20 +36,9 @@ from runplan.domain.plan.folders import split_files
 from runplan.domain.plan.model import Phase, Plan, Status
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Action
-from runplan.domain.run.attempts import (
-    AnyAttempt,
-    Attempt,
-    CompletionAttempt,
-    DelegateAttempt,
-    MergeAttempt,
-    PhaseAttempt,
-    PlanningAttempt,
-    RepairAttempt,
-    SelfLandingAttempt,
-    SubplanAttempt,
-    UndoAttempt,
-)
+from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt
 from runplan.domain.run.kinds import Reason
+from runplan.domain.run.planning_events import PlanningChosen
 from runplan.domain.run.state import RunState
 from runplan.domain.text import bounded, command, inert
 from runplan.domain.times import iso, parse_iso
@@ -81,7 +70,7 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> Ite
     onto = context.tip()
     trailers = trailers_of(context, state)
     by = context.signature()
-    is_merge = isinstance(phase, MergeAttempt)
+    is_merge = isinstance(phase.chosen, e.MergeChosen)
     if is_merge and onto != phase.chosen.tip:
         yield _record_move(context, phase.chosen.tip, onto)
         return
@@ -168,7 +157,7 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
     sections = failure_sections(context.store, context.plan)
     if phase.chosen.phase and row is None:
         raise RefusedEarly(f"{context.plan} has no phase {phase.chosen.phase} any more")
-    if row is not None and isinstance(phase, UndoAttempt):
+    if row is not None and isinstance(phase.chosen, e.UndoChosen):
         if row.status is not Status.DONE:
             return _undone_meanwhile(row.id)
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.TODO)
@@ -180,7 +169,7 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
     if first := before_the_end(state, context, plan):
         return first
     commands = {name: check.command for name, check in context.settings.checks.items()}
-    if row is not None and isinstance(phase, PhaseAttempt | DelegateAttempt):
+    if row is not None and isinstance(phase, WorkAttempt) and not isinstance(phase.chosen, e.SubplanChosen):
         text, remarks = correct_plan(text, phase, context)
         short = phase.built.commits[-1][:SHORT]
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=short)
@@ -193,21 +182,21 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
             warnings=(*state.warnings, *phase.warnings, *remarks, *list_unproven(phase, context)),
         )
         sections.append(section)
-    if row is not None and isinstance(phase, SubplanAttempt):
+    if row is not None and isinstance(phase, WorkAttempt) and isinstance(phase.chosen, e.SubplanChosen):
         commit = phase.chosen.tip[:SHORT]
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=commit)
-        sections.append(_write_subplan(phase, context, commands))
+        sections.append(_write_subplan(phase, phase.chosen.subplan, context, commands))
     is_done = is_complete_with(plan, phase.chosen.phase)
     if is_done:
         text = tracker.mark_complete(text, path=context.plan, completed=context.iso())
     return _write_files(context, onto, plan.title, text, sections, is_done=is_done)
 
 
-def _write_subplan(phase: SubplanAttempt, context: RunContext, commands: dict[str, str]) -> str:
-    newest = context.store.get_newest_run(phase.chosen.subplan)
-    own = report_path(context.settings.paths.reports, newest.slug if newest else plan_slug(phase.chosen.subplan))
+def _write_subplan(phase: WorkAttempt, subplan: str, context: RunContext, commands: dict[str, str]) -> str:
+    newest = context.store.get_newest_run(subplan)
+    own = report_path(context.settings.paths.reports, newest.slug if newest else plan_slug(subplan))
     name = PurePosixPath(own).name
-    return subplan_section(phase, plan=context.plan, run=context.run, report=name, commands=commands)
+    return subplan_section(phase, subplan, plan=context.plan, run=context.run, report=name, commands=commands)
 
 
 def _list_subjects(context: RunContext, phase: Attempt) -> dict[str, str]:
@@ -411,14 +400,14 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
     tip = context.tip()
     chosen = tip if isinstance(attempt, PlanningAttempt) else attempt.chosen.tip
     code = candidate.commits[-1] if candidate else chosen
-    onto = candidate.onto if candidate and not isinstance(attempt, SelfLandingAttempt) else code
+    onto = candidate.onto if candidate and not (isinstance(attempt, WorkAttempt) and attempt.lands_itself) else code
     if tip != onto or context.objects.tip(code) is None:
         return _record_move(context, onto, tip)
     files = write_bookkeeping(state, context, onto)
     if not isinstance(files, dict):
         return files
     message = add_trailers(_bookkeeping_subject(attempt, context), trailers_of(context, state))
-    merged = attempt.chosen.merge if isinstance(attempt, MergeAttempt) else ""
+    merged = attempt.chosen.merge if isinstance(attempt.chosen, e.MergeChosen) else ""
     by = context.signature()
     new = context.candidates.bookkeep(code=code, files=files, message=message, by=by, merged=merged)
     landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)
@@ -426,27 +415,25 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
     return e.LandingStarted(**asdict(landing), code=code, complete=complete)
 
 
-def _bookkeeping_subject(attempt: AnyAttempt, context: RunContext) -> str:
-    match attempt:
-        case PhaseAttempt() | SubplanAttempt() | DelegateAttempt():
-            return f"{context.slug}: record phase {attempt.chosen.phase} as done\n"
-        case RepairAttempt():
+def _bookkeeping_subject(attempt: Attempt, context: RunContext) -> str:
+    match attempt.chosen:
+        case e.RepairChosen() | e.MergeChosen():
             return f"{context.slug}: repair the pull request\n"
-        case UndoAttempt():
-            return f"{context.slug}: set phase {attempt.chosen.phase} back to todo\n"
-        case CompletionAttempt():
+        case e.UndoChosen(phase=phase):
+            return f"{context.slug}: set phase {phase} back to todo\n"
+        case e.CompletionChosen():
             return f"{context.slug}: mark the plan complete\n"
-        case PlanningAttempt():
-            return f"{context.slug}: {'revise' if attempt.chosen.before else 'add'} the plan\n"
-        case unreachable:
-            assert_never(unreachable)
+        case PlanningChosen(before=before):
+            return f"{context.slug}: {'revise' if before else 'add'} the plan\n"
+        case chosen:
+            return f"{context.slug}: record phase {chosen.phase} as done\n"
 
 
 def _landing_of(started: e.LandingStarted) -> Landing:
     return Landing(id=started.id, ref=started.ref, old=started.old, new=started.new, follows=started.follows)
 
 
-def _record_landing(attempt: AnyAttempt, started: e.LandingStarted, seen: Landed) -> e.Landed:
+def _record_landing(attempt: Attempt, started: e.LandingStarted, seen: Landed) -> e.Landed:
     return e.Landed(
         id=started.id,
         phase=attempt.chosen.phase,
@@ -455,5 +442,5 @@ def _record_landing(attempt: AnyAttempt, started: e.LandingStarted, seen: Landed
         note=seen.note,
         pull=seen.pull,
         complete=started.complete,
-        review=attempt.chosen.review if isinstance(attempt, RepairAttempt) else (),
+        review=attempt.chosen.review if isinstance(attempt.chosen, e.RepairChosen | e.MergeChosen) else (),
     )

@@ -17,7 +17,7 @@ from runplan.domain.names import HEADS, wip_ref
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Action, RebuildBranch
 from runplan.domain.run.attempt_parts import HostChanged
-from runplan.domain.run.attempts import PhaseAttempt, SelfLandingAttempt, SubplanAttempt, WorkAttempt, running_dispatch
+from runplan.domain.run.attempts import WorkAttempt, running_dispatch
 from runplan.domain.run.dispatch import GRACE_S
 from runplan.domain.run.kinds import Beginning, Reason
 from runplan.domain.run.reasons import beginning_after
@@ -32,13 +32,13 @@ from runplan.engine.steps.outcome import record_ended
 
 def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = state.work
-    if isinstance(phase, SelfLandingAttempt):
+    if phase.lands_itself:
         yield _lease_for_checks(phase, context)
         return
-    if isinstance(phase, PhaseAttempt) and phase.chosen.drift:
+    if isinstance(phase.chosen, e.PhaseChosen) and phase.chosen.drift:
         yield e.WorkRefused(reason=Reason.DRIFT, detail=phase.chosen.drift)
         return
-    if isinstance(phase, PhaseAttempt) and phase.chosen.direct and context.direct is None:
+    if isinstance(phase.chosen, e.PhaseChosen) and phase.chosen.direct and context.direct is None:
         detail = "the phase says `Execution: direct`, but the run lands by pr or the target is protected"
         yield e.WorkRefused(reason=Reason.BLOCKED, detail=detail)
         return
@@ -52,7 +52,7 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
     context.removal.remove_stale_locks([branch])  # a killed git may have left a lock
     failures = context.failures(phase.chosen.phase)
     kept: e.KeptWork | None = None
-    if failures and not state.options.anew and isinstance(phase, PhaseAttempt):
+    if failures and not state.options.anew and isinstance(phase.chosen, e.PhaseChosen):
         ref = _publish_kept_work(failures, state, context, branch)
         kept = _read_kept_work(_find_last_work(failures), ref, state, context)
     parked = ""
@@ -76,9 +76,9 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
     )
 
 
-def _lease_for_checks(phase: SelfLandingAttempt, context: RunContext) -> e.Leased:
+def _lease_for_checks(phase: WorkAttempt, context: RunContext) -> e.Leased:
     """The work is done elsewhere, and only the worktree of the checks is used."""
-    base = context.find_plan_base(phase) if isinstance(phase, SubplanAttempt) else phase.chosen.tip
+    base = context.find_plan_base(phase) if isinstance(phase.chosen, e.SubplanChosen) else phase.chosen.tip
     branch = context.branch(phase.chosen.phase)
     return e.Leased(
         phase=phase.chosen.phase,
@@ -239,8 +239,8 @@ def take_over(action: Action, state: RunState, context: RunContext) -> Iterator[
         yield record_ended(running, context, f"its host {state.home} is gone")
     changed = HostChanged(host=state.host, before=state.home)
     is_over = attempt is not None and (attempt.failure is not None or attempt.delivery.landed is not None)
-    has_branch = isinstance(attempt, WorkAttempt) and attempt.lease is not None
-    if has_branch and not is_over and not isinstance(attempt, SelfLandingAttempt):
+    has_branch = isinstance(attempt, WorkAttempt) and attempt.lease is not None and not attempt.lands_itself
+    if has_branch and not is_over:
         yield _restore_branch(state.work, changed, context, tip)
     elif state.base and not is_over and context.objects.tip(state.base) is None:
         yield replace(changed, is_restarted=True, has_branch=False)

@@ -74,7 +74,7 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
         detail = ending.words or detail
     ended = replace(ended, kind=ending.kind, detail=detail)
     yield ended if outcome.memory else _name_limit(ended, started)
-    yield from _pause_after(ending, state.dispatching.dispatches, context, started)
+    yield from _pause_after(ending, state.current.dispatches, context, started)
 
 
 def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
@@ -96,7 +96,7 @@ def record_ended(started: e.DispatchStarted, context: RunContext, detail: str = 
 
 
 def _running_dispatch(state: RunState) -> e.DispatchStarted:
-    started = state.dispatching.dispatches.running
+    started = state.current.dispatches.running
     assert started is not None
     return started
 

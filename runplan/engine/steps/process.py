@@ -23,7 +23,7 @@ from runplan.domain.errors import RunplanError, Unreachable
 from runplan.domain.names import as_utf8, context_files
 from runplan.domain.run import dispatch as d, events as e
 from runplan.domain.run.actions import Start
-from runplan.domain.run.attempts import AgentAttempt, WorkAttempt
+from runplan.domain.run.attempts import Attempt, WorkAttempt
 from runplan.domain.run.kinds import Access, Reason, Role, WaitKind
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.state import RunState
@@ -54,7 +54,7 @@ def start_dispatch(
     prepare: Callable[[e.DispatchStarted, RunState, RunContext], Prepared],
 ) -> Iterator[e.Event]:
     """Start a process; `prepare` knows its kind."""
-    attempt = state.dispatching
+    attempt = state.current
     name = f"{context.mark}.{state.dispatches + 1}"
     _end_previous(state, context)
     wanted = replace(action.dispatch, id=name, phase=attempt.chosen.phase, at=context.iso())
@@ -251,7 +251,7 @@ def sent_at_first(agent: Agent, prompt: str) -> int:
 # --- its agent and budget -------------------------------------------------------------------------------
 
 
-def _choose_agent(wanted: e.DispatchStarted, attempt: AgentAttempt, context: RunContext) -> e.Event:
+def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, context: RunContext) -> e.Event:
     """The dispatch with the agent of the role, or its fallback, and its budget; or why it has to wait or fails."""
     authors = attempt.authors if isinstance(attempt, WorkAttempt) else ()
     names = _list_agents(wanted, authors, context.settings.agents)

@@ -27,7 +27,7 @@ from runplan.domain.plan.body import named_paths
 from runplan.domain.plan.model import Plan, Status, parse_plan
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Action
-from runplan.domain.run.attempts import PhaseAttempt, SelfLandingAttempt, SubplanAttempt, UndoAttempt, WorkAttempt
+from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.dispatch import EVERY_PHASE, OWN, RETURN, Outcome, Return, ToolUsed
 from runplan.domain.run.kinds import GateAnswer, Mode, Reason, WaitKind
 from runplan.domain.run.state import RunState
@@ -246,7 +246,7 @@ def _list_commands(phase: WorkAttempt, context: RunContext) -> list[str] | None:
 def before_the_end(state: RunState, context: RunContext, plan: Plan) -> e.Event | None:
     """What has to happen before the landing that completes the plan; None when it may land."""
     phase = state.current
-    if isinstance(phase, UndoAttempt) or not is_complete_with(plan, phase.chosen.phase):
+    if isinstance(phase.chosen, e.UndoChosen) or not is_complete_with(plan, phase.chosen.phase):
         return None
     ref = requires_ref(context.slug)
     if context.workspace.user.tip(ref) is not None and not plan.complete:
@@ -255,9 +255,11 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> e.Event 
         return e.Paused(kind=WaitKind.PARENT, until=iso(until), words=words)
     is_finish = bool(context.lane) or state.options.mode is Mode.FINISH
     # A repair follows the phases, which were verified together before.
-    if not is_finish or not isinstance(phase, PhaseAttempt | SelfLandingAttempt) or phase.is_last:
+    if not is_finish or not isinstance(phase, WorkAttempt) or phase.is_repair or phase.is_last:
         return None
-    is_elsewhere = isinstance(phase, SubplanAttempt) and concludes(context.settings.run.landing)  # not on the branch
+    is_elsewhere = isinstance(phase.chosen, e.SubplanChosen) and concludes(
+        context.settings.run.landing
+    )  # not on the branch
     if is_elsewhere or context.find_plan_base(phase) == phase.onto:
         return None
     return e.FinalVerificationDue(tree=phase.answerable)

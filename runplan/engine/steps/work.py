@@ -23,14 +23,7 @@ from runplan.domain.plan.body import QUOTED
 from runplan.domain.run import events as e
 from runplan.domain.run.actions import Action, Fail, Finish
 from runplan.domain.run.attempt_parts import MessagesHandled, WorkKept, WorkPushed
-from runplan.domain.run.attempts import (
-    AgentAttempt,
-    MergeAttempt,
-    PlanningAttempt,
-    RepairAttempt,
-    SelfLandingAttempt,
-    WorkAttempt,
-)
+from runplan.domain.run.attempts import PlanningAttempt, WorkAttempt
 from runplan.domain.run.dispatch import NOTES, Return
 from runplan.domain.run.kinds import NOT_OF_WORK, GateAnswer, Reason
 from runplan.domain.run.reasons import describe_ending
@@ -136,7 +129,7 @@ def permit_of(phase: WorkAttempt, context: RunContext) -> Permit:
     read = phase.chosen
     written = context.bookkeeping
     # An issue, a review or the log of a check may name a file, and permits nothing by that.
-    lines = [] if isinstance(phase, RepairAttempt) else read.text.splitlines(keepends=True)
+    lines = [] if phase.is_repair else read.text.splitlines(keepends=True)
     own = "".join(line for line in lines if not line.startswith(QUOTED))
     bookkeeping = (*written, *FILES)
     return tamper.Permit(
@@ -167,7 +160,7 @@ def _conflict_markers(phase: WorkAttempt, context: RunContext, head: str) -> e.W
         return all(any(line.startswith(mark) for line in lines) for mark in ("<<<<<<< ", ">>>>>>> "))
 
     # A merge of the target has the markers in its base.
-    before = phase.chosen.tip if isinstance(phase, MergeAttempt) else phase.base
+    before = phase.chosen.tip if isinstance(phase.chosen, e.MergeChosen) else phase.base
     for path in phase.unsolved.paths if phase.unsolved else ():
         if has_markers(head, path) and not has_markers(before, path):
             return e.WorkRefused(
@@ -307,7 +300,7 @@ def _newest_work(phase: WorkAttempt, context: RunContext) -> Oid:
 
 
 def ask_question(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    attempt = state.dispatching
+    attempt = state.current
     ended = attempt.dispatches.ended
     assert ended is not None
     if isinstance(attempt, WorkAttempt) and ended.role.is_writer:
@@ -321,7 +314,7 @@ def ask_question(action: Action, state: RunState, context: RunContext) -> Iterat
 def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event]:
     attempt = state.current
     words = filter(None, (*attempt.rejections, attempt.rejected))
-    newest = attempt.dispatches.newest if isinstance(attempt, AgentAttempt) else None
+    newest = attempt.dispatches.newest
     failed = e.PhaseFailed(
         phase=attempt.chosen.phase,
         title=attempt.chosen.title,
@@ -336,7 +329,7 @@ def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event
 
 def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext) -> e.PhaseFailed:
     """The failure with the place of the work, which is kept, and with what proves it."""
-    has_landed = isinstance(phase, SelfLandingAttempt)
+    has_landed = phase.lands_itself
     has_branch = phase.lease is not None and not has_landed
     branch = _publish_work(phase, context) if has_branch else ""
     tree = phase.work.tree if phase.work else ""
@@ -413,10 +406,10 @@ def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e
     attempt = state.current
     if isinstance(attempt, WorkAttempt) and attempt.lease is not None:
         _clean_branch(attempt, attempt.lease, context)
-    if isinstance(attempt, RepairAttempt) and attempt.is_answer:
+    if isinstance(attempt, WorkAttempt) and (review := attempt.answered):
         message, answer = reply_of(attempt.written, context)
         words = answer.summary if isinstance(answer, Return) else context.agents.redacted(message)
-        yield MessagesHandled(review=attempt.chosen.review, words=words, is_answer=True)
+        yield MessagesHandled(review=review, words=words, is_answer=True)
     if isinstance(attempt, PlanningAttempt):
         context.proof.remove()
         remove_unused_root(context.workspace.root, context.settings)

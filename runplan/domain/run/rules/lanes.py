@@ -8,7 +8,8 @@ from runplan.domain.globs import literal
 from runplan.domain.plan.marks import ExecutionKind, PlanStatus, Status
 from runplan.domain.plan.model import Phase, Plan
 from runplan.domain.plan.tracker import describe_hindrance, missing_dependencies
-from runplan.domain.run.attempts import PhaseAttempt, open_questions
+from runplan.domain.run.attempts import WorkAttempt, open_questions
+from runplan.domain.run.events import PhaseChosen
 from runplan.domain.run.kinds import Mode
 from runplan.domain.run.rules.phases import list_sign_off
 from runplan.domain.run.state import RunState, count_ahead, open_states
@@ -46,7 +47,9 @@ def list_bases(state: RunState) -> dict[str, str]:
 def _find_base(state: RunState) -> str:
     """The newest commit of the phase, if it is written and nothing but its proof is left; else ""."""
     phase = state.attempt
-    if not isinstance(phase, PhaseAttempt) or phase.work is None or not phase.work.commits or phase.chosen.direct:
+    if not isinstance(phase, WorkAttempt) or phase.work is None or not phase.work.commits:
+        return ""
+    if not isinstance(phase.chosen, PhaseChosen) or phase.chosen.direct:
         return ""
     delivery = phase.delivery
     is_over = phase.failure or delivery.landed or state.stop

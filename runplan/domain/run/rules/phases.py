@@ -9,19 +9,19 @@ from msgspec.structs import replace
 from runplan.domain.globs import matches
 from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.actions import Decision, fail_phase, perform_action, start_dispatch
-from runplan.domain.run.attempt_parts import CommandAltered
-from runplan.domain.run.attempts import (
-    DelegateAttempt,
-    MergeAttempt,
-    PhaseAttempt,
-    RepairAttempt,
-    SelfLandingAttempt,
-    WorkAttempt,
-)
+from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.dispatch import Ending, EndingKind, NewTestsAnswer, ReturnStatus
 from runplan.domain.run.kinds import Beginning, GateAnswer, PhaseStep, ProofKind, Reason, Role, WaitKind
 from runplan.domain.run.reasons import describe_ending, describe_proof
-from runplan.domain.run.rules.shared import MAX_MOVES, STOPPED_BY, UNNAMED, fail_lost, judge_agent, land_candidate
+from runplan.domain.run.rules.shared import (
+    MAX_MOVES,
+    STOPPED_BY,
+    UNNAMED,
+    await_subplan,
+    fail_lost,
+    judge_agent,
+    land_candidate,
+)
 
 MAX_HANDOVERS = 3  #: fresh agents that continue a phase after a full context
 GATE_RUNS = 2  #: a red gate runs once more before it counts
@@ -34,35 +34,31 @@ PROOFS = {
 }
 
 
-def work_on_phase(started: e.RunStarted, phase: PhaseAttempt) -> Decision:
-    implementer = e.DispatchStarted(role=Role.IMPLEMENT, cycle=1)
-    return _work_on(started, phase, start_dispatch(implementer, f"phase {phase.chosen.phase} is to be implemented"))
-
-
-def repair_branch(started: e.RunStarted, repair: RepairAttempt) -> Decision:
-    """A fixer begins, on the tip of the branch."""
-    return _work_on(started, repair, _start_fixer(repair, tree=repair.base_tree, complaint=repair.chosen.text))
-
-
-def merge_target(started: e.RunStarted, merge: MergeAttempt) -> Decision:
-    """A fixer is needed only for conflicts."""
-    if merge.lease is not None and merge.work is None and not merge.rebuilt:
-        return perform_action(a.MERGE_TARGET, "the target is merged into the branch of the pull request")
-    return repair_branch(started, merge)
-
-
-def delegate_phase(started: e.RunStarted, phase: SelfLandingAttempt) -> Decision:
-    """The work lands by itself, so it is neither fixed nor approved; only the row of the phase is left."""
-    decision = _follow_command(replace(started, max_fix_cycles=0, auto=True), phase)
+def work_on(started: e.RunStarted, attempt: WorkAttempt) -> Decision:
+    match attempt.chosen:
+        case e.PhaseChosen(phase=phase):
+            implementer = e.DispatchStarted(role=Role.IMPLEMENT, cycle=1)
+            return _write(started, attempt, start_dispatch(implementer, f"phase {phase} is to be implemented"))
+        case e.MergeChosen() if attempt.lease is not None and attempt.work is None and not attempt.rebuilt:
+            return perform_action(a.MERGE_TARGET, "the target is merged into the branch of the pull request")
+        case e.RepairChosen(text=text) | e.MergeChosen(text=text):  # a merge needs a fixer only for conflicts
+            return _write(started, attempt, _start_fixer(attempt, tree=attempt.base_tree, complaint=text))
+        case e.SubplanChosen(subplan=subplan) if not attempt.is_last:
+            if attempt.over is None:
+                return await_subplan(attempt)
+            if not attempt.over.complete:
+                return fail_phase(Reason.BLOCKED, PhaseStep.SUBPLAN, attempt.over.detail)
+            return land_candidate(started, attempt, proof=f"{subplan} is complete")
+    # The work lands by itself, so it is neither fixed nor approved; only the row of the phase is left.
+    decision = _follow_command(replace(started, auto=True), attempt)
     match decision.actions:
-        case (a.Fail(reason=reason, at=step, detail=detail),) if phase.delivery.candidate is not None:
-            landed = f"what has landed stays on the target: {phase.base[:7]}..{phase.built.commits[-1][:7]}"
+        case (a.Fail(reason=reason, at=step, detail=detail),) if attempt.delivery.candidate is not None:
+            landed = f"what has landed stays on the target: {attempt.base[:7]}..{attempt.built.commits[-1][:7]}"
             return fail_phase(reason, step, f"{detail}; {landed}")
-        case _:
-            return decision
+    return decision
 
 
-def _follow_command(started: e.RunStarted, phase: SelfLandingAttempt) -> Decision:
+def _follow_command(started: e.RunStarted, phase: WorkAttempt) -> Decision:
     ended = phase.dispatches.ended
     candidate = phase.delivery.candidate
     if lost := fail_lost(phase, phase.step):
@@ -85,17 +81,18 @@ def _follow_command(started: e.RunStarted, phase: SelfLandingAttempt) -> Decisio
         return fail_phase(Reason.NO_COMMITS, PhaseStep.DELEGATE, "the command did not move the target")
     command = e.DispatchStarted(role=Role.DELEGATE, cycle=phase.cycle)
     start = start_dispatch(command, f"the command of phase {phase.chosen.phase} runs in your checkout")
-    match phase:
-        case DelegateAttempt(altered=CommandAltered(tree=tree, files=files)) if phase.delivery.approved != tree:
-            # A person approves what the command would run with the user's rights, also with `auto`.
-            why = f"`{phase.chosen.command}` runs with your rights, and {', '.join(files)} changed since the plan began"
-            asks = f"{why}; phase {phase.chosen.phase} needs your sign-off"
-            is_asked = phase.delivery.asked == tree
-            start = Decision(why=asks, waiting=WaitKind.SIGN_OFF) if is_asked else perform_action(a.ASK, why)
+    altered = phase.altered
+    if isinstance(phase.chosen, e.DelegateChosen) and altered and phase.delivery.approved != altered.tree:
+        # A person approves what the command would run with the user's rights, also with `auto`.
+        files = ", ".join(altered.files)
+        why = f"`{phase.chosen.command}` runs with your rights, and {files} changed since the plan began"
+        asks = f"{why}; phase {phase.chosen.phase} needs your sign-off"
+        is_asked = phase.delivery.asked == altered.tree
+        start = Decision(why=asks, waiting=WaitKind.SIGN_OFF) if is_asked else perform_action(a.ASK, why)
     return _run_baseline(started, phase, phase.base_tree) or start
 
 
-def _work_on(started: e.RunStarted, phase: WorkAttempt, first: Decision) -> Decision:
+def _write(started: e.RunStarted, phase: WorkAttempt, first: Decision) -> Decision:
     """`first` starts the first writer."""
     if lost := fail_lost(phase, phase.step):
         return lost
@@ -207,7 +204,7 @@ def _judge_ended(phase: WorkAttempt, ended: e.DispatchEnded) -> Decision:
 def _prove_work(started: e.RunStarted, phase: WorkAttempt, work: e.WorkTaken) -> Decision:
     if work.commits == 0 and phase.unsolved is not None:
         return fail_phase(Reason.CONFLICT, PhaseStep.FIX, phase.describe_unsolved("it left no change"))
-    if phase.is_answer:
+    if phase.answered:
         return perform_action(a.CLEAN_UP, "the agent answers the review without a change")
     if work.commits == 0:
         return fail_phase(Reason.NO_COMMITS, _written_at(phase), "the agent left no change")
@@ -346,7 +343,9 @@ def _verify_candidate(started: e.RunStarted, phase: WorkAttempt, candidate: e.Ca
     given = sum(not verdict.scope and verdict.questions == asked for verdict in phase.proof.verdicts)
     verifier = e.DispatchStarted(role=Role.VERIFY, cycle=phase.cycle, tree=candidate.tree)
     again = f"; it is asked once more, because {phase.proof.doubted.why}" if phase.proof.doubted else ""
-    if phase.needs_verdict and given < len(verifiers):
+    is_clean_merge = isinstance(phase.chosen, e.MergeChosen) and not phase.rebuilt  # no agent has changed anything
+    is_verified = is_clean_merge or isinstance(phase.chosen, e.SubplanChosen)  # by its own run
+    if not is_verified and given < len(verifiers):
         verify = replace(verifier, agent=verifiers[given])
         why = f"an independent verifier judges the exact tree{again}"
         return _set_up_proof(started, phase, candidate.tree) or start_dispatch(verify, why)
@@ -370,7 +369,7 @@ def list_sign_off(started: e.RunStarted, phase: WorkAttempt) -> tuple[str, ...] 
 def _fix_candidate(
     started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt, reason: Reason, detail: str
 ) -> Decision:
-    if phase.fixes >= started.max_fix_cycles:
+    if phase.lands_itself or phase.fixes >= started.max_fix_cycles:
         return fail_phase(reason, PhaseStep.VERIFY if reason is Reason.VERIFICATION_FAILED else PhaseStep.GATE, detail)
     number = f"; fix cycle {phase.fixes + 1} of {started.max_fix_cycles}"
     return _send_fixer(started, phase, candidate, detail, number)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from runplan.domain.run import actions as a
 from runplan.domain.run.actions import Decision, fail_phase, perform_action, start_dispatch
 from runplan.domain.run.attempt_parts import DispatchRecord
-from runplan.domain.run.attempts import AgentAttempt, Attempt, SubplanAttempt, UndoAttempt
+from runplan.domain.run.attempts import Attempt, WorkAttempt
 from runplan.domain.run.dispatch import Ending, EndingKind, ReturnStatus
 from runplan.domain.run.events import DispatchEnded, RunStarted
 from runplan.domain.run.kinds import PhaseStep, Reason, WaitKind
@@ -31,7 +31,7 @@ STOPPED_BY = {
 }
 
 
-def fail_lost(attempt: AgentAttempt, step: PhaseStep) -> Decision | None:
+def fail_lost(attempt: Attempt, step: PhaseStep) -> Decision | None:
     lost = attempt.dispatches.lost
     if lost < MAX_LOST:
         return None
@@ -89,23 +89,13 @@ def land_candidate(
     return Decision(why=f"{proven} approval", waiting=WaitKind.APPROVAL)
 
 
-def await_subplan(attempt: SubplanAttempt) -> Decision:
+def await_subplan(attempt: WorkAttempt) -> Decision:
     """The worker begins the run of the plan, and records its end."""
-    subplan = attempt.chosen.subplan
-    why = f"phase {attempt.chosen.phase} is done by {subplan}, whose run has not ended"
-    return Decision(why=why, waiting=WaitKind.SUBPLAN, about=subplan)
+    why = f"phase {attempt.chosen.phase} is done by {attempt.awaited_plan}, whose run has not ended"
+    return Decision(why=why, waiting=WaitKind.SUBPLAN, about=attempt.awaited_plan)
 
 
-def work_on_subplan(started: RunStarted, attempt: SubplanAttempt) -> Decision:
-    """Only bookkeeping lands, when the plan is complete on the target."""
-    if attempt.over is None:
-        return await_subplan(attempt)
-    if not attempt.over.complete:
-        return fail_phase(Reason.BLOCKED, PhaseStep.SUBPLAN, attempt.over.detail)
-    return land_candidate(started, attempt, proof=f"{attempt.chosen.subplan} is complete")
-
-
-def undo_phase(started: RunStarted, attempt: UndoAttempt) -> Decision:
+def undo_phase(started: RunStarted, attempt: Attempt) -> Decision:
     """Undo needs no gate."""
     delivery = attempt.delivery
     phase = attempt.chosen.phase
