@@ -118,15 +118,12 @@ class Interrupted(RunplanError):
 
 
 def error_with(text: str, code: int) -> RunplanError:
-    """The error that ends a command with this exit code."""
     kinds: dict[int, type[RunplanError]] = {Exit.NOT_FOUND: NotFound, Exit.UNREACHABLE: Unreachable}
     error = kinds.get(code, RefusedEarly)(text)
     if code in set(Exit):
         error.exit = Exit(code)
     return error
 
-
-# --- errors of the operating system ---------------------------------------------------------------------
 
 #: The system is out of a resource. The work waits for it and does not fail.
 SHORTAGES = {
@@ -147,12 +144,10 @@ REMEDIES = {
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether the system is out of disk space, processes, threads, descriptors or memory."""
     return _no_thread(error) or (isinstance(error, OSError) and error.errno in SHORTAGES)
 
 
 def refused_by_system(error: BaseException) -> str:
-    """The refused operation and its remedy; "" for any other error."""
     if _no_thread(error):
         return f"{error}; {SHORTAGES[errno.EAGAIN]}, then try again"
     if not isinstance(error, OSError) or error.errno not in REMEDIES:

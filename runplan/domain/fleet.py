@@ -18,8 +18,6 @@ class FleetPlan(Struct, frozen=True):
 
 
 class Host(Struct, frozen=True):
-    """The newest worker of a host."""
-
     name: str
     plans: Sequence[FleetPlan]  #: that it has in hand
     version: str

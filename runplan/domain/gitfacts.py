@@ -12,8 +12,6 @@ Oid: TypeAlias = str  #: a full object id, 40 or 64 hex digits
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """Name and address of a person or an agent."""
-
     name: str
     email: str
 
@@ -22,7 +20,6 @@ AGENT = Identity(name="runplan agent", email="agent@runplan.invalid")
 
 
 def signing(dispatch: str) -> Identity:
-    """The committer of one dispatch."""
     return Identity(name=AGENT.name, email=f"agent+{dispatch}@runplan.invalid")
 
 
@@ -33,7 +30,6 @@ def committing_as(dispatch: str) -> dict[str, str]:
 
 
 def is_agent(who: Identity) -> bool:
-    """Whether it is the identity of an agent, in any dispatch."""
     user, _, host = who.email.partition("@")
     own_user, _, place = AGENT.email.partition("@")
     return who.name == AGENT.name and host == place and user.partition("+")[0] == own_user
@@ -52,8 +48,6 @@ def read_person(line: str) -> tuple[Identity, str]:
 
 
 class Commit(Struct, frozen=True, kw_only=True):
-    """One commit as it is stored."""
-
     oid: Oid
     tree: Oid
     parents: tuple[Oid, ...]
@@ -82,8 +76,6 @@ class Commit(Struct, frozen=True, kw_only=True):
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One path that differs between two trees."""
-
     path: str
     kind: str  #: A added, M modified, D deleted, T type changed
     old_mode: str
@@ -91,8 +83,6 @@ class Change(Struct, frozen=True, kw_only=True):
     old: Oid
     new: Oid
 
-
-# --- trailers -------------------------------------------------------------------------------------------
 
 PLAN = "Runplan-Plan"
 PHASE = "Runplan-Phase"
@@ -116,7 +106,6 @@ def add_trailers(message: str, trailers: Sequence[tuple[str, str]]) -> str:
 
 
 def read_trailers(message: str) -> dict[str, str]:
-    """The trailers in the last paragraph of the message; the last one of a key counts."""
     paragraphs = _paragraphs(message)
     if len(paragraphs) < 2 or not _is_block(paragraphs[-1]):
         return {}
@@ -143,8 +132,6 @@ def _single_spaced(value: str) -> str:
 
 
 class Undoable(Struct, frozen=True, kw_only=True):
-    """A landing that stands on the target."""
-
     landing: str
     commits: tuple[Oid, ...]  #: newest first, its bookkeeping among them
 
@@ -188,9 +175,6 @@ def _marks(message: str) -> dict[str, set[str]]:
     """The values of Runplan-* lines anywhere in the message; that of a squashed commit has several of a kind."""
     lines = [(key.lower(), _single_spaced(value)) for key, value in re.findall(_OURS, message)]
     return {key: {value for name, value in lines if name == key.lower()} for key in (PLAN, PHASE, LANDING, UNDOES)}
-
-
-# --- what ended runs left behind ---------------------------------------------------------------------------
 
 
 class Removed(Struct, frozen=True, kw_only=True):

@@ -59,7 +59,6 @@ def slug(path: str) -> str:
 
 
 def word_of(plan: str) -> str:
-    """The word that names the plan: its folder or its file, without the ending `.md`."""
     path = PurePosixPath(plan)
     return _folder_name(path) or path.name.removesuffix(".md")
 
@@ -71,7 +70,6 @@ def _folder_name(path: PurePosixPath) -> str:
 
 
 def is_within(paths: Iterable[str], path: str) -> bool:
-    """Whether the path is one of these files or in one of these folders."""
     return any(path == own or path.startswith(f"{own}/") for own in paths)
 
 
@@ -85,7 +83,6 @@ def context_files(plan: str) -> tuple[str, ...]:
 
 
 def is_plain(path: str) -> bool:
-    """Whether the path is UTF-8 without control characters."""
     return not any(char < " " or char == "\x7f" or "\ud800" <= char <= "\udfff" for char in path)
 
 
@@ -100,7 +97,6 @@ def as_utf8(text: str) -> str:
 
 
 def require_plain(path: str) -> None:
-    """Refuse a plan with a path that is not plain."""
     if not is_plain(path):
         raise UsageError(
             f"{shown(path)}: the name has control characters or bytes that are not UTF-8; "
@@ -146,7 +142,6 @@ def branch(prefix: str, slug: str, phase: str) -> str:
 
 
 def pull_branch(prefix: str, slug: str) -> str:
-    """The branch from which the plan's pull request is made."""
     return f"{prefix}{slug}/pr"
 
 
@@ -175,7 +170,6 @@ def is_worktree_name(name: str, root: str) -> bool:
 
 
 def mark(run: str, lane: str) -> str:
-    """The name of one lane of a run."""
     return f"{run}_{lane}" if lane else run
 
 
@@ -212,7 +206,6 @@ def sanitise(text: str) -> str:
 
 
 def valid_ref(name: str) -> bool:
-    """Whether `name` is a valid branch name (git check-ref-format --branch)."""
     parts = name.split("/")
     return (
         not re.search(_NOT_IN_REF, name)
@@ -236,7 +229,6 @@ def _hash(text: str) -> str:
 
 
 def digest_of(content: bytes) -> str:
-    """The SHA-256 of the content, in hex digits."""
     import hashlib  # 5 ms, and `status` needs no hash
 
     return hashlib.sha256(content).hexdigest()

@@ -125,9 +125,6 @@ def nearest_word(word: str, known: Iterable[str], cutoff: float = 0.7) -> str:
     return near[0] if near else ""
 
 
-# --- the width of text, where a narrow character takes one cell: on terminals, and in drawings ------------
-
-
 def plain_line(text: str) -> str:
     """The text in one line that has no effect on a terminal."""
     return "".join(filter(str.isprintable, " ".join(plain(text).split())))
@@ -160,8 +157,6 @@ def fit_cells(text: str, width: int) -> str:
     cut = cut_cells(text, width)
     return cut + " " * (width - count_cells(cut))
 
-
-# --- time ---------------------------------------------------------------------------------------------
 
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")  # strftime uses the locale's language
 

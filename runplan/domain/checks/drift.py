@@ -37,8 +37,6 @@ _FORMS = (
 
 
 class Drift(Struct, frozen=True):
-    """A number of the plan that an agent measured differently."""
-
     phase: str
     bullet: int
     field: str
@@ -129,9 +127,6 @@ def _read_stated(stated: str) -> tuple[str, tuple[int, ...]]:
     return "", ()
 
 
-# --- corrections --------------------------------------------------------------------------------------------
-
-
 def corrected_text(stated: str, actual: int) -> str:
     """The text for the stated number: a band becomes 5 % around the actual number, a bound keeps its words."""
     kind, _ = _read_stated(stated)
@@ -180,7 +175,6 @@ def _list_criteria(lines: Lines) -> list[Entry]:
 
 
 def _lines_under(lines: Lines, title: str) -> range:
-    """The lines under the heading that begins with the title, in any case."""
     part = next((heading for heading in lines.headings if heading.text.lower().startswith(title)), None)
     return range(part.at + 1, part.end) if part is not None else range(0)
 
@@ -188,8 +182,6 @@ def _lines_under(lines: Lines, title: str) -> range:
 def _text_under(lines: Lines, title: str) -> str:
     return "\n".join(lines.texts[line] for line in _lines_under(lines, title) if not lines.inert[line])
 
-
-# --- before an agent starts ---------------------------------------------------------------------------------
 
 #: A sum with blanks around its operators, and the noun that it counts, such as `417 - 94 + 15 lines`.
 _SUM = r"(?<![\w.,-])(\d{1,9}(?: [+-] \d{1,9}){1,30})(?: = (\d{1,9}))?(?: ([a-z]{3,30}))?(?![\w-]|[.,]\d)"

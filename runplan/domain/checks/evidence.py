@@ -38,8 +38,6 @@ _TITLE = r"\w_\w|[a-z][A-Z]|\w \w"  # not a single word of a sentence
 
 
 class Facts(Struct, frozen=True, kw_only=True, dict=True):
-    """What runplan knows about the tree that is judged."""
-
     count_lines: Callable[[str], int | None]  #: of a file of the tree; None when it has no such file
     is_in_base: Callable[[str], bool]
     changed: Sequence[str] = ()  #: paths that the work changed
@@ -53,7 +51,6 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def by_name(self) -> dict[str, list[str]]:
-        """The changed paths by the name of the file."""
         paths: dict[str, list[str]] = {}
         for path in self.changed:
             paths.setdefault(posixpath.basename(path), []).append(path)
@@ -84,8 +81,6 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Lookup(Struct, frozen=True):
-    """Whether a reference proves something, and what is to be said about it."""
-
     is_proof: bool
     words: str = ""
     is_work: bool = False  #: it is a file that the work changed, or a test
@@ -118,9 +113,20 @@ def look_up(reference: Reference, facts: Facts, missing: Sequence[str] = ()) -> 
             is_true = reference.ref in missing
             return Lookup(is_true, "absent" if is_true else "is not a missing file that the item names")
         case ReferenceKind.COMMAND:
-            return _look_up_command(reference.ref, facts)
+            shown = facts.list_commands()
+            wanted = " ".join(reference.ref.split())
+            is_known = shown is None or (wanted and any(wanted in " ".join(line.split()) for line in shown))
+            return Lookup(False, "" if is_known else "is not among the commands that ran")
         case ReferenceKind.TEXT:
-            return _look_up_text(reference.ref, facts)
+            wrong: dict[str, None] = {}
+            best = None
+            for token, is_code in _split_tokens(reference.ref):
+                lookup = _look_up_token(token, facts, is_code=is_code)
+                if lookup is not None and lookup.is_proof:
+                    best = max(best or lookup, lookup, key=lambda proof: (proof.is_work, not proof.words))
+                elif lookup is not None and (lookup.words == UNRELATED or re.fullmatch(r"\S*(?:/|::|:\d)\S*", token)):
+                    wrong[lookup.words if token == reference.ref else f"{token} {lookup.words}"] = None
+            return best or Lookup(False, "; ".join([*wrong][:3]) or "names no file of the tree and no test that ran")
         case ReferenceKind.FILE if reference.gone:
             path = _in_tree(reference.ref, facts)
             return _look_up_gone(path, facts) or Lookup(False, "is not a file that the work removed")
@@ -179,23 +185,16 @@ def _look_up_test(ref: str, facts: Facts, *, is_unchanged: bool = False) -> Look
         results = [(facts.tests or {})[name] for name in _of_file(file, facts)]
         return lookup if results and all(results) else replace(lookup, words=lookup.words or NOT_SEEN)
     names = facts.titles.get(ref, set())
-    if not names and (files or "/" not in file):
-        names = _of_title(file, rest, facts)
+    if not names and (files or "/" not in file):  # `file::suite::title` or `suite.title`
+        place, title = (file, rest[-1]) if rest else file.rpartition(".")[::2]
+        titled = facts.titles.get(title, set())
+        suffix = posixpath.splitext(place)[1]
+        has_files = suffix and any(f"{suffix}::" in name or f"{suffix} " in name for name in titled)
+        of_file = _of_file(place, facts)
+        names = titled & of_file if of_file or has_files else titled
     if not names:
         return Lookup(False, "is not among the tests that ran")
     return Lookup(True, is_work=True) if all(facts.tests[name] for name in names) else Lookup(False, "failed")
-
-
-def _of_title(place: str, rest: Sequence[str], facts: Facts) -> set[str]:
-    """The tests that `file::suite::title` or `suite.title` means."""
-    if not rest:
-        place, _, title = place.rpartition(".")
-        rest = (title,)
-    titled = facts.titles.get(rest[-1], set())
-    suffix = posixpath.splitext(place)[1]
-    has_files = suffix and any(f"{suffix}::" in name or f"{suffix} " in name for name in titled)
-    of_file = _of_file(place, facts)
-    return titled & of_file if of_file or has_files else titled
 
 
 def _of_file(place: str, facts: Facts) -> set[str]:
@@ -204,30 +203,6 @@ def _of_file(place: str, facts: Facts) -> set[str]:
     pattern = re.compile(rf"(?<!\w){re.escape(stem)}(?!\w)")
     names = facts.tests or {}
     return {name for name in names if name.startswith(place)} or {name for name in names if pattern.search(name)}
-
-
-def _look_up_command(command: str, facts: Facts) -> Lookup:
-    """A command alone proves nothing."""
-    shown = facts.list_commands()
-    wanted = " ".join(command.split())
-    is_known = shown is None or (wanted and any(wanted in " ".join(line.split()) for line in shown))
-    return Lookup(False, "" if is_known else "is not among the commands that ran")
-
-
-# --- texts --------------------------------------------------------------------------------------------------
-
-
-def _look_up_text(text: str, facts: Facts) -> Lookup:
-    """The best that a token of the text refers to."""
-    wrong: dict[str, None] = {}
-    best = None
-    for token, is_code in _split_tokens(text):
-        lookup = _look_up_token(token, facts, is_code=is_code)
-        if lookup is not None and lookup.is_proof:
-            best = max(best or lookup, lookup, key=lambda proof: (proof.is_work, not proof.words))
-        elif lookup is not None and (lookup.words == UNRELATED or re.fullmatch(r"\S*(?:/|::|:\d)\S*", token)):
-            wrong[lookup.words if token == text else f"{token} {lookup.words}"] = None
-    return best or Lookup(False, "; ".join([*wrong][:3]) or "names no file of the tree and no test that ran")
 
 
 def _split_tokens(text: str) -> Iterator[tuple[str, bool]]:

@@ -11,9 +11,9 @@ import json
 import posixpath
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -65,30 +65,25 @@ class _Named(Struct):
             text = read(path) if is_recipe or _SCRIPT.search(path) else None
             if text is None:
                 continue
-            if not is_recipe and self._is_script(path, text):
-                self.scripts.add(path)
-            if is_recipe or _is_shell(path, text):
-                self._add_mentioned(path, text, read, is_recipe=is_recipe)
+            if not is_recipe:
+                self._add_script(path, text)
+            if not is_recipe and not _is_shell(path, text):
+                continue
+            # The test scripts that it mentions; the tests that a script mentions are no scripts of the checks.
+            mentioned = set(_split_words(text))
+            self.words.update(mentioned)
+            meant = (
+                word
+                for word in filter(_SCRIPT.search, mentioned)
+                if (is_recipe if is_on_test_side(word, self.test_paths) else covers(_TEST_SCRIPTS, word))
+            )
+            for script in _join_paths(("", posixpath.dirname(path)), meant):
+                self._add_script(script, read(script))
 
-    def _add_mentioned(self, path: str, text: str, read: Read, *, is_recipe: bool) -> None:
-        """Add the test scripts that a script, a Makefile or a package.json mentions; no others are followed.
-
-        The tests that a script mentions are no scripts of the checks.
-        """
-        words = set(_split_words(text))
-        self.words.update(words)
-        meant = (
-            word
-            for word in filter(_SCRIPT.search, words)
-            if (is_recipe if is_on_test_side(word, self.test_paths) else covers(_TEST_SCRIPTS, word))
-        )
-        for script in _join_paths(("", posixpath.dirname(path)), meant):
-            if (content := read(script)) is not None and self._is_script(script, content):
-                self.scripts.add(script)
-
-    def _is_script(self, path: str, text: str) -> bool:
-        """Whether it runs tests; other test files contain them."""
-        return _is_shell(path, text) or not is_test(path, self.test_paths)
+    def _add_script(self, path: str, text: str | None) -> None:
+        """Add a script if it runs tests; other test files contain them."""
+        if text is not None and (_is_shell(path, text) or not is_test(path, self.test_paths)):
+            self.scripts.add(path)
 
 
 def list_named(command: str) -> tuple[str, ...]:
@@ -98,7 +93,6 @@ def list_named(command: str) -> tuple[str, ...]:
 
 
 def find_altered(command: str, changed: Iterable[str], read: Read) -> list[str]:
-    """The changed paths that a command names, also by way of recipes and shell scripts."""
     named = list(list_named(command))
     for path in named:  # it grows meanwhile
         if (text := read(path)) is not None and (posixpath.basename(path) in _RECIPE_FILES or _is_shell(path, text)):
@@ -151,7 +145,13 @@ def _describe_difference(path: str, named: _Named, before: Read, after: Read) ->
     if not is_project_settings(path):
         return ""
     old, new = (_read_sections(name, text or "", named.words) for text in (was, now))
-    differing = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key) and not _is_free(key, old)]
+    differing = []
+    for key in (key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)):
+        kind, _, script = key.partition(".")
+        hooked = {script.removeprefix("pre"), script.removeprefix("post")} - {script}
+        # A new script of a package.json that runs only when it is named is free.
+        if kind != "scripts" or key in old or any(f"scripts.{name}" in old for name in hooked):
+            differing.append(key)
     return f"its sections {', '.join(differing)} decide how checks run, and changed" if differing else ""
 
 
@@ -166,14 +166,7 @@ def sets_runner(path: str, was: str, now: str) -> bool:
     return _read_sections(name, was, set()) != _read_sections(name, now, set())
 
 
-def _is_free(key: str, old: Mapping[str, object]) -> bool:
-    """Whether the key is a new script of a package.json that runs only when it is named."""
-    kind, _, script = key.partition(".")
-    hooked = {script.removeprefix("pre"), script.removeprefix("post")} - {script}
-    return kind == "scripts" and key not in old and not any(f"scripts.{name}" in old for name in hooked)
-
-
-def _read_sections(name: str, text: str, words: set[str]) -> dict[str, Any]:
+def _read_sections(name: str, text: str, words: set[str]) -> dict[str, object]:
     """The parts of a settings file that decide how checks run, as values; all of its text when it cannot be parsed."""
     sections = _SECTIONS.union(("tox", "testenv") if "tox" in words else ())
     if len(text) > LARGEST_PARSED:
@@ -189,18 +182,11 @@ def _read_sections(name: str, text: str, words: set[str]) -> dict[str, Any]:
             plugins = table.get("project", {}).get("entry-points", {}).get("pytest11")
             tools = {f"tool.{key}": value for key, value in table.get("tool", {}).items() if key in sections}
             return tools | ({"project.entry-points.pytest11": plugins} if plugins else {})
-        return {key: table for key, table in _parse_ini(text).items() if not sections.isdisjoint(re.split(r"\W", key))}
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return {"all": text}
-
-
-def _parse_ini(text: str) -> dict[str, dict[str, str]]:
-    parser = configparser.RawConfigParser(strict=False)
-    try:
+        parser = configparser.RawConfigParser(strict=False)
         parser.read_string(text)
-    except configparser.Error as error:
-        raise ValueError(error) from error
-    return {key: dict(parser[key]) for key in parser.sections()}
+        return {key: dict(parser[key]) for key in parser.sections() if not sections.isdisjoint(re.split(r"\W", key))}
+    except (configparser.Error, ValueError, TypeError, AttributeError, RecursionError):
+        return {"all": text}
 
 
 def _split_words(text: str) -> list[str]:
@@ -212,7 +198,6 @@ def _words_after(words: Iterable[str], all_words: Iterable[str]) -> list[str]:
 
 
 def _join_paths(folders: Iterable[str], names: Iterable[str]) -> dict[str, None]:
-    """The paths of these names in the folders, inside of the tree."""
     names = tuple(names)
     joined = (posixpath.normpath(f"./{folder}/{name}") for folder in dict.fromkeys(folders) for name in names)
     return dict.fromkeys(path for path in joined if path != "." and not path.startswith("../"))
@@ -223,15 +208,12 @@ def _is_shell(path: str, text: str) -> bool:
 
 
 def package_table(text: str, name: str) -> dict[str, str]:
-    """A table of a package.json, such as its scripts; empty if there is none."""
     try:
         table = json.loads(text.removeprefix("\ufeff"))[name]
         return {str(key): value for key, value in table.items() if isinstance(value, str)}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
-
-# --- kinds of files, by their names -------------------------------------------------------------------------
 
 _JAVASCRIPT = ("js", "jsx", "ts", "tsx", "mjs", "cjs", "mts", "cts")
 #: Files that test runners collect by their name.

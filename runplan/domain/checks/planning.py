@@ -42,8 +42,6 @@ _NO_PATH = r"[\s{}<>|]|(?:^|/)\.\.(?:/|$)"
 
 
 class StepFacts(Struct, frozen=True, kw_only=True):
-    """What runplan knows when it judges a step."""
-
     paths: frozenset[str]  #: every file at the base
     findings: Rows = ()  #: (id, text) of the last critique
     before: str = ""  #: the plan that is revised, "" for none
@@ -60,9 +58,6 @@ class StepResult(Struct, frozen=True, kw_only=True):
     questions: tuple[str, ...] = ()  #: of understand
     verdicts: Rows = ()  #: of a critique: ("P1", "PASS: why")
     title: str = ""  #: of a plan
-
-
-# --- the JSON of each step (docs/agents.md); null is the same as absent where a field may be missing ------------
 
 
 class _Understanding(Struct):
@@ -256,9 +251,6 @@ def _judge_critique(output: _Critique) -> StepResult:
     return StepResult(text=text, problems=tuple(problems[:MOST_ROWS]), findings=rows, verdicts=ordered)
 
 
-# --- plans ----------------------------------------------------------------------------------------------------
-
-
 def _judge_plan(output: _Draft, block: str, facts: StepFacts) -> StepResult:
     markdown = plain(clean_text(output.plan or block))
     answers = {answer.finding.strip(): answer for answer in output.answers or () if _one_line(answer.how)}
@@ -283,19 +275,14 @@ def _judge_plan(output: _Draft, block: str, facts: StepFacts) -> StepResult:
 def check_plan(markdown: str, facts: StepFacts) -> StepResult:
     """The plan without front matter, its title, and what keeps it from being proposed. A person may have edited it."""
     try:
-        text = strip_front_matter(markdown)
-        title, problems = _check_plan(text, facts)
-        return StepResult(text=text, title=title, problems=tuple(problems[:MOST_ROWS]))
+        body = strip_front_matter(markdown)
+        text = write_proposal(body, title="", created="", path=facts.path, before=facts.before)
+        plan = parse_plan(text.encode(), path=facts.path)
+        problems = [*(check_revision(facts.before, text, path=facts.path) if facts.before else _check_new(plan))]
+        earlier = parse_plan(facts.before.encode(), path=facts.path).remarks if facts.before else ()
     except PlanUnreadable as error:
         return StepResult(text=markdown, problems=(str(error).partition(": ")[2],))
-
-
-def _check_plan(markdown: str, facts: StepFacts) -> tuple[str, list[str]]:
-    text = write_proposal(markdown, title="", created="", path=facts.path, before=facts.before)
-    plan = parse_plan(text.encode(), path=facts.path)
-    problems = [*(check_revision(facts.before, text, path=facts.path) if facts.before else _check_new(plan))]
     lines = text.split("\n")
-    earlier = parse_plan(facts.before.encode(), path=facts.path).remarks if facts.before else ()
     known = {remark.text for remark in earlier}
     remarks = [remark for remark in plan.refusals(strict=True) if remark.is_error or remark.text not in known]
     problems += [f"{remark.text} (line: {lines[remark.line - 1].strip()[:NAME]})" for remark in remarks]
@@ -307,7 +294,7 @@ def _check_plan(markdown: str, facts: StepFacts) -> tuple[str, list[str]]:
     if any(strip_front_matter(text) == strip_front_matter(rejected) for rejected in facts.rejected):
         problems.append("a person rejected exactly this text; change it")
     is_named = plan.title != facts.path.rpartition("/")[2].removesuffix(".md")
-    return plan.title if is_named else "", problems
+    return StepResult(text=body, title=plan.title if is_named else "", problems=tuple(problems[:MOST_ROWS]))
 
 
 def _check_new(plan: Plan) -> Iterator[str]:
@@ -352,15 +339,11 @@ def _is_target(pattern: str, paths: frozenset[str]) -> bool:
     return False
 
 
-# --- texts ----------------------------------------------------------------------------------------------------
-
-
 def _one_line(text: str | None) -> str:
     return bounded(" ".join(plain(clean_text(text)).split()), LONGEST_ROW)
 
 
 def _lines(texts: Iterable[str]) -> tuple[str, ...]:
-    """The texts that are not empty, a line each."""
     return tuple(filter(None, map(_one_line, texts)))[:MOST_ROWS]
 
 

@@ -30,7 +30,6 @@ def function_of(name: str) -> str:
 
 
 def count_cases(names: Iterable[str]) -> Counter[str]:
-    """How many cases each test function has."""
     return Counter(function_of(name) for name in names)
 
 
@@ -79,13 +78,11 @@ def find_broken_suite(base: Results | None, old: Results) -> tuple[Promise, ...]
 
 
 def note_dropped(expected: Counter[str], new: Collection[str]) -> str:
-    """A note about functions of the base that the new suite lacks; "" for none."""
     gone = sorted(function for function in expected if function not in new) if new else []
     return f"not in the new suite: {_list_names(gone)}" if gone else ""
 
 
 def note_fewer(base: Results | None, new: Results | None) -> str:
-    """A note about a suite that has become smaller; "" where it has not, or where the counts are not known."""
     before = base.passed if base else None
     after = new.passed if new else None
     is_fewer = before is not None and after is not None and after < before

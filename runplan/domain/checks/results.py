@@ -15,6 +15,7 @@ from enum import StrEnum
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.domain.checks.runners import compiled, javascript, listed, plain, python, tap
 from runplan.domain.checks.runners.output import Report, TestState, find_last, worst_states
@@ -62,7 +63,6 @@ class Results(Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> str:
-        """One line for people."""
         if self.unfinished:
             return self.unfinished
         if self.passed is not None:
@@ -75,7 +75,7 @@ class Results(Struct, frozen=True, kw_only=True):
 
 def to_text(results: Results, *, passes: bool = True) -> str:
     """The results as JSON: with the names of passes for the table of baselines, without them for an event."""
-    kept = results if passes else msgspec.structs.replace(results, passes=frozenset())
+    kept = results if passes else replace(results, passes=frozenset())
     return msgspec.json.encode(kept).decode()
 
 
@@ -84,10 +84,9 @@ def from_text(text: str) -> Results:
 
 
 def merge_runs(first: Results, passed: frozenset[str]) -> Results:
-    """The results of a run after which these failed tests passed when they ran again."""
     failures = first.failures - passed
     count = len(first.failures) - len(failures)
-    return msgspec.structs.replace(
+    return replace(
         first,
         exit_code=first.exit_code if failures else 0,
         failures=failures,
@@ -117,7 +116,11 @@ def read_results(
     if exit_code is None or exit_code < 0:
         unfinished = "the command did not end by itself"
     if name in names:
-        report = _with_names(report, names[name])
+        listed = plain.read_junit(names[name])
+        # A file of another run has other counts. pytest's file says of a test that was expected to fail and passed
+        # that it passed; the printed report counts it apart.
+        if isinstance(listed, Report) and _count_unfailed(listed) == _count_unfailed(report):
+            report = replace(report, tests=listed.tests, is_named=True, reasons=listed.reasons)
     elif not name and (runner := next((key for key in names if key in _UNPRINTED), "")):
         listed = plain.read_junit(names[runner])
         name, report = (runner, listed) if isinstance(listed, Report) else (name, report)
@@ -138,18 +141,6 @@ def read_results(
     )
 
 
-def _with_names(report: Report, texts: Sequence[str]) -> Report:
-    """The printed report with the names of all tests, unless the file is of another run: then its counts differ.
-
-    pytest's file says of a test that was expected to fail and passed that it passed; the printed report counts it
-    apart.
-    """
-    listed = plain.read_junit(texts)
-    if isinstance(listed, str) or _count_unfailed(listed) != _count_unfailed(report):
-        return report
-    return msgspec.structs.replace(report, tests=listed.tests, is_named=True, reasons=listed.reasons)
-
-
 def _count_unfailed(report: Report) -> int:
     return (report.passed or 0) + (report.skipped or 0)
 
@@ -159,7 +150,17 @@ def _read_report(lines: list[str], pattern: str, junit: Iterable[str] | None) ->
     if junit is not None:
         read = plain.read_junit(junit)
         return ("junit", read, "") if isinstance(read, Report) else ("", _NO_REPORT, read)
-    name, report, rest = _closing_report(lines)
+    offset = max(0, len(lines) - _LINES_CLOSING)
+    name, report, rest = "", _NO_REPORT, lines  # of the last summary, and the lines after it
+    for runner in _RUNNERS:
+        closing = find_last(lines[offset:], runner.closing)
+        summary = runner.read(lines, offset + closing[0], closing[1]) if closing else None
+        if closing and summary is not None:
+            after = lines[offset + closing[0] + summary.lines_after + 1 :]
+            if not name or len(after) < len(rest):
+                name, report, rest = runner.name, summary, after
+    if sum(1 for line in rest if not re.search(_TABLE, line)) > _NEAR_END:
+        name, report, rest = "", _NO_REPORT, lines
     if pattern:
         configured = plain.read_configured(lines, pattern)
         if configured is None:
@@ -167,23 +168,6 @@ def _read_report(lines: list[str], pattern: str, junit: Iterable[str] | None) ->
         return (name, report, "") if configured.passed is None else ("summary", configured, "")
     begun = [runner.name for runner in _RUNNERS if runner.begins and any(map(runner.begins.match, rest))]
     return name, report, f"no closing summary of {begun[0]}" if begun else ""
-
-
-def _closing_report(lines: list[str]) -> tuple[str, Report, list[str]]:
-    """The runner and report of the last summary in the output, if it is near its end, and the lines after it."""
-    offset = max(0, len(lines) - _LINES_CLOSING)
-    best = ("", _NO_REPORT, lines)
-    for runner in _RUNNERS:
-        closing = find_last(lines[offset:], runner.closing)
-        report = runner.read(lines, offset + closing[0], closing[1]) if closing else None
-        if closing and report is not None:
-            rest = lines[offset + closing[0] + report.lines_after + 1 :]
-            best = (runner.name, report, rest) if not best[0] or len(rest) < len(best[2]) else best
-    is_near = sum(1 for line in best[2] if not re.search(_TABLE, line)) <= _NEAR_END
-    return best if is_near else ("", _NO_REPORT, lines)
-
-
-# --- against the baseline ----------------------------------------------------------------------------------
 
 
 class GateKind(StrEnum):
@@ -206,7 +190,6 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The tests that decide."""
         return self.regressed or self.missing or self.pre_existing
 
     def noted(self) -> tuple[tuple[str, int, tuple[str, ...]], ...]:
@@ -243,16 +226,23 @@ def compare_results(
     if fault and not allow_red_baseline:
         return Comparison(kind=GateKind.BASELINE_RED, why=fault)
     regressed = () if fault and not was.failures else tuple(sorted(now.failures - was.failures))
-    unfinished = now.unfinished or _summary_lost(was, now)
+    fewer = 0 if was.passed is None or now.passed is None else max(was.passed - now.passed, 0)
+    unfinished = now.unfinished
+    if not unfinished and was.runner and not now.runner:
+        unfinished = f"no closing summary of {was.runner}, which there was before the work"
+    elif not unfinished and was.runner not in ("", now.runner) and fewer:
+        unfinished = f"the last summary is of {now.runner} and counts fewer tests than {was.runner} did"
     # A suite that stops at its first failure has failed: that test is certain.
     if unfinished and (not regressed or now.exit_code is None):
         return Comparison(kind=GateKind.UNFINISHED, why=unfinished)
-    missing, lost = _find_missing(was, now, allows, changed)
+    has_names = bool(was.passes) and (bool(now.passes) or now.passed == 0)
+    missing = _find_missing(was, now, allows, changed) if has_names else ()
     kind, why = _judge_failures(was, now, regressed, is_faulty=bool(fault))
-    if kind is not GateKind.REGRESSED and (missing or lost):
-        kind = GateKind.MISSING
+    if kind is not GateKind.REGRESSED and missing:
         tests = "1 test does" if len(missing) == 1 else f"{len(missing)} tests do"
-        why = f"{tests} not run any more" if missing else f"{lost} fewer passed than before the work"
+        kind, why = GateKind.MISSING, f"{tests} not run any more"
+    elif kind is not GateKind.REGRESSED and fewer and not has_names and not changed:
+        kind, why = GateKind.MISSING, f"{fewer} fewer passed than before the work"
     return Comparison(
         kind=kind,
         why=why,
@@ -278,12 +268,7 @@ def _judge_failures(was: Results, now: Results, regressed: tuple[str, ...], *, i
     return GateKind.REGRESSED, f"exit code {now.exit_code}{unnamed}"
 
 
-def _find_missing(
-    was: Results, now: Results, allows: Sequence[str], changed: Sequence[str]
-) -> tuple[tuple[str, ...], int]:
-    """The names of the missing tests; where names are not known, how many fewer passed."""
-    if not was.passes or not (now.passes or now.passed == 0):
-        return (), 0 if changed else _count_fewer(was, now)
+def _find_missing(was: Results, now: Results, allows: Sequence[str], changed: Sequence[str]) -> tuple[str, ...]:
     # A test that was moved, or whose parameters are named otherwise, runs under another name.
     moved = Counter(_short_name(name) for name in now.ran - was.ran)
     missing: list[str] = []
@@ -295,34 +280,17 @@ def _find_missing(
             continue
         elif not (file in changed or covers(allows, file) if file else changed):
             missing.append(name)
-    return tuple(missing), 0
+    return tuple(missing)
 
 
 def file_of(name: str) -> str:
-    """The file that a test's name begins with; "" where it has none."""
     file, *rest = re.split(r"::| [›>] ", name, maxsplit=1)
     return file if rest and re.search(r"\.[a-z]\w{0,4}$", file) else ""
 
 
 def _short_name(name: str) -> str:
-    """The last part of a test's name, without parameters."""
     return re.split(r"::| [›>] ", name.partition("[")[0])[-1]
 
-
-def _count_fewer(was: Results, now: Results) -> int:
-    return 0 if was.passed is None or now.passed is None else max(was.passed - now.passed, 0)
-
-
-def _summary_lost(was: Results, now: Results) -> str:
-    """A run without the summary of the baseline's runner was cut short, or its summary is an inner suite's."""
-    if was.runner and not now.runner:
-        return f"no closing summary of {was.runner}, which there was before the work"
-    if was.runner not in ("", now.runner) and _count_fewer(was, now):
-        return f"the last summary is of {now.runner} and counts fewer tests than {was.runner} did"
-    return ""
-
-
-# --- running the failed tests again -------------------------------------------------------------------------
 
 _ALONE = re.compile(r"[\w@%+,./:=\[\]-]+")  #: a command or name without shell syntax
 _MOST_AGAIN = 20  #: with more failed tests, all run again

@@ -75,7 +75,15 @@ def parse_return(file_text: str | None, message: str) -> ReadReturn:
     return Return(
         status=parsed.status,
         summary=clean_text(parsed.summary),
-        items=tuple(map(_item_result, parsed.items or ())),
+        items=tuple(
+            ItemResult(
+                item=clean_text(item.item),
+                answer=item.result,
+                evidence=_read_references(item.evidence),
+                demanded_by=clean_text(item.demanded_by),
+            )
+            for item in parsed.items or ()
+        ),
         usage=Usage(input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0, usd=usage.usd or 0.0),
     )
 
@@ -102,7 +110,6 @@ def decode_return(file_text: str | None, message: str, shape: type[T]) -> T | Un
 
 
 def find_blockers(message: str) -> tuple[str, ...]:
-    """The texts of the lines that begin with BLOCKER:"""
     lines = (line.strip() for line in message.splitlines() if line.startswith(_BLOCKER))
     return tuple(clean_text(line.removeprefix(_BLOCKER)) or "no reason given" for line in lines)
 
@@ -165,28 +172,23 @@ def _decode_text(text: str, where: str, shape: type[T]) -> T | Unusable:
         return Unusable(why=f"{where} is not JSON in UTF-8: {error}")
 
 
-def _item_result(item: _Item) -> ItemResult:
-    references = item.evidence if isinstance(item.evidence, tuple) else (item.evidence or "",)
-    return ItemResult(
-        item=clean_text(item.item),
-        answer=item.result,
-        evidence=tuple(_read_reference(reference) for reference in references[:MOST_EVIDENCE] if reference),
-        demanded_by=clean_text(item.demanded_by),
-    )
-
-
-def _read_reference(reference: str | _Reference) -> Reference:
-    if isinstance(reference, str):
-        return Reference(ref=clean_text(reference)[:LONGEST_EVIDENCE])
-    kind = (reference.kind or "").casefold()
-    line = f":{reference.line}" if reference.line else ""
-    return Reference(
-        kind=ReferenceKind(kind) if kind in list(ReferenceKind) else ReferenceKind.TEXT,
-        ref=clean_text(f"{reference.ref or ''}{line}")[:LONGEST_EVIDENCE],
-        gone=bool(reference.gone),
-        absent=bool(reference.absent),
-        unchanged=bool(reference.unchanged),
-    )
+def _read_references(evidence: str | _Reference | tuple[str | _Reference, ...] | None) -> tuple[Reference, ...]:
+    references = []
+    for stated in (evidence if isinstance(evidence, tuple) else (evidence,))[:MOST_EVIDENCE]:
+        if isinstance(stated, str) and stated:
+            references.append(Reference(ref=clean_text(stated)[:LONGEST_EVIDENCE]))
+        if not isinstance(stated, _Reference):
+            continue
+        kind = (stated.kind or "").casefold()
+        reference = Reference(
+            kind=ReferenceKind(kind) if kind in list(ReferenceKind) else ReferenceKind.TEXT,
+            ref=clean_text(f"{stated.ref or ''}{f':{stated.line}' if stated.line else ''}")[:LONGEST_EVIDENCE],
+            gone=bool(stated.gone),
+            absent=bool(stated.absent),
+            unchanged=bool(stated.unchanged),
+        )
+        references.append(reference)
+    return tuple(references)
 
 
 def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import AnyStr
 from urllib.parse import quote, quote_plus, unquote_to_bytes
 
@@ -59,7 +59,6 @@ _SIGNED = ("eyJ", rf"eyJ(?<!\w.{{3}}){_WORD % 10}\.eyJ{_LONG_WORD}\.{_WORD % 20}
 
 
 def secrets_in(text: str) -> dict[str, str]:
-    """Every key and token of a known form in the text, each with the name of its kind."""
     return {
         match.group(): kind
         for (begin, pattern), (kind, _, _) in zip(_KNOWN, _FORMS, strict=True)
@@ -76,7 +75,12 @@ def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
     values = [
         value for name, value in environment.items() if re.search(_VARIABLE, name) and len(value) >= SHORTEST_VALUE
     ]
-    values += (word for value in environment.values() if "://" in value for word in _find_passwords(value))
+    addresses = (value for value in environment.values() if "://" in value)
+    for user, password in (match for address in addresses for match in re.findall(_USER, address)):
+        plain = unquote_to_bytes(_to_bytes(password)).decode(errors="surrogateescape")
+        words = dict.fromkeys((password, plain))
+        # A short one, which other text may contain, comes with its user.
+        values += [word if len(word) >= SHORTEST_VALUE else f"//{user}:{word}@" for word in words]
     forms = dict.fromkeys(values)
     for value in values:
         written = [value, *(json.dumps(value, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False))]
@@ -88,16 +92,7 @@ def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(forms)
 
 
-def _find_passwords(address: str) -> Iterator[str]:
-    """The passwords in an address. A short one, which other text may contain, comes with its user."""
-    for user, password in re.findall(_USER, address):
-        plain = unquote_to_bytes(_to_bytes(password)).decode(errors="surrogateescape")
-        for word in dict.fromkeys((password, plain)):
-            yield word if len(word) >= SHORTEST_VALUE else f"//{user}:{word}@"
-
-
 def redact_text(text: str, values: Collection[str] = ()) -> str:
-    """The text without its secrets; takes time in proportion to its length."""
     spans = _find_spans(text, _known_forms(tuple(values))) if text else []
     return _replace_spans(text, spans, REDACTED) if spans else text
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from runplan.domain.checks.guarded import CI, INSTRUCTIONS, Read, find_changes
 from runplan.domain.checks.secrets import SENSITIVE_FILES, redact_text, secrets_in
 from runplan.domain.errors import PlanUnreadable
-from runplan.domain.globs import covers, literal, matches
+from runplan.domain.globs import covers, literal
 from runplan.domain.names import is_within
 from runplan.domain.plan.marks import ExecutionKind, Status
 from runplan.domain.plan.model import Plan, Remark, parse_plan
@@ -51,8 +51,6 @@ _NEVER_ALLOWED = (*_IN_NO_COMMIT, TamperKind.OUT_OF_SCOPE, TamperKind.COMMAND)
 
 
 class Tampering(Struct, frozen=True):
-    """One change that blocks the attempt."""
-
     kind: TamperKind
     path: str
     detail: str  #: for people, one line
@@ -66,8 +64,6 @@ class Tampering(Struct, frozen=True):
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
-    """One changed file."""
-
     path: str
     before: str | None  #: None when it was not there, or not text
     after: str | None  #: None when it is gone, or not text
@@ -77,8 +73,6 @@ class FileChange(Struct, frozen=True, kw_only=True):
 
 
 class Permit(Struct, frozen=True, kw_only=True):
-    """The changes that the plan permits a phase."""
-
     text: str  #: the phase's section
     touches: tuple[str, ...] = ()  #: patterns; empty permits every path
     allows: tuple[str, ...] = ()  #: patterns: guarded files that may change
@@ -88,21 +82,13 @@ class Permit(Struct, frozen=True, kw_only=True):
     instructions: tuple[str, ...] = INSTRUCTIONS  #: patterns: files that agents of the run take as instructions
 
     def names(self, path: str) -> bool:
-        """Whether the phase names this path, in its text or in Touches:."""
         return path in (literal(pattern) for pattern in self.touches) or path in _path_words(self.text)
 
     def covers(self, path: str) -> bool:
-        """Whether the path is within the phase's Touches:, or named."""
         return not self.touches or covers(self.touches, path) or self.names(path)
 
     def allowed(self, path: str) -> bool:
         return covers(self.allows, path)
-
-    def permits_ci(self, path: str) -> bool:
-        """Whether the phase names the path, or one of its patterns begins with the CI's own folder."""
-        top = path.partition("/")[0]
-        meant = (p for p in self.touches if literal(p) == path or literal(p).partition("/")[0] == top)
-        return self.names(path) or self.allowed(path) or any(matches(pattern, path) for pattern in meant)
 
 
 @lru_cache(maxsize=4)
@@ -119,22 +105,37 @@ def _path_words(text: str) -> frozenset[str]:
 def examine_changes(
     changes: Sequence[FileChange], permit: Permit, *, messages: Iterable[str] = ()
 ) -> tuple[Tampering, ...]:
-    """The findings in the changed files, and secrets in messages of commits."""
-    findings: list[Tampering] = []
-    for change in changes:
-        path = change.path
-        findings += _check_scope(path, permit, is_gone=change.deleted)
-        if change.added and not permit.names(path):
-            findings += _check_added(change)
-        if covers(CI, path) and not permit.permits_ci(path):
-            detail = "a file of the CI or a hook was changed, and the phase does not name it"
-            findings.append(Tampering(TamperKind.CHANGED_CI, path, detail))
-        if covers((*PROMPTS, *permit.instructions), path) and not permit.allowed(path):
-            findings.append(Tampering(TamperKind.INSTRUCTIONS, path, "instructions of agents were changed"))
-        if new := _list_commands(path, change.after) - _list_commands(path, change.before):
-            detail = f"only a person writes `Execution: delegate {min(new)}` into a plan; it runs without a sandbox"
-            findings.append(Tampering(TamperKind.COMMAND, path, detail))
+    findings = (finding for change in changes for finding in _examine_change(change, permit))
     return tuple(dict.fromkeys((*findings, *_find_leaks(changes, messages, permit))))
+
+
+def _examine_change(change: FileChange, permit: Permit) -> Iterator[Tampering]:
+    path = change.path
+    if is_within(permit.bookkeeping, path):
+        yield Tampering(TamperKind.BOOKKEEPING, path, "belongs to runplan; an agent may not change it")
+    elif not permit.covers(path):
+        yield Tampering(TamperKind.OUT_OF_SCOPE, path, f"outside Touches: {', '.join(permit.touches)}")
+    for file in () if change.deleted else permit.written:
+        if file.startswith(f"{path}/"):
+            yield Tampering(TamperKind.BOOKKEEPING, path, f"is in the way of {file}, which belongs to runplan")
+    is_new = change.added and not permit.names(path)
+    if is_new and change.size > LARGEST_ADDED:
+        yield Tampering(TamperKind.TOO_LARGE, path, f"{change.size} bytes, a new file of over 5 MB")
+    if is_new and re.search(SENSITIVE_FILES, path):
+        yield Tampering(TamperKind.SECRET, path, "looks like a secret")
+    # A phase permits files of the CI by their names, or by a pattern that begins with the CI's own folder.
+    top = path.partition("/")[0]
+    meant = [
+        pattern for pattern in permit.touches if literal(pattern) == path or literal(pattern).partition("/")[0] == top
+    ]
+    if covers(CI, path) and not (permit.names(path) or permit.allowed(path) or covers(meant, path)):
+        detail = "a file of the CI or a hook was changed, and the phase does not name it"
+        yield Tampering(TamperKind.CHANGED_CI, path, detail)
+    if covers((*PROMPTS, *permit.instructions), path) and not permit.allowed(path):
+        yield Tampering(TamperKind.INSTRUCTIONS, path, "instructions of agents were changed")
+    if new := _list_commands(path, change.after) - _list_commands(path, change.before):
+        detail = f"only a person writes `Execution: delegate {min(new)}` into a plan; it runs without a sandbox"
+        yield Tampering(TamperKind.COMMAND, path, detail)
 
 
 def examine_commits(changes: Sequence[FileChange], permit: Permit, *, messages: Iterable[str]) -> tuple[Tampering, ...]:
@@ -146,7 +147,6 @@ def examine_commits(changes: Sequence[FileChange], permit: Permit, *, messages: 
 def examine_checks(
     commands: Iterable[str], changed: Iterable[str], permit: Permit, *, before: Read, after: Read
 ) -> tuple[Tampering, ...]:
-    """The changes to files that decide how the project's checks run."""
     changes = find_changes(commands, changed, before=before, after=after, test_paths=permit.test_paths)
     is_new = {path for path, _ in changes if before(path) is None}
     return tuple(
@@ -187,23 +187,6 @@ def _list_commands(path: str, text: str | None) -> set[str]:
     except PlanUnreadable:
         return set()
     return {phase.execution.argument for phase in phases if phase.execution.kind is ExecutionKind.DELEGATE}
-
-
-def _check_added(file: FileChange) -> Iterator[Tampering]:
-    if file.size > LARGEST_ADDED:
-        yield Tampering(TamperKind.TOO_LARGE, file.path, f"{file.size} bytes, a new file of over 5 MB")
-    if re.search(SENSITIVE_FILES, file.path):
-        yield Tampering(TamperKind.SECRET, file.path, "looks like a secret")
-
-
-def _check_scope(path: str, permit: Permit, *, is_gone: bool = False) -> Iterator[Tampering]:
-    if is_within(permit.bookkeeping, path):
-        yield Tampering(TamperKind.BOOKKEEPING, path, "belongs to runplan; an agent may not change it")
-    elif not permit.covers(path):
-        yield Tampering(TamperKind.OUT_OF_SCOPE, path, f"outside Touches: {', '.join(permit.touches)}")
-    for file in () if is_gone else permit.written:
-        if file.startswith(f"{path}/"):
-            yield Tampering(TamperKind.BOOKKEEPING, path, f"is in the way of {file}, which belongs to runplan")
 
 
 def _find_leaks(files: Sequence[FileChange], messages: Iterable[str], permit: Permit) -> Iterator[Tampering]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from runplan.domain.checks.evidence import Facts, resolve_evidence
 from runplan.domain.checks.returns import NAME, ReadReturn, Unusable
 from runplan.domain.plan.body import WHOLE_PHASE
-from runplan.domain.run.dispatch import ItemAnswer, ItemResult, Return, ReturnStatus
+from runplan.domain.run.dispatch import ItemAnswer, ItemResult, ReturnStatus
 from runplan.domain.run.events import Rows
 from runplan.domain.times import delay_s
 
@@ -18,8 +18,6 @@ _NO_WORK = "no item rests on a file that the work changed, or on a test"
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """The judgement of one item."""
-
     item: str
     passed: bool
     evidence: str  #: the references in words, or what is against the item
@@ -43,8 +41,6 @@ class Verdict(Struct, frozen=True):
 
 
 class NoVerdict(Struct, frozen=True, kw_only=True):
-    """The reply is no valid answer."""
-
     why: str
 
 
@@ -63,61 +59,49 @@ def judge_reply(
     judged = []
     for item in dict.fromkeys((*ids, *questions, *failed)):
         stated = [result for result in ret.items if result.item == item]
-        against = _find_objection(item, stated)
-        judged.append(
-            against or (_judge_demand(stated[-1], ids) if item in questions else _judge_evidence(item, stated, facts))
-        )
+        judged.append(_judge_item(item, stated, facts, demanding=ids if item in questions else ()))
     if all(item.passed for item in judged) and not any(item.rests_on_work for item in judged):
         judged = [replace(item, passed=False, missing=_NO_WORK) if item.item in ids else item for item in judged]
-    why = _why_not(ret, judged)
+    unproven = [item for item in judged if not item.passed]
+    why = f"not proven: {', '.join(item.item for item in unproven)}" if unproven else ""
+    if not unproven and ret.status is not ReturnStatus.DONE:
+        why = f"the verifier says {ret.status.value}: {ret.summary or 'no summary given'}"
     if not why and gates_red:
         return NoVerdict(why="the verifier passes every item while a gate is red")
-    unresolved = tuple((item.item, item.missing) for item in judged if not item.passed)
-    is_rest = ret.status is ReturnStatus.DONE and all(missing for _, missing in unresolved)
-    return Verdict(tuple(judged), why, unresolved if is_rest else ())
+    is_rest = ret.status is ReturnStatus.DONE and all(item.missing for item in unproven)
+    return Verdict(tuple(judged), why, tuple((item.item, item.missing) for item in unproven) if is_rest else ())
 
 
-def _find_objection(item: str, stated: Sequence[ItemResult]) -> Judgement | None:
-    """An item without an answer fails, and of several answers the worst counts; None when all are passes."""
+def _judge_item(item: str, stated: Sequence[ItemResult], facts: Facts, *, demanding: Sequence[str]) -> Judgement:
+    """An item without an answer fails, and of several answers the worst counts.
+
+    `demanding` are the items of the phase, one of which has to demand the change that a question is about.
+    """
     worst = next((result for result in stated if not result.passed), None)
-    if stated and worst is None:
-        return None
-    words = "the verifier does not state it"
     if worst is not None:
         words = "; ".join(reference.ref for reference in worst.evidence) or "no reason given"
         words = f"done in part: {words}" if worst.answer is ItemAnswer.PARTIAL else words
-    return Judgement(item=item[:NAME], passed=False, evidence=words)
-
-
-def _judge_evidence(item: str, stated: Sequence[ItemResult], facts: Facts) -> Judgement:
+        return Judgement(item=item[:NAME], passed=False, evidence=words)
+    if not stated:
+        return Judgement(item=item[:NAME], passed=False, evidence="the verifier does not state it")
+    if demanding and stated[-1].demanded_by not in demanding:
+        missing = f"demanded_by has to be one of {', '.join(demanding)}"
+        return Judgement(item=item, passed=False, evidence=f"passed, but {missing}", missing=missing)
+    if demanding:
+        references = (reference.ref for reference in stated[-1].evidence)
+        words = "; ".join((f"demanded by {stated[-1].demanded_by}", *references))
+        return Judgement(item=item, passed=True, evidence=words)
     evidence = [reference for result in stated for reference in result.evidence]
     absent = tuple(path for of, path in facts.missing if of == item)
     lacking = [path for path in absent if not any(reference.absent and reference.ref == path for reference in evidence)]
     if missing := "; ".join(f"{path}, which the item names, is not there" for path in lacking):
         return Judgement(item=item, passed=False, evidence=f"passed, but {missing}", missing=missing)
-    found = resolve_evidence(evidence, facts, absent)
-    if found.is_proven:
-        words, is_work = found.words, found.rests_on_work
-        return Judgement(item=item, passed=True, evidence=words, rests_on_work=is_work, absent=absent)
-    missing = "; ".join(found.unresolved) or "no file or test is named"
+    proof = resolve_evidence(evidence, facts, absent)
+    if proof.is_proven:
+        is_work = proof.rests_on_work
+        return Judgement(item=item, passed=True, evidence=proof.words, rests_on_work=is_work, absent=absent)
+    missing = "; ".join(proof.unresolved) or "no file or test is named"
     return Judgement(item=item, passed=False, evidence=f"passed, but no reference resolves: {missing}", missing=missing)
-
-
-def _judge_demand(result: ItemResult, items: Sequence[str]) -> Judgement:
-    if result.demanded_by in items:
-        words = "; ".join((f"demanded by {result.demanded_by}", *(reference.ref for reference in result.evidence)))
-        return Judgement(item=result.item, passed=True, evidence=words)
-    missing = f"demanded_by has to be one of {', '.join(items)}"
-    return Judgement(item=result.item, passed=False, evidence=f"passed, but {missing}", missing=missing)
-
-
-def _why_not(ret: Return, judged: Sequence[Judgement]) -> str:
-    failed = [item.item for item in judged if not item.passed]
-    if failed:
-        return f"not proven: {', '.join(failed)}"
-    if ret.status is not ReturnStatus.DONE:
-        return f"the verifier says {ret.status.value}: {ret.summary or 'no summary given'}"
-    return ""
 
 
 def parent_wait(attempts: int) -> int:

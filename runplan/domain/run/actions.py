@@ -50,8 +50,6 @@ START = "start"
 
 
 class Start(Action, frozen=True, kw_only=True):
-    """Start a process and return at once."""
-
     step: str = START
     dispatch: DispatchStarted  #: without id and limits; the agent only of a verifier
 
@@ -74,8 +72,6 @@ class Fail(Action, frozen=True, kw_only=True):
 
 
 class Finish(Action, frozen=True, kw_only=True):
-    """Give back the worktree and the claim, and end the run."""
-
     step: str = "finish"
     outcome: RunOutcome
     reason: str = ""

@@ -13,8 +13,6 @@ from runplan.domain.text import elapsed
 
 UNKNOWN = (Ending.LOST, Ending.ENDED)  #: endings without a result; the same dispatch is due again
 
-# --- the dispatches -----------------------------------------------------------------------------------
-
 
 class DispatchRecord(Struct, frozen=True, kw_only=True):
     newest: e.DispatchStarted | None = None
@@ -66,12 +64,7 @@ def record_dispatch(record: DispatchRecord, event: e.Event) -> DispatchRecord:
             return record
 
 
-# --- messages on a pull request -----------------------------------------------------------------------
-
-
 class StepCrashed(e.Event, frozen=True, kw_only=True):
-    """A defect of runplan itself: a step raised an unexpected error."""
-
     detail: str  #: the last line of the traceback
     trace: str  #: its last calls
 
@@ -84,12 +77,7 @@ class MessagesHandled(e.Event, frozen=True, kw_only=True):
     is_answer: bool = False  #: the words are to be told there
 
 
-# --- the hosts of a fleet -----------------------------------------------------------------------------
-
-
 class WorkPushed(e.Event, frozen=True, kw_only=True):
-    """The remote has the work, so another host can continue it."""
-
     head: str  #: the newest commit; "" while there is no work
 
 
@@ -115,8 +103,6 @@ class HostChanged(e.Event, frozen=True, kw_only=True):
 
 
 class Pushing(Struct, frozen=True, kw_only=True):
-    """What another host would find of the work."""
-
     is_due: bool = False  #: a push of newer work has not been tried
     is_behind: bool = False  #: recorded facts are about work that the remote lacks
     lacks_start: bool = False  #: it lacks the work, too, on which the fixer began
@@ -147,9 +133,6 @@ def record_pushing(pushing: Pushing, event: e.Event, *, is_written: bool) -> Pus
             return pushing
 
 
-# --- set-up -------------------------------------------------------------------------------------------
-
-
 class SetupReused(e.Event, frozen=True, kw_only=True):
     """run.setup need not run: the products of an earlier one have the same inputs."""
 
@@ -163,8 +146,6 @@ class SetupDoubted(e.Event, frozen=True, kw_only=True):
 
 
 class Setup(Struct, frozen=True, kw_only=True):
-    """Which worktrees run.setup has prepared."""
-
     agents: bool = False  #: that of the agents
     tree: str = ""  #: the tree for which the proof worktree is prepared
     is_reused: bool = False  #: with products of an earlier tree
@@ -194,9 +175,6 @@ def record_setup(setup: Setup, event: e.Event, newest: e.DispatchStarted | None)
             return replace(setup, tree=newest.tree, is_reused=False, doubt="", renewed=renewed)
         case _:
             return setup
-
-
-# --- the delivery -------------------------------------------------------------------------------------
 
 
 class CommandAltered(e.Event, frozen=True, kw_only=True):
@@ -266,9 +244,6 @@ def record_delivery(delivery: Delivery, event: e.Event) -> Delivery:
             return delivery
 
 
-# --- the proof ----------------------------------------------------------------------------------------
-
-
 class Proof(Struct, frozen=True, kw_only=True):
     """The results that are bound to the candidate: checks and tests by its tree, verdicts by its patch."""
 
@@ -309,13 +284,11 @@ class Proof(Struct, frozen=True, kw_only=True):
 
     @property
     def failed_items(self) -> e.Rows:
-        """The items that the newest verdict fails, with the evidence."""
         items = self.verdict.items if self.verdict is not None else ()
         return tuple((item, evidence) for item, passed, evidence in items if not passed)
 
     @property
     def red_checks(self) -> e.Rows:
-        """The checks with output for the fixer."""
         return tuple((gate.name, gate.output) for gate in self.newest_gates.values() if gate.output)
 
 

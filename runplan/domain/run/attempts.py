@@ -46,7 +46,6 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
     @property
     def built(self) -> e.CandidateBuilt:
-        """The candidate, for steps that are due only with one."""
         assert self.delivery.candidate is not None
         return self.delivery.candidate
 
@@ -127,12 +126,10 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
 
     @property
     def squash(self) -> bool:
-        """Whether the work lands as one commit, under the title of the phase."""
         return bool(self.handovers or self.dispatches.questions) or (self.work is not None and self.work.squash)
 
     @property
     def leased(self) -> e.Leased:
-        """The lease, for steps that are due only with one."""
         assert self.lease is not None
         return self.lease
 
@@ -188,7 +185,6 @@ class PlanningAttempt(Attempt, frozen=True, kw_only=True):
 
     @property
     def draft(self) -> StepJudged:
-        """The newest text of the plan, for the step that proposes it."""
         return next(step for step in reversed(self.accepted) if step.role in (Role.DRAFT, Role.REVISE))
 
     @property
@@ -201,7 +197,6 @@ class PlanningAttempt(Attempt, frozen=True, kw_only=True):
 
     @property
     def findings(self) -> e.Rows:
-        """The findings of the newest critique that no revision has answered."""
         return self.accepted[-1].findings if self.accepted else ()
 
 
@@ -366,9 +361,6 @@ def _record_start(attempt: WorkAttempt, event: e.DispatchStarted) -> WorkAttempt
     if event.role is not Role.FIX:
         return attempt
     return _begin_fix(attempt, tree=event.tree, complaint=event.complaint, cycle=event.cycle)
-
-
-# --- planning -----------------------------------------------------------------------------------------
 
 
 def _record_planning(attempt: PlanningAttempt, event: e.Event) -> PlanningAttempt:

@@ -270,9 +270,6 @@ def _conclude_run(state: RunState) -> Decision:
     return perform_action(a.Finish(outcome=outcome, reason=done.reason, detail=done.note), done.note or "merged")
 
 
-# --- phases side by side ------------------------------------------------------------------------------
-
-
 def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> Decision:
     """Each lane by the same rules as a run of its own; and a search for further phases."""
     states = open_states(state)
@@ -315,11 +312,7 @@ def _search_phases(state: RunState, started: RunStarted) -> Decision | None:
     return perform_action(a.READ_PLAN, "the plan is searched for phases that can start next to the running ones")
 
 
-# --- for the worker and schedules ---------------------------------------------------------------------
-
-
 def without_beginnings(decision: Decision) -> Decision:
-    """The decision without the actions that begin something; a draining daemon leaves these to the next one."""
     return replace(decision, actions=tuple(action for action in decision.actions if action.step not in BEGINNINGS))
 
 
@@ -350,7 +343,6 @@ def pause_reason(state: RunState) -> str:
 
 
 def rejected_phase(state: RunState) -> str:
-    """The phase whose rejection ended the run; "" for none."""
     attempts = [state.attempt, *(lane.state.attempt for lane in state.lanes)] if state.ended is not None else []
     rejected = (attempt for attempt in attempts if attempt is not None and attempt.rejected is not None)
     chosen = next((attempt.chosen for attempt in rejected), None)
@@ -358,7 +350,6 @@ def rejected_phase(state: RunState) -> str:
 
 
 def actions_of_state(state: RunState, waiting: WaitKind | None, plan: str) -> tuple[Action, ...]:
-    """What a person can do about a run that waits."""
     awaiting = find_awaiting(state)
     phase = awaiting.chosen.phase if awaiting is not None else ""
     is_proposal = isinstance(awaiting, PlanningAttempt) and awaiting.proposal is not None

@@ -34,8 +34,6 @@ class Ending(StrEnum):
     REFUSED = "refused"  #: the system lacks processes, descriptors, memory or disk space
 
 
-# --- the events of an agent -----------------------------------------------------------------------------
-
 MESSAGE_TAIL = 1024 * 1024  #: characters kept of the end of the agent's message
 MOST_DENIED = 100  #: denied tools kept
 MOST_TROUBLES = 8  #: the first one and the last ones are kept
@@ -83,8 +81,6 @@ class Started(Struct, frozen=True, kw_only=True):
 
 
 class Message(Struct, frozen=True, kw_only=True):
-    """A piece of the agent's message."""
-
     text: str
     final: bool = False  #: replaces all earlier pieces
 
@@ -130,14 +126,10 @@ class Trouble(Struct, frozen=True, kw_only=True):
 
 
 class Retrying(Struct, frozen=True, kw_only=True):
-    """The agent is alive and waits for its provider."""
-
     words: str
 
 
 class Finished(Struct, frozen=True, kw_only=True):
-    """The agent's own end event."""
-
     ok: bool
     words: str = ""
     so_far: bool = False  #: more may follow, and the end still stands
@@ -153,8 +145,6 @@ AgentEvent: TypeAlias = (
 
 
 class Tally(Struct, frozen=True, kw_only=True):
-    """The sum of one dispatch's events, without its message and its tools."""
-
     model: str = ""
     usage: Usage = Usage()
     context: int = 0  #: tokens in the main conversation
@@ -283,9 +273,6 @@ def _after_success(end: Finished, then: AgentEvent) -> Finished | None:
             return end
 
 
-# --- the process ----------------------------------------------------------------------------------------
-
-
 class Launch(Struct, frozen=True, kw_only=True):
     id: str  #: unique; also the mark that descendants carry in RUNPLAN_DISPATCH
     argv: tuple[str, ...]
@@ -312,8 +299,6 @@ class Launch(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """The result of a process, read from the files of its shim."""
-
     ending: Ending
     code: int | None  #: exit code; None after a signal or a loss
     signal: int | None
@@ -396,8 +381,6 @@ class ItemResult(Struct, frozen=True, kw_only=True):
 
 
 class Return(Struct, frozen=True, kw_only=True):
-    """The structured return of an agent (docs/agents.md)."""
-
     status: ReturnStatus
     summary: str
     items: tuple[ItemResult, ...] = ()

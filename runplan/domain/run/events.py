@@ -138,14 +138,10 @@ class PhaseChosen(Chosen, frozen=True, kw_only=True):
 
 
 class SubplanChosen(Chosen, frozen=True, kw_only=True):
-    """A phase of the plan is to be done by another plan, in a run of its own."""
-
     subplan: str  #: its path
 
 
 class DelegateChosen(Chosen, frozen=True, kw_only=True):
-    """A phase of the plan is to be done by a command, which lands by itself."""
-
     command: str
 
 
@@ -154,14 +150,10 @@ class UndoChosen(Chosen, frozen=True, kw_only=True):
 
 
 class RepairChosen(Chosen, frozen=True, kw_only=True):
-    """A failed check or a review of the pull request is to be handled, as a phase that is in no plan."""
-
     review: tuple[str, ...] = ()  #: ids of the comments that it handles
 
 
 class MergeChosen(Chosen, frozen=True, kw_only=True):
-    """The target is to be merged into the branch of the pull request."""
-
     review: tuple[str, ...] = ()
     merge: str  #: the commit of the target
 
@@ -205,8 +197,6 @@ class AgentLimited(Event, frozen=True, kw_only=True):
 
 
 class Paused(Event, frozen=True, kw_only=True):
-    """The run waits for a time; no attempt is charged."""
-
     kind: WaitKind
     until: str  #: UTC ISO-8601; "" for one that only a person or another host ends
     agent: str = ""
@@ -241,8 +231,6 @@ class RunEnded(Event, frozen=True, kw_only=True):
 
 
 class SubplanEnded(Event, frozen=True, kw_only=True):
-    """The plan that does the phase is complete on the target, or its run has ended otherwise."""
-
     complete: bool
     run: str = ""  #: of that plan; "" when it was complete before, or never began
     detail: str = ""  #: why it is not complete
@@ -263,8 +251,6 @@ class KeptWork(Struct, frozen=True, kw_only=True):
 
 
 class Leased(Event, frozen=True, kw_only=True):
-    """The worktree is on the phase's branch."""
-
     phase: str
     branch: str  #: full ref name
     base: str  #: the target tip it starts at; with kept work the commit that it was based on
@@ -355,15 +341,11 @@ class QuestionAnswered(Event, frozen=True, kw_only=True):
 
 
 class GuardFound(Event, frozen=True, kw_only=True):
-    """The user's repository changed while an agent ran."""
-
     violated: bool  #: at least one change is the agent's
     lines: tuple[str, ...]
 
 
 class WorkTaken(Event, frozen=True, kw_only=True):
-    """The agent's changes are committed on its branch."""
-
     head: str
     tree: str
     commits: int
@@ -382,8 +364,6 @@ class RulesBroken(Event, frozen=True, kw_only=True):
 
 
 class WorkRefused(Event, frozen=True, kw_only=True):
-    """The attempt fails for something that the agent or the verifier left, said or changed."""
-
     reason: Reason
     detail: str
 
@@ -398,8 +378,6 @@ class ProofRun(Struct, frozen=True, kw_only=True):
 
 
 class CandidateBuilt(Event, frozen=True, kw_only=True):
-    """The phase's commits were replayed on the target's tip."""
-
     onto: str
     onto_tree: str
     commits: tuple[str, ...]
@@ -443,8 +421,6 @@ class GateJudged(Event, frozen=True, kw_only=True):
 
 
 class Promise(Struct, frozen=True, kw_only=True):
-    """A test of the base that does not pass on the new code."""
-
     test: str  #: file and function; the file where it cannot be loaded, words where results have no names
     why: str  #: one line
 
@@ -485,8 +461,6 @@ class VerdictDoubted(Event, frozen=True, kw_only=True):
 
 
 class DriftFound(Event, frozen=True, kw_only=True):
-    """Agents measured other numbers than the plan states."""
-
     abort: str = ""  #: why the phase fails
     of: str = ""  #: the phase that is worked on
     corrections: tuple[tuple[str, int, str, int], ...] = ()  #: phase, criterion, stated text, measured number
@@ -494,8 +468,6 @@ class DriftFound(Event, frozen=True, kw_only=True):
 
 
 class PhaseFailed(Event, frozen=True, kw_only=True):
-    """The attempt failed. Its work is kept."""
-
     phase: str
     reason: Reason
     step: PhaseStep
@@ -557,8 +529,6 @@ class LandingHeld(Event, frozen=True, kw_only=True):
 
 
 class LandingMoved(Event, frozen=True, kw_only=True):
-    """The target moved meanwhile; the candidate is rebuilt."""
-
     tip: str
     ours: bool = False  #: moved by another landing of runplan, which does not count against the limit
 

@@ -49,7 +49,6 @@ class Role(StrEnum):
 
     @property
     def is_writer(self) -> bool:
-        """Whether it changes files that become work."""
         return self.access is Access.WORK
 
     @property
@@ -70,8 +69,6 @@ class Mode(StrEnum):
 
 
 class RunOutcome(StrEnum):
-    """How a run ended, with the exit code of a command that waited for it."""
-
     exit: Exit
 
     def __new__(cls, value: str, exit_code: Exit = Exit.DONE) -> RunOutcome:
@@ -173,8 +170,6 @@ class GateAnswer(StrEnum):
 
 
 class ProofKind(StrEnum):
-    """Tests of one side on the code of the other."""
-
     OLD_TESTS = "old-tests"  #: the base's tests on the new code
     LANDED_TESTS = "landed-tests"  #: tests of earlier phases that this one changes again, on the new code
     NEW_TESTS = "new-tests"  #: the new tests on the base's code
@@ -182,8 +177,6 @@ class ProofKind(StrEnum):
 
 
 class Beginning(StrEnum):
-    """How the next attempt at a failed phase begins."""
-
     PROVE = "prove"  #: with the checks of the kept work
     FIX = "fix"  #: with a fixer on the kept work, which gets the complaint about it
     CONTINUE = "continue"  #: with an implementer that continues the kept work

@@ -7,8 +7,6 @@ from runplan.domain.run.kinds import Reason, Role
 
 
 class RevisionRequested(Event, frozen=True, kw_only=True):
-    """A person wants the plan of the run revised before its next phase."""
-
     planning: Planning
 
 
@@ -37,8 +35,6 @@ class StepJudged(Event, frozen=True, kw_only=True):
 
 
 class ProposalMade(Event, frozen=True, kw_only=True):
-    """A plan waits for approval. The text is not in the repository yet."""
-
     path: str
     text: str
     sha256: str
@@ -49,6 +45,4 @@ class ProposalMade(Event, frozen=True, kw_only=True):
 
 
 class StartQueued(Event, frozen=True, kw_only=True):
-    """The run of the approved plan is queued."""
-
     command: int

@@ -37,7 +37,6 @@ UNDO_ADVICE = "Undo the phase again if it is not undone yet, or revert it by han
 
 
 def next_action(reason: Reason, step: PhaseStep | None) -> str:
-    """What a person does about a failure at this step, or outside of a phase."""
     return UNDO_ADVICE if step is PhaseStep.UNDO else reason.advice
 
 
@@ -50,7 +49,6 @@ _PROOFS = {
 
 
 def describe_proof(proof: ProofJudged) -> str:
-    """What a run of old tests on new code, or of new tests on old code, has shown."""
     again = " (repeated)" if proof.time > 1 else ""
     took = f", {proof.seconds:.1f} s" if proof.ran else ""
     answer = f"{proof.answer}: " if proof.answer else ""
@@ -91,7 +89,6 @@ _KINDS = {
 
 
 def describe_ending(ended: DispatchEnded) -> str:
-    """Who ended how, and its last words."""
     who = f"{ended.agent} ({ended.role})" if ended.agent else f"the {ended.role} command"
     how = "was stopped" if ended.code is None else f"exited with code {ended.code}"
     if ended.ending is Ending.SIGNALLED:

@@ -41,7 +41,6 @@ def to_json(event: e.Event) -> str:
 
 
 def from_json(name: str, body: str) -> e.Event | None:
-    """The event of a journal row; None for an unknown type."""
     kind = _TYPES.get(name)
     return convert(json.loads(body), kind) if kind is not None else None
 
@@ -57,7 +56,6 @@ _LONG = ("output", "evidence", "note", "trace")
 
 
 def sanitize_event(event: e.Event) -> e.Event:
-    """The event without terminal sequences in the words of agents and commands."""
     names = (*_SHORT, *_LONG, *(("items",) if isinstance(event, (e.VerdictGiven, e.VerdictDoubted)) else ()))
     names = (*names, *(("text",) if isinstance(event, (e.QuestionAsked, e.QuestionAnswered)) else ()))
     before = {name: value for name in names if (value := getattr(event, name, None))}

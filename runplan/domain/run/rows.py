@@ -69,8 +69,6 @@ class RunRow(Work, frozen=True, kw_only=True):
 
 
 class Wait(Struct, frozen=True):
-    """A kind of wait: who ends it, and the verbs that help."""
-
     verbs: tuple[str, ...] = ("retry",)  #: the most useful first
     is_for_person: bool = True
     is_notified: bool = False  #: a person is told when it begins
@@ -126,8 +124,6 @@ class ScheduleRow(Struct, frozen=True, kw_only=True):
 
 
 class FiringRow(Struct, frozen=True, kw_only=True):
-    """The answer to one slot of a schedule."""
-
     plan: str
     slot: str
     at: str
@@ -136,8 +132,6 @@ class FiringRow(Struct, frozen=True, kw_only=True):
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """A request of a person, executed by the worker of the repository."""
-
     plan: str
     verb: str  #: start, now, stop, pause, resume
     arguments: Mapping[str, Any]
@@ -147,8 +141,6 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """The answer to a command; fields that do not apply are empty."""
-
     run: str = ""
     plan: str = ""  #: of the run, where the command names a watch of issues
     fresh: bool = False  #: the command started or resumed the run
@@ -197,8 +189,6 @@ class PlanFacts(Struct, frozen=True, kw_only=True):
 
 
 class DispatchTotal(Struct, frozen=True):
-    """Sums over the ended dispatches with the same role, agent and ending."""
-
     role: str
     agent: str  #: "" for a command of the project
     ending: str
@@ -211,8 +201,6 @@ class DispatchTotal(Struct, frozen=True):
 
 
 class UsageTotal(Struct, frozen=True):
-    """Sums over the ended agents of one day, plan, kind of agent and role."""
-
     day: str  #: of UTC
     plan: str
     agent: str
@@ -225,8 +213,6 @@ class UsageTotal(Struct, frozen=True):
 
 
 class Figures(Struct, frozen=True, kw_only=True):
-    """Figures of a journal, by plan and a further key."""
-
     runs: Mapping[tuple[str, ...], float]  #: by state
     landed: Mapping[tuple[str, ...], float]  #: phases, without undone ones and completed plans
     failed: Mapping[tuple[str, ...], float]  #: attempts, by reason

@@ -68,7 +68,6 @@ class RunState(Struct, frozen=True, kw_only=True):
 
     @property
     def options(self) -> e.RunStarted:
-        """The options of the run, for steps that are due only in one."""
         assert self.started is not None
         return self.started
 
@@ -78,33 +77,25 @@ class RunState(Struct, frozen=True, kw_only=True):
 
     @property
     def current(self) -> Attempt:
-        """The current attempt, for steps that are due only in one."""
         assert self.attempt is not None
         return self.attempt
 
     @property
     def planning(self) -> PlanningAttempt:
-        """The current attempt, for steps that are due only in a planning run."""
         assert isinstance(self.attempt, PlanningAttempt)
         return self.attempt
 
     @property
     def work(self) -> WorkAttempt:
-        """The current attempt, for steps that are due only where agents write."""
         assert isinstance(self.attempt, WorkAttempt)
         return self.attempt
 
 
 class Lane(Struct, frozen=True, kw_only=True):
-    """One of several phases that run side by side, with the state of a run of that phase alone."""
-
     name: str
     phase: str
     touches: tuple[str, ...]
     state: RunState
-
-
-# --- questions ----------------------------------------------------------------------------------------
 
 
 def open_lanes(state: RunState) -> list[Lane]:
@@ -118,7 +109,6 @@ def count_busy(state: RunState) -> int:
 
 
 def count_ahead(state: RunState) -> int:
-    """The phases that have begun on another one, which has not landed."""
     return sum(bool(lane.state.after) for lane in open_lanes(state))
 
 
@@ -141,14 +131,12 @@ def list_places(state: RunState) -> list[str]:
 
 
 def list_running(state: RunState, *lanes: str) -> list[str]:
-    """The dispatches whose end is not recorded, of these lanes or of all."""
     states = (open_state for lane, open_state in open_states(state) if not lanes or lane in lanes)
     dispatches = (running_dispatch(open_state.attempt) for open_state in states)
     return [dispatch.id for dispatch in dispatches if dispatch is not None]
 
 
 def list_questions(state: RunState) -> tuple[str, ...]:
-    """The ids of the open questions, of all lanes."""
     states = (open_state for _, open_state in open_states(state))
     return tuple(question.id for open_state in states for question in open_questions(open_state.attempt))
 
@@ -185,9 +173,6 @@ def failure(state: RunState) -> e.PhaseFailed | None:
     lane = failed_lane(state)
     attempt = lane.state.attempt if lane is not None else None
     return attempt.failure if attempt is not None else None
-
-
-# --- the fold -----------------------------------------------------------------------------------------
 
 
 def fold(events: Iterable[e.Event]) -> RunState:
@@ -313,7 +298,6 @@ def _follow_landing(state: RunState, code: str) -> RunState:
 
 
 def _drop_lane(lane: Lane, by: str) -> RunState:
-    """The state in which its agents are ended; their work is kept."""
     return replace(lane.state, stop=by, pause=None, is_dropped=True)
 
 

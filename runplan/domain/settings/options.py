@@ -18,8 +18,6 @@ _VERBS = ("stop", "next", "status")
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What the words and options after PLAN ask for."""
-
     phase: str = ""
     finish: bool = False
     auto: bool = False

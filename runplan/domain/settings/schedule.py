@@ -40,9 +40,6 @@ _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)
 
 
-# --- words ---------------------------------------------------------------------------------------------
-
-
 class Schedule(Struct, frozen=True, kw_only=True):
     """Either elapsed time, counted from the schedule's anchor, or the wall-clock times of a cron line."""
 
@@ -53,7 +50,6 @@ class Schedule(Struct, frozen=True, kw_only=True):
 
 
 def parse_schedule(text: str) -> Schedule:
-    """Read a schedule such as `4h` or `every 4h`."""
     words = deque(text.split())
     if words and words[0].lower() == "every":
         words.popleft()
@@ -140,9 +136,6 @@ def _by_name(field: str) -> str:
     return ",".join(sorted(days))
 
 
-# --- slots ---------------------------------------------------------------------------------------------
-
-
 class Slot(Struct, frozen=True):
     """One firing of a schedule. Keys of a schedule grow with time."""
 
@@ -151,8 +144,6 @@ class Slot(Struct, frozen=True):
 
 
 class Due(Struct, frozen=True, kw_only=True):
-    """The slots to answer now, and the first one after now."""
-
     fire: Slot | None
     missed: Slot | None  #: the newest that was not fired in time; it stands for those before it
     next: Slot
@@ -232,7 +223,6 @@ def slots_after(schedule: Schedule, *, after: datetime, zone: tzinfo, anchor: da
 
 
 def next_daily(time: str, *, after: datetime, zone: tzinfo) -> datetime:
-    """The next moment at which a clock in the zone shows the time, such as 08:00."""
     hour, minute = time.split(":")
     return next(slots_after(parse_schedule(f"{minute} {hour} * * *"), after=after, zone=zone, anchor=after, seed="")).at
 

@@ -33,9 +33,6 @@ FILES = ("runplan.toml", "config/runplan.toml")
 USER_SECTIONS = ("daemon", "notify", "web", "fleet")
 
 
-# --- rules -------------------------------------------------------------------------------------------------
-
-
 def rule_that(holds: Callable[[Any], object], why: str) -> Rule:
     """The rule that a value passes a test, which may raise; `why` may contain {value}."""
 
@@ -78,8 +75,6 @@ time_of_day = rule_that(lambda time: re.fullmatch(r"|([01]\d|2[0-3]):[0-5]\d", t
 port_number = rule_that(lambda port: port <= 65535, "must be 0 to 65535, not {value}")
 web_address = rule_that(lambda url: re.fullmatch(r"|https?://[^\s/]\S*", url), "must be an http or https address")
 
-
-# --- sections ----------------------------------------------------------------------------------------------
 
 # Each key is annotated with its reason, and with the rule for its value or for each text of its list.
 Texts: TypeAlias = tuple[str, ...]
@@ -155,7 +150,6 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def judges(self) -> tuple[str, ...]:
-        """The verifiers, in the order in which they judge."""
         return self.verifiers or (self.verifier,)
 
     @property
@@ -167,13 +161,11 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def named(self) -> list[tuple[str, str]]:
-        """Each role that names an agent, with that agent."""
         roles = [(role, getattr(self, role)) for role in ROLES] + [("verifiers", name) for name in self.verifiers]
         return [(role, name) for role, name in roles if name or role != "fallback"]
 
     @property
     def used(self) -> tuple[AgentTable, ...]:
-        """The agents that a run may start."""
         return tuple(self.agent(name) for name in dict.fromkeys(name for _, name in self.dispatched))
 
     def sandbox_of(self, name: str) -> str:
@@ -247,7 +239,6 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
     day_wall_s: Annotated[float, "time of agents of the repository, or of the fleet, per day; 0s for no limit"] = 0.0
 
     def wall_of(self, role: Role) -> float:
-        """The wall limit of the role in seconds."""
         walls: dict[str, float] = {"fix_wall": self.fix_wall_s, "verify_wall": self.verify_wall_s}
         return walls.get(role.wall) or self.wall_s
 
@@ -278,8 +269,6 @@ class IssuesSettings(Struct, frozen=True, kw_only=True):
 
 
 class PlanSettings(Struct, frozen=True, kw_only=True):
-    """Plans that agents write."""
-
     approval: Annotated[
         str,
         "required, or none for plans without open questions and permissions",
@@ -297,15 +286,11 @@ class DaemonSettings(Struct, frozen=True, kw_only=True):
 
 
 class PathSettings(Struct, frozen=True, kw_only=True):
-    """Directories, relative to the repository."""
-
     plans: Annotated[str, "directory of the plans", path_inside] = "plans"
     reports: Annotated[str, "directory of the reports", path_inside] = "reports"
 
 
 class NotifyTarget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An entry of notify.urls."""
-
     url: str
     on: tuple[str, ...] = ()  #: empty: notify.on
 
@@ -389,9 +374,6 @@ class Settings(Struct, frozen=True, kw_only=True):
         return (*alone, together) if together else alone
 
 
-# --- keys --------------------------------------------------------------------------------------------------
-
-
 class Key(Struct, frozen=True):
     """One setting, as its field declares it. A field that ends in `_s` is a duration in seconds."""
 
@@ -425,7 +407,6 @@ class Key(Struct, frozen=True):
 
     @property
     def written(self) -> object:
-        """The default as it is written in a file."""
         return format_duration(self.default) if self.is_duration else self.default
 
     def read(self, value: object) -> Any:
@@ -481,7 +462,6 @@ _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
 def parse_duration(text: object) -> float | None:
-    """A duration such as 0.5s, 90s, 15m, 2h or 1h30m in seconds; None for anything else."""
     match = re.fullmatch(_DURATION, text.strip().lower()) if isinstance(text, str) else None
     if not match or not match[0]:
         return None
@@ -489,6 +469,5 @@ def parse_duration(text: object) -> float | None:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration as it is written: 90s, 30m, 2h."""
     unit = next((unit for unit, length in _UNITS.items() if seconds and seconds % length == 0), "s")
     return f"{seconds / _UNITS[unit]:.12g}{unit}"

@@ -171,7 +171,6 @@ def list_inputs(paths: Iterable[str], command: str, patterns: Sequence[str]) -> 
 
 
 def manifests(files: Sequence[str]) -> list[str]:
-    """The files whose text `detect` needs."""
     return [path for path in files if _first((path,), _READ)]
 
 
@@ -240,9 +239,6 @@ def _hide(directory: str, texts: Mapping[str, str]) -> str:
     """What makes git ignore a directory that the project does not ignore, so that no agent's work contains it."""
     ignored = {line.strip().strip("/") for line in texts.get(".gitignore", "").splitlines()}
     return "" if directory in ignored else f" && echo '*' >{directory}/.gitignore"
-
-
-# --- Python and Node ----------------------------------------------------------------------------------------
 
 
 def _python_setup(tool: Tool, files: Sequence[str], texts: Mapping[str, str], *, needs_pytest: bool) -> tuple[str, str]:
@@ -317,8 +313,6 @@ def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return inner if isinstance(inner, dict) else {}
 
 
-# --- the needs of a command ---------------------------------------------------------------------------------
-
 _IN_VENV = r"(?<![\w/.])(?:\./)?(\.?venv)/bin/"
 _ASSIGNMENT = r"(?s)[A-Za-z_]\w*=.*"
 #: Programs that read a file at the top of the project, and the names it may have.
@@ -356,7 +350,6 @@ def commands_of(line: str) -> list[list[str]]:
 
 
 def programs_of(line: str) -> list[str]:
-    """The programs that a shell line runs, as far as they are plain words."""
     first = dict.fromkeys(words[0] for words in commands_of(line))
     return [word for word in first if word not in _SHELL_WORDS and not re.search(r"[$`*?~<>]", word)]
 

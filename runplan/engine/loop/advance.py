@@ -67,7 +67,6 @@ STEPS: dict[str, Callable[[Any, RunState, RunContext], Iterator[Event]]] = {
 
 
 def act(action: a.Action, state: RunState, context: RunContext) -> Iterator[Event]:
-    """Take the step of an action."""
     return STEPS[_name_step(action)](action, state, context)
 
 

@@ -58,7 +58,6 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     @property
     def root(self) -> Path:
-        """The main checkout."""
         return self.repository.root
 
     @property
@@ -93,27 +92,22 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     @property
     def target_name(self) -> str:
-        """The short name of the target: main, or origin/main."""
         return self.target.removeprefix("refs/heads/").removeprefix("refs/remotes/")
 
     def with_landing(self, landing: str, *, target: str = "", remote: str = "") -> RepositoryContext:
-        """The context with another landing mode, target or remote."""
         run = self.settings.run
         run = replace(run, landing=landing, target=target or run.target, remote=remote or run.remote)
         return replace(self, settings=replace(self.settings, run=run))
 
     def landing_like(self, run: RunStarted | RunRow) -> RepositoryContext:
-        """The context with the landing mode, the target and the pull request of a run."""
         context = replace(self, pull=run.slug) if run.concludes else self
         return context.with_landing(run.landing, target=run.target, remote=run.remote)
 
     def for_run(self, started: RunStarted) -> RepositoryContext:
-        """The context with the settings and landing of a run, which are fixed when it starts."""
         context = replace(self, settings=settings_from_json(started.settings)) if started.settings else self
         return context.landing_like(started)
 
     def record_settings(self, asked: RunStarted) -> RunStarted:
-        """The request with the settings of this context, which its run keeps."""
         settings = self.settings
         return replace(
             asked,
@@ -139,7 +133,6 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         return next(((name, blob) for name, blob in files if blob is not None and blob.kind == "blob"), None)
 
     def with_settings(self) -> RepositoryContext:
-        """The context with the settings of the checkout."""
         return replace(self, settings=load_settings(self.root, env=self.env).settings)
 
     def with_committed_settings(self, commit: str = "") -> RepositoryContext:
@@ -163,12 +156,10 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         return self.local_target, f"refs/remotes/{run.remote}/{run.target}"
 
     def for_plan(self, plan: str) -> RepositoryContext:
-        """The context with the landing of the plan's newest run, if its target still exists."""
         newest = self.store().get_newest_run(plan)
         return self.with_landing_of(newest) if newest is not None else self
 
     def with_landing_of(self, run: RunRow) -> RepositoryContext:
-        """The context with the landing of the run, if its target still exists."""
         there = self.landing_like(run)
         return there if there.target == self.target or self.git.tip(there.target) else self
 
@@ -248,7 +239,6 @@ def find_fleet(repository: Repository, settings: Settings) -> FleetLocation:
 
 
 def remote_url(repository: Repository, settings: Settings) -> str:
-    """The URL of the remote, as git writes it; "" without the remote. A relative path begins at the checkout."""
     url = repository.git.run("remote", "get-url", "--", settings.run.remote, ok=ANY).text
     return str(repository.root / url) if url.startswith(".") else url
 
@@ -259,9 +249,6 @@ def refuse_under_agent(verb: str, env: Mapping[str, str] | None = None) -> None:
         raise RefusedEarly(f"{verb} does not run inside an agent ({AGENT_MARK} is set)")
     if agent := agent_above(os.getpid()):
         raise RefusedEarly(f"{verb} does not run inside an agent ({agent})")
-
-
-# --- plans --------------------------------------------------------------------------------------------
 
 
 def newest_run(context: RepositoryContext, word: str | None) -> tuple[Store, RunRow]:
@@ -280,7 +267,6 @@ def newest_run(context: RepositoryContext, word: str | None) -> tuple[Store, Run
 
 
 def plan_path(context: RepositoryContext, word: str) -> str:
-    """The repository-relative path of the plan that `word` means."""
     root = context.root
     named = plan_in(Path(os.path.normpath(context.cwd / word)))
     if os.path.isfile(named) or task_folder(named):  # noqa: PTH113 - False for a name that is too long
@@ -302,7 +288,11 @@ def plan_path(context: RepositoryContext, word: str) -> str:
         raise UsageError(f"{word} is a directory; name the plan file in it")
     plans = list(dict.fromkeys([*plans, *spec_plans(root)]))
     gone = [plan for plan in ran if plan not in plans]
-    if (path := _on_own_branch(context, word)) and path not in (*plans, *gone):
+    # The plan of an issue that another repository has taken is on its branch alone.
+    path = f"{context.settings.paths.plans}/{PurePosixPath(word).name.removesuffix('.md')}.md"
+    branch = names.pull_branch(context.settings.run.branch_prefix, names.slug(path))
+    is_on_branch = context.git.object(f"refs/remotes/{context.settings.run.remote}/{branch}:{path}") is not None
+    if is_on_branch and path not in (*plans, *gone):
         return path
     return names.find_plan(names.shown(word), plans, place=context.settings.paths.plans, gone=gone)
 
@@ -341,13 +331,6 @@ def describe_link(file: Path, path: str, verb: str) -> str:
     return f"{path} is a symbolic link to {names.shown(link)}; {remedy}"
 
 
-def _on_own_branch(context: RepositoryContext, word: str) -> str:
-    """The plan of an issue that another repository has taken, which is on its branch alone; "" for none."""
-    path = f"{context.settings.paths.plans}/{PurePosixPath(word).name.removesuffix('.md')}.md"
-    branch = names.pull_branch(context.settings.run.branch_prefix, names.slug(path))
-    return path if context.git.object(f"refs/remotes/{context.settings.run.remote}/{branch}:{path}") is not None else ""
-
-
 def plan_or_watch(context: RepositoryContext, word: str) -> str:
     """The plan that `word` means, or a watch of issues by its name."""
     if not word.startswith(names.WATCH):
@@ -362,10 +345,6 @@ def plan_or_watch(context: RepositoryContext, word: str) -> str:
 
 
 def known_plans(context: RepositoryContext, active: Iterable[str]) -> list[str]:
-    """The files of the plans directory in the checkout and on the target, and plans with a run or schedule.
-
-    The file of a plan may be deleted during its run, which must still be found to be stopped.
-    """
     directory = context.root / context.settings.paths.plans
     files = (path for ending in SUFFIXES for path in directory.rglob(f"*{ending}") if path.is_file())
     paths = {path.relative_to(context.root).as_posix() for path in files}
@@ -374,7 +353,6 @@ def known_plans(context: RepositoryContext, active: Iterable[str]) -> list[str]:
 
 
 def spec_plans(root: Path) -> list[str]:
-    """The plans in spec folders and the places of other tools, in the checkout."""
     places = (*(f"{folder}/*/{PLAN_FILE}" for folder in SPEC_FOLDERS), *PLAN_PLACES)
     files = (file for place in places for file in sorted(root.glob(place)) if file.is_file() or task_folder(file))
     return [file.relative_to(root).as_posix() for file in files]
@@ -389,7 +367,6 @@ def uses_forge(context: RepositoryContext, plan: str) -> bool:
 
 
 def plans_on_target(context: RepositoryContext) -> dict[str, str]:
-    """The Markdown and JSON files of the plans directory on the target, with their blob ids."""
     top = context.git.object(f"{context.target}:{context.settings.paths.plans}")
     if top is None or top.kind != "tree":
         return {}

@@ -63,19 +63,12 @@ class NotWorkable(RefusedEarly):
 
 
 class TakenIssue(Struct, frozen=True, kw_only=True):
-    """This repository works on the issue."""
-
     context: RepositoryContext  #: it reads the plan on its branch
     plan: str
 
 
 class TakenElsewhere(Struct, frozen=True, kw_only=True):
-    """Another repository works on the issue, or has."""
-
     why: str
-
-
-# --- the plan -------------------------------------------------------------------------------------------
 
 
 def plan_of(issue: Issue, path: str, *, discussion: str = "", earlier: str = "") -> bytes:
@@ -123,8 +116,6 @@ def _plain_login(login: str) -> str:
 
 
 class IssuePlan(Struct, frozen=True, kw_only=True):
-    """The plan that an issue has now."""
-
     path: str
     pull: PullRequest | None
     earlier: str = ""  #: the plan by which the issue was closed before it was reopened
@@ -148,9 +139,6 @@ def newest_plan(context: RepositoryContext, forge: Forge, number: int) -> IssueP
         earlier = path
         since = pull.ended
     return IssuePlan(path=path, pull=pull, earlier=earlier, since=since)
-
-
-# --- the branch -----------------------------------------------------------------------------------------
 
 
 def take_issue(

@@ -100,7 +100,6 @@ def remove_dropped_logs(context: RepositoryContext, store: Store) -> None:
 
 
 def _list_logs(state: Path) -> dict[str, Path]:
-    """The directories of dispatches on this host, by the names of the dispatches."""
     home = state / "dispatch"
     return {path.name: path for path in home.iterdir() if path.is_dir()} if home.is_dir() else {}
 

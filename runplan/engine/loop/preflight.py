@@ -67,9 +67,6 @@ def settle_lost_landings(context: RepositoryContext) -> list[str]:
     return ["; ".join(part for part in (note, settled.note) if part)] if note or settled.note else []
 
 
-# --- the plan -------------------------------------------------------------------------------------------
-
-
 def committed_plan(context: RepositoryContext, path: str, *, is_compared: bool) -> bytes:
     """The plan's bytes on the target; a plan that is edited in the checkout is refused if `is_compared`."""
     tip = context.tip()
@@ -81,7 +78,14 @@ def committed_plan(context: RepositoryContext, path: str, *, is_compared: bool) 
     if blob is None and not is_there:
         raise NotFound(f"{path}: no such plan on {context.target_name} ({tip[:12]})")
     _refuse_link(context, tip, path)
-    if blob is not None and not (is_compared and is_there and _is_edited(context, path, blob)):
+    is_edited = False
+    content = read_checkout(file, path) if is_compared and is_there and blob is not None else blob
+    if content is not None and content != blob:
+        for name, text in (split_files(content, path) or {path: content}).items():
+            # The checkout may be behind the remote, or on another branch.
+            stored = [context.git.object(f"{ref}:{name}") for ref in (context.target, context.local_target, "HEAD")]
+            is_edited = is_edited or not any(other and is_stored(text, other.content) for other in stored)
+    if blob is not None and not is_edited:
         return blob
     problem = "is not committed on" if blob is None else "in the checkout differs from"
     commit = committing(path, f"Plan {names.slug(path)}")
@@ -109,18 +113,6 @@ def require_active(context: RepositoryContext, path: str) -> None:
     choice = choose_phase(parse_plan(blob, path=path), wanted=None) if blob is not None else None
     if isinstance(choice, NoPhase) and choice.kind is NoWorkKind.INACTIVE:
         raise RefusedEarly(f"{path}: {choice.detail}")
-
-
-def _is_edited(context: RepositoryContext, path: str, blob: bytes) -> bool:
-    content = read_checkout(context.root / path, path)
-    if content == blob:
-        return False
-    for file, text in (split_files(content, path) or {path: content}).items():
-        # The checkout may be behind the remote, or on another branch.
-        stored = [context.git.object(f"{ref}:{file}") for ref in (context.target, context.local_target, "HEAD")]
-        if not any(blob_there and is_stored(text, blob_there.content) for blob_there in stored):
-            return True
-    return False
 
 
 def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resuming: bool) -> list[str] | str:
@@ -176,7 +168,6 @@ def require_clear(plan: Plan) -> None:
 
 
 def require_executions(context: RepositoryContext, plan: Plan) -> None:
-    """Refuse a plan with an open phase whose `Execution:` is impossible in this run."""
     for phase in (phase for phase in plan.phases if phase.status is not Status.DONE):
         place = f"{plan.path}:{phase.execution.line}: phase {phase.id}"
         if phase.execution.kind is ExecutionKind.DELEGATE and modes.concludes(context.settings.run.landing):
@@ -194,9 +185,6 @@ def require_phase(plan: Plan, wanted: str) -> Phase:
     if phase is None:
         raise NotFound(f"{plan.path} has no phase {wanted}; there are: {', '.join(phase.id for phase in plan.phases)}")
     return phase
-
-
-# --- the repository -------------------------------------------------------------------------------------
 
 
 def require_own_branches(context: RepositoryContext, *, plan: str, slug: str, phases: Iterable[str], tip: str) -> None:
@@ -233,9 +221,6 @@ def require_same_history(context: RepositoryContext, plan: str) -> None:
         )
 
 
-# --- tests and agents -----------------------------------------------------------------------------------
-
-
 def require_test_command(context: RepositoryContext) -> str:
     """Refuse a repository with tests and no test command: runplan neither guesses one nor skips the tests.
 
@@ -255,7 +240,6 @@ def require_test_command(context: RepositoryContext) -> str:
 
 
 def project_files(context: RepositoryContext) -> tuple[list[str], dict[str, str]]:
-    """The paths on the target that show its tools, and the texts of its manifests."""
     tip = context.tip()
     top = trees.entries(context.git, context.git.commit(tip).tree)
     below = [
@@ -305,20 +289,10 @@ def _read_prompt(role: str, context: RepositoryContext, committed: trees.Entry |
     if stored is not None and stored.kind == "blob":
         origin = f"{PROMPTS}/{role}.md on {context.target_name}"
         return Template(role=role, text=stored.content.decode(errors="replace"), origin=origin)
-    own = user_file(context.env).parent / "prompts" / f"{role}.md"
-    return _read_template(role, own) if own.exists() else _read_packaged(role)
-
-
-@functools.cache
-def _read_packaged(role: str) -> Template:
-    """The prompt of the package, which is asked for at each start and each run."""
     package = Path(__file__).parents[2]
     # Installed, the templates are inside the package; in a checkout, next to it.
-    paths = (folder / "config/prompts" / f"{role}.md" for folder in (package, package.parent))
-    return _read_template(role, next(path for path in paths if path.exists()))
-
-
-def _read_template(role: str, path: Path) -> Template:
+    folders = (user_file(context.env).parent / "prompts", package / PROMPTS, package.parent / PROMPTS)
+    path = next(path for folder in folders if (path := folder / f"{role}.md").exists())
     return Template(role=role, text=path.read_text(encoding="utf-8", errors="replace"), origin=str(path))
 
 

@@ -46,7 +46,6 @@ class Environments:
         self._seen: dict[str, tuple[str, Mapping[str, str], Sighting]] = {}  #: by plan: of its newest run
 
     def receive(self, name: str, sent: Mapping[str, str]) -> None:
-        """Keep an environment until its command, which is stored afterwards, is executed."""
         self._sent[name] = sent
 
     def forget(self, command: Command) -> None:
@@ -61,7 +60,6 @@ class Environments:
             self._plans[plan] = {**({} if anew else self._plans.get(plan, {})), **sent}
 
     def share(self, plan: str, watch: str) -> None:
-        """Use the environment of a watch for the run that it begins."""
         self._plans[plan] = self.of(watch)
 
     def sighting(self, plan: str, run: str) -> Sighting:
@@ -73,7 +71,6 @@ class Environments:
         return known[2]
 
     def missing(self, started: RunStarted) -> tuple[str, ...]:
-        """The variables that the run needs and that a restart has lost."""
         at_hand = self.of(started.plan)
         return tuple(name for name in started.needs if not at_hand.get(name))
 
@@ -86,7 +83,6 @@ def make_run_context(
     started: RunStarted,
     seen: Sighting | None = None,
 ) -> RunContext:
-    """The context of a run, with the settings and the landing that it began with."""
     context = context.for_run(started)
     report = names.report_path(context.settings.paths.reports, started.slug)
     plan = PlanPlace(
@@ -144,7 +140,10 @@ def open_repository(context: RepositoryContext, *, wakeup: int | None = None) ->
     settings = context.settings
     user = repositories.require_workable(context.repository, target=context.target, prefix=settings.run.branch_prefix)
     root = worktree_root(context.root, settings, context.env)
-    _require_fixed_programs(context)
+    for program in (context.git.program, sys.executable, __file__):  # no agent may replace them
+        for place in Path(program).parents:
+            if place == context.state or names.is_worktree_name(place.name.removesuffix("-proof"), str(context.root)):
+                raise RefusedEarly(f"{program} is in {place}, where agents write; run runplan with a program elsewhere")
     workspace = Workspace(
         context.git, common_dir=context.common_dir, state=context.state, root=root, mirror=context.mirrored
     )
@@ -173,14 +172,6 @@ def open_repository(context: RepositoryContext, *, wakeup: int | None = None) ->
             dispatches=dispatches,
             workspace=workspace,
         )
-
-
-def _require_fixed_programs(context: RepositoryContext) -> None:
-    """Refuse programs of ours that an agent could replace."""
-    for program in (context.git.program, sys.executable, __file__):
-        for place in Path(program).parents:
-            if place == context.state or names.is_worktree_name(place.name.removesuffix("-proof"), str(context.root)):
-                raise RefusedEarly(f"{program} is in {place}, where agents write; run runplan with a program elsewhere")
 
 
 def _make_directory(directory: Path, *, below: Path, remedy: str, mode: int = 0o700) -> None:

@@ -34,8 +34,6 @@ TRACED = 8  #: calls of a traceback that are recorded
 
 
 class ActiveRun(Struct, frozen=True, kw_only=True):
-    """A run that this process owns."""
-
     context: RunContext
     journal: Journal
 
@@ -56,7 +54,6 @@ class ActiveRun(Struct, frozen=True, kw_only=True):
 
 
 def state_of(store: Store, row: RunRow) -> RunState:
-    """The state of a run, from its journal."""
     state = fold(fact.event for fact in list_records(store, row.id))
     if state.started is None:
         raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: {command('runplan', 'logs', row.plan)}")
@@ -67,9 +64,6 @@ def find_awaited(store: Store, row: RunRow) -> RunRow:
     """The run that the run waits for, or that this one waits for; the run itself when it waits for none."""
     awaited = store.get_newest_run(row.subplan) if row.subplan else None
     return find_awaited(store, awaited) if awaited is not None and awaited.is_active else row
-
-
-# --- decisions ------------------------------------------------------------------------------------------
 
 
 def is_current(state: RunState, answer: Reply) -> bool:
@@ -92,7 +86,6 @@ def is_current(state: RunState, answer: Reply) -> bool:
 
 
 def does_other_work(state: RunState, asked: e.RunStarted) -> bool:
-    """Whether the request cannot be met by resuming this run."""
     was = state.started
     if was is None:
         return False
@@ -129,7 +122,6 @@ def requested_revision(state: RunState, asked: e.RunStarted) -> RevisionRequeste
 
 
 def does_what_is_asked(state: RunState, asked: e.RunStarted) -> bool:
-    """Whether this run, as it was started, does what the request asks for."""
     was = state.options
     if (is_same := _is_same_work(asked, was)) is not None:
         return is_same
@@ -154,7 +146,6 @@ def _lands_elsewhere(asked: e.RunStarted, was: e.RunStarted) -> bool:
 
 
 def phases_at_work(state: RunState) -> list[str]:
-    """The phases that the run works on now; none before it has chosen one."""
     states = [lane_state for _, lane_state in open_states(state)]
     phases = (
         lane_state.attempt.chosen.phase if lane_state.attempt is not None else lane_state.options.wanted
@@ -171,7 +162,6 @@ def awaits_retry(state: RunState) -> bool:
 
 
 def describe_busy(plan: str, run: str, state: RunState) -> str:
-    """Why a request is declined while the run does other work."""
     phases = phases_at_work(state)
     work = f"{'phases' if len(phases) > 1 else 'phase'} {', '.join(phases)}" if phases else "another run"
     special = {Mode.UNDO: f"the undo of {work}", Mode.PLAN: "a plan that is being written"}
@@ -190,11 +180,7 @@ def describe_late(plan: str, answer: Reply) -> str:
 
 
 def describe_success(plan: str) -> str:
-    """The message for a retry after success."""
     return f"the last run of {plan} succeeded; nothing to retry"
-
-
-# --- crashes --------------------------------------------------------------------------------------------
 
 
 def record_crash(error: Exception, active: ActiveRun, lane: str) -> RunplanError | None:

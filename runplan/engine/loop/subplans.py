@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from runplan.adapters.git.objects import read_plan
-from runplan.adapters.store.protocol import Store
 from runplan.domain.errors import PlanUnreadable, RefusedEarly
 from runplan.domain.plan.marks import ExecutionKind, PlanStatus, Status
 from runplan.domain.plan.model import Plan, parse_plan
@@ -16,7 +15,6 @@ from runplan.domain.run import events as e
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.decide import decide
 from runplan.domain.run.kinds import Mode, Reason, WaitKind
-from runplan.domain.run.rows import RunRow
 from runplan.domain.run.state import RunState, failure
 from runplan.domain.text import command
 from runplan.domain.times import iso, look_s
@@ -26,9 +24,6 @@ from runplan.engine.loop.context import RepositoryContext, slug_of
 from runplan.engine.loop.runs import ActiveRun, state_of
 
 MAX_DEPTH = 3  #: sub-plans below each other
-
-
-# --- before any work --------------------------------------------------------------------------------------
 
 
 def require_subplans(context: RepositoryContext, plan: Plan) -> None:
@@ -68,9 +63,6 @@ def describe_nesting(read: Callable[[str], Plan], chain: tuple[str, ...]) -> str
     phases = [phase for phase in plan.phases if is_open and phase.status is not Status.DONE]
     subplans = [phase.execution.argument for phase in phases if phase.execution.kind is ExecutionKind.PLAN]
     return next(filter(None, (describe_nesting(read, (*chain, subplan)) for subplan in subplans)), "")
-
-
-# --- in the worker ----------------------------------------------------------------------------------------
 
 
 def awaited_plan(state: RunState) -> str:
@@ -116,17 +108,18 @@ def examine_subplan(
     if nesting and is_over:
         return e.WorkRefused(reason=Reason.BLOCKED, detail=nesting)
     if own is not None and is_over:
-        return e.SubplanEnded(complete=False, run=own.id, detail=_describe_end(store, own))
-    return _make_request(active.id, state.options, plan, slug=slug_of(here, path))
-
-
-def _make_request(run: str, started: e.RunStarted, plan: Plan, *, slug: str) -> e.RunStarted:
-    """The run of the sub-plan, with the options and settings of its parent."""
+        ended = state_of(store, own)
+        failed = failure(ended)
+        where = f"phase {failed.phase}, " if failed is not None and failed.phase else ""
+        why = f": {ended.ended.detail}" if ended.ended is not None and ended.ended.detail else ""
+        see = command("runplan", "report", path)
+        detail = f"{path} is not complete ({where}{own.reason or own.outcome}){why}; see: {see}"
+        return e.SubplanEnded(complete=False, run=own.id, detail=detail)
     return replace(
-        started,
+        state.options,
         plan=plan.path,
         title=plan.title,
-        slug=slug,
+        slug=slug_of(here, path),
         mode=Mode.FINISH,
         wanted="",
         issues=plan.issues,
@@ -134,8 +127,8 @@ def _make_request(run: str, started: e.RunStarted, plan: Plan, *, slug: str) -> 
         remarks=(),
         command=0,
         watch="",
-        parent=run,
-        parents=(*started.parents, started.plan),
+        parent=active.id,
+        parents=(*state.options.parents, state.options.plan),
     )
 
 
@@ -144,13 +137,3 @@ def pause_for_owner(path: str, owner: str, state: RunState, *, now: datetime) ->
     until = now + timedelta(seconds=look_s(state.waits + 1))
     words = f"process {owner.partition(':')[0]} works on {path}"
     return e.Paused(kind=WaitKind.SUBPLAN, until=iso(until), words=words)
-
-
-def _describe_end(store: Store, row: RunRow) -> str:
-    """Why the sub-plan is not complete though its run has ended."""
-    state = state_of(store, row)
-    failed = failure(state)
-    where = f"phase {failed.phase}, " if failed is not None and failed.phase else ""
-    detail = f": {state.ended.detail}" if state.ended is not None and state.ended.detail else ""
-    see = command("runplan", "report", row.plan)
-    return f"{row.plan} is not complete ({where}{row.reason or row.outcome}){detail}; see: {see}"

@@ -61,7 +61,6 @@ td::before {{ content: attr(data-label) ": "; font-weight: bold; }}
 
 
 def commits_in(markdown: str) -> list[str]:
-    """The abbreviated ids of the commits that a report lists."""
     matches = (_COMMIT.match(line) for line in markdown.splitlines())
     return list(dict.fromkeys(match[1] for match in matches if match))
 

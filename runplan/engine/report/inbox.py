@@ -35,8 +35,6 @@ class EntryKind(StrEnum):
 
 
 class InboxEntry(Struct, frozen=True, kw_only=True):
-    """One thing that waits for a person (docs/reference.md)."""
-
     kind: EntryKind
     id: str  #: of a question or a failed run; else what the answer is bound to: the tree, or the hash of a proposal
     repository: str  #: its root
@@ -51,8 +49,6 @@ class InboxEntry(Struct, frozen=True, kw_only=True):
 
 
 class Unreadable(Struct, frozen=True, kw_only=True):
-    """A repository whose journal cannot be read."""
-
     repository: str
     error: str
 
@@ -96,7 +92,6 @@ def _list_entries(store: Store, root: str) -> Iterator[InboxEntry]:
 
 
 def _entry_of(row: RunRow, root: str) -> InboxEntry:
-    """The entry of a failed run."""
     return InboxEntry(
         kind=EntryKind.FAILED,
         id=row.id,

@@ -51,7 +51,6 @@ def describe_summary(summary: Summary, *, is_edited: bool) -> list[str]:
 
 
 def _list_steps(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
-    """One row for each step: its agent, time, use and result."""
     yield table_row("Step", "Agent", "Time", "Used", "Result")
     yield "|---|---|---|---|---|"
     ended: dict[str, DispatchEnded] = {}

@@ -148,7 +148,6 @@ def describe_kept_work(failed: PhaseFailed, parked: str, state: str | Path) -> l
 
 
 def _section_mark(**names: str) -> str:
-    """An invisible line that identifies a section."""
     plain = (f"{key} {re.sub(r'[^A-Za-z0-9._]+', '-', name)}" for key, name in names.items())
     return f"<!-- runplan: {', '.join(plain)} -->"
 

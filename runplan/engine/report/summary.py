@@ -86,9 +86,6 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
     phases: tuple[PhaseRecord, ...]
 
 
-# --- from the journal -----------------------------------------------------------------------------------
-
-
 def list_summary_facts(store: Store, plan: str) -> list[Recorded[Any]]:
     """The events of the plan that a summary needs, oldest first."""
     return sorted((fact for kind in KINDS for fact in store.list_facts(kind, plan=plan)), key=lambda fact: fact.seq)
@@ -118,7 +115,6 @@ def summarise_attempts(records: Iterable[Recorded[Any]], *, since: str = "") -> 
 
 
 def _apply_fact(phase: PhaseRecord, fact: Recorded[Any], worked: str, since: str) -> PhaseRecord:
-    """The phase after one more event of a run that works on the phase `worked`."""
     match fact.event:
         case e.Leased():
             attempts = phase.attempts + 1
@@ -174,9 +170,6 @@ def figures_of_run(store: Store, run: RunRow) -> str:
     )
 
 
-# --- with the plan --------------------------------------------------------------------------------------
-
-
 def summary_of(
     path: str, plan: Plan | None, newest: RunRow | None, attempts: dict[str, PhaseRecord], *, owned: bool = True
 ) -> PlanSummary:
@@ -198,7 +191,6 @@ def summary_of(
 
 
 def _summarise_phase(plan: Plan, phase: Phase, attempts: dict[str, PhaseRecord]) -> PhaseRecord:
-    """The phase with its title and its status in the plan."""
     summary = replace(attempts.get(phase.id) or PhaseRecord(id=phase.id), title=phase.title)
     if phase.status is Status.DONE:
         return replace(summary, state=PhaseState.DONE, commit=phase.commit or summary.commit, why="")
@@ -236,11 +228,7 @@ def _with_run(path: str, phase: PhaseRecord, newest: RunRow | None, *, owned: bo
     return replace(phase, why=describe_phase(PhaseState.RUNNING, work=work), command=status)
 
 
-# --- as Markdown ----------------------------------------------------------------------------------------
-
-
 def summary_section(summary: PlanSummary) -> str:
-    """The section that `runplan report` puts on top of the landed report."""
     done = sum(phase.state is PhaseState.DONE for phase in summary.phases if phase.id != REPAIR)
     used = sum_usage(PhaseSpending, (phase.spent for phase in summary.phases))
     names = ("Phase", "State", "Commit", "Tests", "Attempts", "Time", "Agents", "Tokens", "Cost")
@@ -273,9 +261,6 @@ def summary_section(summary: PlanSummary) -> str:
     return "\n\n".join([*parts, *(["**Not done:**", "\n".join(left)] if left else [])]) + "\n"
 
 
-# --- the news of all repositories -----------------------------------------------------------------------
-
-
 class RepositoryNews(Struct, frozen=True, kw_only=True):
     repository: str  #: its root
     plans: tuple[PlanSummary, ...] = ()
@@ -286,7 +271,6 @@ class RepositoryNews(Struct, frozen=True, kw_only=True):
 
 
 def news_of(journals: Mapping[str, Location], *, since: str) -> list[RepositoryNews]:
-    """The news of the repositories with these journals, without those that have none."""
     news = []
     for root, journal in sorted(journals.items()):
         if not store_exists(journal):
@@ -346,7 +330,6 @@ SECTIONS = {
 
 
 def morning_report(news: Sequence[RepositoryNews], *, since: str) -> str:
-    """The report as Markdown; `since` in words."""
     parts = [f"# Report since {since}", f"{count_phases(news)}."]
     for state, title in SECTIONS.items():
         lines = [line for repository in news for line in _phase_lines(repository, state)]

@@ -30,13 +30,11 @@ def escape_inline(text: str) -> str:
 
 
 def escape_first_line(text: str) -> str:
-    """One line of foreign text that may start a block."""
     line = re.sub(r"^(\d+)([.)])", r"\1\\\2", escape_inline(text))
     return f"\\{line}" if line.startswith(("#", ">", "+", "-", "*", "_", "=", "~", "|", "[", "```")) else line
 
 
 def code_span(text: str) -> str:
-    """A code span; its fence is longer than any backticks in the text."""
     line = flatten_text(text)
     longest = max((len(run) for run in re.findall("`+", line)), default=0)
     fence = "`" * (longest + 1)
@@ -45,7 +43,6 @@ def code_span(text: str) -> str:
 
 
 def table_cell(text: str) -> str:
-    """Inline Markdown as a table cell, with its pipes escaped."""
     return re.sub(r"(?<!\\)(\\*)\|", lambda pipe: pipe.group(1) * 2 + r"\|", text)
 
 
@@ -54,22 +51,17 @@ def table_row(*cells: str) -> str:
 
 
 def indent_block(text: str) -> str:
-    """Many lines of foreign text as an indented block."""
     lines = (re.sub(_HIDDEN, "", line) for line in drop_surrogates(text).strip("\r\n").splitlines())
     return "\n".join(f"    {line}".rstrip() for line in lines)
 
 
 def flatten_text(text: str) -> str:
-    """The text on one line, without invisible characters."""
     return " ".join(re.sub(_HIDDEN, "", drop_surrogates(text)).split())
 
 
 def drop_surrogates(text: str) -> str:
-    """The text without lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
-
-# --- the report of a plan -------------------------------------------------------------------------------
 
 _LINES = r"[^\n]*\n|[^\n]+"
 
@@ -96,7 +88,6 @@ def sections_of_run(report: str, run: str) -> list[str]:
 
 
 def insert_section(text: str, section: str) -> str:
-    """The text with the section before its first one."""
     lines = re.findall(_LINES, text)
     line = _find_heading(lines, "## ")
     before = "".join(lines[:line])
@@ -116,7 +107,6 @@ def gap_after(text: str) -> str:
 
 
 def _find_heading(lines: list[str], opening: str) -> int | None:
-    """Index of the first line with this opening, outside fences."""
     fenced = False
     for number, line in enumerate(lines):
         if line.startswith("```"):
@@ -126,8 +116,6 @@ def _find_heading(lines: list[str], opening: str) -> int | None:
     return None
 
 
-# --- the index of the reports ---------------------------------------------------------------------------
-
 BEGIN = "<!-- runplan: index -->"
 END = "<!-- runplan: end of index -->"
 STALE = timedelta(days=7)  #: since the last landing of an unfinished plan
@@ -135,8 +123,6 @@ _ROW = r"\| (.*) \| (done|active|stale) \| (\d{4}-\d\d-\d\d) \| \[([^\]]+)\]\(\4
 
 
 class PlanRow(Struct, frozen=True, kw_only=True):
-    """A plan that lands now."""
-
     plan: str
     title: str
     report: str  #: file name

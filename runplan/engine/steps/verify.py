@@ -257,10 +257,8 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> e.Event 
     # A repair follows the phases, which were verified together before.
     if not is_finish or not isinstance(phase, WorkAttempt) or phase.is_repair or phase.is_last:
         return None
-    is_elsewhere = isinstance(phase.chosen, e.SubplanChosen) and concludes(
-        context.settings.run.landing
-    )  # not on the branch
-    if is_elsewhere or context.find_plan_base(phase) == phase.onto:
+    is_subplan = isinstance(phase.chosen, e.SubplanChosen)  # its work is not on the branch of a pull request
+    if (is_subplan and concludes(context.settings.run.landing)) or context.find_plan_base(phase) == phase.onto:
         return None
     return e.FinalVerificationDue(tree=phase.answerable)
 

@@ -11,8 +11,6 @@ import re
 
 from runplan.domain.checks.runners.output import Report, Runner, TestState, find_last, list_failed, match_lines
 
-# --- cargo -------------------------------------------------------------------------------------------------------
-
 _CARGO_CLOSING = re.compile(r"^test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed; (\d{1,9}) ignored;")
 _BINARY = re.compile(r"^ +(?:Running (?:unittests )?(\S+) \(|Doc-tests (\S+)$)")
 _CARGO_TEST = re.compile(r"^test (.+?) \.\.\. (ok|FAILED|ignored)(?:, .*)?(?: <[\d.]+s>)?$")
@@ -47,8 +45,6 @@ def read_cargo(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
 
 CARGO = Runner("cargo", _CARGO_CLOSING, read_cargo, re.compile(r"^running \d+ tests?$"))
 
-
-# --- go ----------------------------------------------------------------------------------------------------------
 
 _PACKAGE = re.compile(r"^(ok|FAIL|\?)\s+(\S+)\s+([\d.]+s|\(cached\)|\[.*?\])(.*)")
 _EVENT = r'\{"Time":.{0,80}?"Action":"(?:pass|fail|skip)","Package":"[^"]{1,500}"(?:,"Elapsed"|\})'
@@ -120,8 +116,6 @@ def _add_event(line: str, tests: dict[str, TestState]) -> None:
 
 GO = Runner("go", _GO_CLOSING, read_go, re.compile(r'^=== RUN   \S|^\{"Time":.{0,80}?"Action":"run"'))
 
-
-# --- ctest -------------------------------------------------------------------------------------------------------
 
 _CTEST_CLOSING = re.compile(r"^\d+% tests passed, (\d{1,9}) tests? failed out of (\d{1,9})$|^No tests were found!!!$")
 _FAILED = re.compile(r"^\s+\d+ - (.+?) \((?!Disabled|Skipped)[A-Za-z][A-Za-z ]*\)")

@@ -15,8 +15,6 @@ from runplan.domain.checks.runners.output import (
     read_counts,
 )
 
-# --- jest --------------------------------------------------------------------------------------------------------
-
 _JEST_CLOSING = re.compile(r"^Tests: +(.*\b\d{1,9} total)$|^No tests found, exiting")
 _SUITES = re.compile(r"^Test Suites: +(.*\b\d{1,9} total)$")
 _FILE = re.compile(r"^ ?(PASS|FAIL) +(?:\./)?(\S+)")
@@ -65,8 +63,6 @@ def _read_tests(lines: list[str]) -> Iterator[tuple[str, TestState]]:
 
 JEST = Runner("jest", _JEST_CLOSING, read_jest, re.compile(r"^ ?(?:PASS|FAIL) +\S+\.[cm]?[jt]sx?\b"))
 
-
-# --- vitest ------------------------------------------------------------------------------------------------------
 
 _VITEST_CLOSING = re.compile(r"^ +Tests {2}(.+?)(?: \(\d+\))?$|^No test files found")
 _FILES = re.compile(r"^ Test Files {2}(.+?)(?: \((\d{1,9})\))?$")

@@ -61,8 +61,6 @@ def _match_tests(pattern: str, lines: list[str]) -> Iterator[tuple[str, TestStat
         yield name, TestState(parts.get("state", "failed").lower())
 
 
-# --- mocha and Cypress ----------------------------------------------------------------------------------------
-
 _MOCHA = re.compile(r"^  \d{1,9} passing \(")
 _DETAILS = re.compile(r"^  \d{1,9} failing$")
 _SPEC_FILE = re.compile(r"^ +Running: +(\S+)")  #: of Cypress
@@ -95,8 +93,6 @@ def _read_tree(lines: list[str]) -> Iterator[tuple[str, TestState]]:
                 suites = outer | {indent: title}
 
 
-# --- prove ----------------------------------------------------------------------------------------------------
-
 _PROVE_FILE = re.compile(r"^(\S+) \.\.+(?: (\w+).*)?$")
 _PROVE = re.compile(r"^Result: (?:PASS|FAIL|NOTESTS)$")
 _BAD_FILE = re.compile(r"^(\S+) +\(Wstat: ")
@@ -120,8 +116,6 @@ def _read_prove(lines: list[str]) -> Iterator[tuple[str, TestState]]:
         elif not points:
             yield file, TestState.SKIPPED if word == "skipped" else TestState.PASSED
 
-
-# --- the table ------------------------------------------------------------------------------------------------
 
 _RSPEC = re.compile(r"^\d{1,9} examples?, \d{1,9} failures?\b")
 _RSPEC_FAILED = r"rspec (?:\./)?(?P<place>[^\s:]+):\d+ # (?P<name>.+)$"

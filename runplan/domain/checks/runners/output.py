@@ -53,7 +53,6 @@ def list_failed(lines: Iterable[str], pattern: re.Pattern[str]) -> list[tuple[st
 
 
 def worst_states(tests: Iterable[tuple[str, TestState]]) -> dict[str, TestState]:
-    """Each test with its state; of several states, a failure counts most and a skip least."""
     order = (TestState.SKIPPED, TestState.PASSED, TestState.FAILED)
     states: dict[str, TestState] = {}
     for name, state in tests:
@@ -62,7 +61,6 @@ def worst_states(tests: Iterable[tuple[str, TestState]]) -> dict[str, TestState]
 
 
 def count_states(tests: list[tuple[str, TestState]], *, lines_after: int = 0) -> Report:
-    """The report of a runner that names every test and counts none."""
     numbers = Counter(state for _, state in tests)
     passed, failed, skipped = (numbers[state] for state in TestState)
     return Report(passed=passed, failed=failed, skipped=skipped, tests=tests, lines_after=lines_after)

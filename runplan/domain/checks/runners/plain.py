@@ -49,8 +49,6 @@ def read_configured(lines: list[str], pattern: str) -> Report | None:
 RUNNERS = (Runner("plain", re.compile(_PAIR), read_pair), Runner("plain", re.compile(_OUT_OF), read_out_of))
 
 
-# --- JUnit XML ----------------------------------------------------------------------------------------------
-
 _NOT_RUN = ("disabled", "notrun")  # CTest
 MOST_REASONS = 200  #: failures whose first line is kept
 LONGEST_REASON = 300  #: characters
@@ -79,7 +77,6 @@ def read_junit(texts: Iterable[str]) -> Report | str:
 
 
 def _read_cases(root: ET.Element) -> Iterator[tuple[str, TestState, str]]:
-    """The name of each test, its state, and the first line of its failure."""
     for case in root.iter("testcase"):
         place = _describe_place(case.get("file", ""), case.get("classname", ""))
         name = case.get("name", "")
@@ -93,7 +90,6 @@ def _read_cases(root: ET.Element) -> Iterator[tuple[str, TestState, str]]:
 
 
 def _read_examples(text: str) -> Iterator[tuple[str, TestState, str]]:
-    """The same of the JSON of RSpec."""
     for example in json.loads(text)["examples"]:
         state = TestState.SKIPPED if example["status"] == "pending" else TestState(example["status"])
         reason = example.get("exception", {}).get("message", "").strip().partition("\n")[0]

@@ -15,8 +15,6 @@ from runplan.domain.checks.runners.output import (
     read_counts,
 )
 
-# --- pytest ------------------------------------------------------------------------------------------------------
-
 _PYTEST_CLOSING = re.compile(
     r"^=* ?((?:\d{1,9} (?:subtests )?"
     r"(?:passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?|rerun)(?:, )?)+"
@@ -53,8 +51,6 @@ def read_pytest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
 
 PYTEST = Runner("pytest", _PYTEST_CLOSING, read_pytest, re.compile(r"^=+ test session starts =+$"))
 
-
-# --- unittest ----------------------------------------------------------------------------------------------------
 
 _RAN = re.compile(r"^Ran (\d{1,9}) tests? in [\d.]+s$")
 _UNITTEST_CLOSING = re.compile(r"^(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$")

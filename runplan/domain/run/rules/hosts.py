@@ -13,12 +13,10 @@ MAX_LABELS = 8  #: of one host, which looks into a queue for each combination of
 
 
 def name_queue(labels: Collection[str]) -> str:
-    """The queue of the plans that need a host with these labels."""
     return "+".join(sorted(labels)) or ANY
 
 
 def list_queues(labels: Collection[str]) -> list[str]:
-    """The queues from which a host with these labels takes plans."""
     named = sorted(set(labels))
     return [name_queue(chosen) for count in range(len(named) + 1) for chosen in combinations(named, count)]
 
@@ -31,7 +29,6 @@ def missing_labels(state: RunState) -> tuple[str, ...]:
 
 
 def awaited_labels(state: RunState) -> tuple[str, ...]:
-    """The labels of the first phase that the host which owns the run cannot work on."""
     states = (lane_state for _, lane_state in open_states(state))
     return next((lane_state.current.chosen.host for lane_state in states if missing_labels(lane_state)), ())
 

@@ -32,7 +32,6 @@ def list_startable(plan: Plan, worked: Mapping[str, Sequence[str]], *, limit: in
 
 
 def may_begin_ahead(state: RunState) -> bool:
-    """Whether a phase may begin on one that is being proven."""
     started = state.options
     is_on = started.auto and started.mode is Mode.FINISH
     return is_on and count_ahead(state) < started.pipeline and bool(list_bases(state))
@@ -90,7 +89,6 @@ def list_ahead(
 
 
 def _list_contained(phase: str, below: Mapping[str, str]) -> set[str]:
-    """The phase, and those that it began on."""
     return {phase, *(_list_contained(below[phase], below) if below.get(phase) else ())}
 
 

@@ -136,7 +136,6 @@ def _run_baseline(started: e.RunStarted, phase: WorkAttempt, tree: str, *, agent
 
 
 def _set_up_agents(started: e.RunStarted, phase: WorkAttempt) -> Decision | None:
-    """Run run.setup once in the worktree of implementers and fixers."""
     if not started.setup or phase.setup.agents:
         return None
     setup = e.DispatchStarted(role=Role.SETUP, cycle=phase.cycle)
@@ -293,7 +292,6 @@ def _is_doubtful(gate: e.GateJudged, phase: WorkAttempt) -> bool:
 
 
 def _prove_tests(started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt) -> Decision:
-    """Where tests changed: the base's tests on the new code, and whether the new tests fail without it."""
     if due := _run_proofs(started, phase, candidate, candidate.proofs):
         return due
     if phase.proof.questions and started.changed == "refuse":
@@ -324,7 +322,6 @@ def _run_proofs(
 
 
 def _describe_checks(names: Sequence[str]) -> str:
-    """`the tests run`, `lint and types run`."""
     if tuple(names) == (e.TESTS,):
         return "the tests run"
     return f"{' and '.join(names)} {'runs' if len(names) == 1 else 'run'}"

@@ -63,9 +63,6 @@ def judge_agent(record: DispatchRecord, ended: DispatchEnded, succeeded: Decisio
     return fail_phase(reason, PhaseStep(ended.role), how)
 
 
-# --- the delivery -------------------------------------------------------------------------------------
-
-
 def land_candidate(
     started: RunStarted, attempt: Attempt, *, proof: str = "all checks passed", sign_off: Sequence[str] | None = None
 ) -> Decision:
@@ -90,13 +87,11 @@ def land_candidate(
 
 
 def await_subplan(attempt: WorkAttempt) -> Decision:
-    """The worker begins the run of the plan, and records its end."""
     why = f"phase {attempt.chosen.phase} is done by {attempt.awaited_plan}, whose run has not ended"
     return Decision(why=why, waiting=WaitKind.SUBPLAN, about=attempt.awaited_plan)
 
 
 def undo_phase(started: RunStarted, attempt: Attempt) -> Decision:
-    """Undo needs no gate."""
     delivery = attempt.delivery
     phase = attempt.chosen.phase
     if delivery.conflict is not None:
