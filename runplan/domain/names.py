@@ -45,10 +45,7 @@ _LONGEST_SLUG = 80
 
 
 def slug(path: str) -> str:
-    """The plan's name in branches and reports: its file name, lower case, words joined by dashes.
-
-    The plan of a spec folder, `specs/001-login/tasks.md`, has the name of the folder.
-    """
+    """The plan's name in branches and reports: that of its file, or of its spec folder, in lower case with dashes."""
     name = _folder_name(PurePosixPath(path)) or PurePosixPath(path).name
     stem = name[:-3] if name.lower().endswith(".md") else name
     made = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")
@@ -114,10 +111,7 @@ def plan_key(path: str, others: Iterable[str]) -> str:
 
 
 def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str] = ()) -> str:
-    """The plan of `plans` (repository-relative paths) that `word` names; `place` is their directory.
-
-    Plans that are `gone`, but have runs, are found by path, or by part of it if no other plan matches.
-    """
+    """The plan that `word` names; those that are `gone`, but have runs, come last; `place` is their directory."""
     looks = [[plan for plan in (*plans, *gone) if PurePosixPath(word) == PurePosixPath(plan)]]
     for among in (plans, gone):
         looks.append([plan for plan in among if is_named(word, plan)])

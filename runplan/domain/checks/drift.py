@@ -138,10 +138,7 @@ def corrected_text(stated: str, actual: int) -> str:
 
 
 def correct_section(section: str, drift: Drift, *, date: str) -> tuple[str, str]:
-    """The section of the phase with the actual number and a comment that says so; and why it is unchanged.
-
-    `section` is `Phase.text`; the caller finds the phase by its exact id. `date` is YYYY-MM-DD.
-    """
+    """The section with the actual number and a comment that says so, else why it is unchanged; `date` is YYYY-MM-DD."""
     where = f"phase {drift.phase}, criterion {drift.bullet}"
     lines = scan_lines(section.encode(), path="")
     places = _numbered_criteria(lines)
@@ -193,10 +190,7 @@ _STALE = (
 
 
 def find_contradictions(section: str) -> list[tuple[int, str]]:
-    """The sums of the phase that differ from their stated result, or from the criterion with the same noun.
-
-    Each is a percentage and words for people. More than 20 refuses the phase before any work; else it is logged.
-    """
+    """Per cent and words of each sum that differs from its stated result, or from the criterion with its noun."""
     lines = scan_lines(section.encode(), path="")
     design = _text_under(lines, "design")
     sums = [
@@ -222,9 +216,6 @@ def find_contradictions(section: str) -> list[tuple[int, str]]:
 
 
 def stale_phrase(section: str) -> str:
-    """The words of the phase's Dependencies that say it may be outdated; "" for none.
-
-    They do not count when the plan changed after the phases that it depends on were done.
-    """
+    """The words of the phase's Dependencies that say it may be outdated; "" for none."""
     phrase = re.search(_STALE, _text_under(scan_lines(section.encode(), path=""), "dependencies"))
     return phrase.group() if phrase else ""

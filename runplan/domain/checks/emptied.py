@@ -1,8 +1,4 @@
-"""Empties the functions that a phase added: a test that still passes does not test them.
-
-Python is parsed by `ast`, JavaScript and TypeScript by tree-sitter, which is an extra. An added file that cannot be
-parsed becomes a stub.
-"""
+"""Empties the functions that a phase added: a test that still passes does not test them."""
 
 from __future__ import annotations
 

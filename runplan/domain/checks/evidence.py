@@ -1,7 +1,4 @@
-"""Looks up the evidence of a verifier: files of the tree, tests that the gates ran, commands.
-
-A text is cut into tokens, and each token is looked up. No word has a meaning of its own.
-"""
+"""Looks up the tokens of a verifier's evidence: files of the tree, tests that the gates ran, commands."""
 
 from __future__ import annotations
 

@@ -247,10 +247,7 @@ INSTRUCTIONS = (
 
 
 def is_test(path: str, paths: Sequence[str] = ()) -> bool:
-    """Whether the file is a test by its name or folder, or by `paths`, which is tests.paths.
-
-    A conftest.py changes other tests, and is none itself.
-    """
+    """Whether the file is a test by its name or folder, or by `paths`, which is tests.paths; a conftest.py is none."""
     if path.rpartition("/")[2] == "conftest.py":
         return False
     return covers((*_COLLECTED, *paths), path) or re.search(_TEST_FOLDER, path) is not None

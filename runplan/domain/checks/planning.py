@@ -129,10 +129,7 @@ _SHAPES: dict[Role, type[_Output]] = {
 
 
 def judge_output(role: Role, *, message: str, file_text: str | None, facts: StepFacts) -> StepResult:
-    """The output of a step: its return file, else the fenced json block that ends its message.
-
-    The text is there also when it is not accepted, so that the next try can begin with it.
-    """
+    """The output of a step: its return file, else the fenced json block that ends its message; its text in any case."""
     block, rest = split_markdown_block(message) if _SHAPES[role] is _Draft else ("", message)
     match decode_return(file_text, rest, _SHAPES[role]):
         case Unusable() if block.strip() and not facts.findings:

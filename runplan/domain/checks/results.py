@@ -297,10 +297,7 @@ _MOST_AGAIN = 20  #: with more failed tests, all run again
 
 
 def rerun_command(command: str, results: Results) -> str:
-    """The command that runs only the failed tests again; "" where the runner cannot, or hides behind a script.
-
-    After a suite that stopped early, all tests have to run again.
-    """
+    """The command that runs only the failed tests again; "" where all have to run, or the runner cannot."""
     names = sorted(results.failures)
     words = command.split()
     if results.unfinished or not 0 < len(names) <= _MOST_AGAIN or not all(map(_ALONE.fullmatch, words)):

@@ -128,10 +128,7 @@ def _start_of_last_block(lines: list[str]) -> int | None:
 
 
 def split_markdown_block(message: str) -> tuple[str, str]:
-    """The content of the last block fenced as markdown, "" for none, and the message without it.
-
-    A fence with a word opens an inner block, and a fence without one closes the innermost.
-    """
+    """The content of the last block fenced as markdown, "" for none, and the message without it."""
     lines = message.splitlines()
     last = range(0)
     start = 0

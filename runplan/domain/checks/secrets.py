@@ -68,10 +68,7 @@ def secrets_in(text: str) -> dict[str, str]:
 
 
 def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The secrets in variables, also as JSON and addresses write them.
-
-    These are the value of a variable with a telling name, and the password of an address in any variable.
-    """
+    """The values of telling variables, and passwords in addresses, also as JSON and addresses write them."""
     values = [
         value for name, value in environment.items() if re.search(_VARIABLE, name) and len(value) >= SHORTEST_VALUE
     ]

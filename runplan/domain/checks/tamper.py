@@ -190,10 +190,7 @@ def _list_commands(path: str, text: str | None) -> set[str]:
 
 
 def _find_leaks(files: Sequence[FileChange], messages: Iterable[str], permit: Permit) -> Iterator[Tampering]:
-    """The files, file names and commit messages with a secret that none of the files had before.
-
-    A file that the phase names may contain secrets.
-    """
+    """Secrets in files that the phase does not name, and in messages, that none of the files had before."""
     known = {secret for file in files for secret in secrets_in(file.before or "")}
     texts: list[tuple[str, str, str]] = []
     for file in files:

@@ -1,7 +1,4 @@
-"""The state of an attempt, one type for each kind of work, folded from the journal.
-
-Kinds share two parts: the record of their dispatches, and the delivery of a candidate.
-"""
+"""The state of an attempt, folded from the journal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What next? The one function that answers, for start, resume, recovery and schedule alike.
-
-`decide` looks only at recorded facts. Its answer carries the reason, which `explain` prints.
-"""
+"""What next? The one function that answers, from recorded facts, for start, resume, recovery and schedule alike."""
 
 from __future__ import annotations
 
@@ -357,10 +354,7 @@ def actions_of_state(state: RunState, waiting: WaitKind | None, plan: str) -> tu
 
 
 def pending_answer(state: RunState, plan: str) -> str:
-    """Why a schedule may not continue the plan's unfinished run; "" when it may.
-
-    A run without `auto` lands only approved changes, so a schedule may not turn it into one with `auto`.
-    """
+    """Why a schedule may not continue the plan's unfinished run; "" when it may. Only a person adds `auto`."""
     if state.started is None or state.ended is not None:
         return ""
     decision = decide(state)

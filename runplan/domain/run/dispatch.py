@@ -260,10 +260,7 @@ class Folding:
 
 
 def _after_success(end: Finished, then: AgentEvent) -> Finished | None:
-    """A successful end after one more event: an agent that continues has not ended.
-
-    Tools and usage may belong to sub-agents, which outlive the end of their agent.
-    """
+    """A successful end after one more event; tools and usage may belong to sub-agents, which outlive it."""
     match then:
         case Message() | Started() | Context(tokens=int()):
             return None

@@ -17,10 +17,7 @@ PUSHING_KEYS = (*FORGE_TOKENS, "SSH_AUTH_SOCK")  #: the variables of a run that 
 
 
 def beginning_after(failure: PhaseFailed, *, is_changed: bool, has_fixers: bool) -> Beginning:
-    """How the attempt after this failure begins on the kept work.
-
-    When a person changed the branch or the phase's text since, the checks decide whether the complaint still holds.
-    """
+    """How the next attempt begins on the kept work; after a change by a person (`is_changed`) with the checks."""
     if is_changed:
         return Beginning.PROVE
     beginning = failure.reason.beginning

@@ -113,10 +113,7 @@ def count_ahead(state: RunState) -> int:
 
 
 def open_states(state: RunState) -> list[tuple[str, RunState]]:
-    """The open lanes by name, and under "" the run without them, where it has a phase or has no lanes.
-
-    A phase that asked a person, or was proven, when the lanes began stays a phase of the run.
-    """
+    """The open lanes by name, and under "" the run without them, where it has a phase or has no lanes."""
     lanes = [(lane.name, lane.state) for lane in open_lanes(state)]
     if not lanes:
         return [("", state)]

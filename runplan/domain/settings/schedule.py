@@ -195,10 +195,7 @@ def _slots_of(row: ScheduleRow, after: datetime) -> Iterator[Slot]:
 
 
 def next_slot(row: ScheduleRow, now: datetime) -> tuple[datetime | None, bool]:
-    """The next slot, and whether a slot fires as soon as a daemon runs.
-
-    None if this machine does not know the schedule's words or zone.
-    """
+    """The next slot, None if its words or zone are not known here; and whether one fires as soon as a daemon runs."""
     if row.next is not None and (recorded := parse_iso(row.next)) > now:
         return recorded, False
     try:

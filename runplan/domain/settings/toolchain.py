@@ -1,8 +1,4 @@
-"""The set-up and the test command that fit a project, and the needs of a command.
-
-They are found in lock files and manifests at the top of the project. A run never guesses: `init` writes what is found
-into the settings, and `doctor` compares it with them.
-"""
+"""The set-up and the test command that fit a project by its files, for `init` and `doctor`; a run never guesses."""
 
 from __future__ import annotations
 

@@ -198,10 +198,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 def open_context(
     cwd: Path = Path(), *, env: Mapping[str, str] | None = None, warn: Callable[[str], None] | None = None
 ) -> Iterator[RepositoryContext]:
-    """The repository around a directory (the current one), with its settings in an environment (that of the process).
-
-    With `warn` broken settings are a warning, for commands that show or stop runs.
-    """
+    """The repository around a directory, with its settings; with `warn` broken settings are a warning."""
 
     def read(root: Path, env: Mapping[str, str]) -> Settings:
         try:

@@ -123,10 +123,7 @@ class IssuePlan(Struct, frozen=True, kw_only=True):
 
 
 def newest_plan(context: RepositoryContext, forge: Forge, number: int) -> IssuePlan:
-    """A further plan, with its own branch, follows where the issue was reopened after the last pull request had ended.
-
-    An open issue proves nothing: a merge closes it some seconds later, and that of a failed run stays open.
-    """
+    """The plan of the issue; a further one where it was reopened after the last pull request had ended."""
     run = context.settings.run
     earlier = ""
     since = 0.0
@@ -144,10 +141,7 @@ def newest_plan(context: RepositoryContext, forge: Forge, number: int) -> IssueP
 def take_issue(
     context: RepositoryContext, number: int, *, now: datetime, label: str = ""
 ) -> TakenIssue | TakenElsewhere:
-    """Take the issue: afterwards the branch with its plan is on the remote.
-
-    A watch passes its label: then the issue is taken only if `issues.trust` permits its author or labeller.
-    """
+    """Push a branch with the issue's plan, unless there is one; with the label of a watch, as `issues.trust` permits."""
     git = context.git
     forge = modes.open_forge(git, context.settings.run, context.env)
     plan = newest_plan(context, forge, number)
@@ -230,10 +224,7 @@ def _create_branch(
 
 
 def list_free_issues(context: RepositoryContext, label: str, store: Store, now: datetime) -> Iterator[int]:
-    """The open issues with the label without any work, oldest first.
-
-    Among them are those with a branch of this repository, which died before the run began.
-    """
+    """The open issues with the label without any work but a branch of this repository, oldest first."""
     run = context.settings.run
     target = context.tip()
     forge = modes.open_forge(context.git, run, context.env)

@@ -222,10 +222,7 @@ def require_same_history(context: RepositoryContext, plan: str) -> None:
 
 
 def require_test_command(context: RepositoryContext) -> str:
-    """Refuse a repository with tests and no test command: runplan neither guesses one nor skips the tests.
-
-    A note where the command probably names no tests.
-    """
+    """Refuse tests without a test command; a note where the command probably names no tests."""
     tests = context.settings.tests
     if tests.command:
         return foresee_unnamed(tests.command, tests.junit, functools.partial(context.git.blob, context.tip()))

@@ -27,10 +27,7 @@ LOCK = "locks/doctor.lock"  #: below the directory of the journal; held while a 
 def rehearse_phase(
     repository_context: RepositoryContext, repository: OpenRepository, on_event: Callable[[e.Event], None]
 ) -> RunState:
-    """Work a phase in memory until its first agent is due, and remove everything that was made for it.
-
-    A check that is known to pass runs all the same. An error or an interruption is raised after the removal.
-    """
+    """Work a phase in memory until its first agent is due, and remove everything that was made for it."""
     run = f"doctor{os.urandom(4).hex()}"
     landing = repository_context.settings.run.landing
     target = repository_context.settings.run.target

@@ -133,10 +133,7 @@ def make_run_context(
 
 @contextlib.contextmanager
 def open_repository(context: RepositoryContext, *, wakeup: int | None = None) -> Iterator[OpenRepository]:
-    """Open a repository, or refuse one that cannot be worked in.
-
-    `wakeup` is a descriptor that interrupts a wait for dispatches.
-    """
+    """Open a repository, or refuse one that cannot be worked in; `wakeup` interrupts a wait for dispatches."""
     settings = context.settings
     user = repositories.require_workable(context.repository, target=context.target, prefix=settings.run.branch_prefix)
     root = worktree_root(context.root, settings, context.env)

@@ -184,10 +184,7 @@ def describe_success(plan: str) -> str:
 
 
 def record_crash(error: Exception, active: ActiveRun, lane: str) -> RunplanError | None:
-    """Record a defect of runplan itself; the error to raise, or None when the step is to be taken once more.
-
-    A system without resources leaves the run as it is. A run that is being stopped ends.
-    """
+    """Record a defect of runplan itself; the error to raise, or None when the step is to be taken once more."""
     if refused := refused_by_system(error):
         return Unreachable(refused)
     active.context.store.require_there()
@@ -247,10 +244,7 @@ def fail_run(active: ActiveRun, detail: str, remedy: str = "", reason: Reason = 
 
 
 def end_recorded_agents(state: Path, plan: str) -> list[str]:
-    """End the agents of the plan, or of all plans (""), by the journal; the plans that had any.
-
-    For a worker that does not answer. The next owner of the run records their ends.
-    """
+    """End the agents of the plan, or of all plans (""), for a worker that does not answer; the plans that had any."""
     with closing(open_store(state, writable=False)) as store:
         meant = [row for row in store.list_unfinished_runs() if plan in ("", row.plan)]
         ids_by_plan = {row.plan: ids for row in meant if (ids := list_running(state_of(store, row)))}

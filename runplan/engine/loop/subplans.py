@@ -48,10 +48,7 @@ def require_subplans(context: RepositoryContext, plan: Plan) -> None:
 
 
 def describe_nesting(read: Callable[[str], Plan], chain: tuple[str, ...]) -> str:
-    """Why the last plan of the chain cannot be worked: it or a plan below it is in a cycle, or too deep; "" if it can.
-
-    `chain` begins with the plan that is below no other.
-    """
+    """Why the last plan of the chain cannot be worked: it or one below it is in a cycle or too deep; "" if it can."""
     *above, path = chain
     shown = " → ".join(chain)
     if path in above:

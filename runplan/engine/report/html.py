@@ -1,7 +1,4 @@
-"""Turns a report into one HTML page without scripts or external resources; diffs are folded.
-
-It reads the Markdown that `report/text.py` writes. Everything else in a report is shown as text.
-"""
+"""Turns the Markdown of a report into one HTML page without scripts or external resources; diffs are folded."""
 
 from __future__ import annotations
 

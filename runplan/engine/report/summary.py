@@ -1,7 +1,4 @@
-"""Sums up the phases of a plan, and the news of all repositories, from the journals.
-
-Time, tokens and cost differ after a crash, so `runplan report` shows them, and the landed report has none.
-"""
+"""Sums up the phases of a plan, and the news of all repositories, from the journals."""
 
 from __future__ import annotations
 
@@ -173,10 +170,7 @@ def figures_of_run(store: Store, run: RunRow) -> str:
 def summary_of(
     path: str, plan: Plan | None, newest: RunRow | None, attempts: dict[str, PhaseRecord], *, owned: bool = True
 ) -> PlanSummary:
-    """The phases in the order of the plan, which is None when it is gone or cannot be parsed.
-
-    Unless a live process owns the newest run, its current phase was interrupted.
-    """
+    """The phases in the order of the plan, None when it cannot be read; `owned` by a live process, else interrupted."""
     title = path
     phases = list(attempts.values())
     if plan is not None:

@@ -67,10 +67,7 @@ _LINES = r"[^\n]*\n|[^\n]+"
 
 
 def prepend_sections(report: str | None, *, plan_title: str, sections: Sequence[str]) -> str:
-    """The report with the sections on top, the last one first; all other bytes stay.
-
-    A section that exists, by its heading and the mark of its run, is not added again.
-    """
+    """The report with the new ones of the sections on top, the last one first; all other bytes stay."""
     text = report or ""
     if _find_heading(re.findall(_LINES, text), "# ") is None:
         text = f"# Plan Report — {escape_inline(plan_title)}\n" + (f"\n{text}" if text else "")
@@ -130,10 +127,7 @@ class PlanRow(Struct, frozen=True, kw_only=True):
 
 
 def update_index(old: str | None, landed: PlanRow, *, today: date, waiting: Iterable[tuple[str, str]]) -> str:
-    """The index after the landing, with the (plan, phase) pairs that wait for a person.
-
-    The rows of other plans are taken from the index itself. Text outside of the marks stays.
-    """
+    """The index after the landing, with the (plan, phase) pairs that wait for a person; text outside the marks stays."""
     text = old or "# Plan Reports\n"
     begin = text.rfind(BEGIN)
     end = text.find(END, begin)

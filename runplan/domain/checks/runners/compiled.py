@@ -1,8 +1,4 @@
-"""Reads the output of `cargo test`, `go test` and CTest.
-
-Each test binary of cargo has a result; the report is their sum. Without -v or -json, go names packages and the tests
-that failed. CTest names every test.
-"""
+"""Reads the output of `cargo test`, `go test` and CTest."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reads runners whose summary counts tests in words, such as `8 examples, 2 failures`.
-
-mocha and Cypress name their tests in a tree, prove in the TAP of each file, Swift and .NET in a line for each.
-"""
+"""Reads runners whose summary counts tests in words, such as `8 examples, 2 failures`."""
 
 from __future__ import annotations
 
@@ -69,10 +66,7 @@ _TREE = re.compile(r"^( {2,})(?:([✔✓√-]|\d+\)) )?(\S.*?)(?: \(\d+ms\))?$")
 
 
 def _read_tree(lines: list[str]) -> Iterator[tuple[str, TestState]]:
-    """The tests with their suites, as `mocha --fgrep` takes them. Tests may print other lines between them.
-
-    Every failure follows again after the summary.
-    """
+    """The tests with their suites, as `mocha --fgrep` takes them. Tests may print other lines between them."""
     spec_file = ""
     suites: dict[int, str] = {}
     is_tree = True

@@ -101,10 +101,7 @@ def _read_examples(text: str) -> Iterator[tuple[str, TestState, str]]:
 
 
 def _describe_place(file: str, classname: str) -> str:
-    """The file and the class of a test, as pytest names them; the class alone where the file is not given.
-
-    pytest gives the file that defines a test; for an inherited test that is not the file of its class.
-    """
+    """The file and the class of a test, as pytest names them; an inherited test has the file of its class."""
     module = file.rpartition(".")[0].replace("/", ".")
     parts = classname.split(".")
     depth = next((number for number, part in enumerate(parts) if part[:1].isupper()), 0)

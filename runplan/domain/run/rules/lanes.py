@@ -16,10 +16,7 @@ from runplan.domain.run.state import RunState, count_ahead, open_states
 
 
 def list_startable(plan: Plan, worked: Mapping[str, Sequence[str]], *, limit: int) -> list[Phase]:
-    """The phases to start now, in the plan's order, at most `limit`; `worked` maps running phases to touched paths.
-
-    A phase without `Touches:` may touch everything, so it runs alone.
-    """
+    """The phases to start now, at most `limit`; `worked` maps running phases to touched paths, () for every path."""
     chosen: list[Phase] = []
     taken = list(worked.values())
     for phase in plan.phases if plan.status is PlanStatus.ACTIVE else ():
