@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.domain.checks.runners import compiled, javascript, listed, plain, python, tap
-from runplan.domain.checks.runners.output import Report, TestState, find_last, worst_states
+from runplan.domain.checks.runners import plain, printed
+from runplan.domain.checks.runners.printed import Report, TestState, find_last
 from runplan.domain.decoding import decode_json
 from runplan.domain.globs import covers
 
@@ -34,11 +34,8 @@ _MOST_NAMES = 20_000  # with more tests, only their counts are compared
 _LONGEST_NAME = 500  # characters
 _UNPRINTED = ("phpunit", "cucumber", "behave")  # runners whose output is not read, but the files they write
 _NO_REPORT = Report(passed=None, failed=None, skipped=None)
-#: The more specific first: if two runners recognise the same line, the first wins.
-_RUNNERS = (
-    *(python.PYTEST, python.UNITTEST, compiled.CARGO, compiled.GO, javascript.JEST, javascript.VITEST),
-    *(tap.NODE, compiled.CTEST, tap.TAP, *listed.RUNNERS, *plain.RUNNERS),
-)
+_RUNNERS = (*printed.RUNNERS, *plain.RUNNERS)
+_ORDER = (TestState.SKIPPED, TestState.PASSED, TestState.FAILED)
 MOST_NOTED = 20  #: names of one kind that an event carries
 
 
@@ -124,7 +121,9 @@ def read_results(
     elif not name and (runner := next((key for key in names if key in _UNPRINTED), "")):
         listed = plain.read_junit(names[runner])
         name, report = (runner, listed) if isinstance(listed, Report) else (name, report)
-    states = worst_states(report.tests)
+    states: dict[str, TestState] = {}
+    for test, state in report.tests:  # of several states, a failure counts most and a skip least
+        states[test] = max(states.get(test, state), state, key=_ORDER.index)
     passes = frozenset(name[:_LONGEST_NAME] for name, state in states.items() if state is TestState.PASSED)
     failures = frozenset(name[:_LONGEST_NAME] for name, state in states.items() if state is TestState.FAILED)
     is_named = (report.is_named and len(printed) <= _LINES_READ) or len(passes) == report.passed

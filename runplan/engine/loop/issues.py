@@ -141,7 +141,7 @@ def newest_plan(context: RepositoryContext, forge: Forge, number: int) -> IssueP
 def take_issue(
     context: RepositoryContext, number: int, *, now: datetime, label: str = ""
 ) -> TakenIssue | TakenElsewhere:
-    """Push a branch with the issue's plan, unless there is one; with the label of a watch, as `issues.trust` permits."""
+    """Push a branch with the issue's plan, unless there is one; for the label of a watch as `issues.trust` permits."""
     git = context.git
     forge = modes.open_forge(git, context.settings.run, context.env)
     plan = newest_plan(context, forge, number)

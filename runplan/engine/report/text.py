@@ -127,7 +127,7 @@ class PlanRow(Struct, frozen=True, kw_only=True):
 
 
 def update_index(old: str | None, landed: PlanRow, *, today: date, waiting: Iterable[tuple[str, str]]) -> str:
-    """The index after the landing, with the (plan, phase) pairs that wait for a person; text outside the marks stays."""
+    """The index after the landing, with the (plan, phase) pairs that wait for a person; other text stays."""
     text = old or "# Plan Reports\n"
     begin = text.rfind(BEGIN)
     end = text.find(END, begin)

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 from msgspec.structs import replace
 
-from runplan.domain.checks.runners.output import Report, Runner, TestState, count_states, list_failed
+from runplan.domain.checks.runners.printed import Report, Runner, TestState, count_states, list_failed
 from runplan.domain.errors import SettingsError
 
 _PAIR = (
