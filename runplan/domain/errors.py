@@ -67,10 +67,6 @@ class Crashed(Unreachable):
     """A defect of runplan itself; the run waits for a person, or ended if it was being stopped."""
 
 
-class WorkspaceLost(Unreachable):
-    """runplan's own repository is gone or damaged; that ended the run."""
-
-
 class RateLimited(Unreachable):
     """A forge asks for a pause."""
 
@@ -136,9 +132,7 @@ SHORTAGES = {
 }
 REMEDIES = {
     **SHORTAGES,
-    errno.EROFS: "make it writable",
-    errno.EACCES: "make it writable",
-    errno.EPERM: "make it writable",
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "make it writable"),
     errno.EIO: "check the disk",
 }
 

@@ -82,15 +82,9 @@ def from_text(text: str) -> Results:
 
 def merge_runs(first: Results, passed: frozenset[str]) -> Results:
     failures = first.failures - passed
-    count = len(first.failures) - len(failures)
-    return replace(
-        first,
-        exit_code=first.exit_code if failures else 0,
-        failures=failures,
-        failed=len(failures),
-        passed=None if first.passed is None else first.passed + count,
-        passes=first.passes | passed if first.passes else first.passes,
-    )
+    count = None if first.passed is None else first.passed + len(first.failures) - len(failures)
+    merged = replace(first, exit_code=first.exit_code if failures else 0, failures=failures, failed=len(failures))
+    return replace(merged, passed=count, passes=first.passes | passed if first.passes else first.passes)
 
 
 def read_results(

@@ -101,10 +101,6 @@ def fail_phase(reason: Reason, step: PhaseStep, detail: str) -> Decision:
 
 
 def wait_until(pause: Paused) -> Decision:
-    return Decision(
-        actions=(SLEEP,),
-        why=f"waiting until {pause.until} ({describe_pause(pause)})" if pause.until else describe_pause(pause),
-        waiting=pause.kind,
-        about=describe_pause(pause),
-        wake=pause.until,
-    )
+    about = describe_pause(pause)
+    why = f"waiting until {pause.until} ({about})" if pause.until else about
+    return Decision(actions=(SLEEP,), why=why, waiting=pause.kind, about=about, wake=pause.until)

@@ -7,13 +7,12 @@ from msgspec.structs import asdict, replace
 
 from runplan.domain.run.attempts import Attempt, WorkAttempt
 from runplan.domain.run.decide import decide
-from runplan.domain.run.kinds import Mode, PhaseStep, RunOutcome, RunStatus, WaitKind
+from runplan.domain.run.kinds import PhaseStep, RunOutcome, RunStatus, WaitKind
 from runplan.domain.run.rows import RunRow, Work
 from runplan.domain.run.state import RunState, find_shown, list_questions, open_lanes, open_states
 
 
 def project_run(state: RunState, *, run: str, plan: str, started: str, since: str) -> RunRow:
-    began = state.started
     ended = state.ended
     lanes = open_lanes(state)
     attempt = find_shown(state)
@@ -35,51 +34,24 @@ def project_run(state: RunState, *, run: str, plan: str, started: str, since: st
         run_state = RunStatus.DONE if ended.outcome.is_good else failed
     else:
         run_state = {None: RunStatus.RUNNING, WaitKind.SLOT: RunStatus.QUEUED}.get(work.waiting_for, RunStatus.WAITING)
-    work = replace(
-        work,
-        phase=work.phase or next((lane.phase for lane in lanes), None),  # of a lane that has not begun
-        step=None if ended else work.step,
-        retries=max([work.retries, *(lane_work.retries for lane_work in works)]),
-        tokens=sum(each_state.tokens for each_state in states),
-        usd=sum(each_state.usd for each_state in states),
-        unpriced=any(each_state.unpriced for each_state in states),
-        estimated=any(each_state.estimated for each_state in states),
-    )
-    return RunRow(
-        **asdict(work),
-        id=run,
-        plan=plan,
-        started=started,
-        state=run_state,
-        landing=began.landing if began else "cherry-pick",
-        target=began.target if began else "",
-        remote=began.remote if began else "",
-        title=began.title if began else "",
-        slug=began.slug if began else "",
-        concludes=began is not None and began.concludes,
-        mode=began.mode if began else Mode.NEXT,
-        daemon=began is not None and began.daemon,
-        attempt=lease.attempt if lease else 1,
-        outcome=ended.outcome if ended else None,
-        reason=(ended.reason or None) if ended else None,
-        asked="stop" if state.stop else "pause" if state.halted else None,
-        lanes=tuple(works),
-        questions=list_questions(state),
-    )
+    phase = work.phase or next((lane.phase for lane in lanes), None)  # of a lane that has not begun
+    retries = max([work.retries, *(lane_work.retries for lane_work in works)])
+    work = replace(work, phase=phase, step=None if ended else work.step, retries=retries)
+    work = replace(work, tokens=sum(part.tokens for part in states), usd=sum(part.usd for part in states))
+    unpriced = any(part.unpriced for part in states)
+    work = replace(work, unpriced=unpriced, estimated=any(part.estimated for part in states))
+    copied = ("landing", "target", "remote", "title", "slug", "concludes", "mode", "daemon")
+    options = {name: getattr(state.started, name) for name in copied} if state.started else {"landing": "cherry-pick"}
+    row = RunRow(**asdict(work), **options, id=run, plan=plan, started=started, state=run_state, lanes=tuple(works))
+    asked = "stop" if state.stop else "pause" if state.halted else None
+    row = replace(row, attempt=lease.attempt if lease else 1, asked=asked, questions=list_questions(state))
+    return replace(row, outcome=ended.outcome, reason=ended.reason or None) if ended else row
 
 
 def _project_work(state: RunState, attempt: Attempt | None, since: str) -> Work:
     decision = decide(state)
-    work = Work(
-        since=since,
-        waiting_for=decision.waiting,
-        about=decision.about or None,
-        wake=decision.wake or None,
-        tokens=state.tokens,
-        usd=state.usd,
-        unpriced=state.unpriced,
-        estimated=state.estimated,
-    )
+    work = Work(since=since, waiting_for=decision.waiting, about=decision.about or None, wake=decision.wake or None)
+    work = replace(work, tokens=state.tokens, usd=state.usd, unpriced=state.unpriced, estimated=state.estimated)
     if attempt is None:
         return work
     is_over = attempt.refusal or attempt.failure or attempt.delivery.landed
@@ -92,14 +64,8 @@ def _project_work(state: RunState, attempt: Attempt | None, since: str) -> Work:
     work = replace(work, began=dispatches.began if is_at_step else None, retries=attempt.retries)
     if (running := dispatches.running) is None:
         return work
-    return replace(
-        work,
-        dispatch=running.id,
-        agent=running.agent or None,
-        version=running.version or None,
-        dispatched=running.at or None,
-        gates=running.gates,
-    )
+    work = replace(work, dispatch=running.id, dispatched=running.at or None, gates=running.gates)
+    return replace(work, agent=running.agent or None, version=running.version or None)
 
 
 class CurrentStep(Struct, frozen=True, kw_only=True):

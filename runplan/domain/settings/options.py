@@ -63,14 +63,9 @@ def parse_words(words: Sequence[str]) -> Options:
     phase = next(iter(named), "")
     if phase and "finish" in flags:
         raise UsageError(f"{phase} with finish: finish works on all phases; leave out one of them")
-    return Options(
-        phase=phase,
-        finish="finish" in flags,
-        auto="auto" in flags or bool(every),
-        landing=next(iter(landings), ""),
-        every=every,
-        now="now" in flags,
-    )
+    auto = "auto" in flags or bool(every)
+    landing = next(iter(landings), "")
+    return Options(phase=phase, finish="finish" in flags, auto=auto, landing=landing, every=every, now="now" in flags)
 
 
 def in_plan(asked: Options, phases: Sequence[str]) -> Options:

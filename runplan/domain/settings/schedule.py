@@ -113,15 +113,7 @@ def _make_trigger(cron: str) -> Any:
     from apscheduler.triggers.cron import CronTrigger  # as slow
 
     minute, hour, day, month, weekday = cron.split()
-    fields = {"minute": minute, "hour": hour, "day": day, "month": month, "day_of_week": _by_name(weekday)}
-    # As in cron: a day field that begins with a star restricts nothing, two that do not are alternatives.
-    by_star = day.startswith("*") or weekday.startswith("*")
-    alternatives = [fields] if by_star else [{**fields, "day": "*"}, {**fields, "day_of_week": "*"}]
-    return OrTrigger([CronTrigger(**fields, timezone=UTC) for fields in alternatives])
-
-
-def _by_name(field: str) -> str:
-    """A weekday field with names for numbers: APScheduler counts from Monday, cron from Sunday."""
+    field = weekday
     for number, name in enumerate(_WEEKDAYS):
         field = field.replace(name, str(number))
     days: set[str] = set()
@@ -133,7 +125,11 @@ def _by_name(field: str) -> str:
             raise ValueError(part)
         high += 7 if high < low else 0  # fri-mon
         days |= {_WEEKDAYS[day % 7] for day in range(low, high + 1, int(step or 1))}
-    return ",".join(sorted(days))
+    fields = {"minute": minute, "hour": hour, "day": day, "month": month, "day_of_week": ",".join(sorted(days))}
+    # As in cron: a day field that begins with a star restricts nothing, two that do not are alternatives.
+    by_star = day.startswith("*") or weekday.startswith("*")
+    alternatives = [fields] if by_star else [{**fields, "day": "*"}, {**fields, "day_of_week": "*"}]
+    return OrTrigger([CronTrigger(**fields, timezone=UTC) for fields in alternatives])
 
 
 class Slot(Struct, frozen=True):
@@ -208,7 +204,13 @@ def next_slot(row: ScheduleRow, now: datetime) -> tuple[datetime | None, bool]:
 def slots_after(schedule: Schedule, *, after: datetime, zone: tzinfo, anchor: datetime, seed: str) -> Iterator[Slot]:
     after = after.astimezone(UTC)
     if schedule.seconds:
-        yield from _elapsed_slots(schedule.seconds, anchor, after)
+        from apscheduler.triggers.interval import IntervalTrigger  # slow to import
+
+        period = timedelta(seconds=schedule.seconds)
+        start = anchor.astimezone(UTC).replace(microsecond=0)
+        start -= max(0, (start - after) // period + 1) * period
+        trigger = IntervalTrigger(seconds=schedule.seconds, start_date=start, timezone=UTC)
+        yield from (Slot(moment, iso(moment)) for moment in _fire_times(trigger, after))
     delay = delay_of(schedule, seed)
     wall_now = (after - delay).astimezone(zone).replace(tzinfo=UTC, fold=0)
     walls = (wall.replace(tzinfo=None) for wall in _fire_times(_make_trigger(schedule.cron), wall_now))
@@ -237,16 +239,6 @@ def describe_delay(spec: str, plan: str) -> str:
     match = re.match(_TIME_OF_DAY, spec)
     delay = delay_of(schedule, plan) if match and (schedule := _parse_time_of_day(match)) else timedelta()
     return f"{delay.seconds // 60} min after the full or half hour, when providers are busy" if delay else ""
-
-
-def _elapsed_slots(seconds: int, anchor: datetime, after: datetime) -> Iterator[Slot]:
-    from apscheduler.triggers.interval import IntervalTrigger  # slow to import
-
-    period = timedelta(seconds=seconds)
-    start = anchor.astimezone(UTC).replace(microsecond=0)
-    start -= max(0, (start - after) // period + 1) * period
-    trigger = IntervalTrigger(seconds=seconds, start_date=start, timezone=UTC)
-    return (Slot(moment, iso(moment)) for moment in _fire_times(trigger, after))
 
 
 def _fire_times(trigger: Any, after: datetime) -> Iterator[datetime]:

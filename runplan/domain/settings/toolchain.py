@@ -176,7 +176,8 @@ def detect(files: Sequence[str], texts: Mapping[str, str], *, needs_pytest: bool
     package = texts.get("package.json", "")
     makefile = texts.get("Makefile", "")
     tools |= {tool.kind: tool for tool in _node_tools(tools.get(Kind.NODE), package)}
-    if goal := _make_goal(makefile):
+    targets = {target for named in re.findall(_TARGETS, makefile) for target in named.split()}
+    if goal := next((target for target in ("test", "check") if target in targets), ""):
         # Recipes of a project without Python's manifests need no environment.
         has_own = re.search(_ENVIRONMENTS, makefile) or not _first(files, INPUTS[Kind.PYTHON])
         if has_own and tools.get(Kind.PYTHON) is _VENV:
@@ -207,11 +208,6 @@ def _fits(path: str, pattern: str) -> bool:
     if not star:
         return path == pattern
     return len(path) >= len(head) + len(tail) and path.startswith(head) and path.endswith(tail)
-
-
-def _make_goal(makefile: str) -> str:
-    targets = {target for named in re.findall(_TARGETS, makefile) for target in named.split()}
-    return next((target for target in ("test", "check") if target in targets), "")
 
 
 def _find_tests(files: Sequence[str], texts: Mapping[str, str], tools: Mapping[Kind, Tool]) -> tuple[str, str]:
@@ -319,12 +315,10 @@ _READS = {
 #: With these options they read another one.
 _ELSEWHERE = ("-C", "-f", "--directory", "--file", "--makefile", "--prefix", "--cwd", "--dir")
 #: Commands of the shell itself.
-_SHELL_WORDS = frozenset(
-    (
-        *("!", ":", "[", "{", "}", ".", "cd", "command", "do", "done", "echo", "elif", "else", "eval", "exec", "exit"),
-        *("export", "false", "fi", "for", "if", "printf", "set", "source", "test", "then", "true", "ulimit", "umask"),
-        *("unset", "until", "wait", "while"),
-    )
+_SHELL_WORDS = (
+    *("!", ":", "[", "{", "}", ".", "cd", "command", "do", "done", "echo", "elif", "else", "eval", "exec", "exit"),
+    *("export", "false", "fi", "for", "if", "printf", "set", "source", "test", "then", "true", "ulimit", "umask"),
+    *("unset", "until", "wait", "while"),
 )
 
 

@@ -14,7 +14,7 @@ from runplan.adapters.store.journal import Journal, list_records
 from runplan.adapters.store.protocol import Store, open_store
 from runplan.adapters.supervise.dispatches import Dispatches
 from runplan.domain.decoding import convert
-from runplan.domain.errors import Crashed, RefusedEarly, RunplanError, Unreachable, WorkspaceLost, refused_by_system
+from runplan.domain.errors import Crashed, RefusedEarly, RunplanError, Unreachable, refused_by_system
 from runplan.domain.names import HEADS, base_ref
 from runplan.domain.run import actions as a, events as e
 from runplan.domain.run.attempt_parts import StepCrashed
@@ -199,7 +199,7 @@ def record_crash(error: Exception, active: ActiveRun, lane: str) -> RunplanError
     return Crashed(f"unexpected {detail} (--debug shows the traceback)")
 
 
-def end_lost(active: ActiveRun) -> WorkspaceLost | None:
+def end_lost(active: ActiveRun) -> Unreachable | None:
     """End a run whose commits are gone from runplan's own repository; None when they are there."""
     workspace = active.context.workspace
     if active.state.host != active.state.home:
@@ -216,7 +216,7 @@ def end_lost(active: ActiveRun) -> WorkspaceLost | None:
     rest = "The next start or retry makes it again and continues with what the worktree and your branches hold"
     remedy = f"{rest}: {command('runplan', 'retry', active.context.plan)}"
     fail_run(active, detail, remedy)
-    return WorkspaceLost(f"{detail}. {remedy}")
+    return Unreachable(f"{detail}. {remedy}")
 
 
 def fail_run(active: ActiveRun, detail: str, remedy: str = "", reason: Reason = Reason.CRASHED) -> None:
@@ -231,14 +231,8 @@ def fail_run(active: ActiveRun, detail: str, remedy: str = "", reason: Reason = 
         attempt = state.attempt
         if attempt is not None and attempt.failure is None and attempt.delivery.landed is None:
             lease = attempt.lease if isinstance(attempt, WorkAttempt) else None
-            failed = e.PhaseFailed(
-                phase=attempt.chosen.phase,
-                reason=reason,
-                step=attempt.step,
-                detail=detail,
-                title=attempt.chosen.title,
-                attempt=lease.attempt if lease else 1,
-            )
+            failed = e.PhaseFailed(phase=attempt.chosen.phase, reason=reason, step=attempt.step, detail=detail)
+            failed = replace(failed, title=attempt.chosen.title, attempt=lease.attempt if lease else 1)
             journal.append(failed, *([over] if lane else []), lane=lane)
     journal.append(over)
 

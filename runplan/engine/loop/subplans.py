@@ -112,21 +112,10 @@ def examine_subplan(
         see = command("runplan", "report", path)
         detail = f"{path} is not complete ({where}{own.reason or own.outcome}){why}; see: {see}"
         return e.SubplanEnded(complete=False, run=own.id, detail=detail)
-    return replace(
-        state.options,
-        plan=plan.path,
-        title=plan.title,
-        slug=slug_of(here, path),
-        mode=Mode.FINISH,
-        wanted="",
-        issues=plan.issues,
-        review=(),
-        remarks=(),
-        command=0,
-        watch="",
-        parent=active.id,
-        parents=(*state.options.parents, state.options.plan),
-    )
+    above = (*state.options.parents, state.options.plan)
+    asked = replace(state.options, review=(), remarks=(), command=0, watch="", parent=active.id, parents=above)
+    asked = replace(asked, plan=plan.path, title=plan.title, slug=slug_of(here, path), issues=plan.issues)
+    return replace(asked, mode=Mode.FINISH, wanted="")
 
 
 def pause_for_owner(path: str, owner: str, state: RunState, *, now: datetime) -> e.Paused:

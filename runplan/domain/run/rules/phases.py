@@ -301,7 +301,25 @@ def _prove_tests(started: e.RunStarted, phase: WorkAttempt, candidate: e.Candida
     if proven is not None and proven.answer is NewTestsAnswer.HOLLOW and started.prove == "require":
         detail = f'{describe_proof(proven)} (tests.prove = "require")'
         return _fix_candidate(started, phase, candidate, Reason.TESTS_FAILED, detail)
-    return _verify_candidate(started, phase, candidate)
+    if phase.proof.verdict is not None and not phase.proof.verdict.passed:
+        return _fix_candidate(started, phase, candidate, Reason.VERIFICATION_FAILED, phase.proof.verdict.why)
+    # One verifier after the other, then one for all phases where the plan ends; the first that fails starts a fix.
+    verifiers = started.verifiers or ("",)
+    asked = phase.proof.questions_to_verifiers(started.changed)
+    given = sum(not verdict.scope and verdict.questions == asked for verdict in phase.proof.verdicts)
+    verifier = e.DispatchStarted(role=Role.VERIFY, cycle=phase.cycle, tree=candidate.tree)
+    again = f"; it is asked once more, because {phase.proof.doubted.why}" if phase.proof.doubted else ""
+    is_clean_merge = isinstance(phase.chosen, e.MergeChosen) and not phase.rebuilt  # no agent has changed anything
+    is_verified = is_clean_merge or isinstance(phase.chosen, e.SubplanChosen)  # by its own run
+    if not is_verified and given < len(verifiers):
+        verify = replace(verifier, agent=verifiers[given])
+        why = f"an independent verifier judges the exact tree{again}"
+        return _set_up_proof(started, phase, candidate.tree) or start_dispatch(verify, why)
+    if phase.is_last and not any(verdict.scope for verdict in phase.proof.verdicts):
+        final = replace(verifier, agent=verifiers[0], scope="final")
+        why = f"the plan ends with this phase; a verifier judges all phases together{again}"
+        return _set_up_proof(started, phase, candidate.tree) or start_dispatch(final, why)
+    return land_candidate(started, phase, sign_off=list_sign_off(started, phase))
 
 
 def _run_proofs(
@@ -329,28 +347,6 @@ def _describe_checks(names: Sequence[str]) -> str:
 
 def _name_gate(gate: e.GateJudged, line: str) -> str:
     return line if gate.name == e.TESTS else f"{gate.name}: {line}"
-
-
-def _verify_candidate(started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt) -> Decision:
-    """One verifier after the other, then one for all phases where the plan ends; the first that fails starts a fix."""
-    if phase.proof.verdict is not None and not phase.proof.verdict.passed:
-        return _fix_candidate(started, phase, candidate, Reason.VERIFICATION_FAILED, phase.proof.verdict.why)
-    verifiers = started.verifiers or ("",)
-    asked = phase.proof.questions_to_verifiers(started.changed)
-    given = sum(not verdict.scope and verdict.questions == asked for verdict in phase.proof.verdicts)
-    verifier = e.DispatchStarted(role=Role.VERIFY, cycle=phase.cycle, tree=candidate.tree)
-    again = f"; it is asked once more, because {phase.proof.doubted.why}" if phase.proof.doubted else ""
-    is_clean_merge = isinstance(phase.chosen, e.MergeChosen) and not phase.rebuilt  # no agent has changed anything
-    is_verified = is_clean_merge or isinstance(phase.chosen, e.SubplanChosen)  # by its own run
-    if not is_verified and given < len(verifiers):
-        verify = replace(verifier, agent=verifiers[given])
-        why = f"an independent verifier judges the exact tree{again}"
-        return _set_up_proof(started, phase, candidate.tree) or start_dispatch(verify, why)
-    if phase.is_last and not any(verdict.scope for verdict in phase.proof.verdicts):
-        final = replace(verifier, agent=verifiers[0], scope="final")
-        why = f"the plan ends with this phase; a verifier judges all phases together{again}"
-        return _set_up_proof(started, phase, candidate.tree) or start_dispatch(final, why)
-    return land_candidate(started, phase, sign_off=list_sign_off(started, phase))
 
 
 def list_sign_off(started: e.RunStarted, phase: WorkAttempt) -> tuple[str, ...] | None:
