@@ -62,7 +62,6 @@ class FleetState(Struct, frozen=True, kw_only=True):
 
 
 def explain_queueing(queue: str, hosts: Sequence[Host]) -> str:
-    """Why no host has taken a plan from this queue, which is named after labels."""
     labels = [] if queue == "any" else queue.split("+")
     taking = [host for host in hosts if host.takes_plans]
     fitting = [host for host in taking if set(labels) <= set(host.labels)]

@@ -24,7 +24,6 @@ def signing(dispatch: str) -> Identity:
 
 
 def committing_as(dispatch: str) -> dict[str, str]:
-    """The variables that make git commit as this dispatch, so that reflogs name it."""
     who = signing(dispatch)
     return {"GIT_COMMITTER_NAME": who.name, "GIT_COMMITTER_EMAIL": who.email}
 
@@ -36,7 +35,6 @@ def is_agent(who: Identity) -> bool:
 
 
 def is_agent_of(who: Identity, run: str) -> bool:
-    """Whether it is an agent of the run; with several lanes, `run` identifies the lane."""
     return is_agent(who) and who.email.startswith(f"agent+{run}.")
 
 
@@ -178,15 +176,11 @@ def _marks(message: str) -> dict[str, set[str]]:
 
 
 class Removed(Struct, frozen=True, kw_only=True):
-    """It is gone, and its content is elsewhere; in `parked`, if it had to be kept."""
-
     what: str
     parked: str = ""
 
 
 class Kept(Struct, frozen=True, kw_only=True):
-    """It was not removed, and why."""
-
     what: str
     why: str
     tip: Oid = ""  #: of a ref with work that did not land

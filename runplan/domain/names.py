@@ -61,7 +61,6 @@ def word_of(plan: str) -> str:
 
 
 def _folder_name(path: PurePosixPath) -> str:
-    """The name of the folder that gives a plan its name; "" where the file does."""
     is_track = path.name == "plan.md" and path.parent.parent.as_posix() == "conductor/tracks"
     return path.parent.name if is_track or path.name in (PLAN_FILE, "tasks") else ""
 
@@ -71,7 +70,6 @@ def is_within(paths: Iterable[str], path: str) -> bool:
 
 
 def context_files(plan: str) -> tuple[str, ...]:
-    """The files that may say more about the plan of a spec folder; some do not exist."""
     path = PurePosixPath(plan)
     if not _folder_name(path):
         return ()
@@ -89,7 +87,6 @@ def shown(path: str) -> str:
 
 
 def as_utf8(text: str) -> str:
-    """The text with bytes that are not UTF-8 escaped: `a\\xff`."""
     return re.sub(_NOT_UTF8, lambda match: visible(match[0]), text)
 
 
@@ -102,7 +99,6 @@ def require_plain(path: str) -> None:
 
 
 def plan_key(path: str, others: Iterable[str]) -> str:
-    """The plan's slug, with a hash of its path when another known plan has the same slug."""
     name = slug(path)
     here = PurePosixPath(path)
     if any(PurePosixPath(other) != here and slug(other) == name for other in others):
@@ -126,7 +122,6 @@ def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str
 
 
 def is_named(word: str, plan: str) -> bool:
-    """Whether the word is the name of the file, with or without `.md`, or of a spec folder."""
     path = PurePosixPath(plan)
     return word.lower() in (path.name.lower(), path.stem.lower(), word_of(plan).lower())
 
@@ -153,13 +148,11 @@ def repository_id(common_dir: Path) -> str:
 
 
 def worktree_name(root: str, slug: str, lane: str = "") -> str:
-    """The directory of a run's worktree; the hash separates repositories of the same name."""
     project = sanitise(PurePosixPath(root).name or "repository")[:40]
     return mark(f"{project}-{slug}-{_hash(root)}", lane)
 
 
 def is_worktree_name(name: str, root: str) -> bool:
-    """Whether a run of the checkout at `root` has made a worktree of this name for an agent."""
     return re.search(rf"-{_hash(root)}(_[^_]+)*$", name) is not None
 
 
@@ -168,13 +161,11 @@ def mark(run: str, lane: str) -> str:
 
 
 def parked_under(slug: str, phase: str) -> str:
-    """The prefix of the refs that keep unlanded work of a phase."""
     words = (re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:_LONGEST].strip("-") or "unnamed" for name in (slug, phase))
     return f"{PARKED}{'/'.join(words)}/"
 
 
 def requires_ref(slug: str) -> str:
-    """The ref with which a parent holds the end of a plan."""
     return f"{REQUIRES}{slug}"
 
 
@@ -184,7 +175,6 @@ def base_ref(run: str, lane: str = "") -> str:
 
 
 def wip_ref(branch: str) -> str:
-    """The ref on the remote with the work of this branch of a phase."""
     return WIP + "/".join(branch.split("/")[-2:])
 
 

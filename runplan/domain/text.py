@@ -59,7 +59,6 @@ def visible(text: str, *, is_prose: bool = False) -> str:
 
 
 def bounded(text: str, most: int = LONGEST) -> str:
-    """The text, cut with a mark where it is longer."""
     return text if len(text) <= most else text[: most - len(_CUT)] + _CUT
 
 
@@ -101,18 +100,15 @@ def command(*words: str) -> str:
 
 
 def command_in(repository: str, line: str, *, is_fleet: bool) -> str:
-    """The line to copy where another directory is the current one."""
     line = line.removesuffix(f" {shlex.join(_REPOSITORY)}")
     return f"{line} --repository {shlex.quote(repository)}" if is_fleet else f"{command('cd', repository)} && {line}"
 
 
 def counted(number: int, word: str, plural: str = "") -> str:
-    """The number and the word in its singular or plural."""
     return f"{number} {word if number == 1 else plural or f'{word}s'}"
 
 
 def committing(path: str, message: str) -> str:
-    """The line that commits one file."""
     return f"{command('git', 'add', path)} && {command('git', 'commit', '-m', message, '--', path)}"
 
 
@@ -126,7 +122,6 @@ def nearest_word(word: str, known: Iterable[str], cutoff: float = 0.7) -> str:
 
 
 def plain_line(text: str) -> str:
-    """The text in one line that has no effect on a terminal."""
     return "".join(filter(str.isprintable, " ".join(plain(text).split())))
 
 
@@ -141,7 +136,6 @@ def count_cells(text: str) -> int:
 
 
 def cut_cells(text: str, width: int) -> str:
-    """The text in at most this many cells, with a mark where it is cut."""
     if count_cells(text) <= width:
         return text
     cells = 0
@@ -153,7 +147,6 @@ def cut_cells(text: str, width: int) -> str:
 
 
 def fit_cells(text: str, width: int) -> str:
-    """The text in exactly this many cells."""
     cut = cut_cells(text, width)
     return cut + " " * (width - count_cells(cut))
 
@@ -198,8 +191,6 @@ def zone_name(moment: datetime) -> str:
 
 
 def localized(text: str, *, now: datetime) -> str:
-    """The text with its UTC timestamps as local times."""
-
     def local(match: re.Match[str]) -> str:
         return clock(datetime.fromisoformat(match[0]), None, now=now)
 

@@ -30,7 +30,6 @@ def git_date(moment: datetime) -> str:
 
 
 def zone(name: str) -> tzinfo:
-    """The zone of that name, e.g. Europe/Berlin."""
     if name == "UTC":
         return UTC
     from zoneinfo import ZoneInfo  # 4 ms, and most times are UTC
@@ -49,7 +48,6 @@ def look_s(n: int) -> float:
 
 
 def is_announced(n: int) -> bool:
-    """Whether the n-th look is worth a message: the first one, and each that lengthens the interval."""
     return any(n == first for first, _ in _LOOKS)
 
 
@@ -67,5 +65,4 @@ def busy_ends(*, now: float, times: int, seed: str) -> float:
 
 
 def jitter(seed: str) -> float:
-    """Between 0 and JITTER_S, always the same for the same seed."""
     return crc32(seed.encode("utf-8", "surrogatepass")) / 2**32 * JITTER_S

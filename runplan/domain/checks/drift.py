@@ -56,7 +56,6 @@ class DriftDecision(Struct, frozen=True):
 
 
 def read_tokens(message: str) -> Tokens:
-    """The drifts that an agent's message reports, one per line; quoted lines count."""
     drifts: list[Drift] = []
     malformed: list[str] = []
     marked = (line.partition(MARK)[2] for line in message.splitlines() if MARK in line[:200])
@@ -157,12 +156,10 @@ def correct_section(section: str, drift: Drift, *, date: str) -> tuple[str, str]
 
 
 def has_numbered_criterion(section: str) -> bool:
-    """Whether a criterion of the phase states a number that agents can measure."""
     return bool(_numbered_criteria(scan_lines(section.encode(errors="replace"), path="")))
 
 
 def _numbered_criteria(lines: Lines) -> list[int]:
-    """The lines of the acceptance criteria with a digit in their first line."""
     return [entry.at for entry in _list_criteria(lines) if any(sign.isdigit() for sign in entry.text)]
 
 
@@ -216,6 +213,5 @@ def find_contradictions(section: str) -> list[tuple[int, str]]:
 
 
 def stale_phrase(section: str) -> str:
-    """The words of the phase's Dependencies that say it may be outdated; "" for none."""
     phrase = re.search(_STALE, _text_under(scan_lines(section.encode(), path=""), "dependencies"))
     return phrase.group() if phrase else ""

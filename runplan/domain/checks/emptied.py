@@ -81,7 +81,6 @@ def _list_definitions(suffix: str, code: bytes) -> list[_Definition]:
 
 
 def _list_python(node: ast.AST, scope: str, starts: list[int]) -> Iterator[_Definition]:
-    """The definitions of a module or class; `starts` has the place of each line."""
     for child in ast.iter_child_nodes(node):
         match child:
             case ast.FunctionDef(name=name, body=body) | ast.AsyncFunctionDef(name=name, body=body):

@@ -55,7 +55,6 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def words(self) -> set[str]:
-        """The words of the phase, paths without their lines."""
         return {word.partition(":")[0].removeprefix("./") for word, _ in _split_tokens(self.text)}
 
     def is_named(self, path: str) -> bool:
@@ -195,7 +194,6 @@ def _look_up_test(ref: str, facts: Facts, *, is_unchanged: bool = False) -> Look
 
 
 def _of_file(place: str, facts: Facts) -> set[str]:
-    """The tests whose name has the file, module or class."""
     stem = posixpath.basename(place).partition(".")[0]
     pattern = re.compile(rf"(?<!\w){re.escape(stem)}(?!\w)")
     names = facts.tests or {}

@@ -115,7 +115,6 @@ def _list_paths(words: Sequence[str], recipes: Iterable[str]) -> Iterable[str]:
 def find_changes(
     commands: Iterable[str], changed: Iterable[str], *, before: Read, after: Read, test_paths: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
-    """The changed paths that decide how the commands run, each with its change in words."""
     named = _Named(words=set(), scripts=set(), test_paths=test_paths)
     for command in commands:
         named.add(command, before)
@@ -156,12 +155,10 @@ def _describe_difference(path: str, named: _Named, before: Read, after: Read) ->
 
 
 def is_project_settings(path: str) -> bool:
-    """Whether the file has settings of many tools, those of test runners among them."""
     return posixpath.basename(path) in _SETTINGS
 
 
 def sets_runner(path: str, was: str, now: str) -> bool:
-    """Whether two versions of such a file differ in what test runners read."""
     name = posixpath.basename(path)
     return _read_sections(name, was, set()) != _read_sections(name, now, set())
 

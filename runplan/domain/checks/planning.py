@@ -329,7 +329,6 @@ def _names_proof(text: str, phase: Phase, facts: StepFacts) -> bool:
 
 
 def _is_target(pattern: str, paths: frozenset[str]) -> bool:
-    """Whether the pattern names a path or folder, or matches files at the base."""
     if pattern in paths or not re.search(_NO_PATH, pattern):
         prefix = literal(pattern)
         return prefix == pattern or "/" in prefix or pattern in paths or any(matches(pattern, path) for path in paths)

@@ -22,7 +22,6 @@ _SUBTEST = r"(\S+?\.(?:Test|Example|Fuzz)\w*)/"  #: `example.com/m/sum.TestAdd/o
 
 
 def function_of(name: str) -> str:
-    """The name of a test without its parameters, or of a test in Go without its subtest."""
     if subtest := re.match(_SUBTEST, name):
         return subtest[1]
     place, mark, last = name.rpartition("::")
@@ -71,7 +70,6 @@ def find_broken(expected: Counter[str], old: Results, new: Collection[str]) -> t
 
 
 def find_broken_suite(base: Results | None, old: Results) -> tuple[Promise, ...]:
-    """One promise for the whole suite, where results have no names: the exit code and the counts decide."""
     is_red = old.red and not (base is not None and base.red)
     is_less = base is not None and (base.passed or 0) > (old.passed or 0)
     return (Promise(test=SUITE, why=old.line),) if is_red or old.unfinished or is_less else ()

@@ -139,7 +139,6 @@ def _count_unfailed(report: Report) -> int:
 
 
 def _read_report(lines: list[str], pattern: str, junit: Iterable[str] | None) -> tuple[str, Report, str]:
-    """The runner's name, its report, and why the run is not complete."""
     if junit is not None:
         read = plain.read_junit(junit)
         return ("junit", read, "") if isinstance(read, Report) else ("", _NO_REPORT, read)
@@ -186,14 +185,12 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return self.regressed or self.missing or self.pre_existing
 
     def noted(self) -> tuple[tuple[str, int, tuple[str, ...]], ...]:
-        """Each kind of difference with its count and first names, as an event carries it."""
         kinds = ("regressed", "missing", "pre_existing", "fixed", "new")
         tests = ((kind.replace("_", "-"), getattr(self, kind)) for kind in kinds)
         return tuple((kind, len(names), names[:MOST_NOTED]) for kind, names in tests if names)
 
 
 def baseline_fault(baseline: Results) -> str:
-    """Why no later result can be compared with this one; empty when it can."""
     if baseline.unfinished:
         return baseline.unfinished
     if baseline.red and not baseline.failures:

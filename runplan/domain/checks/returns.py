@@ -25,8 +25,6 @@ LONGEST_EVIDENCE = 4_000  #: characters of a reference
 
 
 class Unusable(Struct, frozen=True, kw_only=True):
-    """There is no valid return, and why."""
-
     why: str
 
 
@@ -67,7 +65,6 @@ class _Return(Struct):
 
 
 def parse_return(file_text: str | None, message: str) -> ReadReturn:
-    """The return of a dispatch: from its return file, else from the fenced json block that ends its message."""
     parsed = decode_return(file_text, message, _Return)
     if isinstance(parsed, Unusable):
         return parsed
@@ -128,7 +125,6 @@ def _start_of_last_block(lines: list[str]) -> int | None:
 
 
 def split_markdown_block(message: str) -> tuple[str, str]:
-    """The content of the last block fenced as markdown, "" for none, and the message without it."""
     lines = message.splitlines()
     last = range(0)
     start = 0

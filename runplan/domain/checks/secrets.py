@@ -68,7 +68,6 @@ def secrets_in(text: str) -> dict[str, str]:
 
 
 def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of telling variables, and passwords in addresses, also as JSON and addresses write them."""
     values = [
         value for name, value in environment.items() if re.search(_VARIABLE, name) and len(value) >= SHORTEST_VALUE
     ]
@@ -100,7 +99,6 @@ def redacted_bytes(data: bytes, values: Collection[str] = ()) -> bytes:
 
 
 def byte_spans(data: bytes, values: Collection[str] = ()) -> list[tuple[int, int]]:
-    """The places of the secrets: beginnings and ends, in order, none touching another."""
     return _find_spans(data, _byte_forms(tuple(values)))
 
 
@@ -181,7 +179,6 @@ class Redactor:
         return b"".join((*pieces, known[place:sure]))
 
     def take_rest(self) -> bytes:
-        """The part that is held back, as it came; it is held no longer."""
         rest = self._held
         self._held = b""
         return rest
@@ -200,7 +197,6 @@ class Redactor:
 
 
 def _count_begun(known: bytes, value: bytes) -> int:
-    """The number of bytes at the end that may be the beginning of the value."""
     last = known[1 - len(value) :]
     place = last.find(value[:1])
     while place >= 0 and not value.startswith(last[place:]):

@@ -93,7 +93,6 @@ class Permit(Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=4)
 def _path_words(text: str) -> frozenset[str]:
-    """The words of the text that may be paths, without the punctuation around them and a number of a line."""
     words = (quoted or word for quoted, word in re.findall(_WORD, text))
     return frozenset(
         token.removeprefix("./").lstrip("/")
@@ -139,7 +138,6 @@ def _examine_change(change: FileChange, permit: Permit) -> Iterator[Tampering]:
 
 
 def examine_commits(changes: Sequence[FileChange], permit: Permit, *, messages: Iterable[str]) -> tuple[Tampering, ...]:
-    """The findings in changes of single commits that no commit may contain."""
     findings = examine_changes(changes, permit, messages=messages)
     return tuple(finding for finding in findings if finding.kind in _IN_NO_COMMIT)
 
@@ -171,7 +169,6 @@ def foresee_refusals(plan: Plan, commands: Sequence[str], usual: Permit, *, read
 
 
 def describe_remedy(findings: Sequence[Tampering]) -> str:
-    """The line of the plan that would permit all of it; "" when no line would."""
     paths = dict.fromkeys(finding.path for finding in findings)
     if not paths or any(finding.kind in _NEVER_ALLOWED for finding in findings):
         return ""
@@ -179,7 +176,6 @@ def describe_remedy(findings: Sequence[Tampering]) -> str:
 
 
 def _list_commands(path: str, text: str | None) -> set[str]:
-    """The commands of `Execution: delegate` lines, where the text is a plan."""
     if not text or (ExecutionKind.DELEGATE not in text.lower() and not path.endswith(".json")):  # it may be escaped
         return set()
     try:

@@ -105,5 +105,4 @@ def _judge_item(item: str, stated: Sequence[ItemResult], facts: Facts, *, demand
 
 
 def parent_wait(attempts: int) -> int:
-    """The minutes until a plan that waits for its parent's verification asks again."""
     return int(delay_s(attempts + 1, first_s=600.0)) // 60

@@ -55,8 +55,6 @@ class Start(Action, frozen=True, kw_only=True):
 
 
 class RebuildBranch(Action, frozen=True, kw_only=True):
-    """Start the branch again at the target's tip, and park its old commits."""
-
     step: str = "rebuild-branch"
     onto: str  #: the target's tip
     start: str  #: that tip, or the work as it was replayed there
@@ -79,8 +77,6 @@ class Finish(Action, frozen=True, kw_only=True):
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """What to do, and why; without actions the run has ended or waits."""
-
     actions: tuple[Action, ...] = ()
     why: str
     waiting: WaitKind | None = None

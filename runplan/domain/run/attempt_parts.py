@@ -82,15 +82,11 @@ class WorkPushed(e.Event, frozen=True, kw_only=True):
 
 
 class WorkKept(e.Event, frozen=True, kw_only=True):
-    """The work is on its host alone; the next push is tried with newer work."""
-
     host: str
     why: str
 
 
 class HostChanged(e.Event, frozen=True, kw_only=True):
-    """Another host continues the run: processes, candidates and products of set-up are made again there."""
-
     host: str
     before: str
     is_restarted: bool = False  #: the attempt begins again, because the remote lacks its work
@@ -245,8 +241,6 @@ def record_delivery(delivery: Delivery, event: e.Event) -> Delivery:
 
 
 class Proof(Struct, frozen=True, kw_only=True):
-    """The results that are bound to the candidate: checks and tests by its tree, verdicts by its patch."""
-
     baselines: dict[str, e.BaselineKnown] = {}  #: by check; on the base, or on the target that the candidate is on
     gates: tuple[e.GateJudged, ...] = ()
     runs: tuple[e.ProofJudged, ...] = ()  #: of tests of one side on the code of the other
@@ -274,7 +268,6 @@ class Proof(Struct, frozen=True, kw_only=True):
 
     @property
     def exceptions(self) -> tuple[str, ...]:
-        """What a person has to know about the verdicts, in words."""
         absent = dict.fromkeys(row for verdict in self.verdicts for row in verdict.absent)
         return tuple(f"{item} passes without {path}, which it names" for item, path in absent)
 

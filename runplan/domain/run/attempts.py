@@ -101,7 +101,6 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
 
     @property
     def awaited_plan(self) -> str:
-        """The sub-plan whose end it waits for; "" for none."""
         return self.chosen.subplan if isinstance(self.chosen, e.SubplanChosen) and self.over is None else ""
 
     @property
@@ -118,7 +117,6 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
 
     @property
     def fixes(self) -> int:
-        """The fix cycles that count against the limit; those that a person asked for do not."""
         return self.cycle - 1 - len(self.rejections)
 
     @property
@@ -132,7 +130,6 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
 
     @property
     def onto(self) -> str:
-        """The commit of the target that its candidate is on, else that it was chosen at."""
         return self.delivery.candidate.onto if self.delivery.candidate else self.chosen.tip
 
     @property
@@ -151,8 +148,6 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
 
 
 class PlanningAttempt(Attempt, frozen=True, kw_only=True):
-    """A plan for a goal: steps of agents that only read, then a proposal that a person approves."""
-
     chosen: PlanningChosen
     accepted: tuple[StepJudged, ...] = ()  #: the steps with a valid output, in order
     judged: dict[Role, int] = {}  #: outputs of each step, valid or not
@@ -186,7 +181,6 @@ class PlanningAttempt(Attempt, frozen=True, kw_only=True):
 
     @property
     def new_questions(self) -> e.Rows:
-        """Questions of the first step that no person was asked yet, each with an id."""
         steps = [step for step in self.accepted if step.questions]
         rows = ((f"{step.dispatch}-{n}", text) for step in steps for n, text in enumerate(step.questions, 1))
         asked = {question.id for question in self.dispatches.questions}

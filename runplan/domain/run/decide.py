@@ -152,7 +152,6 @@ def _continue_attempt(state: RunState, started: RunStarted, attempt: Attempt) ->
 
 
 def _look_ahead(state: RunState, started: RunStarted, decision: Decision) -> Decision:
-    """The decision, and a search for phases: on this one while it is proven, or beside it while a person is asked."""
     is_asked = started.auto and decision.waiting in FOR_ANSWER
     is_searched = not state.is_lane and (is_asked or may_begin_ahead(state))
     if not is_searched or (more := _search_phases(state, started)) is None:
@@ -161,7 +160,6 @@ def _look_ahead(state: RunState, started: RunStarted, decision: Decision) -> Dec
 
 
 def _require_keys(state: RunState, started: RunStarted, decision: Decision) -> Decision:
-    """The decision, if it needs no variable that a restart has lost; an answer and a local landing need none."""
     if not state.missing:
         return decision
     lost = f"the daemon restarted and lost {name_variables(state.missing)}"
@@ -259,7 +257,6 @@ def _success_outcome(state: RunState) -> RunOutcome:
 
 
 def _conclude_run(state: RunState) -> Decision:
-    """Every phase has landed, and the lander has something left to do."""
     done = state.concluded
     if done is None:
         return perform_action(a.CONCLUDE, "every phase is on the branch of the pull request; now it is to be merged")
@@ -298,7 +295,6 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> De
 
 
 def _search_phases(state: RunState, started: RunStarted) -> Decision | None:
-    """Read the plan for phases that can start next to the open lanes; None when none may."""
     has_room = count_busy(state) < started.parallel or may_begin_ahead(state)
     may_start = started.mode is Mode.FINISH and has_room and not state.looked
     is_held = state.stop or state.revision or state.halted or state.queued or state.concluded
@@ -314,7 +310,6 @@ def without_beginnings(decision: Decision) -> Decision:
 
 
 def is_ending(state: RunState) -> bool:
-    """Whether a landing that a person approved, and the clean-up, are all that is left of the run."""
     steps = {action.step for action in decide(state).actions}
     is_approved = state.attempt is not None and state.attempt.delivery.is_approved
     is_last = state.options.mode is not Mode.FINISH or failure(state) is not None or steps <= {"fail", "finish"}

@@ -93,8 +93,6 @@ class ToolUsed(Struct, frozen=True, kw_only=True):
 
 
 class ToolEnded(Struct, frozen=True, kw_only=True):
-    """A command, or a tool that failed, has ended; for people."""
-
     output: str
     ending: str = ""  #: `exit code 3`, `failed`
 
@@ -107,8 +105,6 @@ class Spent(Struct, frozen=True, kw_only=True):
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """How full the main conversation is; sub-agents do not count."""
-
     tokens: int | None = None  #: None: unchanged
     window: int = 0  #: its size; 0: unchanged
     estimated: bool = False  #: `tokens` is an estimate, to be added
@@ -117,8 +113,6 @@ class Context(Struct, frozen=True, kw_only=True):
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
-    """An error that ends the agent, unless it finishes successfully afterwards."""
-
     kind: EndingKind  #: CRASHED when the error is not known
     words: str
     resets: float | None = None  #: end of a limit, in seconds since the epoch
@@ -162,8 +156,6 @@ class Tally(Struct, frozen=True, kw_only=True):
 
 
 class Folding:
-    """Sums up the events of one dispatch, one by one, in bounded memory."""
-
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._length = 0
@@ -311,16 +303,12 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """The record of a check that ran; argv, environment and duration are in the events of its dispatch."""
-
     dispatch: str
     file: str  #: its output, below runplan's directory in the git directory
     sha256: str  #: of that file
 
 
 class NewTestsAnswer(StrEnum):
-    """What the new tests prove."""
-
     FAILS = "fails by assertion"  #: a new test runs on the base's code and fails
     FAILS_EMPTIED = "fails to load and fails when emptied"
     HOLLOW = "hollow"  #: they pass without the change

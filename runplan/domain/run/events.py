@@ -99,8 +99,6 @@ class IssueShared(Event, frozen=True, kw_only=True):
 
 
 class IssuesMarked(Event, frozen=True, kw_only=True):
-    """The claims were shown on the forge, as far as it answered."""
-
     notes: tuple[str, ...] = ()
     until: str = ""  #: the end of a rate limit of the forge, after which they are shown again
 
@@ -163,8 +161,6 @@ class CompletionChosen(Chosen, frozen=True, kw_only=True):
 
 
 class NoWork(Event, frozen=True, kw_only=True):
-    """The plan was read from the target's tip, and no phase is due."""
-
     tip: str
     kind: NoWorkKind
     detail: str = ""
@@ -328,8 +324,6 @@ class HandedOver(Event, frozen=True, kw_only=True):
 
 
 class QuestionAsked(Event, frozen=True, kw_only=True):
-    """An agent cannot continue without a person. Its work is on the branch; the next agent gets the answer."""
-
     id: str
     text: str
     phase: str = ""
@@ -355,8 +349,6 @@ class WorkTaken(Event, frozen=True, kw_only=True):
 
 
 class RulesBroken(Event, frozen=True, kw_only=True):
-    """The work is committed, and has changes that the phase does not permit; a fixer takes them back."""
-
     tree: str
     reason: Reason  #: of the failure if it happens again
     lines: tuple[str, ...]  #: the findings
@@ -369,8 +361,6 @@ class WorkRefused(Event, frozen=True, kw_only=True):
 
 
 class ProofRun(Struct, frozen=True, kw_only=True):
-    """Tests of one side to run on the code of the other side."""
-
     kind: ProofKind
     commit: str  #: with the tree that both sides make
     tree: str
@@ -426,8 +416,6 @@ class Promise(Struct, frozen=True, kw_only=True):
 
 
 class ProofJudged(Event, frozen=True, kw_only=True):
-    """The base's tests ran on the new code, or the new tests on the base's code or without the added functions."""
-
     tree: str  #: of the candidate
     kind: ProofKind
     line: str  #: one line for people
@@ -453,8 +441,6 @@ class VerdictGiven(Event, frozen=True, kw_only=True):
 
 
 class VerdictDoubted(Event, frozen=True, kw_only=True):
-    """The verifier gave no verdict, or passes items without a reference that resolves; it is asked once more."""
-
     patch: str
     why: str
     items: Rows = ()  #: with what is missing
@@ -534,8 +520,6 @@ class LandingMoved(Event, frozen=True, kw_only=True):
 
 
 class LandingRefused(Event, frozen=True, kw_only=True):
-    """The remote rejected the push; nothing was changed."""
-
     why: str
     reason: Reason = Reason.PROTECTED
 

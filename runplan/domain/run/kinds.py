@@ -8,8 +8,6 @@ from runplan.domain.errors import Exit
 
 
 class Access(Enum):
-    """The files that a process may write besides its own directory."""
-
     WORK = "work"  #: the worktree of agents
     PRODUCTS = "products"  #: the proof worktree; what is written there stays
     SCRATCH = "scratch"  #: the proof worktree; what is written there is thrown away
@@ -85,7 +83,6 @@ class RunOutcome(StrEnum):
 
     @property
     def is_good(self) -> bool:
-        """Of a lane too: another run may have finished its phase."""
         return self.exit is Exit.DONE
 
 

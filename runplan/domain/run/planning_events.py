@@ -11,8 +11,6 @@ class RevisionRequested(Event, frozen=True, kw_only=True):
 
 
 class PlanningChosen(Chosen, frozen=True, kw_only=True):
-    """A plan is to be written for a goal, or revised; `tip` is the commit that its agents read."""
-
     planning: Planning
     reason: Reason | None = None  #: of the failed phase for which the run has its plan revised
     before: str = ""  #: the plan that is revised
@@ -20,8 +18,6 @@ class PlanningChosen(Chosen, frozen=True, kw_only=True):
 
 
 class StepJudged(Event, frozen=True, kw_only=True):
-    """The output of a planning step was checked; with problems the step is tried again."""
-
     role: Role
     dispatch: str
     text: str = ""  #: the output, for later steps and the report

@@ -58,7 +58,6 @@ def describe_pause(pause: Paused) -> str:
 
 
 def gave_reason(ended: DispatchEnded) -> bool:
-    """Whether the agent named its problem and then hung until a time limit ended it."""
     is_stopped = ended.ending in (Ending.SILENT, Ending.TIMEOUT)
     named = (EndingKind.AUTH, EndingKind.REFUSAL, EndingKind.SETUP, EndingKind.DENIED)
     return is_stopped and ended.kind in named

@@ -76,7 +76,6 @@ _FOUND_AGAIN = (
 
 
 def may_wait(event: e.Event) -> bool:
-    """Whether the event may be written with the next transaction: after a crash its step finds it again."""
     match event:
         case e.Leased():
             return not event.parked  # parked work is not found on the branch a second time

@@ -36,12 +36,10 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def reply(self) -> Reply | None:
-        """The answer of a person; such a request begins no run."""
         return self.answer or self.answered or self.edited
 
 
 def refused(error: RunplanError, host: str = "") -> Answer:
-    """`host` of a fleet answers."""
     return Answer(error=f"{error} (on the host {host})" if host else str(error), exit=int(error.exit))
 
 

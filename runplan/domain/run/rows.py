@@ -63,7 +63,6 @@ class RunRow(Work, frozen=True, kw_only=True):
 
     @property
     def needs_person(self) -> bool:
-        """Whether it waits, and only a person ends the wait; that for the checkout is tried again meanwhile."""
         is_for_time = self.wake and self.waiting_for != WaitKind.CHECKOUT
         return self.state == RunStatus.WAITING and not is_for_time and not self.subplan
 
@@ -157,8 +156,6 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 class WaitRow(Struct, frozen=True, kw_only=True):
-    """What the worker of a repository waits for, as opposed to the wait of a run."""
-
     kind: WaitKind
     plan: str
     about: str
@@ -235,8 +232,6 @@ class ClaimRow(Struct, frozen=True, kw_only=True):
 
 
 class Acquired(Struct, frozen=True, kw_only=True):
-    """This process owns it now; `took_over` names the dead owner, if there was one."""
-
     fence: int
     took_over: str = ""
 

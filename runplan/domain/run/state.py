@@ -139,7 +139,6 @@ def list_questions(state: RunState) -> tuple[str, ...]:
 
 
 def find_awaiting(state: RunState) -> Attempt | None:
-    """The attempt that waits for a person, else the first open one."""
     attempts = [open_state.attempt for _, open_state in open_states(state) if open_state.attempt is not None]
     waiting = (
         attempt for attempt in attempts if attempt.delivery.asked or attempt.delivery.held or open_questions(attempt)
@@ -148,7 +147,6 @@ def find_awaiting(state: RunState) -> Attempt | None:
 
 
 def find_shown(state: RunState) -> Attempt | None:
-    """The attempt that represents the run: its own, else of the first open lane, of the failed one, or of the last."""
     attempt = state.attempt
     if attempt is not None and (not attempt.cleaned or attempt.failure is not None):
         return attempt
@@ -262,7 +260,6 @@ def _hand_on_places(state: RunState, alone: RunState, name: str) -> tuple[RunSta
 
 
 def _move_zone(state: RunState, name: str) -> RunState:
-    """The state with another worktree for its agents, in which run.setup has not run."""
     setup = replace(state.work.setup, agents=False)
     return replace(state, zone=name, attempt=replace(state.work, setup=setup))
 
@@ -288,7 +285,6 @@ def _update_followers(state: RunState, event: e.Event) -> RunState:
 
 
 def _follow_landing(state: RunState, code: str) -> RunState:
-    """The state of a lane when the phase below has landed; if that was fixed, a failure before does not count."""
     has_failed = state.attempt is not None and state.attempt.failure is not None
     is_dropped = state.is_dropped or (has_failed and code != state.base)
     return replace(state, after="", is_dropped=is_dropped)
@@ -357,7 +353,6 @@ def _begin_attempt(state: RunState, chosen: e.Chosen) -> RunState:
 
 
 def _count_usage(state: RunState, event: e.Event) -> RunState:
-    """The fields of the run that change with events of its phase."""
     match event:
         case HostChanged():
             state = replace(state, home=event.host)
@@ -391,7 +386,6 @@ def _count_usage(state: RunState, event: e.Event) -> RunState:
 
 
 def _resume_run(state: RunState, event: e.RunResumed) -> RunState:
-    """The new options hold from now on; the settings stay, and repairs are counted anew."""
     started = replace(state.options, mode=event.mode, wanted=event.wanted, auto=event.auto)
     if event.daemon:  # a foreground run belongs to the daemon once the daemon was asked to resume it
         started = replace(started, daemon=True, needs=event.needs)

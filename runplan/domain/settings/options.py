@@ -28,7 +28,6 @@ class Options(Struct, frozen=True, kw_only=True):
 
     @property
     def mode(self) -> Mode:
-        """finish: all phases that are left; phase: the named one; next: the first that is not done."""
         return Mode.FINISH if self.finish else Mode.PHASE if self.phase else Mode.NEXT
 
 

@@ -60,7 +60,6 @@ def parse_schedule(text: str) -> Schedule:
 
 
 def take_schedule(words: deque[str]) -> Schedule:
-    """Read the schedule with which the words begin, and remove its words."""
     text = " ".join(words).lower()
     for pattern, read in ((_INTERVAL, _parse_interval), (_TIME_OF_DAY, _parse_time_of_day), (_CRON, _parse_cron)):
         if (match := re.match(pattern, text)) and (schedule := read(match)) is not None:
@@ -108,7 +107,6 @@ def _parse_cron(match: re.Match[str]) -> Schedule | None:
 
 @lru_cache(maxsize=32)
 def _make_trigger(cron: str) -> Any:
-    """The APScheduler trigger of a cron line. Its zone is UTC, which stands for the wall clock."""
     from apscheduler.triggers.combining import OrTrigger  # 60 ms, and `status` knows most next times
     from apscheduler.triggers.cron import CronTrigger  # as slow
 
@@ -133,8 +131,6 @@ def _make_trigger(cron: str) -> Any:
 
 
 class Slot(Struct, frozen=True):
-    """One firing of a schedule. Keys of a schedule grow with time."""
-
     at: datetime  #: UTC
     key: str  #: the wall-clock time; of an interval the moment itself
 
@@ -235,14 +231,12 @@ def delay_of(schedule: Schedule, seed: str) -> timedelta:
 
 
 def describe_delay(spec: str, plan: str) -> str:
-    """Why a time of day fires some minutes later than it says; "" where it does not."""
     match = re.match(_TIME_OF_DAY, spec)
     delay = delay_of(schedule, plan) if match and (schedule := _parse_time_of_day(match)) else timedelta()
     return f"{delay.seconds // 60} min after the full or half hour, when providers are busy" if delay else ""
 
 
 def _fire_times(trigger: Any, after: datetime) -> Iterator[datetime]:
-    """The fire times of a trigger, which are whole seconds, later than `after`."""
     time = after.replace(microsecond=0)
     while (time := trigger.get_next_fire_time(None, time + _SECOND)) is not None:
         yield time

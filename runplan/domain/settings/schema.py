@@ -109,7 +109,6 @@ class RunSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def target_ref(self) -> str:
-        """The ref that shows the target's tip: for landings that push, the tracking ref."""
         remote = f"refs/remotes/{self.remote}/{self.target}"
         return remote if uses_remote(self.landing) else f"refs/heads/{self.target}"
 
@@ -120,8 +119,6 @@ def uses_remote(landing: str) -> bool:
 
 
 class AgentTable(Struct, frozen=True, kw_only=True):
-    """One agent that can be dispatched: the table [agents.<name>]."""
-
     name: str
     kind: Annotated[str, "built-in kind of agent"]
     argv: Annotated[Texts, "program and its arguments"] = ()
@@ -154,7 +151,6 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def dispatched(self) -> tuple[tuple[str, str], ...]:
-        """The agents that a run may start, each with the setting that names it."""
         judging = "verifiers" if self.verifiers else "verifier"
         named = (("implementer", self.implementer), *((judging, name) for name in self.judges))
         return (*named, *([("fallback", self.fallback)] if self.fallback else []))
@@ -172,7 +168,6 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
         return self.agent(name).sandbox or self.sandbox
 
     def account_of(self, name: str) -> str:
-        """The login whose usage limit the agent shares with others."""
         return self.agent(name).account or name
 
     def agent(self, name: str) -> AgentTable:
@@ -203,8 +198,6 @@ class CheckSettings(Struct, frozen=True, kw_only=True):
 
 
 class GateTable(Struct, frozen=True, kw_only=True):
-    """A further command that has to pass on every candidate: the table [gates.<name>]."""
-
     command: Annotated[str, "command that has to pass, e.g. ruff check", not_empty]
     timeout_s: Annotated[float, "a gate that runs longer has failed", not_zero] = 1800.0
     parallel: Annotated[bool, "run at the same time as the other gates that say so"] = False
@@ -328,7 +321,6 @@ class NotifySettings(Struct, frozen=True, kw_only=True):
 
     @property
     def targets(self) -> tuple[NotifyTarget, ...]:
-        """The entries of `urls`, each with the notices that it gets."""
         targets = map(_read_target, self.urls)
         return tuple(NotifyTarget(url=target.url, on=target.on or self.on) for target in targets)
 
@@ -362,7 +354,6 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @property
     def checks(self) -> dict[str, GateTable]:
-        """Every command that has to pass, by name; the test command first."""
         tests = {TESTS: GateTable(command=self.tests.command, timeout_s=self.tests.timeout_s)}
         return (tests if self.tests.command else {}) | self.gates.tables
 
@@ -410,7 +401,6 @@ class Key(Struct, frozen=True):
         return format_duration(self.default) if self.is_duration else self.default
 
     def read(self, value: object) -> Any:
-        """The value for its field. Raises ValueError with the reason if it cannot be used."""
         typed = parse_duration(value) if self.is_duration else self._convert_type(value)
         if typed is None:
             expected = 'a duration like "90s", "15m" or "1h30m"' if self.is_duration else self.TYPES[self.type]

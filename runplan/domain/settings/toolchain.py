@@ -33,8 +33,6 @@ class Kind(StrEnum):
 
 
 class Tool(Struct, frozen=True, kw_only=True):
-    """Installs the dependencies of one kind, and runs programs with them."""
-
     kind: Kind
     signs: tuple[str, ...]  #: files, any of which shows that the project uses it
     setup: str = ""  #: "" where the test command fetches what it needs
@@ -171,7 +169,6 @@ def manifests(files: Sequence[str]) -> list[str]:
 
 
 def detect(files: Sequence[str], texts: Mapping[str, str], *, needs_pytest: bool = True) -> Toolchain:
-    """Examine the paths at the top and in the folders of tests, and the texts of the manifests."""
     tools = {tool.kind: tool for tool in reversed(_TOOLS) if _first(files, tool.signs)}
     package = texts.get("package.json", "")
     makefile = texts.get("Makefile", "")
@@ -203,7 +200,6 @@ def _first(files: Sequence[str], patterns: Collection[str]) -> str:
 
 
 def _fits(path: str, pattern: str) -> bool:
-    """Whether the path fits a pattern with at most one `*`."""
     head, star, tail = pattern.partition("*")
     if not star:
         return path == pattern
@@ -211,7 +207,6 @@ def _fits(path: str, pattern: str) -> bool:
 
 
 def _find_tests(files: Sequence[str], texts: Mapping[str, str], tools: Mapping[Kind, Tool]) -> tuple[str, str]:
-    """The test command and the file that shows it; a command without a file is only a suggestion."""
     package = texts.get("package.json", "")
     script = package_table(package, "scripts").get("test", "")
     if script.strip() and _NPM_STUB not in script:
@@ -345,7 +340,6 @@ def programs_of(line: str) -> list[str]:
 
 
 def missing_file(line: str, files: Collection[str]) -> str:
-    """The file that the first program of a line reads and that is not among those at the top; "" for none."""
     words = next(iter(commands_of(line)), [""])
     names = _READS.get(words[0], ())
     reads_another = any(word.startswith(_ELSEWHERE) for word in words)
@@ -353,7 +347,6 @@ def missing_file(line: str, files: Collection[str]) -> str:
 
 
 def module_of(line: str) -> tuple[str, str]:
-    """The Python and the module of a command like `python3 -m pytest`; empty for none."""
     for words in commands_of(line):
         if re.fullmatch(r"python[\d.]*", words[0]) and words[1:2] == ["-m"] and len(words) > 2:
             return words[0], words[2]
@@ -361,15 +354,12 @@ def module_of(line: str) -> tuple[str, str]:
 
 
 class Need(Struct, frozen=True, kw_only=True):
-    """Something that a fresh worktree lacks, and that only run.setup makes."""
-
     what: str
     setup: str  #: the command that usually makes it
     is_certain: bool  #: whether the tests cannot run without it
 
 
 def needed_setup(files: Sequence[str], texts: Mapping[str, str], line: str) -> Need | None:
-    """The need of the test command `line`; None where it may run in a fresh worktree."""
     needs_pytest = "unittest" not in re.split(r"\W", line)
     detected = detect(files, texts, needs_pytest=needs_pytest)
     makefile = texts.get("Makefile", "") if {"make", "gmake"} & set(programs_of(line)) else ""

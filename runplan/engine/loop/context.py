@@ -87,7 +87,6 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     @property
     def is_on_branch(self) -> bool:
-        """Whether the plan has a branch of its own, whose pull request is not merged."""
         return self.target != self.settings.run.target_ref
 
     @property
@@ -126,7 +125,6 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         )
 
     def committed(self, commit: str = "") -> tuple[str, Stored] | None:
-        """The settings file of the commit, or of the target's tip, and its name; None for none."""
         git = self.git
         tip = commit or git.tip(self.target)
         files = ((name, git.object(f"{tip}:{name}")) for name in FILES) if tip else ()
@@ -136,22 +134,18 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         return replace(self, settings=load_settings(self.root, env=self.env).settings)
 
     def with_committed_settings(self, commit: str = "") -> RepositoryContext:
-        """The context with the settings of the target's tip; without a committed file, those of the checkout."""
         return replace(self, settings=self.committed_settings(commit).settings)
 
     def committed_settings(self, commit: str = "") -> LoadedSettings:
-        """The settings of the commit, or of the target's tip, each with its origin."""
         file = self.committed(commit)
         return load_settings(self.root, env=self.env, committed=(file[0], file[1].content) if file else None)
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The refs that contain landed work: the target, and the local branch that follows it."""
         return tuple(dict.fromkeys((self.target, self.local_target)))
 
     @property
     def mirrored(self) -> tuple[str, str]:
-        """The refs of the user's repository that agents see."""
         run = self.settings.run
         return self.local_target, f"refs/remotes/{run.remote}/{run.target}"
 
@@ -185,7 +179,6 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
             publish(file, newest.encode(), sync=False)
 
     def store(self) -> Store:
-        """The journal for reading; an empty one when no plan was ever run here."""
         if self.fleet is not None and not self.readers:
             self.readers.append(open_store(self.fleet))
         return self.readers[0] if self.fleet else open_store(self.state, writable=False, missing_ok=True)
@@ -302,7 +295,6 @@ def plan_in(path: Path) -> Path:
 
 
 def task_folder(path: Path) -> Path | None:
-    """The folder with the task files of Backlog.md, for itself or the folder above it; None for another path."""
     folder = path if path.name == "tasks" else path / "tasks"
     if not os.path.isdir(folder):  # noqa: PTH112 - False for a name that is too long
         return None
@@ -311,7 +303,6 @@ def task_folder(path: Path) -> Path | None:
 
 
 def read_checkout(file: Path, path: str) -> bytes:
-    """The text of the plan of that path in the checkout."""
     if not file.is_dir():
         return file.read_bytes()
     return join_files({f"{path}/{task.name}": task.read_bytes() for task in file.glob("*.md")})
@@ -329,7 +320,6 @@ def describe_link(file: Path, path: str, verb: str) -> str:
 
 
 def plan_or_watch(context: RepositoryContext, word: str) -> str:
-    """The plan that `word` means, or a watch of issues by its name."""
     if not word.startswith(names.WATCH):
         return plan_path(context, word)
     watches = [row.plan for row in context.store().list_schedules() if row.plan.startswith(names.WATCH)]
@@ -372,7 +362,6 @@ def plans_on_target(context: RepositoryContext) -> dict[str, str]:
 
 
 def slug_of(context: RepositoryContext, plan: str) -> str:
-    """The name of the plan in branch, worktree and report, fixed by its first run."""
     store = context.store()
     newest = store.get_newest_run(plan)
     if newest is not None and newest.slug:
@@ -386,7 +375,6 @@ def is_stored(content: bytes, blob: bytes) -> bool:
 
 
 def settings_note(context: RepositoryContext) -> str:
-    """The version of the settings file that a start uses, if the checkout has another; "" for the same."""
     file_here = repository_file(context.root)
     file = context.committed()
     name = file_here.relative_to(context.root).as_posix() if file_here is not None else ""

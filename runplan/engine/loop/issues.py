@@ -72,7 +72,6 @@ class TakenElsewhere(Struct, frozen=True, kw_only=True):
 
 
 def plan_of(issue: Issue, path: str, *, discussion: str = "", earlier: str = "") -> bytes:
-    """The plan of the issue; `earlier` is the plan by which it was closed before it was reopened."""
     words = " ".join(re.sub(r"[^\w .,()'/-]+", " ", issue.title).split())[:80].strip()
     title = f"Issue {issue.number} - {words}".rstrip(" -")
     again = f"The issue was reopened after the work of `{earlier}`." if earlier else ""
@@ -89,7 +88,6 @@ def plan_of(issue: Issue, path: str, *, discussion: str = "", earlier: str = "")
 
 
 def quote_discussion(comments: Iterable[Comment], *, strangers: Collection[str], trust: str) -> str:
-    """The comments of people, oldest first, and how many are left out; "" for none."""
     said = [comment for comment in comments if MARK not in comment.text]
     trusted = [comment for comment in said if trust == "all" or comment.author not in strangers]
     kept = trusted[-MOST_COMMENTS:]
@@ -174,7 +172,6 @@ def take_issue(
 
 
 def _taken_by(context: RepositoryContext, tip: Oid) -> str:
-    """The repository that made the branch; "" when no commit of the branch says so."""
     form = f"--format=%(trailers:key={TAKEN_BY},valueonly)"
     not_landed = ("--not", context.settings.run.target_ref, "--")
     repository_ids = context.git.text("log", form, tip, *not_landed).split()

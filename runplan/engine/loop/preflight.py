@@ -46,7 +46,6 @@ PATIENCE_S = 20.0  #: a landing here takes less, a push may take longer
 
 
 def settle_lost_landings(context: RepositoryContext) -> list[str]:
-    """Complete an interrupted landing of any plan; notes for the user."""
     common = context.common_dir
     if not (common / BOX).exists():
         return []
@@ -108,7 +107,6 @@ def _refuse_link(context: RepositoryContext, tip: str, path: str) -> None:
 
 
 def require_active(context: RepositoryContext, path: str) -> None:
-    """Refuse a plan on the target whose front matter says that it is not to be worked."""
     blob = trees.read_plan(context.git, f"{context.tip()}:{path}", path)
     choice = choose_phase(parse_plan(blob, path=path), wanted=None) if blob is not None else None
     if isinstance(choice, NoPhase) and choice.kind is NoWorkKind.INACTIVE:
@@ -271,7 +269,6 @@ def require_agents(context: RepositoryContext) -> None:
 
 
 def require_prompts(context: RepositoryContext) -> dict[str, Template]:
-    """The prompts in force; one with unknown or missing placeholders is refused."""
     folder = context.git.object(f"{context.target}:{PROMPTS}")
     committed = trees.entries(context.git, folder.oid) if folder is not None and folder.kind == "tree" else {}
     templates = {role: _read_prompt(role, context, committed.get(f"{role}.md")) for role in PLACEHOLDERS}
@@ -281,7 +278,6 @@ def require_prompts(context: RepositoryContext) -> dict[str, Template]:
 
 
 def _read_prompt(role: str, context: RepositoryContext, committed: trees.Entry | None) -> Template:
-    """The prompt of a role: the repository's, as committed on the target, else the user's, else the package's."""
     stored = context.git.known(committed.oid) if committed is not None else None
     if stored is not None and stored.kind == "blob":
         origin = f"{PROMPTS}/{role}.md on {context.target_name}"
@@ -294,7 +290,6 @@ def _read_prompt(role: str, context: RepositoryContext, committed: trees.Entry |
 
 
 def missing_program(context: RepositoryContext, line: str) -> str:
-    """A program that a command of the settings needs and that is not here; "" for none."""
     run = context.settings.run
     path = context.env.get("PATH", "")
     for program in toolchain.programs_of(line):

@@ -55,7 +55,6 @@ class Environments:
         return self._plans.get(plan, self._own)
 
     def use(self, plan: str, command: Command, *, anew: bool) -> None:
-        """Use the environment sent with the command, on top of the plan's own unless `anew`."""
         if sent := self._sent.get(str(command.arguments.get(ENVIRONMENT))):
             self._plans[plan] = {**({} if anew else self._plans.get(plan, {})), **sent}
 
@@ -63,7 +62,6 @@ class Environments:
         self._plans[plan] = self.of(watch)
 
     def sighting(self, plan: str, run: str) -> Sighting:
-        """What this process has seen of the run's pull request, with the token of the environment."""
         env = self.of(plan)
         known = self._seen.get(plan)
         if known is None or known[:2] != (run, env):

@@ -61,13 +61,11 @@ def state_of(store: Store, row: RunRow) -> RunState:
 
 
 def find_awaited(store: Store, row: RunRow) -> RunRow:
-    """The run that the run waits for, or that this one waits for; the run itself when it waits for none."""
     awaited = store.get_newest_run(row.subplan) if row.subplan else None
     return find_awaited(store, awaited) if awaited is not None and awaited.is_active else row
 
 
 def is_current(state: RunState, answer: Reply) -> bool:
-    """Whether the answer is to an open question, or about content that waits now: the ids are the same."""
     for _, lane_state in open_states(state):
         attempt = lane_state.attempt
         if isinstance(answer, e.QuestionAnswered):
@@ -114,7 +112,6 @@ def as_resumed(asked: e.RunStarted) -> e.RunResumed:
 
 
 def requested_revision(state: RunState, asked: e.RunStarted) -> RevisionRequested | None:
-    """The revision of the plan that this run works on; None when the request is for something else."""
     is_unfinished = state.started is not None and state.ended is None and not state.stop
     if asked.planning is None or not asked.planning.is_revision or not is_unfinished:
         return None
@@ -155,7 +152,6 @@ def phases_at_work(state: RunState) -> list[str]:
 
 
 def awaits_retry(state: RunState) -> bool:
-    """Whether a comment on the pull request may have the daemon retry the run, which has ended."""
     options = state.options
     is_work = options.daemon and options.auto and options.concludes and options.mode not in (Mode.PLAN, Mode.UNDO)
     return is_work and state.ended is not None and state.ended.outcome is RunOutcome.FAILED
@@ -172,7 +168,6 @@ def describe_busy(plan: str, run: str, state: RunState) -> str:
 
 
 def describe_late(plan: str, answer: Reply) -> str:
-    """The message for an answer that comes too late: the first one counts."""
     see = command("runplan", "status", plan)
     if isinstance(answer, e.QuestionAnswered):
         return f"the question {answer.id} of {plan} is already answered, or its run has ended; see: {see}"

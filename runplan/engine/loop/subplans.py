@@ -63,7 +63,6 @@ def describe_nesting(read: Callable[[str], Plan], chain: tuple[str, ...]) -> str
 
 
 def awaited_plan(state: RunState) -> str:
-    """The sub-plan whose end a run or lane waits for; "" for none."""
     is_at_work = state.ended is None and isinstance(state.attempt, WorkAttempt)
     return state.work.awaited_plan if is_at_work else ""
 
@@ -119,7 +118,6 @@ def examine_subplan(
 
 
 def pause_for_owner(path: str, owner: str, state: RunState, *, now: datetime) -> e.Paused:
-    """Look again later: another process works on the sub-plan."""
     until = now + timedelta(seconds=look_s(state.waits + 1))
     words = f"process {owner.partition(':')[0]} works on {path}"
     return e.Paused(kind=WaitKind.SUBPLAN, until=iso(until), words=words)

@@ -63,20 +63,17 @@ def commits_in(markdown: str) -> list[str]:
 
 
 def render_page(markdown: str, *, diffs: Mapping[str, str]) -> str:
-    """The page; a listed commit with a diff can be unfolded."""
     light, dark = (" ".join(f"--{name}: {value};" for name, value in theme.items()) for theme in (LIGHT, DARK))
     body = render_body(markdown, diffs=diffs)
     return _PAGE.format(title=escape(read_title(markdown)), light=light, dark=dark, body=body)
 
 
 def read_title(markdown: str) -> str:
-    """The title as text; `report/text.py` has escaped its `<`."""
     title = next((line[2:] for line in _split_lines(markdown) if line.startswith("# ")), "Report")
     return title.replace("&lt;", "<")
 
 
 def render_body(markdown: str, *, diffs: Mapping[str, str]) -> str:
-    """The content of the page. All text of the report is escaped."""
     blocks: list[str] = []
     is_open = False
     for kind, group in groupby(_split_lines(markdown), key=_kind_of_line):

@@ -55,7 +55,6 @@ def collect_samples(store: Store, *, repository: str, now: datetime) -> Iterator
 
 
 def metrics_text(journals: Mapping[str, Location], *, now: datetime, process: Iterable[Sample] = ()) -> str:
-    """The metrics of the repositories with these journals; an unreadable one is left out."""
     all_samples = list(process)
     for root, journal in journals.items():
         # One that was moved away, is damaged or of a newer version: `status` there says which.
@@ -97,7 +96,6 @@ def collect_fleet_samples(state: FleetState) -> Iterator[Sample]:
 
 
 def render_samples(samples: Iterable[Sample]) -> str:
-    """The text, in a fixed order, with help and type once per name."""
     lines: list[str] = []
     last = ""
     for sample in sorted(samples, key=lambda sample: (sample.name, sample.labels)):

@@ -18,7 +18,6 @@ LONGEST = 2_000  #: characters of a finding or an answer
 
 
 def planning_report(store: Store, plan: str, run: str = "") -> str:
-    """What agents did for the plan, in all runs or in one, as Markdown; "" when no agent has planned it."""
     chosen = [fact for fact in store.list_facts(PlanningChosen, plan=plan) if run in ("", fact.run)]
     if not chosen:
         return ""
@@ -81,7 +80,6 @@ def _step_row(process: DispatchEnded, result: str) -> str:
 
 
 def _list_changes(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
-    """Each finding with what the next revision did about it."""
     findings: dict[str, str] = {}
     number = 0
     for fact in facts:

@@ -59,7 +59,6 @@ def phase_section(
 def subplan_section(
     phase: WorkAttempt, subplan: str, *, plan: str, run: str, report: str, commands: Mapping[str, str]
 ) -> str:
-    """A phase that another plan has done; `report` is the file name of its report."""
     done = f" in the run {code_span(phase.over.run)}" if phase.over and phase.over.run else ""
     lines = "\n".join(f"- {escape_inline(line)}" for line in _list_verification(phase, commands))
     parts = [
@@ -74,7 +73,6 @@ def subplan_section(
 
 
 def undo_section(phase: Attempt, *, plan: str, run: str, subjects: Mapping[str, str]) -> str:
-    """A phase that is about to be reverted; `subjects` of its code commits, newest first."""
     parts = [
         f"## Phase Undone — {escape_inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
         _section_mark(run=run, phase=phase.chosen.phase),
@@ -104,13 +102,11 @@ def failure_sections(store: Store, plan: str, run: str = "") -> list[str]:
 
 
 def newest_pull_request(store: Store, plan: str) -> str:
-    """The number and address of the plan's newest pull request; "" for none that the journal knows."""
     pulls = [landed.event.pull for landed in store.list_facts(Landed, plan=plan)]
     return next((pull for pull in reversed(pulls) if pull), "")
 
 
 def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = "", notes: Iterable[str] = ()) -> str:
-    """`parked` keeps work that is on no branch."""
     failed = failure.event
     reason = failed.reason
     landed = "Nothing was changed" if failed.step is PhaseStep.UNDO else "Nothing of the phase landed"
@@ -225,7 +221,6 @@ def _describe_check(
 
 
 def describe_counts(results: str) -> str:
-    """The number of tests in the JSON of results; "" when that is not known."""
     totals = json.loads(results) if results else {}
     passed = totals.get("passed")
     return "" if passed is None else f"{passed} passed, {totals.get('failed') or 0} failed"

@@ -84,7 +84,6 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
 
 
 def list_summary_facts(store: Store, plan: str) -> list[Recorded[Any]]:
-    """The events of the plan that a summary needs, oldest first."""
     return sorted((fact for kind in KINDS for fact in store.list_facts(kind, plan=plan)), key=lambda fact: fact.seq)
 
 
@@ -151,7 +150,6 @@ def _apply_fact(phase: PhaseRecord, fact: Recorded[Any], worked: str, since: str
 
 
 def figures_of_run(store: Store, run: RunRow) -> str:
-    """The time, tokens, cost and tests of an ended run; "" when it started no process."""
     phases = list(
         summarise_attempts(record for record in list_summary_facts(store, run.plan) if record.run == run.id).values()
     )
@@ -199,7 +197,6 @@ def _summarise_phase(plan: Plan, phase: Phase, attempts: dict[str, PhaseRecord])
 
 
 def _with_run(path: str, phase: PhaseRecord, newest: RunRow | None, *, owned: bool) -> PhaseRecord:
-    """The phase with the state of the newest run, or of its lane."""
     active = newest if newest is not None and newest.is_active else None
     work = next((work for work in (*active.lanes, active) if work.phase == phase.id), None) if active else None
     # Without a phase, a retry continues the newest run.
@@ -332,7 +329,6 @@ def morning_report(news: Sequence[RepositoryNews], *, since: str) -> str:
 
 
 def _phase_lines(news: RepositoryNews, state: PhaseState) -> Iterator[str]:
-    """One line for each phase of the repository in this state, with the command that helps."""
     name = news.repository.rstrip("/").rpartition("/")[2]
     locate = partial(command_in, news.repository, is_fleet=news.is_fleet)
     for plan in news.plans:
@@ -355,7 +351,6 @@ def _phase_lines(news: RepositoryNews, state: PhaseState) -> Iterator[str]:
 
 
 def count_phases(news: Sequence[RepositoryNews]) -> str:
-    """One line: how many phases wait, failed and landed, and what they took."""
     phases = [phase for repository in news for plan in repository.plans for phase in plan.phases]
     words = {state: title.lower() for state, title in SECTIONS.items()} | {PhaseState.WAITING: "waiting for you"}
     counts = {word: sum(phase.state is state for phase in phases) for state, word in words.items()}
@@ -368,7 +363,6 @@ def count_phases(news: Sequence[RepositoryNews]) -> str:
 
 
 def of_morning(news: Sequence[RepositoryNews]) -> Notice | None:
-    """The notice of the day; None when nothing happened and nothing waits."""
     if not news:
         return None
     names = ", ".join(repository.repository.rstrip("/").rpartition("/")[2] for repository in news)

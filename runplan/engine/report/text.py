@@ -18,7 +18,6 @@ SPAN = re.compile(r"((?<!`)(`+)(?!`).{1,2000}?(?<!`)\2(?!`))")
 
 
 def escape_inline(text: str) -> str:
-    """One line of foreign text, not at the start of a block, with its tags escaped."""
     line = flatten_text(text)
     if "\\`" in line:  # an escaped backtick opens no code span; do not reason about the rest
         return line.replace("<", "&lt;")
@@ -79,7 +78,6 @@ def prepend_sections(report: str | None, *, plan_title: str, sections: Sequence[
 
 
 def sections_of_run(report: str, run: str) -> list[str]:
-    """The sections that the run has landed, oldest first. Foreign text is indented, so it begins no section."""
     sections = re.split(r"^(?=## )", report.replace("\r\n", "\n"), flags=re.MULTILINE)
     return [f"{section.rstrip()}\n" for section in reversed(sections) if f"<!-- runplan: run {run}," in section]
 
@@ -93,13 +91,11 @@ def insert_section(text: str, section: str) -> str:
 
 
 def name_pull_request(text: str, pull: str) -> str:
-    """The report with the line of the pull request above its sections, once; "" changes nothing."""
     line = f"Pull request: {pull}\n"
     return text if not pull or line in text else insert_section(text, line)
 
 
 def gap_after(text: str) -> str:
-    """The line ends that are missing before a new block."""
     return "" if text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"
 
 

@@ -55,7 +55,6 @@ LONGEST_REASON = 300  #: characters
 
 
 def read_junit(texts: Iterable[str]) -> Report | str:
-    """The sum of all files, of which one at a time is in memory; why they cannot be read."""
     tests: list[tuple[str, TestState]] = []
     reasons: dict[str, str] = {}
     text = None

@@ -31,8 +31,6 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 class Runner(Struct, frozen=True):
-    """One test runner: the line of its summary, how to read it, and a line that shows that it began."""
-
     name: str
     closing: re.Pattern[str]
     read: Callable[[list[str], int, re.Match[str]], Report | None]
@@ -51,7 +49,6 @@ def match_lines(lines: Iterable[str], pattern: re.Pattern[str]) -> list[re.Match
 
 
 def list_failed(lines: Iterable[str], pattern: re.Pattern[str]) -> list[tuple[str, TestState]]:
-    """The names in group 1 of the pattern, as failed tests."""
     return [(match[1].strip(), TestState.FAILED) for match in match_lines(lines, pattern)]
 
 
@@ -294,7 +291,6 @@ def read_jest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
 
 
 def _read_tests(lines: list[str]) -> Iterator[tuple[str, TestState]]:
-    """The tests under each file: the tree of --verbose, then the details of failures."""
     file = ""
     path: dict[int, str] = {}
     is_tree = False
@@ -432,7 +428,6 @@ _MEANINGS = {
 
 
 def _read_summaries(read_tests: ReadTests, lines: list[str], end: int, closing: re.Match[str]) -> Report:
-    """The tests that are named, and the sum of all summaries, as each part of a suite has one."""
     seen = Counter[str]()
     tests: list[tuple[str, TestState]] = []
     for name, state in read_tests(lines):  # those of equal names, such as in two files, get numbers

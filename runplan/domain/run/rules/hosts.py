@@ -22,7 +22,6 @@ def list_queues(labels: Collection[str]) -> list[str]:
 
 
 def missing_labels(state: RunState) -> tuple[str, ...]:
-    """The labels of the current phase that the host which owns the run lacks; without a fleet none."""
     if state.labels is None or state.attempt is None or state.attempt.cleaned:
         return ()
     return tuple(label for label in state.attempt.chosen.host if label not in state.labels)
@@ -34,7 +33,6 @@ def awaited_labels(state: RunState) -> tuple[str, ...]:
 
 
 def describe_wait(phase: str, labels: Sequence[str], *, is_there: bool) -> str:
-    """For which host a phase waits; `is_there`: a living worker has the labels."""
     needed = f"phase {phase} needs a host with the labels {', '.join(labels)}"
     if is_there:
         return f"{needed}; it is queued for one"

@@ -35,13 +35,11 @@ def may_begin_ahead(state: RunState) -> bool:
 
 
 def list_bases(state: RunState) -> dict[str, str]:
-    """The phases that are being proven, each with the commit that the next phase can begin on."""
     bases = ((open_state, _find_base(open_state)) for _, open_state in open_states(state))
     return {open_state.current.chosen.phase: base for open_state, base in bases if base}
 
 
 def _find_base(state: RunState) -> str:
-    """The newest commit of the phase, if it is written and nothing but its proof is left; else ""."""
     phase = state.attempt
     if not isinstance(phase, WorkAttempt) or phase.work is None or not phase.work.commits:
         return ""

@@ -93,7 +93,6 @@ def _follow_command(started: e.RunStarted, phase: WorkAttempt) -> Decision:
 
 
 def _write(started: e.RunStarted, phase: WorkAttempt, first: Decision) -> Decision:
-    """`first` starts the first writer."""
     if lost := fail_lost(phase, phase.step):
         return lost
     if phase.lease is None:
@@ -325,7 +324,6 @@ def _prove_tests(started: e.RunStarted, phase: WorkAttempt, candidate: e.Candida
 def _run_proofs(
     started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt, runs: Sequence[e.ProofRun]
 ) -> Decision | None:
-    """The first of these runs that is due; a broken promise is looked at twice."""
     for run in runs:
         judged = phase.proof.newest_runs.get(run.kind)
         if judged is None or (judged.promises and judged.time < GATE_RUNS):
@@ -350,7 +348,6 @@ def _name_gate(gate: e.GateJudged, line: str) -> str:
 
 
 def list_sign_off(started: e.RunStarted, phase: WorkAttempt) -> tuple[str, ...] | None:
-    """What a person has to see before the phase lands; None for nothing."""
     asked = [text for _, text in phase.proof.questions if started.changed == "ask"]
     files = phase.changed_files
     is_shown = any(matches(pattern, path) for pattern in started.sign_off for path in files)

@@ -69,7 +69,6 @@ def write_plan(attempt: PlanningAttempt) -> Decision:
 
 
 def describe_misfit(failure: PhaseFailed) -> str:
-    """Why a failed phase needs another text; "" when its failure says nothing about the plan."""
     asks_on = failure.reason is Reason.BLOCKED and failure.step in (PhaseStep.IMPLEMENT, PhaseStep.FIX)
     if failure.reason is not Reason.DRIFT and not asks_on:
         return ""
