@@ -24,7 +24,7 @@ from tests.support.environment import own_environment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan.adapters.store.sql import SqlStore
+    from runplan.adapters.store.sql import Store
     from tests.support.fleet import Fleet, Host
 
 #: The moment of each command, by the clock of the server.
@@ -179,7 +179,7 @@ def status(place: Path, *, rounds: int) -> None:
         print(f"  PostgreSQL / SQLite {ratio:.2f}", flush=True)
 
 
-def fill(store: SqlStore) -> None:
+def fill(store: Store) -> None:
     """Repeat the events of the newest run as many runs that have ended."""
     run = store.list_runs(limit=1)[0]
     events = store.list_events(run.id)
@@ -199,7 +199,7 @@ def start(fleet: Fleet, plans: Sequence[str]) -> None:
         assert ran.code == 0, ran.err
 
 
-def _read_row(store: SqlStore, run: str) -> dict[str, object]:
+def _read_row(store: Store, run: str) -> dict[str, object]:
     ((text,),) = store.query("SELECT row FROM runs WHERE id=?", run)
     return dict(json.loads(text))
 

@@ -35,7 +35,6 @@ from runplan.domain.run.rows import (
     WaitRow,
 )
 from runplan.domain.times import parse_iso
-from tests.support.memory_store import MemoryStore
 
 PLAN = "plans/X.md"
 OTHER = "plans/Y.md"
@@ -50,16 +49,10 @@ LANDED = e.Landed(id="l", phase="1", tip="0", code="0")
 FAILED = e.PhaseFailed(phase="1", reason=Reason.TIMEOUT, step=PhaseStep.IMPLEMENT, detail="too slow", output="…")
 
 
-@pytest.fixture(params=["sqlite", "memory", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    match request.param:
-        case "sqlite":
-            opened: Store = open_store(tmp_path)
-        case "memory":
-            opened = MemoryStore({ALIVE: OwnerState.RUNNING})
-        case _:
-            opened = request.getfixturevalue("postgres")(alive=ALIVE)
-    with closing(opened) as store:
+    is_sqlite = request.param == "sqlite"
+    with closing(open_store(tmp_path) if is_sqlite else request.getfixturevalue("postgres")(alive=ALIVE)) as store:
         yield store
 
 

@@ -39,8 +39,8 @@ def open_on(host: Host, fleet: Fleet) -> closing[PostgresStore]:
 def test_a_host_that_is_gone_within_a_transaction_holds_no_claim(fleet: Fleet) -> None:
     alpha, beta = fleet.add_host("alpha"), fleet.add_host("beta")
     with open_on(alpha, fleet) as gone, open_on(beta, fleet) as other:
-        gone._begin()
-        gone._lock_claim("plan", "plans/P.md")
+        gone.run_statement("BEGIN", ())
+        gone.lock_claim("plan", "plans/P.md")
         alpha.unplug()
 
         other.claim_plan("plans/P.md", run="r1", owner="beta/1")

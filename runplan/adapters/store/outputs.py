@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from runplan.adapters.store.files import is_held, last_write, read_text
-from runplan.adapters.store.sql import SqlStore
+from runplan.adapters.store.sql import Store
 
 LARGEST = 32 * 1024 * 1024  #: bytes of a file that are read at once
 LOG = ".log"
@@ -38,7 +38,7 @@ def _open_file(path: Path) -> BinaryIO:
 class StoredOutputs:
     """The outputs in the database: of each log at most `cap` bytes, half of them its end; other files are small."""
 
-    def __init__(self, store: SqlStore, *, host: str, cap: int) -> None:
+    def __init__(self, store: Store, *, host: str, cap: int) -> None:
         self._store = store
         self._host = host
         self._head = cap // 2

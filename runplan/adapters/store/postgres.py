@@ -19,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from runplan.adapters import processes
 from runplan.adapters.store.location import FleetLocation, normalize_url, strip_secrets
 from runplan.adapters.store.outputs import StoredOutputs
-from runplan.adapters.store.sql import Cursor, SqlStore
+from runplan.adapters.store.sql import Cursor, Store
 from runplan.domain.errors import RefusedEarly, Unreachable
 from runplan.domain.run.recorded import E, Recorded
 from runplan.domain.run.rows import OwnerState
@@ -49,13 +49,13 @@ class FleetRepository(Struct, frozen=True):
     remote: str  #: the URL to clone it from
 
 
-class PostgresStore(SqlStore):
+class PostgresStore(Store):
     """One connection, which is opened again after the server was away."""
 
     def __init__(self, location: FleetLocation) -> None:
         super().__init__()
         self.location = location
-        with self._translated_errors():
+        with translated_errors():
             self._db = self._connect()
 
     def _connect(self) -> psycopg.Connection:
@@ -68,7 +68,7 @@ class PostgresStore(SqlStore):
             raise RefusedEarly(f"the fleet does not know {self.location.url}; add it from its clone: {INIT}")
         return db
 
-    def _run(self, sql: str, values: Sequence[object]) -> Cursor:
+    def run_statement(self, sql: str, values: Sequence[object]) -> Cursor:
         """A connection that the server or the network has cut between two transactions is opened again."""
         statement = sql.replace("?", "%s")
         if not self._db.closed:
@@ -81,15 +81,12 @@ class PostgresStore(SqlStore):
         self._db = self._connect()
         return self._db.execute(statement, values)
 
-    def _translated_errors(self) -> contextlib.AbstractContextManager[None]:
+    def translated_errors(self) -> contextlib.AbstractContextManager[None]:
         return translated_errors()
 
-    def _begin(self) -> None:
-        self._run("BEGIN", ())
-
-    def _commit(self) -> None:
+    def commit(self) -> None:
         """Commit; where the answer was lost, ask the server what has become of the transaction."""
-        ((xact,),) = self._run("SELECT pg_current_xact_id_if_assigned()::text", ()).fetchall()
+        ((xact,),) = self.run_statement("SELECT pg_current_xact_id_if_assigned()::text", ()).fetchall()
         try:
             self._db.execute("COMMIT")
         except psycopg.OperationalError:
@@ -97,22 +94,21 @@ class PostgresStore(SqlStore):
                 raise
             self._db.close()
             query = "SELECT pg_xact_status(?::xid8)"
-            while (status := self._run(query, (xact,)).fetchall()) == [("in progress",)]:  # 10 s at most: SESSION
+            while (status := self.run_statement(query, (xact,)).fetchall()) == [
+                ("in progress",)
+            ]:  # 10 s at most: SESSION
                 time.sleep(0.1)
             if status != [("committed",)]:
                 raise
 
-    def _roll_back(self) -> None:
+    def roll_back(self) -> None:
         if self._db.closed or self._db.broken:
             self._db.close()
         elif self._db.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             self._db.execute("ROLLBACK")
 
-    def _lock_claim(self, kind: str, key: str) -> None:
+    def lock_claim(self, kind: str, key: str) -> None:
         self.execute("SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ? || ' ' || ?, 0))", kind, key)
-
-    def require_there(self) -> None:
-        """The server answers, or the transaction fails."""
 
     def list_shared_facts(self, kind: type[E], *, since: str) -> list[Recorded[E]]:
         self._flush_kind(kind.__name__)
@@ -133,7 +129,7 @@ class PostgresStore(SqlStore):
 
     # --- the queue ---------------------------------------------------------------------------------------
 
-    def _announce_command(self, plan: str) -> None:
+    def announce_command(self, plan: str) -> None:
         """Queue the plan, and tell the host that works on it."""
         self.queue_plan(plan)
         self.execute("SELECT pg_notify(?, ?)", CHANNEL, f"{self.location.schema} {plan}")

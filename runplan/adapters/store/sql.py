@@ -23,6 +23,7 @@ from runplan.domain.run.kinds import Reason
 from runplan.domain.times import parse_iso
 
 if TYPE_CHECKING:  # `status` does without it
+    from runplan.adapters.store.outputs import StoredOutputs
     from runplan.domain.run.recorded import E, Recorded
 
 
@@ -44,44 +45,64 @@ class Append(Struct, frozen=True):
     pauses: str
 
 
-class SqlStore(ABC):
-    """One open connection to a database; the methods of a `Store` are described there."""
+class Store(ABC):
+    """What is recorded about the runs, claims, commands and schedules of a repository: one open connection.
+
+    Events are only appended. Each method that writes does so whole or not at all. Use a store in one thread.
+    """
+
+    BEGIN = "BEGIN"
 
     def __init__(self) -> None:
         self._waiting: list[Append] = []
 
     # --- what differs between databases ------------------------------------------------------------------
 
+    @property
+    def outputs(self) -> StoredOutputs | None:
+        """The outputs of dispatches on all hosts; None where all of them run on this one."""
+        return None
+
     @abstractmethod
-    def _run(self, sql: str, values: Sequence[object]) -> Cursor:
+    def run_statement(self, sql: str, values: Sequence[object]) -> Cursor:
         """Execute one statement, whose values are marked by `?`."""
 
     @abstractmethod
-    def _translated_errors(self) -> AbstractContextManager[None]:
+    def translated_errors(self) -> AbstractContextManager[None]:
         """Errors of the database become those of `runplan.domain.errors`."""
 
     @abstractmethod
-    def _begin(self) -> None: ...
+    def commit(self) -> None: ...
     @abstractmethod
-    def _commit(self) -> None: ...
+    def roll_back(self) -> None: ...
     @abstractmethod
-    def _roll_back(self) -> None: ...
-    @abstractmethod
-    def _lock_claim(self, kind: str, key: str) -> None:
-        """Let no other transaction change this claim until the end of this one."""
-
-    @abstractmethod
-    def require_there(self) -> None: ...
+    def close(self) -> None: ...
     @abstractmethod
     def get_owner_state(self, owner: str) -> r.OwnerState: ...
+    def lock_claim(self, kind: str, key: str) -> None:  # noqa: B027 - a transaction of SQLite is the only one
+        """Let no other transaction change this claim until the end of this one."""
+
+    def require_there(self) -> None:  # noqa: B027 - a server answers, or the transaction fails
+        """Fail while the store is not where it was opened, as when the repository is unplugged."""
+
+    def announce_command(self, plan: str) -> None:  # noqa: B027 - a caller wakes the daemon itself
+        """Have a worker execute the new command of the plan; inside its transaction."""
+
+    def list_host_labels(self) -> list[tuple[str, ...]]:
+        """The labels of each living worker that takes plans; none without a fleet."""
+        return []
+
+    def list_shared_facts(self, kind: type[E], *, since: str) -> list[Recorded[E]]:
+        """The events of one kind from a moment on, in all repositories of a fleet."""
+        return self.list_facts(kind, since=since)
 
     # --- statements --------------------------------------------------------------------------------------
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing; waiting events are written first. Fails when the journal was moved away."""
-        with self._translated_errors():
-            self._begin()
+        with self.translated_errors():
+            self.run_statement(self.BEGIN, ())
             waiting = self._waiting
             self._waiting = []
             try:
@@ -89,14 +110,15 @@ class SqlStore(ABC):
                     self._append(append)
                 yield
                 self.require_there()
-                self._commit()
+                self.commit()
             except BaseException as error:
-                self._roll_back()
+                self.roll_back()
                 if not isinstance(error, Fenced):  # else another process records the run now
                     self._waiting = waiting
                 raise
 
     def flush(self) -> None:
+        """Write the events that wait."""
         if self._waiting:
             with self.transaction():
                 pass
@@ -107,8 +129,8 @@ class SqlStore(ABC):
 
     def _read_now(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """The rows on disk; events that wait are not written for it."""
-        with self._translated_errors():
-            return self._run(sql, values).fetchall()
+        with self.translated_errors():
+            return self.run_statement(sql, values).fetchall()
 
     def select_rows(self, kind: type[R], table_and_where: str, *values: object) -> list[R]:
         """The rows of a table whose columns are the fields of `kind`."""
@@ -120,21 +142,14 @@ class SqlStore(ABC):
         rows = self._read_now(f"SELECT {', '.join(names)} FROM {table_and_where}", *values)
         return [kind(**dict(zip(names, row, strict=True))) for row in rows]
 
-    def _put(self, table: str, key: str, /, **values: object) -> None:
-        """Insert a row, or replace the one with the same key; inside a transaction."""
-        marks = ",".join("?" for _ in values)
-        changes = ", ".join(f"{name}=excluded.{name}" for name in values)
-        put = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks}) ON CONFLICT ({key}) DO UPDATE SET {changes}"
-        self.execute(put, *values.values())
-
     def execute(self, sql: str, *values: object) -> int:
         """Execute one statement inside a transaction; the number of changed rows."""
-        return self._run(sql, values).rowcount
+        return self.run_statement(sql, values).rowcount
 
     def execute_alone(self, sql: str, *values: object) -> None:
         """Execute one statement outside of a transaction; events that wait are not written for it."""
-        with self._translated_errors():
-            self._run(sql, values)
+        with self.translated_errors():
+            self.run_statement(sql, values)
 
     def _change(self, query: str, *values: object) -> bool:
         """Execute one statement; whether it changed a row."""
@@ -152,6 +167,11 @@ class SqlStore(ABC):
         pauses: str = "",
         waits: bool = False,
     ) -> None:
+        """Record (at, type, body) events of a run and its row, now or (`waits`) with the next write.
+
+        Fails when the plan was taken over. The claims of a run that has ended are dropped with it. `pauses` is the
+        reason why the plan's schedule pauses.
+        """
         append = Append(events, row, fence, pauses)
         if waits:
             self._waiting.append(append)
@@ -161,14 +181,14 @@ class SqlStore(ABC):
 
     def _append(self, append: Append) -> None:
         row = append.row
-        self._lock_claim("plan", row.plan)
+        self.lock_claim("plan", row.plan)
         claim = self.get_claim("plan", row.plan)
         if claim is None or claim.fence != append.fence:
             raise Fenced(f"another process has taken over {row.plan}; this one stops")
         for moment, kind, body in append.events:
             insert = "INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)"
             self.execute(insert, row.id, row.plan, moment, kind, body)
-        self._put("runs", "id", id=row.id, row=json.dumps(to_builtins(row)))
+        self.execute(*_upsert("runs", "id", id=row.id, row=json.dumps(to_builtins(row))))
         if row.outcome is not None:
             self.execute("DELETE FROM claims WHERE run=?", row.id)
         if append.pauses:
@@ -178,6 +198,7 @@ class SqlStore(ABC):
         return self.select_rows(r.EventRow, "events WHERE run=? AND seq>? ORDER BY seq", run, after)
 
     def list_facts(self, kind: type[E], *, plan: str = "", since: str = "") -> list[Recorded[E]]:
+        """The events of one kind over all runs, of a plan or from a moment on; oldest first."""
         self._flush_kind(kind.__name__)
         where, value = ("plan=?", plan) if plan else ("at>=?", since)
         return self._read_facts(f"events WHERE type=? AND {where} ORDER BY seq", kind.__name__, value)
@@ -188,9 +209,6 @@ class SqlStore(ABC):
         rows = self._select_now(r.EventRow, table_and_where, *values)
         return [record for row in rows if (record := read_row(row))]  # type: ignore[misc]
 
-    def list_shared_facts(self, kind: type[E], *, since: str) -> list[Recorded[E]]:
-        return self.list_facts(kind, since=since)
-
     def _flush_kind(self, kind: str) -> None:
         if any(kind == name for append in self._waiting for _, name, _ in append.events):
             self.flush()
@@ -200,6 +218,7 @@ class SqlStore(ABC):
         return [convert(json.loads(row), r.RunRow) for (row,) in rows]
 
     def list_runs(self, plan: str | None = None, *, limit: int = 50) -> list[r.RunRow]:
+        """The newest runs first."""
         where, values = ("plan=?", [plan]) if plan is not None else ("number > 0", [])
         return self._select_runs(f"{where} ORDER BY number DESC LIMIT ?", *values, limit)
 
@@ -210,14 +229,17 @@ class SqlStore(ABC):
         return next(iter(self.list_runs(plan, limit=1)), None)
 
     def list_plans(self) -> list[str]:
+        """Every plan that was ever run."""
         return [plan for (plan,) in self.query("SELECT DISTINCT plan FROM runs ORDER BY plan")]
 
     def list_active_plans(self, *, queued: bool = False) -> list[str]:
+        """The plans with an unfinished run, a schedule or (`queued`) a queued command."""
         query = f"SELECT plan FROM runs WHERE {tables.IS_ACTIVE} UNION SELECT plan FROM schedules"
         query += " UNION SELECT plan FROM commands WHERE answer IS NULL" if queued else ""
         return [plan for (plan,) in self.query(query)]
 
     def get_interrupted_run(self, plan: str) -> r.RunRow | None:
+        """The newest run of the plan, if it has not ended."""
         row = self.get_newest_run(plan)
         return row if row is not None and row.is_active else None
 
@@ -225,28 +247,34 @@ class SqlStore(ABC):
         return self._select_runs(f"{tables.IS_ACTIVE} ORDER BY number")
 
     def list_sign_offs(self) -> list[tuple[str, str]]:
+        """(plan, phase) of the runs that wait for a person's approval or sign-off."""
         query = "SELECT plan, phase FROM runs WHERE state='waiting' AND waiting_for IN ('approval', 'sign-off')"
         return [(plan, phase or "") for plan, phase in self._read_now(query)]
 
     def list_failures(self, plan: str) -> tuple[r.FailureRow, ...]:
+        """The newest failure of each phase that has not landed since, unless a person ended the attempt."""
         newest = {phase: why for phase, *why in reversed(self.query(tables.FAILURES, plan))}
         return tuple(r.FailureRow(phase, *why) for phase, why in newest.items() if phase and why[0] != Reason.STOPPED)
 
     def count_leases(self, plan: str, branch: str) -> int:
+        """The number of attempts of the plan that worked on the branch."""
         self._flush_kind("Leased")
         query = "SELECT count(*) FROM events WHERE plan=? AND type='Leased' AND json_extract(body, '$.branch')=?"
         return int(self._read_now(query, plan, branch)[0][0])
 
     def get_run_of_command(self, command: int) -> str:
+        """The run that a command began; "" for none."""
         query = (
             "SELECT run FROM events WHERE type='RunStarted' AND CAST(json_extract(body, '$.command') AS TEXT)=? LIMIT 1"
         )
         return next((str(run) for (run,) in self.query(query, str(command))), "")
 
     def get_newest_event(self) -> int:
+        """The number of the newest event; 0 for none."""
         return int(self.query("SELECT coalesce(max(seq), 0) FROM events")[0][0])
 
     def get_newest_landing(self) -> str:
+        """When a phase or a pull request has landed last; "" for never."""
         newest = "SELECT coalesce(max(at), '') FROM events WHERE type=?"  # for both PostgreSQL would read every event
         return max(str(self.query(newest, kind)[0][0]) for kind in ("Landed", "Concluded"))
 
@@ -259,10 +287,12 @@ class SqlStore(ABC):
         return r.Figures(**figures, waiting_s=waits, dispatches=totals)
 
     def sum_usage(self, since: str) -> list[r.UsageTotal]:
+        """What agents that ended since a moment have used, by day, plan, agent and role, in this order."""
         rows = self.query(tables.USAGE_TOTALS, since)
         return [r.UsageTotal(*row[:-2], *map(bool, row[-2:])) for row in rows]
 
     def read_plan_facts(self, plan: str = "") -> dict[str, r.PlanFacts]:
+        """The facts about one plan, or about all, by plan."""
         sources: dict[str, Iterable[tuple[str, object]]] = {
             "run": ((row.plan, row) for row in self._select_runs(f"number IN ({tables.NEWEST})", plan)),
             "owner": self.list_owners().items(),
@@ -283,8 +313,9 @@ class SqlStore(ABC):
     # --- claims ----------------------------------------------------------------------------------------
 
     def claim_plan(self, plan: str, *, run: str, owner: str) -> r.ClaimResult:
+        """Claim the plan for the owner; the claim of a dead one is taken over with a higher fence."""
         with self.transaction():
-            self._lock_claim("plan", plan)
+            self.lock_claim("plan", plan)
             claim = self.get_claim("plan", plan)
             if claim is not None and claim.owner == owner:
                 return r.Reentered(fence=claim.fence)
@@ -294,8 +325,9 @@ class SqlStore(ABC):
         return r.Acquired(fence=fence, took_over=claim.owner if claim else "")
 
     def claim_issue(self, number: int, *, run: str, owner: str) -> r.RunRow | None:
+        """Claim an issue for the run; another unfinished run that has it."""
         with self.transaction():
-            self._lock_claim("issue", str(number))
+            self.lock_claim("issue", str(number))
             claim = self.get_claim("issue", str(number))
             if claim is not None and claim.run == run:
                 return None
@@ -310,41 +342,41 @@ class SqlStore(ABC):
 
     def set_claim(self, kind: str, key: str, *, run: str, owner: str) -> int:
         """Write the claim with a higher fence than any before; inside a transaction."""
-        ((fence,),) = self._run(tables.RAISE_FENCE, (kind, key)).fetchall()
-        self._put("claims", "kind, key", kind=kind, key=key, run=run, owner=owner, fence=fence)
+        ((fence,),) = self.run_statement(tables.RAISE_FENCE, (kind, key)).fetchall()
+        self.execute(*_upsert("claims", "kind, key", kind=kind, key=key, run=run, owner=owner, fence=fence))
         return int(fence)
 
     def release_plan(self, plan: str, *, run: str, owner: str) -> None:
+        """Release the plan if this owner holds it for this run; the run's issues stay claimed until it ends."""
         self._change("DELETE FROM claims WHERE kind='plan' AND key=? AND run=? AND owner=?", plan, run, owner)
 
     def list_owners(self) -> dict[str, str]:
+        """The owner of each claimed plan."""
         return dict(self._read_now("SELECT key, owner FROM claims WHERE kind='plan' ORDER BY key"))
 
     def get_living_owner(self, plan: str) -> str:
+        """The owner of the plan, if it lives; "" for none."""
         owner = self.list_owners().get(plan, "")
         return owner if owner and self.get_owner_state(owner) is not r.OwnerState.GONE else ""
 
-    def list_host_labels(self) -> list[tuple[str, ...]]:
-        return []
-
     def record_notice(self, run: str, about: str) -> bool:
+        """Record that a person is notified; False when that was recorded before."""
         return self._change("INSERT INTO notices (run, about) VALUES (?,?) ON CONFLICT DO NOTHING", run, about)
 
     # --- commands --------------------------------------------------------------------------------------
 
     def add_command(self, command: r.Command) -> int:
+        """Queue a command; its number."""
         values = (command.plan, command.verb, json.dumps(command.arguments), command.by, command.at)
         with self.transaction():
             insert = "INSERT INTO commands (plan, verb, arguments, by, at) VALUES (?,?,?,?,?) RETURNING seq"
-            ((number,),) = self._run(insert, values).fetchall()
+            ((number,),) = self.run_statement(insert, values).fetchall()
             self.execute("DELETE FROM commands WHERE answer IS NOT NULL AND seq <= ?", number - KEPT)
-            self._announce_command(command.plan)
+            self.announce_command(command.plan)
         return int(number)
 
-    def _announce_command(self, plan: str) -> None:  # noqa: B027 - a caller wakes the daemon itself
-        """Have a worker execute the new command of the plan; inside its transaction."""
-
     def list_queued_commands(self) -> list[r.Command]:
+        """The commands without an answer, oldest first."""
         query = "SELECT seq, plan, verb, arguments, by, at FROM commands WHERE answer IS NULL ORDER BY seq"
         return [
             r.Command(seq=seq, plan=plan, verb=verb, arguments=json.loads(arguments), by=by, at=moment)
@@ -352,10 +384,12 @@ class SqlStore(ABC):
         ]
 
     def answer_command(self, seq: int, answer: r.Answer) -> None:
+        """Record the answer once; it is kept for callers that ask late."""
         text = json.dumps(to_builtins(answer))
         self._change("UPDATE commands SET answer=? WHERE seq=? AND answer IS NULL", text, seq)
 
     def get_answer(self, seq: int) -> r.Answer | None:
+        """None while the command is queued."""
         answers = self.query("SELECT answer FROM commands WHERE seq=? AND answer IS NOT NULL", seq)
         return convert(json.loads(answers[0][0]), r.Answer) if answers else None
 
@@ -368,36 +402,41 @@ class SqlStore(ABC):
         return next(iter(self.select_rows(r.ScheduleRow, "schedules WHERE plan=?", plan)), None)
 
     def put_schedule(self, row: r.ScheduleRow) -> None:
-        with self.transaction():
-            self._put("schedules", "plan", **asdict(replace(row, next=None)))
+        """Make or replace the schedule of a plan; its next slot is recorded by `arm_schedule`."""
+        self._change(*_upsert("schedules", "plan", **asdict(replace(row, next=None))))
 
     def arm_schedule(self, plan: str, following: str) -> None:
+        """Record the next slot of a schedule, for `status` and `next`."""
         self._change("UPDATE schedules SET next=? WHERE plan=?", following, plan)
 
     def drop_schedule(self, plan: str) -> bool:
+        """Remove the schedule; False when there is none."""
         return self._change("DELETE FROM schedules WHERE plan=?", plan)
 
     def pause_schedule(self, plan: str, why: str | None) -> bool:
+        """Pause the schedule with a reason, or resume it (None); False when there is none."""
         return self._change("UPDATE schedules SET paused=? WHERE plan=?", why, plan)
 
     def answer_slot(self, firing: r.FiringRow) -> bool:
+        """Record the answer to a slot once; False if it has one. An answer from the future is replaced."""
         with self.transaction():
             fresh = self.execute(tables.ANSWER_SLOT, *astuple(firing))
             self.execute("UPDATE schedules SET last=?, next=NULL WHERE plan=?", firing.slot, firing.plan)
         return fresh > 0
 
     def is_slot_answered(self, plan: str, slot: str, *, before: str) -> bool:
+        """Whether the slot has an answer; one from the future, by a wrong clock, does not count."""
         return bool(self.query("SELECT 1 FROM firings WHERE plan=? AND slot=? AND at<=?", plan, slot, before))
 
     def list_firings(self, plan: str, *, limit: int = 20) -> list[r.FiringRow]:
+        """The newest first."""
         return self.select_rows(r.FiringRow, "firings WHERE plan=? ORDER BY seq DESC LIMIT ?", plan, limit)
 
     def list_waits(self) -> list[r.WaitRow]:
         return self.select_rows(r.WaitRow, "waits ORDER BY plan")
 
     def put_wait(self, row: r.WaitRow) -> None:
-        with self.transaction():
-            self._put("waits", "plan", **asdict(row))
+        self._change(*_upsert("waits", "plan", **asdict(row)))
 
     def drop_wait(self, plan: str) -> None:
         self._change("DELETE FROM waits WHERE plan=?", plan)
@@ -410,10 +449,18 @@ class SqlStore(ABC):
         )
 
     def put_baseline(self, key: str, results: str) -> None:
-        with self.transaction():
-            self._put("baselines", "key", key=key, results=results)
+        self._change(*_upsert("baselines", "key", key=key, results=results))
 
     def put_outlines(self, outlines: Sequence[tuple[str, str, str]]) -> None:
+        """Keep (plan, stamp, outline) for the next reader."""
         with self.transaction():
             for plan, stamp, value in outlines:
-                self._put("outlines", "plan", plan=plan, stamp=stamp, value=value)
+                self.execute(*_upsert("outlines", "plan", plan=plan, stamp=stamp, value=value))
+
+
+def _upsert(table: str, key: str, /, **values: object) -> tuple[str, *tuple[object, ...]]:
+    """The statement that inserts a row, or replaces the one with the same key, and its values."""
+    marks = ",".join("?" for _ in values)
+    changes = ", ".join(f"{name}=excluded.{name}" for name in values)
+    insert = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})"
+    return f"{insert} ON CONFLICT ({key}) DO UPDATE SET {changes}", *values.values()

@@ -10,7 +10,7 @@ from pathlib import Path
 from runplan.adapters import processes
 from runplan.adapters.store import tables
 from runplan.adapters.store.files import Anchor, file_lock, make_below
-from runplan.adapters.store.sql import Cursor, SqlStore
+from runplan.adapters.store.sql import Cursor, Store
 from runplan.domain.errors import JournalDamaged, RefusedEarly, Unreachable
 from runplan.domain.run.rows import OwnerState
 from runplan.domain.text import command
@@ -25,14 +25,14 @@ JOURNAL = "journal.db"
 TABLES = Path(__file__).with_name("migrations") / "repository-1.sql"
 
 
-class SqliteStore(SqlStore):
-    outputs = None
+class SqliteStore(Store):
+    BEGIN = "BEGIN IMMEDIATE"
 
     def __init__(self, directory: Path, *, writable: bool = True, missing_ok: bool = False) -> None:
         """Open the journal. With `missing_ok` an absent one reads as empty: no plan was ever run."""
         super().__init__()
         self.path = directory / JOURNAL
-        with self._translated_errors():
+        with self.translated_errors():
             if missing_ok and not self.path.exists():
                 self._db = sqlite3.connect(":memory:", isolation_level=None)
                 self._db.executescript(TABLES.read_text())
@@ -64,7 +64,7 @@ class SqliteStore(SqlStore):
             draft.replace(self.path)
 
     @contextlib.contextmanager
-    def _translated_errors(self) -> Iterator[None]:
+    def translated_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
@@ -78,21 +78,15 @@ class SqliteStore(SqlStore):
     def _move_away(self) -> str:
         return f"move it away and start again: {command('mv', str(self.path), f'{self.path}.damaged')}"
 
-    def _run(self, sql: str, values: Sequence[object]) -> Cursor:
+    def run_statement(self, sql: str, values: Sequence[object]) -> Cursor:
         return self._db.execute(sql, values)
 
-    def _begin(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-
-    def _commit(self) -> None:
+    def commit(self) -> None:
         self._db.execute("COMMIT")
 
-    def _roll_back(self) -> None:
+    def roll_back(self) -> None:
         if self._db.in_transaction:  # on a full disk SQLite has rolled back already
             self._db.execute("ROLLBACK")
-
-    def _lock_claim(self, kind: str, key: str) -> None:
-        """A transaction that writes is the only one."""
 
     def require_there(self) -> None:
         self._anchor.require()
