@@ -125,7 +125,14 @@ class Executor:
         if timing is None:
             return self._begin_run(request, command)
         if command.plan.startswith(WATCH):
-            return self._make_watch(request, timing, command)
+            made = self._make_schedule(request, timing, command)
+            if not timing.now:
+                return made
+            try:
+                begun = self._execute_now(command)
+            except RunplanError as error:  # the watch tries again at its first slot
+                begun = Answer(declined=True, why=str(error))
+            return replace(begun, scheduled=made.scheduled, instead=made.instead) if begun is not None else None
         begun = self._begin_run(replace(request, fired=True), command) if timing.now else Answer()
         if begun is None:
             return None
@@ -220,17 +227,6 @@ class Executor:
         self._store.arm_schedule(plan, first)
         instead = before.spec if before is not None and before.spec != row.spec else ""
         return Answer(scheduled=first, instead=instead)
-
-    def _make_watch(self, request: RunRequest, timing: Timing, command: Command) -> Answer | None:
-        """Make a watch of issues; with `now` it also takes the first one."""
-        made = self._make_schedule(request, timing, command)
-        if not timing.now:
-            return made
-        try:
-            begun = self._execute_now(command)
-        except RunplanError as error:  # the watch tries again at its first slot
-            begun = Answer(declined=True, why=str(error))
-        return replace(begun, scheduled=made.scheduled, instead=made.instead) if begun is not None else None
 
     def _execute_now(self, command: Command) -> Answer | None:
         """Run a scheduled plan now; the schedule stays."""

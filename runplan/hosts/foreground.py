@@ -114,21 +114,18 @@ class ForegroundHost:
         while True:
             begun = self.owner.begin(request)
             if begun is None or not begun.declined:
-                self._work_to_end()
+                try:
+                    self.owner.work()
+                except Fenced:
+                    raise  # another process owns the run and its agents
+                except (RunplanError, KeyboardInterrupt) as error:
+                    if isinstance(error, RunplanError) and not self._interruption.asked:
+                        raise
+                    with suppress(RunplanError):  # the next start sees that they have ended
+                        self.owner.end_agents()
+                    raise KeyboardInterrupt from error  # Ctrl-C reaches git too, which ends at once
             if begun is not None:  # else another run had to end first
                 return begun
-
-    def _work_to_end(self) -> None:
-        try:
-            self.owner.work()
-        except Fenced:
-            raise  # another process owns the run and its agents
-        except (RunplanError, KeyboardInterrupt) as error:
-            if isinstance(error, RunplanError) and not self._interruption.asked:
-                raise
-            with suppress(RunplanError):  # the next start sees that they have ended
-                self.owner.end_agents()
-            raise KeyboardInterrupt from error  # Ctrl-C reaches git too, which ends at once
 
     def execute(self, commands: list[Command]) -> list[Answer | None]:
         """Execute the commands, which were just queued, and those before them; None for one that stays queued.

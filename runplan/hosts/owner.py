@@ -157,27 +157,23 @@ class RunOwner:
         """Work until nothing is left to do; when the next step is due."""
         while True:
             self.host.execute_commands()
-            dispatches, wake = self._step_all()
+            stepped: dict[str, RunState] = {}
+            wakes: dict[str, str] = {}
+            # A run that a command has changed meanwhile is stepped again.
+            while plan := next((name for name, run in self.runs.items() if stepped.get(name) is not run.state), ""):
+                decision = self.step(plan)
+                if plan in self.runs:
+                    stepped[plan] = self.runs[plan].state
+                wakes[plan] = decision.wake if decision else ""
+                self.host.execute_commands()
+            # Nothing waits for dispatches of lanes that wait for a time.
+            states = [lane_state for active in self.runs.values() for _, lane_state in open_states(active.state)]
+            ids = [id_ for lane_state in states if not decide(lane_state).waiting for id_ in list_running(lane_state)]
+            dispatches, wake = ids, min((parse_iso(wakes[plan]) for plan in self.runs if wakes[plan]), default=None)
             if not self.host.wait(dispatches, wake):
                 return wake
 
     # --- steps ------------------------------------------------------------------------------------------
-
-    def _step_all(self) -> tuple[list[str], datetime | None]:
-        """Take every step that is due; the running dispatches, and when the next step is due."""
-        stepped: dict[str, RunState] = {}
-        wakes: dict[str, str] = {}
-        # A run that a command has changed meanwhile is stepped again.
-        while plan := next((name for name, run in self.runs.items() if stepped.get(name) is not run.state), ""):
-            decision = self.step(plan)
-            if plan in self.runs:
-                stepped[plan] = self.runs[plan].state
-            wakes[plan] = decision.wake if decision else ""
-            self.host.execute_commands()
-        # Nothing waits for dispatches of lanes that wait for a time.
-        states = [lane_state for active in self.runs.values() for _, lane_state in open_states(active.state)]
-        ids = [id_ for lane_state in states if not decide(lane_state).waiting for id_ in list_running(lane_state)]
-        return ids, min((parse_iso(wakes[plan]) for plan in self.runs if wakes[plan]), default=None)
 
     def step(self, plan: str) -> Decision | None:
         """Take the due steps of a run; None when it has ended, or was left to another process.
@@ -193,7 +189,12 @@ class RunOwner:
                 return decide(active.state)
             if self._advance(plan) is None:
                 return None
-            self._schedule_checkout_checks(active.journal)
+            for lane, state in open_states(active.journal.state):
+                decision = decide(state)
+                if decision.waiting is WaitKind.CHECKOUT and not decision.wake:
+                    words = state.attempt.delivery.held if state.attempt else ""
+                    until = self._in_s(look_s(state.waits + 1))
+                    active.journal.append(e.Paused(kind=WaitKind.CHECKOUT, until=until, words=words), lane=lane)
             return self._tell_waits(plan, active)
         except CallEnded:
             if self.host.may_begin() or active.state.stop:  # a stop ended the call; it is executed before the next step
@@ -269,15 +270,6 @@ class RunOwner:
         if state.queued:
             journal.append(e.Admitted())
         return True
-
-    def _schedule_checkout_checks(self, journal: Journal) -> None:
-        """Check again later whether a checkout in use is free."""
-        for lane, state in open_states(journal.state):
-            decision = decide(state)
-            if decision.waiting is WaitKind.CHECKOUT and not decision.wake:
-                words = state.attempt.delivery.held if state.attempt else ""
-                until = self._in_s(look_s(state.waits + 1))
-                journal.append(e.Paused(kind=WaitKind.CHECKOUT, until=until, words=words), lane=lane)
 
     def _in_s(self, seconds: float) -> str:
         return iso(self.repository.clock.now() + timedelta(seconds=seconds))
@@ -465,7 +457,14 @@ class RunOwner:
         if claim is None:
             return self._acquire_run(request)
         if isinstance(claim, HeldByOther):
-            return self._decline_held(claim, request)
+            row = self.repository.store.get_interrupted_run(request.started.plan)
+            if row is not None and not request.fired:
+                state = state_of(self.repository.store, row)
+                if request.reply is not None and not runs.is_current(state, request.reply):
+                    return Answer(declined=True, why=runs.describe_late(row.plan, request.reply))
+                if request.reply is not None or not runs.does_what_is_asked(state, request.started):
+                    return _decline_busy(row.plan, row.id, state)
+            return Answer(declined=True, owner=claim.owner)
         if run.is_new and (why := self._too_late(request)):
             self.repository.claims.release_plan(plan, run=run.id)
             return Answer(declined=True, why=why)
@@ -517,17 +516,6 @@ class RunOwner:
             return claim
         self.repository.claims.release_plan(plan, run=run.id)
         return None
-
-    def _decline_held(self, claim: HeldByOther, request: RunRequest) -> Answer:
-        """Decline a request for a plan of another process, which may do other work."""
-        row = self.repository.store.get_interrupted_run(request.started.plan)
-        if row is not None and not request.fired:
-            state = state_of(self.repository.store, row)
-            if request.reply is not None and not runs.is_current(state, request.reply):
-                return Answer(declined=True, why=runs.describe_late(row.plan, request.reply))
-            if request.reply is not None or not runs.does_what_is_asked(state, request.started):
-                return _decline_busy(row.plan, row.id, state)
-        return Answer(declined=True, owner=claim.owner)
 
     def _too_late(self, request: RunRequest) -> str:
         """Why a retry or an answer, whose run has ended, begins none."""

@@ -91,10 +91,11 @@ class Brief(Struct, frozen=True, kw_only=True):
 
     def values(self) -> dict[str, str]:
         text = one_line(self.chosen.text)
+        head = "These files describe the work further. Read what you need of them; do not change them."
         return {
             "plan": self.plan,
             "phase": self.chosen.phase or f"({self.chosen.title})",  # a repair has no id
-            "context": _list_context(self.context),
+            "context": write_section("Context", head, [f"- `{file}`" for file in self.context]),
             "phase_text": quote_text(self.chosen.text, "phase"),
             "plan_text": quote_text(self.chosen.text, "plan"),
             "items": "\n".join(f"- {item}: {_head_of(words, text)}" for item, words in self.chosen.items),
@@ -214,11 +215,6 @@ def _describe_large_diff(diff: str) -> str:
         first = last + 1
     files = "\n".join(_list_some(rows, "files", _MOST_FILES))
     return f"It has {first - 1} lines. Read all of it, file by file:\n\n{files}"
-
-
-def _list_context(files: Sequence[str]) -> str:
-    head = "These files describe the work further. Read what you need of them; do not change them."
-    return write_section("Context", head, [f"- `{file}`" for file in files])
 
 
 def doubted_note(doubted: VerdictDoubted) -> str:

@@ -121,7 +121,25 @@ class DaemonProcess:
             self._arm_morning()
             threading.Thread(target=server.serve_forever, args=(FOREVER_S,), name="socket", daemon=True).start()
             service.notify_manager(self._env, service.READY)
-            self._run_loop()
+            watchdog_s = service.watchdog_s(self._env)
+            every_s = min(CHECK_S, watchdog_s / 2) if watchdog_s else CHECK_S
+            next_check = time.monotonic() + every_s
+            ahead_s = _wall_ahead_s()
+            while not self._is_over:
+                if self._end_requests:
+                    self._do_task(min(next_check, self._deadline, time.monotonic() + STOPPED_S))
+                    for host in self._all_hosts():
+                        command.CALLS.end(state=host.state, older_s=STOPPED_S)  # the next daemon repeats the step
+                else:
+                    self._do_task(next_check)
+                if abs(_wall_ahead_s() - ahead_s) >= JUMP_S:
+                    next_check = 0.0
+                    ahead_s = _wall_ahead_s()
+                    self._attempt_task(self._scheduler.wakeup)  # the machine slept or its clock was set
+                    self._attempt_task(self._wake_hosts)
+                if time.monotonic() >= next_check:
+                    next_check = time.monotonic() + every_s
+                    service.notify_manager(self._env, service.WATCHDOG)
             self._log.info("stopping")
             service.notify_manager(self._env, service.STOPPING, service.extend_timeout(CLOSING_S))
         self._scheduler.shutdown(wait=False)
@@ -167,28 +185,6 @@ class DaemonProcess:
         return self._valid[root]
 
     # --- the loop -------------------------------------------------------------------------------------------
-
-    def _run_loop(self) -> None:
-        """Do tasks and periodic checks until it is time to end."""
-        watchdog_s = service.watchdog_s(self._env)
-        every_s = min(CHECK_S, watchdog_s / 2) if watchdog_s else CHECK_S
-        next_check = time.monotonic() + every_s
-        ahead_s = _wall_ahead_s()
-        while not self._is_over:
-            if self._end_requests:
-                self._do_task(min(next_check, self._deadline, time.monotonic() + STOPPED_S))
-                for host in self._all_hosts():
-                    command.CALLS.end(state=host.state, older_s=STOPPED_S)  # the next daemon repeats the step
-            else:
-                self._do_task(next_check)
-            if abs(_wall_ahead_s() - ahead_s) >= JUMP_S:
-                next_check = 0.0
-                ahead_s = _wall_ahead_s()
-                self._attempt_task(self._scheduler.wakeup)  # the machine slept or its clock was set
-                self._attempt_task(self._wake_hosts)
-            if time.monotonic() >= next_check:
-                next_check = time.monotonic() + every_s
-                service.notify_manager(self._env, service.WATCHDOG)
 
     def _do_task(self, until: float) -> None:
         """Wait for a task and do it. A signal handler runs while the main thread waits here."""
@@ -241,37 +237,31 @@ class DaemonProcess:
         self._wake_main_thread()
         match request:
             case protocol.Metrics():
-                return protocol.MetricsText(self._render_metrics())
+                states = self._list_journals()
+                process = this_process(
+                    version=__version__,
+                    uptime_s=time.monotonic() - self._began,
+                    repositories=len(states),
+                    working=len(self._limit.working),
+                    queued=len(self._limit.waiting),
+                )
+                return protocol.MetricsText(metrics_text(states, now=self._clock.now(), process=process))
             case protocol.Wake():
                 self._find_host(request.repository).wake(commands=True)
             case protocol.Environment():
                 self._tasks.put(self._reload_settings)
                 self._find_host(request.repository).owner.environments.receive(request.name, request.env)
             case protocol.Ping():
-                return self._make_hello()
+                left = in_words(max(0.0, self._deadline - time.monotonic()) + 1)
+                refusal = f"the daemon is shutting down and starts nothing new; try again in {left}"
+                return Hello(
+                    version=__version__,
+                    pid=os.getpid(),
+                    since=self._since,
+                    draining=refusal if self._end_requests else "",
+                    closed=tuple(host.trouble for host in self._all_hosts() if host.trouble is not None),
+                )
         return Done()
-
-    def _make_hello(self) -> Hello:
-        left = in_words(max(0.0, self._deadline - time.monotonic()) + 1)
-        refusal = f"the daemon is shutting down and starts nothing new; try again in {left}"
-        return Hello(
-            version=__version__,
-            pid=os.getpid(),
-            since=self._since,
-            draining=refusal if self._end_requests else "",
-            closed=tuple(host.trouble for host in self._all_hosts() if host.trouble is not None),
-        )
-
-    def _render_metrics(self) -> str:
-        states = self._list_journals()
-        process = this_process(
-            version=__version__,
-            uptime_s=time.monotonic() - self._began,
-            repositories=len(states),
-            working=len(self._limit.working),
-            queued=len(self._limit.waiting),
-        )
-        return metrics_text(states, now=self._clock.now(), process=process)
 
     def _list_journals(self) -> dict[str, Path]:
         return {known.root: known.state for known in state.list_repositories(self._state)}

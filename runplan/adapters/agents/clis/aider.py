@@ -82,7 +82,10 @@ class Aider(ProviderAgent):
         if line.startswith(b"Applied edit to "):
             return (ToolUsed(tool="edit", path=_decode_line(line[16:])[:4_096]),)
         if (tokens := _TOKENS.fullmatch(line)) and _parse_count(tokens[1]) <= _MOST_TOKENS:
-            return _read_answer(tokens)
+            sent = _parse_count(tokens[1])
+            usd = float(tokens[3]) if tokens[3] else 0.0
+            used = Usage(input_tokens=sent, output_tokens=_parse_count(tokens[2]), usd=usd)
+            return (Spent(usage=used), Context(tokens=sent), Finished(ok=True, so_far=True))
         if cost := _COST_LINE.fullmatch(line):
             return (Spent(usage=Usage(usd=float(cost[1]))),)
         if _ERROR.match(line):
@@ -94,14 +97,6 @@ class Aider(ProviderAgent):
 
 
 AGENT = Aider()
-
-
-def _read_answer(tokens: re.Match[bytes]) -> tuple[AgentEvent, ...]:
-    """The line below every complete answer. Nothing marks the last one."""
-    sent = _parse_count(tokens[1])
-    usd = float(tokens[3]) if tokens[3] else 0.0
-    used = Usage(input_tokens=sent, output_tokens=_parse_count(tokens[2]), usd=usd)
-    return (Spent(usage=used), Context(tokens=sent), Finished(ok=True, so_far=True))
 
 
 def _parse_count(number: bytes) -> int:

@@ -170,7 +170,11 @@ def load_script(path: Path) -> ScriptFile:
         raise SettingsError(f"{path}: {error}; see [agents] in runplan.toml") from None
     for phase, roles in script.phase.items():
         for role, steps in roles.items():
-            _check_steps(steps, f'{path}: [[phase."{phase}".{role}]]')
+            origin = f'{path}: [[phase."{phase}".{role}]]'
+            for number, step in enumerate(steps, 1):
+                if step.keys() - STEPS.keys() - MODIFIERS or len(step.keys() & STEPS.keys()) != 1:
+                    known = f"exactly one of {', '.join(sorted(STEPS))}, and of {', '.join(sorted(MODIFIERS))}"
+                    raise SettingsError(f"{origin}: step {number} ({', '.join(step)}): needs {known}")
     return script
 
 
@@ -185,13 +189,6 @@ def steps_for(script: ScriptFile, task: Task) -> list[Step]:
             if role in roles:
                 return roles[role]
     return [{"pass_all": True}] if task.role is Role.VERIFY else []
-
-
-def _check_steps(steps: list[Step], origin: str) -> None:
-    for number, step in enumerate(steps, 1):
-        if step.keys() - STEPS.keys() - MODIFIERS or len(step.keys() & STEPS.keys()) != 1:
-            known = f"exactly one of {', '.join(sorted(STEPS))}, and of {', '.join(sorted(MODIFIERS))}"
-            raise SettingsError(f"{origin}: step {number} ({', '.join(step)}): needs {known}")
 
 
 def _read_report(event: dict[str, Any]) -> Iterator[AgentEvent]:
