@@ -10,8 +10,6 @@ from datetime import datetime, timedelta
 from runplan.adapters.git.command import CALLS
 from runplan.adapters.store.protocol import open_store
 from runplan.domain.errors import RunplanError, Unreachable, refused_by_system
-from runplan.domain.run.actions import Decision
-from runplan.domain.run.events import Event
 from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.state import RunState
 from runplan.domain.times import delay_s, iso
@@ -39,6 +37,9 @@ class BackgroundHost:
         self.state = known.state  #: the directory of runplan's files in the repository
         self.owner = RunOwner(self, Environments(services.environment), rules)
         self.reporter = Reporter(known, self.owner, services)
+        self.tell = self.reporter.tell
+        self.tell_wait = self.reporter.tell_wait
+        self.tell_trouble = self.reporter.tell_trouble
         self.agenda = Agenda(self.owner, self.reporter, services.clock, self.adopt)
         self.is_idle = True
         self.is_closing = False
@@ -128,7 +129,15 @@ class BackgroundHost:
             trouble: RunplanError | None = None
             wake: datetime | None = None
             try:
-                wake = self._open_and_work()
+                self._clear_pipe()
+                with self.services.open_repository(self.root, self.wakeup) as (context, repository):
+                    self.prepare(repository)
+                    self.owner.open(context, repository)
+                    plans = [row.plan for row in repository.store.list_unfinished_runs()]
+                    plans += [row.plan for row in repository.store.list_waits() if row.kind == WaitKind.CLAIM]
+                    for plan in filter(self.is_mine, dict.fromkeys(plans)):
+                        self.adopt(plan)
+                    wake = self.finish(self.owner.work())
             except RunplanError as error:
                 trouble = error
             except Exception as error:  # noqa: BLE001 - the edge of a host: else the repository would stay closed
@@ -138,17 +147,6 @@ class BackgroundHost:
                 if not self._asked or self.is_closing:
                     self.is_idle = True
                     return
-
-    def _open_and_work(self) -> datetime | None:
-        self._clear_pipe()
-        with self.services.open_repository(self.root, self.wakeup) as (context, repository):
-            self.prepare(repository)
-            self.owner.open(context, repository)
-            plans = [row.plan for row in repository.store.list_unfinished_runs()]
-            held = [row.plan for row in repository.store.list_waits() if row.kind == WaitKind.CLAIM]
-            for plan in filter(self.is_mine, dict.fromkeys([*plans, *held])):
-                self.adopt(plan)
-            return self.finish(self.owner.work())
 
     def record_closing(self, wake: datetime | None, trouble: RunplanError | None) -> None:
         """Set the next wake-up; after trouble with growing delays."""
@@ -187,15 +185,6 @@ class BackgroundHost:
             self.owner.repository.dispatches.wait(dispatches, timeout_s=left_s)
         self._clear_pipe()
         return True
-
-    def tell(self, plan: str, run: str, event: Event, phase: str) -> None:
-        self.reporter.tell(plan, run, event, phase)
-
-    def tell_wait(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
-        self.reporter.tell_wait(plan, run, state, decision)
-
-    def tell_trouble(self, plan: str, error: RunplanError) -> None:
-        self.reporter.log.warning("trouble", plan=plan, error=str(error))
 
     def tell_end(self, plan: str, run: str, state: RunState) -> None:
         self.reporter.tell_end(plan, run, state)

@@ -169,8 +169,8 @@ class RunOwner:
             # Nothing waits for dispatches of lanes that wait for a time.
             states = [lane_state for active in self.runs.values() for _, lane_state in open_states(active.state)]
             ids = [id_ for lane_state in states if not decide(lane_state).waiting for id_ in list_running(lane_state)]
-            dispatches, wake = ids, min((parse_iso(wakes[plan]) for plan in self.runs if wakes[plan]), default=None)
-            if not self.host.wait(dispatches, wake):
+            wake = min((parse_iso(wakes[plan]) for plan in self.runs if wakes[plan]), default=None)
+            if not self.host.wait(ids, wake):
                 return wake
 
     # --- steps ------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class RunOwner:
                 return decide(active.state)
             if self._advance(plan) is None:
                 return None
-            for lane, state in open_states(active.journal.state):
+            for lane, state in open_states(active.state):
                 decision = decide(state)
                 if decision.waiting is WaitKind.CHECKOUT and not decision.wake:
                     words = state.attempt.delivery.held if state.attempt else ""
@@ -303,35 +303,27 @@ class RunOwner:
                     parent.journal.append(e.Woke(kind=WaitKind.SUBPLAN), lane=lane)
 
     def _update_subplans(self, active: ActiveRun) -> bool:
-        """Begin or stop the sub-plans that the run waits for, and record the end of those that are over.
-
-        Whether anything was recorded.
-        """
+        """Begin or stop the sub-plans that the run waits for, and record ends; whether anything was recorded."""
         is_recorded = False
         for lane, state in open_states(active.state):
             event = examine_subplan(active, state, here=self.context, owned=self.runs)
+            plan = awaited_plan(state)
+            holder = ""  # another process that owns the sub-plan
             if isinstance(event, e.StopRequested):
-                event = self._stop_subplan(awaited_plan(state), event, state)
-            elif isinstance(event, e.RunStarted):
-                event = self._begin_subplan(event, state) if self.host.may_begin() else None
+                declined = self.adopt(plan)
+                holder = declined.owner if declined else ""
+                if plan in self.runs and not self.runs[plan].state.stop:
+                    self.record(plan, event)
+            elif isinstance(event, e.RunStarted) and self.host.may_begin():
+                self.environments.share(plan, state.options.plan)
+                answer = self.begin(RunRequest(started=event))
+                holder = self.repository.store.get_living_owner(plan) if answer and answer.declined else ""
+            if isinstance(event, (e.StopRequested, e.RunStarted)):
+                event = pause_for_owner(plan, holder, state, now=self.repository.clock.now()) if holder else None
             if event is not None:
                 active.journal.append(event, lane=lane)
                 is_recorded = True
         return is_recorded
-
-    def _begin_subplan(self, asked: e.RunStarted, state: RunState) -> e.Paused | None:
-        self.environments.share(asked.plan, state.options.plan)
-        answer = self.begin(RunRequest(started=asked))
-        owner = self.repository.store.get_living_owner(asked.plan)
-        is_held = answer is not None and answer.declined and owner
-        return pause_for_owner(asked.plan, owner, state, now=self.repository.clock.now()) if is_held else None
-
-    def _stop_subplan(self, plan: str, stop: e.StopRequested, state: RunState) -> e.Paused | None:
-        if (declined := self.adopt(plan)) is not None:
-            return pause_for_owner(plan, declined.owner, state, now=self.repository.clock.now())
-        if plan in self.runs and not self.runs[plan].state.stop:
-            self.record(plan, stop)
-        return None
 
     def _resume_subplans(self, active: ActiveRun) -> None:
         """Resume the runs of sub-plans that wait for a time or the checkout as well."""
@@ -452,7 +444,12 @@ class RunOwner:
         """Claim the plan, then resume its unfinished run or begin one."""
         plan = request.started.plan
         row = self.repository.store.get_interrupted_run(plan)
-        run = self._resolve_run(row) if row is not None else self._new_run(request.started)
+        if row is not None:
+            run = self._resolve_run(row)
+        else:
+            self.repository.workspace.restore()
+            started = self.rules.settle(request.started, self._context_of(plan))
+            run = ResolvedRun(context=self._run_context(f"r{os.urandom(4).hex()}", started), started=started)
         claim = self._claim_plan(run)
         if claim is None:
             return self._acquire_run(request)
@@ -492,12 +489,6 @@ class RunOwner:
         if claim is not None:
             self._open_journal(run, claim)
         return None
-
-    def _new_run(self, asked: e.RunStarted) -> ResolvedRun:
-        self.repository.workspace.restore()
-        started = self.rules.settle(asked, self._context_of(asked.plan))
-        context = self._run_context(f"r{os.urandom(4).hex()}", started)
-        return ResolvedRun(context=context, started=started)
 
     def _resolve_run(self, row: RunRow) -> ResolvedRun:
         """Resolve an unfinished run, which keeps the settings and the target it began with."""

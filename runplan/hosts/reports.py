@@ -14,7 +14,7 @@ from runplan.adapters.git.objects import read_plan
 from runplan.adapters.notify.links import LinkMaker
 from runplan.adapters.notify.notices import Notice, of_ending, of_lost_keys, of_stopped_owner, of_waiting
 from runplan.adapters.notify.notifier import Notifier
-from runplan.domain.errors import PlanUnreadable, Unreachable
+from runplan.domain.errors import PlanUnreadable, RunplanError, Unreachable
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.run.actions import Decision
 from runplan.domain.run.attempt_parts import StepCrashed
@@ -76,6 +76,9 @@ class Reporter:
         notice = of_waiting(state, decision, **self._locate(plan, run, phase=name, tree=tree))
         if notice is not None:
             self._notify_once(notice, f"{notice.phase} {asked}")
+
+    def tell_trouble(self, plan: str, error: RunplanError) -> None:
+        self.log.warning("trouble", plan=plan, error=str(error))
 
     def tell_end(self, plan: str, run: str, state: RunState) -> None:
         """A schedule ends with its plan, and pauses when a phase fails."""

@@ -142,7 +142,7 @@ def test_a_known_error_has_its_ending(cli: str, lines: list[bytes], code: int, e
     ],
 )
 def test_mini_ends_with_the_status_of_its_trajectory(status: str, error: str, ends: str) -> None:
-    rest = read_trajectory(mini_info(status, error))
+    rest = tuple(read_trajectory(mini_info(status, error)))
     found = outcome_of("mini", [], code=0 if status != "RateLimitError" else 1, rest=rest)
     assert ending("mini", found).kind == ends
 

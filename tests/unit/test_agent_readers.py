@@ -28,7 +28,7 @@ from tests.support.samples import FOLDERS, ending, lines, outcome_of, streams
 Reader = Callable[[bytes], tuple[AgentEvent, ...]]
 
 READERS: dict[str, Reader] = {kind: agent_of(kind).read_line for kind in list_agent_kinds()}
-READERS["trajectory"] = read_trajectory
+READERS["trajectory"] = lambda content: tuple(read_trajectory(content))
 READERS["session"] = qwen.read_session
 del READERS["script"]  # its lines are our own player's
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from msgspec import Struct
 
-from runplan.adapters.agents.fields import parse_object
+from runplan.adapters.agents.fields import JsonObject, parse_object
 from runplan.adapters.sandbox.view import HomeUse
 from runplan.domain.run.dispatch import OWN, AgentEvent, EndingKind, Message, Unread
 from runplan.domain.run.kinds import Role
@@ -66,6 +66,7 @@ class Agent:
     rank = 100  #: `init` suggests agents with a lower rank first
     keys: tuple[str, ...] = ()  #: variables with its keys, the preferred one first
     addresses: tuple[str, ...] = ()  #: variables with its provider's address
+    names_provider = False  #: its model does, such as openai/gpt-5, and so decides about keys and addresses
     models: tuple[str, ...] = ()  #: variables with its model
     passed: tuple[str, ...] = ()  #: further variables of the caller that it gets
     prompt_ends = b""  #: it prints its prompt first; the line that ends it begins so
@@ -85,11 +86,8 @@ class Agent:
     copied: tuple[str, ...] = ()  #: files there that it replaces, and thus gets a copy of
     fixed: ClassVar[Mapping[str, str]] = {}  #: variables that are always set
 
-    def program_words(self, table: AgentTable) -> tuple[str, ...]:
-        return table.argv or (self.program,)
-
     def build_argv(self, task: Task) -> tuple[str, ...]:
-        return (*self.program_words(task.table), *self.build_arguments(task))
+        return (*(task.table.argv or (self.program,)), *self.build_arguments(task))
 
     def build_arguments(self, task: Task) -> tuple[str, ...]:
         """Its arguments: those of every role, those of this one, the limit, the model, and those of the settings."""
@@ -111,7 +109,7 @@ class Agent:
             return (Unread(),) if line.strip() else ()
         return tuple(self.read_event(event))
 
-    def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:  # noqa: ARG002
+    def read_event(self, event: JsonObject) -> Iterable[AgentEvent]:  # noqa: ARG002
         """The same for an event of an agent that prints JSON."""
         return ()
 
@@ -132,11 +130,9 @@ class Agent:
         readable, shared, copied = (tuple(str(folder / name) for name in group) for group in names)
         return HomeUse(private=(str(folder),), readable=readable, shared=shared, copied=copied)
 
-    # --- environment and configuration --------------------------------------------------------------
-
-    def keys_for(self, model: str) -> tuple[str, ...]:  # noqa: ARG002
+    def keys_for(self, model: str) -> tuple[str, ...]:
         """The variables with keys that it can use for this model."""
-        return self.keys
+        return provider_keys(model) if self.names_provider else self.keys
 
     def list_variables(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG002
         """The variables of the caller that it gets."""
@@ -154,9 +150,11 @@ class Agent:
         """Whether the user chose a login or provider in the agent's own configuration; it may need no key then."""
         return False
 
-    def addresses_for(self, model: str) -> tuple[str, ...]:  # noqa: ARG002
+    def addresses_for(self, model: str) -> tuple[str, ...]:
         """The variables with the address that it uses for this model, the preferred one first."""
-        return self.addresses
+        if not self.names_provider:
+            return self.addresses
+        return tuple(name for name in provider_names(model) if not name.endswith("_API_KEY"))
 
     def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
         """The address and the model by the agent's own configuration, where runplan can read them."""
@@ -181,19 +179,6 @@ class Agent:
     def explain_lack(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
         """Why it cannot work, and the remedy; "" when nothing is missing."""
         return ""
-
-
-class ProviderAgent(Agent):
-    """An agent whose model names its provider, such as openai/gpt-5."""
-
-    addresses = ("OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL")
-    closes = True
-
-    def addresses_for(self, model: str) -> tuple[str, ...]:
-        return tuple(name for name in provider_names(model) if not name.endswith("_API_KEY"))
-
-    def keys_for(self, model: str) -> tuple[str, ...]:
-        return provider_keys(model)
 
 
 def provider_names(model: str) -> tuple[str, ...]:

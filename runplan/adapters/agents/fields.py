@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from runplan.adapters.agents.budgets import tokens_in
 from runplan.adapters.store.files import read_text
 from runplan.domain.run.dispatch import Context, ToolEnded, ToolUsed, Usage
+
+JsonObject: TypeAlias = Mapping[str, object]
 
 _LONGEST_OUTPUT = 10_000  #: programs shorten a command's output before they send it to the model
 _MOST = 2**53  #: no count of tokens is larger; beyond it floats are not exact
@@ -20,7 +22,7 @@ _PATHS = ("file_path", "filePath", "path", "notebook_path", "absolute_path")
 _DETAILS = ("command", "pattern", "query", "url", "description")
 
 
-def parse_object(line: bytes) -> dict[str, Any] | None:
+def parse_object(line: bytes) -> JsonObject | None:
     """The JSON object in the line; None when it has none."""
     if not line.lstrip().startswith(b"{"):
         return None
@@ -31,7 +33,7 @@ def parse_object(line: bytes) -> dict[str, Any] | None:
     return parsed if isinstance(parsed, dict) else None
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> JsonObject:
     """The object in a configuration file; an empty one when it cannot be read."""
     return parse_object((read_text(path) or "").encode()) or {}
 
@@ -62,7 +64,7 @@ def get_number(tree: object, *names: str) -> float:
     return float(value) if is_sound else 0.0
 
 
-def get_objects(tree: object, *names: str) -> Iterator[dict[str, Any]]:
+def get_objects(tree: object, *names: str) -> Iterator[JsonObject]:
     """The objects of the list there."""
     values = get_value(tree, *names)
     return (value for value in (values if isinstance(values, list) else ()) if isinstance(value, dict))

@@ -271,7 +271,7 @@ def worktree_files(table: AgentTable) -> tuple[str, ...]:
     """The project's files that are expected in the worktree when the agent starts."""
     if table.kind == "script":
         return ()
-    program = agent_of(table.kind).program_words(table)[0]
+    program = program_of(table)
     named = (program if "/" in program else "", own_file(table))
     return tuple(name for name in named if name and not name.startswith(("/", "../")))
 
@@ -317,4 +317,4 @@ def require_agent(
 
 def program_of(table: AgentTable) -> str:
     """The program or script file of an agent."""
-    return table.script if table.kind == "script" else agent_of(table.kind).program_words(table)[0]
+    return table.script if table.kind == "script" else (table.argv or (agent_of(table.kind).program,))[0]

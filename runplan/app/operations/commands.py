@@ -108,7 +108,7 @@ def _stop_plans(caller: Caller, context: RepositoryContext, plan: str, request: 
         # The daemon does not answer, or nothing can be recorded: agents are ended all the same.
         plans = [] if context.fleet else end_recorded_agents(context.state, plan)
         lines += [f"Ended the agent of {ended}; its work is kept" for ended in plans]
-        is_queued = isinstance(failed, submit.Queued)  # the daemon executes it when it can
+        is_queued = isinstance(failed, submit.StillQueued)  # the daemon executes it when it can
         error = failed if is_queued else Unreachable(f"{failed}; then stop it again")
     for line in lines:
         caller.say(line)

@@ -160,7 +160,9 @@ def reach_daemon(env: Mapping[str, str], *, argv: Sequence[str] = service.DAEMON
     try:
         client = connect_daemon(env)
     except NotRunning:
-        client = Client(socket_path(env)) if service.start_service(env) else _spawn_daemon(env, argv, ready_s)
+        manager = service.find_installed(env)
+        is_started = manager is not None and service.succeeds(manager.starts, env)
+        client = Client(socket_path(env)) if is_started else _spawn_daemon(env, argv, ready_s)
     hello = client.hello
     if hello.version != __version__ and not hello.draining:  # the command, given twice, would end its agents
         client.close()

@@ -110,15 +110,15 @@ class DaemonHost(BackgroundHost):
             self.is_idle = False
             refusal = ""
             try:
-                threading.Thread(target=self._run_thread, name=f"worker {self.root}", daemon=True).start()
+                threading.Thread(target=self.run, name=f"worker {self.root}", daemon=True).start()
             except RuntimeError as error:  # no thread is left; else it would never be idle again
                 self.is_idle = True
                 refusal = refused_by_system(error)
         if refusal:
             self.record_closing(None, Unreachable(refusal))
 
-    def _run_thread(self) -> None:
-        self.run()
+    def run(self) -> None:
+        super().run()
         self._on_idle()
 
     def adopt(self, plan: str) -> None:

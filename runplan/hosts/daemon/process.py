@@ -184,8 +184,6 @@ class DaemonProcess:
             )
         return self._valid[root]
 
-    # --- the loop -------------------------------------------------------------------------------------------
-
     def _do_task(self, until: float) -> None:
         """Wait for a task and do it. A signal handler runs while the main thread waits here."""
         with contextlib.suppress(queue.Empty):

@@ -179,12 +179,6 @@ def find_installed(env: Mapping[str, str]) -> Manager | None:
     return service_manager if service_manager.file.is_file() else None
 
 
-def start_service(env: Mapping[str, str]) -> bool:
-    """Have an installed service start the daemon; False when none is installed."""
-    service_manager = find_installed(env)
-    return service_manager is not None and succeeds(service_manager.starts, env)
-
-
 def succeeds(command: Words, env: Mapping[str, str]) -> bool:
     return _run_command(command, env).returncode == 0
 

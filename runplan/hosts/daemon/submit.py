@@ -31,7 +31,7 @@ FLEET_BUSY = "no host has executed the request yet; it stays queued, you can qui
 NO_WORKER = "the request is queued, and no worker of the fleet is running; start one on any host: runplan worker"
 
 
-class Queued(Unreachable):
+class StillQueued(Unreachable):
     """The command is stored; the daemon executes it when it responds."""
 
 
@@ -51,7 +51,7 @@ def submit_commands(
     if context.fleet is not None:
         stored = _store_commands(context, commands)
         if not context.store().list_host_labels():
-            raise Queued(NO_WORKER)
+            raise StillQueued(NO_WORKER)
         return _await_answers(context, stored, say if wait else None, limit_s)
     begins = any(command.verb in BEGINNING for command in commands)
     repository = Known(common=str(context.repository.common_dir), root=str(context.repository.root))
@@ -65,7 +65,7 @@ def submit_commands(
         _store_commands(context, commands)
         remember_repository(state_directory(context.env), repository)
         wake_daemon(context.env)
-        raise Queued(f"the request is queued and takes effect when the daemon responds; {silent}") from silent
+        raise StillQueued(f"the request is queued and takes effect when the daemon responds; {silent}") from silent
     with client:
         if begins and client.hello.draining:
             raise Unreachable(client.hello.draining)
@@ -80,10 +80,10 @@ def submit_commands(
                 return answers
             closed = client.call(Ping(), Hello).closed
             if error := next((trouble.error for trouble in closed if trouble.root == repository.root), ""):
-                raise Queued(f"{error}; the request stays queued")
+                raise StillQueued(f"{error}; the request stays queued")
             return answers
     if begins:
-        raise Queued("the daemon has ended; the request is queued, and the next daemon executes it")
+        raise StillQueued("the daemon has ended; the request is queued, and the next daemon executes it")
     return _execute_here(context, stored)
 
 
@@ -108,7 +108,7 @@ def _await_answers(
         if not until(is_answered, within_s=BUSY_S, every_s=every_s) and say is not None:
             say(FLEET_BUSY if context.fleet else BUSY)
             if not until(is_answered, within_s=limit_s - BUSY_S, every_s=every_s):
-                raise Queued(f"no answer within {limit_s:.0f} s; the request stays queued. See: runplan status")
+                raise StillQueued(f"no answer within {limit_s:.0f} s; the request stays queued. See: runplan status")
         return answers()
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from runplan.adapters.agents.adapter import ProviderAgent, Task, provider_keys, under_home
+from runplan.adapters.agents.adapter import Agent, Task, provider_keys, under_home
 from runplan.adapters.agents.endings import classify_trouble
 from runplan.adapters.store.files import read_text
 from runplan.domain.names import DIFF_FILE
@@ -38,8 +38,10 @@ _LIBRARY_ERROR = re.compile(rb"litellm\.\w{1,60}: (?:litellm\.)?\w{1,60}(?:Error
 _DIFF_IN_PROMPT = "\n=== begin of diff"  #: as the prompt quotes it
 
 
-class Aider(ProviderAgent):
+class Aider(Agent):
     program = "aider"
+    names_provider = True
+    closes = True
     base = (
         *("--yes-always", "--no-pretty", "--no-stream", "--no-check-update"),
         "--no-analytics",  # --analytics-disable would write that to the user's home, for ever

@@ -7,13 +7,22 @@ import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from msgspec.structs import replace
 
 from runplan.adapters.agents.adapter import Agent, Task, first_set, under_home
 from runplan.adapters.agents.endings import classify_trouble
-from runplan.adapters.agents.fields import get_count, get_number, get_objects, get_text, get_value, read_json, read_tool
+from runplan.adapters.agents.fields import (
+    JsonObject,
+    get_count,
+    get_number,
+    get_objects,
+    get_text,
+    get_value,
+    read_json,
+    read_tool,
+)
 from runplan.adapters.sandbox.view import HomeUse
 from runplan.domain.run import dispatch as d
 from runplan.domain.settings.schema import AgentTable
@@ -68,10 +77,19 @@ class Claude(Agent):
         return replace(super().use_home(caller), copied=(str(_state_file(caller)),))
 
     def role_arguments(self, task: Task) -> tuple[str, ...]:
-        return (
-            *_restrict_settings(task.caller, self.find_choice(task.table, task.caller)[0]),
-            *super().role_arguments(task),
-        )
+        """With flags by which the repository's settings run no hook, helper or MCP server and keep the address.
+
+        The flag's settings override those of the repository, so the user's own helpers are named again. Hooks of all
+        origins are merged and can only be disabled together.
+        """
+        user_settings = read_json(self.find_folder(task.caller) / "settings.json")
+        address, _ = self.find_choice(task.table, task.caller)
+        settings = {"disableAllHooks": True, "env": {"ANTHROPIC_BASE_URL": address}}
+        settings |= {name: get_text(user_settings, name) for name in _HELPERS}
+        state = _state_file(task.caller)
+        servers = ("--mcp-config", str(state)) if get_value(read_json(state), "mcpServers") else ()
+        flags = ("--settings", json.dumps(settings, separators=(",", ":")), "--strict-mcp-config", *servers)
+        return (*flags, *super().role_arguments(task))
 
     def build_environment(self, task: Task) -> dict[str, str]:
         # As root it refuses to skip permissions unless it runs in a sandbox.
@@ -94,29 +112,37 @@ class Claude(Agent):
         """It prefers a key in the environment to its login."""
         return first_set(caller, "ANTHROPIC_AUTH_TOKEN", *self.keys)
 
-    def read_event(self, event: dict[str, Any]) -> Iterable[d.AgentEvent]:
-        match get_text(event, "type"):
-            case "assistant":
+    def read_event(self, event: JsonObject) -> Iterable[d.AgentEvent]:
+        match get_text(event, "type"), get_text(event, "subtype"):
+            case "assistant", _:
                 return _read_assistant(event)
-            case "result":
+            case "result", _:
                 return _read_result(event)
-            case "system":
-                return _read_system(event)
-            case "rate_limit_event":
+            case "system", "init":
+                # Qwen Code has the same events and its own name for the version.
+                version = get_text(event, "claude_code_version") or get_text(event, "qwen_code_version")
+                return (d.Started(model=get_text(event, "model"), version=version),)
+            case "system", "api_retry":
+                return (d.Retrying(words=f"error {get_count(event, 'error_status')} {get_text(event, 'error')}"),)
+            case "system", "compact_boundary":
+                return (d.Context(tokens=0),)
+            case "system", "model_refusal_no_fallback":
+                return (d.Trouble(kind=d.EndingKind.REFUSAL, words="the model refused"),)
+            case "system", "model_fallback":
+                return (d.Started(model=get_text(event, "fallback_model")),)
+            case "rate_limit_event", _:
                 info = get_value(event, "rate_limit_info")
                 words = f"usage limit ({get_text(info, 'rateLimitType') or 'unnamed'})"
                 resets = float(get_count(info, "resetsAt")) or None
                 limit = d.Trouble(kind=d.EndingKind.LIMIT, words=words, resets=resets)
                 return (limit,) if get_text(info, "status") == "rejected" else ()
-            case "user":
+            case "user", _:
                 printed = [get_text(event, "tool_use_result", name) for name in ("stdout", "stderr")]
                 parts = (part for part in get_objects(event, "message", "content") if part.get("is_error"))
                 failed = (d.ToolEnded(output=get_text(part, "content"), ending="failed") for part in parts)
                 return (d.ToolEnded(output="\n".join(printed)), *failed)
-            case "stream_event":
-                return ()
-            case _:
-                return (d.Unread(),)
+            case kind, subtype:
+                return () if kind == "stream_event" or (kind == "system" and subtype in _IGNORED) else (d.Unread(),)
 
 
 AGENT = Claude()
@@ -126,21 +152,7 @@ def _state_file(caller: Mapping[str, str]) -> Path:
     return (AGENT.find_folder(caller) if caller.get("CLAUDE_CONFIG_DIR") else under_home(caller)) / ".claude.json"
 
 
-def _restrict_settings(caller: Mapping[str, str], address: str) -> tuple[str, ...]:
-    """The flags by which the repository's settings run no hook, helper or MCP server and do not change the address.
-
-    The flag's settings override those of the repository, so the user's own helpers are named again. Hooks of all
-    origins are merged and can only be disabled together.
-    """
-    user_settings = read_json(AGENT.find_folder(caller) / "settings.json")
-    settings = {"disableAllHooks": True, "env": {"ANTHROPIC_BASE_URL": address}}
-    settings |= {name: get_text(user_settings, name) for name in _HELPERS}
-    state = _state_file(caller)
-    servers = ("--mcp-config", str(state)) if get_value(read_json(state), "mcpServers") else ()
-    return ("--settings", json.dumps(settings, separators=(",", ":")), "--strict-mcp-config", *servers)
-
-
-def _read_assistant(event: dict[str, Any]) -> Iterator[d.AgentEvent]:
+def _read_assistant(event: JsonObject) -> Iterator[d.AgentEvent]:
     message = get_value(event, "message")
     if get_text(message, "model") == "<synthetic>":  # the program's own words on an error; `result` has them too
         return
@@ -157,25 +169,7 @@ def _read_assistant(event: dict[str, Any]) -> Iterator[d.AgentEvent]:
             yield d.Context(tokens=used.input_tokens)
 
 
-def _read_system(event: dict[str, Any]) -> Iterable[d.AgentEvent]:
-    match get_text(event, "subtype"):
-        case "init":
-            # Qwen Code has the same events and its own name for the version.
-            version = get_text(event, "claude_code_version") or get_text(event, "qwen_code_version")
-            return (d.Started(model=get_text(event, "model"), version=version),)
-        case "api_retry":
-            return (d.Retrying(words=f"error {get_count(event, 'error_status')} {get_text(event, 'error')}"),)
-        case "compact_boundary":
-            return (d.Context(tokens=0),)
-        case "model_refusal_no_fallback":
-            return (d.Trouble(kind=d.EndingKind.REFUSAL, words="the model refused"),)
-        case "model_fallback":
-            return (d.Started(model=get_text(event, "fallback_model")),)
-        case subtype:
-            return () if subtype in _IGNORED else (d.Unread(),)
-
-
-def _read_result(event: dict[str, Any]) -> Iterator[d.AgentEvent]:
+def _read_result(event: JsonObject) -> Iterator[d.AgentEvent]:
     listed = get_value(event, "errors")
     errors = "; ".join(get_text({"": error}, "") for error in (listed if isinstance(listed, list) else ()))
     words = get_text(event, "result") or errors or get_text(event, "error", "message")
@@ -184,21 +178,16 @@ def _read_result(event: dict[str, Any]) -> Iterator[d.AgentEvent]:
     yield from _read_totals(event)
     for denial in get_objects(event, "permission_denials"):
         yield read_tool(get_text(denial, "tool_name"), get_value(denial, "tool_input"), denied=True)
-    yield _read_trouble(event, words) if failed else d.Message(text=get_text(event, "result"), final=True)
-    yield d.Finished(ok=not failed, words=words if failed else "")
-
-
-def _read_trouble(event: dict[str, Any], words: str) -> d.Trouble:
-    kind = _SUBTYPES.get(get_text(event, "subtype"))
-    if get_text(event, "stop_reason") == "refusal":
-        kind = kind or d.EndingKind.REFUSAL
+    kind = _SUBTYPES.get(get_text(event, "subtype")) or (d.EndingKind.REFUSAL if is_refused else None)
     if get_text(event, "terminal_reason") == "prompt_too_long":
         kind = kind or d.EndingKind.CONTEXT
-    return (
-        d.Trouble(kind=kind, words=words)
-        if kind
-        else classify_trouble(words, status=get_count(event, "api_error_status"))
-    )
+    if not failed:
+        yield d.Message(text=get_text(event, "result"), final=True)
+    elif kind:
+        yield d.Trouble(kind=kind, words=words)
+    else:
+        yield classify_trouble(words, status=get_count(event, "api_error_status"))
+    yield d.Finished(ok=not failed, words=words if failed else "")
 
 
 #: The fields of usage: fresh, written to the cache, read from it, answered.
@@ -213,7 +202,7 @@ def _sum_usage(used: object, fields: tuple[str, str, str, str] = _FIELDS) -> d.U
     return d.Usage(input_tokens=sent, output_tokens=answered, cached_tokens=cached)
 
 
-def _read_totals(event: dict[str, Any]) -> Iterator[d.AgentEvent]:
+def _read_totals(event: JsonObject) -> Iterator[d.AgentEvent]:
     """The usage by model is complete; `usage` misses side requests, and everything after a budget's end."""
     models = get_value(event, "modelUsage")
     by_model = (

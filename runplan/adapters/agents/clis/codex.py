@@ -8,19 +8,24 @@ import signal
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from runplan.adapters.agents.adapter import Agent, Task
 from runplan.adapters.agents.endings import classify_trouble
-from runplan.adapters.agents.fields import end_tool, estimate_context, get_objects, get_text, get_value, read_usage
+from runplan.adapters.agents.fields import (
+    JsonObject,
+    end_tool,
+    estimate_context,
+    get_objects,
+    get_text,
+    get_value,
+    read_usage,
+)
 from runplan.domain.run.dispatch import AgentEvent, Context, Finished, Message, Retrying, Spent, ToolUsed, Unread
 from runplan.domain.settings.schema import AgentTable
 
 _OPENAI = "https://api.openai.com/v1"
 #: Settings that choose a provider or a login.
 _CHOICES = ("model_provider", "openai_base_url", "cli_auth_credentials_store")
-
-
 #: Its tools for goals across sessions are of no use in a run.
 _NO_GOALS = ("-c", "features.goals=false")
 
@@ -53,14 +58,13 @@ class Codex(Agent):
     def role_arguments(self, task: Task) -> tuple[str, ...]:
         # As root its own sandbox cannot be made inside another one, where it is not needed.
         role = self.writing if task.sandboxed else super().role_arguments(task)
-        return (*self._provider_flags(task), *role)
-
-    def _provider_flags(self, task: Task) -> tuple[str, ...]:
-        """It takes a key from the environment only through a provider that names the variable."""
         key = self.find_key(task.table, task.caller)
+        if not key:
+            return role
+        # It takes a key from the environment only through a provider that names the variable.
         url = json.dumps(task.caller.get("OPENAI_BASE_URL") or _OPENAI)
         provider = f'{{name="OpenAI", base_url={url}, wire_api="responses", env_key="{key}"}}'
-        return ("-c", 'model_provider="runplan"', "-c", f"model_providers.runplan={provider}") if key else ()
+        return ("-c", 'model_provider="runplan"', "-c", f"model_providers.runplan={provider}", *role)
 
     def list_variables(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, ...]:
         key = str(_chosen_provider(_read_config(caller)).get("env_key") or "")
@@ -85,22 +89,43 @@ class Codex(Agent):
         name = config.get("model_provider")
         return f"needs {key}, which its config.toml names for {name} and which is not set; set {key} in this terminal"
 
-    def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
-        match get_text(event, "type"):
-            case "item.started" if get_text(event, "item", "type") == "command_execution":
-                line = get_text(event, "item", "command")
-                return (ToolUsed(tool="command", detail=_unwrap_shell(line[:4_096])),)
-            case "thread.started" | "turn.started" | "item.started" | "item.updated":
+    def read_event(self, event: JsonObject) -> Iterable[AgentEvent]:
+        item = get_value(event, "item")
+        match get_text(event, "type"), get_text(item, "type"):
+            case "item.started", "command_execution":
+                return (ToolUsed(tool="command", detail=_unwrap_shell(get_text(item, "command")[:4_096])),)
+            case "thread.started" | "turn.started" | "item.started" | "item.updated", _:
                 return ()
-            case "item.completed":
-                return _read_item(get_value(event, "item"))
-            case "turn.completed":
-                used = read_usage(get_value(event, "usage"), "input_tokens", "output_tokens", "cached_input_tokens")
-                return (Spent(usage=used, total=True), Finished(ok=True))
-            case "turn.failed":
+            case "item.completed", "agent_message":
+                words = get_text(item, "text")
+                return (Message(text="", final=True), Message(text=words), estimate_context(words))
+            case "item.completed", "command_execution":
+                output = get_text(item, "aggregated_output")
+                ended = end_tool(output, get_value(item, "exit_code"))
+                return (ended, estimate_context(get_text(item, "command"), output, resent=True))
+            case "item.completed", "file_change":
+                denied = get_text(item, "status") == "declined"
+                changes = list(get_objects(item, "changes"))
+                paths = [get_text(change, "path")[:4_096] for change in changes]
+                tools = (ToolUsed(tool="file_change", path=path, denied=denied) for path in paths)
+                # Of a patch the event has no text; a new file is as long as its patch.
+                added = [path for path, change in zip(paths, changes, strict=True) if get_text(change, "kind") == "add"]
+                written = (Context(tokens=0, estimated=True, file=path) for path in added)
+                return (*tools, *written, estimate_context("", resent=True))
+            case "item.completed", "reasoning":
+                return (estimate_context(get_text(item, "text")),)
+            case "item.completed", ("mcp_tool_call" | "web_search" | "todo_list") as name:
+                used = ToolUsed(tool=name, detail=(get_text(item, "query") or get_text(item, "tool"))[:4_096])
+                return (used, estimate_context("", resent=True))
+            case "item.completed", "error":  # a warning, such as an unknown model name
+                return ()
+            case "turn.completed", _:
+                usage = read_usage(get_value(event, "usage"), "input_tokens", "output_tokens", "cached_input_tokens")
+                return (Spent(usage=usage, total=True), Finished(ok=True))
+            case "turn.failed", _:
                 words = get_text(event, "error", "message")
                 return (classify_trouble(words), Finished(ok=False, words=words))
-            case "error":
+            case "error", _:
                 words = get_text(event, "message")
                 return (Retrying(words=words) if words.startswith("Reconnecting...") else classify_trouble(words),)
             case _:
@@ -108,35 +133,6 @@ class Codex(Agent):
 
 
 AGENT = Codex()
-
-
-def _read_item(item: Any) -> Iterable[AgentEvent]:
-    match get_text(item, "type"):
-        case "agent_message":
-            words = get_text(item, "text")
-            return (Message(text="", final=True), Message(text=words), estimate_context(words))
-        case "command_execution":
-            output = get_text(item, "aggregated_output")
-            ended = end_tool(output, get_value(item, "exit_code"))
-            return (ended, estimate_context(get_text(item, "command"), output, resent=True))
-        case "file_change":
-            denied = get_text(item, "status") == "declined"
-            changes = [
-                (get_text(change, "path")[:4_096], get_text(change, "kind")) for change in get_objects(item, "changes")
-            ]
-            tools = (ToolUsed(tool="file_change", path=path, denied=denied) for path, _ in changes)
-            # Of a patch the event has no text; a new file is as long as its patch.
-            written = (Context(tokens=0, estimated=True, file=path) for path, kind in changes if kind == "add")
-            return (*tools, *written, estimate_context("", resent=True))
-        case "reasoning":
-            return (estimate_context(get_text(item, "text")),)
-        case "mcp_tool_call" | "web_search" | "todo_list" as name:
-            used = ToolUsed(tool=name, detail=(get_text(item, "query") or get_text(item, "tool"))[:4_096])
-            return (used, estimate_context("", resent=True))
-        case "error":  # a warning, such as an unknown model name
-            return ()
-        case _:
-            return (Unread(),)
 
 
 def _unwrap_shell(line: str) -> str:
@@ -148,7 +144,7 @@ def _unwrap_shell(line: str) -> str:
     return words[2] if len(words) == 3 and words[1] in ("-c", "-lc") else line
 
 
-def _read_config(caller: Mapping[str, str]) -> dict[str, Any]:
+def _read_config(caller: Mapping[str, str]) -> JsonObject:
     """The user's configuration with the profile it chooses; an empty one when it cannot be read."""
     try:
         config = tomllib.loads((AGENT.find_folder(caller) / "config.toml").read_text(encoding="utf-8"))
@@ -158,7 +154,7 @@ def _read_config(caller: Mapping[str, str]) -> dict[str, Any]:
     return {**config, **profile} if isinstance(profile, dict) else config
 
 
-def _chosen_provider(config: dict[str, Any]) -> dict[str, Any]:
+def _chosen_provider(config: JsonObject) -> JsonObject:
     """The user's provider that the configuration chooses."""
     provider = get_value(config, "model_providers", str(config.get("model_provider", "")))
     return provider if isinstance(provider, dict) else {}

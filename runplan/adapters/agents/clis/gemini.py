@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from runplan.adapters.agents.adapter import Agent, Task, under_home
 from runplan.adapters.agents.budgets import tokens_in
 from runplan.adapters.agents.endings import classify_trouble
 from runplan.adapters.agents.fields import (
+    JsonObject,
     estimate_context,
     get_count,
     get_text,
@@ -87,7 +88,7 @@ class Gemini(Agent):
         settings = read_json(self.find_folder(caller) / "settings.json")
         return bool(get_text(settings, "security", "auth", "selectedType"))
 
-    def read_event(self, event: dict[str, Any]) -> Iterable[d.AgentEvent]:
+    def read_event(self, event: JsonObject) -> Iterable[d.AgentEvent]:
         match get_text(event, "type"):
             case "init":
                 return (d.Started(model=get_text(event, "model")),)
@@ -100,9 +101,15 @@ class Gemini(Agent):
             case "tool_use":
                 used = get_text(event, "tool_name")
                 parameters = get_value(event, "parameters")
-                # Text after the use of a tool is a new message.
-                tokens = _estimate_exchange(used, parameters)
-                return (read_tool(used, parameters), d.Message(text="", final=True), *tokens)
+                # Text after the use of a tool is a new message. The context has the text that the tool writes.
+                tool = read_tool(used, parameters)
+                events = (tool, d.Message(text="", final=True), estimate_context(json.dumps(parameters)))
+                if used != "read_file":
+                    return events
+                # No event has the text of the file that it reads.
+                lines = min(get_count(parameters, "end_line") - get_count(parameters, "start_line"), _MOST_LINES)
+                tokens = tokens_in(_LINE * max(0, lines))
+                return (*events, d.Context(tokens=tokens, estimated=True, file=tool.path if lines <= 0 else ""))
             case "tool_result":
                 denied = get_text(event, "error", "type") in _DENIED
                 refused = (read_tool(get_text(event, "tool_id"), {}, denied=True),) if denied else ()
@@ -110,7 +117,12 @@ class Gemini(Agent):
                 ended = d.ToolEnded(output=output, ending="failed" if get_text(event, "status") == "error" else "")
                 return (ended, estimate_context("", output, resent=True), *refused)
             case "result":
-                return _read_result(event)
+                used_tokens = read_usage(get_value(event, "stats"), "input_tokens", "output_tokens", "cached")
+                spent = d.Spent(usage=used_tokens, total=True)
+                if get_text(event, "status") == "success":
+                    return (spent, d.Finished(ok=True))
+                words = get_text(event, "error", "message")
+                return (spent, classify_trouble(words), d.Finished(ok=False, words=words))
             case "error":  # a warning, or an error that the result repeats
                 return ()
             case _:
@@ -118,20 +130,3 @@ class Gemini(Agent):
 
 
 AGENT = Gemini()
-
-
-def _estimate_exchange(used: str, parameters: Any) -> Iterator[d.AgentEvent]:
-    """The context used by the text that a tool writes and by the file that it reads, whose text no event has."""
-    yield estimate_context(json.dumps(parameters))
-    if used == "read_file":
-        lines = min(get_count(parameters, "end_line") - get_count(parameters, "start_line"), _MOST_LINES)
-        path = read_tool(used, parameters).path if lines <= 0 else ""
-        yield d.Context(tokens=tokens_in(_LINE * max(0, lines)), estimated=True, file=path)
-
-
-def _read_result(event: dict[str, Any]) -> tuple[d.AgentEvent, ...]:
-    spent = d.Spent(usage=read_usage(get_value(event, "stats"), "input_tokens", "output_tokens", "cached"), total=True)
-    if get_text(event, "status") == "success":
-        return (spent, d.Finished(ok=True))
-    words = get_text(event, "error", "message")
-    return (spent, classify_trouble(words), d.Finished(ok=False, words=words))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from runplan.adapters.agents.adapter import ProviderAgent, Task, first_set, provider_keys
+from runplan.adapters.agents.adapter import Agent, Task, first_set, provider_keys
 from runplan.adapters.agents.endings import classify_trouble
 from runplan.adapters.agents.fields import (
     estimate_context,
@@ -28,8 +28,10 @@ LONGEST_ARGUMENT = 120 * 1024  #: Linux takes 128 KiB for one argument; a longer
 _CHOOSES = ("-m", "--model", "-c", "--config")  #: arguments by which a user chooses the model, or a file that does
 
 
-class Mini(ProviderAgent):
+class Mini(Agent):
     program = "mini"
+    names_provider = True
+    closes = True
     base = ("-y", "--exit-immediately")
     usd_flag = "--cost-limit"  # it reports dollars only at its end
     rank = 7
@@ -83,7 +85,8 @@ class Mini(ProviderAgent):
 
     def read_reports(self, directory: Path) -> tuple[AgentEvent, ...]:
         """The trajectory is written at every step."""
-        return read_trajectory((read_text(directory / TRAJECTORY, largest=LARGEST_TRAJECTORY) or "").encode())
+        content = read_text(directory / TRAJECTORY, largest=LARGEST_TRAJECTORY) or ""
+        return tuple(read_trajectory(content.encode()))
 
 
 AGENT = Mini()
@@ -96,12 +99,10 @@ def _read_settings(caller: Mapping[str, str]) -> dict[str, str]:
     return {name.strip(): value.strip().strip("'\"") for name, _, value in pairs}
 
 
-def read_trajectory(content: bytes) -> tuple[AgentEvent, ...]:
+def read_trajectory(content: bytes) -> Iterator[AgentEvent]:
     trajectory = parse_object(content)
-    return () if trajectory is None else tuple(_read_events(trajectory))
-
-
-def _read_events(trajectory: dict[str, object]) -> Iterator[AgentEvent]:
+    if trajectory is None:
+        return
     info = get_value(trajectory, "info")
     used = Usage(usd=get_number(info, "model_stats", "instance_cost"))
     sent = 0

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from runplan.adapters.agents.adapter import ProviderAgent, Task, first_set, provider_keys, under_home
+from runplan.adapters.agents.adapter import Agent, Task, first_set, provider_keys, under_home
 from runplan.adapters.agents.endings import classify_trouble, reset_header
-from runplan.adapters.agents.fields import end_tool, get_count, get_number, get_text, get_value, read_tool
+from runplan.adapters.agents.fields import JsonObject, end_tool, get_count, get_number, get_text, get_value, read_tool
 from runplan.adapters.sandbox.view import HomeUse
 from runplan.domain.run.dispatch import (
     AgentEvent,
@@ -28,8 +28,10 @@ from runplan.domain.run.dispatch import (
 _DENIED = "rule which prevents"
 
 
-class OpenCode(ProviderAgent):
+class OpenCode(Agent):
     program = "opencode"
+    names_provider = True
+    closes = True
     base = ("run", "--format", "json", "--title", "runplan")  # without a title it asks a model for one
     writing = ("--auto",)  # its `--agent plan` can still commit through bash: the configuration denies that to readers
     prints_json = True
@@ -82,7 +84,7 @@ class OpenCode(ProviderAgent):
         login = HomeUse(private=(str(data),), copied=tuple(str(data / name) for name in self.logins))
         return replace(super().use_home(caller), shared=()) | login
 
-    def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
+    def read_event(self, event: JsonObject) -> Iterable[AgentEvent]:
         match get_text(event, "type"):
             case "step_start":
                 return (Message(text="", final=True),)
@@ -97,8 +99,16 @@ class OpenCode(ProviderAgent):
             case "step_finish":
                 return _read_step(get_value(event, "part"))
             case "error":
-                error = _read_trouble(event)
-                return (error, Finished(ok=False, words=error.words))
+                name = get_text(event, "error", "name")
+                data = get_value(event, "error", "data")
+                words = get_text(data, "message") or name
+                headers = get_value(data, "responseHeaders")
+                now = get_count(event, "timestamp") / 1000
+                resets = reset_header(headers, now=now) if isinstance(headers, dict) and now else None
+                trouble = classify_trouble(words, status=get_count(data, "statusCode"), resets=resets)
+                if name == "ContentFilterError":
+                    trouble = Trouble(kind=EndingKind.REFUSAL, words=words)
+                return (trouble, Finished(ok=False, words=trouble.words))
             case "reasoning":
                 return ()
             case _:
@@ -122,18 +132,6 @@ def _read_step(part: Any) -> Iterable[AgentEvent]:
         yield Finished(ok=True)
     elif reason != "tool-calls":  # "unknown" means that there was no real answer
         yield Finished(ok=False, words=f"its last step ended with the reason {reason[:80]!r}")
-
-
-def _read_trouble(event: dict[str, Any]) -> Trouble:
-    name = get_text(event, "error", "name")
-    data = get_value(event, "error", "data")
-    words = get_text(data, "message") or name
-    if name == "ContentFilterError":
-        return Trouble(kind=EndingKind.REFUSAL, words=words)
-    headers = get_value(data, "responseHeaders")
-    now = get_count(event, "timestamp") / 1000
-    resets = reset_header(headers, now=now) if isinstance(headers, dict) and now else None
-    return classify_trouble(words, status=get_count(data, "statusCode"), resets=resets)
 
 
 def _data_folder(caller: Mapping[str, str]) -> Path:

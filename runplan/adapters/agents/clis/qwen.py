@@ -5,12 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from runplan.adapters.agents.adapter import Agent, Task, first_set, under_home
 from runplan.adapters.agents.clis import claude
 from runplan.adapters.agents.endings import classify_trouble
-from runplan.adapters.agents.fields import get_count, get_objects, get_text, get_value, parse_object, read_json
+from runplan.adapters.agents.fields import (
+    JsonObject,
+    get_count,
+    get_objects,
+    get_text,
+    get_value,
+    parse_object,
+    read_json,
+)
 from runplan.adapters.store.files import read_text
 from runplan.domain.run.dispatch import AgentEvent, EndingKind, Finished, Message, Retrying
 from runplan.domain.settings.schema import AgentTable
@@ -95,11 +103,11 @@ class Qwen(Agent):
 AGENT = Qwen()
 
 
-def _read_settings(caller: Mapping[str, str]) -> dict[str, Any]:
+def _read_settings(caller: Mapping[str, str]) -> JsonObject:
     return read_json(under_home(caller, ".qwen", "settings.json"))
 
 
-def _find_provider(table: AgentTable, caller: Mapping[str, str]) -> dict[str, Any]:
+def _find_provider(table: AgentTable, caller: Mapping[str, str]) -> JsonObject:
     """The provider that the user's settings name for the model; an empty object for none."""
     settings = _read_settings(caller)
     model = table.model or get_text(settings, "model", "name")
