@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 import requests
@@ -18,7 +19,7 @@ from jwt import PyJWTError
 from runplan.adapters.forge import github_facts as f, model as m
 from runplan.adapters.forge.access import Ask, Token, ask_with, find_stored_token, header_settings
 from runplan.adapters.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, check_answers, describe_error
-from runplan.adapters.forge.retry import OwnComment, repeatable
+from runplan.adapters.forge.retry import Calls, OwnComment, repeatable
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import NotAllowed, NotFound, RefusedEarly
 from runplan.domain.gitfacts import Oid
@@ -106,7 +107,7 @@ class GitHub:
         api: str,
         token_source: str = "",
         is_gits: bool = False,
-        calls: GitHubCalls | None = None,
+        calls: Calls | None = None,
     ) -> None:
         logging.getLogger("github").setLevel(logging.CRITICAL)  # else it writes to standard error
         check_answers()
@@ -187,27 +188,26 @@ class GitHub:
             ),
         )
 
-    def _query_repository(self, action: str, query: str, values: Mapping[str, object]) -> dict[str, Any]:
+    def _query_repository(self, action: str, query: str, values: Mapping[str, object]) -> f.Node:
         """The repository's part of the answer; a field that the token may not read is missing in it."""
         names = {"owner": self.address.owner, "name": self.address.repository}
 
-        def call() -> dict[str, Any]:
+        def call() -> f.Node:
             try:
                 _, answer = self._client.requester.graphql_query(query, {**names, **values})
             except GithubException as error:
                 if error.status != 400 or not (error.data.get("data") or {}).get("repository"):
                     raise
                 answer = error.data
-            repository: dict[str, Any] = answer["data"]["repository"]
-            return repository | ({IS_PARTIAL: True} if answer.get("errors") else {})
+            return {**answer["data"]["repository"], **({IS_PARTIAL: True} if answer.get("errors") else {})}
 
         return self.calls.attempt(action, call)
 
     @repeatable("read the rules of {0}")
-    def _read_rules(self, branch: str) -> dict[str, list[dict[str, Any]]]:
+    def _read_rules(self, branch: str) -> dict[str, list[f.Node]]:
         """The parameters of the rules in force, by type; several rulesets may have rules of one type."""
         _, rules = self._repo.requester.requestJsonAndCheck("GET", f"{self._repo.url}/rules/branches/{branch}")
-        parameters: dict[str, list[dict[str, Any]]] = {}
+        parameters: dict[str, list[f.Node]] = {}
         for rule in rules:
             parameters.setdefault(rule["type"], []).append(rule.get("parameters") or {})
         return parameters
@@ -364,7 +364,7 @@ class GitHub:
 
     def read_activity(self, number: int, head: Oid) -> m.Activity:
         cursors = dict.fromkeys(("contexts", "reviews", "reviewThreads", "comments"), "")
-        pages: list[dict[str, Any]] = []
+        pages: list[f.Node] = []
         following: dict[str, str] | None = cursors
         while following is not None:
             wanted = {name: cursor or None for name, cursor in following.items()} | {"number": number, "head": head}
@@ -431,23 +431,21 @@ class GitHub:
         self._repo.requester.requestJsonAndCheck("POST", f"{self._repo.url}/statuses/{head}", input=status)
 
     def read_failure_log(self, head: Oid) -> str:
-        try:
-            text = self._job_logs(head)
-        except NotAllowed:  # the token may not read workflow runs
-            text = ""
+        def read_logs() -> str:
+            runs = self._repo.get_workflow_runs(head_sha=head)
+            jobs = (job for run in runs if run.conclusion not in (*f.GOOD, None) for job in run.jobs())
+            parts = []
+            for job in islice((job for job in jobs if job.conclusion not in (*f.GOOD, None)), FAILED_JOBS):
+                answer = requests.get(job.logs_url(), timeout=TIMEOUT_S)  # a signed address, without the token
+                if answer.ok:
+                    parts.append(f"## {job.name}\n{answer.text[-LOG_CHARACTERS // FAILED_JOBS :]}")
+            return "\n".join(parts)
+
+        text = ""
+        with suppress(NotAllowed):  # the token may not read workflow runs
+            text = self.calls.attempt("read the logs of failed jobs", read_logs)
         failed = [check for check in self.list_checks(head) if check.state is m.CheckState.FAILED]
         return text or "\n".join(f"{check.name}: {check.summary or check.url}" for check in failed)
-
-    @repeatable("read the logs of failed jobs")
-    def _job_logs(self, head: Oid) -> str:
-        runs = self._repo.get_workflow_runs(head_sha=head)
-        jobs = (job for run in runs if run.conclusion not in (*f.GOOD, None) for job in run.jobs())
-        parts = []
-        for job in islice((job for job in jobs if job.conclusion not in (*f.GOOD, None)), FAILED_JOBS):
-            answer = requests.get(job.logs_url(), timeout=TIMEOUT_S)  # a signed address, without the token
-            if answer.ok:
-                parts.append(f"## {job.name}\n{answer.text[-LOG_CHARACTERS // FAILED_JOBS :]}")
-        return "\n".join(parts)
 
     # --- issues -----------------------------------------------------------------------------------------------
 
@@ -519,7 +517,7 @@ class GitHub:
         )
         return str(answer["data"]["viewer"]["login"])
 
-    def _query_issue(self, number: int) -> dict[str, Any]:
+    def _query_issue(self, number: int) -> f.Node:
         facts = self._query_repository(f"read the history of issue {number}", f.ISSUE, {"number": number})
         return facts.get("issue") or {}
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from github import GithubException
 from github.Requester import HTTPRequestsConnectionClass, HTTPSRequestsConnectionClass, Requester
 from requests import RequestException
 
-from runplan.adapters.forge.retry import Calls, Outage, not_the_forge, raise_refusal
-
-T = TypeVar("T")
+from runplan.adapters.forge.retry import Calls, Outage, limit_call, not_the_forge, refuse_call
+from runplan.domain.errors import RunplanError
 
 TIMEOUT_S = 15
 API = "GITHUB_API_URL"
 #: Of every client. A phase makes a handful of calls, so none waits for another.
-CLIENT: dict[str, Any] = {
+CLIENT: Mapping[str, Any] = {
     "timeout": TIMEOUT_S,
     "per_page": 100,
     "lazy": True,
@@ -30,25 +29,24 @@ SECONDARY_S = 60.0  #: the pause that GitHub asks for when it names none
 REDIRECTS = 5  #: in a row
 
 
-class GitHubCalls(Calls):
-    def _call(self, action: str, call: Callable[[], T]) -> T:
-        try:
-            return call()
-        except RequestException as error:
-            raise Outage(f"cannot {action}: {type(error).__name__}: the forge does not answer") from error
-        except GithubException as error:
-            said = describe_error(error)
-            if error.status in (403, 429):
-                headers = {key.lower(): str(value) for key, value in (error.headers or {}).items()}
-                after = headers.get("retry-after", "")
-                reset = headers.get("x-ratelimit-reset", "")
-                if after.isdigit():
-                    self._raise_limit(action, float(after), error)
-                if headers.get("x-ratelimit-remaining") == "0" and reset.isdigit():
-                    self._raise_limit(action, max(1.0, float(reset) - self._now()), error)
-                if error.status == 429 or "rate limit" in said.lower():
-                    self._raise_limit(action, SECONDARY_S, error)
-            raise_refusal(action, error.status, said, error)
+def translate_error(action: str, error: Exception, now: float) -> RunplanError:
+    if not isinstance(error, GithubException):
+        return Outage(f"cannot {action}: {type(error).__name__}: the forge does not answer")
+    said = describe_error(error)
+    if error.status in (403, 429):
+        headers = {key.lower(): str(value) for key, value in (error.headers or {}).items()}
+        after = headers.get("retry-after", "")
+        reset = headers.get("x-ratelimit-reset", "")
+        if after.isdigit():
+            return limit_call(action, float(after), now)
+        if headers.get("x-ratelimit-remaining") == "0" and reset.isdigit():
+            return limit_call(action, max(1.0, float(reset) - now), now)
+        if error.status == 429 or "rate limit" in said.lower():
+            return limit_call(action, SECONDARY_S, now)
+    return refuse_call(action, error.status, said)
+
+
+GitHubCalls = functools.partial(Calls, (RequestException, GithubException), translate_error)
 
 
 def describe_error(error: GithubException) -> str:

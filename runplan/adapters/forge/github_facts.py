@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from github.PullRequest import PullRequest
 
 
+Node = Mapping[str, Any]  #: an object of an answer
 GOOD = ("success", "neutral", "skipped")  #: conclusions of a check run that do not block
 GHOST = "ghost"  #: as GitHub shows an account that was deleted
 WITHDRAWN = ("PENDING", "DISMISSED")  #: states of a review that is not submitted, or counts no more
@@ -95,7 +96,7 @@ query($owner: String!, $name: String!, $number: Int!) {
 }"""
 
 
-def list_nodes(parent: Mapping[str, Any] | None, field: str) -> list[Any]:
+def list_nodes(parent: Node | None, field: str) -> list[Any]:
     """The nodes of a connection of GraphQL, without those that the token may not read."""
     return [node for node in ((parent or {}).get(field) or {}).get("nodes") or () if node]
 
@@ -127,7 +128,7 @@ def to_pull_request(pull: PullRequest) -> m.PullRequest:
     )
 
 
-def check_names(facts: Mapping[str, Any]) -> tuple[str, ...]:
+def check_names(facts: Node) -> tuple[str, ...]:
     commits = (node["commit"] for pull in list_nodes(facts, "pullRequests") for node in list_nodes(pull, "commits"))
     checks = (check for commit in commits for check in list_nodes(commit.get("statusCheckRollup"), "contexts"))
     return tuple(dict.fromkeys(check.get("name") or check.get("context") or "" for check in checks))
@@ -151,7 +152,7 @@ def to_issue(issue: Issue) -> m.Issue:
 # --- checks and messages of a pull request ---------------------------------------------------------------
 
 
-def next_cursors(page: Mapping[str, Any], cursors: Mapping[str, str]) -> dict[str, str] | None:
+def next_cursors(page: Node, cursors: Mapping[str, str]) -> dict[str, str] | None:
     """Where the next page of each connection begins, behind the last one where there is none; None after all."""
     rollup = (page.get("object") or {}).get("statusCheckRollup") or {}
     connections = {**(page.get("pullRequest") or {}), **rollup}
@@ -161,7 +162,7 @@ def next_cursors(page: Mapping[str, Any], cursors: Mapping[str, str]) -> dict[st
     return {name: info.get("endCursor") or cursors[name] for name, info in infos.items()}
 
 
-def to_checks(pages: Sequence[Mapping[str, Any]]) -> tuple[m.PullCheck, ...]:
+def to_checks(pages: Sequence[Node]) -> tuple[m.PullCheck, ...]:
     """The checks; of one that ran again the newest run, as REST shows it."""
     rollups = ((page.get("object") or {}).get("statusCheckRollup") for page in pages)
     nodes = [node for rollup in rollups for node in list_nodes(rollup, "contexts")]
@@ -184,7 +185,7 @@ def to_checks(pages: Sequence[Mapping[str, Any]]) -> tuple[m.PullCheck, ...]:
     return tuple(checks)
 
 
-def to_messages(pages: Sequence[Mapping[str, Any]]) -> tuple[m.PullMessage, ...]:
+def to_messages(pages: Sequence[Node]) -> tuple[m.PullMessage, ...]:
     """The messages, oldest first; without threads that a person resolved, and reviews that were withdrawn."""
     pulls = [page.get("pullRequest") for page in pages]
     messages = []
@@ -201,7 +202,7 @@ def to_messages(pages: Sequence[Mapping[str, Any]]) -> tuple[m.PullMessage, ...]
     return tuple(sorted(messages, key=lambda message: message.changed))
 
 
-def _to_message(kind: str, node: Mapping[str, Any], **more: Any) -> m.PullMessage:
+def _to_message(kind: str, node: Node, **more: Any) -> m.PullMessage:
     return m.PullMessage(
         id=f"{kind} {node['fullDatabaseId']}",
         author=author_login(node["author"]),

@@ -16,7 +16,7 @@ from runplan.adapters.forge import gitlab_facts as f, model as m
 from runplan.adapters.forge.access import Ask, Token, ask_with, find_stored_token, header_settings
 from runplan.adapters.forge.gitlab_calls import TIMEOUT_S, CheckedSession, GitLabCalls, describe_error
 from runplan.adapters.forge.gitlab_facts import Facts
-from runplan.adapters.forge.retry import OwnComment, repeatable
+from runplan.adapters.forge.retry import Calls, OwnComment, repeatable
 from runplan.adapters.git.command import Git
 from runplan.domain.errors import NotFound, RefusedEarly
 from runplan.domain.gitfacts import PLAN, Oid
@@ -75,7 +75,7 @@ class GitLab:
         url: str,
         token_source: str = "",
         is_gits: bool = False,
-        calls: GitLabCalls | None = None,
+        calls: Calls | None = None,
     ) -> None:
         self.calls = calls or GitLabCalls()
         self.address = address

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+import functools
+from typing import Any
 from urllib.parse import urlsplit
 
 from gitlab.exceptions import GitlabError
 from requests import RequestException, Response, Session
 
-from runplan.adapters.forge.retry import Calls, Outage, not_the_forge, raise_refusal
-from runplan.domain.errors import Unreachable
-
-T = TypeVar("T")
+from runplan.adapters.forge.retry import Calls, Outage, limit_call, not_the_forge, refuse_call
+from runplan.domain.errors import RunplanError, Unreachable
 
 TIMEOUT_S = 15
 API = "GITLAB_API_URL"
@@ -50,22 +48,21 @@ class CheckedSession(Session):
         return target
 
 
-class GitLabCalls(Calls):
-    def _call(self, action: str, call: Callable[[], T]) -> T:
-        try:
-            return call()
-        except TooManyRequests as error:
-            (headers,) = error.args
-            after, reset = headers.get("retry-after", ""), headers.get("ratelimit-reset", "")
-            wait_s = max(1.0, float(reset) - self._now()) if reset.isdigit() else LIMITED_S
-            self._raise_limit(action, float(after) if after.isdigit() else wait_s, error)
-        except RequestException as error:
-            raise Outage(f"cannot {action}: {type(error).__name__}: the forge does not answer") from error
-        except GitlabError as error:
-            said = describe_error(error)
-            if error.response_code is None:  # a write was redirected, or an answer cannot be parsed
-                raise Unreachable(f"cannot {action}: {said}") from error
-            raise_refusal(action, error.response_code, said, error)
+def translate_error(action: str, error: Exception, now: float) -> RunplanError:
+    if isinstance(error, TooManyRequests):
+        (headers,) = error.args
+        after, reset = headers.get("retry-after", ""), headers.get("ratelimit-reset", "")
+        wait_s = max(1.0, float(reset) - now) if reset.isdigit() else LIMITED_S
+        return limit_call(action, float(after) if after.isdigit() else wait_s, now)
+    if not isinstance(error, GitlabError):
+        return Outage(f"cannot {action}: {type(error).__name__}: the forge does not answer")
+    said = describe_error(error)
+    if error.response_code is None:  # a write was redirected, or an answer cannot be parsed
+        return Unreachable(f"cannot {action}: {said}")
+    return refuse_call(action, error.response_code, said)
+
+
+GitLabCalls = functools.partial(Calls, (TooManyRequests, RequestException, GitlabError), translate_error)
 
 
 def describe_error(error: GitlabError) -> str:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import functools
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from runplan.adapters.forge.model import has_marker, with_marker
-from runplan.domain.errors import NotAllowed, NotThere, RateLimited, Unreachable
+from runplan.domain.errors import NotAllowed, NotThere, RateLimited, RunplanError, Unreachable
 from runplan.domain.text import in_words
 
 P = ParamSpec("P")
@@ -34,13 +33,16 @@ def not_the_forge(host: str, fault: str, variable: str) -> Unreachable:
     return Unreachable(f"{host} {fault}: {why}; check the network and {variable}")
 
 
-def raise_refusal(action: str, status: int, said: str, cause: Exception) -> NoReturn:
+def refuse_call(action: str, status: int, said: str) -> RunplanError:
     if status >= 500:
-        raise Outage(f"cannot {action}: the forge answers {status}") from cause
+        return Outage(f"cannot {action}: the forge answers {status}")
     if status == 401:
-        raise NotAllowed(f"cannot {action}: the token has expired or was revoked (401 {said})") from cause
-    kind = NotThere if status in (404, 410) else NotAllowed
-    raise kind(f"cannot {action}: {status} {said}") from cause
+        return NotAllowed(f"cannot {action}: the token has expired or was revoked (401 {said})")
+    return (NotThere if status in (404, 410) else NotAllowed)(f"cannot {action}: {status} {said}")
+
+
+def limit_call(action: str, wait_s: float, now: float) -> RateLimited:
+    return RateLimited(f"cannot {action}: rate limit of the forge for {in_words(wait_s)}", until=now + wait_s)
 
 
 def repeatable(action: str) -> Callable[[Callable[Concatenate[Any, P], T]], Callable[Concatenate[Any, P], T]]:
@@ -62,19 +64,35 @@ class OwnComment(NamedTuple):
     edit: Callable[[str], object]
 
 
-class Calls(ABC):
+class Calls:
     """Calls with retries. `sleep` and `now` are those of the caller."""
 
-    def __init__(self, *, sleep: Callable[[float], None] = time.sleep, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        faults: tuple[type[Exception], ...],
+        translate: Callable[[str, Exception, float], RunplanError],
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`translate` makes the faults of a forge's library errors of runplan, or an Outage."""
+        self._faults = faults
+        self._translate = translate
         self._sleep = sleep
         self._now = now
+
+    def call_once(self, action: str, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except self._faults as fault:
+            raise self._translate(action, fault, self._now()) from fault
 
     def attempt(self, action: str, call: Callable[[], T], happened: Callable[[], T | None] = lambda: None) -> T:
         """Call, and again after a fault. Of a write `happened` reads the result of an attempt whose answer was lost."""
         began = self._now()
         for delay_s in (*DELAYS_S, None):
             try:
-                return self._call(action, call)
+                return self.call_once(action, call)
             except Outage as error:
                 outage = error
             if (result := happened()) is not None:
@@ -98,11 +116,3 @@ class Calls(ABC):
             self.attempt(action, lambda: create(body), happened)
         elif existing.text != body:
             self.attempt(action, lambda: existing.edit(body))
-
-    def _raise_limit(self, action: str, wait_s: float, cause: Exception) -> NoReturn:
-        text = f"cannot {action}: rate limit of the forge for {in_words(wait_s)}"
-        raise RateLimited(text, until=self._now() + wait_s) from cause
-
-    @abstractmethod
-    def _call(self, action: str, call: Callable[[], T]) -> T:
-        """Call once; the errors of a forge's library become those of `runplan.domain.errors`, or an Outage."""

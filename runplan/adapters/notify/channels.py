@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,6 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from shutil import which
-from typing import TypeVar
 
 import msgspec
 from msgspec import Struct, to_builtins
@@ -34,8 +34,6 @@ from runplan.domain.errors import Unreachable
 from runplan.domain.names import digest_of
 from runplan.domain.settings.schema import NotifySettings, NotifyTarget
 from runplan.domain.times import iso
-
-T = TypeVar("T")
 
 LIMITS_S = {"command": 30.0, "webhook": 10.0, "desktop": 5.0, "url": 30.0}  #: by kind of channel
 LONGEST_OUTPUT = 300  #: characters of the output of a program that are shown
@@ -92,24 +90,25 @@ class Deliveries(Calls):
     An Outage may pass, so it is attempted again. After any other Unreachable a person has to change something.
     """
 
+    def __init__(self, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        # ValueError: an address or argument that cannot be sent, such as one with a NUL.
+        super().__init__((OSError, ValueError, http.client.HTTPException), self._translate_fault, sleep=sleep)
+
     def deliver(self, channel: Channel, notice: Notice, env: Mapping[str, str], *, again: bool = True) -> str:
         """Send the notice and record the result for `runplan doctor`; why it could not be sent, or ""."""
         send = partial(channel.send, notice)
         why = ""
         try:
-            (self.attempt if again else self._call)(channel.name, send)
+            (self.attempt if again else self.call_once)(channel.name, send)
         except Unreachable as error:
             why = str(error)
         with contextlib.suppress(Unreachable, OSError):  # a full disk is no failure of the channel
             _record_result(env, channel, why)
         return why
 
-    def _call(self, action: str, call: Callable[[], T]) -> T:  # noqa: ARG002 - callers name the channel
-        try:
-            return call()
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            # ValueError: an address or argument that cannot be sent, such as one with a NUL.
-            raise Outage(redact_text(f"{type(error).__name__}: {error}")) from error
+    @staticmethod
+    def _translate_fault(_channel: str, error: Exception, _now: float) -> Outage:
+        return Outage(redact_text(f"{type(error).__name__}: {error}"))
 
 
 def _record_result(env: Mapping[str, str], channel: Channel, why: str) -> None:
