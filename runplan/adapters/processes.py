@@ -36,9 +36,6 @@ class Process(Struct, frozen=True):
     started: str
 
 
-# --- one process ------------------------------------------------------------------------------------------------
-
-
 def process(pid: int) -> Process | None:
     """The live process with this pid; a zombie counts as dead."""
     state, _, started = _stat(pid)
@@ -69,7 +66,6 @@ def is_of_this_boot(name: str) -> bool:
 
 
 def alive(name: str) -> bool:
-    """Whether the process with this identity is alive."""
     return living(name) is not None
 
 
@@ -112,9 +108,6 @@ def _boot() -> str:
         return file.read().strip()
 
 
-# --- the process table --------------------------------------------------------------------------------------------
-
-
 def variable(pid: int, name: str) -> str:
     """The variable in the environment the process was started with; "" when unset or not readable."""
     if sys.platform != "linux":
@@ -142,7 +135,6 @@ def agent_above(pid: int) -> str:
 
 
 def describe(known: Process) -> str:
-    """Its pid and its program."""
     import psutil  # 33 ms, and only a process that cannot be killed is described
 
     with contextlib.suppress(psutil.Error, OSError):
@@ -179,28 +171,18 @@ def family(dispatch: str, *, shim: int = 0, leader: int = -1) -> Iterator[Proces
     import psutil  # as above
 
     seen = {shim, os.getpid()}
-    for pid in _children_below(shim) if shim else ():
-        seen.add(pid)
-        if started := _stat(pid)[2]:
-            yield Process(pid, started)
+    parents = [shim] if shim else []
+    while parents:  # as far as the kernel lists the children of a process; few microseconds for each
+        for file in Path(f"/proc/{parents.pop()}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                children = [int(child) for child in file.read_bytes().split()]
+                parents += children
+                seen.update(children)
+                yield from (Process(child, started) for child in children if (started := _stat(child)[2]))
     descended = {child.pid for child in psutil.Process(shim).children(recursive=True)} if shim else set()
     for pid in set(psutil.pids()) - seen:
         if pid in descended or session(pid) == leader or variable(pid, MARK) == dispatch:
             yield from filter(None, [process(pid)])
-
-
-def _children_below(pid: int) -> Iterator[int]:
-    """The descendants, as far as the kernel lists the children of a process; few microseconds for each."""
-    parents = [pid]
-    while parents:
-        for file in Path(f"/proc/{parents.pop()}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                for child in map(int, file.read_bytes().split()):
-                    yield child
-                    parents.append(child)
-
-
-# --- ending -------------------------------------------------------------------------------------------------------
 
 
 def send(known: Process, number: signal.Signals) -> bool:

@@ -54,8 +54,6 @@ class BackgroundHost:
         os.set_blocking(self.wakeup, False)
         os.set_blocking(self._wake_w, False)
 
-    # --- what differs -----------------------------------------------------------------------------------
-
     def adopt(self, plan: str) -> None:
         """Own the unfinished run of a plan, or see to it that it is looked at again."""
         raise NotImplementedError
@@ -83,8 +81,6 @@ class BackgroundHost:
 
     def lose(self, active: ActiveRun) -> None:
         """The other process has the agents too."""
-
-    # --- from any thread --------------------------------------------------------------------------------
 
     def ask(self, *, commands: bool) -> None:
         """Check the queue and the due steps; the current git command ends for a stop that is queued."""
@@ -118,8 +114,6 @@ class BackgroundHost:
 
     def may_begin(self) -> bool:
         return self.services.may_begin() and not self.is_closing
-
-    # --- the thread -------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Work until nothing is left to do and nothing was asked meanwhile."""
@@ -161,8 +155,6 @@ class BackgroundHost:
             self.agenda.refuse_starts(trouble, self._journal)
         if wake is not None:
             self.wake_at(wake)
-
-    # --- for the owner of the runs ------------------------------------------------------------------------
 
     def execute_commands(self) -> None:
         CALLS.allow(self.state)  # a stop that is queued by now is executed below

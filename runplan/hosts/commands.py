@@ -181,7 +181,6 @@ class Executor:
         return Answer(lines=tuple(lines))
 
     def _execute_pause(self, command: Command) -> Answer | None:
-        """Begin nothing new for the plan; the current step finishes."""
         plan = command.plan
         rests = self._store.pause_schedule(plan, f"paused by {command.by}")
         if self._owner.adopt(plan) is not None and not self._begins:
@@ -205,7 +204,6 @@ class Executor:
     # --- schedules --------------------------------------------------------------------------------------
 
     def _make_schedule(self, request: RunRequest, timing: Timing, command: Command) -> Answer:
-        """Make the plan's schedule; it replaces an earlier one."""
         plan = request.started.plan
         now = self._owner.repository.clock.now()
         if plan not in self._owner.runs:
@@ -229,7 +227,6 @@ class Executor:
         return Answer(scheduled=first, instead=instead)
 
     def _execute_now(self, command: Command) -> Answer | None:
-        """Run a scheduled plan now; the schedule stays."""
         plan = command.plan
         row = self._store.get_schedule(plan)
         if row is None:
@@ -283,7 +280,6 @@ class Agenda:
         self._retries: dict[str, tuple[int, datetime]] = {}  #: by plan: failures to fire its schedule, and the next try
 
     def do_due(self) -> None:
-        """Look at the waits, execute the commands, and fire the schedules that are due."""
         store = self._owner.repository.store
         for row in store.list_waits():
             if self._host.is_mine(row.plan) and parse_iso(row.wake or row.since) <= self._clock.now():
@@ -487,7 +483,6 @@ def _firing_answer(answer: Answer | None) -> tuple[str, str]:
 
 
 def request_of(row: ScheduleRow) -> RunRequest:
-    """The run that the schedule begins, with the options it was made with."""
     return RunRequest(started=convert(json.loads(row.request), e.RunStarted), fired=True)
 
 

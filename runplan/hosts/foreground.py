@@ -68,11 +68,9 @@ class Interruption:
 
     @property
     def left_s(self) -> float:
-        """The time that agents still have to finish."""
         return max(0.0, self._until - time.monotonic())
 
     def clear(self) -> None:
-        """Drain the pipe, so that the next wait blocks again."""
         with suppress(BlockingIOError):
             os.read(self.wakeup, 4096)
 
@@ -139,8 +137,6 @@ class ForegroundHost:
         # Another process may have executed it first.
         store = self.owner.repository.store
         return [answers.get(command.seq) or store.get_answer(command.seq) for command in commands]
-
-    # --- for the owner of the runs ------------------------------------------------------------------------
 
     def is_mine(self, _plan: str) -> bool:
         return True

@@ -144,7 +144,6 @@ class RunOwner:
         return self.rules.context_for(started, self._context_of(started.plan))
 
     def _context_of(self, plan: str) -> RepositoryContext:
-        """The context with the environment of the plan's caller."""
         return replace(self.context, env=self.environments.of(plan))
 
     def _run_context(self, run: str, started: e.RunStarted) -> RunContext:
@@ -205,7 +204,6 @@ class RunOwner:
             return self._pause_after(error, plan, active)
 
     def _advance(self, plan: str) -> Decision | None:
-        """Take the due steps of a run; None when it has ended."""
         active = self.runs[plan]
         if active.context.env != self.environments.of(plan):  # a caller has sent another
             context = self._run_context(active.id, active.state.options)

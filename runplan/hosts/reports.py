@@ -130,7 +130,6 @@ class Reporter:
 
 
 def _is_complete(context: RepositoryContext, plan: str) -> bool:
-    """Whether the plan on its target has no work left."""
     context = context.for_plan(plan)
     text = read_plan(context.git, f"{context.tip()}:{plan}", plan)
     try:

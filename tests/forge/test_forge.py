@@ -398,7 +398,7 @@ def test_a_token_that_may_not_open_pull_requests_is_found_out_without_one(
 
 
 def test_a_forge_that_hangs_is_asked_once(slept: list[float]) -> None:
-    times = iter((0.0, TIMEOUT_S + 15.0))
+    times = iter((0.0, TIMEOUT_S + 15.0, TIMEOUT_S + 15.0))
     asked: list[str] = []
 
     def hang() -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runplan.adapters.agents.budgets import context_percent, has_reached, window_of
+from runplan.adapters.agents.budgets import context_percent, has_reached
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.prompts import LINES, NOTES_SHOWN, Standing, handover_note
 from runplan.domain.run.dispatch import Context, Folding, Launch, Spent, Tally, Usage
@@ -38,7 +38,7 @@ def test_the_gauge_knows_the_window_of_the_model(model: str, tokens: int, expect
 
 
 def test_the_reported_window_overrides_the_known_one() -> None:
-    assert window_of("claude-sonnet-4-5", 1_000_000) == 1_000_000
+    assert context_percent(Tally(model="claude-sonnet-4-5", context=110_000, window=1_000_000), launch()) == 11
 
 
 def test_a_configured_window_overrides_the_reported_one() -> None:

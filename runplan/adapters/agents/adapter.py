@@ -27,8 +27,6 @@ PROVIDERS: dict[str, tuple[str, ...]] = {
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """One dispatch of an agent."""
-
     table: AgentTable  #: its settings
     caller: Mapping[str, str]  #: the caller's environment
     role: Role
@@ -122,7 +120,6 @@ class Agent:
         return under_home(caller, self.folder)
 
     def use_home(self, caller: Mapping[str, str]) -> HomeUse:
-        """What it needs of the user's home in a sandbox."""
         if not self.folder:
             return HomeUse()
         folder = self.find_folder(caller)

@@ -28,7 +28,6 @@ _WINDOWS = (
 
 
 def tokens_in(characters: int) -> int:
-    """The approximate number of tokens of a text of this length."""
     return characters // _CHARACTERS
 
 
@@ -56,17 +55,12 @@ def price_usage(used: Usage, usd_in: float, usd_out: float) -> Usage:
     return replace(used, usd=(fresh * usd_in + used.output_tokens * usd_out) / _MILLION)
 
 
-def window_of(model: str, reported: int = 0) -> int:
-    """The context window in tokens; a window that the agent reported counts first."""
-    return reported or next(
-        (window for pattern, window in _WINDOWS if re.search(pattern, model, re.IGNORECASE)), DEFAULT_WINDOW
-    )
-
-
 def context_percent(tally: Tally, launch: Launch) -> int:
     """How full the context is. An estimate leaves out the prompt, so that is added."""
     tokens = tally.context + (tokens_in(launch.prompt) if tally.estimated else 0)
-    return tokens * 100 // (launch.window or window_of(tally.model or launch.model, tally.window))
+    model = tally.model or launch.model
+    known = (window for pattern, window in _WINDOWS if re.search(pattern, model, re.IGNORECASE))
+    return tokens * 100 // (launch.window or tally.window or next(known, DEFAULT_WINDOW))
 
 
 def has_reached(threshold: int, tally: Tally, launch: Launch) -> bool:

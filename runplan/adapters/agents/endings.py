@@ -19,7 +19,6 @@ from runplan.domain.times import zone as zone_of
 _LONGEST = 4_000  #: only the end of an error is searched
 _LONGEST_WORDS = 600
 
-# --- errors ----------------------------------------------------------------------------------------------------
 
 _STATUS = r"(?i)(?:\bstatus|\berror|\bcode|\brejected)\W{0,4}([45]\d\d)\b"
 
@@ -75,9 +74,6 @@ def kind_of(text: str, *, status: int = 0, resets: float | None = None) -> Endin
     return kind
 
 
-# --- endings ---------------------------------------------------------------------------------------------------
-
-
 class AgentEnding(Struct, frozen=True, kw_only=True):
     kind: EndingKind
     words: str = ""  #: one line, of the program or of runplan
@@ -106,7 +102,11 @@ def judge_ending(outcome: Outcome, agent: Agent, *, writes: bool, zone: tzinfo |
     if outcome.ending in _STOPPED:
         return _STOPPED[outcome.ending]
     if outcome.ending in _CLOCKS:
-        return _out_of_time(outcome, agent, zone)
+        # The provider is to blame when the agent waited for it. Some programs report a wait only on standard error.
+        said = [tally.waiting] if tally.waiting else re.findall(_RETRYING, outcome.error)[-1:] if agent.program else []
+        candidates = [*map(classify_trouble, said), *(tally.troubles[-1:] if tally.waiting else ())]
+        excuse = next((candidate for candidate in candidates if candidate.kind in _EXCUSES), None)
+        return _end_by(excuse, outcome, zone) if excuse else AgentEnding(kind=_CLOCKS[outcome.ending])
     if outcome.ending is Ending.MISSING:
         return AgentEnding(kind=EndingKind.SETUP, words=_shorten_line(outcome.message))
     if tally.finished is not None and tally.finished.ok:
@@ -117,7 +117,15 @@ def judge_ending(outcome: Outcome, agent: Agent, *, writes: bool, zone: tzinfo |
         return AgentEnding(
             kind=EndingKind.CRASHED, words=_shorten_line(tally.finished.words) or _describe_exit(outcome)
         )
-    return _judge_unfinished(outcome, agent, zone)
+    if outcome.ending is Ending.SIGNALLED:
+        return AgentEnding(kind=EndingKind.KILLED, words=_describe_exit(outcome))
+    if outcome.code:
+        return _judge_failure(outcome, agent, zone)
+    if not agent.closes:
+        return _judge_answer(outcome, agent)
+    if not outcome.message.strip() and not tally.context and not tally.usage.input_tokens:
+        return AgentEnding(kind=EndingKind.NO_OUTPUT, words="it ended without output")
+    return AgentEnding(kind=EndingKind.CRASHED, words="it ended without its end event")
 
 
 def quote_error(ending: AgentEnding, outcome: Outcome, agent: Agent) -> str:
@@ -127,17 +135,6 @@ def quote_error(ending: AgentEnding, outcome: Outcome, agent: Agent) -> str:
         return ending.words
     error = _shorten_line(outcome.error) or ("" if agent.program else _shorten_line(outcome.message))
     return error or ("" if ending.words in bare else ending.words)
-
-
-def _out_of_time(outcome: Outcome, agent: Agent, zone: tzinfo | None) -> AgentEnding:
-    """Stopped by a wall or silence limit; the provider is to blame when the agent waited for it."""
-    candidates: list[Trouble] = []
-    if waiting := outcome.tally.waiting:
-        candidates = [classify_trouble(waiting), *outcome.tally.troubles[-1:]]
-    elif agent.program:  # some programs report a wait only on standard error
-        candidates = [classify_trouble(line) for line in re.findall(_RETRYING, outcome.error)[-1:]]
-    excuse = next((candidate for candidate in candidates if candidate.kind in _EXCUSES), None)
-    return _end_by(excuse, outcome, zone) if excuse else AgentEnding(kind=_CLOCKS[outcome.ending])
 
 
 def _judge_finished(outcome: Outcome, agent: Agent, *, writes: bool) -> AgentEnding:
@@ -172,18 +169,6 @@ def _judge_troubles(outcome: Outcome, zone: tzinfo | None) -> AgentEnding:
     return replace(_end_by(known[-1], outcome, zone), resets=None)
 
 
-def _judge_unfinished(outcome: Outcome, agent: Agent, zone: tzinfo | None) -> AgentEnding:
-    if outcome.ending is Ending.SIGNALLED:
-        return AgentEnding(kind=EndingKind.KILLED, words=_describe_exit(outcome))
-    if outcome.code:
-        return _judge_failure(outcome, agent, zone)
-    if not agent.closes:
-        return _judge_answer(outcome, agent)
-    if not outcome.message.strip() and not outcome.tally.context and not outcome.tally.usage.input_tokens:
-        return AgentEnding(kind=EndingKind.NO_OUTPUT, words="it ended without output")
-    return AgentEnding(kind=EndingKind.CRASHED, words="it ended without its end event")
-
-
 def _judge_failure(outcome: Outcome, agent: Agent, zone: tzinfo | None) -> AgentEnding:
     """It ended with an error code. Of a command's own words only a usage limit is believed."""
     words = _shorten_line(outcome.error) or _describe_exit(outcome)
@@ -216,8 +201,6 @@ def _shorten_line(words: str) -> str:
     return " ".join(words[-_LONGEST_WORDS:].split())
 
 
-# --- when a limit resets ---------------------------------------------------------------------------------------
-
 FARTHEST_S = 8 * 86_400.0  #: no limit lasts longer; a later time was misread
 JUST_PASSED_S = 900.0  #: a time of day that passed less than this ago is meant, and not tomorrow's
 
@@ -247,7 +230,14 @@ def reset_time(words: str, *, now: float, zone: tzinfo | None = None) -> float |
         return None
     text = words[-_LONGEST:]
     epoch = re.search(_EPOCH, text)
-    moments = (float(epoch[1]) if epoch else None, _from_clock(text, now, zone or UTC), _from_span(text, now))
+    wait_s = 0.0
+    if span := re.search(_SPAN, text):
+        parts = ((float(count), unit.lower()) for count, unit in re.findall(_PART, span[1]))
+        wait_s = sum(count * _UNITS[unit if unit == "ms" else unit[0]] for count, unit in parts)
+    elif span := re.search(_RETRY_AFTER, text):
+        wait_s = float(span[1])
+    clock = _from_clock(text, now, zone or UTC)
+    moments = (float(epoch[1]) if epoch else None, clock, now + wait_s if wait_s else None)
     return next((moment for moment in moments if moment and now <= moment <= now + FARTHEST_S), None)
 
 
@@ -281,16 +271,6 @@ def _from_clock(text: str, now: float, zone: tzinfo) -> float | None:
         return (moment + timedelta(days=1)).timestamp()
     except (ArithmeticError, LookupError, OSError, ValueError):
         return None
-
-
-def _from_span(text: str, now: float) -> float | None:
-    wait = 0.0
-    if span := re.search(_SPAN, text):
-        parts = ((float(count), unit.lower()) for count, unit in re.findall(_PART, span[1]))
-        wait = sum(count * _UNITS[unit if unit == "ms" else unit[0]] for count, unit in parts)
-    elif span := re.search(_RETRY_AFTER, text):
-        wait = float(span[1])
-    return now + wait if wait else None
 
 
 def _parse_number(text: str) -> float:

@@ -105,9 +105,6 @@ def task_environment(*, dispatch: str, role: Role, plan: str, phase: str, run: s
     }
 
 
-# --- the caller's environment, sent to the daemon ---------------------------------------------------------
-
-
 def for_a_run(
     caller: Mapping[str, str], agents: AgentsSettings, *, forge: bool = False, checks: Sequence[str] = ()
 ) -> dict[str, str]:

@@ -65,7 +65,6 @@ def get_number(tree: object, *names: str) -> float:
 
 
 def get_objects(tree: object, *names: str) -> Iterator[JsonObject]:
-    """The objects of the list there."""
     values = get_value(tree, *names)
     return (value for value in (values if isinstance(values, list) else ()) if isinstance(value, dict))
 

@@ -116,7 +116,6 @@ class Agents(Struct, frozen=True, dict=True):
 
     @property
     def confines_checks(self) -> bool:
-        """Whether tests and setup run in the sandbox."""
         return self.places is not None and is_used(self.settings.sandbox, self.caller)
 
     def describe_unseen(self, output: str, *, after_work: bool) -> str:
@@ -284,7 +283,6 @@ def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, s
 
 
 def sandbox_modes(agents: AgentsSettings) -> dict[str, str]:
-    """The settings of the sandbox in force, by key."""
     modes = {f"agents.{name}.sandbox": mode for _, name in agents.dispatched if (mode := agents.agent(name).sandbox)}
     return {"agents.sandbox": agents.sandbox} | modes
 
@@ -316,5 +314,4 @@ def require_agent(
 
 
 def program_of(table: AgentTable) -> str:
-    """The program or script file of an agent."""
     return table.script if table.kind == "script" else (table.argv or (agent_of(table.kind).program,))[0]

@@ -39,8 +39,6 @@ _OUTPUTS = {
 
 
 class PlanBrief(Struct, frozen=True, kw_only=True):
-    """What the prompts of a planning run are made from."""
-
     attempt: PlanningAttempt
     plan: str  #: path of the plan to be
     worktree: str

@@ -92,47 +92,36 @@ class Brief(Struct, frozen=True, kw_only=True):
     def values(self) -> dict[str, str]:
         text = one_line(self.chosen.text)
         head = "These files describe the work further. Read what you need of them; do not change them."
+        items = []
+        for item, words in ((item, one_line(words)) for item, words in self.chosen.items):
+            is_long = len(words) > _HEAD and words in text  # the phase's text has it: its first words are enough
+            items.append(f"- {item}: {words[:_HEAD].rsplit(' ', 1)[0]} …" if is_long else f"- {item}: {words}")
+        patterns = self.chosen.touches
+        has_label = "touches:" in self.chosen.text.lower() and all(pattern in self.chosen.text for pattern in patterns)
+        named = "its `Touches:`" if has_label else ", ".join(f"`{pattern}`" for pattern in patterns)
+        baseline = []
+        for command, results in self.baseline:
+            names = sorted(results.failures)
+            more = f" and {len(names) - MOST_NOTED} more" if len(names) > MOST_NOTED else ""
+            known = f" These failed before your work: {', '.join(names[:MOST_NOTED])}{more}." if names else ""
+            baseline.append(f"Before your work {self.name_command(command)} says: {one_line(results.line)}.{known}")
         return {
             "plan": self.plan,
             "phase": self.chosen.phase or f"({self.chosen.title})",  # a repair has no id
             "context": write_section("Context", head, [f"- `{file}`" for file in self.context]),
             "phase_text": quote_text(self.chosen.text, "phase"),
             "plan_text": quote_text(self.chosen.text, "plan"),
-            "items": "\n".join(f"- {item}: {_head_of(words, text)}" for item, words in self.chosen.items),
-            "touches": self._describe_touches(),
+            "items": "\n".join(items),
+            "touches": f"Only files that match {named} may change." if patterns else "",
             "worktree": self.worktree,
             "branch": self.branch,
             "test_command": self.test_command or "none",
-            "baseline": "\n".join(
-                _describe_baseline(self.name_command(command), results) for command, results in self.baseline
-            ),
+            "baseline": "\n".join(baseline),
             "numbers": _NUMBERS.format(phase=self.chosen.phase) if has_numbered_criterion(self.chosen.text) else "",
         }
 
-    def _describe_touches(self) -> str:
-        patterns = self.chosen.touches
-        if not patterns:
-            return ""
-        has_label = "touches:" in self.chosen.text.lower() and all(pattern in self.chosen.text for pattern in patterns)
-        named = "its `Touches:`" if has_label else ", ".join(f"`{pattern}`" for pattern in patterns)
-        return f"Only files that match {named} may change."
-
     def name_command(self, command: str) -> str:
         return "the test command" if command == self.test_command else f"`{one_line(command)}`"
-
-
-def _head_of(item: str, text: str) -> str:
-    """The item on one line; only its first words when the phase's text has it."""
-    words = one_line(item)
-    return words if len(words) <= _HEAD or words not in text else f"{words[:_HEAD].rsplit(' ', 1)[0]} …"
-
-
-def _describe_baseline(command: str, results: Results) -> str:
-    """The result of a check before the work, with the tests that failed even then."""
-    names = sorted(results.failures)
-    more = f" and {len(names) - MOST_NOTED} more" if len(names) > MOST_NOTED else ""
-    known = f" These failed before your work: {', '.join(names[:MOST_NOTED])}{more}." if names else ""
-    return f"Before your work {command} says: {one_line(results.line)}.{known}"
 
 
 def implement_prompt(template: str, brief: Brief) -> str:
@@ -152,23 +141,18 @@ def fix_prompt(
 
     `failed` has items with evidence, `gates` the commands that failed with the end of their output.
     """
-    items = "\n".join(f"- {item}: {one_line(evidence)}" for item, evidence in failed)
-    commands = gates or ([(brief.test_command, "")] if brief.test_command else [])
+    evidence = []
+    for command, output in gates or ([(brief.test_command, "")] if brief.test_command else []):
+        lines = "\n".join(f"    {line}".rstrip() for line in output.splitlines())
+        ended = f"\nIts output ended so:\n\n{lines}" if lines else ""
+        evidence.append(f"Run this first: {brief.name_command(command)}{ended}")
     values = {
         "why": one_line(why) or "The checks did not pass.",
-        "failed": items or "No single item was named.",
-        "evidence": "\n\n".join(_run_first(brief.name_command(command), output) for command, output in commands)
-        or "No command failed.",
+        "failed": "\n".join(f"- {item}: {one_line(words)}" for item, words in failed) or "No single item was named.",
+        "evidence": "\n\n".join(evidence) or "No command failed.",
         **_diff_values(diff),
     }
     return fill_template(template, brief.values() | values)
-
-
-def _run_first(command: str, output: str) -> str:
-    """The command that the fixer runs first, with its output so far."""
-    head = f"Run this first: {command}"
-    lines = "\n".join(f"    {line}".rstrip() for line in output.splitlines())
-    return f"{head}\nIts output ended so:\n\n{lines}" if lines else head
 
 
 def verify_prompt(
@@ -181,16 +165,16 @@ def verify_prompt(
     proofs: Sequence[ProofJudged] = (),
 ) -> str:
     """The prompt of the verifier: the phase, the diff and the gates with their commands, never an agent's words."""
+    lines = []
+    for command, gate in gates:
+        ending = "did not finish" if gate.code is None else f"exit code {gate.code}"
+        named = (f"; {count} {kind}: {', '.join(names)}" for kind, count, names in gate.differences)
+        lines.append(one_line(f"- {command}: {ending}; {gate.line}{''.join(named)}"))
+    lines += [f"- {one_line(describe_proof(proof))}" for proof in proofs]
     values = {
         "changed": f"{len(changed)} files." if changed else "No file differs.",
+        "gates": "\n".join(lines) or "None: the project has no test command.",
         **_diff_values(diff),
-        "gates": "\n".join(
-            (
-                *(_describe_gate(command, gate) for command, gate in gates),
-                *(f"- {one_line(describe_proof(proof))}" for proof in proofs),
-            )
-        )
-        or "None: the project has no test command.",
     }
     return fill_template(template, brief.values() | values)
 
@@ -297,22 +281,12 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _describe_gate(command: str, gate: GateJudged) -> str:
-    ending = "did not finish" if gate.code is None else f"exit code {gate.code}"
-    named = (f"; {count} {kind}: {', '.join(names)}" for kind, count, names in gate.differences)
-    return one_line(f"- {command}: {ending}; {gate.line}{''.join(named)}")
-
-
-# --- hand-over ---------------------------------------------------------------------------------------------------
-
 LINES = 40  #: the most that a note has
 NOTES_SHOWN = 6_000  #: characters at the end of the agent's own notes
 _MOST = 6  #: files or items that are named
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """The state of the work at a hand-over."""
-
     number: int  #: which hand-over of the phase this is, from 1
     why: str
     plan: str

@@ -61,17 +61,10 @@ def list_agent_kinds() -> tuple[str, ...]:
     return tuple(sorted(name for name in names if name.isidentifier() and not name.startswith("_")))
 
 
-# --- loading -----------------------------------------------------------------------------------------------
-
-
 def load_settings(root: Path, *, env: Mapping[str, str], committed: tuple[str, bytes] | None = None) -> LoadedSettings:
     """The settings for the repository at `root`; a `committed` file counts instead of that of the checkout."""
     repository = [_own_layer(*committed, env)] if committed else _own_layers(root, env)
     return merge_layers([*_user_layers(env), *repository, *_from_environment(env)])
-
-
-def load_files(root: Path, env: Mapping[str, str]) -> schema.Settings:
-    return merge_layers([*_user_layers(env), *_own_layers(root, env)]).settings
 
 
 def load_user(env: Mapping[str, str]) -> schema.Settings:
@@ -91,9 +84,6 @@ def settings_to_json(settings: schema.Settings) -> str:
 @functools.cache
 def settings_from_json(text: str) -> schema.Settings:
     return convert(json.loads(text), schema.Settings)
-
-
-# --- sources -----------------------------------------------------------------------------------------------
 
 
 def _user_layers(env: Mapping[str, str]) -> list[Layer]:
@@ -142,7 +132,6 @@ def _parse_file(origin: str, content: bytes) -> Layer:
 
 
 def setting_variables(env: Mapping[str, str]) -> dict[str, str]:
-    """The variables that set something, by name."""
     ours = (name for name in env if name.startswith("RUNPLAN_"))
     return {name: env[name] for name in sorted(ours) if name not in OURS}
 
@@ -163,17 +152,20 @@ def _from_environment(env: Mapping[str, str]) -> list[Layer]:
     return layers
 
 
-# --- merging -----------------------------------------------------------------------------------------------
-
-
 def merge_layers(layers: Iterable[Layer]) -> LoadedSettings:
     """Put `layers` over the defaults, the weakest first; a value that cannot be used is a SettingsError."""
     values: dict[str, object] = {key.path: key.written for key in schema.KEYS}
     origins = dict.fromkeys(values, "default")
-    values_of: dict[str, dict[str, Any]] = {section: {} for section in schema.SECTIONS}  #: by section and field
+    values_of: dict[str, dict[str, object]] = {section: {} for section in schema.SECTIONS}  #: by section and field
     for layer in layers:
         for section, name, value in _flatten_tables(layer):
-            key = _find_key(layer.origin, section, name)
+            kind, dot, _ = section.partition(".")
+            key = _KEYS.get(f"{kind}.*.{name}" if dot else f"{section}.{name}")
+            if key is None:
+                valid = tuple(key.name for key in _KEYS.values() if key.section == (f"{kind}.*" if dot else section))
+                expected = f"must be a table; write [{section}.NAME] above its keys"
+                why = f"unknown key; {_suggest_key(name, valid)}" if valid else expected
+                raise _key_error(layer.origin, f"[{section}] {name}", why)
             try:
                 values_of.setdefault(section, {})[key.field] = key.read(value)
             except ValueError as error:
@@ -181,22 +173,31 @@ def merge_layers(layers: Iterable[Layer]) -> LoadedSettings:
             path = f"{section}.{name}"
             values[path] = value
             origins[path] = layer.origin
+    tables: dict[str, dict[str, object]] = {"agents": {}, "gates": {}}
     for section in [section for section in values_of if section not in schema.SECTIONS]:
         kind, name = section.split(".", 1)
         make: Callable[..., schema.AgentTable | schema.GateTable] = _read_agent if kind == "agents" else _read_gate
         try:
-            values_of[kind].setdefault("tables", {})[name] = make(name, **values_of[section])
+            tables[kind][name] = make(name, **values_of[section])
         except ValueError as error:
             origin = [origin for path, origin in origins.items() if path.startswith(f"{section}.")][-1]
             raise _key_error(origin, f"[{section}]", str(error)) from None
+    for kind, made in tables.items():
+        values_of[kind]["tables"] = made
     settings = schema.Settings(
         **{section.name: section.type(**values_of[section.name]) for section in fields(schema.Settings)}
     )
     for role, name in settings.agents.named:
         try:
-            _require_agent(name, settings.agents)
+            if name not in settings.agents.tables and name in list_agent_kinds():
+                _read_agent(name)
         except ValueError as error:
-            raise _key_error(origins[f"agents.{role}"], f"[agents] {role}", str(error)) from None
+            why = f"{name!r} needs a table [agents.{name}]: {error}"
+            raise _key_error(origins[f"agents.{role}"], f"[agents] {role}", why) from None
+        known = dict.fromkeys((*settings.agents.tables, *list_agent_kinds()))
+        if name not in known:
+            why = f"unknown agent {name!r}; known agents: {', '.join(known)}"
+            raise _key_error(origins[f"agents.{role}"], f"[agents] {role}", why)
     return LoadedSettings(settings=settings, values=values, origins=origins)
 
 
@@ -216,20 +217,6 @@ def _flatten_tables(layer: Layer) -> Iterator[tuple[str, str, object]]:
                 yield from ((f"{section}.{name}", key, inner) for key, inner in value.items())
             else:
                 yield section, name, value
-
-
-def _find_key(origin: str, section: str, name: str) -> schema.Key:
-    kind, dot, _ = section.partition(".")
-    pattern = f"{kind}.*" if dot else section
-    if key := _KEYS.get(f"{pattern}.{name}"):
-        return key
-    valid = tuple(key.name for key in _KEYS.values() if key.section == pattern)
-    why = (
-        f"unknown key; {_suggest_key(name, valid)}"
-        if valid
-        else f"must be a table; write [{section}.NAME] above its keys"
-    )
-    raise _key_error(origin, f"[{section}] {name}", why)
 
 
 def _suggest_key(name: str, valid: tuple[str, ...]) -> str:
@@ -257,16 +244,3 @@ def _read_agent(name: str, **values: Any) -> schema.AgentTable:
     if table.kind == "script" and not table.script:
         raise ValueError('a script needs script = "file.toml"')
     return table
-
-
-def _require_agent(name: str, agents: schema.AgentsSettings) -> None:
-    """A role must name an agent that can be dispatched."""
-    if name in agents.tables:
-        return
-    if name not in list_agent_kinds():
-        there = ", ".join(dict.fromkeys((*agents.tables, *list_agent_kinds())))
-        raise ValueError(f"unknown agent {name!r}; known agents: {there}")
-    try:
-        _read_agent(name)
-    except ValueError as error:
-        raise ValueError(f"{name!r} needs a table [agents.{name}]: {error}") from None

@@ -110,7 +110,6 @@ def state_directory(env: Mapping[str, str]) -> Path:
 
 
 def key_directory(env: Mapping[str, str]) -> Path:
-    """The directory of runplan's own keys; it need not exist."""
     return state_directory(env) / "keys"
 
 

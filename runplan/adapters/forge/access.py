@@ -97,7 +97,6 @@ def parse_remote(url: str, *, resolve: Callable[[str], str] = lambda host: host)
 
 
 def ask_with(git: Git, env: Mapping[str, str]) -> Ask:
-    """A way to ask git and other programs."""
 
     def ask(argv: Sequence[str], stdin: str) -> str:
         if argv[0] == "git":

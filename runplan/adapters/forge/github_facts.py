@@ -149,9 +149,6 @@ def to_issue(issue: Issue) -> m.Issue:
     )
 
 
-# --- checks and messages of a pull request ---------------------------------------------------------------
-
-
 def next_cursors(page: Node, cursors: Mapping[str, str]) -> dict[str, str] | None:
     """Where the next page of each connection begins, behind the last one where there is none; None after all."""
     rollup = (page.get("object") or {}).get("statusCheckRollup") or {}

@@ -21,8 +21,6 @@ from runplan.domain.run.rows import ClaimResult, HeldByOther, Reentered
 
 
 class Claims:
-    """The claims of this process."""
-
     def __init__(self, store: Store, locks: Path, *, host: str = "") -> None:
         """`host` is the name of this machine in a fleet."""
         self._store = store
@@ -50,12 +48,10 @@ class Claims:
         return result
 
     def owns_plan(self, plan: str) -> bool:
-        """Whether the claim is still that of this process."""
         claim = self._store.get_claim("plan", plan)
         return claim is not None and claim.owner == self.me
 
     def release_plan(self, plan: str, *, run: str) -> None:
-        """Release the plan, if this process owns it for the run."""
         self._store.release_plan(plan, run=run, owner=self.me)
         if (lock := self._held.pop(plan, None)) is not None:
             lock.release()

@@ -77,7 +77,6 @@ def read_file(path: str | Path) -> bytes | None:
 
 
 def first_line(path: str | Path) -> str | None:
-    """The first line of a small file."""
     content = read_file(path)
     return None if content is None else os.fsdecode(content.partition(b"\n")[0])
 
@@ -139,7 +138,6 @@ def lock_descriptor(descriptor: int, *, within_s: float) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the lock on the file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -154,17 +152,7 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def last_write(*paths: Path) -> float | None:
-    """When one of the files that are not empty was last written, in seconds since the epoch."""
-    times = []
-    for path in paths:
-        with suppress(OSError):
-            status = os.stat(path)  # noqa: PTH116 - pathlib is slow to import
-            times += [status.st_mtime] if status.st_size else []
-    return max(times, default=None)
-
-
-# --- directories that an agent could write: renamed and deleted, never opened by a path below them ---------
+# Directories that an agent could write are renamed and deleted, never opened by a path below them.
 
 
 def is_directory(path: Path) -> bool:
@@ -250,8 +238,6 @@ def _empty_below(name: str, parent: int, number: int) -> list[str]:
         os.close(descriptor)
     return moved
 
-
-# --- changes -------------------------------------------------------------------------------------------
 
 #: Path, time of change and size of each file that exists.
 Signature = tuple[tuple[str, int, int], ...]

@@ -75,7 +75,6 @@ class Heartbeat:
             yield notice.channel, notice.payload
 
     def set_capacity(self, *, fleet: int, repository: int) -> None:
-        """Change how many runs work at once. Running work is not interrupted."""
         self._db.execute("UPDATE capacity SET fleet=%s, repository=%s", (fleet, repository))
 
     def leave(self) -> None:
@@ -98,11 +97,9 @@ class FleetLimit:
         self._store = store
 
     def request_permit(self, key: tuple[str, str]) -> bool:
-        """Whether the run may work now; if not, it has a place in the queue, also without a claim."""
         return self._request(key[1], is_running=False)
 
     def count_run(self, key: tuple[str, str]) -> None:
-        """Count a run whose process is running already, also above the limits."""
         self._request(key[1], is_running=True)
 
     def _request(self, plan: str, *, is_running: bool) -> bool:

@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
-from runplan.adapters.store.files import is_held, last_write, read_text
+from runplan.adapters.store.files import is_held, read_text, sign_files
 from runplan.adapters.store.sql import Store
 
 LARGEST = 32 * 1024 * 1024  #: bytes of a file that are read at once
@@ -141,4 +141,5 @@ class Outputs:
         if stored := self._find_stored(dispatch):
             return stored.get_standing(dispatch)
         directory = self._directory / dispatch
-        return is_held(directory / "lock"), last_write(directory / "out.log", directory / "err.log")
+        logs = sign_files([directory / "out.log", directory / "err.log"])
+        return is_held(directory / "lock"), max((changed_ns / 1e9 for _, changed_ns, _ in logs), default=None)

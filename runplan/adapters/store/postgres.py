@@ -127,10 +127,7 @@ class PostgresStore(Store):
         living = "SELECT labels FROM workers WHERE seen > now() - lease() AND NOT draining"
         return [tuple(labels) for (labels,) in self._read_now(living)]
 
-    # --- the queue ---------------------------------------------------------------------------------------
-
     def announce_command(self, plan: str) -> None:
-        """Queue the plan, and tell the host that works on it."""
         self.queue_plan(plan)
         self.execute("SELECT pg_notify(?, ?)", CHANNEL, f"{self.location.schema} {plan}")
 
@@ -139,7 +136,6 @@ class PostgresStore(Store):
         self.query("SELECT queue_plan(?, ?, ?)", self.location.schema, plan, name_queue(labels))
 
     def wake_plan_at(self, plan: str, moment: datetime) -> None:
-        """Queue the plan at that moment."""
         self.query("SELECT wake_plan_at(?, ?, ?)", self.location.schema, plan, moment)
 
     def leave_plan(
@@ -252,9 +248,6 @@ def list_fleet(dsn: str) -> list[FleetRepository]:
     with connect(dsn) as db, translated_errors():
         rows = db.execute("SELECT url, schema, remote FROM repositories ORDER BY url").fetchall()
     return [FleetRepository(*row) for row in rows]
-
-
-# --- runplan fleet init -----------------------------------------------------------------------------------
 
 
 def initialize(dsn: str, remotes: Sequence[str], *, migrations: Traversable = MIGRATIONS) -> None:

@@ -118,7 +118,6 @@ class Store(ABC):
                 raise
 
     def flush(self) -> None:
-        """Write the events that wait."""
         if self._waiting:
             with self.transaction():
                 pass
@@ -229,7 +228,6 @@ class Store(ABC):
         return next(iter(self.list_runs(plan, limit=1)), None)
 
     def list_plans(self) -> list[str]:
-        """Every plan that was ever run."""
         return [plan for (plan,) in self.query("SELECT DISTINCT plan FROM runs ORDER BY plan")]
 
     def list_active_plans(self, *, queued: bool = False) -> list[str]:
@@ -351,7 +349,6 @@ class Store(ABC):
         self._change("DELETE FROM claims WHERE kind='plan' AND key=? AND run=? AND owner=?", plan, run, owner)
 
     def list_owners(self) -> dict[str, str]:
-        """The owner of each claimed plan."""
         return dict(self._read_now("SELECT key, owner FROM claims WHERE kind='plan' ORDER BY key"))
 
     def get_living_owner(self, plan: str) -> str:

@@ -46,8 +46,6 @@ class HungUp(Unreachable):
 
 
 class Client:
-    """One connection to the daemon."""
-
     def __init__(self, path: Path, *, answer_s: float = ANSWER_S) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._replies = self._socket.makefile("rb")

@@ -57,7 +57,6 @@ class ConcurrencyLimit:
         self._wake_fitting()
 
     def resize(self, *, host: int, repository: int) -> None:
-        """Change the limits. Running work is not interrupted."""
         with self._lock:
             self._host, self._repository = host, repository
         self._wake_fitting()

@@ -24,7 +24,7 @@ from structlog.typing import FilteringBoundLogger
 
 from runplan import __version__
 from runplan.adapters.clock import SystemClock
-from runplan.adapters.configuration.load import load_files, load_user, setting_variables
+from runplan.adapters.configuration.load import load_settings, load_user, setting_variables
 from runplan.adapters.configuration.places import key_directory, socket_path, state_directory
 from runplan.adapters.git import command
 from runplan.adapters.git.zones import STOPPED_S
@@ -151,7 +151,6 @@ class DaemonProcess:
     # --- for hosts, from any thread ---------------------------------------------------------------------
 
     def _wake_main_thread(self) -> None:
-        """Have the main thread check the clock, and whether it is time to end."""
         self._tasks.put(lambda: None)
 
     def _call_at(self, key: str, moment: datetime, call: Callable[[], None]) -> None:
@@ -175,7 +174,7 @@ class DaemonProcess:
     def _read_settings(self, root: Path, env: Mapping[str, str]) -> Settings:
         """The settings of a repository; while they are invalid, the last valid ones."""
         try:
-            self._valid[root] = load_files(root, env)
+            self._valid[root] = load_settings(root, env=env).settings
         except SettingsError as error:
             if root not in self._valid:
                 raise
@@ -331,7 +330,6 @@ class DaemonProcess:
     # --- settings -------------------------------------------------------------------------------------------
 
     def _reload_settings(self) -> None:
-        """Apply changed settings of the user."""
         try:
             user = load_user(self._env)
         except SettingsError as error:

@@ -58,8 +58,6 @@ class Closed(Struct, frozen=True, kw_only=True):
 
 
 class Hello(Struct, frozen=True, kw_only=True):
-    """The result of a ping."""
-
     version: str
     pid: int
     since: str  #: UTC, ISO 8601
@@ -68,14 +66,10 @@ class Hello(Struct, frozen=True, kw_only=True):
 
 
 class MetricsText(Struct, frozen=True):
-    """The result of a metrics request."""
-
     text: str
 
 
 class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of the daemon: a result or an error."""
-
     result: dict[str, Any] | None = None
     error: str = ""
     exit: int = Exit.USAGE

@@ -171,7 +171,6 @@ def uninstall_service(manager: Manager, env: Mapping[str, str]) -> bool:
 
 
 def find_installed(env: Mapping[str, str]) -> Manager | None:
-    """The service manager, if the service is installed there."""
     try:
         service_manager = find_manager(env)
     except RefusedEarly:
@@ -206,15 +205,12 @@ def _run_command(
         return subprocess.CompletedProcess(command, returncode=1, stdout=b"", stderr=str(error).encode())
 
 
-# --- messages to the service manager (sd_notify) ----------------------------------------------------------
-
 READY = "READY=1"
 STOPPING = "STOPPING=1"
 WATCHDOG = "WATCHDOG=1"
 
 
 def extend_timeout(seconds: float) -> str:
-    """Asks for more time until the next message."""
     return f"EXTEND_TIMEOUT_USEC={round(seconds * 1_000_000)}"
 
 

@@ -31,8 +31,6 @@ POLL_S = 0.02
 
 
 class Holder(Struct, frozen=True, kw_only=True):
-    """The record of the running daemon."""
-
     identity: str  #: of its process
     version: str
     since: str  #: UTC, ISO 8601
@@ -67,7 +65,6 @@ def hold_lock(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> 
 
 
 def read_holder(state: Path) -> Holder | None:
-    """The record of the living daemon; None when none runs."""
     record = _read_record(state)
     return record if record and processes.alive(record.identity) else None
 
@@ -120,7 +117,6 @@ class Known(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def state(self) -> Path:
-        """The directory of runplan's files."""
         return Path(self.common) / "runplan"
 
     @property
@@ -129,7 +125,6 @@ class Known(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """Its name in file names and addresses."""
         return digest_of(os.fsencode(self.common))[:16]
 
 

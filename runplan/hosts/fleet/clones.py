@@ -23,11 +23,20 @@ FIRST_S = 3600.0  #: for the first fetch, of the whole history
 
 
 def open_clone(url: str, directory: Path, env: Mapping[str, str]) -> Path:
-    """Clone the repository into the directory, or fetch what its remote has now."""
     own_directory(directory.parent)
     with file_lock(directory.with_name(f"{directory.name}.lock")):
-        if not directory.exists():
-            _clone(url, directory, env)
+        if not directory.exists():  # cloned whole or not at all
+            draft = directory.with_name(f"{directory.name}.new")
+            shutil.rmtree(draft, ignore_errors=True)
+            own_directory(draft)
+            with Git(draft, env=env) as git:
+                git.run("init", "-q")
+                git.run("remote", "add", REMOTE, url)
+                remote = _open_remote(git, draft, env, FIRST_S)
+                if branch := remote.find_default():
+                    git.run("symbolic-ref", HEAD, f"refs/remotes/{REMOTE}/{branch}")
+                _fetch(git, remote)
+            draft.rename(directory)
         else:
             for name in ("config", "HEAD", "index"):
                 remove_stale_lock(directory / f".git/{name}.lock", sure_s=LOCKED_S)
@@ -35,21 +44,6 @@ def open_clone(url: str, directory: Path, env: Mapping[str, str]) -> Path:
                 git.run("remote", "set-url", REMOTE, url)
                 _fetch(git, _open_remote(git, directory, env))
     return directory
-
-
-def _clone(url: str, directory: Path, env: Mapping[str, str]) -> None:
-    """Clone it whole or not at all."""
-    draft = directory.with_name(f"{directory.name}.new")
-    shutil.rmtree(draft, ignore_errors=True)
-    own_directory(draft)
-    with Git(draft, env=env) as git:
-        git.run("init", "-q")
-        git.run("remote", "add", REMOTE, url)
-        remote = _open_remote(git, draft, env, FIRST_S)
-        if branch := remote.find_default():
-            git.run("symbolic-ref", HEAD, f"refs/remotes/{REMOTE}/{branch}")
-        _fetch(git, remote)
-    draft.rename(directory)
 
 
 def _open_remote(git: Git, directory: Path, env: Mapping[str, str], timeout_s: float = 300.0) -> Remote:

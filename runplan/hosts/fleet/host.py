@@ -62,8 +62,6 @@ class FleetHost(BackgroundHost):
         self._lost: frozenset[str] = frozenset()  #: plans that another host has taken over
         self._is_declined = False  #: another host owns the plan
 
-    # --- from any thread --------------------------------------------------------------------------------
-
     def wake(self, *, commands: bool = False) -> None:
         """Check the queue and the due steps. A command that comes too late for this host has a job of its own."""
         self.ask(commands=commands)
@@ -75,8 +73,6 @@ class FleetHost(BackgroundHost):
 
     def is_mine(self, plan: str) -> bool:
         return not self._is_declined and (plan == self.only or plan in self.owner.runs or plan in self._kept)
-
-    # --- the thread ---------------------------------------------------------------------------------------
 
     @property
     def _store(self) -> PostgresStore:

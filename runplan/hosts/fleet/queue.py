@@ -93,7 +93,6 @@ class JobQueue(Worker):
         super().stop()  # type: ignore[no-untyped-call]
 
     def look(self) -> None:
-        """Look for jobs now."""
         self._new_job_event.set()
 
     async def _fetch_and_process_jobs(self) -> None:

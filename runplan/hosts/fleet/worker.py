@@ -99,7 +99,9 @@ class FleetWorker:
         with contextlib.closing(Heartbeat(self._dsn, self._row)) as heartbeat:
             self._lease_s = heartbeat.lease_s
             self._is_draining = heartbeat.beat(None)
-            left = [owned for owned in heartbeat.list_owned() if _is_gone(owned[-1])]
+            names = {owned: owned[-1].rpartition("/")[2] for owned in heartbeat.list_owned()}
+            ours = (owned for owned, name in names.items() if processes.is_of_this_boot(name))
+            left = [owned for owned in ours if not processes.alive(names[owned])]
             most_in_repository = self._user.daemon.max_parallel_repository
             heartbeat.set_capacity(fleet=self._user.fleet.max_parallel, repository=most_in_repository)
         runs = {run for _, _, run, _ in left}
@@ -136,8 +138,6 @@ class FleetWorker:
         await self._queue.run_until_stopped()
         await asyncio.gather(*own)
         self._is_over.set()
-
-    # --- plans --------------------------------------------------------------------------------------------
 
     def _may_begin(self) -> bool:
         return not self._end_requests and not self._is_draining
@@ -201,29 +201,24 @@ class FleetWorker:
             with open_repository(context, wakeup=wakeup) as repository:
                 yield context, replace(repository, labels=tuple(self._row.labels))
 
-    # --- the heartbeat ------------------------------------------------------------------------------------
-
     def _keep_beating(self) -> None:
         """Show that this host lives, and pass on what is notified; errors of the database do not end it."""
         while not self._is_over.is_set():
             try:
                 with contextlib.closing(Heartbeat(self._dsn, self._row)) as heartbeat:
                     self._wake_all()  # notices were lost meanwhile
-                    self._beat_until_over(heartbeat)
+                    due = 0.0
+                    while not self._is_over.is_set():
+                        if time.monotonic() >= due:
+                            due = time.monotonic() + self._lease_s / BEATS
+                            self._beat(heartbeat)
+                        for channel, text in heartbeat.wait(max(0.0, due - time.monotonic())):
+                            self._on_notice(channel, text)
+                            due = 0.0 if channel == WORKERS else due
             except Exception as error:  # noqa: BLE001 - the edge of the thread: it must not end while the process lives
                 self._log.warning("heartbeat-failed", error=str(error))
                 self._is_over.wait(RETRY_S)
                 self._steady_since = time.monotonic()
-
-    def _beat_until_over(self, heartbeat: Heartbeat) -> None:
-        due = 0.0
-        while not self._is_over.is_set():
-            if time.monotonic() >= due:
-                due = time.monotonic() + self._lease_s / BEATS
-                self._beat(heartbeat)
-            for channel, text in heartbeat.wait(max(0.0, due - time.monotonic())):
-                self._on_notice(channel, text)
-                due = 0.0 if channel == WORKERS else due
 
     def _beat(self, heartbeat: Heartbeat) -> None:
         is_draining = heartbeat.beat(self._queue.worker_id)
@@ -254,8 +249,6 @@ class FleetWorker:
             worker.wake()
         self._loop.call_soon_threadsafe(self._queue.look)
 
-    # --- shutdown -----------------------------------------------------------------------------------------
-
     def _request_end(self) -> None:
         """Drain. The second call ends the agents; the third ends the process at once."""
         self._end_requests += 1
@@ -278,14 +271,7 @@ class FleetWorker:
             os._exit(0)  # agents live on, and the next worker on this host continues them
 
     def _set_deadline(self, step: str, within_s: float) -> None:
-        """Take the next step of the shutdown then."""
         self._log.info(step, until=iso(self._clock.now() + timedelta(seconds=within_s)))
         service.notify_manager(self._env, service.STOPPING, service.extend_timeout(within_s + CLOSING_S))
         requests = self._end_requests
         self._loop.call_later(within_s, lambda: self._request_end() if self._end_requests == requests else None)
-
-
-def _is_gone(owner: str) -> bool:
-    """Whether a process of this host has ended."""
-    process = owner.rpartition("/")[2]
-    return processes.is_of_this_boot(process) and not processes.alive(process)

@@ -175,7 +175,18 @@ def _read_result(event: JsonObject) -> Iterator[d.AgentEvent]:
     words = get_text(event, "result") or errors or get_text(event, "error", "message")
     is_refused = get_text(event, "stop_reason") == "refusal"  # which it does not always call an error
     failed = is_refused or get_value(event, "is_error") is not False or get_text(event, "subtype") != "success"
-    yield from _read_totals(event)
+    # The usage by model is complete; `usage` misses side requests, and everything after a budget's end.
+    models = get_value(event, "modelUsage")
+    by_model = models.values() if isinstance(models, dict) else ()
+    usages = [_sum_usage(used, _FIELDS_BY_MODEL) for used in by_model]
+    total = d.Usage(usd=get_number(event, "total_cost_usd"))
+    for used in usages or [_sum_usage(get_value(event, "usage"))]:
+        total = total.plus(used)
+    if usages or total != d.Usage():
+        yield d.Spent(usage=total, total=True, least=True)
+    if usages:
+        main = max(zip(usages, by_model, strict=True), key=lambda pair: pair[0].input_tokens)[1]
+        yield d.Context(window=get_count(main, "contextWindow"))
     for denial in get_objects(event, "permission_denials"):
         yield read_tool(get_text(denial, "tool_name"), get_value(denial, "tool_input"), denied=True)
     kind = _SUBTYPES.get(get_text(event, "subtype")) or (d.EndingKind.REFUSAL if is_refused else None)
@@ -200,19 +211,3 @@ def _sum_usage(used: object, fields: tuple[str, str, str, str] = _FIELDS) -> d.U
     fresh, written, cached, answered = (get_count(used, field) for field in fields)
     sent = fresh if get_count(used, "total_tokens") else fresh + written + cached
     return d.Usage(input_tokens=sent, output_tokens=answered, cached_tokens=cached)
-
-
-def _read_totals(event: JsonObject) -> Iterator[d.AgentEvent]:
-    """The usage by model is complete; `usage` misses side requests, and everything after a budget's end."""
-    models = get_value(event, "modelUsage")
-    by_model = (
-        [(_sum_usage(used, _FIELDS_BY_MODEL), used) for used in models.values()] if isinstance(models, dict) else []
-    )
-    total = d.Usage(usd=get_number(event, "total_cost_usd"))
-    for used, _ in by_model or [(_sum_usage(get_value(event, "usage")), None)]:
-        total = total.plus(used)
-    if by_model or total != d.Usage():
-        yield d.Spent(usage=total, total=True, least=True)
-    if by_model:
-        main = max(by_model, key=lambda pair: pair[0].input_tokens)[1]
-        yield d.Context(window=get_count(main, "contextWindow"))

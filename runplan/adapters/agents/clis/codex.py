@@ -155,6 +155,5 @@ def _read_config(caller: Mapping[str, str]) -> JsonObject:
 
 
 def _chosen_provider(config: JsonObject) -> JsonObject:
-    """The user's provider that the configuration chooses."""
     provider = get_value(config, "model_providers", str(config.get("model_provider", "")))
     return provider if isinstance(provider, dict) else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from msgspec.structs import replace
 
@@ -97,7 +97,17 @@ class OpenCode(Agent):
                 output = get_text(state, "metadata", "output")
                 return (used, end_tool(output, get_value(state, "metadata", "exit")))
             case "step_finish":
-                return _read_step(get_value(event, "part"))
+                tokens = get_value(event, "part", "tokens")
+                cached = get_count(tokens, "cache", "read")
+                sent = get_count(tokens, "input") + cached + get_count(tokens, "cache", "write")
+                answered = get_count(tokens, "output") + get_count(tokens, "reasoning")
+                usd = get_number(event, "part", "cost")
+                usage = Usage(input_tokens=sent, output_tokens=answered, usd=usd, cached_tokens=cached)
+                reason = get_text(event, "part", "reason")
+                # "unknown" means that there was no real answer.
+                words = "" if reason == "stop" else f"its last step ended with the reason {reason[:80]!r}"
+                ended = () if reason == "tool-calls" else (Finished(ok=not words, words=words),)
+                return (Spent(usage=usage), Context(tokens=sent), *ended)
             case "error":
                 name = get_text(event, "error", "name")
                 data = get_value(event, "error", "data")
@@ -116,22 +126,6 @@ class OpenCode(Agent):
 
 
 AGENT = OpenCode()
-
-
-def _read_step(part: Any) -> Iterable[AgentEvent]:
-    tokens = get_value(part, "tokens")
-    cached = get_count(tokens, "cache", "read")
-    sent = get_count(tokens, "input") + cached + get_count(tokens, "cache", "write")
-    answered = get_count(tokens, "output") + get_count(tokens, "reasoning")
-    yield Spent(
-        usage=Usage(input_tokens=sent, output_tokens=answered, usd=get_number(part, "cost"), cached_tokens=cached)
-    )
-    yield Context(tokens=sent)
-    reason = get_text(part, "reason")
-    if reason == "stop":
-        yield Finished(ok=True)
-    elif reason != "tool-calls":  # "unknown" means that there was no real answer
-        yield Finished(ok=False, words=f"its last step ended with the reason {reason[:80]!r}")
 
 
 def _data_folder(caller: Mapping[str, str]) -> Path:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, ValidationError
 
 from runplan.adapters.agents.adapter import Agent, Task
-from runplan.adapters.agents.fields import get_count, get_number
+from runplan.adapters.agents.fields import JsonObject, get_count, get_number
 from runplan.adapters.store.files import publish, read_text
 from runplan.domain.decoding import convert
 from runplan.domain.errors import SettingsError
@@ -30,6 +30,7 @@ Step: TypeAlias = dict[str, Any]
 FAILED = 70  #: exit code of a step that cannot be played
 BOUND_S = 60.0  #: how long `wait_for` waits
 LOOK_S = 0.02  #: how often it looks
+_LOOK = f"n=$((n + 1)); test $n -lt {int(BOUND_S / LOOK_S)} || break; sleep {LOOK_S}"
 
 #: Keys whose value is a path; "main:" before it means the main checkout.
 PATHS = ("write", "append", "delete", "wait_for", "once")
@@ -46,10 +47,17 @@ _TELL = b"runplan:tell "
 
 class Script(Agent):
     def build_argv(self, task: Task) -> tuple[str, ...]:
-        """A shell with the steps of this dispatch, which are written to its directory."""
+        """A shell with the steps of this dispatch. A step fails as a whole; one with `once` is played by one agent."""
         script = task.directory / "steps.sh"
         lines = [f"main={quote(str(task.root))}", 'tool() { printf \'runplan:tool %s %s\\n\' "$1" "$2"; }']
-        lines += [_to_shell(step, task) for step in steps_for(load_script(task.root / task.table.script), task)]
+        for step in steps_for(load_script(task.root / task.table.script), task):
+            in_main = [key for key in PATHS if str(step.get(key, "")).startswith("main:")]
+            step |= {key: str(task.root / step[key].removeprefix("main:")) for key in in_main}
+            name = next(key for key in step if key in STEPS)
+            label = quote(f"script: {name} = {str(step[name])[:200]!r} failed")
+            command = f"{{ {STEPS[name](step[name], step, task)}\n}} || {{ echo {label} >&2; exit {FAILED}; }}"
+            once = f"if (set -C; : >{quote(step['once'])}) 2>/dev/null; then {command}; fi" if "once" in step else ""
+            lines.append(once or command)
         publish(script, "\n".join([*lines, ""]).encode(errors="surrogateescape"), sync=False)
         return ("/bin/sh", str(script))
 
@@ -66,19 +74,6 @@ class Script(Agent):
 
 
 AGENT = Script()
-
-
-# --- steps as shell commands --------------------------------------------------------------------------------
-
-
-def _to_shell(step: Step, task: Task) -> str:
-    """The step in a shell's words. It fails as a whole, and with `once` it is played by one agent only."""
-    paths = {key: value.removeprefix("main:") for key, value in step.items() if key in PATHS and value[:5] == "main:"}
-    step = step | {key: str(task.root / path) for key, path in paths.items()}
-    name = next(key for key in step if key in STEPS)
-    label = quote(f"script: {name} = {str(step[name])[:200]!r} failed")
-    command = f"{{ {STEPS[name](step[name], step, task)}\n}} || {{ echo {label} >&2; exit {FAILED}; }}"
-    return f"if (set -C; : >{quote(step['once'])}) 2>/dev/null; then {command}; fi" if "once" in step else command
 
 
 def _file_command(tool: str, path: str, command: str) -> str:
@@ -130,11 +125,6 @@ def _write_verdict(failed: list[str], step: Step, task: Task) -> str:
     return _write_return({"status": "done", "summary": summary, "items": items})
 
 
-def _wait_for(path: str) -> str:
-    look = f"n=$((n + 1)); test $n -lt {int(BOUND_S / LOOK_S)} || break; sleep {LOOK_S}"
-    return f"n=0; until test -e {quote(path)}; do {look}; done; test -e {quote(path)}"
-
-
 STEPS: dict[str, Callable[[Any, Step, Task], str]] = {
     "write": lambda path, step, _: _file_command("write", path, _save_file(path, step)),
     "append": lambda path, step, _: _file_command("append", path, _save_file(path, step, redirect=">>")),
@@ -148,12 +138,9 @@ STEPS: dict[str, Callable[[Any, Step, Task], str]] = {
     "pass_all": lambda _, step, task: _write_verdict([], step, task),
     "fail": _write_verdict,
     "sleep": lambda seconds, _, __: f"sleep {seconds}",
-    "wait_for": lambda path, _, __: _wait_for(path),
+    "wait_for": lambda path, _, __: f"n=0; until test -e {quote(path)}; do {_LOOK}; done; test -e {quote(path)}",
     "exit": lambda code, _, __: f"exit {code}",
 }
-
-
-# --- the file -----------------------------------------------------------------------------------------------
 
 
 class ScriptFile(Struct, forbid_unknown_fields=True):
@@ -191,10 +178,10 @@ def steps_for(script: ScriptFile, task: Task) -> list[Step]:
     return [{"pass_all": True}] if task.role is Role.VERIFY else []
 
 
-def _read_report(event: dict[str, Any]) -> Iterator[AgentEvent]:
+def _read_report(event: JsonObject) -> Iterator[AgentEvent]:
     """The events of a `tell` step: a trouble, the context, or usage."""
     if "trouble" in event:
-        kind = EndingKind(event["trouble"])
+        kind = EndingKind(str(event["trouble"]))
         yield Trouble(kind=kind, words=str(event.get("words", "")), resets=float(get_count(event, "resets")) or None)
     if "context" in event:
         yield Context(tokens=get_count(event, "context"), window=get_count(event, "window"))
