@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -148,6 +150,18 @@ def session(pid: int) -> int:
         return os.getsid(pid)
     except OSError:
         return 0
+
+
+def run_program(argv: Sequence[str], env: Mapping[str, str], *, within_s: float) -> tuple[int, str, str]:
+    """The exit code of a program of PATH, its output and its errors; -1 and the reason when it does not end in time."""
+    program = shutil.which(argv[0], path=env.get("PATH", os.defpath)) or argv[0]
+    try:
+        ran = subprocess.run(
+            (program, *argv[1:]), stdin=subprocess.DEVNULL, capture_output=True, env=env, timeout=within_s, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return -1, "", str(error)
+    return ran.returncode, ran.stdout.decode(errors="replace"), ran.stderr.decode(errors="replace")
 
 
 def marked_inside(directory: Path) -> list[int]:

@@ -24,7 +24,6 @@ from runplan.domain.run.kinds import WaitKind
 from runplan.domain.run.recorded import to_json
 from runplan.domain.run.requests import RunRequest, Timing, refused, unexpected
 from runplan.domain.run.rows import Answer, Command, FiringRow, ScheduleRow, WaitRow
-from runplan.domain.run.state import RunState
 from runplan.domain.settings.schedule import Slot, parse_schedule, what_is_due
 from runplan.domain.text import command
 from runplan.domain.times import delay_s, iso, parse_iso
@@ -157,8 +156,11 @@ class Executor:
             return begun
         if begun.fresh:
             self.halt_without_keys(request.started)
-        else:
-            self._revoke_pause(plan, command)
+        elif plan in self._owner.runs and (state := self._owner.runs[plan].state).halted:
+            # It continues instead of pausing when its agent has ended, unless it still lacks keys.
+            self._environments.use(plan, command, anew=False)
+            if not self._environments.missing(state.options):
+                self._owner.record(plan, e.Continued())
         if request.reply is None:
             self._store.pause_schedule(plan, None)
         return begun
@@ -246,15 +248,6 @@ class Executor:
             self._owner.record(started.plan, e.Halted(by="a restart", missing=names))
         elif active is not None and active.state.missing:
             self._owner.record(started.plan, e.Continued())
-
-    def _revoke_pause(self, plan: str, command: Command) -> None:
-        """Have a run continue that pauses when its agent has ended, unless it still lacks keys."""
-        state = self._owner.runs[plan].state if plan in self._owner.runs else RunState()
-        if state.started is None or not state.halted:
-            return
-        self._environments.use(plan, command, anew=False)
-        if not self._environments.missing(state.started):
-            self._owner.record(plan, e.Continued())
 
     def _require_keys(self, plan: str) -> None:
         """Refuse to resume a run or a watch whose keys are lost."""

@@ -460,9 +460,14 @@ class RunOwner:
                 if request.reply is not None or not runs.does_what_is_asked(state, request.started):
                     return _decline_busy(row.plan, row.id, state)
             return Answer(declined=True, owner=claim.owner)
-        if run.is_new and (why := self._too_late(request)):
-            self.repository.claims.release_plan(plan, run=run.id)
-            return Answer(declined=True, why=why)
+        if run.is_new and (request.reply is not None or request.again):
+            last = self.repository.store.get_newest_run(plan)
+            why = runs.describe_success(plan) if last is not None and last.state == RunStatus.DONE else ""
+            if request.reply is not None:
+                why = runs.describe_late(plan, request.reply)
+            if why:  # the run of the answer or retry has ended
+                self.repository.claims.release_plan(plan, run=run.id)
+                return Answer(declined=True, why=why)
         active = self._open_journal(run, claim)
         if request.reply is not None and not runs.is_current(active.state, request.reply):
             self.disown(plan)
@@ -505,14 +510,6 @@ class RunOwner:
             return claim
         self.repository.claims.release_plan(plan, run=run.id)
         return None
-
-    def _too_late(self, request: RunRequest) -> str:
-        """Why a retry or an answer, whose run has ended, begins none."""
-        plan = request.started.plan
-        if request.reply is not None:
-            return runs.describe_late(plan, request.reply)
-        last = self.repository.store.get_newest_run(plan) if request.again else None
-        return runs.describe_success(plan) if last is not None and last.state == RunStatus.DONE else ""
 
     def _open_journal(self, run: ResolvedRun, claim: Acquired | Reentered) -> ActiveRun:
         """Own the run: record its start and the claim, and claim its issues. One with a forged journal ends."""

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from runplan.adapters.configuration.places import socket_path, state_directory
 from runplan.domain.errors import NotFound, RefusedEarly
 from runplan.hosts.daemon import protocol, state
+from runplan.hosts.daemon.process import ControlServer
 from runplan.hosts.daemon.protocol import AnyRequest, Done, Hello, MetricsText
-from runplan.hosts.daemon.server import ControlServer
 
 #: Where a child finds this package.
 ROOT = Path(__file__).parents[2]

@@ -206,7 +206,7 @@ def test_broad_catches_stand_only_at_named_boundaries() -> None:
             "runplan.hosts.commands",
             "runplan.hosts.background",
         ),
-        *("runplan.hosts.daemon.server", "runplan.hosts.daemon.process", "runplan.hosts.fleet.worker"),
+        *("runplan.hosts.daemon.process", "runplan.hosts.fleet.worker"),
     }
 
 

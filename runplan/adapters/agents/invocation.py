@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from hashlib import sha256
@@ -17,6 +16,7 @@ from msgspec import Struct
 from runplan.adapters.agents.adapter import Task, first_set
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.environment import agent_environment, allowed_variables, task_environment
+from runplan.adapters.processes import run_program
 from runplan.adapters.sandbox.bubblewrap import is_used, open_sandbox, require_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.adapters.sandbox.view import HomeUse, NoSandbox, Sandbox, View
@@ -231,30 +231,16 @@ def version_of(table: AgentTable, caller: Mapping[str, str]) -> str:
 @cache
 def _ask_version(path: str, env: tuple[tuple[str, str], ...], _changed_ns: int) -> str:
     """The version that a program prints, asked once per binary."""
-    code, output = _run_program((path, "--version"), env=dict(env), within_s=VERSION_S)
+    code, output, _ = run_program((path, "--version"), dict(env), within_s=VERSION_S)
     version = re.search(_VERSION, output[:1_000]) if code == 0 else None
     return version[0] if version else ""
-
-
-def _run_program(
-    argv: Sequence[str], *, env: Mapping[str, str], within_s: float, errors: bool = False
-) -> tuple[int, str]:
-    """The exit code of a program, and its output or its errors; -1 when it does not run."""
-    try:
-        ran = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, env=env, timeout=within_s, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return -1, f"{argv[0]} does not run: {error}"
-    return ran.returncode, (ran.stderr if errors else ran.stdout).decode(errors="replace")
 
 
 def has_module(python: str, module: str, caller: Mapping[str, str]) -> bool:
     """Whether an installed Python has a module; asked from a directory without modules of the project."""
     look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module.partition('.')[0]!r}) is None)"
     env = agent_environment(caller, keep=(), settings={})
-    path = shutil.which(python, path=env.get("PATH", os.defpath))
-    return path is not None and _run_program((path, "-I", "-c", look), env=env, within_s=VERSION_S)[0] == 0
+    return run_program((python, "-I", "-c", look), env, within_s=VERSION_S)[0] == 0
 
 
 def own_file(table: AgentTable) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -16,6 +15,7 @@ from runplan.adapters.agents.environment import GITLAB_HOSTS
 from runplan.adapters.forge.model import Address
 from runplan.adapters.forge.protocol import Forge
 from runplan.adapters.git.command import ANY, Git
+from runplan.adapters.processes import run_program
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.text import command
 
@@ -101,7 +101,8 @@ def ask_with(git: Git, env: Mapping[str, str]) -> Ask:
     def ask(argv: Sequence[str], stdin: str) -> str:
         if argv[0] == "git":
             return git.run(*argv[1:], stdin=stdin.encode(), env={"GIT_TERMINAL_PROMPT": "0"}, ok=ANY).text
-        return _run_program(argv, env)
+        code, output, _ = run_program(argv, env, within_s=PROGRAM_S)
+        return "" if code else output
 
     return ask
 
@@ -126,13 +127,6 @@ def _ssh_host(alias: str, env: Mapping[str, str]) -> str:
     """The host name that ssh would use for a name of its configuration."""
     if "." in alias:
         return alias
-    host = re.search(r"^hostname (\S+)$", _run_program(("ssh", "-G", alias), env), re.MULTILINE)
+    _, output, _ = run_program(("ssh", "-G", alias), env, within_s=PROGRAM_S)
+    host = re.search(r"^hostname (\S+)$", output, re.MULTILINE)
     return host[1] if host else alias
-
-
-def _run_program(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    """The output of a program; "" when it is missing, fails or hangs."""
-    try:
-        return subprocess.run(argv, env=dict(env), capture_output=True, text=True, timeout=PROGRAM_S, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ""

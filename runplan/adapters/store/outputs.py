@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from runplan.adapters.store.files import is_held, read_text, sign_files
-from runplan.adapters.store.sql import Store
 
 LARGEST = 32 * 1024 * 1024  #: bytes of a file that are read at once
 LOG = ".log"
@@ -35,10 +34,15 @@ def _open_file(path: Path) -> BinaryIO:
     return open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
 
 
+class Statements(Protocol):
+    def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]: ...
+    def execute_alone(self, sql: str, *values: object) -> None: ...
+
+
 class StoredOutputs:
     """The outputs in the database: of each log at most `cap` bytes, half of them its end; other files are small."""
 
-    def __init__(self, store: Store, *, host: str, cap: int) -> None:
+    def __init__(self, store: Statements, *, host: str, cap: int) -> None:
         self._store = store
         self._host = host
         self._head = cap // 2

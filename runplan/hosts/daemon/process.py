@@ -8,6 +8,7 @@ import functools
 import os
 import queue
 import signal
+import socketserver
 import threading
 import time
 import traceback
@@ -18,22 +19,23 @@ from pathlib import Path
 from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.date import DateTrigger
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
 from runplan import __version__
 from runplan.adapters.clock import SystemClock
 from runplan.adapters.configuration.load import load_settings, load_user, setting_variables
-from runplan.adapters.configuration.places import key_directory, socket_path, state_directory
+from runplan.adapters.configuration.places import key_directory, own_directory, socket_path, state_directory
 from runplan.adapters.git import command
 from runplan.adapters.git.zones import STOPPED_S
 from runplan.adapters.notify import channels
 from runplan.adapters.notify.links import LinkMaker
 from runplan.adapters.notify.notices import Notice, of_settings
 from runplan.adapters.notify.notifier import Notifier, open_log
+from runplan.adapters.processes import agent_above
 from runplan.adapters.store.files import not_there
-from runplan.domain.errors import SettingsError
+from runplan.domain.errors import Exit, RunplanError, SettingsError, Unreachable
 from runplan.domain.settings.schedule import next_daily
 from runplan.domain.settings.schema import Settings
 from runplan.domain.text import in_words
@@ -44,9 +46,9 @@ from runplan.engine.report.metrics import metrics_text, this_process
 from runplan.engine.report.summary import news_of, of_morning
 from runplan.engine.steps.context import OpenRepository
 from runplan.hosts.daemon import protocol, service, state
+from runplan.hosts.daemon.client import short_address
 from runplan.hosts.daemon.host import ConcurrencyLimit, DaemonHost
-from runplan.hosts.daemon.protocol import AnyRequest, Done, Hello
-from runplan.hosts.daemon.server import ControlServer
+from runplan.hosts.daemon.protocol import ACTING, AnyRequest, Done, Hello, Reply, line_of, peer_of, read_request
 from runplan.hosts.daemon.state import Known
 from runplan.hosts.reports import Services
 
@@ -373,3 +375,69 @@ def _wall_ahead_s() -> float:
 
 def _are_idle(hosts: list[DaemonHost]) -> bool:
     return all(host.is_idle for host in hosts)
+
+
+class Connection(socketserver.StreamRequestHandler):
+    """Each request is answered before the next one is read."""
+
+    timeout = 60.0  #: a caller that is silent for longer is hung up on, so that its thread and descriptor are free
+    server: ControlServer
+    pid: int  #: of the caller
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError):  # the caller hung up, or was silent for too long
+            self.pid, uid = peer_of(self.request)
+            if uid != os.geteuid():
+                self.send(Reply(error=f"this daemon serves the user {os.geteuid()}, not {uid}"))
+                return
+            for line in self.rfile:
+                self.send(self._reply(line))
+
+    def _reply(self, line: bytes) -> Reply:
+        try:
+            request = read_request(line)
+            if isinstance(request, ACTING) and (agent := agent_above(self.pid)):
+                return Reply(error=f"an agent may not send {type(request).__name__.lower()} ({agent})")
+            return Reply(result=to_builtins(self.server.answer(request)))
+        except RunplanError as error:
+            return Reply(error=str(error), exit=int(error.exit))
+        except Exception as error:  # noqa: BLE001 - the edge of a request: the caller gets an answer
+            self.server.failed(error)
+            text = f"unexpected {type(error).__name__} in the daemon: {error}; see its log"
+            return Reply(error=text, exit=Exit.UNREACHABLE)
+
+    def send(self, reply: Reply) -> None:
+        self.request.sendall(line_of(reply))
+
+
+class ControlServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """`serve_forever` accepts callers, each in a thread of its own."""
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, path: Path, answer: Callable[[AnyRequest], Struct], failed: Callable[[Exception], None]) -> None:
+        """Listen at `path`; `answer` and `failed` are called in the threads of the connections."""
+        self.path = path
+        self.answer = answer
+        self.failed = failed
+        super().__init__(str(path), Connection, bind_and_activate=False)
+        draft = path.with_name(f"{path.name}.new")
+        try:
+            # Bound under a temporary name: a client never finds a socket that does not listen.
+            own_directory(path.parent)
+            draft.unlink(missing_ok=True)
+            with short_address(draft) as address:
+                self.socket.bind(address)
+            draft.chmod(0o600)
+            self.server_activate()
+            os.replace(draft, path)
+        except OSError as error:
+            self.socket.close()
+            raise Unreachable(f"cannot listen at {path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Remove the socket; open connections end with the process."""
+        self.path.unlink(missing_ok=True)
+        self.server_close()

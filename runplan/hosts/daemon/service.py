@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from runplan.adapters.configuration.places import OUTPUT, home, state_directory
+from runplan.adapters.processes import run_program
 from runplan.domain.errors import RefusedEarly, Unreachable
 
 Words: TypeAlias = tuple[str, ...]
@@ -179,30 +179,18 @@ def find_installed(env: Mapping[str, str]) -> Manager | None:
 
 
 def succeeds(command: Words, env: Mapping[str, str]) -> bool:
-    return _run_command(command, env).returncode == 0
+    return run_program(command, env, within_s=ANSWER_S)[0] == 0
 
 
 def _run_all(manager: Manager, commands: Sequence[Words], env: Mapping[str, str], within_s: float = ANSWER_S) -> bool:
     if not succeeds(manager.asks, env):
         return False
     for command in commands:
-        done = _run_command(command, env, within_s)
-        if done.returncode:
-            output = " ".join(done.stderr.decode("utf-8", "replace").split()) or f"exit code {done.returncode}"
+        code, _, errors = run_program(command, env, within_s=within_s)
+        if code:
+            output = " ".join(errors.split()) or f"exit code {code}"
             raise Unreachable(f"{' '.join(command)}: {output[:300]}")
     return True
-
-
-def _run_command(
-    command: Words, env: Mapping[str, str], within_s: float = ANSWER_S
-) -> subprocess.CompletedProcess[bytes]:
-    argv = [shutil.which(command[0], path=env.get("PATH")) or command[0], *command[1:]]
-    try:
-        return subprocess.run(
-            argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=within_s, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return subprocess.CompletedProcess(command, returncode=1, stdout=b"", stderr=str(error).encode())
 
 
 READY = "READY=1"
