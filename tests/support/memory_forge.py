@@ -234,7 +234,7 @@ class MemoryForge:
         id_ = next(self._numbers) if old is None else 0
         made = old or replace(message, id=f"line {id_}", author=self.own_login, changed=float(id_))
         self._messages[number] = [one for one in known if one is not old] + [
-            replace(made, text=m.with_marker(text, marker))
+            replace(made, text=f"{text}\n\n<!-- {marker} -->")
         ]
 
     def request_review(self, number: int, logins: Sequence[str]) -> None:
@@ -288,7 +288,7 @@ class MemoryForge:
         return tuple(self._comments.get(number, ()))
 
     def put_comment(self, number: int, *, marker: str, text: str, is_pull: bool = False) -> None:
-        comment = m.Comment(author="octocat", text=m.with_marker(text, marker), changed=float(next(self._numbers)))
+        comment = m.Comment(author="octocat", text=f"{text}\n\n<!-- {marker} -->", changed=float(next(self._numbers)))
         comments = self._comments.setdefault(number, [])
         for index, old in enumerate(comments):
             if m.has_marker(old.text, marker) and old.author == "octocat":

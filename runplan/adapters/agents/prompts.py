@@ -180,13 +180,12 @@ def verify_prompt(
 
 
 def _diff_values(diff: str) -> dict[str, str]:
-    """The diff as a file of the worktree: in their read-only modes some agents have no shell."""
-    shown_diff = quote_text(diff, "diff") if len(diff) <= SMALL_DIFF else _describe_large_diff(diff)
-    return {"diff_file": DIFF_FILE, "diff": shown_diff}
+    """The diff as a file of the worktree, since in their read-only modes some agents have no shell.
 
-
-def _describe_large_diff(diff: str) -> str:
-    """The files of a diff, each with its added and removed lines and its place in the diff."""
+    A large one is not quoted: its files are listed, each with its added and removed lines and its place in the diff.
+    """
+    if len(diff) <= SMALL_DIFF:
+        return {"diff_file": DIFF_FILE, "diff": quote_text(diff, "diff")}
     rows = []
     first = 1
     for part in re.split(_FILE_OF_DIFF, diff)[1:]:
@@ -198,7 +197,8 @@ def _describe_large_diff(diff: str) -> str:
         rows.append(f"- {path}: +{added} -{removed}, lines {first} to {last}")
         first = last + 1
     files = "\n".join(_list_some(rows, "files", _MOST_FILES))
-    return f"It has {first - 1} lines. Read all of it, file by file:\n\n{files}"
+    shown_diff = f"It has {first - 1} lines. Read all of it, file by file:\n\n{files}"
+    return {"diff_file": DIFF_FILE, "diff": shown_diff}
 
 
 def doubted_note(doubted: VerdictDoubted) -> str:

@@ -150,10 +150,6 @@ class Activity(Struct, frozen=True, kw_only=True):
     messages: tuple[PullMessage, ...]
 
 
-def with_marker(text: str, marker: str) -> str:
-    return f"{text}\n\n<!-- {marker} -->"
-
-
 def has_marker(text: str, marker: str) -> bool:
     """Whether this is the comment of the marker; words of others within it may contain any mark."""
     return text.rstrip().endswith(f"<!-- {marker} -->")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from runplan.adapters.forge.model import has_marker, with_marker
+from runplan.adapters.forge.model import has_marker
 from runplan.domain.errors import NotAllowed, NotThere, RateLimited, RunplanError, Unreachable
 from runplan.domain.text import in_words
 
@@ -106,7 +106,7 @@ class Calls:
         self, action: str, marker: str, text: str, read: Callable[[], list[OwnComment]], create: Callable[[str], object]
     ) -> None:
         """Create a comment with a hidden mark, unless `read` lists one of ours; or change its text."""
-        body = with_marker(text, marker)
+        body = f"{text}\n\n<!-- {marker} -->"
 
         def happened() -> OwnComment | None:
             return next((own for own in self.attempt(action, read) if has_marker(own.text, marker)), None)
