@@ -21,9 +21,9 @@ from msgspec.structs import replace
 
 from bench.projects import environment, make, plan
 from runplan.adapters.store.sqlite import SqliteStore
-from runplan.app.operations.model import Accepted, Caller, Start
+from runplan.app.operations.model import Accepted, Caller
+from runplan.app.operations.requests import StartRequest
 from runplan.app.operations.start import start
-from runplan.domain.settings.options import parse_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -91,7 +91,7 @@ def hand_over(root: Path, home: Path, plans: Sequence[str]) -> None:
     """As `runplan start PLAN auto` does, without a process for each: starting those is measured elsewhere."""
     caller = Caller(cwd=root, env=environment(home))
     for name in plans:
-        answer = start(caller, Start(plan=name, options=parse_words(["auto"])))
+        answer = start(caller, StartRequest(plan=name, options=("auto",)))
         assert isinstance(answer, Accepted), answer
 
 

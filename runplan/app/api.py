@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from runplan.adapters.configuration.load import environment
-from runplan.app.operations import answers, commands, model, planning, retry, start
+from runplan.app.operations import answers, commands, planning, requests, retry, start
 from runplan.app.operations.model import Answer, Caller, Where
-from runplan.domain.settings.options import parse_words
 
 
 class Repository:
@@ -19,6 +20,9 @@ class Repository:
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
+
+    def _working(self, *, foreground: bool) -> Caller:
+        return replace(self._caller, where=Where.HERE if foreground else Where.DAEMON)
 
     def start(
         self,
@@ -34,45 +38,43 @@ class Repository:
     ) -> Answer:
         """Work on the plan: its next phase, one phase, or all of it; by the daemon unless `foreground`."""
         words = [phase, "finish" * finish, "auto" * auto, landing, f"every {every}" * bool(every), "now" * now]
-        where = Where.HERE if foreground else Where.DAEMON
-        request = model.Start(plan=plan, options=parse_words([word for word in words if word]), where=where)
-        return start.start(self._caller, request)
+        request = requests.StartRequest(plan=plan, options=tuple(filter(None, words)))
+        return start.start(self._working(foreground=foreground), request)
 
     def plan(self, goal: str, *, quick: bool = False, then: str = "", foreground: bool = False) -> Answer:
         """Have a plan written for the goal; it waits for approval. `then` starts it after that: "finish auto"."""
-        options = parse_words(then.split()) if then else None
-        where = Where.HERE if foreground else Where.DAEMON
-        return planning.plan(self._caller, model.Plan(goal=goal, quick=quick, then=options, where=where))
+        request = requests.PlanRequest(goal=goal, quick=quick, then=then)
+        return planning.plan(self._working(foreground=foreground), request)
 
     def revise(self, plan: str, phase: str = "", *, why: str = "") -> Answer:
-        return planning.plan(self._caller, model.Plan(revises=plan, phase=phase, why=why))
+        return planning.plan(self._caller, requests.PlanRequest(revises=plan, phase=phase, why=why))
 
     def stop(self, plan: str = "", *, keep_schedule: bool = False) -> Answer:
-        return commands.stop(self._caller, model.Stop(plan=plan, keep_schedule=keep_schedule))
+        return commands.stop(self._caller, requests.StopRequest(plan=plan, keep_schedule=keep_schedule))
 
     def pause(self, plan: str) -> Answer:
-        return commands.pause(self._caller, model.Named(plan=plan))
+        return commands.pause(self._caller, requests.PauseRequest(plan=plan))
 
     def resume(self, plan: str) -> Answer:
-        return commands.resume(self._caller, model.Named(plan=plan))
+        return commands.resume(self._caller, requests.ResumeRequest(plan=plan))
 
     def run_now(self, plan: str = "") -> Answer:
-        return commands.now(self._caller, model.Named(plan=plan))
+        return commands.now(self._caller, requests.NowRequest(plan=plan))
 
     def retry(self, plan: str, phase: str = "", *, fresh: bool = False) -> Answer:
-        return retry.retry(self._caller, model.Retry(plan=plan, phase=phase, fresh=fresh))
+        return retry.retry(self._caller, requests.RetryRequest(plan=plan, phase=phase, fresh=fresh))
 
     def undo(self, plan: str, phase: str) -> Answer:
-        return retry.undo(self._caller, model.Undo(plan=plan, phase=phase))
+        return retry.undo(self._caller, requests.UndoRequest(plan=plan, phase=phase))
 
     def approve(self, plan: str = "", phase: str = "", *, tree: str = "") -> Answer:
-        return answers.approve(self._caller, model.Judge(plan=plan, phase=phase, tree=tree))
+        return answers.approve(self._caller, requests.ApproveRequest(plan=plan, phase=phase, tree=tree))
 
     def reject(self, plan: str, phase: str = "", *, tree: str = "", why: str = "") -> Answer:
-        return answers.reject(self._caller, model.Judge(plan=plan, phase=phase, tree=tree, why=why))
+        return answers.reject(self._caller, requests.RejectRequest(plan=plan, phase=phase, tree=tree, why=why))
 
     def answer(self, id: str, text: str) -> Answer:
-        return answers.answer(self._caller, model.Reply(id=id, text=text))
+        return answers.answer(self._caller, requests.AnswerRequest(id=id, text=text))
 
 
 def open_repository(

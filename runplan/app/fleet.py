@@ -20,7 +20,7 @@ from runplan.domain.errors import RefusedEarly, UsageError
 from runplan.domain.fleet import FleetState
 from runplan.domain.plan.body import HOST_LABEL
 from runplan.domain.run.rules.hosts import MAX_LABELS
-from runplan.engine.loop.context import refuse_under_agent, remote_url
+from runplan.engine.loop.context import remote_url
 from runplan.engine.report.metrics import collect_fleet_samples, metrics_text
 from runplan.hosts.fleet.worker import work_on_plans
 
@@ -38,13 +38,13 @@ def read_metrics(caller: Caller) -> str:
 
 def set_draining(caller: Caller, host: str, *, draining: bool) -> None:
     """Have a host hand its plans to others and take none, or take plans again."""
-    refuse_under_agent(f"fleet {'drain' if draining else 'up'}", caller.env)
+    caller.refuse_to_agents(f"fleet {'drain' if draining else 'up'}")
     hosts.set_draining(_require_dsn(caller), host, draining=draining)
 
 
 def set_up_fleet(caller: Caller, urls: Sequence[str]) -> tuple[str, list[str]]:
     """Create the tables, and add the repositories, or that of the current directory; the database and all of them."""
-    refuse_under_agent("fleet init", caller.env)
+    caller.refuse_to_agents("fleet init")
     dsn = _require_dsn(caller)
     given = [str(Path(url).resolve()) if Path(url).exists() else url for url in urls]
     initialize(dsn, given or [_remote_here(caller)])
@@ -61,7 +61,7 @@ def _remote_here(caller: Caller) -> str:
 
 def work(caller: Caller, host: str, labels: Collection[str], slots: int | None) -> None:
     """Work on plans of the fleet until the process is ended; `host` is by default the name of the machine."""
-    refuse_under_agent("worker", caller.env)
+    caller.refuse_to_agents("worker")
     _require_dsn(caller)
     slots = caller.user_settings.daemon.max_parallel if slots is None else slots
     host = host or socket.gethostname()

@@ -4,17 +4,39 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from msgspec import Struct
 
 from runplan.adapters.configuration.places import key_directory, user_file
+from runplan.adapters.git.command import ANY
 from runplan.adapters.notify.channels import Deliveries, list_channels
 from runplan.adapters.notify.links import LinkMaker
 from runplan.adapters.notify.notices import of_test
 from runplan.app.operations.model import Caller
 from runplan.domain.errors import RefusedEarly
-from runplan.engine.loop.context import refuse_under_agent
+from runplan.engine.report.metrics import collect_samples, render_samples
 from runplan.hosts.daemon import client, service
+from runplan.hosts.daemon.protocol import Metrics, MetricsText
+
+
+def read_metrics(caller: Caller) -> str:
+    """The metrics of the daemon and all repositories; without a daemon, of this repository."""
+    try:
+        with client.connect_daemon(caller.env) as daemon:
+            return daemon.call(Metrics(), MetricsText).text
+    except client.NotRunning:
+        with caller.open(lenient=True) as context:
+            samples = collect_samples(context.store(), repository=str(context.root), now=datetime.now(UTC))
+    return render_samples(samples)
+
+
+def choose_pager(caller: Caller) -> str:
+    """The pager that git uses; "" or `cat` for none."""
+    chosen = {"GIT_PAGER": caller.env["GIT_PAGER"]} if "GIT_PAGER" in caller.env else {}
+    with caller.open(lenient=True) as context:
+        # Not in the repository: an agent may have written its configuration.
+        return context.git.run("-C", "/", "var", "GIT_PAGER", env=chosen, ok=ANY).text.strip()
 
 
 def control_daemon(caller: Caller, action: str | None) -> None:
@@ -80,7 +102,7 @@ class ServiceChange(Struct, frozen=True, kw_only=True):
 
 def change_service(caller: Caller, action: str, *, dry_run: bool) -> ServiceChange:
     """Install or uninstall the service."""
-    refuse_under_agent(f"service {action}", caller.env)
+    caller.refuse_to_agents(f"service {action}")
     manager = service.find_manager(caller.env)
     is_install = action == "install"
     change = service.install_service if is_install else service.uninstall_service

@@ -13,7 +13,7 @@ from runplan.adapters.store.files import Signature, sign_files
 from runplan.adapters.store.protocol import list_store_files, open_store
 from runplan.adapters.supervise.output import DispatchFiles
 from runplan.app.operations.model import Caller
-from runplan.app.views.repositories import find_known, list_known
+from runplan.app.views.repositories import find_known, list_with_current
 from runplan.domain.errors import RunplanError
 from runplan.hosts.daemon.state import RECORD, REPOSITORIES, Known
 
@@ -60,9 +60,11 @@ class Watch:
         files = [state / RECORD, state / REPOSITORIES]
         topic = self._topic
         with contextlib.suppress(RunplanError):  # an unknown repository
-            known = [find_known(self._env, topic.repo)] if topic.repo else list_known(self._env)
+            known = [find_known(self._env, topic.repo)] if topic.repo else list_with_current(self._env)
             for repository in known:
-                files += list_store_files(repository.journal)
+                common = Path(repository.common)
+                commits = (common / name for name in ("HEAD", "logs/HEAD", "packed-refs"))
+                files += [*list_store_files(repository.journal), *commits]
                 files += _list_logs(repository, topic.plan) if topic.plan else []
         return files
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -119,7 +120,7 @@ def an_end(id_: str, seconds: float) -> EventRow:
 def test_every_agent_is_shown_with_its_lane_and_the_final_verification_is_called_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = Transcripts(RUN, Outputs(tmp_path, None))
+    log = Transcripts(RUN, partial(Transcript, Outputs(tmp_path, None)))
     for id_, lane in (("r1.1", ""), ("r1.2", "b"), ("r1.3", "c")):
         a_dispatch(tmp_path / id_, "command").out.write_text(f"hello from {id_}\n")
         log.add(a_row(replace(STARTED, id=id_, lane=lane, phase="2")))

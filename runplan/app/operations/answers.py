@@ -11,7 +11,8 @@ from runplan.adapters.configuration.places import key_directory
 from runplan.adapters.git.command import ANY
 from runplan.adapters.notify.links import Expired, Forged, Link, is_used, load_key, read_link
 from runplan.app.operations import runs
-from runplan.app.operations.model import Answer, Caller, Judge, Reply, Where, operation
+from runplan.app.operations.model import Answer, Caller, Where, operation
+from runplan.app.operations.requests import AnswerRequest, ApproveRequest, RejectRequest
 from runplan.app.views.changes import Change, ChangeView, ProposalView, list_pending, nothing_pending, view_change
 from runplan.app.views.repositories import find_known, open_known
 from runplan.domain.errors import Busy, NotFound, RunplanError, UsageError
@@ -27,16 +28,16 @@ SHORT = 12  #: digits of an id
 
 
 @operation
-def approve(caller: Caller, request: Judge) -> Answer:
+def approve(caller: Caller, request: ApproveRequest) -> Answer:
     return _submit_answer("approve", caller, request)
 
 
 @operation
-def reject(caller: Caller, request: Judge) -> Answer:
+def reject(caller: Caller, request: RejectRequest) -> Answer:
     return _submit_answer("reject", caller, request)
 
 
-def _submit_answer(verb: str, caller: Caller, request: Judge) -> Answer:
+def _submit_answer(verb: str, caller: Caller, request: ApproveRequest | RejectRequest) -> Answer:
     """Record the answer to the change that waits, and continue the run as it was started."""
     if request.tree and len(request.tree) < SHORT:
         raise UsageError(f"{verb}: --tree needs at least {SHORT} digits of the tree")
@@ -44,7 +45,7 @@ def _submit_answer(verb: str, caller: Caller, request: Judge) -> Answer:
         change = _change_to_answer(context, verb, request)
         attempt = change.attempt
         options = change.state.options
-        why = request.why if verb == "reject" else ""
+        why = request.why if isinstance(request, RejectRequest) else ""
         person = context.git.run("config", "user.name", ok=ANY).text or "a person"
         way = plain(caller.by)
         by = way if way.startswith("link ") else f"{person} ({way})"  # a link is for everyone who has it
@@ -59,10 +60,10 @@ def _submit_answer(verb: str, caller: Caller, request: Judge) -> Answer:
         elif answer.tree:
             takes = "; an agent revises it" if why else ""
             caller.say(f"{action} the proposed {options.plan}: SHA-256 {answer.tree[:SHORT]}{takes}")
-        return continue_run(caller, context, RunRequest(started=options, answer=answer), request.where)
+        return continue_run(caller, context, RunRequest(started=options, answer=answer))
 
 
-def _change_to_answer(context: RepositoryContext, verb: str, request: Judge) -> Change:
+def _change_to_answer(context: RepositoryContext, verb: str, request: ApproveRequest | RejectRequest) -> Change:
     """The first change of the plan that waits for the verb, or that of the tree; without a plan, the only one."""
     plan = plan_path(context, request.plan) if request.plan else None
     pending = list_pending(context, plan, request.phase or None, verb)
@@ -84,11 +85,9 @@ def _change_to_answer(context: RepositoryContext, verb: str, request: Judge) -> 
     return changes[0]
 
 
-def continue_run(
-    caller: Caller, context: RepositoryContext, request: RunRequest, where: Where = Where.AS_BEFORE
-) -> Answer:
+def continue_run(caller: Caller, context: RepositoryContext, request: RunRequest) -> Answer:
     """Have the run continue where it was started, or by the daemon."""
-    is_daemons = request.started.daemon or where is Where.DAEMON
+    is_daemons = request.started.daemon or caller.where is Where.DAEMON
     return (runs.submit_run if is_daemons else runs.run_here)(caller, context.for_run(request.started), request)
 
 
@@ -96,7 +95,7 @@ def continue_run(
 
 
 @operation
-def answer(caller: Caller, request: Reply) -> Answer:
+def answer(caller: Caller, request: AnswerRequest) -> Answer:
     text = plain(request.text).strip()
     if not text:
         raise UsageError("answer: the text is empty")
@@ -104,7 +103,7 @@ def answer(caller: Caller, request: Reply) -> Answer:
         started, question = _question_to_answer(context, request.id)
         caller.say(f"answering {question.id}: {question.text}")
         reply = QuestionAnswered(id=question.id, text=text)
-        return continue_run(caller, context, RunRequest(started=started, answered=reply), request.where)
+        return continue_run(caller, context, RunRequest(started=started, answered=reply))
 
 
 def _question_to_answer(context: RepositoryContext, word: str) -> tuple[RunStarted, QuestionAsked]:

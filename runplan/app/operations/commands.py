@@ -9,7 +9,8 @@ from runplan.adapters import processes
 from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.store.protocol import Store
 from runplan.app.operations import runs
-from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Named, Stop, operation
+from runplan.app.operations.model import Accepted, Answer, Caller, Declined, operation
+from runplan.app.operations.requests import NowRequest, PauseRequest, ResumeRequest, StopRequest
 from runplan.domain.errors import NotFound, Unreachable, UsageError, error_with
 from runplan.domain.names import WATCH
 from runplan.domain.run.rows import Answer as RowAnswer, Command
@@ -25,12 +26,12 @@ ENDING_S = 20.0  #: for a foreground run to end its agents
 
 
 @operation
-def pause(caller: Caller, request: Named) -> Answer:
+def pause(caller: Caller, request: PauseRequest) -> Answer:
     return _pause_or_resume(caller, request.plan, "pause", ". Resume with: runplan resume")
 
 
 @operation
-def resume(caller: Caller, request: Named) -> Answer:
+def resume(caller: Caller, request: ResumeRequest) -> Answer:
     return _pause_or_resume(caller, request.plan, "resume", "; see: runplan status")
 
 
@@ -56,7 +57,7 @@ def _pause_or_resume(caller: Caller, word: str, verb: str, then: str) -> Answer:
 
 
 @operation
-def now(caller: Caller, request: Named) -> Answer:
+def now(caller: Caller, request: NowRequest) -> Answer:
     with caller.open() as context:
         plans = [row.plan for row in context.store().list_schedules()]
         if not request.plan and len(plans) > 1:
@@ -77,7 +78,7 @@ def now(caller: Caller, request: Named) -> Answer:
 
 
 @operation
-def stop(caller: Caller, request: Stop) -> Answer:
+def stop(caller: Caller, request: StopRequest) -> Answer:
     with caller.open(lenient=True) as context:
         plan = plan_or_watch(context, request.plan) if request.plan else ""
         if _stop_plans(caller, context, plan, request):
@@ -86,7 +87,7 @@ def stop(caller: Caller, request: Stop) -> Answer:
     return Declined()
 
 
-def _stop_plans(caller: Caller, context: RepositoryContext, plan: str, request: Stop) -> bool:
+def _stop_plans(caller: Caller, context: RepositoryContext, plan: str, request: StopRequest) -> bool:
     """Cancel schedules and end runs, of one plan or of all; whether there were any."""
     store = context.store()
     arguments = {KEEP_SCHEDULE: True} if request.keep_schedule else {}

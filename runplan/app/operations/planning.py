@@ -10,9 +10,11 @@ from msgspec.structs import replace
 
 from runplan.adapters.agents.invocation import require_agent
 from runplan.adapters.configuration.load import list_agent_kinds
+from runplan.adapters.store.files import make_below
 from runplan.app.operations import runs
 from runplan.app.operations.answers import continue_run
-from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Edit, Plan, Where, operation
+from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Where, operation
+from runplan.app.operations.requests import EditRequest, PlanRequest
 from runplan.domain import names
 from runplan.domain.checks.planning import StepFacts, check_plan
 from runplan.domain.errors import Busy, Exit, NotFound, RefusedEarly, UsageError
@@ -26,7 +28,7 @@ from runplan.domain.run.planning_events import ProposalMade
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.rows import RunRow
 from runplan.domain.run.state import RunState
-from runplan.domain.settings.options import Options
+from runplan.domain.settings.options import Options, parse_words
 from runplan.domain.settings.schema import MAX_ROUNDS
 from runplan.domain.text import command
 from runplan.engine.landing import modes
@@ -51,9 +53,9 @@ class Goal(Struct, frozen=True, kw_only=True):
 
 
 @operation
-def plan(caller: Caller, request: Plan) -> Answer:
+def plan(caller: Caller, request: PlanRequest) -> Answer:
     _require_one_goal(request)
-    then = request.then
+    then = parse_words(request.then.split()) if request.then else None
     if then is not None and then.phase:
         raise UsageError(f"--then {then.phase}: the phases are not known yet; say finish, or nothing for the first")
     if request.rounds is not None and not 1 <= request.rounds <= MAX_ROUNDS:
@@ -67,18 +69,18 @@ def plan(caller: Caller, request: Plan) -> Answer:
         context = _with_agents(context, request)
         if (same := _find_planning(context, goal)) is not None:
             return _join_planning(caller, context, *same)
-        run = _resolve_request(context, goal, request)
+        run = _resolve_request(context, goal, request, then)
         if _is_local(caller, context, run.started.plan, request):
             return runs.run_here(caller, context, run)
         runs.admit_agents(caller, context)
         return runs.submit_run(caller, context, run)
 
 
-def _is_local(caller: Caller, context: RepositoryContext, path: str, request: Plan) -> bool:
+def _is_local(caller: Caller, context: RepositoryContext, path: str, request: PlanRequest) -> bool:
     """Whether this process does it; a revision of a plan that is being worked is done by the run."""
     left = runs.unfinished_run(context, path)
     if left is None:
-        return request.where is Where.HERE
+        return caller.where is Where.HERE
     if request.agent or request.critic:
         caller.warn("the run keeps its agents; --agent and --critic have no effect")
     return not left[0].daemon
@@ -87,7 +89,7 @@ def _is_local(caller: Caller, context: RepositoryContext, path: str, request: Pl
 # --- the goal -------------------------------------------------------------------------------------------
 
 
-def _require_one_goal(request: Plan) -> None:
+def _require_one_goal(request: PlanRequest) -> None:
     """Refuse two goals, none, and options that need another one."""
     sources = {
         "a goal": bool(request.goal or request.folder),
@@ -104,7 +106,7 @@ def _require_one_goal(request: Plan) -> None:
         raise UsageError("the goal is empty; say what the plan is for")
 
 
-def _read_goal(context: RepositoryContext, request: Plan) -> Goal:
+def _read_goal(context: RepositoryContext, request: PlanRequest) -> Goal:
     if request.revises:
         return _read_revision(context, request)
     if request.issue is not None:
@@ -153,7 +155,7 @@ def _read_spec(folder: Path, word: str) -> Goal:
     return replace(_quote_files(files), title=title_of_goal(folder.name.replace("-", " ")))
 
 
-def _read_revision(context: RepositoryContext, request: Plan) -> Goal:
+def _read_revision(context: RepositoryContext, request: PlanRequest) -> Goal:
     path = plan_path(context, request.revises)
     context = context.for_plan(path)
     plan = parse_plan(preflight.committed_plan(context, path, is_compared=False), path=path)
@@ -169,7 +171,7 @@ def _read_revision(context: RepositoryContext, request: Plan) -> Goal:
 # --- the request ----------------------------------------------------------------------------------------
 
 
-def _with_agents(context: RepositoryContext, request: Plan) -> RepositoryContext:
+def _with_agents(context: RepositoryContext, request: PlanRequest) -> RepositoryContext:
     """The context whose agents are the planner and the critic; those of a run that follows are also given keys."""
     agents = context.settings.agents
     for option, name in (("--agent", request.agent), ("--critic", request.critic)):
@@ -180,16 +182,13 @@ def _with_agents(context: RepositoryContext, request: Plan) -> RepositoryContext
     critic = request.critic or agents.judges[0]
     for role, name in (("planner", planner), ("verifier", critic)):
         require_agent(agents.agent(name), role, root=context.root, caller=context.env)
-    others = (
-        {"implementer": agents.implementer, "verifiers": (critic, *agents.judges)} if request.then is not None else {}
-    )
+    others = {"implementer": agents.implementer, "verifiers": (critic, *agents.judges)} if request.then else {}
     chosen = {"implementer": planner, "verifiers": (), **others}
     agents = replace(agents, planner=planner, verifier=critic, **chosen)
     return replace(context, settings=replace(context.settings, agents=agents))
 
 
-def _resolve_request(context: RepositoryContext, goal: Goal, request: Plan) -> RunRequest:
-    then = request.then
+def _resolve_request(context: RepositoryContext, goal: Goal, request: PlanRequest, then: Options | None) -> RunRequest:
     settings = context.settings.plan
     path = goal.plan or _choose_path(context, goal.title, request.out)
     if not context.settings.tests.command:
@@ -205,7 +204,7 @@ def _resolve_request(context: RepositoryContext, goal: Goal, request: Plan) -> R
         revises=goal.phase,
         quick=request.quick or (settings.quick and request.rounds is None),
         rounds=request.rounds or settings.rounds,
-        asks=request.asks,
+        asks=request.ask,
         approval=settings.approval,
         then=json.dumps(to_builtins(queued)) if queued is not None else "",
     )
@@ -270,8 +269,27 @@ def find_proposal(context: RepositoryContext, path: str) -> tuple[RunStarted, Pl
     return left[1].options, attempt, attempt.proposal
 
 
+class Draft(Struct, frozen=True, kw_only=True):
+    """A person's own version of a proposal."""
+
+    plan: str
+    sha256: str  #: of the proposal
+    text: str
+    file: Path  #: to edit; kept until the version is accepted
+
+
+def open_draft(caller: Caller, word: str) -> Draft:
+    """The proposal of the plan, and the place of the file in which a person edits it."""
+    with caller.open() as context:
+        plan = plan_path(context, word)
+        proposal = find_proposal(context, plan)[2]
+        file = context.state / "edited" / f"{names.slug(plan)}-{proposal.sha256[:12]}.md"
+        make_below(context.common_dir, file.parent)
+    return Draft(plan=plan, sha256=proposal.sha256, text=proposal.text, file=file)
+
+
 @operation
-def edit(caller: Caller, request: Edit) -> Answer:
+def edit(caller: Caller, request: EditRequest) -> Answer:
     """Propose a person's own version of the plan; it is checked as that of an agent is."""
     with caller.open() as context:
         path = plan_path(context, request.plan)

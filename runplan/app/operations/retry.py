@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from runplan.adapters.store.protocol import Store
 from runplan.app.operations import runs
-from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Retry, Undo, Where, operation
+from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Where, operation
+from runplan.app.operations.requests import RetryRequest, UndoRequest
 from runplan.app.operations.start import start_run
 from runplan.domain import names
 from runplan.domain.errors import Busy, NotFound, RefusedEarly
@@ -26,12 +27,12 @@ from runplan.engine.steps.land import landing_to_undo
 
 
 @operation
-def retry(caller: Caller, request: Retry) -> Answer:
+def retry(caller: Caller, request: RetryRequest) -> Answer:
     with caller.open() as context:
         store, row = newest_run(context, request.plan)
         last = state_of(store, row).options
         context = context.for_run(last)
-        here = not last.daemon if request.where is Where.AS_BEFORE else request.where is Where.HERE
+        here = not last.daemon if caller.where is Where.AS_BEFORE else caller.where is Where.HERE
         review: Rows = ()
         if request.review:
             review = _new_comments(caller, context, last, store)
@@ -91,7 +92,7 @@ def _new_comments(caller: Caller, context: RepositoryContext, last: RunStarted, 
 
 
 @operation
-def undo(caller: Caller, request: Undo) -> Answer:
+def undo(caller: Caller, request: UndoRequest) -> Answer:
     with caller.open() as context:
         return _undo_phase(caller, context, plan_path(context, request.plan), request.phase)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -16,6 +17,7 @@ from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.sandbox.bubblewrap import is_used, require_sandbox
 from runplan.adapters.sandbox.home import HomeMounts
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined
+from runplan.app.views.journal import follow_events
 from runplan.domain.decoding import convert
 from runplan.domain.errors import (
     Busy,
@@ -33,6 +35,7 @@ from runplan.domain.run.attempts import PlanningAttempt
 from runplan.domain.run.decide import decide, is_ending
 from runplan.domain.run.events import Answered, Rows, RunStarted
 from runplan.domain.run.kinds import FOR_ANSWER, Mode, RunStatus
+from runplan.domain.run.recorded import from_json
 from runplan.domain.run.requests import BY_PERSON, RunRequest, Timing
 from runplan.domain.run.rows import Answer as RowAnswer, Command, RunRow
 from runplan.domain.run.state import RunState
@@ -45,7 +48,7 @@ from runplan.engine.landing import modes
 from runplan.engine.loop import context as contexts, preflight
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.repository import open_repository
-from runplan.engine.loop.runs import describe_busy, does_what_is_asked, state_of
+from runplan.engine.loop.runs import describe_busy, does_what_is_asked, find_awaited, state_of
 from runplan.engine.loop.subplans import require_subplans
 from runplan.hosts.daemon.state import Known, remember_repository, wake_daemon
 from runplan.hosts.daemon.submit import submit_commands
@@ -367,6 +370,19 @@ def run_here(caller: Caller, context: RepositoryContext, request: RunRequest) ->
     if answer.declined or _is_rejected(context, request, answer.run):
         return tell_answer(caller, plan, answer, request)
     return Accepted(plan=plan, run=answer.run, is_ended=True)
+
+
+def follow_run(caller: Caller, accepted: Accepted) -> None:
+    """Show the events of the run until it ends or waits for a person."""
+    with caller.open(lenient=True) as context, closing(context.store()) as store:
+        after = store.get_newest_event() if accepted.seen is None else accepted.seen
+        for rows, _ in follow_events(store, accepted.plan, accepted.run, after=after):
+            for event in filter(None, (from_json(row.type, row.body) for row in rows)):
+                caller.show(event)
+        row = store.get_run(accepted.run)
+        if row is not None and row.is_active and not find_awaited(store, row).needs_person:
+            status = command("runplan", "status", accepted.plan)
+            raise Unreachable(f"the daemon has ended, and no process works on {row.id}; see: {status}")
 
 
 def start_next(caller: Caller, context: RepositoryContext, run: str) -> None:

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from runplan.adapters.agents import prompts
 from runplan.adapters.clock import SystemClock
 from runplan.app.operations import runs
-from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Start, WatchIssues, Where, operation
+from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Where, operation
+from runplan.app.operations.requests import StartRequest, WatchIssuesRequest
 from runplan.domain import names
 from runplan.domain.errors import RefusedEarly, UsageError
 from runplan.domain.plan.marks import ExecutionKind, Status
@@ -16,7 +17,7 @@ from runplan.domain.plan.tracker import assume_done, describe_hindrance
 from runplan.domain.run.events import Rows, RunStarted
 from runplan.domain.run.kinds import Role
 from runplan.domain.run.requests import RunRequest
-from runplan.domain.settings.options import Options, in_plan
+from runplan.domain.settings.options import Options, in_plan, parse_words
 from runplan.domain.text import counted
 from runplan.engine.loop import issues, preflight
 from runplan.engine.loop.context import RepositoryContext
@@ -24,13 +25,14 @@ from runplan.engine.steps.read_plan import choose_phase
 
 
 @operation
-def start(caller: Caller, request: Start) -> Answer:
-    asked = request.options
+def start(caller: Caller, request: StartRequest) -> Answer:
+    asked = parse_words(request.options)
+    here = caller.where is Where.HERE
     if request.issue is None and not request.plan:
         raise UsageError("name a plan, or an issue with --issue")
     if request.issue is not None and asked.every:
         raise UsageError("every with --issue: an issue is worked on once, and has no plan yet; leave out one of them")
-    if request.where is Where.HERE and asked.every:
+    if here and asked.every:
         raise RefusedEarly("schedules need the daemon; leave out --foreground")
     with caller.open() as context:
         plan = request.plan
@@ -44,7 +46,7 @@ def start(caller: Caller, request: Start) -> Answer:
             context = taken.context
             plan = taken.plan
             asked = replace(asked, landing="pr")
-        return start_run(caller, context, plan, asked, here=request.where is Where.HERE)
+        return start_run(caller, context, plan, asked, here=here)
 
 
 def _with_pull_requests(caller: Caller, context: RepositoryContext, asked: Options, option: str) -> RepositoryContext:
@@ -96,14 +98,14 @@ def _list_sign_offs(ready: runs.Ready) -> list[str]:
     return [phase.id for phase in ready.plan.phases if phase.id in ready.phases and phase.sign_off]
 
 
-def preview_start(caller: Caller, request: Start) -> str:
+def preview_start(caller: Caller, request: StartRequest) -> str:
     """What a start would do, in lines; nothing is written."""
     if request.issue is not None:
         raise UsageError(
             "--dry-run with --issue: an issue is worked on once, and has no plan yet; leave out one of them"
         )
     with caller.open() as context:
-        return _preview_plan(caller, context, request.plan, request.options)
+        return _preview_plan(caller, context, request.plan, parse_words(request.options))
 
 
 def _preview_plan(caller: Caller, context: RepositoryContext, word: str, asked: Options) -> str:
@@ -150,8 +152,8 @@ def _describe_phase(context: RepositoryContext, started: RunStarted, phase: Phas
 
 
 @operation
-def watch_issues(caller: Caller, request: WatchIssues) -> Answer:
-    asked = in_plan(request.options, ())
+def watch_issues(caller: Caller, request: WatchIssuesRequest) -> Answer:
+    asked = in_plan(parse_words(request.options), ())
     label = request.label
     if not asked.every:
         raise UsageError("watch-issues needs a schedule, such as: every 10m")

@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
-from runplan.app.operations import answers, commands, model, planning, retry, start, upkeep
-from runplan.app.operations.model import Caller, Operation, Outcome, try_operation
-from runplan.domain.decoding import convert
-from runplan.domain.errors import UsageError
+from runplan.app.operations import answers, commands, planning, requests, retry, start
+from runplan.app.operations.model import Answer, Caller, Declined, Operation
+from runplan.domain.errors import Exit, RunplanError, refused_by_system
+from runplan.domain.text import plain
 
 #: The function and the type of its request.
-OPERATIONS: dict[str, tuple[Operation[Any], type[model.Request]]] = {
-    "start": (start.start, model.Start),
-    "watch-issues": (start.watch_issues, model.WatchIssues),
-    "plan": (planning.plan, model.Plan),
-    "edit": (planning.edit, model.Edit),
-    "stop": (commands.stop, model.Stop),
-    "pause": (commands.pause, model.Named),
-    "resume": (commands.resume, model.Named),
-    "now": (commands.now, model.Named),
-    "retry": (retry.retry, model.Retry),
-    "undo": (retry.undo, model.Undo),
-    "approve": (answers.approve, model.Judge),
-    "reject": (answers.reject, model.Judge),
-    "answer": (answers.answer, model.Reply),
-    "init": (upkeep.init, model.Initialize),
-    "gc": (upkeep.gc, model.Collect),
+OPERATIONS: dict[str, tuple[Operation[Any], type]] = {
+    "start": (start.start, requests.StartRequest),
+    "watch-issues": (start.watch_issues, requests.WatchIssuesRequest),
+    "plan": (planning.plan, requests.PlanRequest),
+    "edit": (planning.edit, requests.EditRequest),
+    "stop": (commands.stop, requests.StopRequest),
+    "pause": (commands.pause, requests.PauseRequest),
+    "resume": (commands.resume, requests.ResumeRequest),
+    "now": (commands.now, requests.NowRequest),
+    "retry": (retry.retry, requests.RetryRequest),
+    "undo": (retry.undo, requests.UndoRequest),
+    "approve": (answers.approve, requests.ApproveRequest),
+    "reject": (answers.reject, requests.RejectRequest),
+    "answer": (answers.answer, requests.AnswerRequest),
 }
 
 
-def try_named(name: str, caller: Caller, fields: Mapping[str, object]) -> Outcome:
-    """Carry out the operation of this name with the fields of its request."""
-    function, kind = OPERATIONS[name]
+class OperationResult(Struct, frozen=True, kw_only=True):
+    """What an interface without a terminal shows of a request: its exit code, and everything that was said."""
+
+    code: Exit
+    notices: tuple[str, ...]
+    answer: Answer | None = None  #: None after an error, which is the last notice
+
+    @property
+    def why(self) -> str:
+        return self.notices[-1] if self.notices else ""
+
+
+def try_operation(name: str, caller: Caller, request: object) -> OperationResult:
+    """Carry out the operation; an error becomes an exit code and its sentence."""
+    say = caller.say
+    caller, said = replace(caller, warn=lambda text: say(f"warning: {text}")).recording()
     try:
-        request = convert(fields, kind)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"{name}: {error}") from None
-    return try_operation(function, caller, request)
+        answer = OPERATIONS[name][0](caller, request)
+    except (RunplanError, OSError) as error:
+        code = error.exit if isinstance(error, RunplanError) else Exit.UNREACHABLE
+        return OperationResult(code=code, notices=(*said, plain(refused_by_system(error) or str(error))))
+    code = answer.exit if isinstance(answer, Declined) else Exit.DONE
+    return OperationResult(code=code, notices=answer.notices, answer=answer)

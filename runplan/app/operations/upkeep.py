@@ -13,7 +13,7 @@ from runplan.adapters.configuration.places import repository_file
 from runplan.adapters.store.files import LARGEST, read_bounded
 from runplan.adapters.store.location import hide_password
 from runplan.app.health import check_sandbox
-from runplan.app.operations.model import Accepted, Caller, Collect, Initialize, operation
+from runplan.app.operations.model import Caller
 from runplan.app.views.inspection import Facts, describe_commits, inspect_repository, known_agents
 from runplan.domain.checks.runners.naming import foresee_unnamed
 from runplan.domain.errors import RefusedEarly
@@ -27,7 +27,7 @@ from runplan.engine.loop.leftovers import collect_leftovers
 SKILL = ".claude/skills/run-plan/SKILL.md"
 
 
-class Initialized(Accepted, frozen=True, kw_only=True):
+class Initialized(Struct, frozen=True, kw_only=True):
     file: Path  #: that was written
     facts: Facts | None = None  #: that its settings fit; None of a skill
     specs: tuple[str, ...] = ()  #: the plans of other tools that were found
@@ -35,12 +35,12 @@ class Initialized(Accepted, frozen=True, kw_only=True):
     sandbox: str = ""  #: what the processes of a run see and may write
 
 
-@operation
-def init(caller: Caller, request: Initialize) -> Initialized:
+def init(caller: Caller, *, skill: bool) -> Initialized:
     """Write a runplan.toml that fits the repository, or the skill; a file that exists stays."""
+    caller.refuse_to_agents("init")
     with context_at(caller.cwd, caller.env, lambda _root, _env: Settings()) as context:
         root = context.root
-        if request.skill:
+        if skill:
             shipped = (place / "config" / SKILL.removeprefix(".claude/") for place in Path(__file__).parents[2:4])
             _create_file(root / SKILL, next(path for path in shipped if path.is_file()).read_text(encoding="utf-8"))
             return Initialized(file=root / SKILL)
@@ -179,17 +179,18 @@ def _redact_target(entry: object) -> object:
 # --- leftovers ------------------------------------------------------------------------------------------------
 
 
-class Collected(Accepted, frozen=True, kw_only=True):
+class Collected(Struct, frozen=True, kw_only=True):
     """What ended runs left behind: removed, or kept with the reason."""
 
     answers: tuple[Removed | Kept, ...]  #: worktrees and refs; a kept ref with the date and subject of its commit
     logs: tuple[Removed | Kept, ...]
 
 
-@operation
-def gc(caller: Caller, request: Collect) -> Collected:
+def gc(caller: Caller, *, dry_run: bool) -> Collected:
+    if not dry_run:
+        caller.refuse_to_agents("gc")
     with caller.open() as context:
-        answers, logs = collect_leftovers(context, dry_run=request.dry_run)
+        answers, logs = collect_leftovers(context, dry_run=dry_run)
         return Collected(answers=_with_commits(context, answers), logs=tuple(logs))
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from msgspec import Struct
 
+from runplan.adapters.store.journal import list_records
 from runplan.adapters.store.protocol import Store
+from runplan.app.operations.model import Caller
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import HostChanged, SetupDoubted, SetupReused, StepCrashed, WorkKept
 from runplan.domain.run.decide import decide
@@ -19,9 +22,10 @@ from runplan.domain.run.kinds import REPEATED_WAITS
 from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StartQueued, StepJudged
 from runplan.domain.run.reasons import describe_pause, describe_proof
 from runplan.domain.run.recorded import Recorded
-from runplan.domain.run.rows import EventRow
+from runplan.domain.run.rows import EventRow, RunRow
 from runplan.domain.run.state import RunState, apply
 from runplan.domain.text import clock, counted, elapsed
+from runplan.engine.loop.context import RepositoryContext, newest_run
 from runplan.engine.loop.runs import find_awaited
 
 FOLLOW_S = 0.2  #: between two looks at a followed journal or log
@@ -92,6 +96,13 @@ def follow_events(
         time.sleep(FOLLOW_S if store.outputs is None else FLEET_FOLLOW_S)
 
 
+@contextmanager
+def open_run(caller: Caller, word: str | None) -> Iterator[tuple[RepositoryContext, Store, RunRow]]:
+    """The run of this id, or the newest of the plan, or of all plans; with its journal."""
+    with caller.open(lenient=True) as context:
+        yield context, *newest_run(context, word)
+
+
 class ExplainedStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A recorded fact, and the decision that followed."""
 
@@ -117,13 +128,15 @@ def list_steps(facts: list[Recorded[e.Event]]) -> list[ExplainedStep]:
     return steps
 
 
-def list_repeats(events: Sequence[e.Event]) -> set[int]:
-    """The places of waits that say the same as the one before, and of the wake-ups between them."""
+def read_steps(store: Store, run: str) -> tuple[list[ExplainedStep], set[int]]:
+    """The steps; and the places of waits that say the same as the one before, and of the wake-ups between them."""
+    records = list_records(store, run)
+    events = [record.event for record in records]
     repeats = set[int]()
     for place, (before, woke, wait) in enumerate(zip(events, events[1:], events[2:], strict=False)):
         if isinstance(before, e.Paused) and isinstance(woke, e.Woke) and isinstance(wait, e.Paused):
             repeats |= {place + 1, place + 2} if (before.kind, before.words) == (wait.kind, wait.words) else set()
-    return repeats
+    return list_steps(records), repeats
 
 
 def describe_duration(ended: e.DispatchEnded, seconds: float) -> str:

@@ -20,7 +20,7 @@ from runplan.domain.text import command
 from runplan.domain.times import iso
 from runplan.engine.loop.context import newest_run, plan_path, slug_of
 from runplan.engine.report import summary, text as report
-from runplan.engine.report.html import commits_in
+from runplan.engine.report.html import commits_in, render_page
 from runplan.engine.report.planning import planning_report
 from runplan.engine.report.sections import failure_sections, newest_pull_request
 
@@ -32,11 +32,24 @@ class Report(Struct, frozen=True, kw_only=True):
     phases: tuple[summary.PhaseRecord, ...]
     diffs: dict[str, str] = {}  #: of the commits that it lists, by their abbreviated ids
 
+    @property
+    def html(self) -> str:
+        return render_page(self.markdown, diffs=self.diffs)
+
 
 class News(Struct, frozen=True, kw_only=True):
     since: datetime
     repositories: list[summary.RepositoryNews]
     markdown: str
+
+    @property
+    def html(self) -> str:
+        return render_page(self.markdown, diffs={})
+
+    @property
+    def counts(self) -> str:
+        """How many phases wait, failed and landed."""
+        return summary.count_phases(self.repositories)
 
 
 def read_report(caller: Caller, word: str = "", *, diffs: bool = False) -> Report:

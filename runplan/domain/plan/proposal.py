@@ -14,7 +14,7 @@ from runplan.domain.plan.marks import ExecutionKind, PlanStatus, Status
 from runplan.domain.plan.model import parse_plan
 from runplan.domain.plan.scan import marks_within, scan_lines
 from runplan.domain.plan.tracker import add_tracker, put_key
-from runplan.domain.text import plain
+from runplan.domain.text import counted, plain, visible
 
 if TYPE_CHECKING:
     from runplan.domain.plan.model import Phase, Plan
@@ -95,6 +95,17 @@ def missing_sections(text: str) -> tuple[str, ...]:
     """The sections of a plan that the text has no heading for."""
     titles = [_words_of(heading) for heading in scan_lines(text.encode(), path=_PATH).headings]
     return tuple(name for word, name in SECTIONS.items() if not any(title.startswith(word) for title in titles))
+
+
+def describe_summary(summary: Summary, *, is_edited: bool) -> list[str]:
+    label = ", edited by user" if is_edited else ""
+    size = f"{counted(len(summary.phases), 'phase')}, {summary.characters:,} characters"
+    lines = [f"{summary.title}: {size}, about {counted(summary.dispatches, 'dispatch', 'dispatches')}{label}"]
+    lines += [f"  phase {phase.id} {phase.title} ({counted(phase.items, 'item')})" for phase in summary.phases]
+    lines += [f"  permits: {permission}" for permission in summary.permissions]
+    lines += [f"  sign-off: {criterion}" for criterion in summary.sign_offs]
+    lines += [f"  open question: {question}" for question in summary.open_questions]
+    return [visible(line, is_prose=True) for line in lines]
 
 
 def summarize(text: str, *, path: str) -> Summary:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from runplan.adapters.store.protocol import Store
-from runplan.domain.plan.proposal import Summary, summarize
+from runplan.domain.plan.proposal import describe_summary, summarize
 from runplan.domain.run.events import Answered, DispatchEnded, Event, PhaseFailed
 from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StepJudged
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.standing.usage import Usage
-from runplan.domain.text import bounded, command, counted, elapsed, visible
+from runplan.domain.text import bounded, command, counted, elapsed
 from runplan.engine.report.text import code_span, escape_inline, table_row
 
 KINDS: tuple[type[Event], ...] = (PlanningChosen, DispatchEnded, StepJudged, ProposalMade, Answered, PhaseFailed)
@@ -36,17 +36,6 @@ def planning_report(store: Store, plan: str, run: str = "") -> str:
 
 def describe_proposal(proposal: ProposalMade) -> list[str]:
     return describe_summary(summarize(proposal.text, path=proposal.path), is_edited=proposal.is_edited)
-
-
-def describe_summary(summary: Summary, *, is_edited: bool) -> list[str]:
-    label = ", edited by user" if is_edited else ""
-    size = f"{counted(len(summary.phases), 'phase')}, {summary.characters:,} characters"
-    lines = [f"{summary.title}: {size}, about {counted(summary.dispatches, 'dispatch', 'dispatches')}{label}"]
-    lines += [f"  phase {phase.id} {phase.title} ({counted(phase.items, 'item')})" for phase in summary.phases]
-    lines += [f"  permits: {permission}" for permission in summary.permissions]
-    lines += [f"  sign-off: {criterion}" for criterion in summary.sign_offs]
-    lines += [f"  open question: {question}" for question in summary.open_questions]
-    return [visible(line, is_prose=True) for line in lines]
 
 
 def _list_steps(facts: Iterable[Recorded[Event]]) -> Iterator[str]:

@@ -7,119 +7,99 @@ import os
 import subprocess
 import sys
 import termios
-from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
+from dataclasses import fields
+from typing import Any
 
-from runplan.adapters.configuration.load import environment
-from runplan.adapters.store.files import make_below
-from runplan.app.operations import answers, commands, model, planning, retry, runs, start
-from runplan.app.operations.model import Answer, Caller, Declined, Operation, R, Where
-from runplan.app.views.changes import Change, list_pending, read_change, view_change, view_planning
-from runplan.app.views.journal import follow_events
-from runplan.domain import names
+from msgspec.structs import replace
+
+from runplan.app.operations import planning, runs, start
+from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Where
+from runplan.app.operations.requests import ApproveRequest, EditRequest, PlanRequest, RejectRequest
+from runplan.app.operations.table import OPERATIONS
+from runplan.app.views.changes import list_pending, view_change, view_planning
+from runplan.app.views.ending import describe_end
 from runplan.domain.decoding import as_json
-from runplan.domain.errors import Exit, Interrupted, RefusedEarly, Unreachable, UsageError
-from runplan.domain.run.recorded import from_json
-from runplan.domain.settings.options import parse_words
+from runplan.domain.errors import Exit, Interrupted, RefusedEarly, UsageError
 from runplan.domain.standing.actions import actions_of_wait, describe_actions
 from runplan.domain.text import command, plain
-from runplan.engine.loop.context import RepositoryContext, open_context, plan_path
-from runplan.engine.loop.runs import find_awaited
 from runplan.interfaces.cli.show import progress
 from runplan.interfaces.cli.show.change import show_change
 
 
-def _caller(by: str = "terminal") -> Caller:
-    return Caller(
-        cwd=Path.cwd(),
-        env=environment(),
-        by=by,
-        say=progress.say,
-        warn=progress.warn,
-        show=progress.show_event,
-    )
+def _caller(args: argparse.Namespace, where: Where = Where.AS_BEFORE) -> Caller:
+    """The person at the terminal, or the program that answers for one."""
+    chosen = vars(args)
+    if chosen.get("foreground"):
+        where = Where.HERE
+    elif chosen.get("background"):
+        where = Where.DAEMON
+    by = chosen.get("via", "terminal")
+    return Caller(by=by, say=progress.say, warn=progress.warn, show=progress.show_event, where=where)
 
 
-def _carry_out(operation: Operation[R], request: R, *, wait: bool = False, asks: bool = False, by: str = "") -> Exit:
-    return _conclude(_submit(operation, request, by=by), wait=wait, asks=asks)
-
-
-def _submit(operation: Operation[R], request: R, *, by: str = "") -> Answer:
+def _submit(caller: Caller, verb: str, request: object) -> Answer:
     with progress.live_line():
-        return operation(_caller(by or "terminal"), request)
+        return OPERATIONS[verb][0](caller, request)
 
 
-def _conclude(answer: Answer, *, wait: bool, asks: bool) -> Exit:
+def _conclude(caller: Caller, answer: Answer, *, wait: bool, asks: bool) -> Exit:
     """Show the end; `wait` follows a run of the daemon, `asks` about the changes that a followed run comes to."""
-    code = _show_outcome(answer, wait=wait)
+    code = _show_outcome(caller, answer, wait=wait)
     if isinstance(answer, Declined) or not (asks and (answer.is_ended or wait)):
         return code
+    caller = replace(caller, where=Where.AS_BEFORE)
     while code is Exit.WAITING and sys.stdin.isatty() and sys.stderr.isatty():
-        judged = _ask_person(answer.plan)
+        judged = _ask_person(caller, answer.plan)
         if judged is None:
             break
-        code = _show_outcome(_submit(*judged), wait=True)
+        code = _show_outcome(caller, _submit(caller, *judged), wait=True)
     return code
 
 
-def _show_outcome(answer: Answer, *, wait: bool) -> Exit:
+def _show_outcome(caller: Caller, answer: Answer, *, wait: bool) -> Exit:
     if isinstance(answer, Declined):
         return answer.exit
     if not answer.run or not (answer.is_ended or wait):
         return Exit.DONE
-    with open_context(warn=progress.warn) as context:
-        if not answer.is_ended:
-            return _follow_run(context, answer.plan, answer.run, after=answer.seen)
-        code = progress.show_end(context, answer.run)
-        runs.start_next(_caller(), context, answer.run)
-        return code
-
-
-def _follow_run(context: RepositoryContext, plan: str, run: str, *, after: int | None) -> Exit:
-    """Print the events of the run until it ends or waits for a person; Ctrl-C only detaches."""
-    after = context.store().get_newest_event() if after is None else after
-    try:
-        with progress.live_line(), closing(context.store()) as store:
-            for rows, _ in follow_events(store, plan, run, after=after):
-                for event in filter(None, (from_json(row.type, row.body) for row in rows)):
-                    progress.show_event(event)
-            newest = store.get_run(run)
-    except KeyboardInterrupt:
-        again = command("runplan", "logs", plan, "-f")
-        stop = command("runplan", "stop", plan)
-        raise Interrupted(f"detached; {run} continues. Follow it: {again}; stop it: {stop}") from None
-    if newest is not None and newest.is_active and not find_awaited(context.store(), newest).needs_person:
-        status = command("runplan", "status", plan)
-        raise Unreachable(f"the daemon has ended, and no process works on {run}; see: {status}")
-    return progress.show_end(context, run)
+    if not answer.is_ended:
+        try:
+            with progress.live_line():
+                runs.follow_run(caller, answer)
+        except KeyboardInterrupt:
+            again = command("runplan", "logs", answer.plan, "-f")
+            stop = command("runplan", "stop", answer.plan)
+            raise Interrupted(f"detached; {answer.run} continues. Follow it: {again}; stop it: {stop}") from None
+    with caller.open(lenient=True) as context:
+        code, lines = describe_end(context, answer.run)
+        progress.write_line("\n".join(["", *(f"runplan: {line}" for line in lines)]))
+        if answer.is_ended:
+            runs.start_next(caller, context, answer.run)
+    return code
 
 
 # --- questions on the terminal ----------------------------------------------------------------------------
 
 
-def _ask_person(plan: str) -> tuple[Operation[model.Judge], model.Judge] | None:
+def _ask_person(caller: Caller, plan: str) -> tuple[str, ApproveRequest | RejectRequest] | None:
     """The answer of the person at the terminal, about the change as it is now; None to leave it waiting."""
-    with open_context(warn=progress.warn) as context:
+    with caller.open(lenient=True) as context:
         change = next(iter(list_pending(context, plan, None, "approve")), None)
-        return _ask_about(context, change) if change is not None else None
-
-
-def _ask_about(context: RepositoryContext, change: Change) -> tuple[Operation[model.Judge], model.Judge] | None:
+    if change is None:
+        return None
     phase = change.attempt.chosen.phase
-    plan = change.state.options.plan
-    request = model.Judge(plan=plan, phase=phase, tree=change.attempt.delivery.asked)
+    tree = change.attempt.delivery.asked
     while True:
         match _prompt(f"land {f'phase {phase}' if phase else plan}? y(es), n(o), d(iff), r(eject)"):
             case "y" | "yes":
-                return answers.approve, request
+                return "approve", ApproveRequest(plan=plan, phase=phase, tree=tree)
             case "n" | "no" | None:
                 return None
             case "d" | "diff":
-                show_change(context, view_change(context, change))
+                with caller.open(lenient=True) as context:
+                    show_change(caller, view_change(context, change))
             case "r" | "reject":
                 if words := _prompt("what has to change?"):
-                    return answers.reject, model.Judge(plan=plan, phase=phase, tree=request.tree, why=words)
+                    return "reject", RejectRequest(plan=plan, phase=phase, tree=tree, why=words)
 
 
 def _prompt(question: str) -> str | None:
@@ -130,111 +110,56 @@ def _prompt(question: str) -> str | None:
     return plain(line).strip() if line else None
 
 
-# --- work -------------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------
+
+
+def run_operation(verb: str, args: argparse.Namespace) -> Exit:
+    """Have the request that the words and options make carried out."""
+    wait = verb == "undo" or vars(args).get("wait", False)
+    caller = _caller(args, Where.DAEMON if wait and verb == "retry" else Where.AS_BEFORE)
+    answer = _submit(caller, verb, _make_request(verb, args))
+    return _conclude(caller, answer, wait=wait, asks=verb in ("start", "retry"))
+
+
+def _make_request(verb: str, args: argparse.Namespace) -> Any:
+    """The request with the arguments of the same names; the words of a text are one."""
+    kind = OPERATIONS[verb][1]
+    given = {field.name: getattr(args, field.name) for field in fields(kind)}
+    return kind(**{name: " ".join(value) if name == "text" else value for name, value in given.items()})
 
 
 def run_start(args: argparse.Namespace) -> Exit:
-    words = args.words if args.issue is None or args.plan is None else [args.plan, *args.words]
-    request = model.Start(
-        plan=(args.plan or "") if args.issue is None else "",
-        issue=args.issue,
-        options=parse_words(words),
-        where=Where.HERE if args.foreground else Where.DAEMON,
-    )
+    if args.issue is not None and args.plan:  # an issue has no PLAN: it is the first of the words
+        args.options = [args.plan, *args.options]
+        args.plan = ""
     if args.dry_run:
-        print(start.preview_start(_caller(), request))
+        print(start.preview_start(_caller(args), _make_request("start", args)))
         return Exit.DONE
-    return _carry_out(start.start, request, wait=args.wait, asks=True)
-
-
-def run_watch_issues(args: argparse.Namespace) -> Exit:
-    return _carry_out(start.watch_issues, model.WatchIssues(label=args.label, options=parse_words(args.words)))
-
-
-def run_stop(args: argparse.Namespace) -> Exit:
-    request = model.Stop(plan=args.plan or "", keep_schedule=args.keep_schedule, force=args.force)
-    return _carry_out(commands.stop, request)
-
-
-def run_pause(args: argparse.Namespace) -> Exit:
-    return _carry_out(commands.pause, model.Named(plan=args.plan))
-
-
-def run_resume(args: argparse.Namespace) -> Exit:
-    return _carry_out(commands.resume, model.Named(plan=args.plan))
-
-
-def run_now(args: argparse.Namespace) -> Exit:
-    return _carry_out(commands.now, model.Named(plan=args.plan or ""))
-
-
-def run_retry(args: argparse.Namespace) -> Exit:
-    where = Where.HERE if args.foreground else _continued(args, Where.DAEMON)
-    request = model.Retry(plan=args.plan, phase=args.phase or "", fresh=args.fresh, review=args.review, where=where)
-    return _carry_out(retry.retry, request, wait=args.wait, asks=True)
-
-
-def run_undo(args: argparse.Namespace) -> Exit:
-    return _carry_out(retry.undo, model.Undo(plan=args.plan, phase=args.phase), wait=True)
-
-
-# --- answers ----------------------------------------------------------------------------------------------
-
-
-def _continued(args: argparse.Namespace, waits: Where) -> Where:
-    """The process that continues a run; `waits` for `--wait`."""
-    return Where.DAEMON if args.background else waits if args.wait else Where.AS_BEFORE
-
-
-def run_diff(args: argparse.Namespace) -> None:
-    with open_context(warn=progress.warn) as context:
-        view = read_change(context, args.plan, args.phase or "")
-        if args.json:
-            print(as_json(view, indent=None))
-        else:
-            show_change(context, view, is_paged=not args.no_pager)
-
-
-def run_approve(args: argparse.Namespace) -> Exit:
-    return _judge(answers.approve, args)
-
-
-def run_reject(args: argparse.Namespace) -> Exit:
-    return _judge(answers.reject, args, why=args.why)
-
-
-def _judge(operation: Callable[[Caller, model.Judge], Answer], args: argparse.Namespace, *, why: str = "") -> Exit:
-    where = _continued(args, Where.AS_BEFORE)
-    request = model.Judge(plan=args.plan or "", phase=args.phase or "", tree=args.tree, why=why, where=where)
-    return _carry_out(operation, request, wait=args.wait, by=args.via)
-
-
-def run_answer(args: argparse.Namespace) -> Exit:
-    request = model.Reply(id=args.id, text=" ".join(args.text), where=_continued(args, Where.AS_BEFORE))
-    return _carry_out(answers.answer, request, wait=args.wait)
+    return run_operation("start", args)
 
 
 # --- plans ------------------------------------------------------------------------------------------------
 
 
 def run_plan(args: argparse.Namespace) -> Exit:
-    if not args.goal and args.file is None and args.issue is None and not args.revise:
+    if not args.goal and not args.file and args.issue is None and not args.revise:
         if args.why:
             raise UsageError("-m: only with --revise; else the goal says it")
-        return _show_proposals()
+        return _show_proposals(_caller(args))
     if args.foreground and args.no_wait:
         raise UsageError("--foreground with --no-wait: leave out one of them")
-    answer = _submit(planning.plan, _read_plan_request(args))
-    code = _conclude(answer, wait=not args.no_wait, asks=not args.no_wait)
-    if args.json and isinstance(answer, model.Accepted):
-        with open_context(warn=progress.warn) as context:
+    caller = _caller(args)
+    answer = _submit(caller, "plan", _read_plan_request(args))
+    code = _conclude(caller, answer, wait=not args.no_wait, asks=not args.no_wait)
+    if args.json and isinstance(answer, Accepted):
+        with caller.open(lenient=True) as context:
             row = context.store().get_newest_run(answer.plan)
             assert row is not None
             print(as_json(view_planning(context, row.id)))
     return code
 
 
-def _read_plan_request(args: argparse.Namespace) -> model.Plan:
+def _read_plan_request(args: argparse.Namespace) -> PlanRequest:
     words = args.goal
     if args.revise and not words:
         raise UsageError("--revise: name the plan: runplan plan --revise PLAN [PHASE] [-m TEXT]")
@@ -244,9 +169,9 @@ def _read_plan_request(args: argparse.Namespace) -> model.Plan:
     goal = "" if args.revise or is_folder else " ".join(words)
     if words == ["-"]:
         goal = planning.require_size(sys.stdin.buffer.read(planning.LONGEST_GOAL + 1))
-    return model.Plan(
+    return PlanRequest(
         goal=goal,
-        file=args.file or "",
+        file=args.file,
         issue=args.issue,
         folder=words[0] if is_folder and not args.revise else "",
         revises=words[0] if args.revise else "",
@@ -254,18 +179,17 @@ def _read_plan_request(args: argparse.Namespace) -> model.Plan:
         why=args.why,
         quick=args.quick,
         rounds=args.rounds,
-        agent=args.agent or "",
-        critic=args.critic or "",
-        out=args.out or "",
-        asks=args.ask,
-        then=parse_words(args.then.split()) if args.then else None,
-        where=Where.HERE if args.foreground else Where.DAEMON,
+        agent=args.agent,
+        critic=args.critic,
+        out=args.out,
+        ask=args.ask,
+        then=args.then,
     )
 
 
-def _show_proposals() -> Exit:
+def _show_proposals(caller: Caller) -> Exit:
     """Print the proposed plans that wait for an answer, with the commands to read and edit them."""
-    with open_context() as context:
+    with caller.open() as context:
         changes = [change for change in list_pending(context, None, None, "approve") if not change.attempt.chosen.phase]
     if not changes:
         raise UsageError(
@@ -279,28 +203,28 @@ def _show_proposals() -> Exit:
 
 
 def run_edit(args: argparse.Namespace) -> Exit:
-    with open_context() as context:
-        plan = plan_path(context, args.plan)
-        proposal = planning.find_proposal(context, plan)[2]
-        file = context.state / "edited" / f"{names.slug(plan)}-{proposal.sha256[:12]}.md"
-        text = _edit_text(context, proposal.text, file)
+    caller = _caller(args)
+    draft = planning.open_draft(caller, args.plan)
+    text = _edit_text(caller, draft)
     try:
-        code = _carry_out(planning.edit, model.Edit(plan=plan, sha256=proposal.sha256, text=text))
+        answer = _submit(caller, "edit", EditRequest(plan=draft.plan, sha256=draft.sha256, text=text))
+        code = _conclude(caller, answer, wait=False, asks=False)
     except RefusedEarly as error:
-        raise RefusedEarly(f"{error}. Your text is kept at {file}") from None
-    file.unlink(missing_ok=True)  # the journal has it
+        raise RefusedEarly(f"{error}. Your text is kept at {draft.file}") from None
+    draft.file.unlink(missing_ok=True)  # the journal has it
     return code
 
 
-def _edit_text(context: RepositoryContext, text: str, file: Path) -> str:
+def _edit_text(caller: Caller, draft: planning.Draft) -> str:
     """The text as the editor of the person leaves it. A text that was kept is continued, never overwritten."""
-    make_below(context.common_dir, file.parent)
+    text = draft.text
+    file = draft.file
     if file.is_file():
         progress.say(f"continuing with your text in {file}; to begin with the proposal again, remove that file")
     elif not file.exists():
         file.write_text(text, encoding="utf-8")
-    editor = context.env.get("VISUAL") or context.env.get("EDITOR") or "vi"
-    ended = subprocess.run(["sh", "-c", f'{editor} "$1"', editor, str(file)], env=dict(context.env), check=False)
+    editor = caller.env.get("VISUAL") or caller.env.get("EDITOR") or "vi"
+    ended = subprocess.run(["sh", "-c", f'{editor} "$1"', editor, str(file)], env=dict(caller.env), check=False)
     line_end = "\r\n" if "\r\n" in text else "\n"
     is_file = file.is_file()
     typed = file.read_text(encoding="utf-8", errors="replace").replace("\n", line_end) if is_file else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import io
@@ -128,8 +129,8 @@ def usage() -> str:
     """The verbs in groups; their headings are bold on a terminal."""
     style = Style.of(sys.stdout)
     groups = (
-        [style.paint(f"{name}:", "bold"), *(f"  {verb:<12} {line}" for verb, (_, line, _) in group.items())]
-        for name, group in GROUPS.items()
+        [style.paint(f"{heading}:", "bold"), *(f"  {name:<12} {verb.line}" for name, verb in group.items())]
+        for heading, group in GROUPS.items()
     )
     return style.fit_columns(USAGE.format(verbs="\n\n".join("\n".join(lines) for lines in groups)))
 
@@ -150,14 +151,15 @@ def run_verb(verb: str, words: list[str]) -> int:
         if death := Caller().begin(verb, changes=verb in CHANGING):
             say(death)
     try:
-        module = importlib.import_module(f"runplan.interfaces.cli.{VERBS[verb][0]}")
+        module = importlib.import_module(f"runplan.interfaces.cli.{VERBS[verb].module}")
     except ModuleNotFoundError as error:
         if verb not in EXTRAS or (error.name or "").startswith("runplan"):
             raise
         raise RefusedEarly(
             f"{verb} needs the module {error.name}; install it: pip install 'runplan[{EXTRAS[verb]}]'"
         ) from None
-    code: Exit | None = getattr(module, f"run_{verb.replace('-', '_')}")(args)
+    run = getattr(module, f"run_{verb.replace('-', '_')}", None) or functools.partial(module.run_operation, verb)
+    code: Exit | None = run(args)
     return int(code or Exit.DONE)
 
 
@@ -177,17 +179,16 @@ class Parser(ArgumentParser):
 
 
 def parser_of(verb: str) -> ArgumentParser:
-    _, line, arguments = VERBS[verb]
     style = Style.of(sys.stdout)
     parser = Parser(
         prog=f"runplan {verb}",
-        description=style.fit_columns(f"{line}."),
+        description=style.fit_columns(f"{VERBS[verb].line}."),
         epilog=style.fit_columns(f"examples:\n{EXAMPLES[verb]}"),
         formatter_class=lambda prog: RawDescriptionHelpFormatter(prog, width=style.width or 100),
         allow_abbrev=False,
     )
-    for argument in arguments:
+    for argument in VERBS[verb].arguments:
         place = parser.add_mutually_exclusive_group() if isinstance(argument, list) else parser
-        for names, options in argument if isinstance(argument, list) else [argument]:
-            place.add_argument(*names, **options)
+        for add in argument if isinstance(argument, list) else [argument]:
+            add(place)
     return parser

@@ -2,89 +2,70 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS
-from typing import Any, TypeAlias
+from argparse import SUPPRESS, _ActionsContainer
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields
+from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
-#: Names and options of an argument, as `add_argument` takes them. Those of a list exclude each other.
-Argument: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
-Arguments: TypeAlias = tuple[Argument | list[Argument], ...]
+from runplan.app.operations import requests
+from runplan.app.operations.requests import Help
+
+#: Adds itself to a parser. Those of a list exclude each other.
+Argument: TypeAlias = Callable[[_ActionsContainer], object]
 
 
-def _flag(help: str, *names: str) -> Argument:
-    return names, {"action": "store_true", "help": help}
+class Verb(NamedTuple):
+    module: str  #: with its function
+    line: str  #: of help
+    arguments: tuple[Argument | list[Argument], ...] = ()
 
 
 def _value(help: str, *names: str, **more: Any) -> Argument:
-    return names, {"help": help, **more}
+    return lambda parser: parser.add_argument(*names, help=help, **more)
 
 
-_ANY_PLAN = _value("a path, a base name, or a unique part of one", "plan", metavar="PLAN", nargs="?")
-_PLAN = _value("a path, a base name, or a unique part of one", "plan", metavar="PLAN")
+def _flag(help: str, *names: str) -> Argument:
+    return _value(help, *names, action="store_true")
+
+
+def _operation(kind: type[Any], *more: Argument | list[Argument]) -> Verb:
+    """The verb of a request, with a word or an option for each field that has help."""
+    hints = get_type_hints(kind, include_extras=True)
+    shown = [field for field in fields(kind) if get_origin(hints[field.name]) is Annotated]
+    arguments = (_field(field, *get_args(hints[field.name])) for field in shown)
+    return Verb("control", str(kind.__doc__).partition(".\n")[0].removesuffix("."), (*arguments, *more))
+
+
+def _field(field: Field[Any], base: object, help: Help) -> Argument:
+    is_needed = field.default is MISSING
+    default = None if is_needed else field.default
+    option = "-m" if field.name == "why" else f"--{field.name.replace('_', '-')}"
+    if base is bool:
+        return _flag(help.text, option)
+    if field.name in ("plan", "phase", "options", "id", "text"):
+        nargs = "+" if field.name == "text" else "*" if base is not str else None if is_needed else "?"
+        return _value(help.text, field.name, metavar=help.value, nargs=nargs, default=default)
+    number = {} if base is str else {"type": int}
+    more = {"metavar": help.value, "dest": field.name, "default": default, "required": is_needed, **number}
+    return _value(help.text, option, **more)
+
+
 _ANY_RUN = _value("a plan, or the id of a run", "plan", metavar="PLAN|RUN", nargs="?")
-_PHASE = _value("the id of a phase", "phase", metavar="PHASE")
-_WAITING = _value("a phase id; without it, the first that waits", "phase", metavar="PHASE", nargs="?")
 _JSON = _flag("print JSON", "--json")
-_RUN = _flag("also run set-up and tests once, in a fresh worktree", "--run")
 _HERE = _flag("run here and exit with the outcome", "--foreground")
 _WAIT = _flag("follow the daemon's run and exit with its outcome", "--wait")
 _BACKGROUND = _flag("continue it by the daemon, also after start --foreground", "--background")
-_WORDS = "a phase id or `finish`; `auto`; cherry-pick, pr or direct; every SCHEDULE; now"
-_START = (
-    _ANY_PLAN,
-    _value(_WORDS, "words", metavar="WORD", nargs="*", default=[]),
-    _value("instead of PLAN: an issue on GitHub; lands by pr", "--issue", metavar="NUMBER", type=int),
-    [_HERE, _WAIT, _flag("show what would be done and change nothing", "--dry-run")],
-)
-_WATCH = (
-    _value("every SCHEDULE, which implies auto; now", "words", metavar="WORD", nargs="*", default=[]),
-    _value("of the issues to work on", "--label", required=True),
-)
-_GOAL = _value("its words, - for standard input, or a spec folder", "goal", metavar="GOAL", nargs="*", default=[])
-_PLANNING = (
-    _GOAL,
-    _value("the goal is in a file", "--file", metavar="FILE"),
-    _value("the goal is an issue on GitHub", "--issue", metavar="NUMBER", type=int),
+_VIA = _value(SUPPRESS, "--via", metavar="WAY", default="terminal")  # for programs that answer for a person
+_GOAL = (
+    _value("its words, - for standard input, or a spec folder", "goal", metavar="GOAL", nargs="*", default=[]),
     _flag("revise a plan: PLAN [PHASE] instead of GOAL", "--revise"),
-    _value("why it is revised", "-m", metavar="TEXT", dest="why", default=""),
-    _flag("explore, draft, criticise and revise once", "--quick"),
-    _value("rounds of critique and revision, 1 to 4", "--rounds", metavar="N", type=int),
-    _value("writes the plan; default: agents.planner", "--agent", metavar="NAME"),
-    _value("criticises it; default: the verifier", "--critic", metavar="NAME"),
-    _value("the file of the plan; default: by its title", "--out", metavar="FILE"),
-    _flag("let the first step ask you up to five questions", "--ask"),
-    _value('start it when it is approved, e.g. "finish auto pr"', "--then", metavar="WORDS", default=""),
     [_HERE, _flag("return when the daemon has accepted it", "--no-wait")],
     _JSON,
-)
-_RETRY = (
-    _PLAN,
-    _value("a phase id; default: as the last run", "phase", metavar="PHASE", nargs="?"),
-    _flag("begin the phase anew; its kept work is parked", "--fresh"),
-    _flag("have an agent handle new comments on the pull request", "--review"),
-    [_HERE, _WAIT, _BACKGROUND],
 )
 _DIFF = (
     _value("a plan, or the id of a run", "plan", metavar="PLAN|RUN"),
     _value("a phase that waits, failed or, of a run, landed", "phase", metavar="PHASE", nargs="?"),
     [_flag("print it at once, also on a terminal", "--no-pager"), _JSON],
-)
-_STOP = (
-    _ANY_PLAN,
-    _flag("end the run only; its schedule stays", "--keep-schedule"),
-    _flag("kill a run of another terminal at once", "--force"),
-)
-_WHY = _value(
-    "what to change: an agent does it at once, and you are asked again", "-m", metavar="TEXT", dest="why", default=""
-)
-_TREE = _value("only this tree, or this SHA-256 of a plan, as diff shows it", "--tree", metavar="TREE", default="")
-_VIA = _value(SUPPRESS, "--via", metavar="WAY", default="terminal")  # for programs that answer for a person
-_FOLLOW = [_WAIT, _BACKGROUND]
-_APPROVE = (_ANY_PLAN, _WAITING, _TREE, _VIA, _FOLLOW)
-_REJECT = (_PLAN, _WAITING, _WHY, _TREE, _VIA, _FOLLOW)
-_ANSWER = (
-    _value("the id of the question, or the plan if it has one question", "id", metavar="ID"),
-    _value("your answer, for the next agent", "text", metavar="TEXT", nargs="+"),
-    _FOLLOW,
 )
 _STATUS = (_ANY_RUN, _flag("all repositories, with finished plans and other pages", "--all"), _JSON)
 _REPORT = (
@@ -136,6 +117,7 @@ _WORKER = (
     _value("plans at the same time; default: daemon.max_parallel", "--slots", metavar="N", type=int),
 )
 _NOTIFY = (_flag("send a test notice through each channel", "--test"),)
+_RUN = _flag("also run set-up and tests once, in a fresh worktree", "--run")
 _GC = (_flag("only list", "--dry-run"), _JSON)
 _DEMO = (
     _flag("begin with a goal: agents write the plan first", "--plan"),
@@ -146,59 +128,61 @@ _DEMO = (
 _COMPLETION = (_value("the shell that completes", "shell", choices=("bash", "zsh", "fish")),)
 _HELP = (_value("the verb to explain", "verb", metavar="VERB", nargs="?"),)
 
-#: The verbs by group: the module with `run_<verb>`, one line, and the arguments.
-GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
+GROUPS: dict[str, dict[str, Verb]] = {
     "Work on plans": {
-        "start": ("control", "Work on a plan: its next phase, one phase, or all of it", _START),
-        "plan": ("control", "Write a plan for a goal, which you approve before any work", _PLANNING),
-        "watch-issues": ("control", "Work on the open issues with a label, one after the other", _WATCH),
-        "stop": ("control", "Cancel schedules and end runs; their work is kept", _STOP),
-        "pause": ("control", "Pause a plan; the current step finishes", (_PLAN,)),
-        "resume": ("control", "Resume a paused plan and its schedule", (_PLAN,)),
-        "now": ("control", "Run a scheduled plan now", (_ANY_PLAN,)),
-        "retry": ("control", "Resume the last run, or continue its failed phase", _RETRY),
-        "undo": ("control", "Revert a landed phase with a new commit", (_PLAN, _PHASE)),
+        "start": _operation(
+            requests.StartRequest,
+            [_HERE, _WAIT, _flag("show what would be done and change nothing", "--dry-run")],
+        ),
+        "plan": _operation(requests.PlanRequest, *_GOAL),
+        "watch-issues": _operation(requests.WatchIssuesRequest),
+        "stop": _operation(requests.StopRequest),
+        "pause": _operation(requests.PauseRequest),
+        "resume": _operation(requests.ResumeRequest),
+        "now": _operation(requests.NowRequest),
+        "retry": _operation(requests.RetryRequest, [_HERE, _WAIT, _BACKGROUND]),
+        "undo": _operation(requests.UndoRequest),
     },
     "Answer": {
-        "inbox": ("show.report", "Show what waits for you, in all repositories", (_JSON,)),
-        "diff": ("control", "Show the change or plan that waits, or the kept work of a failed phase", _DIFF),
-        "approve": ("control", "Approve a pending change or plan, and continue", _APPROVE),
-        "reject": ("control", "Reject a pending change or plan", _REJECT),
-        "edit": ("control", "Edit a proposed plan in $EDITOR; it is checked again", (_PLAN,)),
-        "answer": ("control", "Answer the question of an agent and continue", _ANSWER),
+        "inbox": Verb("show.report", "Show what waits for you, in all repositories", (_JSON,)),
+        "diff": Verb("show.change", "Show the change or plan that waits, or the kept work of a failed phase", _DIFF),
+        "approve": _operation(requests.ApproveRequest, _VIA, [_WAIT, _BACKGROUND]),
+        "reject": _operation(requests.RejectRequest, _VIA, [_WAIT, _BACKGROUND]),
+        "edit": _operation(requests.EditRequest),
+        "answer": _operation(requests.AnswerRequest, [_WAIT, _BACKGROUND]),
     },
     "Look": {
-        "status": ("show.status", "Show what is done, running and next", _STATUS),
-        "watch": ("show.watch", "Show the plans of all repositories in the terminal, with keys to answer", ()),
-        "next": ("show.status", "List schedules and when they fire next", (_JSON,)),
-        "report": ("show.report", "Show a plan's report", _REPORT),
-        "logs": ("show.journal", "Show what a plan's newest run did, step by step", _LOGS),
-        "explain": ("show.journal", "Explain the current state and how it got there", (_ANY_RUN, _STEPS, _JSON)),
-        "check": ("show.check", "Show how runplan reads a plan, and what is wrong with it", _CHECK),
-        "web": ("show.web", "Show plans, changes and costs in a browser, and answer there", _WEB),
-        "metrics": ("show.journal", "Print Prometheus metrics", ()),
+        "status": Verb("show.status", "Show what is done, running and next", _STATUS),
+        "watch": Verb("show.watch", "Show the plans of all repositories in the terminal, with keys to answer"),
+        "next": Verb("show.status", "List schedules and when they fire next", (_JSON,)),
+        "report": Verb("show.report", "Show a plan's report", _REPORT),
+        "logs": Verb("show.journal", "Show what a plan's newest run did, step by step", _LOGS),
+        "explain": Verb("show.journal", "Explain the current state and how it got there", (_ANY_RUN, _STEPS, _JSON)),
+        "check": Verb("show.check", "Show how runplan reads a plan, and what is wrong with it", _CHECK),
+        "web": Verb("show.web", "Show plans, changes and costs in a browser, and answer there", _WEB),
+        "metrics": Verb("show.journal", "Print Prometheus metrics"),
     },
     "Set up": {
-        "init": ("setup.settings", "Write a commented runplan.toml that fits this repository", _INIT),
-        "doctor": ("setup.doctor", "Check the setup and suggest fixes", (_RUN, _JSON)),
-        "config": ("setup.settings", "Print every setting, its value and its origin", (_JSON,)),
-        "gc": ("setup.doctor", "Remove what ended runs left behind; list what is kept", _GC),
-        "mcp": ("setup.mcp", "Serve plans, changes and answers to the agent you talk to, by MCP", ()),
-        "service": ("setup.machine", "Manage the login service", _SERVICE),
-        "daemon": ("setup.machine", "Run the daemon in the foreground, stop it, or restart it", _DAEMON),
-        "fleet": ("setup.fleet", "Set up a fleet of many hosts, show its state, take a host out of it", _FLEET),
-        "worker": ("setup.fleet", "Work on plans of a fleet on this host, in the foreground", _WORKER),
-        "notify": ("setup.machine", "Send a test notice through each channel of [notify]", _NOTIFY),
-        "demo": ("setup.demo", "Work on a three-phase plan in a temporary repository", _DEMO),
-        "completion": ("setup.completion", "Print a completion script for bash, zsh or fish", _COMPLETION),
-        "help": ("setup.completion", "Show all verbs, or the options and examples of one", _HELP),
+        "init": Verb("setup.settings", "Write a commented runplan.toml that fits this repository", _INIT),
+        "doctor": Verb("setup.doctor", "Check the setup and suggest fixes", (_RUN, _JSON)),
+        "config": Verb("setup.settings", "Print every setting, its value and its origin", (_JSON,)),
+        "gc": Verb("setup.doctor", "Remove what ended runs left behind; list what is kept", _GC),
+        "mcp": Verb("setup.mcp", "Serve plans, changes and answers to the agent you talk to, by MCP"),
+        "service": Verb("setup.machine", "Manage the login service", _SERVICE),
+        "daemon": Verb("setup.machine", "Run the daemon in the foreground, stop it, or restart it", _DAEMON),
+        "fleet": Verb("setup.fleet", "Set up a fleet of many hosts, show its state, take a host out of it", _FLEET),
+        "worker": Verb("setup.fleet", "Work on plans of a fleet on this host, in the foreground", _WORKER),
+        "notify": Verb("setup.machine", "Send a test notice through each channel of [notify]", _NOTIFY),
+        "demo": Verb("setup.demo", "Work on a three-phase plan in a temporary repository", _DEMO),
+        "completion": Verb("setup.completion", "Print a completion script for bash, zsh or fish", _COMPLETION),
+        "help": Verb("setup.completion", "Show all verbs, or the options and examples of one", _HELP),
     },
 }
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
 #: The verbs that are refused to agents; `gc` and `service` are refused for some of their arguments.
 CHANGING = (
-    *("start", "plan", "watch-issues", "stop", "pause", "resume", "now", "retry", "undo"),
-    *("approve", "reject", "answer", "edit", "web", "mcp", "init", "daemon", "demo", "notify"),
+    *(name for name, verb in VERBS.items() if verb.module == "control"),
+    *("web", "mcp", "init", "daemon", "demo", "notify"),
 )
 
 EXAMPLES = {

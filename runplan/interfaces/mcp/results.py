@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct, to_builtins
 
@@ -20,20 +20,23 @@ _PLAN_FIELDS = ("plan", "title", "status", "next", "schedule")
 _RUN_FIELDS = ("id", "state", "phase", "step", "waiting_for", "outcome", "reason")
 
 
+Content: TypeAlias = dict[str, object]
+
+
 class Result(Struct, frozen=True, kw_only=True):
     """The result of a tool."""
 
     text: str
-    content: dict[str, Any]
+    content: Content
     is_error: bool = False
 
 
-def make_result(content: dict[str, Any], *, is_error: bool = False) -> Result:
-    kept = bound(content)
+def make_result(content: Content, *, is_error: bool = False) -> Result:
+    kept: Content = bound(content)
     return Result(text=render(kept), content=kept, is_error=is_error)
 
 
-def list_plan(view: PlanView) -> dict[str, Any]:
+def list_plan(view: PlanView) -> Content:
     """The plan in a list, and what the user can do next."""
     done = sum(phase.state is PhaseState.DONE for phase in view.phases)
     needed = [action for action in view.actions if not action.is_usual]

@@ -18,17 +18,14 @@ from mcp import MCPError, types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from msgspec import ValidationError
-from msgspec.structs import replace
 
 from runplan import __version__
-from runplan.adapters.configuration.load import environment
-from runplan.app.operations.model import Caller
+from runplan.app.operations.model import Caller, Where
 from runplan.domain.errors import NotFound, RunplanError, Unreachable
 from runplan.domain.text import plain
-from runplan.engine.loop.context import refuse_under_agent
 from runplan.interfaces.mcp.calls import carry_out
 from runplan.interfaces.mcp.results import Result, make_result
-from runplan.interfaces.mcp.tools import COMMAND_S, TOOLS, Access, Arguments, Tool, parse_arguments, schema_of
+from runplan.interfaces.mcp.tools import COMMAND_S, TOOLS, McpTool, ReadArguments, parse_arguments, schema_of
 
 GRACE_S = 5.0  #: for a call that is at its time limit
 QUIET_S = 10.0  #: between two signs of life; clients give up a call that is silent, opencode after 30 s
@@ -63,10 +60,10 @@ async def _list_tools(
     return types.ListToolsResult(tools=[_describe_tool(name, tool) for name, tool in TOOLS.items()])
 
 
-def _describe_tool(name: str, tool: Tool) -> types.Tool:
+def _describe_tool(name: str, tool: McpTool) -> types.Tool:
     hints = types.ToolAnnotations(
-        read_only_hint=tool.access is Access.READS,
-        destructive_hint=tool.access is Access.CHANGES,
+        read_only_hint=tool.kind is ReadArguments,
+        destructive_hint=tool.is_destructive,
         open_world_hint=False,
     )
     return types.Tool(name=name, description=tool.text, input_schema=schema_of(tool), annotations=hints)
@@ -83,18 +80,21 @@ async def _call_tool(ctx: ServerRequestContext[Any], params: types.CallToolReque
         await ctx.session.report_progress(count, message=line)
 
     try:
-        refuse_under_agent("mcp")  # an agent may have taken the place of the client since
-        arguments = parse_arguments(params.name, params.arguments or {})
-        result = await _run_tool(params.name, arguments, report)
+        Caller().refuse_to_agents("mcp")  # an agent may have taken the place of the client since
+        request, repository = parse_arguments(params.name, params.arguments or {})
+        directory = Path(os.path.expanduser(repository or ".")).absolute()  # noqa: PTH111 - a user that is not there is a path that is not there
+        if not directory.is_dir():
+            raise NotFound(f"repository {repository}: {os.strerror(errno.ENOENT)}")
+        result = await _run_tool(params.name, request, directory, report)
     except (RunplanError, ValidationError) as error:
         result = make_result({"error": str(error)}, is_error=True)
     text = types.TextContent(text=result.text)
     return types.CallToolResult(content=[text], structured_content=result.content, is_error=result.is_error)
 
 
-async def _run_tool(name: str, arguments: Arguments, report: Report) -> Result:
+async def _run_tool(name: str, request: object, directory: Path, report: Report) -> Result:
     """Carry out the call in a thread, with signs of life. The thread of a call that is given up ends by itself."""
-    limit_s = arguments.timeout if name == "follow" else COMMAND_S
+    limit_s = request.timeout if name == "follow" and isinstance(request, ReadArguments) else COMMAND_S
     over = threading.Event()
     deadline = time.monotonic() + limit_s
     limit = CancelScope(deadline=current_time() + limit_s + GRACE_S)
@@ -105,10 +105,8 @@ async def _run_tool(name: str, arguments: Arguments, report: Report) -> Result:
 
     def work() -> Result | RunplanError:
         try:
-            caller = Caller(cwd=_find_directory(arguments.repository), env=environment(), by="mcp", say=say)
-            return carry_out(
-                name, arguments, replace(caller, limit_s=limit_s), lambda: over.is_set() or time.monotonic() > deadline
-            )
+            caller = Caller(cwd=directory, by="mcp", say=say, where=Where.DAEMON, limit_s=limit_s)
+            return carry_out(name, request, caller, lambda: over.is_set() or time.monotonic() > deadline)
         except RunplanError as error:  # a task group would wrap it
             return error
 
@@ -125,13 +123,6 @@ async def _run_tool(name: str, arguments: Arguments, report: Report) -> Result:
     if isinstance(result, RunplanError):
         raise result
     return result
-
-
-def _find_directory(repository: str) -> Path:
-    directory = Path(os.path.expanduser(repository or "."))  # noqa: PTH111 - a user that is not there is a path that is not there
-    if not directory.is_dir():
-        raise NotFound(f"repository {repository}: {os.strerror(errno.ENOENT)}")
-    return directory.absolute()
 
 
 async def _report_regularly(report: Report) -> None:

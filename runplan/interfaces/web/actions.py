@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from urllib.parse import parse_qsl
 
 from msgspec import Struct
+from msgspec.structs import asdict
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from runplan.app.operations.model import Caller, Outcome, Where
-from runplan.app.operations.table import try_named
+from runplan.app.operations.model import Caller, Where
+from runplan.app.operations.table import OPERATIONS, OperationResult, try_operation
 from runplan.app.views.repositories import find_known
 from runplan.domain.errors import Exit, UsageError
-from runplan.domain.settings.options import parse_words
 from runplan.domain.text import command
 from runplan.interfaces.web import access
 from runplan.interfaces.web.render import link, render, site_of
@@ -51,44 +52,32 @@ async def read_form(request: Request) -> Form:
     return Form(**{name: value for name, value in fields.items() if name in Form.__struct_fields__})
 
 
-def read_request(form: Form) -> dict[str, object]:
-    """The fields of the request. What the page has shown is what is answered, and the daemon continues the run."""
-    plan: dict[str, object] = {"plan": form.plan}
-    phase = {**plan, "phase": form.phase, "where": Where.DAEMON.value}
-    match form.verb:
-        case "approve":
-            return {**phase, "tree": _require("tree", form.tree)}
-        case "reject":
-            return {**phase, "tree": _require("tree", form.tree), "why": form.text.strip()}
-        case "answer":
-            text = _require("text", form.text.strip())
-            return {"id": _require("id", form.id), "text": text, "where": Where.DAEMON.value}
-        case "start":
-            return {**plan, "options": parse_words(_split_words(form.words))}
-        case "retry":
-            return phase
-        case "stop" | "pause" | "resume" | "now":
-            return {"plan": _require("plan", form.plan)}
-        case _:
-            raise UsageError("no such action")
+#: The operations that a form may ask for, and the fields that their requests need here.
+ACTIONS = ("approve", "reject", "answer", "start", "retry", "stop", "pause", "resume", "now")
+NEEDED = ("plan", "tree", "id", "text")
 
 
-def _split_words(text: str) -> list[str]:
+def read_request(form: Form) -> object:
+    """The request of the form. What the page has shown is what is answered."""
+    if form.verb not in ACTIONS:
+        raise UsageError("no such action")
     try:
-        return shlex.split(text)
+        options = tuple(shlex.split(form.words))
     except ValueError as error:
         raise UsageError(f"the words cannot be read: {error}") from None
+    text = form.text.strip()
+    values = {**asdict(form), "text": text, "why": text, "options": options}
+    kind = OPERATIONS[form.verb][1]
+    names = [field.name for field in fields(kind) if field.name in values]
+    if missing := [name for name in names if name in NEEDED and not values[name]]:
+        raise UsageError(f"the {missing[0]} is missing")
+    return kind(**{name: values[name] for name in names})
 
 
-def _require(name: str, value: str) -> str:
-    if not value:
-        raise UsageError(f"the {name} is missing")
-    return value
-
-
-def carry_out(form: Form, root: Path, env: Mapping[str, str], by: str) -> Outcome:
-    caller = Caller(cwd=root, env=env, by=by, limit_s=LIMIT_S)
-    return try_named(form.verb, caller, read_request(form))
+def carry_out(form: Form, root: Path, env: Mapping[str, str], by: str) -> OperationResult:
+    """Have the daemon do it."""
+    caller = Caller(cwd=root, env=env, by=by, where=Where.DAEMON, limit_s=LIMIT_S)
+    return try_operation(form.verb, caller, read_request(form))
 
 
 async def act(request: Request) -> Response:
@@ -103,7 +92,7 @@ async def act(request: Request) -> Response:
     return show_outcome(request, form, outcome, back=back)
 
 
-def show_outcome(request: Request, form: Form, outcome: Outcome, *, back: str = "") -> Response:
+def show_outcome(request: Request, form: Form, outcome: OperationResult, *, back: str = "") -> Response:
     """The page with what was said; the script shows its last sentence."""
     status = 200 if outcome.code == Exit.DONE else 409 if outcome.code == Exit.WAITING else 422
     line = command("runplan", form.verb, *filter(None, (form.plan or form.id, form.phase)))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
 
-from runplan.app.lookup import list_phases, list_plan_paths
 from runplan.app.operations.model import Caller
+from runplan.app.views.plans import read_plans
+from runplan.app.views.status import PlanView
 from runplan.domain.names import word_of
 from runplan.domain.settings.schema import LANDINGS
 from runplan.interfaces.cli.main import COMPLETE, parser_of, require_verb, usage
@@ -61,7 +63,7 @@ def print_candidates(words: Sequence[str]) -> None:
 
 
 def _list_candidates(before: Sequence[str], current: str) -> Iterable[tuple[str, str]]:
-    lines = [(verb, line) for verb, (_, line, _) in VERBS.items()]
+    lines = [(name, verb.line) for name, verb in VERBS.items()]
     if not before:
         return lines
     verb = before[0]
@@ -80,9 +82,9 @@ def _list_candidates(before: Sequence[str], current: str) -> Iterable[tuple[str,
         case "plan":
             return _list_plans(with_paths=bool(current))
         case "phase":
-            return ((phase.id, phase.title) for phase in list_phases(Caller(), typed[0]))
-        case "words":
-            phases = list_phases(Caller(), typed[0]) if verb == "start" else ()
+            return ((phase.id, phase.title) for phase in _read_plans(typed[0])[0].phases)
+        case "options":
+            phases = _read_plans(typed[0])[0].phases if verb == "start" else ()
             is_open = ((phase.id, phase.title) for phase in phases if phase.status != "done")
             return (*is_open, *((word, "") for word in WORDS[verb]))
         case "verb":
@@ -91,9 +93,15 @@ def _list_candidates(before: Sequence[str], current: str) -> Iterable[tuple[str,
             return ((str(choice), "") for choice in place.choices or ())
 
 
+def _read_plans(word: str = "") -> list[PlanView]:
+    caller = Caller()
+    with caller.open(lenient=True) as context:
+        return read_plans(context, word, datetime.now(UTC), warn=caller.warn)[0]
+
+
 def _list_plans(*, with_paths: bool) -> Iterator[tuple[str, str]]:
     """The names of the plans, and their paths."""
-    paths = list_plan_paths(Caller())
+    paths = sorted(view.plan for view in _read_plans())
     names = [word_of(path) for path in paths]
     for name, path in zip(names, paths, strict=True):
         if names.count(name) == 1:

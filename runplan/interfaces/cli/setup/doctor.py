@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import to_builtins
 
 from runplan.app.health import Check, examine
-from runplan.app.operations.model import Caller, Collect
+from runplan.app.operations.model import Caller
 from runplan.app.operations.upkeep import gc
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit
@@ -39,7 +39,7 @@ def _format_check(check: Check) -> str:
 
 
 def run_gc(args: argparse.Namespace) -> None:
-    found = gc(Caller(), Collect(dry_run=args.dry_run))
+    found = gc(Caller(), dry_run=args.dry_run)
     if args.json:
         answers = (*found.answers, *found.logs)
         print(as_json([{"answer": type(answer).__name__.lower(), **to_builtins(answer)} for answer in answers]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from runplan.app.operations.model import Caller, Initialize
+from runplan.app.operations.model import Caller
 from runplan.app.operations.upkeep import SKILL, Initialized, choose_agents, init, read_settings
 from runplan.app.views.inspection import Facts
 from runplan.domain.decoding import as_json
@@ -25,7 +25,7 @@ def run_config(args: argparse.Namespace) -> None:
 
 
 def run_init(args: argparse.Namespace) -> None:
-    written = init(Caller(), Initialize(skill=args.skill))
+    written = init(Caller(), skill=args.skill)
     if written.facts is not None:
         print(_describe_settings(written, written.facts))
         return

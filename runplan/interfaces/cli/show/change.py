@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import argparse
 import signal
 import subprocess
 import sys
 
-from runplan.adapters.configuration.load import environment
-from runplan.adapters.git.command import ANY
-from runplan.app.views.changes import ChangeView, Proposal, ProposalView
+from runplan.app.machine import choose_pager
+from runplan.app.operations.model import Caller
+from runplan.app.views.changes import ChangeView, Proposal, ProposalView, read_change
+from runplan.domain.decoding import as_json
+from runplan.domain.plan.proposal import describe_summary
 from runplan.domain.standing.actions import describe_actions
 from runplan.domain.text import visible
-from runplan.engine.loop.context import RepositoryContext
-from runplan.engine.report.planning import describe_summary
-from runplan.interfaces.cli.terminal import Style
+from runplan.interfaces.cli.terminal import Style, warn
 
 SHORT = 12  #: digits of an id
 NOT_RUN = (126, 127)  #: exit codes of a shell for a program that it cannot run
 
 
-def show_change(context: RepositoryContext, view: ChangeView | ProposalView, *, is_paged: bool = True) -> None:
+def run_diff(args: argparse.Namespace) -> None:
+    caller = Caller(warn=warn)
+    with caller.open(lenient=True) as context:
+        view = read_change(context, args.plan, args.phase or "")
+    if args.json:
+        print(as_json(view, indent=None))
+    else:
+        show_change(caller, view, is_paged=not args.no_pager)
+
+
+def show_change(caller: Caller, view: ChangeView | ProposalView, *, is_paged: bool = True) -> None:
     """Print the change, on a terminal in colours and through the pager that git uses."""
     style = Style.of(sys.stdout)
     if isinstance(view, ChangeView):
@@ -28,18 +39,13 @@ def show_change(context: RepositoryContext, view: ChangeView | ProposalView, *, 
         assert view.proposal is not None
         text = _render_proposal(view, view.proposal, style)
     text += f"\n{describe_actions(action for action in view.actions if action.verb != 'diff')}"
-    env = environment()
-    pager = "cat"
-    if is_paged and sys.stdout.isatty():
-        chosen = {"GIT_PAGER": env["GIT_PAGER"]} if "GIT_PAGER" in env else {}
-        # Not in the repository: an agent may have written its configuration.
-        pager = context.git.run("-C", "/", "var", "GIT_PAGER", env=chosen, ok=ANY).text.strip()
+    pager = choose_pager(caller) if is_paged and sys.stdout.isatty() else "cat"
     if pager in ("", "cat"):
         print(text)
         return
     before = signal.getsignal(signal.SIGINT)
     # As git sets them: short texts without a pager, colours, and the text stays on the screen.
-    shown = subprocess.Popen(["sh", "-c", pager], stdin=subprocess.PIPE, env={"LESS": "FRX", "LV": "-c", **env})
+    shown = subprocess.Popen(["sh", "-c", pager], stdin=subprocess.PIPE, env={"LESS": "FRX", "LV": "-c", **caller.env})
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pager handles Ctrl-C
     try:
         shown.communicate(f"{text}\n".encode("utf-8", "backslashreplace"))  # ignores a pager that was quit

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
 
-from runplan.adapters.configuration.load import environment, load_user
 from runplan.app.operations.model import Caller
 from runplan.app.views.checks import read_plan_file, view_plan_file
 from runplan.domain.decoding import as_json
@@ -23,14 +21,17 @@ WIDEST_ITEM = 100  #: cells of an item that are shown
 
 
 def run_check(args: argparse.Namespace) -> Exit:
-    caller = Caller(cwd=Path.cwd(), env=environment(), say=say)
+    caller = Caller(say=say)
     read = read_plan_file(caller, args.plan, fix=args.fix)
-    picture = [] if args.json else [*_draw_plan(read.plan), *_describe_plan(read.plan, read.readings, read.text)]
-    print(as_json(view_plan_file(read)) if args.json else visible("\n".join(picture), is_prose=True))
+    if args.json:
+        print(as_json(view_plan_file(read)))
+    else:
+        drawn = _draw_plan(read.plan, is_fleet=bool(caller.user_settings.fleet.dsn))
+        print(visible("\n".join([*drawn, *_describe_plan(read.plan, read.readings, read.text)]), is_prose=True))
     return Exit.USAGE if read.plan.refusals(strict=args.strict) else Exit.DONE
 
 
-def _draw_plan(plan: Plan) -> list[str]:
+def _draw_plan(plan: Plan, *, is_fleet: bool) -> list[str]:
     """The phases as a tree: each below the last phase that it waits for."""
     order = {phase.id: number for number, phase in enumerate(plan.phases)}
     below: dict[str | None, list[Phase]] = {}
@@ -50,7 +51,10 @@ def _draw_plan(plan: Plan) -> list[str]:
                 f"{branch}{phase.id}  {phase.title}  [{phase.status}]{f'  (also after {also})' if also else ''}"
             )
             children = below.get(phase.id, [])
-            lines += [f"{inner}{'│' if children else ' '}     {detail}" for detail in _describe_phase(phase)]
+            lines += [
+                f"{inner}{'│' if children else ' '}     {detail}"
+                for detail in _describe_phase(phase, is_fleet=is_fleet)
+            ]
             for child in reversed(children):
                 is_last = child is children[-1]
                 mark, rail = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
@@ -58,7 +62,7 @@ def _draw_plan(plan: Plan) -> list[str]:
     return lines
 
 
-def _describe_phase(phase: Phase) -> Iterator[str]:
+def _describe_phase(phase: Phase, *, is_fleet: bool) -> Iterator[str]:
     for item in phase.items:
         if item.id != WHOLE_PHASE:
             yield f"{item.id} {cut_cells(item.text, WIDEST_ITEM)}"
@@ -71,7 +75,7 @@ def _describe_phase(phase: Phase) -> Iterator[str]:
     if phase.note:
         yield f"{phase.status}: {cut_cells(phase.note, WIDEST_ITEM)}"
     if phase.host:
-        effect = "" if load_user(environment()).fleet.dsn else " (no effect without a fleet)"
+        effect = "" if is_fleet else " (no effect without a fleet)"
         yield f"host: {', '.join(phase.host)}{effect}"
     if phase.execution.kind is not ExecutionKind.WORKTREE:
         yield f"execution: {phase.execution.text}"

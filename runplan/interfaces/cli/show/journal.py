@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
-from runplan.adapters.configuration.load import environment
-from runplan.adapters.store.journal import list_records
-from runplan.adapters.store.outputs import Outputs
+from runplan.app.machine import read_metrics
+from runplan.app.operations.model import Caller
 from runplan.app.views.ending import RunLog
-from runplan.app.views.journal import event_words, follow_events, list_repeats, list_steps
+from runplan.app.views.journal import event_words, follow_events, open_run, read_steps
 from runplan.app.views.transcript import Transcript
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import NotFound
@@ -21,10 +22,6 @@ from runplan.domain.run.rows import EventRow, RunRow
 from runplan.domain.standing.usage import usage_of
 from runplan.domain.text import clock, escaped, localized, plain, zone_name
 from runplan.domain.times import parse_iso
-from runplan.engine.loop.context import newest_run, open_context
-from runplan.engine.report.metrics import collect_samples, render_samples
-from runplan.hosts.daemon.client import NotRunning, connect_daemon
-from runplan.hosts.daemon.protocol import Metrics, MetricsText
 from runplan.interfaces.cli.show import progress
 from runplan.interfaces.cli.terminal import Style, warn
 
@@ -36,8 +33,7 @@ INTERNAL = {"settings", "slug", "patch", "onto_tree", "base_tree", "bounds", "gi
 
 
 def run_logs(args: argparse.Namespace) -> None:
-    with open_context(warn=warn) as context:
-        store, run = newest_run(context, args.plan)
+    with open_run(Caller(warn=warn), args.plan) as (context, store, run):
         if args.list:
             _print_runs(store.list_runs(run.plan if args.plan else None), is_json=args.json)
             return
@@ -48,10 +44,9 @@ def run_logs(args: argparse.Namespace) -> None:
                     print(_event_as_json(row) if args.json else _event_as_text(row))
                 sys.stdout.flush()
             return
-        if args.agent:
-            log: Transcripts | PrintedLog = Transcripts(run, context.outputs(store))
-        else:
-            log = PrintedLog(run, RunLog(store, run, context.state))
+        outputs = context.outputs(store)
+        open_transcript = partial(Transcript, outputs)
+        log = Transcripts(run, open_transcript) if args.agent else PrintedLog(run, RunLog(store, run, context.state))
         for rows, is_last in batches:
             for row in rows:
                 log.add(row)
@@ -123,9 +118,9 @@ class PrintedLog:
 class Transcripts:
     """Prints the output of every agent, in the order in which they started."""
 
-    def __init__(self, run: RunRow, outputs: Outputs) -> None:
+    def __init__(self, run: RunRow, open_transcript: Callable[[e.DispatchStarted], Transcript]) -> None:
         self._run = run
-        self._outputs = outputs
+        self._open_transcript = open_transcript
         self._open: dict[str, Transcript] = {}  #: by dispatch
         self._has_begun = False
         self._style = Style.of(sys.stdout)
@@ -133,7 +128,7 @@ class Transcripts:
     def add(self, row: EventRow) -> None:
         match from_json(row.type, row.body):
             case e.DispatchStarted(id=id_, agent=agent) as started if agent:
-                self._open[id_] = Transcript(self._outputs, started)
+                self._open[id_] = self._open_transcript(started)
                 self._has_begun = True
             case e.DispatchEnded(id=id_, seconds=seconds) if id_ in self._open:
                 self._open[id_].took_s = seconds
@@ -151,10 +146,8 @@ class Transcripts:
 
 
 def run_explain(args: argparse.Namespace) -> None:
-    with open_context(warn=warn) as context:
-        store, newest = newest_run(context, args.plan)
-        records = list_records(store, newest.id)
-        every = list_steps(records)
+    with open_run(Caller(warn=warn), args.plan) as (_, store, newest):
+        every, repeats = read_steps(store, newest.id)
     steps = [step for step in every if args.phase in (None, step.phase)]
     if args.phase and not steps:
         raise NotFound(f"the run {newest.id} has not reached a phase {args.phase}")
@@ -166,7 +159,6 @@ def run_explain(args: argparse.Namespace) -> None:
     now = datetime.now(UTC)
     head = style.paint(f"{newest.plan}, run {newest.id}", "bold")
     print(head, style.wrap(plain(f"now: {localized(why, now=now)}"), "     "), "", sep="\n\n", end="")
-    repeats = list_repeats([record.event for record in records])
     for place, step in enumerate(every):
         if place in repeats or args.phase not in (None, step.phase):
             continue
@@ -181,11 +173,4 @@ def run_explain(args: argparse.Namespace) -> None:
 
 
 def run_metrics(_args: argparse.Namespace) -> None:
-    """Print the metrics of the daemon and all repositories; without a daemon, of this repository."""
-    try:
-        with connect_daemon(environment()) as client:
-            text = client.call(Metrics(), MetricsText).text
-    except NotRunning:
-        with open_context(warn=warn) as context:
-            text = render_samples(collect_samples(context.store(), repository=str(context.root), now=datetime.now(UTC)))
-    print(text, end="")
+    print(read_metrics(Caller(warn=warn)), end="")

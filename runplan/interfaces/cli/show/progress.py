@@ -9,13 +9,11 @@ import threading
 import time
 from collections.abc import Iterator
 
-from runplan.app.views.ending import NewestLines, describe_end, lane_of
+from runplan.app.views.ending import NewestLines, lane_of
 from runplan.app.views.journal import describe_duration, describe_event
-from runplan.domain.errors import Exit
 from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.text import elapsed, plain
-from runplan.engine.loop.context import RepositoryContext
 from runplan.interfaces.cli.terminal import Style
 
 _COLOURS = {"landed": "green", "failed": "red", "verdict": "bold"}
@@ -60,13 +58,6 @@ def paint_line(line: str, style: Style, before: str = "") -> str:
     colour = "bold" if line.startswith(("phase ", "undo phase ")) else _COLOURS.get(word, "")
     text = style.wrap(f"{before}{line}", " " * (len(before) + indent))
     return text[: len(before)] + text[len(before) :].replace(word, style.paint(word, colour), 1) if colour else text
-
-
-def show_end(context: RepositoryContext, run: str) -> Exit:
-    """Print the last lines of a run."""
-    code, lines = describe_end(context, run)
-    write_line("\n".join(["", *(f"runplan: {line}" for line in lines)]))
-    return code
 
 
 class LiveLine:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec.structs import asdict, replace
 
-from runplan.adapters.configuration.load import environment
+from runplan.app.operations.model import Caller
 from runplan.app.views.plans import PlanReader, find_missing_host, read_plans
 from runplan.app.views.status import (
     HostView,
@@ -28,7 +28,6 @@ from runplan.domain.standing.actions import describe_actions
 from runplan.domain.standing.phases import PhaseState
 from runplan.domain.standing.usage import usage_of
 from runplan.domain.text import clock, command, counted, cut_cells, in_words, plain
-from runplan.engine.loop.context import RepositoryContext, open_context
 from runplan.interfaces.cli.terminal import Style, warn
 
 WIDE = 160  #: characters of a line that is not wrapped, where the width is unknown
@@ -36,24 +35,27 @@ FEW = 3  #: finished plans that are shown when no other plan is
 LINES_SHOWN = 3  #: of the reason of a failure, and of the output of its command
 
 
-Plans: TypeAlias = tuple[
-    list[PlanView], HostView | None, str
-]  #: plans, what keeps them from being worked, their folder
+#: Plans, what keeps them from being worked, and their folder.
+Plans: TypeAlias = tuple[list[PlanView], HostView | None, str]
 
 
 def run_status(args: argparse.Namespace) -> None:
+    caller = Caller(warn=warn)
     now = datetime.now(UTC)
     is_one = args.plan is not None
     root_here = ""
+    shown: dict[str, Plans] = {}
     try:
-        with open_context(warn=warn) as context:
+        with caller.open(lenient=True) as context:
             root_here = str(context.root)
-            shown = {} if args.all and not is_one else {root_here: _read_plans(context, args.plan, now)}
+            if is_one or not args.all:
+                plans = read_plans(context, args.plan or "", now, warn=warn)
+                shown[root_here] = *plans, context.settings.paths.plans
     except RefusedEarly:  # outside of a repository
-        shown = {} if is_one else _read_repositories(now)
+        shown = {} if is_one else _read_repositories(caller, now)
         if not shown:
             raise
-    shown = shown or _read_repositories(now)
+    shown = shown or _read_repositories(caller, now)
     if args.json:
         rows = ((view, root, host) for root, (views, host, _) in shown.items() for view in views)
         listed = [replace(view, repository=root, daemon=host) for view, root, host in rows]
@@ -66,20 +68,15 @@ def run_status(args: argparse.Namespace) -> None:
         print(head + _render_page(Page(style, now, folder), views, host, is_all=args.all or is_one))
 
 
-def _read_plans(context: RepositoryContext, word: str | None, now: datetime) -> Plans:
-    """The plans of a repository, or the one that the word means; and what keeps them from being worked."""
-    return *read_plans(context, word or "", now, warn=warn), context.settings.paths.plans
-
-
-def _read_repositories(now: datetime) -> dict[str, Plans]:
+def _read_repositories(caller: Caller, now: datetime) -> dict[str, Plans]:
     """The plans of all known repositories, by root."""
     from runplan.app.views.repositories import list_with_current, open_known  # slow to import, and mostly not needed
 
     shown = {}
-    for known in list_with_current(environment()):
+    for known in list_with_current(caller.env):
         try:
             with open_known(known, warn=warn) as context:
-                shown[known.root] = _read_plans(context, None, now)
+                shown[known.root] = *read_plans(context, "", now, warn=warn), context.settings.paths.plans
         except (RunplanError, OSError) as error:
             warn(f"{known.root} cannot be read: {error}")
     return shown
@@ -236,7 +233,7 @@ class NextView(ScheduleView, frozen=True, kw_only=True):
 
 def run_next(args: argparse.Namespace) -> None:
     now = datetime.now(UTC)
-    with open_context(warn=warn) as context:
+    with Caller(warn=warn).open(lenient=True) as context:
         schedules = {row.plan: view_schedule(row, now) for row in context.store().list_schedules()}
         absent = find_missing_host(context, schedules.values())
         views = []

@@ -16,16 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from runplan.adapters.configuration.load import environment
-from runplan.adapters.configuration.places import state_directory
-from runplan.adapters.store.files import Signature, sign_files
-from runplan.adapters.store.protocol import list_store_files
+from runplan.app.operations.model import Caller
 from runplan.app.views.board import Card, Group, read_board
 from runplan.app.views.changes import find_change, view_change
 from runplan.app.views.repositories import list_with_current, open_known
+from runplan.app.watch import Topic, Watch
 from runplan.domain.errors import Exit, RunplanError, UsageError
 from runplan.domain.text import command, plain
-from runplan.hosts.daemon.state import REPOSITORIES, Known
 from runplan.interfaces.cli.main import run_command
 from runplan.interfaces.cli.show.screen import Screen, Task, lay_out, press_key, replace_cards, split_keys
 from runplan.interfaces.cli.terminal import Style, say
@@ -39,10 +36,10 @@ LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 
 
 def run_watch(_: argparse.Namespace) -> None:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or environment().get("TERM", "dumb") == "dumb":
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or Caller().env.get("TERM", "dumb") == "dumb":
         raise UsageError("watch needs a terminal; without one: runplan logs -f")
     with Terminal() as terminal, contextlib.suppress(KeyboardInterrupt):
-        Watch(terminal).run()
+        BoardLoop(terminal).run()
 
 
 # --- terminal -------------------------------------------------------------------------------------------
@@ -187,39 +184,27 @@ class BoardReader:
     """Reads the board of all repositories, again when their files have changed."""
 
     def __init__(self) -> None:
-        self._env = environment()
-        self._signature: Signature | None = None
+        self._caller = Caller()
+        self._files = Watch(self._caller, Topic())
         self._next_s = 0.0  #: when the times that the board shows are out of date
-        self.known: dict[str, Known] = {}
+        self.known = {known.key: known for known in list_with_current(self._caller.env)}
 
     def update(self, screen: Screen) -> Screen:
         """The screen with the board as it is now."""
-        if self._sign() == self._signature and time.monotonic() < self._next_s:
+        if not self._files.look() and time.monotonic() < self._next_s:
             return screen
-        self.known = {known.key: known for known in list_with_current(self._env)}
-        self._signature = self._sign()  # before the board is read, so that no later change is missed
+        self.known = {known.key: known for known in list_with_current(self._caller.env)}
         board = read_board(list(self.known.values()), datetime.now(UTC))
         is_running = any(card.group is Group.RUNNING for card in board.cards)
-        is_fleet = any(known.fleet for known in self.known.values())  # whose database changes unseen
-        self._next_s = time.monotonic() + (RUNNING_S if is_running or is_fleet else IDLE_S)
+        self._next_s = time.monotonic() + (RUNNING_S if is_running else IDLE_S)
         missing = (f"{repository.root}: {repository.error}" for repository in board.missing)
         return replace_cards(screen, board.cards, (*missing, *board.notes))
-
-    def _sign(self) -> Signature:
-        listed = state_directory(self._env) / REPOSITORIES
-        return sign_files([listed, *(path for known in self.known.values() for path in _list_files(known))])
-
-
-def _list_files(known: Known) -> list[Path]:
-    """The files that change with the runs and the commits of a repository."""
-    common = Path(known.common)
-    return [*list_store_files(known.journal), common / "HEAD", common / "logs/HEAD", common / "packed-refs"]
 
 
 # --- loop -----------------------------------------------------------------------------------------------
 
 
-class Watch:
+class BoardLoop:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
         self._reader = BoardReader()
