@@ -13,8 +13,8 @@ from runplan.domain.standing.usage import Usage
 from runplan.domain.text import count_cells, fit_cells
 from runplan.interfaces.cli.show.screen import (
     KEYS,
+    KeyTask,
     Screen,
-    Task,
     lay_out,
     press_key,
     replace_cards,
@@ -133,15 +133,15 @@ def test_keys_move_the_selection_within_the_board() -> None:
 @pytest.mark.parametrize(
     ("key", "task"),
     [
-        ("d", Task.DIFF),
-        ("a", Task.APPROVE),
-        ("r", Task.REJECT),
-        ("l", Task.LOGS),
-        ("s", Task.STOP),
-        ("enter", Task.DETAILS),
+        ("d", KeyTask.DIFF),
+        ("a", KeyTask.APPROVE),
+        ("r", KeyTask.REJECT),
+        ("l", KeyTask.LOGS),
+        ("s", KeyTask.STOP),
+        ("enter", KeyTask.DETAILS),
     ],
 )
-def test_a_key_acts_on_the_selected_plan_if_that_makes_sense(key: str, task: Task) -> None:
+def test_a_key_acts_on_the_selected_plan_if_that_makes_sense(key: str, task: KeyTask) -> None:
     assert press_key(a_screen(), key)[1] is task
     running, done = press_key(a_screen(RUNNING), key)
     asks = key in ("d", "a", "r")
@@ -152,7 +152,7 @@ def test_a_key_acts_on_the_selected_plan_if_that_makes_sense(key: str, task: Tas
 
 def test_an_answer_to_a_question_is_not_an_approval() -> None:
     asks = a_card("q", ASKS)
-    assert press_key(a_screen(asks), "a")[1] is Task.APPROVE
+    assert press_key(a_screen(asks), "a")[1] is KeyTask.APPROVE
     assert press_key(a_screen(asks), "r")[1] is None
 
 
@@ -162,7 +162,7 @@ def test_help_is_left_with_any_key_and_names_every_key() -> None:
     assert task is None
     assert all(f"\n  {key}" in shown for key in ("j, k", "d ", "a ", "r ", "l ", "s ", "Enter", "? ", "q "))
     assert press_key(screen, "s") == (a_screen(), None), "a key that hides the help stops nothing"
-    assert press_key(screen, "q")[1] is Task.QUIT
+    assert press_key(screen, "q")[1] is KeyTask.QUIT
 
 
 def test_the_selected_plan_stays_selected_in_another_group_and_a_neighbour_replaces_it() -> None:

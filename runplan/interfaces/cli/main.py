@@ -41,19 +41,9 @@ First steps:
   runplan start plans/X.md finish auto --foreground  work on it to its end"""
 
 
-def run_command(words: list[str]) -> int:
-    """Run the command to its exit code, with its output written."""
-    return _flush_output(main(words))
-
-
 def entry() -> None:
-    code = run_command(sys.argv[1:])
-    gc.freeze()  # else the interpreter searches every module for garbage before it exits, a fifth of `status`
-    sys.exit(code)
-
-
-def _flush_output(code: int) -> int:
-    """The exit code after the output is written; Python would exit with 120 when that fails."""
+    """Exit with the code of the command, after its output is written; Python would exit with 120 when that fails."""
+    code = main(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         if stream is None or stream.closed:
             continue
@@ -64,7 +54,8 @@ def _flush_output(code: int) -> int:
             if stream is sys.stdout and not isinstance(error, BrokenPipeError):
                 _say_error(f"cannot write the output: {error.strerror}")
                 code = code or int(Exit.UNREACHABLE)
-    return code
+    gc.freeze()  # else the interpreter searches every module for garbage before it exits, a fifth of `status`
+    sys.exit(code)
 
 
 def main(argv: list[str]) -> int:
@@ -144,7 +135,12 @@ def run_verb(verb: str, words: list[str]) -> int:
             raise UsageError(f"{verb}: {name} is empty; is a variable not set? See: {parser.prog} --help")
     args, unknown = parser.parse_known_intermixed_args(words)  # options may stand between the words
     if unknown:
-        raise UsageError(f"{verb}: {_describe_unknown(unknown[0], parser)}")
+        word = unknown[0]
+        options = [option for action in parser._actions for option in action.option_strings]  # noqa: SLF001 - no other way
+        near = nearest_word(word.partition("=")[0], options) if word.startswith("-") else ""
+        problem = "no such option" if word.startswith("-") else "one word too many"
+        hint = f"did you mean {near}?" if near else f"see: {parser.prog} --help"
+        raise UsageError(f"{verb}: {word}: {problem}; {hint}")
     if verb not in ("help", "completion"):
         from runplan.app.operations.model import Caller  # `help` needs no daemon and no repository
 
@@ -161,14 +157,6 @@ def run_verb(verb: str, words: list[str]) -> int:
     run = getattr(module, f"run_{verb.replace('-', '_')}", None) or functools.partial(module.run_operation, verb)
     code: Exit | None = run(args)
     return int(code or Exit.DONE)
-
-
-def _describe_unknown(word: str, parser: ArgumentParser) -> str:
-    if not word.startswith("-"):
-        return f"{word}: one word too many; see: {parser.prog} --help"
-    options = [option for action in parser._actions for option in action.option_strings]  # noqa: SLF001 - no other way
-    near = nearest_word(word.partition("=")[0], options)
-    return f"{word}: no such option; " + (f"did you mean {near}?" if near else f"see: {parser.prog} --help")
 
 
 class Parser(ArgumentParser):

@@ -20,7 +20,7 @@ Line: TypeAlias = tuple[tuple[str, str], ...]
 Row: TypeAlias = tuple[str, str]  #: the key of a repository, and a plan in it
 
 
-class Task(Enum):
+class KeyTask(Enum):
     """What a key asks for. The value says it to a person."""
 
     DIFF = "see the change that waits, or the kept work of a failed phase"
@@ -51,6 +51,11 @@ class Screen(Struct, frozen=True, kw_only=True):
     def card(self) -> Card | None:
         return next((card for card in self.rows if row_of(card) == self.selected), None)
 
+    @property
+    def place(self) -> int:
+        """Of the selected card among the rows."""
+        return next((place for place, card in enumerate(self.rows) if row_of(card) == self.selected), 0)
+
     def list_group(self, group: Group) -> list[Card]:
         return Board(cards=self.cards).list_group(group)
 
@@ -61,10 +66,8 @@ def row_of(card: Card) -> Row:
 
 def replace_cards(screen: Screen, cards: tuple[Card, ...], notes: tuple[str, ...]) -> Screen:
     """The screen with other cards. A plan that is still there stays selected, else the one in its place."""
-    before = [row_of(card) for card in screen.rows]
-    place = before.index(screen.selected) if screen.selected in before else 0
     changed = replace(screen, cards=cards, notes=notes)
-    return changed if changed.card else _select(changed, place)
+    return changed if changed.card else _select(changed, screen.place)
 
 
 def _select(screen: Screen, place: int) -> Screen:
@@ -76,17 +79,8 @@ def _select(screen: Screen, place: int) -> Screen:
 
 _SEQUENCES = {"\x1b[A": "up", "\x1bOA": "up", "\x1b[B": "down", "\x1bOB": "down", "\r": "enter", "\n": "enter"}
 _MOVES = {"j": 1, "down": 1, "k": -1, "up": -1, "g": -1_000_000, "G": 1_000_000}
-TASKS = {
-    "d": Task.DIFF,
-    "a": Task.APPROVE,
-    "r": Task.REJECT,
-    "l": Task.LOGS,
-    "s": Task.STOP,
-    "enter": Task.DETAILS,
-    "?": Task.HELP,
-    "q": Task.QUIT,
-}
-_CHANGES = {Task.DIFF: ("diff", "retry"), Task.APPROVE: ("diff", "answer"), Task.REJECT: ("diff",)}
+TASKS = dict(zip(("d", "a", "r", "l", "s", "enter", "?", "q"), KeyTask, strict=True))
+_CHANGES = {KeyTask.DIFF: ("diff", "retry"), KeyTask.APPROVE: ("diff", "answer"), KeyTask.REJECT: ("diff",)}
 
 
 def split_keys(text: str) -> list[str]:
@@ -95,18 +89,16 @@ def split_keys(text: str) -> list[str]:
     return [_SEQUENCES.get(key, key) for key in keys]
 
 
-def press_key(screen: Screen, key: str) -> tuple[Screen, Task | None]:
+def press_key(screen: Screen, key: str) -> tuple[Screen, KeyTask | None]:
     """The screen after a key, and what the caller does for the selected plan."""
     task = TASKS.get(key)
     screen = replace(screen, message="")
-    if screen.is_help or task is Task.HELP:
-        return replace(screen, is_help=not screen.is_help), Task.QUIT if key == "q" else None
+    if screen.is_help or task is KeyTask.HELP:
+        return replace(screen, is_help=not screen.is_help), KeyTask.QUIT if key == "q" else None
     if key in _MOVES:
-        before = [row_of(card) for card in screen.rows]
-        place = before.index(screen.selected) if screen.selected in before else 0
-        return _select(screen, place + _MOVES[key]), None
+        return _select(screen, screen.place + _MOVES[key]), None
     card = screen.card
-    if task is None or task is Task.QUIT:
+    if task is None or task is KeyTask.QUIT:
         return screen, task
     if card is None:
         return replace(screen, message="no plan is selected"), None
@@ -130,97 +122,67 @@ def lay_out(screen: Screen, *, width: int, height: int, now: datetime) -> list[L
     """The lines for a terminal: exactly `height` of them, none wider than `width` cells."""
     width = max(width, NARROWEST)
     if screen.is_help:
-        return _fit_height(_lay_out_help(), width, height)
-    counts = [(len(screen.list_group(group)), group.replace("-", " ")) for group in Group]
-    groups = ", ".join(f"{count} {words}" for count, words in counts if count) or "no plans yet"
-    head: list[Line] = [(("runplan watch  ", "bold"), (groups, ""))]
-    last: list[Line] = [((screen.message, "yellow"),) if screen.message else ((KEYS, "dim"),)]
-    detail = _lay_out_detail(screen, width, now)[: max(0, (height - 2) // 3)]
-    if height < SMALL:
-        head, last, detail = [], [], []
-    body_height = height - len(head) - len(detail) - len(last)
-    body, selection = _lay_out_body(screen, width, now)
-    start = max(0, min(selection.start, selection.stop - body_height))
-    body = body[start : start + body_height]
-    return _fit_height([*head, *body, *[()] * (body_height - len(body)), *detail, *last], width, height)
-
-
-def _fit_height(lines: list[Line], width: int, height: int) -> list[Line]:
-    lines = [fit_line(line, width) for line in lines[:height]]
-    return lines + [()] * (height - len(lines))
-
-
-def _lay_out_help() -> list[Line]:
-    keys = [
-        ("j, k, arrows", "move"),
-        *((key.capitalize() if len(key) > 1 else key, task.value) for key, task in TASKS.items()),
-    ]
-    return [(("runplan watch", "bold"),), (), *(((f"  {key:<14}", "bold"), (words, "")) for key, words in keys)]
+        tasks = [(key.capitalize() if len(key) > 1 else key, task.value) for key, task in TASKS.items()]
+        keys = [((f"  {key:<14}", "bold"), (words, "")) for key, words in [("j, k, arrows", "move"), *tasks]]
+        lines: list[Line] = [(("runplan watch", "bold"),), (), *keys]
+    else:
+        counts = [(len(screen.list_group(group)), group.replace("-", " ")) for group in Group]
+        groups = ", ".join(f"{count} {words}" for count, words in counts if count) or "no plans yet"
+        head: list[Line] = [(("runplan watch  ", "bold"), (groups, ""))]
+        last: list[Line] = [((screen.message, "yellow"),) if screen.message else ((KEYS, "dim"),)]
+        detail = _lay_out_detail(screen, width, now)[: max(0, (height - 2) // 3)]
+        if height < SMALL:
+            head, last, detail = [], [], []
+        body_height = height - len(head) - len(detail) - len(last)
+        body, selection = _lay_out_body(screen, width, now)
+        start = max(0, min(selection.start, selection.stop - body_height))
+        body = body[start : start + body_height]
+        lines = [*head, *body, *[()] * (body_height - len(body)), *detail, *last]
+    return [_fit_line(line, width) for line in lines[:height]] + [()] * (height - len(lines))
 
 
 def _lay_out_body(screen: Screen, width: int, now: datetime) -> tuple[list[Line], range]:
     """All lines between head and detail, and the place of the selected plan among them."""
+    repositories = {plain_line(card.repository) for card in screen.cards}
+    most = min(max(map(count_cells, repositories), default=0), width // 6)
+    name_width = most if len(repositories) > 1 else 0  # one repository needs no name
+    titles = [count_cells(plain_line(card.view.title)) for card in screen.rows]
+    title_width = max(min(max(titles, default=0), width - name_width - 40), 8)
     lines: list[Line] = [((plain_line(note), "red"),) for note in screen.notes]
     selection = range(len(lines))
-    columns = _measure_columns(screen, width)
     for group in Group:
         cards = screen.list_group(group)
-        titles = ", ".join(plain_line(card.view.title) for card in cards)
-        names: Line = ((f"  {titles}", "dim"),) if group is Group.FINISHED else ()
+        names = ", ".join(plain_line(card.view.title) for card in cards)
+        finished: Line = ((f"  {names}", "dim"),) if group is Group.FINISHED else ()
         if cards:
-            lines += [
-                (),
-                ((f"{HEADINGS[group]} ({len(cards)})", _COLOURS.get(group, "bold")), *names),
-            ]
+            lines += [(), ((f"{HEADINGS[group]} ({len(cards)})", _COLOURS.get(group, "bold")), *finished)]
         for card in cards if group is not Group.FINISHED else ():
+            is_selected = row_of(card) == screen.selected
             start = len(lines)
-            lines += _lay_out_card(card, columns, now, is_selected=row_of(card) == screen.selected)
-            if row_of(card) == screen.selected:
-                selection = range(start, len(lines))
+            lines += _lay_out_card(card, title_width, name_width, now, is_selected=is_selected)
+            selection = range(start, len(lines)) if is_selected else selection
     return lines, selection
 
 
-def _measure_columns(screen: Screen, width: int) -> tuple[int, int]:
-    """The widths of titles and of names of repositories; one repository needs no name."""
-    names = {plain_line(card.repository) for card in screen.cards}
-    name = min(max(map(count_cells, names), default=0), width // 6) if len(names) > 1 else 0
-    titles = [count_cells(plain_line(card.view.title)) for card in screen.rows]
-    return max(min(max(titles, default=0), width - name - 40), 8), name
-
-
-def _lay_out_card(card: Card, columns: tuple[int, int], now: datetime, *, is_selected: bool) -> list[Line]:
-    title, name = columns
-    style = "reverse" if is_selected else ""
-    total = len(card.view.phases)
+def _lay_out_card(card: Card, title_width: int, name_width: int, now: datetime, *, is_selected: bool) -> list[Line]:
+    view = card.view
+    total = len(view.phases)
     bar = ("█" * (card.done * BAR // total)).ljust(BAR, "░") if total else " " * BAR
     count = f"{card.done}/{total}" if total else ""
-    first = f"{'>' if is_selected else ' '} {fit_cells(plain_line(card.view.title), title)}  "
-    first += f"{fit_cells(plain_line(card.repository), name)}  " if name else ""
-    age = _describe_age(card, now)
-    line: Line = ((first, style), (f"{bar} {count:<5}", style), (f" {_format_cost(card):<11} {age:>7}", style))
-    about = _describe_card(card, now)
-    return [line, ((f"    {about}", _LEVELS.get(card.level, "")),)] if about else [line]
-
-
-def _describe_age(card: Card, now: datetime) -> str:
-    if not (card.current and card.since):
-        return ""
-    seconds = (now - datetime.fromisoformat(card.since)).total_seconds()
-    return elapsed(seconds) if card.group is Group.RUNNING else in_words(seconds)
-
-
-def _describe_card(card: Card, now: datetime) -> str:
-    if card.group is Group.SCHEDULED and card.view.schedule:
-        return describe_schedule(card.view.schedule, now=now)
-    if card.group is Group.READY:
-        return ""
-    label = f"{card.action.label}: " if card.action and card.group is Group.NEEDS_YOU else ""
-    return plain_line(f"{label}{card.current or card.view.words}")
-
-
-def _format_cost(card: Card) -> str:
+    title = f"{'>' if is_selected else ' '} {fit_cells(plain_line(view.title), title_width)}  "
+    title += f"{fit_cells(plain_line(card.repository), name_width)}  " if name_width else ""
+    age = ""
+    if card.current and card.since:
+        seconds = (now - datetime.fromisoformat(card.since)).total_seconds()
+        age = elapsed(seconds) if card.group is Group.RUNNING else in_words(seconds)
     limit = f"/{card.most_usd:.2f}" if card.most_usd else ""
-    return f"{card.usage.cost if card.usage.usd else '$0.00'}{limit}" if card.usage.usd or limit else ""
+    cost = f"{card.usage.cost if card.usage.usd else '$0.00'}{limit}" if card.usage.usd or limit else ""
+    lines: list[Line] = [((f"{title}{bar} {count:<5} {cost:<11} {age:>7}", "reverse" if is_selected else ""),)]
+    label = f"{card.action.label}: " if card.action and card.group is Group.NEEDS_YOU else ""
+    about = plain_line(f"{label}{card.current or view.words}") if card.group is not Group.READY else ""
+    if card.group is Group.SCHEDULED and view.schedule:
+        about = describe_schedule(view.schedule, now=now)
+    return [*lines, ((f"    {about}", _LEVELS.get(card.level, "")),)] if about else lines
 
 
 def _lay_out_detail(screen: Screen, width: int, now: datetime) -> list[Line]:
@@ -241,7 +203,7 @@ def _lay_out_detail(screen: Screen, width: int, now: datetime) -> list[Line]:
     ]
 
 
-def fit_line(line: Line, width: int) -> Line:
+def _fit_line(line: Line, width: int) -> Line:
     """The line in at most this many cells."""
     parts = []
     for text, colours in line:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import select
 import signal
+import subprocess
 import sys
 import termios
 import time
@@ -14,18 +15,17 @@ import tty
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from runplan.app.operations.model import Caller
 from runplan.app.views.board import Card, Group, read_board
 from runplan.app.views.changes import find_change, view_change
 from runplan.app.views.repositories import list_with_current, open_known
 from runplan.app.watch import Topic, Watch
-from runplan.domain.errors import Exit, RunplanError, UsageError
+from runplan.domain.errors import RunplanError, Unreachable, UsageError
 from runplan.domain.text import command, plain
-from runplan.interfaces.cli.main import run_command
-from runplan.interfaces.cli.show.screen import Screen, Task, lay_out, press_key, replace_cards, split_keys
-from runplan.interfaces.cli.terminal import Style, say
+from runplan.interfaces.cli.show.screen import KeyTask, Screen, lay_out, press_key, replace_cards, split_keys
+from runplan.interfaces.cli.terminal import Style
 
 LOOK_S = 0.5  #: between two looks at the journals
 RUNNING_S = 2.0  #: until the board is read again for its times while an agent works
@@ -81,14 +81,6 @@ class Terminal:
         """Ctrl-Z. The handler may interrupt a write, so `read_keys` does the rest."""
         self._is_suspended = True
 
-    def _suspend(self) -> None:
-        """Stop with the terminal restored; take it again when the process is continued."""
-        self._is_suspended = False
-        self._give_back()
-        with _handled(signal.SIGTSTP, signal.SIG_DFL):
-            os.kill(os.getpid(), signal.SIGTSTP)
-        self._take()
-
     @contextlib.contextmanager
     def handed_over(self) -> Iterator[None]:
         """The terminal as it was, for commands and questions. Ctrl-C and Ctrl-Z are for the command."""
@@ -104,8 +96,12 @@ class Terminal:
         ready, _, _ = select.select([self._input, self._woken], [], [], timeout_s)
         if self._woken in ready:
             os.read(self._woken, 1024)
-        if self._is_suspended:
-            self._suspend()
+        if self._is_suspended:  # stop with the terminal restored; take it again when the process is continued
+            self._is_suspended = False
+            self._give_back()
+            with _handled(signal.SIGTSTP, signal.SIG_DFL):
+                os.kill(os.getpid(), signal.SIGTSTP)
+            self._take()
             return ""
         if self._input not in ready:
             return ""
@@ -137,14 +133,14 @@ class Terminal:
             return input(plain(question)).strip()
         return ""
 
-    def follow(self, process: int) -> bool:
+    def follow(self, process: subprocess.Popen[bytes]) -> bool:
         """Wait for a command that reads no keys; whether q or Ctrl-C has ended it."""
         tty.setcbreak(self._input)
         endings: list[int] = []
         with _handled(signal.SIGINT, lambda number, _: endings.append(number)):  # the command gets it as well
-            while not endings and os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            while not endings and process.poll() is None:
                 if "q" in self.read_keys(LOOK_S):
-                    os.kill(process, signal.SIGINT)
+                    process.send_signal(signal.SIGINT)
                     endings.append(signal.SIGINT)
         return bool(endings)
 
@@ -180,70 +176,57 @@ def _write(text: str) -> None:
 # --- board ----------------------------------------------------------------------------------------------
 
 
-class BoardReader:
-    """Reads the board of all repositories, again when their files have changed."""
-
-    def __init__(self) -> None:
-        self._caller = Caller()
-        self._files = Watch(self._caller, Topic())
-        self._next_s = 0.0  #: when the times that the board shows are out of date
-        self.known = {known.key: known for known in list_with_current(self._caller.env)}
-
-    def update(self, screen: Screen) -> Screen:
-        """The screen with the board as it is now."""
-        if not self._files.look() and time.monotonic() < self._next_s:
-            return screen
-        self.known = {known.key: known for known in list_with_current(self._caller.env)}
-        board = read_board(list(self.known.values()), datetime.now(UTC))
-        is_running = any(card.group is Group.RUNNING for card in board.cards)
-        self._next_s = time.monotonic() + (RUNNING_S if is_running else IDLE_S)
-        missing = (f"{repository.root}: {repository.error}" for repository in board.missing)
-        return replace_cards(screen, board.cards, (*missing, *board.notes))
-
-
-# --- loop -----------------------------------------------------------------------------------------------
-
-
 class BoardLoop:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
-        self._reader = BoardReader()
         self._screen = Screen()
+        self._env = Caller().env
+        self._files = Watch(Caller(), Topic())
+        self._next_s = 0.0  #: when the times that the board shows are out of date
+        self._known = {known.key: known for known in list_with_current(self._env)}
+
+    def _read_board(self) -> None:
+        """Read the board of all repositories, again when their files have changed."""
+        if not self._files.look() and time.monotonic() < self._next_s:
+            return
+        self._known = {known.key: known for known in list_with_current(self._env)}
+        board = read_board(list(self._known.values()), datetime.now(UTC))
+        is_running = any(card.group is Group.RUNNING for card in board.cards)
+        self._next_s = time.monotonic() + (RUNNING_S if is_running else IDLE_S)
+        missing = (f"{repository.root}: {repository.error}" for repository in board.missing)
+        self._screen = replace_cards(self._screen, board.cards, (*missing, *board.notes))
 
     def run(self) -> None:
         while True:
-            self._screen = self._reader.update(self._screen)
+            self._read_board()
             self._terminal.draw(self._screen)
             for key in split_keys(self._terminal.read_keys(LOOK_S)):
                 self._screen, task = press_key(self._screen, key)
-                if task is Task.QUIT:
+                if task is KeyTask.QUIT:
                     return
                 if task is not None and self._screen.card is not None:
                     with self._terminal.handed_over():
-                        self._try(task, self._screen.card)
+                        try:
+                            self._do(task, self._screen.card)
+                        except RunplanError as error:  # such as a repository that is gone
+                            self._terminal.ask_key(f"\n{error}\nPress a key. ")
                     break  # further keys were typed for another screen
 
-    def _try(self, task: Task, card: Card) -> None:
-        try:
-            self._do(task, card)
-        except RunplanError as error:  # such as a repository that is gone
-            self._terminal.ask_key(f"\n{error}\nPress a key. ")
-
-    def _do(self, task: Task, card: Card) -> None:
+    def _do(self, task: KeyTask, card: Card) -> None:
         plan = card.view.plan
         match task:
-            case Task.DIFF:
+            case KeyTask.DIFF:
                 self._run(card, "diff", plan, *_phase_of(card))
-            case Task.APPROVE if card.action is not None and card.action.verb == "answer":
+            case KeyTask.APPROVE if card.action is not None and card.action.verb == "answer":
                 if answer := self._terminal.ask_line(f"\n{card.view.words}\nYour answer (empty: none): "):
                     self._run(card, "answer", plan, answer)
-            case Task.APPROVE:
+            case KeyTask.APPROVE:
                 self._answer(card, "approve")
-            case Task.REJECT:
+            case KeyTask.REJECT:
                 self._answer(card, "reject")
-            case Task.LOGS:
+            case KeyTask.LOGS:
                 self._run(card, "logs", plan, "-f")
-            case Task.STOP:
+            case KeyTask.STOP:
                 if self._terminal.ask_key(f"\nStop {plan} in {self._root_of(card)}? y/n ") == "y":
                     self._run(card, "stop", plan)
             case _:
@@ -252,7 +235,7 @@ class BoardLoop:
     def _answer(self, card: Card, verb: str) -> None:
         """Approve the change that is shown, or reject it with words. Another one that replaces it gets no answer."""
         words = [card.view.plan, *_phase_of(card)]
-        with open_known(self._reader.known[card.repo], warn=lambda _: None) as context:
+        with open_known(self._known[card.repo], warn=lambda _: None) as context:
             tree = view_change(context, find_change(context, card.view.plan, next(iter(_phase_of(card)), None))).tree
         more = ["--tree", tree]
         if verb == "reject":
@@ -276,35 +259,23 @@ class BoardLoop:
     def _call(self, card: Card, *words: str) -> int | None:
         """The exit code of a command in the foreground; None where a person has ended it."""
         _write(f"\n$ {plain(command('runplan', *words))}\n")
-        process = os.fork()
-        if not process:
-            self._become_command(self._root_of(card), list(words))
+        is_log = words[0] == "logs"  # the keys are for the board
+        argv = [sys.executable, "-P", "-m", "runplan", *words]  # -P: no module of the repository is imported
+        root = self._root_of(card)
         try:
-            is_left = words[0] == "logs" and self._terminal.follow(process)
-            code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+            process = subprocess.Popen(argv, cwd=root, stdin=subprocess.DEVNULL if is_log else None)
+        except OSError as error:
+            raise Unreachable(f"{root} cannot be used: {error.strerror}") from None
+        try:
+            is_left = is_log and self._terminal.follow(process)
+            code = process.wait()
         except SystemExit:  # by SIGTERM
-            os.kill(process, signal.SIGTERM)
+            process.terminate()
             raise
         return None if is_left else code
 
-    def _become_command(self, root: Path, words: list[str]) -> NoReturn:
-        """In the child: run the command as a shell would, without another interpreter."""
-        code = int(Exit.UNREACHABLE)
-        try:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGWINCH):
-                signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-            signal.set_wakeup_fd(-1)
-            if words[0] == "logs":  # the parent reads the keys
-                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.chdir(root)
-            code = run_command(words)
-        except OSError as error:
-            say(f"{root} cannot be used: {error.strerror}")
-        finally:
-            os._exit(code)
-
     def _root_of(self, card: Card) -> Path:
-        return Path(self._reader.known[card.repo].root)
+        return Path(self._known[card.repo].root)
 
 
 def _phase_of(card: Card) -> list[str]:
