@@ -41,11 +41,10 @@ def run_logs(args: argparse.Namespace) -> None:
         if args.json or args.events:
             for rows, _ in batches:
                 for row in rows:
-                    print(_event_as_json(row) if args.json else _event_as_text(row))
+                    print(_show_event(row, is_json=args.json))
                 sys.stdout.flush()
             return
-        outputs = context.outputs(store)
-        open_transcript = partial(Transcript, outputs)
+        open_transcript = partial(Transcript, context.outputs(store))
         log = Transcripts(run, open_transcript) if args.agent else PrintedLog(run, RunLog(store, run, context.state))
         for rows, is_last in batches:
             for row in rows:
@@ -65,26 +64,20 @@ def _print_runs(runs: list[RunRow], *, is_json: bool) -> None:
         why = f" ({run.reason})" if run.reason not in (None, run.state) else ""
         used = usage_of(run).words
         began = clock(parse_iso(run.started), None, now=now)
-        line = f"{run.id}  {began:<20}  {run.plan}, {run.mode}: {run.state}{why}"
-        print(line, used, sep=", " if used else "")
+        print(f"{run.id}  {began:<20}  {run.plan}, {run.mode}: {run.state}{why}", used, sep=", " if used else "")
 
 
-def _event_as_json(row: EventRow) -> str:
-    head = {"seq": row.seq, "at": row.at, "run": row.run, "type": row.type}
-    return as_json(head | json.loads(row.body), indent=None)
-
-
-def _event_as_text(row: EventRow) -> str:
+def _show_event(row: EventRow, *, is_json: bool) -> str:
     body = json.loads(row.body)
-    fields = {"lane": body.pop("lane", ""), **body}
-    shown = (f"{name}={_shorten_value(value)}" for name, value in fields.items() if value and name not in INTERNAL)
+    if is_json:
+        return as_json({"seq": row.seq, "at": row.at, "run": row.run, "type": row.type} | body, indent=None)
+    shown = []
+    for name, value in {"lane": body.pop("lane", ""), **body}.items():
+        text = plain(value) if isinstance(value, str) else escaped(json.dumps(value, ensure_ascii=False))
+        flat = " ".join(text.split())
+        if value and name not in INTERNAL:
+            shown.append(f"{name}={flat if len(flat) <= 60 else f'{flat[:59]}…'}")
     return f"{row.at}  {event_words(row.type):<18}  {'  '.join(shown)}".rstrip()
-
-
-def _shorten_value(value: object) -> str:
-    text = plain(value) if isinstance(value, str) else escaped(json.dumps(value, ensure_ascii=False))
-    flat = " ".join(text.split())
-    return flat if len(flat) <= 60 else f"{flat[:59]}…"
 
 
 class PrintedLog:
@@ -95,11 +88,11 @@ class PrintedLog:
         self._log = log
         self._day = ""
 
-    def add(self, row: EventRow) -> None:
-        self._print_lines(self._log.add(row))
-
     def look(self, *, is_last: bool) -> None:
         self._print_lines(self._log.list_last() if is_last else [])
+
+    def add(self, row: EventRow) -> None:
+        self._print_lines(self._log.add(row))
 
     def _print_lines(self, lines: list[str]) -> None:
         style = Style.of(sys.stdout)

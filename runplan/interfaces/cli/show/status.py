@@ -23,7 +23,6 @@ from runplan.app.views.status import (
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import RefusedEarly, RunplanError
 from runplan.domain.run.kinds import WaitKind
-from runplan.domain.run.rows import Work
 from runplan.domain.standing.actions import describe_actions
 from runplan.domain.standing.phases import PhaseState
 from runplan.domain.standing.usage import usage_of
@@ -65,7 +64,7 @@ def run_status(args: argparse.Namespace) -> None:
     for number, (root, (views, host, folder)) in enumerate(shown.items()):
         head = style.paint(f"== {command('cd', root)}", "cyan") + "\n\n" if [*shown] != [root_here] else ""
         print(end="\n" if number else "")
-        print(head + _render_page(Page(style, now, folder), views, host, is_all=args.all or is_one))
+        print(head + _render_page(Page(style, now), views, host, folder, is_all=args.all or is_one))
 
 
 def _read_repositories(caller: Caller, now: datetime) -> dict[str, Plans]:
@@ -82,18 +81,15 @@ def _read_repositories(caller: Caller, now: datetime) -> dict[str, Plans]:
     return shown
 
 
-def _render_page(page: Page, views: list[PlanView], host: HostView | None, *, is_all: bool) -> str:
-    pages = [view.plan for view in views if view.state is PlanState.PAGE]
-    finished = [view.plan for view in views if view.state is PlanState.DONE]
-    if is_all:
-        pages = []
-        finished = []
-    elif len(finished) == len(views) - len(pages) <= FEW:
+def _render_page(page: Page, views: list[PlanView], host: HostView | None, folder: str, *, is_all: bool) -> str:
+    pages = [view.plan for view in views if view.state is PlanState.PAGE and not is_all]
+    finished = [view.plan for view in views if view.state is PlanState.DONE and not is_all]
+    if len(finished) == len(views) - len(pages) <= FEW:
         finished = []
     shown = [page.render_plan(view) for view in views if view.plan not in {*pages, *finished}]
     foot = page.foot(finished, pages, host)
     if not shown and not finished:
-        write = f"Write one under {page.plans}/ (paths.plans) and commit it"
+        write = f"Write one under {folder}/ (paths.plans) and commit it"
         foot.insert(0, f'No plans yet. {write}, or have one written: runplan plan "GOAL"')
     return "\n\n".join([*shown, *foot])
 
@@ -115,14 +111,20 @@ _LEVELS = {Level.FINE: "green", Level.SLOW: "yellow", Level.LOOK: "red"}
 class Page:
     """Lays out plans for a terminal or a pipe."""
 
-    def __init__(self, style: Style, now: datetime, plans: str = "plans") -> None:
+    def __init__(self, style: Style, now: datetime) -> None:
         self._style = style
         self._now = now
-        self.plans = plans  #: where plans are looked for
 
     def render_plan(self, view: PlanView) -> str:
         """One plan: its phases, its run, its schedule, and what a person can do next."""
-        lines = [*self._plan_head(view), *self._phase_lines(view)]
+        paint = self._style.paint
+        wrap = self._style.wrap
+        done = sum(phase.state is PhaseState.DONE for phase in view.phases)
+        counts = f", {view.status}, {done} of {len(view.phases)} done" if view.phases else ""
+        title = plain(view.title)
+        head = wrap(f"{title}  ({view.plan}{counts})", "    ").replace(title, paint(title, "bold"), 1)
+        if view.error:
+            head = paint(wrap(plain(view.error), "    "), "red")
         about = []
         if view.answered:
             about.append(f"Last look at {self._local_time(view.answered.at)}: {view.answered.words}")
@@ -132,24 +134,11 @@ class Page:
         about += [view.refusal] if view.refused else []
         about += [describe_schedule(view.schedule, now=self._now)] if view.schedule is not None else []
         about += filter(None, [describe_actions(action for action in view.actions if not action.is_usual)])
-        shown = [self._plan_line(line) for line in about]
+        shown = [wrap(f"  {plain(line)}", "    ") for line in about]
         if view.run is not None and view.run.stuck is not None:
             verdict, colon, rest = shown[0].partition(":")
-            shown[0] = f"{self._style.paint(verdict, _LEVELS[view.run.stuck.level])}{colon}{rest}"
-        return "\n".join([*lines, *shown])
-
-    def _plan_line(self, text: str) -> str:
-        return self._style.wrap(f"  {plain(text)}", "    ")
-
-    def _plan_head(self, view: PlanView) -> list[str]:
-        paint = self._style.paint
-        wrap = self._style.wrap
-        if view.error:
-            return [paint(wrap(plain(view.error), "    "), "red")]
-        done = sum(phase.state is PhaseState.DONE for phase in view.phases)
-        counts = f", {view.status}, {done} of {len(view.phases)} done" if view.phases else ""
-        title = plain(view.title)
-        return [wrap(f"{title}  ({view.plan}{counts})", "    ").replace(title, paint(title, "bold"), 1)]
+            shown[0] = f"{paint(verdict, _LEVELS[view.run.stuck.level])}{colon}{rest}"
+        return "\n".join([head, *self._phase_lines(view), *shown])
 
     def foot(self, finished: list[str], pages: list[str], host: HostView | None) -> list[str]:
         """The finished plans and other pages in one line each, and why the daemon cannot work here."""
@@ -194,25 +183,23 @@ class Page:
         if not run.is_active:
             ended = ", ".join(filter(None, [f"{self._age_words(run.since)} ago", *used]))
             return [f"Last run {run.id}: {run.words} {ended}"]
+        lines = [run.words]
+        for lane in run.lanes:
+            if lane.failed:
+                words = f"failed ({lane.failed}), so no further phase starts"
+            elif lane.waiting_for:
+                until = f" until {self._local_time(lane.wake)}" if lane.wake else ""
+                words = f"waiting{until} ({lane.about or lane.waiting_for})"
+            else:
+                by = f" by {lane.agent}" if lane.agent else ""
+                words = f"{lane.step or 'between steps'}{by} for {self._age_words(lane.since)}"
+            lines.append(f"  phase {lane.phase}: {words}")
+        lines += [f"Not pushed: {work.kept}" for work in run.lanes or (run,) if work.kept]
         agent = f"{run.agent} {run.version or ''}".rstrip() if run.agent else ""
         about = ", ".join(filter(None, [agent, *used]))
         host, slash, _ = view.claim.owner.partition("/") if view.claim and view.claim.alive else ("", "", "")
-        return [
-            run.words,
-            *(f"  phase {lane.phase}: {self._lane_line(lane)}" for lane in run.lanes),
-            *(f"Not pushed: {work.kept}" for work in run.lanes or (run,) if work.kept),
-            f"Run {run.id}{f' on {host}' if slash else ''}" + (f": {about}" if about else ""),
-            *([f"The daemon waits: {run.about}"] if run.waiting_for is WaitKind.CLAIM else []),
-        ]
-
-    def _lane_line(self, lane: Work) -> str:
-        if lane.failed:
-            return f"failed ({lane.failed}), so no further phase starts"
-        if lane.waiting_for:
-            until = f" until {self._local_time(lane.wake)}" if lane.wake else ""
-            return f"waiting{until} ({lane.about or lane.waiting_for})"
-        by = f" by {lane.agent}" if lane.agent else ""
-        return f"{lane.step or 'between steps'}{by} for {self._age_words(lane.since)}"
+        lines.append(f"Run {run.id}{f' on {host}' if slash else ''}" + (f": {about}" if about else ""))
+        return [*lines, f"The daemon waits: {run.about}"] if run.waiting_for is WaitKind.CLAIM else lines
 
     def _age_words(self, since: str) -> str:
         return in_words((self._now - datetime.fromisoformat(since)).total_seconds())
