@@ -74,10 +74,9 @@ def _change_to_answer(context: RepositoryContext, verb: str, request: ApproveReq
         tree = request.tree[:SHORT]
         raise Busy(f"the change was replaced: tree {tree} does not wait any more; nothing was done. See: {see}")
     if plan is None and len(changes) > 1:
-        commands = (
-            command("runplan", verb, change.state.options.plan, change.attempt.chosen.phase) for change in changes
-        )
-        raise NotFound(f"{len(changes)} changes wait for you; name one: {'; '.join(commands)}")
+        names = [(change.state.options.plan, change.attempt.chosen.phase) for change in changes]
+        commands = "; ".join(command("runplan", verb, *name) for name in names)
+        raise NotFound(f"{len(changes)} changes wait for you; name one: {commands}")
     if not changes and plan:
         raise nothing_pending(plan, request.phase or None)
     if not changes:

@@ -81,22 +81,20 @@ def now(caller: Caller, request: NowRequest) -> Answer:
 def stop(caller: Caller, request: StopRequest) -> Answer:
     with caller.open(lenient=True) as context:
         plan = plan_or_watch(context, request.plan) if request.plan else ""
-        if _stop_plans(caller, context, plan, request):
-            return Accepted(plan=plan)
+        lines = _stop_plans(caller, context, plan, request)
+    if lines:
+        return Accepted(plan=plan)
     caller.say(f"Nothing to stop {f'for {plan}' if plan else 'here'}")
     return Declined()
 
 
-def _stop_plans(caller: Caller, context: RepositoryContext, plan: str, request: StopRequest) -> bool:
-    """Cancel schedules and end runs, of one plan or of all; whether there were any."""
+def _stop_plans(caller: Caller, context: RepositoryContext, plan: str, request: StopRequest) -> list[str]:
+    """Cancel schedules and end runs, of one plan or of all, and say which."""
     store = context.store()
     arguments = {KEEP_SCHEDULE: True} if request.keep_schedule else {}
     lines, still_running = _end_foreground(context, store, plan, force=request.force)
-    plans = [
-        active
-        for active in store.list_active_plans(queued=True)
-        if plan in ("", active) and active not in still_running
-    ]
+    active = [name for name in store.list_active_plans(queued=True) if plan in ("", name)]
+    plans = [name for name in active if name not in still_running]
     commands = [Command(plan=stopped, verb="stop", arguments=arguments, by="runplan stop", at="") for stopped in plans]
     error: Exception | None = Unreachable("; ".join(still_running.values())) if still_running else None
     try:
@@ -115,7 +113,7 @@ def _stop_plans(caller: Caller, context: RepositoryContext, plan: str, request: 
         caller.say(line)
     if error is not None:
         raise error
-    return bool(lines)
+    return lines
 
 
 def _end_foreground(

@@ -67,23 +67,21 @@ def plan(caller: Caller, request: PlanRequest) -> Answer:
         context = runs.with_target_settings(context, landing)
         goal = _read_goal(context, request)
         context = _with_agents(context, request)
-        if (same := _find_planning(context, goal)) is not None:
-            return _join_planning(caller, context, *same)
+        if (same := _find_planning(context, goal)) is not None:  # it is continued, instead of a second one
+            row, state = same
+            caller.say(f"{row.plan} is already being planned ({row.id})")
+            is_left = not row.daemon or not context.store().get_living_owner(row.plan)
+            if is_left and not row.needs_person:
+                return continue_run(caller, context, RunRequest(started=state.options))
+            return Accepted(plan=row.plan, run=row.id, is_ended=row.needs_person)
         run = _resolve_request(context, goal, request, then)
-        if _is_local(caller, context, run.started.plan, request):
+        left = runs.unfinished_run(context, run.started.plan)  # which does a revision of its plan itself
+        if left is not None and (request.agent or request.critic):
+            caller.warn("the run keeps its agents; --agent and --critic have no effect")
+        if not left[0].daemon if left is not None else caller.where is Where.HERE:
             return runs.run_here(caller, context, run)
         runs.admit_agents(caller, context)
         return runs.submit_run(caller, context, run)
-
-
-def _is_local(caller: Caller, context: RepositoryContext, path: str, request: PlanRequest) -> bool:
-    """Whether this process does it; a revision of a plan that is being worked is done by the run."""
-    left = runs.unfinished_run(context, path)
-    if left is None:
-        return caller.where is Where.HERE
-    if request.agent or request.critic:
-        caller.warn("the run keeps its agents; --agent and --critic have no effect")
-    return not left[0].daemon
 
 
 # --- the goal -------------------------------------------------------------------------------------------
@@ -108,7 +106,16 @@ def _require_one_goal(request: PlanRequest) -> None:
 
 def _read_goal(context: RepositoryContext, request: PlanRequest) -> Goal:
     if request.revises:
-        return _read_revision(context, request)
+        path = plan_path(context, request.revises)
+        plan = parse_plan(preflight.committed_plan(context.for_plan(path), path, is_compared=False), path=path)
+        if why_not := describe_unrevisable(plan):
+            raise RefusedEarly(f"{path}: {why_not}")
+        phase = request.phase
+        if phase and plan.phase(phase) is None:
+            raise NotFound(f"{path} has no phase {phase}; there are: {', '.join(row.id for row in plan.phases)}")
+        why = request.why or f"Revise {f'phase {phase}' if phase else 'the plan'}: make it fit the code."
+        text = require_size(why.encode())
+        return Goal(text=text, title=plan.title or path, plan=path, phase=phase, issues=plan.issues)
     if request.issue is not None:
         issue = modes.open_forge(context.git, context.settings.run, context.env).read_issue(request.issue)
         text = require_size(f"{issue.title}\n\n{issue.body}".encode())
@@ -153,19 +160,6 @@ def _read_spec(folder: Path, word: str) -> Goal:
             f"{word} is a folder without {', '.join(SPEC_TEXTS)}; say the goal in more words, or name a file: --file"
         )
     return replace(_quote_files(files), title=title_of_goal(folder.name.replace("-", " ")))
-
-
-def _read_revision(context: RepositoryContext, request: PlanRequest) -> Goal:
-    path = plan_path(context, request.revises)
-    context = context.for_plan(path)
-    plan = parse_plan(preflight.committed_plan(context, path, is_compared=False), path=path)
-    if why_not := describe_unrevisable(plan):
-        raise RefusedEarly(f"{path}: {why_not}")
-    phase = request.phase
-    if phase and plan.phase(phase) is None:
-        raise NotFound(f"{path} has no phase {phase}; there are: {', '.join(row.id for row in plan.phases)}")
-    why = request.why or f"Revise {f'phase {phase}' if phase else 'the plan'}: make it fit the code."
-    return Goal(text=require_size(why.encode()), title=plan.title or path, plan=path, phase=phase, issues=plan.issues)
 
 
 # --- the request ----------------------------------------------------------------------------------------
@@ -246,15 +240,6 @@ def _find_planning(context: RepositoryContext, goal: Goal) -> tuple[RunRow, RunS
         if row.plan == goal.plan if goal.plan else planning.goal == goal.text and not planning.is_revision:
             return row, state
     return None
-
-
-def _join_planning(caller: Caller, context: RepositoryContext, row: RunRow, state: RunState) -> Answer:
-    """Continue the run that there is, instead of a second one."""
-    caller.say(f"{row.plan} is already being planned ({row.id})")
-    is_left = not row.daemon or not context.store().get_living_owner(row.plan)
-    if is_left and not row.needs_person:
-        return continue_run(caller, context, RunRequest(started=state.options))
-    return Accepted(plan=row.plan, run=row.id, is_ended=row.needs_person)
 
 
 # --- a person's own version -------------------------------------------------------------------------------

@@ -40,7 +40,9 @@ def retry(caller: Caller, request: RetryRequest) -> Answer:
                 return Declined()
             last = replace(last, mode=Mode.FINISH, wanted="", auto=False) if last.mode is Mode.UNDO else last
         elif request.phase:
-            last = replace(_last_work(store, last), mode=Mode.PHASE, wanted=request.phase)
+            options = (state_of(store, run).options for run in store.list_runs(last.plan))
+            worked = next((started for started in options if started.mode not in (Mode.UNDO, Mode.PLAN)), None)
+            last = replace(worked or replace(last, daemon=True, auto=False), mode=Mode.PHASE, wanted=request.phase)
         elif row.state == RunStatus.DONE:
             caller.say(describe_success(row.plan))
             return Declined()
@@ -58,13 +60,6 @@ def retry(caller: Caller, request: RetryRequest) -> Answer:
             anew=request.fresh,
         )
         return start_run(caller, context, row.plan, asked, here=here, again=is_again, like=last, review=review)
-
-
-def _last_work(store: Store, last: RunStarted) -> RunStarted:
-    """The plan's last run that was no undo, which runs in this process and asks for no approval."""
-    options = (state_of(store, row).options for row in store.list_runs(last.plan))
-    worked = next((started for started in options if started.mode not in (Mode.UNDO, Mode.PLAN)), None)
-    return worked or replace(last, daemon=True, auto=False)
 
 
 def _new_comments(caller: Caller, context: RepositoryContext, last: RunStarted, store: Store) -> Rows:

@@ -66,20 +66,6 @@ class Ready(Struct, frozen=True, kw_only=True):
     phases: list[str]  #: ids of those that would be worked on
 
 
-class NothingToDo(Struct, frozen=True, kw_only=True):
-    """A start of a plan whose work is done."""
-
-    why: str
-
-
-class AlreadyRunning(Struct, frozen=True, kw_only=True):
-    """A start of a plan while a live process does what is asked."""
-
-    why: str
-    plan: str
-    run: str = ""  #: of the daemon; "" for that of another process
-
-
 def resolve_start(
     caller: Caller,
     context: RepositoryContext,
@@ -88,7 +74,7 @@ def resolve_start(
     *,
     like: RunStarted | None = None,
     review: Rows = (),
-) -> Ready | NothingToDo | AlreadyRunning:
+) -> Ready | Answer:
     """Resolve the plan and the settings of a start, and check everything that can be refused.
 
     `like` is the run that is retried: the new one lands in the same place. A run at work takes a `review`, too.
@@ -97,16 +83,23 @@ def resolve_start(
     path = ""
     if not review and context.store().list_active_plans():
         path = contexts.plan_path(context, word)
-        _refuse_proposal(context, path)
-    if path and not asked.every and (running := _already_running(context, path, asked)) is not None:
+        left = unfinished_run(context, path)
+        if left is not None and left[1].options.mode is Mode.PLAN:
+            if decide(left[1]).waiting in FOR_ANSWER:
+                see = command("runplan", "diff", path)
+                raise Busy(f"{path} is a proposal that waits for your answer; see: {see}")
+            if context.store().get_living_owner(path):
+                raise Busy(describe_busy(path, left[0].id, left[1]))
+    if path and not asked.every and (running := _already_running(caller, context, path, asked)) is not None:
         return running
     for sentence in context.repository.left_out:
         caller.warn(sentence)
     remarks = complete_landings(caller, context)
     context = with_target_settings(context, asked.landing, like=like)
     start = resolve_request(caller, context, path or resolve_plan(context, word), asked)
-    if isinstance(start, NothingToDo):
-        return start
+    if isinstance(start, str):
+        caller.say(start)
+        return Declined()
     request = replace(start.request, started=replace(start.request.started, review=review, remarks=remarks))
     if (left := unfinished_run(context, request.started.plan)) is not None:  # a resumed run keeps its settings
         context = context.for_run(left[1].options)
@@ -115,26 +108,13 @@ def resolve_start(
     return replace(start, context=context, request=request)
 
 
-def _refuse_proposal(context: RepositoryContext, plan: str) -> None:
-    """Refuse to work on a plan that waits for approval, or that a live process writes."""
-    left = unfinished_run(context, plan)
-    if left is None or left[1].options.mode is not Mode.PLAN:
-        return
-    row, state = left
-    if decide(state).waiting in FOR_ANSWER:
-        see = command("runplan", "diff", plan)
-        raise Busy(f"{plan} is a proposal that waits for your answer; see: {see}")
-    if context.store().get_living_owner(plan):
-        raise Busy(describe_busy(plan, row.id, state))
-
-
 def resolve_plan(context: RepositoryContext, word: str) -> str:
     """The path of the plan; a repository without a commit has none."""
     context.tip()
     return contexts.plan_path(context, word)
 
 
-def _already_running(context: RepositoryContext, plan: str, asked: Options) -> AlreadyRunning | None:
+def _already_running(caller: Caller, context: RepositoryContext, plan: str, asked: Options) -> Accepted | None:
     """Find a live process that does what is asked, before the remote is asked, which may hang.
 
     Other work is refused. A run that is being stopped, or has only to clean up, ends first.
@@ -156,9 +136,11 @@ def _already_running(context: RepositoryContext, plan: str, asked: Options) -> A
     if not does_what_is_asked(state, request):
         raise Busy(describe_busy(plan, row.id, state))
     if not row.daemon:
-        return AlreadyRunning(why=describe_owner(plan, owner), plan=plan)
+        caller.say(describe_owner(plan, owner))
+        return Accepted(plan=plan)
     wake_daemon(context.env)  # the repository may have been away
-    return AlreadyRunning(why=_describe_running(plan, row.id), plan=plan, run=row.id)
+    caller.say(_describe_running(plan, row.id))
+    return Accepted(plan=plan, run=row.id)
 
 
 def _describe_running(plan: str, run: str) -> str:
@@ -202,8 +184,8 @@ def with_target_settings(
     raise SettingsError(f"run.target: the settings on each branch name another one; the last is {context.target_name}")
 
 
-def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked: Options) -> Ready | NothingToDo:
-    """The request for a run of the plan, which is read from the target, or from its own branch."""
+def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked: Options) -> Ready | str:
+    """The request for a run of the plan, which is read from the target, or its own branch; or why none is due."""
     on_target = context
     if modes.concludes(context.settings.run.landing):
         context = replace(context, pull=contexts.slug_of(context, path))
@@ -218,7 +200,7 @@ def resolve_request(caller: Caller, context: RepositoryContext, path: str, asked
     preflight.require_clear(plan)
     if isinstance(phases, str):
         if not context.is_on_branch:
-            return NothingToDo(why=phases)
+            return phases
         phases = []  # the pull request is still to be merged
     if not asked.phase and not resuming:
         preflight.require_open(context, plan, tip)
@@ -354,7 +336,11 @@ def run_here(caller: Caller, context: RepositoryContext, request: RunRequest) ->
         Interruption(load_user(context.env).daemon.grace_s) as interruption,
         open_repository(context, wakeup=interruption.wakeup) as repository,
     ):
-        _remember_repository(caller, context)
+        known = Known(common=str(context.common_dir), root=str(context.root))
+        try:
+            remember_repository(state_directory(context.env), known)
+        except Unreachable as error:  # the run does not depend on it
+            caller.warn(f"{error}; report --since will not list this repository")
         host = ForegroundHost(interruption, context.env, show=caller.show, warn=caller.warn)
         host.owner.open(context, repository)
         try:
@@ -367,7 +353,10 @@ def run_here(caller: Caller, context: RepositoryContext, request: RunRequest) ->
             if plan not in host.owner.runs:  # it has not begun
                 raise
             raise Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
-    if answer.declined or _is_rejected(context, request, answer.run):
+    row = context.store().get_run(answer.run)
+    is_over = row is not None and row.state == RunStatus.STOPPED  # no agent has taken up the words of a rejection
+    said = request.answer
+    if answer.declined or (said is not None and not said.approved and (not said.why or is_over)):
         return tell_answer(caller, plan, answer, request)
     return Accepted(plan=plan, run=answer.run, is_ended=True)
 
@@ -394,21 +383,6 @@ def start_next(caller: Caller, context: RepositoryContext, run: str) -> None:
     if isinstance(state.attempt, PlanningAttempt) and state.attempt.queued:
         request = convert(json.loads(state.attempt.chosen.planning.then), RunRequest)
         submit_run(caller, context, replace(request, timing=None), request.timing)
-
-
-def _is_rejected(context: RepositoryContext, request: RunRequest, run: str) -> bool:
-    """Whether the request was a rejection, and no agent has taken up its words."""
-    row = context.store().get_run(run)
-    is_over = row is not None and row.state == RunStatus.STOPPED
-    return request.answer is not None and not request.answer.approved and (not request.answer.why or is_over)
-
-
-def _remember_repository(caller: Caller, context: RepositoryContext) -> None:
-    """Add the repository to those that `report --since` lists; a run does not depend on it."""
-    try:
-        remember_repository(state_directory(context.env), Known(common=str(context.common_dir), root=str(context.root)))
-    except Unreachable as error:
-        caller.warn(f"{error}; report --since will not list this repository")
 
 
 def tell_answer(

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from runplan.adapters.agents import prompts
 from runplan.adapters.clock import SystemClock
 from runplan.app.operations import runs
-from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Where, operation
+from runplan.app.operations.model import Answer, Caller, Declined, Where, operation
 from runplan.app.operations.requests import StartRequest, WatchIssuesRequest
 from runplan.domain import names
 from runplan.domain.errors import RefusedEarly, UsageError
@@ -73,25 +73,21 @@ def start_run(
 
     `again`: as a retry of the plan's last run, which was `like`.
     """
-    match runs.resolve_start(caller, context, word, asked, like=like, review=review):
-        case runs.NothingToDo(why=why):
-            caller.say(why)
-            return Declined()
-        case runs.AlreadyRunning(why=why, plan=plan, run=run):
-            caller.say(why)
-            return Accepted(plan=plan, run=run)
-        case runs.Ready(context=context, request=request) as ready:
-            if asked.auto and (signed := _list_sign_offs(ready)):
-                waits = f"{'phase' if len(signed) == 1 else 'phases'} {', '.join(signed)}"
-                others = "; independent phases go on meanwhile" if len(ready.phases) > len(signed) else ""
-                caller.say(f"{waits} will wait for your sign-off{others}")
-            if asked.every and asked.phase:
-                caller.say(f"phase {asked.phase} is not chosen: a schedule works on the next phase each time")
-            request = replace(request, again=again)
-            if here:
-                return runs.run_here(caller, context, request)
-            runs.admit_agents(caller, context)
-            return runs.submit_run(caller, context, request, runs.timing_of(asked, context.settings.run))
+    ready = runs.resolve_start(caller, context, word, asked, like=like, review=review)
+    if not isinstance(ready, runs.Ready):
+        return ready
+    context = ready.context
+    if asked.auto and (signed := _list_sign_offs(ready)):
+        waits = f"{'phase' if len(signed) == 1 else 'phases'} {', '.join(signed)}"
+        others = "; independent phases go on meanwhile" if len(ready.phases) > len(signed) else ""
+        caller.say(f"{waits} will wait for your sign-off{others}")
+    if asked.every and asked.phase:
+        caller.say(f"phase {asked.phase} is not chosen: a schedule works on the next phase each time")
+    request = replace(ready.request, again=again)
+    if here:
+        return runs.run_here(caller, context, request)
+    runs.admit_agents(caller, context)
+    return runs.submit_run(caller, context, request, runs.timing_of(asked, context.settings.run))
 
 
 def _list_sign_offs(ready: runs.Ready) -> list[str]:
@@ -104,19 +100,25 @@ def preview_start(caller: Caller, request: StartRequest) -> str:
         raise UsageError(
             "--dry-run with --issue: an issue is worked on once, and has no plan yet; leave out one of them"
         )
+    asked = parse_words(request.options)
     with caller.open() as context:
-        return _preview_plan(caller, context, request.plan, parse_words(request.options))
-
-
-def _preview_plan(caller: Caller, context: RepositoryContext, word: str, asked: Options) -> str:
-    context = runs.with_target_settings(runs.with_landing(context, asked.landing), asked.landing)
-    ready = runs.resolve_request(caller, context, runs.resolve_plan(context, word), asked)
-    if isinstance(ready, runs.NothingToDo):
-        return ready.why
+        context = runs.with_target_settings(runs.with_landing(context, asked.landing), asked.landing)
+        ready = runs.resolve_request(caller, context, runs.resolve_plan(context, request.plan), asked)
+        if isinstance(ready, str):
+            return ready
+        phases = [
+            _describe_phase(context, ready.request.started, phase)
+            for phase in ready.plan.phases
+            if phase.id in ready.phases
+        ]
     started = ready.request.started
     agents = context.settings.agents
     after = assume_done(ready.plan, *ready.phases)
-    others = [phase for phase in ready.plan.phases if phase.status is not Status.DONE and phase.id not in ready.phases]
+    others = [
+        phase
+        for phase in ready.plan.phases
+        if phase.status is not Status.DONE and phase.id not in ready.phases and asked.finish
+    ]
     signed = _list_sign_offs(ready)
     pauses = f"before the landing of {', '.join(signed)}" if signed else "none"
     lines = [
@@ -126,12 +128,8 @@ def _preview_plan(caller: Caller, context: RepositoryContext, word: str, asked: 
         f"agents      {agents.implementer} implements, verified by {' and '.join(agents.judges)}",
         f"tests       {context.settings.tests.command or 'none'}",
         "",
-        *(_describe_phase(context, started, phase) for phase in ready.plan.phases if phase.id in ready.phases),
-        *(
-            f"phase {phase.id:<5} is not worked: it {describe_hindrance(after, phase)}"
-            for phase in others
-            if asked.finish
-        ),
+        *phases,
+        *(f"phase {phase.id:<5} is not worked: it {describe_hindrance(after, phase)}" for phase in others),
         "",
         "Nothing was changed.",
     ]

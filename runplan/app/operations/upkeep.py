@@ -20,7 +20,7 @@ from runplan.domain.errors import RefusedEarly
 from runplan.domain.gitfacts import Kept, Removed
 from runplan.domain.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Settings
 from runplan.domain.text import toml_value
-from runplan.engine.loop.context import RepositoryContext, context_at, settings_note, spec_plans
+from runplan.engine.loop.context import context_at, settings_note, spec_plans
 from runplan.engine.loop.leftovers import collect_leftovers
 
 #: Claude Code and opencode read it there.
@@ -156,17 +156,18 @@ def read_settings(caller: Caller) -> list[Setting]:
         loaded = context.committed_settings()
         if note := settings_note(context):
             caller.say(note)
-    return [Setting(key, _redact_value(key, value), loaded.origins[key]) for key, value in loaded.values.items()]
-
-
-def _redact_value(key: str, value: object) -> object:
-    """The value as it is shown: addresses without the parts that may be secret."""
-    if key == "notify.webhook" and value:
-        address = urlsplit(str(value))
-        return f"{address.scheme}://{address.hostname}/…"
-    if key == "fleet.dsn":
-        return hide_password(str(value))
-    return [_redact_target(entry) for entry in value] if key == "notify.urls" and isinstance(value, list) else value
+    settings = []
+    for key, value in loaded.values.items():
+        shown = value
+        if key == "notify.webhook" and value:
+            address = urlsplit(str(value))
+            shown = f"{address.scheme}://{address.hostname}/…"
+        elif key == "fleet.dsn":
+            shown = hide_password(str(value))
+        elif key == "notify.urls" and isinstance(value, list):
+            shown = [_redact_target(entry) for entry in value]
+        settings.append(Setting(key, shown, loaded.origins[key]))
+    return settings
 
 
 def _redact_target(entry: object) -> object:
@@ -191,14 +192,10 @@ def gc(caller: Caller, *, dry_run: bool) -> Collected:
         caller.refuse_to_agents("gc")
     with caller.open() as context:
         answers, logs = collect_leftovers(context, dry_run=dry_run)
-        return Collected(answers=_with_commits(context, answers), logs=tuple(logs))
-
-
-def _with_commits(context: RepositoryContext, answers: list[Removed | Kept]) -> tuple[Removed | Kept, ...]:
-    """The answers; each kept ref with the date and the subject of its commit."""
-    tips = [answer.tip for answer in answers if isinstance(answer, Kept) and answer.tip]
-    about = describe_commits(context, tips) if tips else {}
-    return tuple(
+        tips = [answer.tip for answer in answers if isinstance(answer, Kept) and answer.tip]
+        about = describe_commits(context, tips) if tips else {}
+    described = (
         replace(answer, why=f"{answer.why}: {about[answer.tip]}") if isinstance(answer, Kept) and answer.tip else answer
         for answer in answers
     )
+    return Collected(answers=tuple(described), logs=tuple(logs))

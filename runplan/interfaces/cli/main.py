@@ -147,7 +147,7 @@ def run_verb(verb: str, words: list[str]) -> int:
         if death := Caller().begin(verb, changes=verb in CHANGING):
             say(death)
     try:
-        module = importlib.import_module(f"runplan.interfaces.cli.{VERBS[verb].module}")
+        module = importlib.import_module(f"runplan.interfaces.{VERBS[verb].module}")
     except ModuleNotFoundError as error:
         if verb not in EXTRAS or (error.name or "").startswith("runplan"):
             raise

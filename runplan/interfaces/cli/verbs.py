@@ -33,7 +33,7 @@ def _operation(kind: type[Any], *more: Argument | list[Argument]) -> Verb:
     hints = get_type_hints(kind, include_extras=True)
     shown = [field for field in fields(kind) if get_origin(hints[field.name]) is Annotated]
     arguments = (_field(field, *get_args(hints[field.name])) for field in shown)
-    return Verb("control", str(kind.__doc__).partition(".\n")[0].removesuffix("."), (*arguments, *more))
+    return Verb("cli.control", str(kind.__doc__).partition(".\n")[0].removesuffix("."), (*arguments, *more))
 
 
 def _field(field: Field[Any], base: object, help: Help) -> Argument:
@@ -144,44 +144,48 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "undo": _operation(requests.UndoRequest),
     },
     "Answer": {
-        "inbox": Verb("show.report", "Show what waits for you, in all repositories", (_JSON,)),
-        "diff": Verb("show.change", "Show the change or plan that waits, or the kept work of a failed phase", _DIFF),
+        "inbox": Verb("cli.show.report", "Show what waits for you, in all repositories", (_JSON,)),
+        "diff": Verb(
+            "cli.show.change", "Show the change or plan that waits, or the kept work of a failed phase", _DIFF
+        ),
         "approve": _operation(requests.ApproveRequest, _VIA, [_WAIT, _BACKGROUND]),
         "reject": _operation(requests.RejectRequest, _VIA, [_WAIT, _BACKGROUND]),
         "edit": _operation(requests.EditRequest),
         "answer": _operation(requests.AnswerRequest, [_WAIT, _BACKGROUND]),
     },
     "Look": {
-        "status": Verb("show.status", "Show what is done, running and next", _STATUS),
-        "watch": Verb("show.watch", "Show the plans of all repositories in the terminal, with keys to answer"),
-        "next": Verb("show.status", "List schedules and when they fire next", (_JSON,)),
-        "report": Verb("show.report", "Show a plan's report", _REPORT),
-        "logs": Verb("show.journal", "Show what a plan's newest run did, step by step", _LOGS),
-        "explain": Verb("show.journal", "Explain the current state and how it got there", (_ANY_RUN, _STEPS, _JSON)),
-        "check": Verb("show.check", "Show how runplan reads a plan, and what is wrong with it", _CHECK),
-        "web": Verb("show.web", "Show plans, changes and costs in a browser, and answer there", _WEB),
-        "metrics": Verb("show.journal", "Print Prometheus metrics"),
+        "status": Verb("cli.show.status", "Show what is done, running and next", _STATUS),
+        "watch": Verb("cli.show.watch", "Show the plans of all repositories in the terminal, with keys to answer"),
+        "next": Verb("cli.show.status", "List schedules and when they fire next", (_JSON,)),
+        "report": Verb("cli.show.report", "Show a plan's report", _REPORT),
+        "logs": Verb("cli.show.journal", "Show what a plan's newest run did, step by step", _LOGS),
+        "explain": Verb(
+            "cli.show.journal", "Explain the current state and how it got there", (_ANY_RUN, _STEPS, _JSON)
+        ),
+        "check": Verb("cli.show.check", "Show how runplan reads a plan, and what is wrong with it", _CHECK),
+        "web": Verb("cli.show.web", "Show plans, changes and costs in a browser, and answer there", _WEB),
+        "metrics": Verb("cli.show.journal", "Print Prometheus metrics"),
     },
     "Set up": {
-        "init": Verb("setup.settings", "Write a commented runplan.toml that fits this repository", _INIT),
-        "doctor": Verb("setup.doctor", "Check the setup and suggest fixes", (_RUN, _JSON)),
-        "config": Verb("setup.settings", "Print every setting, its value and its origin", (_JSON,)),
-        "gc": Verb("setup.doctor", "Remove what ended runs left behind; list what is kept", _GC),
-        "mcp": Verb("setup.mcp", "Serve plans, changes and answers to the agent you talk to, by MCP"),
-        "service": Verb("setup.machine", "Manage the login service", _SERVICE),
-        "daemon": Verb("setup.machine", "Run the daemon in the foreground, stop it, or restart it", _DAEMON),
-        "fleet": Verb("setup.fleet", "Set up a fleet of many hosts, show its state, take a host out of it", _FLEET),
-        "worker": Verb("setup.fleet", "Work on plans of a fleet on this host, in the foreground", _WORKER),
-        "notify": Verb("setup.machine", "Send a test notice through each channel of [notify]", _NOTIFY),
-        "demo": Verb("setup.demo", "Work on a three-phase plan in a temporary repository", _DEMO),
-        "completion": Verb("setup.completion", "Print a completion script for bash, zsh or fish", _COMPLETION),
-        "help": Verb("setup.completion", "Show all verbs, or the options and examples of one", _HELP),
+        "init": Verb("cli.setup.repository", "Write a commented runplan.toml that fits this repository", _INIT),
+        "doctor": Verb("cli.setup.repository", "Check the setup and suggest fixes", (_RUN, _JSON)),
+        "config": Verb("cli.setup.repository", "Print every setting, its value and its origin", (_JSON,)),
+        "gc": Verb("cli.setup.repository", "Remove what ended runs left behind; list what is kept", _GC),
+        "mcp": Verb("mcp.server", "Serve plans, changes and answers to the agent you talk to, by MCP"),
+        "service": Verb("cli.setup.machine", "Manage the login service", _SERVICE),
+        "daemon": Verb("cli.setup.machine", "Run the daemon in the foreground, stop it, or restart it", _DAEMON),
+        "fleet": Verb("cli.setup.fleet", "Set up a fleet of many hosts, show its state, take a host out of it", _FLEET),
+        "worker": Verb("cli.setup.fleet", "Work on plans of a fleet on this host, in the foreground", _WORKER),
+        "notify": Verb("cli.setup.machine", "Send a test notice through each channel of [notify]", _NOTIFY),
+        "demo": Verb("cli.setup.demo", "Work on a three-phase plan in a temporary repository", _DEMO),
+        "completion": Verb("cli.setup.completion", "Print a completion script for bash, zsh or fish", _COMPLETION),
+        "help": Verb("cli.setup.completion", "Show all verbs, or the options and examples of one", _HELP),
     },
 }
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
 #: The verbs that are refused to agents; `gc` and `service` are refused for some of their arguments.
 CHANGING = (
-    *(name for name, verb in VERBS.items() if verb.module == "control"),
+    *(name for name, verb in VERBS.items() if verb.module == "cli.control"),
     *("web", "mcp", "init", "daemon", "demo", "notify"),
 )
 
@@ -191,21 +195,16 @@ EXAMPLES = {
   runplan start plans/X.md auto every 4h              the next phase every 4 hours; with `now` also at once
   runplan start X every "weekday at 9:30"             in run.timezone
   runplan start plans/X.md --foreground               the next phase, here; it lands after runplan approve
-  runplan start plans/X.md 4b auto --foreground       one phase, without asking
   runplan start X finish auto direct --foreground     everything, pushed to the remote's branch
   runplan start --issue 42 auto                       an issue on GitHub, landed by a pull request that fixes it
   runplan start X finish --dry-run                    what would be done; changes nothing""",
     "plan": """\
   runplan plan "add OAuth login"                        a short plan; it waits for: runplan approve
-  runplan plan --file PRD.md --quick                    fewer steps
   runplan plan -                                        the goal from standard input
   runplan plan --issue 42                               the text of an issue is quoted, never obeyed
-  runplan plan specs/001-login                          a spec folder that has no tasks yet
   runplan plan "add a cache" --then "finish auto pr"    goal in, pull request out
   runplan plan --revise plans/X.md 2 -m "use sqlite"    revise a phase; finished phases stay as they are""",
-    "watch-issues": """\
-  runplan watch-issues --label runplan every 10m      open issues with the label, one after the other
-  runplan watch-issues --label runplan every 1h now   the first one at once""",
+    "watch-issues": "  runplan watch-issues --label runplan every 10m    the issues, one after the other",
     "stop": """\
   runplan stop                      everything in this repository
   runplan stop plans/X.md           the plan's schedule and its run
@@ -220,61 +219,49 @@ EXAMPLES = {
   runplan retry plans/X.md        again, with the options of the last run
   runplan retry plans/X.md 4b     only this phase, landing the same way
   runplan retry X --fresh         without the work that the failed attempt has kept
-  runplan retry X --wait          by the daemon; exits with the outcome
   runplan retry X --review        have an agent handle the review of the pull request""",
     "undo": "  runplan undo plans/X.md 3       revert what phase 3 landed; it can be worked on again",
     "diff": """\
   runplan diff plans/X.md         checks, verdict, findings and diff
   runplan diff X 2                one of several phases that wait, or the kept work of a failed phase
-  runplan diff r1a2b3c4           the change of a run: what waits, the kept work, or what it landed
-  runplan diff X --no-pager       without the pager, which on a terminal is that of git""",
+  runplan diff r1a2b3c4           the change of a run: what waits, the kept work, or what it landed""",
     "approve": """\
   runplan approve plans/X.md               land the change that was shown, then continue the run
   runplan approve                          the only change that waits in this repository
   runplan approve X 2                      sign off one of several phases that wait
-  runplan approve X --wait                 follow the run, and exit with its outcome
   runplan approve X --tree 4b825dc642cb    only the change with this tree; exit 4 if another one waits""",
     "reject": """\
   runplan reject plans/X.md                                   end the run; its work is kept
   runplan reject plans/X.md -m "the flag must be optional"    a fixer changes the work, then you are asked again""",
-    "inbox": """\
-  runplan inbox             proposals, changes, sign-offs, questions and failed plans, with the next commands
-  runplan inbox --json      the same, for a program""",
+    "inbox": "  runplan inbox      proposals, changes, sign-offs, questions and failed plans, with commands",
     "answer": """\
   runplan answer r1a2b3c4d.2 "Use port 8080."     the next agent continues the work with it
   runplan answer plans/X.md "Use port 8080."      the only question of this plan""",
     "edit": "  runplan edit plans/X.md      then approve your own version of it",
     "status": """\
   runplan status                what needs you first; finished plans in one line
-  runplan status --all          all your repositories, with finished plans; outside of one it shows all as well
-  runplan status X --json       one plan, for a program""",
-    "watch": """\
-  runplan watch             every plan of every repository; ? lists the keys, q quits""",
+  runplan status --all          all your repositories, with finished plans; outside of one it shows all as well""",
+    "watch": "  runplan watch             every plan of every repository; ? lists the keys, q quits",
     "next": "  runplan next             each schedule with its next time",
     "report": """\
   runplan report                      the plan of the newest run
   runplan report plans/X.md           Markdown, newest first
-  runplan report r1a2b3c4             only this run
   runplan report X --html -o X.html   one page with the diffs, for a browser
-  runplan report X --json             phases, figures and the Markdown
   runplan report --since yesterday    all your repositories; also today, 8h, 2026-11-15""",
     "logs": """\
   runplan logs                   the newest run of all plans
   runplan logs X --list          its runs with their ids; runplan logs r1a2b3c4 shows one of them
   runplan logs X -f              follow the newest run of a plan until it ends
   runplan logs X --agent -f      the messages and tool calls of its agents
-  runplan logs X --events        the recorded events with their fields
   runplan logs X --json          one JSON object per line: seq, at, run, type, and the event's own fields""",
     "explain": """\
   runplan explain plans/X.md          the next action and its reason, then the steps so far
   runplan explain X 2                 the same for one phase of the newest run""",
     "check": """\
   runplan check plans/X.md              phases, dependencies and items as runplan reads them
-  runplan check plans/X.md --fix        add a tracker to a plan of bare phase sections
-  runplan check plans/X.md --strict     warnings are errors (exit 2)""",
+  runplan check plans/X.md --fix        add a tracker to a plan of bare phase sections""",
     "web": """\
   runplan web                                      prints the address to open, on this machine only
-  runplan web --read-only                          without buttons
   runplan web --address 192.168.1.5 --tls c.pem k.pem     for other machines, by https
   runplan web --behind-proxy                       a proxy speaks https; set web.url to its address""",
     "metrics": "  runplan metrics        runs, phases, agents, tokens, schedules and the daemon",
@@ -297,8 +284,7 @@ EXAMPLES = {
     "service": """\
   runplan service install --dry-run      show the file that would be written
   runplan service install                write it, start the daemon, and start it at each login
-  runplan service status                 whether it is installed, and whether it runs
-  runplan service uninstall              stop the daemon and remove the file""",
+  runplan service status                 whether it is installed, and whether it runs""",
     "daemon": """\
   runplan daemon           in the foreground; Ctrl-C lets agents finish, a second one stops them
   runplan daemon stop      start nothing new, give agents daemon.grace to finish, then end
@@ -307,10 +293,8 @@ EXAMPLES = {
   RUNPLAN_FLEET_DSN=postgresql://uma@db/fleet runplan fleet init              add the remote of this repository
   runplan fleet init --repository git@github.com:acme/app.git                 add another, without a clone
   runplan fleet status                                                        hosts, queue and what waits for a host
-  runplan fleet status alpha                                                  one host; exit 5 when it is dead
   runplan fleet drain alpha                                                   alpha hands its plans to others
-  runplan fleet up alpha                                                      alpha takes plans again
-  runplan fleet metrics                                                       Prometheus metrics of all hosts""",
+  runplan fleet up alpha                                                      alpha takes plans again""",
     "worker": """\
   runplan worker                           Ctrl-C lets agents finish, and leaves their plans to other hosts
   runplan worker --labels gpu --slots 2    also takes phases with Host: gpu; at most two plans at once""",
@@ -318,8 +302,7 @@ EXAMPLES = {
     "demo": """\
   runplan demo             three phases, one of them fixed on the way; leaves no files
   runplan demo --plan      the same from a goal: agents write the plan, and a critic finds what is missing
-  runplan demo --web       slowly, with the page on which you see it and approve the first phase; ends by itself
-  runplan demo --keep      keep the repository, to look around in it""",
+  runplan demo --web       slowly, with the page on which you see it and approve the first phase; ends by itself""",
     "completion": """\
   runplan completion bash      in ~/.bashrc: source <(runplan completion bash)
   runplan completion zsh       in ~/.zshrc: source <(runplan completion zsh)

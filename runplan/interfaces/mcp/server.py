@@ -35,7 +35,7 @@ runplan works through Markdown plans with coding agents, and asks the user befor
 call follow until the run ends or needs the user. Show the user the diff; approve or reject only as the user says."""
 
 
-def serve() -> None:
+def run_mcp(_args: object) -> None:
     """Answer the client until it closes standard input. Nothing but the protocol is written to standard output."""
     # The SDK reads standard input in a thread, for which Python would wait.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -53,24 +53,37 @@ def run_demo(args: argparse.Namespace) -> Exit:
         repository = directory / "shop"
         pause_s = args.pause if args.pause is not None else PAUSE_S if args.web else 0.0
         make_repository(repository, env, is_planned=not args.plan, pause_s=pause_s)
-        _say_command(INTRODUCTION.format(task=PLANNING_TASK if args.plan else TASK))
+        print(INTRODUCTION.format(task=PLANNING_TASK if args.plan else TASK), flush=True)
         if args.web:
             after.enter_context(_serve_page(repository, env))
         plan = PLANNED if args.plan else PLAN
-        code = _write_plan(repository, env) if args.plan else Exit.DONE
+        code = Exit.DONE
+        if args.plan:  # from a goal to a plan on the target
+            code = _run_runplan(repository, env, "plan", GOAL, "--foreground")
+            if code is Exit.WAITING:
+                print("\nNothing in the repository has changed. This is what waits for you:", flush=True)
+                _run_runplan(repository, env, "diff", plan)
+                code = _run_runplan(repository, env, "approve", plan)
         if code is Exit.DONE and args.web:
             _land_first_phase(repository, env, plan, pause_s=pause_s)
         if code is Exit.DONE:
             code = _run_runplan(repository, env, "start", plan, "finish", "auto", "--foreground")
         if code is Exit.DONE:
-            _show_result(repository, env, plan)
+            _run_runplan(repository, env, "report", plan)
+            print(f"\n$ git show main:{plan}      (its tracker)")
+            text = _run_git(repository, env, "show", f"main:{plan}")
+            print("\n".join(line for line in text.splitlines() if line.startswith("|")))
+            print("\n$ git log --oneline --graph main")
+            print(_run_git(repository, env, "log", "--oneline", "--graph", "--no-decorate", "main"), flush=True)
         if args.web:
-            _say_command(f"\nThe page is closed in {FAREWELL * pause_s:.0f} seconds, or with Ctrl-C.")
+            print(f"\nThe page is closed in {FAREWELL * pause_s:.0f} seconds, or with Ctrl-C.", flush=True)
             time.sleep(FAREWELL * pause_s)
         if args.keep:
-            _say_command(f"\nThe repository is kept: {repository}")
+            print(f"\nThe repository is kept: {repository}", flush=True)
     if code is Exit.DONE and not args.keep:
-        _say_command("\nThe repository was removed; runplan demo --keep keeps it. In one of your own: runplan init")
+        print(
+            "\nThe repository was removed; runplan demo --keep keeps it. In one of your own: runplan init", flush=True
+        )
     return code
 
 
@@ -84,7 +97,7 @@ def _serve_page(repository: Path, env: Mapping[str, str]) -> Iterator[None]:
             address = server.stdout.readline().decode()
             if not address:
                 raise RefusedEarly("the page cannot be served, for the reason above; without it: runplan demo")
-            _say_command(f"\nOpen this page in a browser and look on: {address.rstrip()}")
+            print(f"\nOpen this page in a browser and look on: {address.rstrip()}", flush=True)
             yield
         finally:
             server.terminate()
@@ -96,7 +109,7 @@ def _serve_page(repository: Path, env: Mapping[str, str]) -> Iterator[None]:
 def _land_first_phase(repository: Path, env: Mapping[str, str], plan: str, *, pause_s: float) -> None:
     """Have a person approve the first phase on the page; without an answer it is approved here."""
     _run_runplan(repository, env, "start", plan, "--foreground")
-    _say_command(f"\nApprove it on the page; in {PATIENCE * pause_s:.0f} seconds it is approved here.")
+    print(f"\nApprove it on the page; in {PATIENCE * pause_s:.0f} seconds it is approved here.", flush=True)
     deadline = time.monotonic() + PATIENCE * pause_s
     while True:
         status = subprocess.run(
@@ -110,16 +123,6 @@ def _land_first_phase(repository: Path, env: Mapping[str, str], plan: str, *, pa
             _run_runplan(repository, env, "approve", plan)
             return
         time.sleep(LOOK_S)
-
-
-def _write_plan(repository: Path, env: Mapping[str, str]) -> Exit:
-    """From a goal to a plan on the target."""
-    code = _run_runplan(repository, env, "plan", GOAL, "--foreground")
-    if code is not Exit.WAITING:
-        return code
-    _say_command("\nNothing in the repository has changed. This is what waits for you:")
-    _run_runplan(repository, env, "diff", PLANNED)
-    return _run_runplan(repository, env, "approve", PLANNED)
 
 
 def make_repository(repository: Path, env: Mapping[str, str], *, is_planned: bool, pause_s: float) -> None:
@@ -143,18 +146,9 @@ def make_repository(repository: Path, env: Mapping[str, str], *, is_planned: boo
     _run_git(repository, env, "commit", "-q", "-m", f"A shop that adds up prices{', and a plan' if is_planned else ''}")
 
 
-def _show_result(repository: Path, env: Mapping[str, str], plan: str) -> None:
-    _run_runplan(repository, env, "report", plan)
-    _say_command(f"\n$ git show main:{plan}      (its tracker)")
-    text = _run_git(repository, env, "show", f"main:{plan}")
-    _say_command("\n".join(line for line in text.splitlines() if line.startswith("|")))
-    _say_command("\n$ git log --oneline --graph main")
-    _say_command(_run_git(repository, env, "log", "--oneline", "--graph", "--no-decorate", "main"))
-
-
 def _run_runplan(repository: Path, env: Mapping[str, str], *words: str) -> Exit:
     """Run the real command. After an interrupt it has time to end its agents."""
-    _say_command(f"\n$ runplan {shlex.join(words)}")
+    print(f"\n$ runplan {shlex.join(words)}", flush=True)  # in order with the output of the command
     argv = [sys.executable, "-m", "runplan", *words]
     with subprocess.Popen(argv, cwd=repository, env=env, stdin=subprocess.DEVNULL) as command:  # it asks nobody
         try:
@@ -171,7 +165,3 @@ def _run_git(repository: Path, env: Mapping[str, str], *words: str) -> str:
     except (FileNotFoundError, subprocess.CalledProcessError) as error:
         raise Unreachable(f"git {words[0]} failed: {error}; install git 2.38 or newer") from None
     return ran.stdout.decode("utf-8", "replace").rstrip()
-
-
-def _say_command(text: str) -> None:
-    print(text, flush=True)  # in order with the output of the command
