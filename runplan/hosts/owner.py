@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -129,8 +130,18 @@ class RunOwner:
     context: RepositoryContext
     repository: OpenRepository
 
-    def __init__(self, host: Host, environments: Environments, rules: RunRules | None = None) -> None:
+    def __init__(
+        self,
+        host: Host,
+        environments: Environments,
+        rules: RunRules | None = None,
+        *,
+        open_run: Callable[..., RunContext] = make_run_context,
+        advance: Callable[[Journal, RunContext, Callable[[], bool]], Decision] = advance,
+    ) -> None:
         self.host = host
+        self._open_run = open_run
+        self._advance_run = advance
         self.environments = environments
         self.rules = rules or RunRules()
         self.runs: dict[str, ActiveRun] = {}  #: by plan
@@ -150,7 +161,7 @@ class RunOwner:
         context = self._context_of(started.plan)
         started = self.rules.settings_of(started, context)
         seen = self.environments.sighting(started.plan, run)
-        return make_run_context(context, self.repository, run=run, started=started, seen=seen)
+        return self._open_run(context, self.repository, run=run, started=started, seen=seen)
 
     def work(self) -> datetime | None:
         """Work until nothing is left to do; when the next step is due."""
@@ -209,9 +220,9 @@ class RunOwner:
             context = self._run_context(active.id, active.state.options)
             self.runs[plan] = active = replace(active, context=context)
         try:
-            decision = advance(active.journal, active.context, self.host.may_begin)
+            decision = self._advance_run(active.journal, active.context, self.host.may_begin)
             while self._update_subplans(active):
-                decision = advance(active.journal, active.context, self.host.may_begin)
+                decision = self._advance_run(active.journal, active.context, self.host.may_begin)
         except Fenced:
             self.lose(plan)
             raise

@@ -44,6 +44,9 @@ STEPS: dict[str, Step] = {
 }
 
 
+Act: TypeAlias = Callable[[a.Action, RunState, RunContext], Iterator[Event]]
+
+
 def act(action: a.Action, state: RunState, context: RunContext) -> Iterator[Event]:
     return STEPS[_name_step(action)](action, state, context)
 
@@ -60,8 +63,8 @@ class NoProgress(Exception):
     """The same actions were decided twice in a row; a bug in runplan."""
 
 
-def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool]) -> Decision:
-    """Take every step that is due, until the run has ended or waits.
+def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool], act: Act = act) -> Decision:
+    """Take every step that is due, until the run has ended or waits; `act` takes one.
 
     Calling it again is harmless: all state comes from the journal, git and the process table. When `may_begin` is
     false, nothing new begins.
@@ -79,7 +82,7 @@ def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool]
             if ending := [action.lane for action in decision.actions if action.step == a.END.step]:
                 # All at once: one by one takes long.
                 context.dispatches.end(list_running(journal.state, *ending), grace_s=GRACE_S)
-            recorded = [_take_in_lane(action, journal, context) for action in decision.actions]
+            recorded = [_take_in_lane(action, journal, context, act) for action in decision.actions]
             if not any(recorded):  # all that is left are running processes
                 return decision
     finally:
@@ -90,20 +93,20 @@ def record_ends(journal: Journal, context: RunContext) -> None:
     """Record the end of all processes of the run, which this process has ended; they are due again afterwards."""
     for lane, state in open_states(journal.state):
         if running_dispatch(state.attempt) is not None:
-            _take_in_lane(replace(a.END, lane=lane), journal, context)
+            _take_in_lane(replace(a.END, lane=lane), journal, context, act)
 
 
-def _take_in_lane(action: a.Action, journal: Journal, context: RunContext) -> bool:
+def _take_in_lane(action: a.Action, journal: Journal, context: RunContext, act: Act) -> bool:
     if not action.lane:
-        return _take_step(action, journal, context)
+        return _take_step(action, journal, context, act)
     try:
-        return _take_step(action, journal.lane(action.lane), replace(context, lane=action.lane))
+        return _take_step(action, journal.lane(action.lane), replace(context, lane=action.lane), act)
     except Exception as error:
         error.lane = action.lane  # type: ignore[attr-defined]
         raise
 
 
-def _take_step(action: a.Action, journal: Journal | LaneJournal, context: RunContext) -> bool:
+def _take_step(action: a.Action, journal: Journal | LaneJournal, context: RunContext, act: Act) -> bool:
     """Take one step; whether it recorded anything."""
     context = context.for_state(journal.state)
     recorded = False

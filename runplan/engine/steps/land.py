@@ -72,7 +72,7 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> Ite
     by = context.signature()
     is_merge = isinstance(phase.chosen, e.MergeChosen)
     if is_merge and onto != phase.chosen.tip:
-        yield _record_move(context, phase.chosen.tip, onto)
+        yield record_move(context, phase.chosen.tip, onto)
         return
 
     def rewrite(commit: Commit) -> tuple[str, Signature]:
@@ -90,11 +90,11 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> Ite
         replayed = context.candidates.replay(base=base, head=head, onto=onto, rewrite=rewrite, whole=phase.squash)
     built = _record_candidate(replayed, onto, context)
     if isinstance(built, e.CandidateBuilt):
-        built = replace(built, rejected=_find_rejection(built, context))
+        built = replace(built, rejected=find_rejection(built, context))
     yield plan_proofs(built, context) if isinstance(built, e.CandidateBuilt) and not is_merge else built
 
 
-def _find_rejection(built: e.CandidateBuilt, context: RunContext) -> str:
+def find_rejection(built: e.CandidateBuilt, context: RunContext) -> str:
     """Who rejected this change of the plan before, also on another base; "" if the newest answer to it is none."""
     answers = context.store.list_facts(e.Answered, plan=context.plan)
     if all(fact.event.approved for fact in answers):  # usual
@@ -373,12 +373,12 @@ def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Eve
             case Pending(why=why):
                 yield e.LandingHeld(why=why)
             case Refused(reason=TargetMoved(tip=tip)):
-                yield _record_move(context, started.old, tip)
+                yield record_move(context, started.old, tip)
             case Refused(reason=NotAccepted(reason=reason, why=why)):
                 yield e.LandingRefused(why=why, reason=reason)
 
 
-def _record_move(context: RunContext, old: str, tip: str) -> e.LandingMoved:
+def record_move(context: RunContext, old: str, tip: str) -> e.LandingMoved:
     """The target moved from `old` to `tip`; `ours` where landings of our own alone lie between them."""
     facts = functools.partial(context.store.list_facts, since=iso(context.clock.now() - RECENT))
     begun = {fact.event.id: fact.event.old for fact in facts(e.LandingStarted)}
@@ -402,7 +402,7 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
     code = candidate.commits[-1] if candidate else chosen
     onto = candidate.onto if candidate and not (isinstance(attempt, WorkAttempt) and attempt.lands_itself) else code
     if tip != onto or context.objects.tip(code) is None:
-        return _record_move(context, onto, tip)
+        return record_move(context, onto, tip)
     files = write_bookkeeping(state, context, onto)
     if not isinstance(files, dict):
         return files

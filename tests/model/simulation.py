@@ -1,0 +1,735 @@
+"""A repository without git, agents and waiting: the real store, owner, executor and decisions over a small world.
+
+`World` stands in for git, the agents and the checks. What happens in it is drawn by `choose`, so a seed is a whole
+night. Time is virtual. A crash leaves what is recorded and what the world has seen, and nothing else.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.adapters.store.sql import Cursor, Store
+from runplan.adapters.store.sqlite import TABLES
+from runplan.domain.plan import tracker
+from runplan.domain.plan.model import Plan, Status, parse_plan
+from runplan.domain.run import actions as a, events as e
+from runplan.domain.run.actions import Decision
+from runplan.domain.run.attempts import WorkAttempt
+from runplan.domain.run.dispatch import Ending, EndingKind
+from runplan.domain.run.kinds import Beginning, GateAnswer, ProofKind, Reason, Role
+from runplan.domain.run.reasons import beginning_after
+from runplan.domain.run.recorded import Recorded
+from runplan.domain.run.rows import Acquired, Answer, ClaimResult, Command, HeldByOther, OwnerState, Reentered
+from runplan.domain.run.state import RunState
+from runplan.domain.times import iso, parse_iso
+from runplan.engine.loop.advance import advance
+from runplan.engine.loop.repository import Environments
+from runplan.engine.loop.runs import ActiveRun
+from runplan.engine.steps.land import find_rejection, record_move
+from runplan.engine.steps.outcome import sleep
+from runplan.engine.steps.read_plan import read_plan
+from runplan.hosts.commands import Executor, fire_schedule
+from runplan.hosts.owner import RunOwner, RunRules
+
+PLAN = "plans/x.md"
+Choose = Callable[[Sequence[str]], str]
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+class MemoryStore(Store):
+    """The statements of the journal on a database in memory, which several owners share."""
+
+    BEGIN = "BEGIN IMMEDIATE"
+
+    def __init__(self, owners: Mapping[str, OwnerState]) -> None:
+        super().__init__()
+        self._owners = owners
+        self._db = sqlite3.connect(":memory:", isolation_level=None)
+        self._db.executescript(TABLES.read_text())
+
+    @contextmanager
+    def translated_errors(self) -> Iterator[None]:
+        yield
+
+    def run_statement(self, sql: str, values: Sequence[object]) -> Cursor:
+        return cast(Cursor, self._db.execute(sql, values))
+
+    def commit(self) -> None:
+        self._db.execute("COMMIT")
+
+    def roll_back(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    def get_owner_state(self, owner: str) -> OwnerState:
+        return self._owners.get(owner, OwnerState.GONE)
+
+    def close(self) -> None:
+        self._db.close()
+
+
+class VirtualClock:
+    def __init__(self) -> None:
+        self._now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        self._now += timedelta(milliseconds=1)  # no two facts at the same moment
+        return self._now
+
+    def jump(self, seconds: float) -> None:
+        self._now += timedelta(seconds=seconds)
+
+
+class SimulatedClaims:
+    """Claims whose locks are the set of living owners."""
+
+    def __init__(self, store: Store, me: str) -> None:
+        self._store = store
+        self.me = me
+
+    def take_plan(self, plan: str, *, run: str) -> ClaimResult:
+        claim = self._store.get_claim("plan", plan)
+        if claim is not None and claim.owner == self.me:
+            return Reentered(fence=claim.fence)
+        if claim is not None and self._store.get_owner_state(claim.owner) is not OwnerState.GONE:
+            return HeldByOther(owner=claim.owner)
+        result = self._store.claim_plan(plan, run=run, owner=self.me)
+        assert isinstance(result, Acquired)
+        return result
+
+    def release_plan(self, plan: str, *, run: str) -> None:
+        self._store.release_plan(plan, run=run, owner=self.me)
+
+    def command_lock(self, _plan: str = "") -> Any:
+        class Lock:
+            def acquire(self, timeout: float) -> Any:
+                return nullcontext()
+
+        return Lock()
+
+
+class Landing(Struct, frozen=True):
+    id: str
+    phase: str  #: "" for the plan's own completion
+    tree: str
+    change: str  #: what an agent wrote, whatever it stands on
+    undoes: bool = False
+
+
+class Work(Struct, frozen=True):
+    """The newest commit of a phase's branch."""
+
+    change: str
+    base: str
+
+
+class World:
+    """Git, agents and checks: what the simulated steps read and change."""
+
+    def __init__(self, clock: VirtualClock, phases: int, text: bytes) -> None:
+        self.choose: Choose = lambda words: words[0]  #: mostly the first
+        self.toss: Choose = lambda words: words[0]  #: each as often
+        self.clock = clock
+        self.texts = {"c0": text}  #: the plan by commit
+        self.tip = "c0"
+        self.is_edited = False  #: the checkout is in the way of a landing
+        self.landings: list[Landing] = []
+        self.branches: dict[str, Work] = {}
+        self.written: dict[str, str] = {}  #: the newest change of each phase; an agent may write it again
+        self.running: dict[str, str] = {}  #: roles by dispatch
+        self.started: list[str] = []
+        self.may_crash = False
+        self._number = 0
+        self.phases = phases
+
+    def new(self, word: str) -> str:
+        self._number += 1
+        return f"{word}{self._number}"
+
+    @property
+    def plan(self) -> Plan:
+        return parse_plan(self.texts[self.tip], path=PLAN)
+
+    def commit(self, text: bytes | None = None) -> str:
+        """Move the target, with another text of the plan."""
+        before = self.texts[self.tip]
+        self.tip = self.new("c")
+        self.texts[self.tip] = before if text is None else text
+        return self.tip
+
+    def crash_perhaps(self) -> None:
+        if self.may_crash and self.choose(["no"] * 4 + ["crash"]) == "crash":
+            raise Crash
+
+    # --- the interfaces of git that real steps use ---------------------------------------------------------
+
+    def change_id(self, _onto: str, commit: str) -> str:
+        return commit.partition("@")[0]
+
+    @property
+    def closed(self) -> None:
+        return None
+
+
+class Target:
+    """The lander and the objects of a run."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def tip(self, name: str = "") -> str:
+        return name or self._world.tip
+
+    def change_id(self, onto: str, commit: str) -> str:
+        return self._world.change_id(onto, commit)
+
+
+class SimulatedContext(Struct, frozen=True, kw_only=True):
+    """The part of a run's context that the simulated steps use."""
+
+    run: str
+    plan: str
+    store: Store
+    clock: VirtualClock
+    world: World
+    env: Mapping[str, str]
+    lander: Target
+    lane: str = ""
+    direct: None = None
+
+    def for_state(self, _state: RunState) -> "SimulatedContext":
+        return self
+
+    def plan_at(self, commit: str) -> tuple[Plan, bytes]:
+        text = self.world.texts[commit]
+        return parse_plan(text, path=self.plan), text
+
+    def failures(self, phase: str) -> list[Recorded[e.PhaseFailed]]:
+        failed = [fact for fact in self.store.list_facts(e.PhaseFailed, plan=self.plan) if fact.event.phase == phase]
+        landings = self.store.list_facts(e.Landed, plan=self.plan)
+        landed = max((fact.seq for fact in landings if fact.event.phase == phase), default=0)
+        return [fact for fact in failed if fact.seq > landed]
+
+    @property
+    def objects(self) -> Target:
+        return self.lander
+
+    @property
+    def candidates(self) -> Target:
+        return self.lander
+
+    @property
+    def mark(self) -> str:
+        return f"{self.run}.{self.lane}" if self.lane else self.run
+
+    # What a step asks of zones, workspace, removal and dispatches, and the world answers at once.
+
+    @property
+    def zones(self) -> "SimulatedContext":
+        return self
+
+    workspace = removal = dispatches = zones
+
+    def hurry(self) -> None: ...
+    def require_whole(self) -> None: ...
+    def restore(self) -> None: ...
+    def remove_stale_locks(self, refs: object) -> None: ...
+    def end(self, ids: Sequence[str], grace_s: float) -> None:
+        for id_ in ids:
+            self.world.running.pop(id_, None)
+
+
+class SimulatedRepository(Struct, frozen=True, kw_only=True):
+    store: Store
+    claims: SimulatedClaims
+    clock: VirtualClock
+    workspace: SimulatedContext
+    dispatches: SimulatedContext
+    labels: None = None
+
+
+class SimulatedRules(RunRules):
+    """The runs of a schedule have the settings that it was made with."""
+
+    def settle(self, asked: e.RunStarted, context: Any) -> e.RunStarted:
+        return replace(asked, settings="{}")
+
+
+class Here(Struct, frozen=True):
+    """The context of a repository, as far as an owner needs it."""
+
+    env: Mapping[str, str]
+
+
+# --- steps ----------------------------------------------------------------------------------------------
+
+
+def act(action: a.Action, state: RunState, context: Any) -> Iterator[e.Event]:
+    """Take the step of an action in the world."""
+    world: World = context.world
+    world.crash_perhaps()
+    for event in STEPS[action.step](action, state, context):
+        yield event
+        world.crash_perhaps()
+
+
+def _lease(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    world = context.world
+    work = state.work
+    phase = work.chosen.phase
+    branch = f"refs/heads/runplan/x/{phase or 'repair'}"
+    earlier = context.store.count_leases(context.plan, branch)
+    tip = work.chosen.tip
+    failures = context.failures(phase)
+    kept = None
+    if failures and not state.options.anew and (left := world.branches.get(phase)):
+        failure = failures[-1].event
+        beginning = beginning_after(failure, is_changed=False, has_fixers=state.options.max_fix_cycles > 0)
+        if beginning is not Beginning.ANEW:
+            kept = e.KeptWork(
+                ref=branch, head=left.change, tree=left.change, base=tip, beginning=beginning, complaint=failure.detail
+            )
+    if kept is None:
+        world.branches.pop(phase, None)
+    yield e.Leased(
+        phase=phase, branch=branch, base=tip, base_tree=f"tree-{tip}", worktree="w", attempt=earlier + 1, kept=kept
+    )
+
+
+def _start(action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    assert isinstance(action, a.Start)
+    world = context.world
+    wanted = action.dispatch
+    if wanted.role is Role.BASELINE and world.choose(["known", "new"]) == "known":
+        yield from (e.BaselineKnown(key="k", tree=wanted.tree, results="", name=name) for name in wanted.gates)
+        return
+    started = replace(wanted, id=world.new("d"), agent="robot", at=iso(context.clock.now()))
+    yield started
+    world.running[started.id] = wanted.role
+    world.started.append(started.id)
+
+
+def _await(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    world = context.world
+    started = state.current.dispatches.running
+    assert started is not None
+    common: dict[str, Any] = {"id": started.id, "role": started.role, "phase": started.phase}
+    if started.id not in world.running:  # the process died between the record and its start
+        yield e.DispatchEnded(**common, ending=Ending.LOST, code=None)
+        return
+    is_agent = bool(started.role.agent)
+    endings = ["done", "running", "failed"]
+    if is_agent:
+        endings += ["limit", "timeout", "crashed", *(["asks"] if started.role.is_writer else [])]
+    ending = world.choose(endings)
+    if ending == "running":
+        return
+    del world.running[started.id]
+    agent = "robot" if is_agent else ""
+    match ending:
+        case "limit":
+            yield e.DispatchEnded(**common, ending=Ending.EXITED, code=1, agent=agent, kind=EndingKind.LIMIT)
+            until = iso(context.clock.now() + timedelta(hours=2))
+            yield e.AgentLimited(agent="robot", account="a", until=until, words="limit")
+        case "timeout":
+            yield e.DispatchEnded(
+                **common, ending=Ending.TIMEOUT, code=None, agent=agent, kind=EndingKind.TIMED_OUT if is_agent else ""
+            )
+        case "asks":
+            yield e.DispatchEnded(**common, ending=Ending.EXITED, code=0, agent=agent, said="blocked", detail="port?")
+        case "failed" | "crashed":
+            kind = EndingKind.CRASHED if is_agent else ""
+            yield e.DispatchEnded(**common, ending=Ending.EXITED, code=1, agent=agent, kind=kind)
+        case _:
+            said = "done" if started.role.is_writer else ""
+            yield e.DispatchEnded(**common, ending=Ending.EXITED, code=0, agent=agent, said=said)
+
+
+def _end(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    started = state.current.dispatches.running
+    assert started is not None
+    context.world.running.pop(started.id, None)
+    yield e.DispatchEnded(id=started.id, role=started.role, ending=Ending.ENDED, code=None, phase=started.phase)
+
+
+def _take_work(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    world = context.world
+    phase = state.work.chosen.phase
+    left = world.branches.get(phase)
+    kind = world.choose(["work", "nothing", "broken"])
+    match world.toss(["new", "same"]) if kind == "work" and phase in world.written else kind:
+        case "broken":
+            yield e.RulesBroken(tree=world.new("t"), reason=Reason.TAMPERED, lines=("x",))
+            return
+        case "nothing" if left is None:
+            yield e.WorkTaken(head=state.work.base, tree=f"tree-{state.work.base}", commits=0)
+            return
+        case "same":
+            change = world.written[phase]
+        case _:
+            change = world.new("t")
+    world.written[phase] = change
+    world.branches[phase] = Work(change, state.work.base)
+    yield e.WorkTaken(head=change, tree=change, commits=1)
+
+
+def _build(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    world = context.world
+    work = state.work
+    assert work.work is not None
+    onto = world.tip
+    if onto != work.base and world.choose(["fits", "conflict"]) == "conflict":
+        yield e.CandidateConflicted(onto=onto, paths=("a",))
+        return
+    change = work.work.head
+    tree = change if onto == work.base else f"{change}@{onto}"
+    built = e.CandidateBuilt(
+        onto=onto,
+        onto_tree=f"tree-{onto}",
+        commits=(f"{change}@{onto}",),
+        tree=tree,
+        patch=change,
+        proofs=_proofs(world),
+    )
+    yield replace(built, rejected=find_rejection(built, cast(Any, context)))
+
+
+def _proofs(world: World) -> tuple[e.ProofRun, ...]:
+    kinds = ProofKind if world.choose(["none", "all"]) == "all" else ()
+    return tuple(e.ProofRun(kind=kind, commit="c", tree=world.new("t")) for kind in kinds)
+
+
+def _build_undo(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    world = context.world
+    phase = state.current.chosen.phase
+    row = world.plan.phase(phase)
+    if row is None or row.status is not Status.DONE:
+        yield e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail="undone meanwhile")
+        return
+    landing = next(landing for landing in reversed(world.landings) if landing.phase == phase)
+    tree = world.new("undo")
+    commits = (f"{tree}@{world.tip}",)
+    yield e.CandidateBuilt(
+        onto=world.tip,
+        onto_tree=f"tree-{world.tip}",
+        commits=commits,
+        tree=tree,
+        patch=tree,
+        undoes=landing.id,
+        undone=(landing.tree,),
+    )
+
+
+def _rebuild(action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    assert isinstance(action, a.RebuildBranch)
+    if not action.tree:
+        context.world.branches.pop(state.work.chosen.phase, None)
+    yield e.BranchRebuilt(
+        base=action.onto,
+        base_tree=f"tree-{action.onto}",
+        parked="refs/runplan/parked/x",
+        complaint=action.complaint,
+        tree=action.tree,
+        start=action.start,
+    )
+
+
+def _land(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    """Intent, swap, observed; a crash may come between any two of them."""
+    world = context.world
+    attempt = state.current
+    recorded = attempt.delivery.landing
+    if recorded is not None and any(landing.id == recorded.id for landing in world.landings):
+        yield e.Landed(id=recorded.id, phase=attempt.chosen.phase, tip=recorded.new, code=recorded.code)
+        return
+    candidate = attempt.delivery.candidate
+    onto = candidate.onto if candidate else attempt.chosen.tip
+    row = world.plan.phase(attempt.chosen.phase)
+    is_undo = isinstance(attempt.chosen, e.UndoChosen)
+    if recorded is None:
+        if world.tip != onto:
+            yield record_move(cast(Any, context), onto, world.tip)
+            return
+        if row is not None and (row.status is Status.DONE) is not is_undo:
+            yield e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail="done meanwhile")
+            return
+        if row is not None and not is_undo and row.text.rstrip() != attempt.chosen.text.rstrip():
+            yield e.LandingHeld(why="the phase was reworded")
+            return
+        is_last = isinstance(attempt, WorkAttempt) and row is not None and not attempt.is_last
+        others = [phase for phase in world.plan.phases if phase.id != attempt.chosen.phase]
+        if is_last and not is_undo and all(phase.status is Status.DONE for phase in others):
+            yield e.FinalVerificationDue(tree=attempt.built.tree)
+            return
+        code = candidate.commits[-1] if candidate else onto
+        recorded = e.LandingStarted(
+            id=f"{context.mark}.{len(state.landed) + 1}", ref="refs/heads/main", old=onto, new=world.new("c"), code=code
+        )
+        yield recorded
+    if world.tip != recorded.old:
+        yield record_move(cast(Any, context), recorded.old, world.tip)
+        return
+    if world.is_edited:
+        yield e.LandingHeld(why="a.txt is edited")
+        return
+    text = world.texts[world.tip]
+    if row is not None:
+        status = Status.TODO if is_undo else Status.DONE
+        text = tracker.set_status(text, path=PLAN, phase=row.id, status=status)
+        text = tracker.mark_active(text, path=PLAN) if is_undo else text
+    rows = parse_plan(text, path=PLAN).phases
+    if not is_undo and all(phase.status is Status.DONE for phase in rows):
+        text = tracker.mark_complete(text, path=PLAN, completed=iso(context.clock.now()))
+    world.texts[recorded.new] = text
+    world.tip = recorded.new
+    tree = candidate.tree if candidate else ""
+    change = candidate.patch if candidate else ""
+    world.landings.append(Landing(recorded.id, attempt.chosen.phase, tree, change, undoes=is_undo))
+    world.crash_perhaps()
+    yield e.Landed(id=recorded.id, phase=attempt.chosen.phase, tip=recorded.new, code=recorded.code)
+
+
+def _judge_gate(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    work = state.work
+    newest = work.dispatches.newest if work.dispatches.ended else None
+    for name in (newest.gates if newest else ()) or ("tests",):
+        before = work.proof.newest_gates.get(name)
+        answer = GateAnswer(context.world.choose(["passed", "failed", "unfinished"]))
+        time = before.time + 1 if before else 1
+        yield e.GateJudged(tree=work.built.tree, answer=answer, code=0, line="x", time=time, name=name)
+
+
+def _judge_baseline(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    work = state.work
+    if context.world.choose(["fine", "red"]) == "red":
+        yield e.WorkRefused(reason=Reason.BASELINE_RED, detail="x")
+        return
+    newest = work.dispatches.newest if work.dispatches.ended else None
+    tree = work.built.onto_tree if work.delivery.candidate else work.leased.base_tree
+    for name in (newest.gates if newest else ()) or ("tests",):
+        yield e.BaselineKnown(key="k", tree=tree, results="", name=name)
+
+
+def _judge_proof(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    work = state.work
+    assert work.dispatches.newest is not None
+    kind = ProofKind(work.dispatches.newest.scope)
+    time = work.proof.newest_runs[kind].time + 1 if kind in work.proof.newest_runs else 1
+    is_broken = context.world.choose(["kept", "broken"]) == "broken"
+    promises = (e.Promise(test="a.py::test_a", why="x"),) if is_broken else ()
+    yield e.ProofJudged(tree=work.built.tree, kind=kind, line="x", time=time, promises=promises)
+
+
+def _judge_verdict(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    work = state.work
+    newest = work.dispatches.newest
+    scope = newest.scope if newest else ""
+    again = ["doubted"] if work.proof.doubted is None else []
+    word = context.world.choose(["pass", "fail", "invalid", *again])
+    if word == "doubted":
+        yield e.VerdictDoubted(patch=work.built.patch, why="x", items=(("W1", "names nothing"),))
+    elif word == "invalid":
+        yield e.WorkRefused(reason=Reason.INVALID_VERDICT, detail="too short")
+    else:
+        yield e.VerdictGiven(
+            tree=work.built.tree,
+            patch=work.built.patch,
+            passed=word == "pass",
+            items=(("W1", word == "pass", "seen"),),
+            agent=newest.agent if newest else "robot",
+            scope=scope,
+            questions=() if scope else work.proof.questions,
+        )
+
+
+def _ask_question(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    ended = state.current.dispatches.ended
+    assert ended is not None
+    yield e.QuestionAsked(id=ended.id, text=ended.detail, phase=state.current.chosen.phase)
+
+
+def _ask(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    yield e.ApprovalAsked(tree=state.current.answerable)
+
+
+def _fail(action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    assert isinstance(action, a.Fail)
+    attempt = state.current
+    words = filter(None, (*attempt.rejections, attempt.rejected))
+    work = attempt.work if isinstance(attempt, WorkAttempt) else None
+    lease = attempt.lease if isinstance(attempt, WorkAttempt) else None
+    left = context.world.branches.get(attempt.chosen.phase)
+    yield e.PhaseFailed(
+        phase=attempt.chosen.phase,
+        reason=action.reason,
+        step=action.at,
+        detail=action.detail,
+        rejected="\n\n".join(words) if attempt.rejections or attempt.rejected is not None else None,
+        tree=work.tree if work else "",
+        head=left.change if left else "",
+        branch=lease.branch.removeprefix("refs/heads/") if lease and left else "",
+    )
+
+
+def _clean_up(_action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    if state.current.delivery.landed is not None:
+        context.world.branches.pop(state.current.chosen.phase, None)
+    yield e.CleanedUp(phase=state.current.chosen.phase)
+
+
+def _finish(action: a.Action, state: RunState, context: SimulatedContext) -> Iterator[e.Event]:
+    assert isinstance(action, a.Finish)
+    yield e.RunEnded(outcome=action.outcome, reason=action.reason, detail=action.detail)
+
+
+STEPS: dict[str, Callable[[a.Action, RunState, Any], Iterator[e.Event]]] = {
+    "read-plan": read_plan,
+    "lease": _lease,
+    "start": _start,
+    "await": _await,
+    "sleep": sleep,
+    "end": _end,
+    "take-work": _take_work,
+    "ask-question": _ask_question,
+    "judge-baseline": _judge_baseline,
+    "judge-gate": _judge_gate,
+    "judge-proof": _judge_proof,
+    "judge-verdict": _judge_verdict,
+    "build-candidate": _build,
+    "build-undo": _build_undo,
+    "rebuild-branch": _rebuild,
+    "ask": _ask,
+    "land": _land,
+    "fail": _fail,
+    "clean-up": _clean_up,
+    "finish": _finish,
+}
+
+
+# --- the process ----------------------------------------------------------------------------------------
+
+
+class SimulatedHost:
+    """A daemon's host that returns to the walk instead of waiting."""
+
+    root = only = name = ""
+    limit = None
+
+    def __init__(self) -> None:
+        self.told: list[tuple[RunState, Decision]] = []
+
+    def is_mine(self, _plan: str) -> bool:
+        return True
+
+    def may_begin(self) -> bool:
+        return True
+
+    def execute_commands(self) -> None: ...
+    def wait(self, _dispatches: list[str], _wake: datetime | None) -> bool:
+        return False
+
+    def tell(self, plan: str, run: str, event: e.Event, phase: str) -> None: ...
+    def tell_wait(self, _plan: str, _run: str, state: RunState, decision: Decision) -> None:
+        self.told.append((state, decision))
+
+    def tell_trouble(self, plan: str, error: Exception) -> None: ...
+    def tell_end(self, plan: str, run: str, state: RunState) -> None: ...
+    def leave(self, active: ActiveRun) -> None: ...
+    def lose(self, active: ActiveRun) -> None: ...
+
+
+class Simulation:
+    """One repository with one plan, worked by one process after the other."""
+
+    def __init__(self, text: bytes, *, phases: int) -> None:
+        self.clock = VirtualClock()
+        self.world = World(self.clock, phases, text)
+        self.owners: dict[str, OwnerState] = {}
+        self.store: Store = MemoryStore(self.owners)
+        self.answers: list[tuple[Command, Answer]] = []
+        self.crashes = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """Another process takes the place of the one that died."""
+        self.owners.clear()
+        me = self.world.new("process")
+        self.owners[me] = OwnerState.RUNNING
+        self.host = SimulatedHost()
+        context = self._open_run(Here({}), None, run="", started=e.RunStarted(**_BARE))
+        repository = SimulatedRepository(
+            store=self.store,
+            claims=SimulatedClaims(self.store, me),
+            clock=self.clock,
+            workspace=context,
+            dispatches=context,
+        )
+        self.owner = RunOwner(
+            self.host,
+            Environments({}),
+            SimulatedRules(),
+            open_run=cast(Any, self._open_run),
+            advance=lambda journal, run, may_begin: advance(journal, run, may_begin, act),
+        )
+        self.owner.open(cast(Any, Here({})), cast(Any, repository))
+
+    def _open_run(
+        self, context: Here, _repository: object, *, run: str, started: e.RunStarted, seen: object = None
+    ) -> SimulatedContext:
+        del seen
+        return SimulatedContext(
+            run=run,
+            plan=started.plan,
+            store=self.store,
+            clock=self.clock,
+            world=self.world,
+            env=context.env,
+            lander=Target(self.world),
+        )
+
+    def submit(self, verb: str, **arguments: object) -> None:
+        command = Command(plan=PLAN, verb=verb, arguments=arguments, by="a person", at=iso(self.clock.now()))
+        self.store.add_command(command)
+
+    def work(self, choose: Choose, toss: Choose, *, may_crash: bool = False) -> None:
+        """Let the process do what is due; a crash ends it, and the next one begins where the journal stands."""
+        self.world.choose = choose
+        self.world.toss = toss
+        self.world.may_crash = may_crash
+        try:
+            for row in self.store.list_unfinished_runs():
+                self.owner.adopt(row.plan)
+            self.answers += Executor(self.owner).execute_queued(begins=True)
+            for schedule in self.store.list_schedules():
+                fire_schedule(schedule, self.owner, self.clock.now())
+            self.owner.work()
+        except Crash:
+            self.crashes += 1
+            self.restart()
+
+    def states(self) -> list[RunState]:
+        return [active.state for active in self.owner.runs.values()]
+
+    def jump_to_wake(self, wake: str) -> None:
+        left_s = (parse_iso(wake) - self.clock.now()).total_seconds()
+        self.clock.jump(max(0.0, left_s) + 1)
+
+
+_BARE: dict[str, Any] = {
+    "mode": "next",
+    "wanted": "",
+    "auto": False,
+    "plan": PLAN,
+    "title": "X",
+    "landing": "cherry-pick",
+    "target": "main",
+    "slug": "x",
+}

@@ -1,0 +1,274 @@
+"""Walks through everything that people, agents, clocks and crashes do to one plan; invariants after every step."""
+
+import os
+import random
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, settings, strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from runplan.adapters.notify.notices import of_waiting
+from runplan.app.views.status import PlanOutline, PlanState, view_plan
+from runplan.domain.plan.model import Status
+from runplan.domain.run import events as e
+from runplan.domain.run.attempts import open_questions
+from runplan.domain.run.decide import decide
+from runplan.domain.run.kinds import FOR_ANSWER, Mode
+from runplan.domain.run.requests import RunRequest, Timing
+from runplan.domain.run.rows import wait_of
+from runplan.domain.run.state import list_running, open_states
+from tests.model.simulation import PLAN, Simulation
+from tests.support.builders import a_plan
+
+LUCK = 0.9
+SEEDS = st.integers(0, 2**16)
+WALKS = int(os.environ.get("WALKS", "200"))
+STEPS = int(os.environ.get("WALK_STEPS", "30"))
+
+
+class Walk(RuleBasedStateMachine):
+    """One plan of three phases in one repository."""
+
+    @initialize(
+        parallel=st.sampled_from([1, 1, 2]),
+        pipeline=st.sampled_from([0, 0, 1]),
+        max_fix_cycles=st.integers(0, 2),
+        prove=st.sampled_from(["off", "report", "require"]),
+        changed=st.sampled_from(["verify", "ask", "refuse"]),
+        sign_off=st.sampled_from([(), ("*.py",)]),
+        mode=st.sampled_from([Mode.NEXT, Mode.FINISH]),
+        auto=st.booleans(),
+        seed=SEEDS,
+    )
+    def begin(self, *, mode: Mode, auto: bool, seed: int, **options: Any) -> None:
+        text = a_plan({"1": "todo", "2": "todo", "3": "todo"})
+        self.simulation = Simulation(text, phases=3)
+        self.options = e.RunStarted(
+            plan=PLAN,
+            title="X",
+            mode=Mode.NEXT,
+            wanted="",
+            auto=True,
+            daemon=True,
+            landing="cherry-pick",
+            target="main",
+            slug="x",
+            gates=(("tests",),),
+            verifiers=("robot",),
+            **options,
+            settings="{}",
+        )
+        self.start(mode, auto, False, seed)
+
+    # --- people ------------------------------------------------------------------------------------------
+
+    def _submit_run(self, started: e.RunStarted, **more: Any) -> None:
+        self.simulation.submit("start", **to_builtins(RunRequest(started=started, **more)))
+
+    @rule(mode=st.sampled_from([Mode.NEXT, Mode.FINISH]), auto=st.booleans(), anew=st.booleans(), seed=SEEDS)
+    def start(self, mode: Mode, auto: bool, anew: bool, seed: int) -> None:
+        self._submit_run(replace(self.options, mode=mode, auto=auto, anew=anew))
+        self._proceed(seed)
+
+    @rule(phase=st.sampled_from("123"), fresh=st.booleans(), seed=SEEDS)
+    def retry(self, phase: str, fresh: bool, seed: int) -> None:
+        self._submit_run(replace(self.options, mode=Mode.PHASE, wanted=phase, anew=fresh), again=True)
+        self._proceed(seed)
+
+    @rule(phase=st.sampled_from("123"), seed=SEEDS)
+    def undo(self, phase: str, seed: int) -> None:
+        row = self.simulation.world.plan.phase(phase)
+        if row is not None and row.status is Status.DONE:
+            self._submit_run(replace(self.options, mode=Mode.UNDO, wanted=phase))
+        self._proceed(seed)
+
+    @rule(verb=st.sampled_from(["stop", "pause", "resume"]), seed=SEEDS)
+    def command(self, verb: str, seed: int) -> None:
+        self.simulation.submit(verb)
+        self._proceed(seed)
+
+    @rule(seed=SEEDS)
+    def schedule(self, seed: int) -> None:
+        timing = Timing(every="4h", now=False, zone="UTC", misfire="run-once")
+        self._submit_run(replace(self.options, mode=Mode.FINISH), timing=timing)
+        self._proceed(seed)
+
+    @precondition(lambda self: self.simulation.store.get_schedule(PLAN))
+    @rule(seed=SEEDS)
+    def now(self, seed: int) -> None:
+        self.simulation.submit("now")
+        self._proceed(seed)
+
+    def _list_changes(self) -> list[tuple[e.RunStarted, str]]:
+        lanes = [(state.options, lane) for state in self.simulation.states() for _, lane in open_states(state)]
+        return [
+            (options, lane.attempt.answerable) for options, lane in lanes if lane.attempt and lane.attempt.answerable
+        ]
+
+    def _answer_change(self, number: int, seed: int, why: str = "", *, approved: bool) -> None:
+        changes = self._list_changes()
+        options, tree = changes[number % len(changes)]
+        answer = e.Answered(tree=tree, approved=approved, why=why, by="Uma (terminal)")
+        self._submit_run(options, answer=answer)
+        self._proceed(seed)
+
+    @precondition(lambda self: self._list_changes())
+    @rule(number=st.integers(0, 2), seed=SEEDS)
+    def approve(self, number: int, seed: int) -> None:
+        self._answer_change(number, seed, approved=True)
+
+    @precondition(lambda self: self._list_changes())
+    @rule(number=st.integers(0, 2), seed=SEEDS)
+    def reject(self, number: int, seed: int) -> None:
+        self._answer_change(number, seed, approved=False)
+
+    @precondition(lambda self: self._list_changes())
+    @rule(number=st.integers(0, 2), seed=SEEDS)
+    def reject_with_words(self, number: int, seed: int) -> None:
+        self._answer_change(number, seed, "use a table", approved=False)
+
+    def _list_questions(self) -> list[tuple[e.RunStarted, str]]:
+        lanes = [(state.options, lane) for state in self.simulation.states() for _, lane in open_states(state)]
+        return [(options, question.id) for options, lane in lanes for question in open_questions(lane.attempt)]
+
+    @precondition(lambda self: self._list_questions())
+    @rule(seed=SEEDS)
+    def answer_question(self, seed: int) -> None:
+        options, question = self._list_questions()[0]
+        self._submit_run(options, answered=e.QuestionAnswered(id=question, text="8080"))
+        self._proceed(seed)
+
+    @rule(edited=st.booleans(), seed=SEEDS)
+    def use_checkout(self, edited: bool, seed: int) -> None:
+        self.simulation.world.is_edited = edited
+        self._proceed(seed)
+
+    @rule(seed=SEEDS)
+    def move_target(self, seed: int) -> None:
+        self.simulation.world.commit()
+        self._proceed(seed)
+
+    @rule(phase=st.sampled_from("123"), seed=SEEDS)
+    def reword_phase(self, phase: str, seed: int) -> None:
+        world = self.simulation.world
+        row = world.plan.phase(phase)
+        if row is not None and row.status is not Status.DONE:
+            heading = row.text.splitlines()[0].encode()
+            text = world.texts[world.tip]
+            world.commit(text.replace(heading, heading + b" again", 1))
+        self._proceed(seed)
+
+    # --- time and chance ------------------------------------------------------------------------------------
+
+    def _proceed(self, seed: int) -> None:
+        """Let the process work, so that the next rule meets a run somewhere on its way; one time in four later."""
+        if seed % 4:
+            chance = random.Random(seed)
+
+            def choose(words: Sequence[str]) -> str:
+                """Mostly the first, which is the one that leads to a landing."""
+                return words[0] if chance.random() < LUCK else chance.choice(words)
+
+            self.simulation.work(choose, chance.choice, may_crash=not seed % 5)
+
+    @rule(hours=st.sampled_from([0.01, 1, 5, 30]), seed=SEEDS)
+    def let_time_pass(self, hours: float, seed: int) -> None:
+        self.simulation.clock.jump(timedelta(hours=hours).total_seconds())
+        self._proceed(seed)
+
+    @rule(seed=SEEDS)
+    def crash(self, seed: int) -> None:
+        self.simulation.restart()
+        self._proceed(seed)
+
+    # --- invariants -----------------------------------------------------------------------------------------
+
+    @invariant()
+    def a_phase_lands_once(self) -> None:
+        standing: Counter[str] = Counter()
+        for landing in self.simulation.world.landings:
+            standing[landing.phase] += -1 if landing.undoes else 1
+            assert not landing.phase or standing[landing.phase] in (0, 1), landing
+
+    @invariant()
+    def a_rejected_change_lands_only_by_a_person(self) -> None:
+        store = self.simulation.store
+        built = {fact.event.tree: fact.event.patch for fact in store.list_facts(e.CandidateBuilt, plan=PLAN)}
+        answers = store.list_facts(e.Answered, plan=PLAN)
+        for landed in store.list_facts(e.Landed, plan=PLAN):
+            landing = next(one for one in self.simulation.world.landings if one.id == landed.event.id)
+            earlier = [fact.event for fact in answers if fact.seq < landed.seq]
+            verdicts = [answer.approved for answer in earlier if built.get(answer.tree) == landing.change]
+            assert not verdicts or verdicts[-1], f"{landing} was rejected"
+
+    @invariant()
+    def nothing_crashes(self) -> None:
+        assert not [
+            row
+            for run in self.simulation.store.list_runs()
+            for row in self.simulation.store.list_events(run.id)
+            if row.type == "StepCrashed"
+        ]
+        errors = [answer.error for _, answer in self.simulation.answers if answer.error]
+        assert not [error for error in errors if "unexpected" in error], errors
+
+    @invariant()
+    def one_run_works_on_the_plan(self) -> None:
+        assert len(self.simulation.store.list_unfinished_runs()) <= 1
+
+    @invariant()
+    def each_wait_is_named_and_shown(self) -> None:
+        """The owner's decision, the notice, and the view that status, page and inbox render agree."""
+        for state in self.simulation.states():
+            decision = decide(state)
+            assert decision.why
+            if list_running(state) or not decision.waiting or self.simulation.store.list_queued_commands():
+                continue
+            plan = self.simulation.world.plan
+            facts = self.simulation.store.read_plan_facts(PLAN)[PLAN]
+            view = view_plan(
+                PLAN,
+                PlanOutline(title=plan.title),
+                replace(facts, alive=True),
+                landing="cherry-pick",
+                now=self.simulation.clock.now(),
+            )
+            assert view.run is not None
+            assert view.run.waiting_for is decision.waiting
+            assert view.actions, decision
+            if decision.waiting in FOR_ANSWER:
+                assert view.state is PlanState.WAITING, decision
+            if wait_of(decision.waiting).is_notified:
+                notice = of_waiting(state, decision, plan=PLAN)
+                assert notice is not None, decision
+
+    def teardown(self) -> None:
+        if hasattr(self, "simulation"):
+            self.simulation.store.close()
+
+
+def test_every_walk_keeps_the_promises() -> None:
+    run_state_machine_as_test(
+        Walk,
+        settings=settings(
+            max_examples=WALKS,
+            stateful_step_count=STEPS,
+            deadline=None,
+            derandomize="WALKS" not in os.environ,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
