@@ -47,16 +47,14 @@ def set_up_fleet(caller: Caller, urls: Sequence[str]) -> tuple[str, list[str]]:
     caller.refuse_to_agents("fleet init")
     dsn = _require_dsn(caller)
     given = [str(Path(url).resolve()) if Path(url).exists() else url for url in urls]
-    initialize(dsn, given or [_remote_here(caller)])
+    if not given:
+        with caller.open() as context:
+            given = [remote_url(context.repository, context.settings)]
+            if not given[0]:
+                missing = f"there is no remote {context.settings.run.remote} here"
+                raise RefusedEarly(f"{missing}; name the repository: runplan fleet init --repository URL")
+    initialize(dsn, given)
     return hide_password(dsn), [repository.url for repository in list_fleet(dsn)]
-
-
-def _remote_here(caller: Caller) -> str:
-    with caller.open() as context:
-        if url := remote_url(context.repository, context.settings):
-            return url
-        missing = f"there is no remote {context.settings.run.remote} here"
-        raise RefusedEarly(f"{missing}; name the repository: runplan fleet init --repository URL")
 
 
 def work(caller: Caller, host: str, labels: Collection[str], slots: int | None) -> None:

@@ -36,12 +36,7 @@ from runplan.domain.settings.schema import Settings, uses_remote
 from runplan.domain.text import counted, elapsed, plain, toml_value
 from runplan.engine.landing import modes
 from runplan.engine.loop import preflight
-from runplan.engine.loop.context import (
-    RepositoryContext,
-    context_at,
-    find_fleet,
-    settings_note,
-)
+from runplan.engine.loop.context import RepositoryContext, context_at, find_fleet, settings_note
 from runplan.engine.loop.rehearsal import rehearse_phase
 from runplan.engine.loop.repository import open_repository
 from runplan.hosts.foreground import Interruption
@@ -69,11 +64,11 @@ class Check(Struct, frozen=True):
 def examine(caller: Caller, *, runs_once: bool = False) -> list[Check]:
     """Every check of the repository; `runs_once`: also set-up and tests, in a fresh worktree."""
     with context_at(caller.cwd, caller.env, lambda _root, _env: Settings()) as context:
-        checks = run_checks(context)
-        return [*checks, rehearse(caller, context, checks)] if runs_once else checks
+        checks = _run_checks(context)
+        return [*checks, _rehearse(caller, context, checks)] if runs_once else checks
 
 
-def run_checks(context: RepositoryContext) -> list[Check]:
+def _run_checks(context: RepositoryContext) -> list[Check]:
     """Every check, in the order in which a run would fail; those that need settings or a target only with them."""
     facts = inspect_repository(context)
     git = _run_check("git", _check_git, facts, context)
@@ -257,7 +252,7 @@ def _require_programs(context: RepositoryContext, line: str, other: str) -> None
 _NEEDED = ("git", "settings", "identity", "target", "worktrees", "tests", "setup")  #: checks that must pass before it
 
 
-def rehearse(caller: Caller, context: RepositoryContext, checks: Sequence[Check]) -> Check:
+def _rehearse(caller: Caller, context: RepositoryContext, checks: Sequence[Check]) -> Check:
     """Run set-up and tests once in a fresh worktree."""
     passed = {check.name for check in checks if check.ok}
     if failed := [name for name in _NEEDED if name not in passed]:
@@ -281,9 +276,8 @@ def rehearse(caller: Caller, context: RepositoryContext, checks: Sequence[Check]
         last = "".join(f"\n{line}" for line in failure.output.splitlines()[-LINES_SHOWN:])
         return Check("run", State.FAIL, f"{failure.detail}{last}", failure.reason.advice)
     results = [from_text(known.results) for known in phase.proof.baselines.values()]
-    times = [
-        f"{'set-up' if dispatch.role is Role.SETUP else 'tests'} {elapsed(dispatch.seconds)}" for dispatch in ended
-    ]
+    names = {Role.SETUP: "set-up"}
+    times = [f"{names.get(dispatch.role, 'tests')} {elapsed(dispatch.seconds)}" for dispatch in ended]
     detail = "; ".join([", ".join(times), *(result.line for result in results)]) if times else "there is nothing to run"
     if any(result.red for result in results):
         return Check("run", State.WARN, detail, "repair the tests that fail; until then runs accept their failures")

@@ -90,26 +90,19 @@ def inspect_service(caller: Caller) -> ServiceState:
     )
 
 
-class ServiceChange(Struct, frozen=True, kw_only=True):
-    """The file that is written or removed, and the commands of the service manager that follow or precede it."""
-
-    file: str
-    text: str  #: "" of a removal
-    commands: tuple[str, ...]
-    manager: str  #: the program
-    is_done: bool  #: False too when there is no user session to start it, or no file to remove
-
-
-def change_service(caller: Caller, action: str, *, dry_run: bool) -> ServiceChange:
-    """Install or uninstall the service."""
+def change_service(caller: Caller, action: str, *, dry_run: bool) -> str:
+    """Install or uninstall the service; what was done, or would be."""
     caller.refuse_to_agents(f"service {action}")
     manager = service.find_manager(caller.env)
     is_install = action == "install"
-    change = service.install_service if is_install else service.uninstall_service
-    return ServiceChange(
-        file=str(manager.file),
-        text=manager.text if is_install else "",
-        commands=tuple(" ".join(words) for words in (manager.enables if is_install else manager.disables)),
-        manager=manager.asks[0],
-        is_done=not dry_run and change(manager, caller.env),
-    )
+    commands = [" ".join(words) for words in (manager.enables if is_install else manager.disables)]
+    if dry_run:
+        text = manager.text.splitlines() if is_install else []
+        return "\n".join([f"# {manager.file}", *text, *(f"# {line}" for line in commands)])
+    if not is_install:
+        is_removed = service.uninstall_service(manager, caller.env)
+        return f"removed {manager.file}" if is_removed else f"there is no {manager.file}"
+    if service.install_service(manager, caller.env):
+        return f"wrote {manager.file}\nthe daemon runs, and starts at each login"
+    later = f"no {manager.asks[0]} user session here. Once you have one, run: {' && '.join(commands)}"
+    return f"wrote {manager.file}\nNot started: {later}"

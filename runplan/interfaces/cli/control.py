@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from runplan.app.operations import planning, runs, start
 from runplan.app.operations.model import Accepted, Answer, Caller, Declined, Where
-from runplan.app.operations.requests import ApproveRequest, EditRequest, PlanRequest, RejectRequest
+from runplan.app.operations.requests import ApproveRequest, EditRequest, RejectRequest
 from runplan.app.operations.table import OPERATIONS
 from runplan.app.views.changes import list_pending, view_change, view_planning
 from runplan.app.views.ending import describe_end
@@ -146,10 +146,9 @@ def run_plan(args: argparse.Namespace) -> Exit:
         if args.why:
             raise UsageError("-m: only with --revise; else the goal says it")
         return _show_proposals(_caller(args))
-    if args.foreground and args.no_wait:
-        raise UsageError("--foreground with --no-wait: leave out one of them")
     caller = _caller(args)
-    answer = _submit(caller, "plan", _read_plan_request(args))
+    _read_goal(args)
+    answer = _submit(caller, "plan", _make_request("plan", args))
     code = _conclude(caller, answer, wait=not args.no_wait, asks=not args.no_wait)
     if args.json and isinstance(answer, Accepted):
         with caller.open(lenient=True) as context:
@@ -159,32 +158,19 @@ def run_plan(args: argparse.Namespace) -> Exit:
     return code
 
 
-def _read_plan_request(args: argparse.Namespace) -> PlanRequest:
+def _read_goal(args: argparse.Namespace) -> None:
+    """Make the fields of the request of the words."""
     words = args.goal
     if args.revise and not words:
         raise UsageError("--revise: name the plan: runplan plan --revise PLAN [PHASE] [-m TEXT]")
     if args.revise and len(words) > 2:
         raise UsageError(f"{words[2]}: --revise takes a plan and a phase; say why with -m TEXT")
     is_folder = len(words) == 1 and bool(words[0]) and os.path.isdir(words[0])  # noqa: PTH112 - False for one that is too long
-    goal = "" if args.revise or is_folder else " ".join(words)
+    args.revises, args.phase = (*words, "")[:2] if args.revise else ("", "")
+    args.folder = words[0] if is_folder and not args.revise else ""
+    args.goal = "" if args.revise or is_folder else " ".join(words)
     if words == ["-"]:
-        goal = planning.require_size(sys.stdin.buffer.read(planning.LONGEST_GOAL + 1))
-    return PlanRequest(
-        goal=goal,
-        file=args.file,
-        issue=args.issue,
-        folder=words[0] if is_folder and not args.revise else "",
-        revises=words[0] if args.revise else "",
-        phase=words[1] if args.revise and len(words) > 1 else "",
-        why=args.why,
-        quick=args.quick,
-        rounds=args.rounds,
-        agent=args.agent,
-        critic=args.critic,
-        out=args.out,
-        ask=args.ask,
-        then=args.then,
-    )
+        args.goal = planning.require_size(sys.stdin.buffer.read(planning.LONGEST_GOAL + 1))
 
 
 def _show_proposals(caller: Caller) -> Exit:

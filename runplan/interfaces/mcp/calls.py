@@ -28,7 +28,11 @@ def carry_out(name: str, asked: object, caller: Caller, is_over: Callable[[], bo
         return _change(name, asked, caller)
     match name:
         case "status":
-            return make_result(_read_status(asked.plan, caller))
+            with caller.open(lenient=True) as context:
+                views, host = read_plans(context, asked.plan, datetime.now(UTC), warn=caller.warn)
+            if not asked.plan:
+                return make_result({"plans": [list_plan(view) for view in views]})
+            return make_result(_encode(replace(views[0], repository=str(context.root), daemon=host)))
         case "check":
             read = read_plan_file(caller, asked.plan)
             refused = read.plan.refusals(strict=False)
@@ -73,15 +77,6 @@ def _view_change(view: ChangeView | ProposalView, asked: ReadArguments) -> Conte
     if isinstance(view, ProposalView):
         return {**_encode(view), "tree": view.tree}
     return {**_encode(view), "diff": cut_diff(view.diff, asked.file, asked.offset)}
-
-
-def _read_status(plan: str, caller: Caller) -> Content:
-    """One plan, or all of them in short."""
-    with caller.open(lenient=True) as context:
-        views, host = read_plans(context, plan, datetime.now(UTC), warn=caller.warn)
-        if not plan:
-            return {"plans": [list_plan(view) for view in views]}
-        return _encode(replace(views[0], repository=str(context.root), daemon=host))
 
 
 def _follow(plan: str, caller: Caller, is_over: Callable[[], bool]) -> Content:

@@ -78,15 +78,16 @@ def render(value: Any, indent: str = "") -> str:
     """The value as indented lines: `name: value`, and `-` before the entries of a list."""
     match value:
         case dict():
-            return "\n".join(f"{indent}{name}:{_render_inner(inner, indent)}" for name, inner in value.items())
+            lines = []
+            for name, inner in value.items():
+                is_block = isinstance(inner, (dict, list)) or (isinstance(inner, str) and "\n" in inner.rstrip())
+                lines.append(
+                    f"{indent}{name}:" + (f"\n{render(inner, f'{indent}  ')}" if is_block else f" {render(inner)}")
+                )
+            return "\n".join(lines)
         case list():
             return "\n".join(f"{indent}- {render(inner, f'{indent}  ').lstrip()}" for inner in value)
         case str():
             return "\n".join(f"{indent}{line}" for line in value.rstrip().split("\n"))
         case _:
             return f"{indent}{json.dumps(value)}"
-
-
-def _render_inner(value: Any, indent: str) -> str:
-    is_block = isinstance(value, (dict, list)) or (isinstance(value, str) and "\n" in value.rstrip())
-    return f"\n{render(value, f'{indent}  ')}" if is_block else f" {render(value)}"

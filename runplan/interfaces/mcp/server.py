@@ -25,7 +25,7 @@ from runplan.domain.errors import NotFound, RunplanError, Unreachable
 from runplan.domain.text import plain
 from runplan.interfaces.mcp.calls import carry_out
 from runplan.interfaces.mcp.results import Result, make_result
-from runplan.interfaces.mcp.tools import COMMAND_S, TOOLS, McpTool, ReadArguments, parse_arguments, schema_of
+from runplan.interfaces.mcp.tools import COMMAND_S, TOOLS, ReadArguments, parse_arguments, schema_of
 
 GRACE_S = 5.0  #: for a call that is at its time limit
 QUIET_S = 10.0  #: between two signs of life; clients give up a call that is silent, opencode after 30 s
@@ -57,16 +57,12 @@ async def _serve() -> None:
 async def _list_tools(
     _ctx: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
 ) -> types.ListToolsResult:
-    return types.ListToolsResult(tools=[_describe_tool(name, tool) for name, tool in TOOLS.items()])
-
-
-def _describe_tool(name: str, tool: McpTool) -> types.Tool:
-    hints = types.ToolAnnotations(
-        read_only_hint=tool.kind is ReadArguments,
-        destructive_hint=tool.is_destructive,
-        open_world_hint=False,
-    )
-    return types.Tool(name=name, description=tool.text, input_schema=schema_of(tool), annotations=hints)
+    tools = []
+    for name, tool in TOOLS.items():
+        reads = tool.kind is ReadArguments
+        hints = types.ToolAnnotations(read_only_hint=reads, destructive_hint=tool.is_destructive, open_world_hint=False)
+        tools.append(types.Tool(name=name, description=tool.text, input_schema=schema_of(tool), annotations=hints))
+    return types.ListToolsResult(tools=tools)
 
 
 async def _call_tool(ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -103,6 +99,11 @@ async def _run_tool(name: str, request: object, directory: Path, report: Report)
         with suppress(RuntimeError):  # the call was given up
             from_thread.run(report, plain(line))
 
+    async def report_regularly() -> None:
+        while True:
+            await anyio.sleep(QUIET_S)
+            await report("still at work")
+
     def work() -> Result | RunplanError:
         try:
             caller = Caller(cwd=directory, by="mcp", say=say, where=Where.DAEMON, limit_s=limit_s)
@@ -112,7 +113,7 @@ async def _run_tool(name: str, request: object, directory: Path, report: Report)
 
     try:
         async with create_task_group() as alive:
-            alive.start_soon(_report_regularly, report)
+            alive.start_soon(report_regularly)
             with limit:
                 result = await to_thread.run_sync(work, abandon_on_cancel=True)
             alive.cancel_scope.cancel()
@@ -123,9 +124,3 @@ async def _run_tool(name: str, request: object, directory: Path, report: Report)
     if isinstance(result, RunplanError):
         raise result
     return result
-
-
-async def _report_regularly(report: Report) -> None:
-    while True:
-        await anyio.sleep(QUIET_S)
-        await report("still at work")

@@ -18,7 +18,13 @@ def run_fleet(args: argparse.Namespace) -> Exit:
     caller = Caller()
     match args.action:
         case "status":
-            return _show_status(fleet.read_fleet(caller), args.host, is_json=args.json)
+            state = fleet.read_fleet(caller)
+            if args.host is None:
+                print(as_json(state) if args.json else _render_fleet(state))
+                return Exit.DONE
+            host = state.get_host(args.host)
+            print(as_json(host) if args.json else "\n".join(_render_host(host, len(args.host))))
+            return Exit.UNREACHABLE if host.dead else Exit.DONE
         case "metrics":
             print(fleet.read_metrics(caller), end="")
         case "drain" | "up":
@@ -41,17 +47,7 @@ def run_worker(args: argparse.Namespace) -> None:
 # --- the state of the fleet -------------------------------------------------------------------------------
 
 
-def _show_status(state: FleetState, host: str | None, *, is_json: bool) -> Exit:
-    """Show the fleet; or one host, and exit with 5 when it is dead."""
-    if host is None:
-        print(as_json(state) if is_json else render_fleet(state))
-        return Exit.DONE
-    chosen = state.get_host(host)
-    print(as_json(chosen) if is_json else "\n".join(_render_host(chosen, len(host))))
-    return Exit.UNREACHABLE if chosen.dead else Exit.DONE
-
-
-def render_fleet(state: FleetState) -> str:
+def _render_fleet(state: FleetState) -> str:
     width = max((len(host.name) for host in state.hosts), default=0)
     lines = [line for host in state.hosts for line in _render_host(host, width)]
     lines = lines or ["No host has registered. Start one: runplan worker"]

@@ -9,7 +9,7 @@ import sys
 
 from runplan.app.machine import choose_pager
 from runplan.app.operations.model import Caller
-from runplan.app.views.changes import ChangeView, Proposal, ProposalView, read_change
+from runplan.app.views.changes import ChangeView, ProposalView, read_change
 from runplan.domain.decoding import as_json
 from runplan.domain.plan.proposal import describe_summary
 from runplan.domain.standing.actions import describe_actions
@@ -36,8 +36,13 @@ def show_change(caller: Caller, view: ChangeView | ProposalView, *, is_paged: bo
     if isinstance(view, ChangeView):
         text = _render_change(view, style)
     else:
-        assert view.proposal is not None
-        text = _render_proposal(view, view.proposal, style)
+        proposal = view.proposal
+        assert proposal is not None
+        standing = f"waits for {view.waiting_for}" if view.waiting_for else f"is {view.state}"
+        head = f"{view.plan} {standing}, SHA-256 {proposal.sha256[:SHORT]}"
+        # What it grants, then all of it, or the changes of a revision.
+        shown = _paint_diff(proposal.diff, style) if proposal.diff else visible(proposal.text, is_prose=True)
+        text = "\n".join([head, *describe_summary(proposal.summary, is_edited=proposal.edited), "", shown, ""])
     text += f"\n{describe_actions(action for action in view.actions if action.verb != 'diff')}"
     pager = choose_pager(caller) if is_paged and sys.stdout.isatty() else "cat"
     if pager in ("", "cat"):
@@ -45,13 +50,15 @@ def show_change(caller: Caller, view: ChangeView | ProposalView, *, is_paged: bo
         return
     before = signal.getsignal(signal.SIGINT)
     # As git sets them: short texts without a pager, colours, and the text stays on the screen.
-    shown = subprocess.Popen(["sh", "-c", pager], stdin=subprocess.PIPE, env={"LESS": "FRX", "LV": "-c", **caller.env})
+    process = subprocess.Popen(
+        ["sh", "-c", pager], stdin=subprocess.PIPE, env={"LESS": "FRX", "LV": "-c", **caller.env}
+    )
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pager handles Ctrl-C
     try:
-        shown.communicate(f"{text}\n".encode("utf-8", "backslashreplace"))  # ignores a pager that was quit
+        process.communicate(f"{text}\n".encode("utf-8", "backslashreplace"))  # ignores a pager that was quit
     finally:
         signal.signal(signal.SIGINT, before)
-    if shown.returncode in NOT_RUN:
+    if process.returncode in NOT_RUN:
         print(text)
 
 
@@ -64,14 +71,6 @@ def _paint_diff(diff: str, style: Style) -> str:
         is_head = line.startswith("diff --git ") or (is_head and not line.startswith("@@ "))
         lines.append(style.paint(line, "bold" if is_head else colours.get(line[:1], "")))
     return "\n".join(lines)
-
-
-def _render_proposal(view: ProposalView, proposal: Proposal, style: Style) -> str:
-    """The proposal as text: what it grants, then all of it, or the changes of a revision."""
-    standing = f"waits for {view.waiting_for}" if view.waiting_for else f"is {view.state}"
-    head = f"{view.plan} {standing}, SHA-256 {proposal.sha256[:SHORT]}"
-    text = _paint_diff(proposal.diff, style) if proposal.diff else visible(proposal.text, is_prose=True)
-    return "\n".join([head, *describe_summary(proposal.summary, is_edited=proposal.edited), "", text, ""])
 
 
 def _render_change(view: ChangeView, style: Style) -> str:

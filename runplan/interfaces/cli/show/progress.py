@@ -93,17 +93,13 @@ class LiveLine:
                     self._is_refreshed = False
                     self.clear()
                     return
-                self._draw_line()
-
-    def _draw_line(self) -> None:
-        now = time.monotonic()
-        style = Style.of(sys.stderr)
-        parts = [
-            f"{role:<10} {agent or 'runs'}, {elapsed(now - began)}" for role, agent, began in self._running.values()
-        ]
-        text = f"  {' · '.join(parts)}"[: (style.width or 80) - 1]
-        print(f"\r{style.paint(text, 'dim')}\x1b[K", end="", file=sys.stderr, flush=True)
-        self._is_shown = True
+                now = time.monotonic()
+                style = Style.of(sys.stderr)
+                running = self._running.values()
+                parts = [f"{role:<10} {agent or 'runs'}, {elapsed(now - began)}" for role, agent, began in running]
+                text = f"  {' · '.join(parts)}"[: (style.width or 80) - 1]
+                print(f"\r{style.paint(text, 'dim')}\x1b[K", end="", file=sys.stderr, flush=True)
+                self._is_shown = True
 
     def clear(self) -> None:
         if self._is_shown:
