@@ -53,11 +53,7 @@ def retry(caller: Caller, request: RetryRequest) -> Answer:
             return (runs.run_here if here else runs.submit_run)(caller, context, again)
         is_again = not request.phase and not request.review
         asked = Options(
-            phase=last.wanted,
-            finish=last.mode is Mode.FINISH,
-            auto=last.auto,
-            landing=last.landing,
-            anew=request.fresh,
+            phase=last.wanted, finish=last.mode is Mode.FINISH, auto=last.auto, landing=last.landing, anew=request.fresh
         )
         return start_run(caller, context, row.plan, asked, here=here, again=is_again, like=last, review=review)
 

@@ -131,8 +131,7 @@ _HELP = (_value("the verb to explain", "verb", metavar="VERB", nargs="?"),)
 GROUPS: dict[str, dict[str, Verb]] = {
     "Work on plans": {
         "start": _operation(
-            requests.StartRequest,
-            [_HERE, _WAIT, _flag("show what would be done and change nothing", "--dry-run")],
+            requests.StartRequest, [_HERE, _WAIT, _flag("show what would be done and change nothing", "--dry-run")]
         ),
         "plan": _operation(requests.PlanRequest, *_GOAL),
         "watch-issues": _operation(requests.WatchIssuesRequest),

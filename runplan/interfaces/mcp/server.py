@@ -44,11 +44,7 @@ def run_mcp(_args: object) -> None:
 
 async def _serve() -> None:
     server = Server(
-        "runplan",
-        version=__version__,
-        instructions=INSTRUCTIONS,
-        on_list_tools=_list_tools,
-        on_call_tool=_call_tool,
+        "runplan", version=__version__, instructions=INSTRUCTIONS, on_list_tools=_list_tools, on_call_tool=_call_tool
     )
     async with stdio_server() as (requests, answers):
         await server.run(requests, answers, server.create_initialization_options())

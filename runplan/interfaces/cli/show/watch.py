@@ -126,10 +126,7 @@ class Terminal:
 
     def ask_line(self, question: str) -> str:
         """A line of text; "" for Ctrl-C."""
-        with (
-            _handled(signal.SIGINT, signal.default_int_handler),
-            contextlib.suppress(KeyboardInterrupt, EOFError),
-        ):
+        with _handled(signal.SIGINT, signal.default_int_handler), contextlib.suppress(KeyboardInterrupt, EOFError):
             return input(plain(question)).strip()
         return ""
 
