@@ -253,7 +253,6 @@ _NEEDED = ("git", "settings", "identity", "target", "worktrees", "tests", "setup
 
 
 def _rehearse(caller: Caller, context: RepositoryContext, checks: Sequence[Check]) -> Check:
-    """Run set-up and tests once in a fresh worktree."""
     passed = {check.name for check in checks if check.ok}
     if failed := [name for name in _NEEDED if name not in passed]:
         return Check("run", State.FAIL, f"not run, because of: {', '.join(failed)}", "correct the failed checks first")

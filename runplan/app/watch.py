@@ -29,8 +29,6 @@ class Topic(Struct, frozen=True):
 
 
 class Watch:
-    """The files of one topic."""
-
     def __init__(self, caller: Caller, topic: Topic) -> None:
         self._env = caller.env
         self._topic = topic
@@ -52,7 +50,6 @@ class Watch:
         return True
 
     def is_newer(self, seen_ns: int) -> bool:
-        """Whether a file has changed since a page was made."""
         return any(changed_ns > seen_ns - COARSE_NS for _, changed_ns, _ in self._signature or ())
 
     def _list_files(self) -> list[Path]:

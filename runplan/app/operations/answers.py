@@ -136,8 +136,6 @@ REPLACED = "The change was replaced: the link is for an earlier change, or it wa
 
 
 class LinkedChange(Struct, frozen=True, kw_only=True):
-    """The change of a valid link, as it is now."""
-
     link: Link
     root: Path
     view: ChangeView | ProposalView

@@ -23,8 +23,6 @@ from runplan.hosts.daemon.state import take_death
 
 
 class Where(Enum):
-    """The process that carries out a run."""
-
     AS_BEFORE = "as before"  #: where the run was started; the daemon carries out a new one
     HERE = "here"
     DAEMON = "daemon"
@@ -65,7 +63,6 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     @property
     def user_settings(self) -> Settings:
-        """Those for all repositories."""
         return load_user(self.env)
 
     def refuse_to_agents(self, verb: str) -> None:

@@ -42,8 +42,6 @@ SPEC_TEXTS = ("proposal.md", "requirements.md", "spec.md", "design.md")  #: the 
 
 
 class Goal(Struct, frozen=True, kw_only=True):
-    """What a plan is to be written for."""
-
     text: str
     title: str
     is_quoted: bool = False  #: from a file or an issue
@@ -246,7 +244,6 @@ def _find_planning(context: RepositoryContext, goal: Goal) -> tuple[RunRow, RunS
 
 
 def find_proposal(context: RepositoryContext, path: str) -> tuple[RunStarted, PlanningAttempt, ProposalMade]:
-    """The proposed plan that waits, and its run."""
     left = runs.unfinished_run(context, path)
     attempt = left[1].attempt if left is not None else None
     if left is None or not isinstance(attempt, PlanningAttempt) or attempt.proposal is None:
@@ -255,8 +252,6 @@ def find_proposal(context: RepositoryContext, path: str) -> tuple[RunStarted, Pl
 
 
 class Draft(Struct, frozen=True, kw_only=True):
-    """A person's own version of a proposal."""
-
     plan: str
     sha256: str  #: of the proposal
     text: str

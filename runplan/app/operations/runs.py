@@ -241,7 +241,6 @@ def run_started(
 
 
 def unfinished_run(context: RepositoryContext, plan: str) -> tuple[RunRow, RunState] | None:
-    """The plan's unfinished run with its state."""
     store = context.store()
     row = store.get_interrupted_run(plan)
     return (row, state_of(store, row)) if row is not None else None
@@ -286,7 +285,6 @@ def timing_of(asked: Options, run: RunSettings) -> Timing | None:
 
 
 def submit_run(caller: Caller, context: RepositoryContext, request: RunRequest, timing: Timing | None = None) -> Answer:
-    """Have the daemon execute the run."""
     plan = request.started.plan
     seen = context.store().get_newest_event()
     left = context.store().get_interrupted_run(plan)

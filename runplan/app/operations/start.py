@@ -95,7 +95,6 @@ def _list_sign_offs(ready: runs.Ready) -> list[str]:
 
 
 def preview_start(caller: Caller, request: StartRequest) -> str:
-    """What a start would do, in lines; nothing is written."""
     if request.issue is not None:
         raise UsageError(
             "--dry-run with --issue: an issue is worked on once, and has no plan yet; leave out one of them"

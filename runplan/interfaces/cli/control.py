@@ -114,7 +114,6 @@ def _prompt(question: str) -> str | None:
 
 
 def run_operation(verb: str, args: argparse.Namespace) -> Exit:
-    """Have the request that the words and options make carried out."""
     wait = verb == "undo" or vars(args).get("wait", False)
     caller = _caller(args, Where.DAEMON if wait and verb == "retry" else Where.AS_BEFORE)
     answer = _submit(caller, verb, _make_request(verb, args))

@@ -75,5 +75,4 @@ def say(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Print a warning of a reading verb."""
     say(f"warning: {text}")

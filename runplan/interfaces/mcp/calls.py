@@ -53,7 +53,6 @@ def carry_out(name: str, asked: object, caller: Caller, is_over: Callable[[], bo
 
 
 def _encode(view: object) -> Content:
-    """The view as the command prints it with `--json`."""
     encoded: Content = json.loads(as_json(view))
     return encoded
 

@@ -24,8 +24,6 @@ Content: TypeAlias = dict[str, object]
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """The result of a tool."""
-
     text: str
     content: Content
     is_error: bool = False

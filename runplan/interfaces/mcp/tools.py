@@ -90,7 +90,6 @@ def parse_arguments(name: str, given: Mapping[str, object]) -> tuple[Any, str]:
 
 
 def schema_of(tool: McpTool) -> dict[str, object]:
-    """The JSON schema of the arguments."""
     hints = {**get_type_hints(tool.kind, include_extras=True), "repository": Annotated[str, Help("default: here")]}
     names = (*tool.required, *tool.optional, "repository")
     properties = {name: schema(hints[name]) for name in names}

@@ -100,7 +100,6 @@ def _read_plans(word: str = "") -> list[PlanView]:
 
 
 def _list_plans(*, with_paths: bool) -> Iterator[tuple[str, str]]:
-    """The names of the plans, and their paths."""
     paths = sorted(view.plan for view in _read_plans())
     names = [word_of(path) for path in paths]
     for name, path in zip(names, paths, strict=True):

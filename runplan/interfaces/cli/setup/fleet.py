@@ -63,7 +63,6 @@ def _render_fleet(state: FleetState) -> str:
 
 
 def _render_host(host: Host, width: int) -> list[str]:
-    """A line about the host, and one for each plan that it has in hand."""
     standing = "dead" if host.dead else "draining" if host.draining else "up"
     parts = [f"{len(host.plans)} of {counted(host.slots, 'slot')} in use", f"seen {in_words(host.seen_s)} ago"]
     parts += [f"labels {', '.join(host.labels)}"] if host.labels else []

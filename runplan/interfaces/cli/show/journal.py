@@ -54,7 +54,6 @@ def run_logs(args: argparse.Namespace) -> None:
 
 
 def _print_runs(runs: list[RunRow], *, is_json: bool) -> None:
-    """Print the runs, the newest first."""
     if is_json:
         names = ("id", "plan", "mode", "started", "since", "state", "outcome", "reason", "tokens", "usd")
         print(as_json([{name: getattr(run, name) for name in names} for run in runs]))
@@ -81,8 +80,6 @@ def _show_event(row: EventRow, *, is_json: bool) -> str:
 
 
 class PrintedLog:
-    """Prints each line of a run's journal with its local time."""
-
     def __init__(self, run: RunRow, log: RunLog) -> None:
         self._run = run
         self._log = log

@@ -34,8 +34,6 @@ class KeyTask(Enum):
 
 
 class Screen(Struct, frozen=True, kw_only=True):
-    """What `watch` shows."""
-
     cards: tuple[Card, ...] = ()
     notes: tuple[str, ...] = ()  #: repositories that cannot be read, and why the daemon does not work
     selected: Row | None = None
@@ -84,7 +82,6 @@ _CHANGES = {KeyTask.DIFF: ("diff", "retry"), KeyTask.APPROVE: ("diff", "answer")
 
 
 def split_keys(text: str) -> list[str]:
-    """The keys of what a terminal has sent."""
     keys = re.findall(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|.", text, re.DOTALL)
     return [_SEQUENCES.get(key, key) for key in keys]
 
@@ -204,7 +201,6 @@ def _lay_out_detail(screen: Screen, width: int, now: datetime) -> list[Line]:
 
 
 def _fit_line(line: Line, width: int) -> Line:
-    """The line in at most this many cells."""
     parts = []
     for text, colours in line:
         cut = cut_cells(text, width)

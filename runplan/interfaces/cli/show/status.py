@@ -68,7 +68,6 @@ def run_status(args: argparse.Namespace) -> None:
 
 
 def _read_repositories(caller: Caller, now: datetime) -> dict[str, Plans]:
-    """The plans of all known repositories, by root."""
     from runplan.app.views.repositories import list_with_current, open_known  # slow to import, and mostly not needed
 
     shown = {}
@@ -109,8 +108,6 @@ _LEVELS = {Level.FINE: "green", Level.SLOW: "yellow", Level.LOOK: "red"}
 
 
 class Page:
-    """Lays out plans for a terminal or a pipe."""
-
     def __init__(self, style: Style, now: datetime) -> None:
         self._style = style
         self._now = now
@@ -212,8 +209,6 @@ class Page:
 
 
 class NextView(ScheduleView, frozen=True, kw_only=True):
-    """A line of `next`."""
-
     plan: str
     passed_over: tuple[str, ...]  #: phases that it cannot work on, when none is left that it can
 
