@@ -247,8 +247,6 @@ def _require_programs(context: RepositoryContext, line: str, other: str) -> None
         raise RefusedEarly(f"`{line}`: {program} was not found; install {program}, {other}")
 
 
-# --- the run of set-up and tests -----------------------------------------------------------------------------
-
 _NEEDED = ("git", "settings", "identity", "target", "worktrees", "tests", "setup")  #: checks that must pass before it
 
 

@@ -90,9 +90,6 @@ def continue_run(caller: Caller, context: RepositoryContext, request: RunRequest
     return (runs.submit_run if is_daemons else runs.run_here)(caller, context.for_run(request.started), request)
 
 
-# --- questions of agents ----------------------------------------------------------------------------------
-
-
 @operation
 def answer(caller: Caller, request: AnswerRequest) -> Answer:
     text = plain(request.text).strip()
@@ -129,8 +126,6 @@ def _question_to_answer(context: RepositoryContext, word: str) -> tuple[RunStart
     commands = (command("runplan", "answer", question.id, "TEXT") for _, question in of_plan)
     raise NotFound(f"{len(of_plan)} questions of {plan} wait for you; name one: {'; '.join(commands)}")
 
-
-# --- signed links in notifications --------------------------------------------------------------------------
 
 REPLACED = "The change was replaced: the link is for an earlier change, or it was answered. See: runplan inbox"
 

@@ -74,9 +74,6 @@ def now(caller: Caller, request: NowRequest) -> Answer:
     return runs.tell_answer(caller, plan, answer)
 
 
-# --- stop -------------------------------------------------------------------------------------------------
-
-
 @operation
 def stop(caller: Caller, request: StopRequest) -> Answer:
     with caller.open(lenient=True) as context:

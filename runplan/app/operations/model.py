@@ -75,9 +75,6 @@ class Caller(Struct, frozen=True, kw_only=True):
         return "" if verb == "daemon" else take_death(self.env)
 
 
-# --- answers ----------------------------------------------------------------------------------------------
-
-
 class Accepted(Struct, frozen=True, kw_only=True):
     plan: str = ""
     run: str = ""  #: that carries it out; "" for none

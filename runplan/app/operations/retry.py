@@ -79,9 +79,6 @@ def _new_comments(caller: Caller, context: RepositoryContext, last: RunStarted, 
     return quote_messages(due, with_strangers=context.settings.issues.trust == "all")
 
 
-# --- undo -------------------------------------------------------------------------------------------------
-
-
 @operation
 def undo(caller: Caller, request: UndoRequest) -> Answer:
     with caller.open() as context:

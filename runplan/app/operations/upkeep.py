@@ -64,8 +64,6 @@ def _create_file(path: Path, text: str) -> None:
         raise RefusedEarly(f"{path}: cannot be written: {error.strerror}") from None
 
 
-# --- settings as TOML ---------------------------------------------------------------------------------------
-
 _COLUMN = 34  # where the reasons begin
 
 _EXAMPLES = {
@@ -141,9 +139,6 @@ def choose_agents(installed: tuple[str, ...]) -> dict[str, str]:
     return {"agents.implementer": first, "agents.verifier": second, "agents.planner": first}
 
 
-# --- settings for people --------------------------------------------------------------------------------------
-
-
 class Setting(Struct, frozen=True):
     key: str
     value: object  #: addresses without the parts that may be secret
@@ -175,9 +170,6 @@ def _redact_target(entry: object) -> object:
     if isinstance(entry, dict):
         return entry | {"url": _redact_target(entry["url"])}
     return f"{str(entry).partition(':')[0]}://…"
-
-
-# --- leftovers ------------------------------------------------------------------------------------------------
 
 
 class Collected(Struct, frozen=True, kw_only=True):

@@ -77,9 +77,6 @@ def _show_outcome(caller: Caller, answer: Answer, *, wait: bool) -> Exit:
     return code
 
 
-# --- questions on the terminal ----------------------------------------------------------------------------
-
-
 def _ask_person(caller: Caller, plan: str) -> tuple[str, ApproveRequest | RejectRequest] | None:
     """The answer of the person at the terminal, about the change as it is now; None to leave it waiting."""
     with caller.open(lenient=True) as context:
@@ -110,9 +107,6 @@ def _prompt(question: str) -> str | None:
     return plain(line).strip() if line else None
 
 
-# --- requests ---------------------------------------------------------------------------------------------
-
-
 def run_operation(verb: str, args: argparse.Namespace) -> Exit:
     wait = verb == "undo" or vars(args).get("wait", False)
     caller = _caller(args, Where.DAEMON if wait and verb == "retry" else Where.AS_BEFORE)
@@ -135,9 +129,6 @@ def run_start(args: argparse.Namespace) -> Exit:
         print(start.preview_start(_caller(args), _make_request("start", args)))
         return Exit.DONE
     return run_operation("start", args)
-
-
-# --- plans ------------------------------------------------------------------------------------------------
 
 
 def run_plan(args: argparse.Namespace) -> Exit:

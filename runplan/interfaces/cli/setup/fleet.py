@@ -44,9 +44,6 @@ def run_worker(args: argparse.Namespace) -> None:
     fleet.work(Caller(say=say), args.host, labels, args.slots)
 
 
-# --- the state of the fleet -------------------------------------------------------------------------------
-
-
 def _render_fleet(state: FleetState) -> str:
     width = max((len(host.name) for host in state.hosts), default=0)
     lines = [line for host in state.hosts for line in _render_host(host, width)]

@@ -29,9 +29,6 @@ from runplan.interfaces.cli.terminal import Style, warn
 INTERNAL = {"settings", "slug", "patch", "onto_tree", "base_tree", "bounds", "given", "needs", "command"}
 
 
-# --- logs ---------------------------------------------------------------------------------------------
-
-
 def run_logs(args: argparse.Namespace) -> None:
     with open_run(Caller(warn=warn), args.plan) as (context, store, run):
         if args.list:
@@ -102,9 +99,6 @@ class PrintedLog:
             print(progress.paint_line(line, style, f"{moment:%H:%M:%S}  {self._log.lane}") if line else "")
 
 
-# --- the transcripts of agents ------------------------------------------------------------------------
-
-
 class Transcripts:
     """Prints the output of every agent, in the order in which they started."""
 
@@ -132,9 +126,6 @@ class Transcripts:
         self._open = {id_: transcript for id_, transcript in self._open.items() if transcript.took_s is None}
 
 
-# --- explain ------------------------------------------------------------------------------------------
-
-
 def run_explain(args: argparse.Namespace) -> None:
     with open_run(Caller(warn=warn), args.plan) as (_, store, newest):
         every, repeats = read_steps(store, newest.id)
@@ -157,9 +148,6 @@ def run_explain(args: argparse.Namespace) -> None:
         text = plain(f"{moment:<13}  {event_words(step.event):<18}  {by}then: {localized(step.why, now=now)}")
         wrapped = style.wrap(text, " " * 35)
         print(style.paint(wrapped[: len(moment)], "dim") + wrapped[len(moment) :])
-
-
-# --- metrics ------------------------------------------------------------------------------------------
 
 
 def run_metrics(_args: argparse.Namespace) -> None:

@@ -44,9 +44,6 @@ def run_report(args: argparse.Namespace) -> None:
             raise UsageError(f"report: cannot write {args.output}: {error.strerror}") from None
 
 
-# --- what waits for a person ------------------------------------------------------------------------------
-
-
 def run_inbox(args: argparse.Namespace) -> None:
     inbox = read_all_inboxes(Caller().env)
     if args.json:

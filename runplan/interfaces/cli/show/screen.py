@@ -73,8 +73,6 @@ def _select(screen: Screen, place: int) -> Screen:
     return replace(screen, selected=row_of(rows[max(0, min(place, len(rows) - 1))]) if rows else None)
 
 
-# --- keys -----------------------------------------------------------------------------------------------
-
 _SEQUENCES = {"\x1b[A": "up", "\x1bOA": "up", "\x1b[B": "down", "\x1bOB": "down", "\r": "enter", "\n": "enter"}
 _MOVES = {"j": 1, "down": 1, "k": -1, "up": -1, "g": -1_000_000, "G": 1_000_000}
 TASKS = dict(zip(("d", "a", "r", "l", "s", "enter", "?", "q"), KeyTask, strict=True))
@@ -104,8 +102,6 @@ def press_key(screen: Screen, key: str) -> tuple[Screen, KeyTask | None]:
         return replace(screen, message=f"{card.view.plan}: no change waits for you"), None
     return screen, task
 
-
-# --- lines ----------------------------------------------------------------------------------------------
 
 KEYS = "d diff  a approve  r reject  l logs  s stop  Enter details  ? help  q quit"
 NARROWEST = 20

@@ -93,8 +93,6 @@ def _render_page(page: Page, views: list[PlanView], host: HostView | None, folde
     return "\n\n".join([*shown, *foot])
 
 
-# --- text ---------------------------------------------------------------------------------------------
-
 _COLOURS = {
     PhaseState.DONE: "green",
     PhaseState.RUNNING: "cyan bold",
@@ -203,9 +201,6 @@ class Page:
 
     def _local_time(self, moment: str) -> str:
         return clock(datetime.fromisoformat(moment), None, now=self._now)
-
-
-# --- next ---------------------------------------------------------------------------------------------
 
 
 class NextView(ScheduleView, frozen=True, kw_only=True):

@@ -42,9 +42,6 @@ def run_watch(_: argparse.Namespace) -> None:
         BoardLoop(terminal).run()
 
 
-# --- terminal -------------------------------------------------------------------------------------------
-
-
 class Terminal:
     """The terminal while the board is shown. It is restored at the end, and while a command uses it."""
 
@@ -168,9 +165,6 @@ def _exit(number: int, _: object) -> None:
 def _write(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
-
-
-# --- board ----------------------------------------------------------------------------------------------
 
 
 class BoardLoop:
