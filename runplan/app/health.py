@@ -50,7 +50,7 @@ class State(StrEnum):
     FAIL = "FAIL"
 
 
-class Check(Struct, frozen=True):
+class SetupCheck(Struct, frozen=True):
     name: str
     state: State
     detail: str
@@ -61,18 +61,20 @@ class Check(Struct, frozen=True):
         return self.state is not State.FAIL
 
 
-def examine(caller: Caller, *, runs_once: bool = False) -> list[Check]:
+def examine(caller: Caller, *, runs_once: bool = False) -> list[SetupCheck]:
     """Every check of the repository; `runs_once`: also set-up and tests, in a fresh worktree."""
     with context_at(caller.cwd, caller.env, lambda _root, _env: Settings()) as context:
         checks = _run_checks(context)
         return [*checks, _rehearse(caller, context, checks)] if runs_once else checks
 
 
-def _run_checks(context: RepositoryContext) -> list[Check]:
+def _run_checks(context: RepositoryContext) -> list[SetupCheck]:
     """Every check, in the order in which a run would fail; those that need settings or a target only with them."""
     facts = inspect_repository(context)
     git = _run_check("git", _check_git, facts, context)
-    person = _run_check("identity", _check_identity, facts)
+    person = _failed_check("identity", RefusedEarly(NO_IDENTITY))
+    if facts.identity is not None:
+        person = SetupCheck("identity", State.OK, f"{facts.identity.name} <{facts.identity.email}>")
     try:
         context = runs.with_target_settings(context.with_settings(), "")
         note = settings_note(context) or "every key is valid"
@@ -80,7 +82,7 @@ def _run_checks(context: RepositoryContext) -> list[Check]:
         return [git, _failed_check("settings", error), person]
     target = _run_check("target", _check_target, context)
     worktrees = _run_check("worktrees", _check_worktrees, context)
-    checks = [git, Check("settings", State.OK, note), person, target, worktrees]
+    checks = [git, SetupCheck("settings", State.OK, note), person, target, worktrees]
     if context.settings.fleet.dsn:
         context = replace(context, fleet=find_fleet(context.repository, context.settings))
         checks.append(_run_check("fleet", _check_fleet, context))
@@ -103,36 +105,30 @@ def _run_checks(context: RepositoryContext) -> list[Check]:
     return [*checks, _run_check("start", _check_start, context)] if all(check.ok for check in checks) else checks
 
 
-def _run_check(name: str, look: Callable[..., str | Check], *about: object) -> Check:
+def _run_check(name: str, look: Callable[..., str | SetupCheck], *about: object) -> SetupCheck:
     """The check; `look` gives the detail of one that is ok, or a warning."""
     try:
         answer = look(*about)
     except RunplanError as error:
         return _failed_check(name, error)
-    return answer if isinstance(answer, Check) else Check(name, State.OK, answer)
+    return answer if isinstance(answer, SetupCheck) else SetupCheck(name, State.OK, answer)
 
 
-def _failed_check(name: str, error: RunplanError) -> Check:
+def _failed_check(name: str, error: RunplanError) -> SetupCheck:
     """A refusal, split into the problem and its remedy at the first semicolon that is not in a quoted command."""
     text = str(error).removeprefix("agent-missing: ").removeprefix(f"agents.{name}: ")
     parts = re.match(r"((?:`[^`]*`|(?!; ).)*)(?:; (.*))?", text, re.DOTALL)
     assert parts is not None
-    return Check(name, State.FAIL, parts[1], parts[2] or "correct it; see runplan config")
+    return SetupCheck(name, State.FAIL, parts[1], parts[2] or "correct it; see runplan config")
 
 
-def _check_git(facts: Facts, context: RepositoryContext) -> str | Check:
+def _check_git(facts: Facts, context: RepositoryContext) -> str | SetupCheck:
     require_git(facts.git_version)
     version = f"version {facts.git_version.removeprefix('git version ')}"
     if left_out := context.repository.left_out:
         remedy = "move the included file out of the checkout if runplan's git needs it"
-        return Check("git", State.WARN, "\n".join((version, *left_out)), remedy)
+        return SetupCheck("git", State.WARN, "\n".join((version, *left_out)), remedy)
     return version
-
-
-def _check_identity(facts: Facts) -> str:
-    if facts.identity is None:
-        raise RefusedEarly(NO_IDENTITY)
-    return f"{facts.identity.name} <{facts.identity.email}>"
 
 
 def _check_target(context: RepositoryContext) -> str:
@@ -148,7 +144,7 @@ def _check_worktrees(context: RepositoryContext) -> str:
     return str(place)
 
 
-def _check_fleet(context: RepositoryContext) -> str | Check:
+def _check_fleet(context: RepositoryContext) -> str | SetupCheck:
     """The database answers, has this version and knows the repository; a worker takes plans."""
     assert context.fleet is not None
     with closing(open_store(context.fleet)) as store:
@@ -156,7 +152,7 @@ def _check_fleet(context: RepositoryContext) -> str | Check:
     about = f"{hide_password(context.fleet.dsn)}, version {load_postgres().SCHEMA_VERSION}"
     if count:
         return f"{about}; {counted(count, 'living worker')}"
-    return Check("fleet", State.WARN, f"{about}; no worker takes plans", "start one on a host: runplan worker")
+    return SetupCheck("fleet", State.WARN, f"{about}; no worker takes plans", "start one on a host: runplan worker")
 
 
 def _check_agent(context: RepositoryContext, role: str, name: str) -> str:
@@ -174,12 +170,12 @@ def _check_agent(context: RepositoryContext, role: str, name: str) -> str:
     )
 
 
-def check_sandbox(context: RepositoryContext) -> Check:
+def check_sandbox(context: RepositoryContext) -> SetupCheck:
     """What the processes of a run see and may write on this machine, with the settings of the checkout."""
     return _run_check("sandbox", lambda: _check_sandbox(context.with_settings()))
 
 
-def _check_sandbox(context: RepositoryContext) -> str | Check:
+def _check_sandbox(context: RepositoryContext) -> str | SetupCheck:
     modes = invocation.sandbox_modes(context.settings.agents)
     if set(modes.values()) == {"none"}:
         return f'off: agents.sandbox = "none". {UNCONFINED}'
@@ -187,19 +183,19 @@ def _check_sandbox(context: RepositoryContext) -> str | Check:
     if obstacle is None:
         return "\n".join(describe_view(context.env, tests=invocation.home_use(context.settings.tests)))
     remedy = f'{obstacle.remedy}, or turn this off: agents.sandbox = "none"'
-    return Check("sandbox", State.WARN, f"{obstacle.problem}. {UNCONFINED}", remedy)
+    return SetupCheck("sandbox", State.WARN, f"{obstacle.problem}. {UNCONFINED}", remedy)
 
 
-def _check_channels(context: RepositoryContext, channels: Sequence[Channel]) -> Check:
+def _check_channels(context: RepositoryContext, channels: Sequence[Channel]) -> SetupCheck:
     """The channels of notifications, and the last failure of each that has not worked since."""
     if context.settings.notify.urls and find_spec("apprise") is None:
-        return Check("notify", State.WARN, "Apprise is not installed", INSTALL)
+        return SetupCheck("notify", State.WARN, "Apprise is not installed", INSTALL)
     failures = list_failures(context.env, channels)
     if failures:
         lines = (f"{failure.channel} failed at {failure.at}: {plain(failure.why)}" for failure in failures)
         remedy = "correct it in your settings, then run: runplan notify --test"
-        return Check("notify", State.WARN, "\n".join(lines), remedy)
-    return Check("notify", State.OK, ", ".join(channel.name for channel in channels))
+        return SetupCheck("notify", State.WARN, "\n".join(lines), remedy)
+    return SetupCheck("notify", State.OK, ", ".join(channel.name for channel in channels))
 
 
 def _check_prompts(context: RepositoryContext) -> str:
@@ -209,7 +205,7 @@ def _check_prompts(context: RepositoryContext) -> str:
     return "; ".join(f"{place}: {', '.join(roles)}" for place, roles in places.items())
 
 
-def _check_tests(context: RepositoryContext) -> str | Check:
+def _check_tests(context: RepositoryContext) -> str | SetupCheck:
     unnamed = preflight.require_test_command(context)
     line = context.settings.tests.command
     other = "or set tests.command to another command"
@@ -220,13 +216,15 @@ def _check_tests(context: RepositoryContext) -> str | Check:
         )
     _require_programs(context, line, other)
     if unnamed:
-        return Check("tests", State.WARN, f"{line}\n{unnamed}", "name JUnit files that it writes in tests.junit")
+        return SetupCheck("tests", State.WARN, f"{line}\n{unnamed}", "name JUnit files that it writes in tests.junit")
     if line or context.settings.gates.tables:
         return line or f"none; gates: {', '.join(context.settings.gates.tables)}"
-    return Check("tests", State.WARN, "no tests are run, and every report says so", "set tests.command in runplan.toml")
+    return SetupCheck(
+        "tests", State.WARN, "no tests are run, and every report says so", "set tests.command in runplan.toml"
+    )
 
 
-def _check_setup(context: RepositoryContext) -> str | Check:
+def _check_setup(context: RepositoryContext) -> str | SetupCheck:
     line = context.settings.run.setup
     _require_programs(context, line, "or set run.setup to another command")
     if line:
@@ -239,7 +237,7 @@ def _check_setup(context: RepositoryContext) -> str | Check:
     if need.is_certain:
         raise RefusedEarly(f"a fresh worktree has no {need.what}, and run.setup is empty; {remedy}")
     detail = f"run.setup is empty, so tests use the {need.what} that are installed here"
-    return Check("setup", State.WARN, detail, remedy)
+    return SetupCheck("setup", State.WARN, detail, remedy)
 
 
 def _require_programs(context: RepositoryContext, line: str, other: str) -> None:
@@ -250,10 +248,12 @@ def _require_programs(context: RepositoryContext, line: str, other: str) -> None
 _NEEDED = ("git", "settings", "identity", "target", "worktrees", "tests", "setup")  #: checks that must pass before it
 
 
-def _rehearse(caller: Caller, context: RepositoryContext, checks: Sequence[Check]) -> Check:
+def _rehearse(caller: Caller, context: RepositoryContext, checks: Sequence[SetupCheck]) -> SetupCheck:
     passed = {check.name for check in checks if check.ok}
     if failed := [name for name in _NEEDED if name not in passed]:
-        return Check("run", State.FAIL, f"not run, because of: {', '.join(failed)}", "correct the failed checks first")
+        return SetupCheck(
+            "run", State.FAIL, f"not run, because of: {', '.join(failed)}", "correct the failed checks first"
+        )
     ended: list[e.DispatchEnded] = []
 
     def show(event: e.Event) -> None:
@@ -271,17 +271,19 @@ def _rehearse(caller: Caller, context: RepositoryContext, checks: Sequence[Check
     failure = phase.failure
     if failure is not None and failure.reason != Reason.STOPPED:  # it stops where the first agent would start
         last = "".join(f"\n{line}" for line in failure.output.splitlines()[-LINES_SHOWN:])
-        return Check("run", State.FAIL, f"{failure.detail}{last}", failure.reason.advice)
+        return SetupCheck("run", State.FAIL, f"{failure.detail}{last}", failure.reason.advice)
     results = [from_text(known.results) for known in phase.proof.baselines.values()]
     names = {Role.SETUP: "set-up"}
     times = [f"{names.get(dispatch.role, 'tests')} {elapsed(dispatch.seconds)}" for dispatch in ended]
     detail = "; ".join([", ".join(times), *(result.line for result in results)]) if times else "there is nothing to run"
     if any(result.red for result in results):
-        return Check("run", State.WARN, detail, "repair the tests that fail; until then runs accept their failures")
-    return Check("run", State.OK, detail)
+        return SetupCheck(
+            "run", State.WARN, detail, "repair the tests that fail; until then runs accept their failures"
+        )
+    return SetupCheck("run", State.OK, detail)
 
 
-def _check_forge(context: RepositoryContext) -> list[Check]:
+def _check_forge(context: RepositoryContext) -> list[SetupCheck]:
     """The token, and the settings of the repository that decide how a pull request is merged."""
     run = context.settings.run
     method = context.settings.pull_request.method
@@ -293,16 +295,18 @@ def _check_forge(context: RepositoryContext) -> list[Check]:
         target = forge.read_target(run.target)
         remarks = modes.require_mergeable(forge, context.settings)
     except NotAllowed as error:
-        return [Check(kind, State.FAIL, str(error), f"check the token from {forge.token_source}")]
+        return [SetupCheck(kind, State.FAIL, str(error), f"check the token from {forge.token_source}")]
     except RunplanError as error:
         return [_failed_check(kind, error)]
     scopes = f" (scopes {', '.join(there.scopes)})" if there.scopes else ""
     auto = "auto-merge is allowed" if target.auto_merge else "auto-merge is off"
     needs = target.requirements
     return [
-        Check(kind, State.OK, f"{there.name}; token from {forge.token_source}{scopes} may push"),
-        Check("merge", State.OK, "; ".join([target.choose_method(method) or "by the merge queue", auto, *remarks])),
-        Check("rules", State.OK, f"{run.target} requires {needs}" if needs else f"none for {run.target}"),
+        SetupCheck(kind, State.OK, f"{there.name}; token from {forge.token_source}{scopes} may push"),
+        SetupCheck(
+            "merge", State.OK, "; ".join([target.choose_method(method) or "by the merge queue", auto, *remarks])
+        ),
+        SetupCheck("rules", State.OK, f"{run.target} requires {needs}" if needs else f"none for {run.target}"),
     ]
 
 

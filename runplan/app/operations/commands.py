@@ -78,39 +78,36 @@ def now(caller: Caller, request: NowRequest) -> Answer:
 def stop(caller: Caller, request: StopRequest) -> Answer:
     with caller.open(lenient=True) as context:
         plan = plan_or_watch(context, request.plan) if request.plan else ""
-        lines = _stop_plans(caller, context, plan, request)
-    if lines:
-        return Accepted(plan=plan)
-    caller.say(f"Nothing to stop {f'for {plan}' if plan else 'here'}")
-    return Declined()
-
-
-def _stop_plans(caller: Caller, context: RepositoryContext, plan: str, request: StopRequest) -> list[str]:
-    """Cancel schedules and end runs, of one plan or of all, and say which."""
-    store = context.store()
-    arguments = {KEEP_SCHEDULE: True} if request.keep_schedule else {}
-    lines, still_running = _end_foreground(context, store, plan, force=request.force)
-    active = [name for name in store.list_active_plans(queued=True) if plan in ("", name)]
-    plans = [name for name in active if name not in still_running]
-    commands = [Command(plan=stopped, verb="stop", arguments=arguments, by="runplan stop", at="") for stopped in plans]
-    error: Exception | None = Unreachable("; ".join(still_running.values())) if still_running else None
-    try:
-        answers = submit.submit_commands(context, commands, say=caller.say) if commands else []
-        lines += [line for answer in answers if answer is not None for line in answer.lines]
-        lines += [submit.BUSY] if None in answers else []
-        refused = (error_with(answer.error, answer.exit) for answer in answers if answer is not None and answer.error)
-        error = next(refused, error)
-    except Unreachable as failed:
-        # The daemon does not answer, or nothing can be recorded: agents are ended all the same.
-        plans = [] if context.fleet else end_recorded_agents(context.state, plan)
-        lines += [f"Ended the agent of {ended}; its work is kept" for ended in plans]
-        is_queued = isinstance(failed, submit.StillQueued)  # the daemon executes it when it can
-        error = failed if is_queued else Unreachable(f"{failed}; then stop it again")
+        store = context.store()
+        lines, still_running = _end_foreground(context, store, plan, force=request.force)
+        active = [name for name in store.list_active_plans(queued=True) if plan in ("", name)]
+        arguments = {KEEP_SCHEDULE: True} if request.keep_schedule else {}
+        commands = [
+            Command(plan=name, verb="stop", arguments=arguments, by="runplan stop", at="")
+            for name in active
+            if name not in still_running
+        ]
+        error: Exception | None = Unreachable("; ".join(still_running.values())) if still_running else None
+        try:
+            answers = submit.submit_commands(context, commands, say=caller.say) if commands else []
+            lines += [line for answer in answers if answer is not None for line in answer.lines]
+            lines += [submit.BUSY] if None in answers else []
+            errors = (error_with(answer.error, answer.exit) for answer in answers if answer and answer.error)
+            error = next(errors, error)
+        except Unreachable as failed:
+            # The daemon does not answer, or nothing can be recorded: agents are ended all the same.
+            plans = [] if context.fleet else end_recorded_agents(context.state, plan)
+            lines += [f"Ended the agent of {ended}; its work is kept" for ended in plans]
+            is_queued = isinstance(failed, submit.StillQueued)  # the daemon executes it when it can
+            error = failed if is_queued else Unreachable(f"{failed}; then stop it again")
     for line in lines:
         caller.say(line)
     if error is not None:
         raise error
-    return lines
+    if lines:
+        return Accepted(plan=plan)
+    caller.say(f"Nothing to stop {f'for {plan}' if plan else 'here'}")
+    return Declined()
 
 
 def _end_foreground(

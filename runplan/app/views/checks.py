@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from runplan.adapters.configuration.places import socket_path, state_directory
 from runplan.adapters.store.files import publish
-from runplan.app.health import Check, examine
+from runplan.app.health import SetupCheck, examine
 from runplan.app.operations.model import Caller
 from runplan.domain import names
 from runplan.domain.errors import NotFound, RefusedEarly, RunplanError
@@ -180,7 +180,7 @@ def _view_phase(phase: Phase) -> CheckedPhase:
 class Examination(Struct, frozen=True, kw_only=True):
     """What `doctor` says about a repository."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[SetupCheck, ...]
     made: str  #: UTC ISO-8601
     took_s: float
     error: str = ""
@@ -190,7 +190,7 @@ def examine_repository(known: Known, env: Mapping[str, str]) -> Examination:
     """What `doctor` says; it takes seconds where agents are asked for their versions."""
     made = iso(datetime.now(UTC))
     began = time.monotonic()
-    checks: tuple[Check, ...] = ()
+    checks: tuple[SetupCheck, ...] = ()
     problem = ""
     try:
         checks = tuple(examine(Caller(cwd=Path(known.root), env=env)))

@@ -1,19 +1,100 @@
-"""runplan service, daemon and notify: the login service (systemd or launchd), the daemon, and its channels."""
+"""The set-up of a repository and of this machine: init, config, doctor, gc; daemon, service, notify."""
 
 from __future__ import annotations
 
 import argparse
+from collections import Counter
+
+from msgspec import to_builtins
 
 from runplan.app import machine
+from runplan.app.health import examine
 from runplan.app.operations.model import Caller
+from runplan.app.operations.upkeep import SKILL, choose_agents, gc, init, read_settings
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit, UsageError
-from runplan.domain.text import plain
-from runplan.interfaces.cli.show.progress import say
+from runplan.domain.gitfacts import Kept
+from runplan.domain.names import PLAN_FILE
+from runplan.domain.text import command, committing, counted, plain, toml_value
+from runplan.interfaces.cli.show import progress
+from runplan.interfaces.cli.terminal import say
+
+
+def run_config(args: argparse.Namespace) -> None:
+    settings = read_settings(Caller(say=say))
+    if args.json:
+        print(as_json(settings))
+        return
+    shown = [(setting.key, toml_value(setting.value), setting.origin) for setting in settings]
+    keys, values, _ = (max(map(len, column)) for column in zip(*shown, strict=True))
+    for key, value, origin in shown:
+        print(f"{key:<{keys}}  {value:<{values}}  {origin}")
+
+
+def run_init(args: argparse.Namespace) -> None:
+    written = init(Caller(), skill=args.skill)
+    facts = written.facts
+    if facts is None:
+        commit = committing(SKILL, "Skill for runplan")
+        print(f"wrote {written.file}\n\nNext: /run-plan PLAN in your agent; then commit it: {commit}")
+        return
+    roles = choose_agents(facts.installed)
+    agents = f"{roles['agents.implementer']} implements, {roles['agents.verifier']} verifies" if roles else ""
+    identity = facts.identity and f"{facts.identity.name} <{facts.identity.email}>"
+    specs = (path.removesuffix(f"/{PLAN_FILE}") for path in written.specs)
+    tools = facts.toolchain
+    rows = (
+        ("repository", facts.root),
+        ("target", facts.default_branch or "no branch yet"),
+        ("identity", identity or "git has no user.name and user.email"),
+        ("set-up", tools.setup or "none; a fresh worktree has only committed files"),
+        ("tests", tools.tests or "no test command found; set tests.command"),
+        *([("", written.unnamed)] if written.unnamed else []),
+        ("agents", agents or "none of the known agents is installed; name any command under [agents] in the file"),
+        ("sandbox", written.sandbox),
+        *(("spec", command("runplan", "start", folder, "finish", "auto")) for folder in specs),
+        ("wrote", str(written.file)),
+    )
+    table = "\n".join(f"{name:<12}{value}".replace("\n", f"\n{'':<12}") for name, value in rows)
+    commit = committing(written.file.name, "Settings of runplan")
+    print(f"{table}\n\nNext: runplan doctor; then commit it: {commit}")
+
+
+def run_doctor(args: argparse.Namespace) -> Exit:
+    caller = Caller(say=progress.say, show=progress.show_event)
+    with progress.live_line():
+        checks = examine(caller, runs_once=args.run)
+    if args.json:
+        print(as_json([{"name": check.name, "ok": check.ok, **to_builtins(check)} for check in checks]))
+    for check in checks if not args.json else ():
+        detail = check.detail.replace("\n", f"\n{'':<18}")
+        print(f"{check.state:<4}  {check.name:<12}{detail}")
+        if check.remedy:
+            print(f"      {'':<12}-> {check.remedy}")
+    return Exit.DONE if all(check.ok for check in checks) else Exit.USAGE
+
+
+def run_gc(args: argparse.Namespace) -> None:
+    leftovers = gc(Caller(), dry_run=args.dry_run)
+    answers = leftovers.answers
+    logs = leftovers.logs
+    if args.json:
+        print(as_json([{"answer": type(left).__name__.lower(), **to_builtins(left)} for left in (*answers, *logs)]))
+        return
+    verb = "would remove" if args.dry_run else "removed"
+    for answer in answers:
+        print(plain(f"kept  {answer.what}: {answer.why}" if isinstance(answer, Kept) else f"{verb}  {answer.what}"))
+    # Logs are many, so those with the same answer and place share a line.
+    places = ((log.why if isinstance(log, Kept) else "", log.what.rpartition("/")[0]) for log in logs)
+    for (why, place), count in sorted(Counter(places).items()):
+        many = f"{counted(count, 'log')} of agents and checks in {place}"
+        print(plain(f"kept  {many}: {why}" if why else f"{verb}  {many}: their phases have landed"))
+    if not answers and not logs:
+        print("Nothing is left over.")
 
 
 def run_daemon(args: argparse.Namespace) -> None:
-    machine.control_daemon(Caller(say=say), args.action)
+    machine.control_daemon(Caller(say=progress.say), args.action)
 
 
 def run_notify(args: argparse.Namespace) -> Exit:
