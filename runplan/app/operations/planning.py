@@ -88,7 +88,7 @@ def plan(caller: Caller, request: PlanRequest) -> Answer:
 def _require_one_goal(request: PlanRequest) -> None:
     """Refuse two goals, none, and options that need another one."""
     sources = {
-        "a goal": bool(request.goal or request.folder),
+        "a goal": bool(request.goal),
         "--file": bool(request.file),
         "--issue": request.issue is not None,
         "--revise": bool(request.revises),
@@ -104,26 +104,31 @@ def _require_one_goal(request: PlanRequest) -> None:
 
 def _read_goal(context: RepositoryContext, request: PlanRequest) -> Goal:
     if request.revises:
-        path = plan_path(context, request.revises)
-        plan = parse_plan(preflight.committed_plan(context.for_plan(path), path, is_compared=False), path=path)
+        name = plan_path(context, request.revises)
+        plan = parse_plan(preflight.committed_plan(context.for_plan(name), name, is_compared=False), path=name)
         if why_not := describe_unrevisable(plan):
-            raise RefusedEarly(f"{path}: {why_not}")
+            raise RefusedEarly(f"{name}: {why_not}")
         phase = request.phase
         if phase and plan.phase(phase) is None:
-            raise NotFound(f"{path} has no phase {phase}; there are: {', '.join(row.id for row in plan.phases)}")
+            raise NotFound(f"{name} has no phase {phase}; there are: {', '.join(row.id for row in plan.phases)}")
         why = request.why or f"Revise {f'phase {phase}' if phase else 'the plan'}: make it fit the code."
         text = require_size(why.encode())
-        return Goal(text=text, title=plan.title or path, plan=path, phase=phase, issues=plan.issues)
+        return Goal(text=text, title=plan.title or name, plan=name, phase=phase, issues=plan.issues)
     if request.issue is not None:
         issue = modes.open_forge(context.git, context.settings.run, context.env).read_issue(request.issue)
         text = require_size(f"{issue.title}\n\n{issue.body}".encode())
         return Goal(text=text, title=title_of_goal(issue.title), is_quoted=True, issues=(issue.number,))
-    if request.file:
-        return _quote_files([Path(context.cwd, request.file)])
-    if request.folder:
-        return _read_spec(context.cwd / request.folder, request.folder)
-    text = require_size(request.goal.encode("utf-8", "surrogateescape"))
-    return Goal(text=text, title=title_of_goal(text))
+    if not request.file:
+        text = require_size(request.goal.encode("utf-8", "surrogateescape"))
+        return Goal(text=text, title=title_of_goal(text))
+    path = Path(context.cwd, request.file)
+    files = _list_spec_texts(path, request.file) if path.is_dir() else [path]
+    try:
+        text = require_size(b"\n".join(file.read_bytes() for file in files))
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}") from None
+    title = path.name.replace("-", " ") if path.is_dir() else text
+    return Goal(text=text, title=title_of_goal(title), is_quoted=True)
 
 
 def require_size(content: bytes) -> str:
@@ -138,16 +143,7 @@ def require_size(content: bytes) -> str:
     return text
 
 
-def _quote_files(files: list[Path]) -> Goal:
-    try:
-        content = b"\n".join(file.read_bytes() for file in files)
-    except OSError as error:
-        raise UsageError(f"{error.filename}: {error.strerror}") from None
-    text = require_size(content)
-    return Goal(text=text, title=title_of_goal(text), is_quoted=True)
-
-
-def _read_spec(folder: Path, word: str) -> Goal:
+def _list_spec_texts(folder: Path, word: str) -> list[Path]:
     """The texts of a spec folder that has no tasks yet."""
     if (folder / names.PLAN_FILE).exists():
         start = command("runplan", "start", word)
@@ -157,7 +153,7 @@ def _read_spec(folder: Path, word: str) -> Goal:
         raise UsageError(
             f"{word} is a folder without {', '.join(SPEC_TEXTS)}; say the goal in more words, or name a file: --file"
         )
-    return replace(_quote_files(files), title=title_of_goal(folder.name.replace("-", " ")))
+    return files
 
 
 # --- the request ----------------------------------------------------------------------------------------

@@ -41,10 +41,9 @@ class PlanRequest:
     It waits for approval: follow, diff, then approve or reject.
     """
 
-    goal: str = ""  #: one of `goal`, `file`, `issue`, `folder` and `revises` says what the plan is for
-    file: Annotated[str, Help("the goal is in a file", "FILE")] = ""
+    goal: str = ""  #: one of `goal`, `file`, `issue` and `revises` says what the plan is for
+    file: Annotated[str, Help("the goal is in a file, or in the texts of a spec folder", "FILE")] = ""
     issue: Annotated[int | None, Help("the goal is an issue on GitHub", "NUMBER")] = None
-    folder: str = ""  #: with the texts of a specification
     revises: str = ""  #: the plan that is revised
     phase: str = ""  #: the only phase of it that is revised
     why: Annotated[str, Help("why it is revised", "TEXT")] = ""

@@ -155,10 +155,10 @@ def _read_goal(args: argparse.Namespace) -> None:
         raise UsageError("--revise: name the plan: runplan plan --revise PLAN [PHASE] [-m TEXT]")
     if args.revise and len(words) > 2:
         raise UsageError(f"{words[2]}: --revise takes a plan and a phase; say why with -m TEXT")
-    is_folder = len(words) == 1 and bool(words[0]) and os.path.isdir(words[0])  # noqa: PTH112 - False for one that is too long
     args.revises, args.phase = (*words, "")[:2] if args.revise else ("", "")
-    args.folder = words[0] if is_folder and not args.revise else ""
-    args.goal = "" if args.revise or is_folder else " ".join(words)
+    args.goal = "" if args.revise else " ".join(words)
+    if len(words) == 1 and not args.file and os.path.isdir(args.goal):  # noqa: PTH112 - False for one that is too long
+        args.file, args.goal = args.goal, ""
     if words == ["-"]:
         args.goal = planning.require_size(sys.stdin.buffer.read(planning.LONGEST_GOAL + 1))
 
