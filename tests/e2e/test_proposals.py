@@ -139,9 +139,9 @@ def test_an_editor_that_leaves_no_text_changes_nothing(project: Project) -> None
     replace = 'sh -c \'rm "$0"; mkdir "$0"\''
     for editor, left in (
         ("false", "exit code 1"),
-        ("cp /dev/null", "an empty file"),
-        ("rm", "no file"),
-        (replace, "a folder"),
+        ("cp /dev/null", "no text"),
+        ("rm", "no text"),
+        (replace, "no text"),
     ):
         edited = project.runplan("edit", "greet-people", EDITOR=editor)
         assert edited.code == 2, edited.err

@@ -179,40 +179,29 @@ def _show_proposals(caller: Caller) -> Exit:
 
 
 def run_edit(args: argparse.Namespace) -> Exit:
+    """Submit the text as the editor of the person leaves it. A text that was kept is continued, never overwritten."""
     caller = _caller(args)
     draft = planning.open_draft(caller, args.plan)
-    text = _edit_text(caller, draft)
+    file = draft.file
+    if file.exists():
+        progress.say(f"continuing with your text in {file}; to begin with the proposal again, remove that file")
+    else:
+        file.write_text(draft.text, encoding="utf-8")
+    editor = caller.env.get("VISUAL") or caller.env.get("EDITOR") or "vi"
+    ended = subprocess.run(["sh", "-c", f'{editor} "$1"', editor, str(file)], env=dict(caller.env), check=False)
+    line_end = "\r\n" if "\r\n" in draft.text else "\n"
+    text = file.read_text(encoding="utf-8", errors="replace").replace("\n", line_end) if file.is_file() else ""
+    is_kept = bool(text.strip()) and text != draft.text
+    if not is_kept and file.is_file():
+        file.unlink()
+    if ended.returncode or not text.strip():
+        why = f"failed with exit code {ended.returncode}; is EDITOR right?" if ended.returncode else "left no text"
+        kept = f" Your text is kept at {file}" if is_kept else ""
+        raise UsageError(f"nothing was changed: the editor ({editor}) {why}{kept}")
     try:
         answer = _submit(caller, "edit", EditRequest(plan=draft.plan, sha256=draft.sha256, text=text))
         code = _conclude(caller, answer, wait=False, asks=False)
     except RefusedEarly as error:
-        raise RefusedEarly(f"{error}. Your text is kept at {draft.file}") from None
-    draft.file.unlink(missing_ok=True)  # the journal has it
+        raise RefusedEarly(f"{error}. Your text is kept at {file}") from None
+    file.unlink(missing_ok=True)  # the journal has it
     return code
-
-
-def _edit_text(caller: Caller, draft: planning.Draft) -> str:
-    """The text as the editor of the person leaves it. A text that was kept is continued, never overwritten."""
-    text = draft.text
-    file = draft.file
-    if file.is_file():
-        progress.say(f"continuing with your text in {file}; to begin with the proposal again, remove that file")
-    elif not file.exists():
-        file.write_text(text, encoding="utf-8")
-    editor = caller.env.get("VISUAL") or caller.env.get("EDITOR") or "vi"
-    ended = subprocess.run(["sh", "-c", f'{editor} "$1"', editor, str(file)], env=dict(caller.env), check=False)
-    line_end = "\r\n" if "\r\n" in text else "\n"
-    is_file = file.is_file()
-    typed = file.read_text(encoding="utf-8", errors="replace").replace("\n", line_end) if is_file else ""
-    is_kept = bool(typed.strip()) and typed != text
-    if is_file and not is_kept:
-        file.unlink()
-    if not ended.returncode and typed.strip():
-        return typed
-    why = f"left {'an empty' if is_file else 'no'} file"
-    if ended.returncode:
-        why = f"failed with exit code {ended.returncode}; is EDITOR right?"
-    elif file.is_dir():
-        why = f"left a folder, which you can remove: {file}"
-    kept = f" Your text is kept at {file}" if is_kept else ""
-    raise UsageError(f"nothing was changed: the editor ({editor}) {why}{kept}")
