@@ -17,7 +17,7 @@ from runplan.app.views.changes import Change, ChangeView, ProposalView, list_pen
 from runplan.app.views.repositories import find_known, open_known
 from runplan.domain.errors import Busy, NotFound, RunplanError, UsageError
 from runplan.domain.run.attempts import PlanningAttempt, open_questions
-from runplan.domain.run.events import Answered, QuestionAnswered, QuestionAsked, RunStarted
+from runplan.domain.run.events import Answered, QuestionAnswered, QuestionAsked
 from runplan.domain.run.requests import RunRequest
 from runplan.domain.run.state import open_states
 from runplan.domain.text import command, plain
@@ -92,39 +92,35 @@ def continue_run(caller: Caller, context: RepositoryContext, request: RunRequest
 
 @operation
 def answer(caller: Caller, request: AnswerRequest) -> Answer:
+    """Answer the open question with this id, or the only one of the plan."""
     text = plain(request.text).strip()
     if not text:
         raise UsageError("answer: the text is empty")
     with caller.open(lenient=True) as context:
-        started, question = _question_to_answer(context, request.id)
+        store = context.store()
+        states = [state_of(store, row) for row in store.list_unfinished_runs()]
+        questions = [
+            (state.options, question)
+            for state in states
+            for _, lane_state in open_states(state)
+            for question in open_questions(lane_state.attempt)
+        ]
+        matches = [pair for pair in questions if pair[1].id == request.id]
+        if not matches:
+            earlier = next((fact.run for fact in store.list_facts(QuestionAsked) if fact.event.id == request.id), "")
+            if earlier and (row := store.get_run(earlier)) is not None:
+                raise NotFound(describe_late(row.plan, QuestionAnswered(id=request.id, text="")))
+            plan = plan_path(context, request.id)
+            matches = [pair for pair in questions if pair[0].plan == plan]
+            if not matches:
+                raise NotFound(f"no question of {plan} waits for you; see: {command('runplan', 'status', plan)}")
+            if len(matches) > 1:
+                commands = "; ".join(command("runplan", "answer", question.id, "TEXT") for _, question in matches)
+                raise NotFound(f"{len(matches)} questions of {plan} wait for you; name one: {commands}")
+        started, question = matches[0]
         caller.say(f"answering {question.id}: {question.text}")
         reply = QuestionAnswered(id=question.id, text=text)
         return continue_run(caller, context, RunRequest(started=started, answered=reply))
-
-
-def _question_to_answer(context: RepositoryContext, word: str) -> tuple[RunStarted, QuestionAsked]:
-    """The open question with this id, or the only one of the plan, with the options of its run."""
-    store = context.store()
-    questions = [
-        (state.options, question)
-        for row in store.list_unfinished_runs()
-        for state in (state_of(store, row),)
-        for _, lane_state in open_states(state)
-        for question in open_questions(lane_state.attempt)
-    ]
-    if match := next((pair for pair in questions if pair[1].id == word), None):
-        return match
-    earlier = next((fact.run for fact in store.list_facts(QuestionAsked) if fact.event.id == word), "")
-    if earlier and (row := store.get_run(earlier)) is not None:
-        raise NotFound(describe_late(row.plan, QuestionAnswered(id=word, text="")))
-    plan = plan_path(context, word)
-    of_plan = [pair for pair in questions if pair[0].plan == plan]
-    if len(of_plan) == 1:
-        return of_plan[0]
-    if not of_plan:
-        raise NotFound(f"no question of {plan} waits for you; see: {command('runplan', 'status', plan)}")
-    commands = (command("runplan", "answer", question.id, "TEXT") for _, question in of_plan)
-    raise NotFound(f"{len(of_plan)} questions of {plan} wait for you; name one: {'; '.join(commands)}")
 
 
 REPLACED = "The change was replaced: the link is for an earlier change, or it was answered. See: runplan inbox"

@@ -11,7 +11,7 @@ from runplan.app.operations.requests import RetryRequest, UndoRequest
 from runplan.app.operations.start import start_run
 from runplan.domain import names
 from runplan.domain.errors import Busy, NotFound, RefusedEarly
-from runplan.domain.plan.model import Plan, parse_plan
+from runplan.domain.plan.model import Phase, Plan, parse_plan
 from runplan.domain.run.events import Rows, RunStarted
 from runplan.domain.run.kinds import Mode, RunStatus
 from runplan.domain.run.requests import RunRequest
@@ -85,7 +85,7 @@ def undo(caller: Caller, request: UndoRequest) -> Answer:
         return _undo_phase(caller, context, plan_path(context, request.plan), request.phase)
 
 
-def _undo_phase(caller: Caller, context: RepositoryContext, path: str, phase: str) -> Answer:
+def _undo_phase(caller: Caller, context: RepositoryContext, path: str, wanted: str) -> Answer:
     """Revert the phase in this process, with the landing mode of the plan."""
     context = context.for_plan(path)
     runs.complete_landings(caller, context)
@@ -93,26 +93,23 @@ def _undo_phase(caller: Caller, context: RepositoryContext, path: str, phase: st
     left = runs.unfinished_run(context, path)
     if left is not None and (owner := context.store().get_living_owner(path)):
         was = left[1].options
-        if (was.mode, was.wanted) != (Mode.UNDO, phase):
+        if (was.mode, was.wanted) != (Mode.UNDO, wanted):
             raise Busy(describe_busy(path, left[0].id, left[1]))
         caller.say(runs.describe_owner(path, owner))
         return Accepted(plan=path)
-    undone = _phase_to_undo(context, plan, phase, unfinished=left[1].started if left else None)
+    phase = preflight.require_phase(plan, wanted)
+    unfinished = left[1].started if left is not None else None
+    if unfinished is None:
+        _require_undoable(context, plan, phase)
+    elif (unfinished.mode, unfinished.wanted) != (Mode.UNDO, phase.id):
+        raise RefusedEarly(f"a run of {path} has not ended; end it first: {command('runplan', 'retry', path)}")
     context = runs.with_landing(context.with_committed_settings().for_plan(path), "")
-    asked = runs.run_started(context, path, plan.title, Options(phase=undone, auto=True))
+    asked = runs.run_started(context, path, plan.title, Options(phase=phase.id, auto=True))
     request = RunRequest(started=context.record_settings(replace(asked, mode=Mode.UNDO)))
     return runs.run_here(caller, context, request)
 
 
-def _phase_to_undo(context: RepositoryContext, plan: Plan, wanted: str, *, unfinished: RunStarted | None) -> str:
-    """The id of the phase to undo, or a refusal; `unfinished` is a run of the plan that has not ended."""
-    phase = preflight.require_phase(plan, wanted)
-    if unfinished is not None:
-        if (unfinished.mode, unfinished.wanted) == (Mode.UNDO, phase.id):
-            return phase.id
-        raise RefusedEarly(
-            f"a run of {plan.path} has not ended; end it first: {command('runplan', 'retry', plan.path)}"
-        )
+def _require_undoable(context: RepositoryContext, plan: Plan, phase: Phase) -> None:
     if phase.status != "done":
         raise RefusedEarly(f"phase {phase.id} of {plan.path} is not done; there is nothing to undo")
     upon = [other.id for other in reversed(plan.phases) if other.status == "done" and phase.id in other.depends]
@@ -123,4 +120,3 @@ def _phase_to_undo(context: RepositoryContext, plan: Plan, wanted: str, *, unfin
     slug = slug_of(context, plan.path)
     merged = modes.fetch_merged(context.repository, context.settings.run, slug, context.env)
     landing_to_undo(context.tip(), plan, phase, target=context.target_name, objects=context.git, merged=merged)
-    return phase.id
