@@ -105,19 +105,16 @@ def preview_start(caller: Caller, request: StartRequest) -> str:
         ready = runs.resolve_request(caller, context, runs.resolve_plan(context, request.plan), asked)
         if isinstance(ready, str):
             return ready
-        phases = [
-            _describe_phase(context, ready.request.started, phase)
-            for phase in ready.plan.phases
-            if phase.id in ready.phases
-        ]
-    started = ready.request.started
+        started = ready.request.started
+        after = assume_done(ready.plan, *ready.phases)
+        worked: list[str] = []
+        others: list[str] = []
+        for phase in ready.plan.phases:
+            if phase.id in ready.phases:
+                worked.append(_describe_phase(context, started, phase))
+            elif asked.finish and phase.status is not Status.DONE:
+                others.append(f"phase {phase.id:<5} is not worked: it {describe_hindrance(after, phase)}")
     agents = context.settings.agents
-    after = assume_done(ready.plan, *ready.phases)
-    others = [
-        phase
-        for phase in ready.plan.phases
-        if phase.status is not Status.DONE and phase.id not in ready.phases and asked.finish
-    ]
     signed = _list_sign_offs(ready)
     pauses = f"before the landing of {', '.join(signed)}" if signed else "none"
     lines = [
@@ -127,8 +124,8 @@ def preview_start(caller: Caller, request: StartRequest) -> str:
         f"agents      {agents.implementer} implements, verified by {' and '.join(agents.judges)}",
         f"tests       {context.settings.tests.command or 'none'}",
         "",
-        *phases,
-        *(f"phase {phase.id:<5} is not worked: it {describe_hindrance(after, phase)}" for phase in others),
+        *worked,
+        *others,
         "",
         "Nothing was changed.",
     ]

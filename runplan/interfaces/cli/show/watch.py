@@ -57,7 +57,7 @@ class Terminal:
         os.set_blocking(self._wake, False)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGWINCH, lambda *_: None)  # only wakes `read_keys`
-        signal.signal(signal.SIGTERM, _exit)
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
         signal.signal(signal.SIGTSTP, self._note_suspend)
         self._take()
         return self
@@ -156,10 +156,6 @@ def _handled(number: signal.Signals, handler: Any) -> Iterator[None]:
         yield
     finally:
         signal.signal(number, before)
-
-
-def _exit(number: int, _: object) -> None:
-    sys.exit(128 + number)
 
 
 def _write(text: str) -> None:
