@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from enum import StrEnum
 from importlib.util import find_spec
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -61,6 +62,10 @@ class SetupCheck(Struct, frozen=True):
         return self.state is not State.FAIL
 
 
+#: The detail of a check that is ok; or that of a warning, and its remedy.
+Look: TypeAlias = str | tuple[str, str]
+
+
 def examine(caller: Caller, *, runs_once: bool = False) -> list[SetupCheck]:
     """Every check of the repository; `runs_once`: also set-up and tests, in a fresh worktree."""
     with context_at(caller.cwd, caller.env, lambda _root, _env: Settings()) as context:
@@ -92,7 +97,7 @@ def _run_checks(context: RepositoryContext) -> list[SetupCheck]:
     checks.append(planner if planner.ok else replace(planner, state=State.WARN, detail=words))
     checks.append(_run_check("sandbox", _check_sandbox, context))
     if channels := list_channels(context.settings.notify, context.env):
-        checks.append(_check_channels(context, channels))
+        checks.append(_run_check("notify", _check_channels, context, channels))
     if target.ok:
         local = context.with_landing("cherry-pick")  # the remote of others is asked last
         checks += [
@@ -105,13 +110,14 @@ def _run_checks(context: RepositoryContext) -> list[SetupCheck]:
     return [*checks, _run_check("start", _check_start, context)] if all(check.ok for check in checks) else checks
 
 
-def _run_check(name: str, look: Callable[..., str | SetupCheck], *about: object) -> SetupCheck:
-    """The check; `look` gives the detail of one that is ok, or a warning."""
+def _run_check(name: str, look: Callable[..., Look], *about: object) -> SetupCheck:
     try:
         answer = look(*about)
     except RunplanError as error:
         return _failed_check(name, error)
-    return answer if isinstance(answer, SetupCheck) else SetupCheck(name, State.OK, answer)
+    if isinstance(answer, str):
+        return SetupCheck(name, State.OK, answer)
+    return SetupCheck(name, State.WARN, *answer)
 
 
 def _failed_check(name: str, error: RunplanError) -> SetupCheck:
@@ -122,12 +128,12 @@ def _failed_check(name: str, error: RunplanError) -> SetupCheck:
     return SetupCheck(name, State.FAIL, parts[1], parts[2] or "correct it; see runplan config")
 
 
-def _check_git(facts: Facts, context: RepositoryContext) -> str | SetupCheck:
+def _check_git(facts: Facts, context: RepositoryContext) -> Look:
     require_git(facts.git_version)
     version = f"version {facts.git_version.removeprefix('git version ')}"
     if left_out := context.repository.left_out:
         remedy = "move the included file out of the checkout if runplan's git needs it"
-        return SetupCheck("git", State.WARN, "\n".join((version, *left_out)), remedy)
+        return "\n".join((version, *left_out)), remedy
     return version
 
 
@@ -144,7 +150,7 @@ def _check_worktrees(context: RepositoryContext) -> str:
     return str(place)
 
 
-def _check_fleet(context: RepositoryContext) -> str | SetupCheck:
+def _check_fleet(context: RepositoryContext) -> Look:
     """The database answers, has this version and knows the repository; a worker takes plans."""
     assert context.fleet is not None
     with closing(open_store(context.fleet)) as store:
@@ -152,22 +158,20 @@ def _check_fleet(context: RepositoryContext) -> str | SetupCheck:
     about = f"{hide_password(context.fleet.dsn)}, version {load_postgres().SCHEMA_VERSION}"
     if count:
         return f"{about}; {counted(count, 'living worker')}"
-    return SetupCheck("fleet", State.WARN, f"{about}; no worker takes plans", "start one on a host: runplan worker")
+    return f"{about}; no worker takes plans", "start one on a host: runplan worker"
 
 
 def _check_agent(context: RepositoryContext, role: str, name: str) -> str:
     table = context.settings.agents.agent(name)
-    invocation.require_agent(
-        table, role, root=context.root, caller=context.env, in_dollars=context.settings.limits.in_dollars
-    )
+    in_dollars = context.settings.limits.in_dollars
+    invocation.require_agent(table, role, root=context.root, caller=context.env, in_dollars=in_dollars)
     program = invocation.program_of(table)
     if lacks := invocation.lacks_login(table, context.env):
         raise RefusedEarly(f"{name}: {lacks}; run {program} once and sign in, or set its key in this terminal")
     agent = agent_of(table.kind)
     version = invocation.version_of(table, context.env)
-    return f"{name} ({f'{program} {version}'.rstrip()})" + (
-        f"; {redact_text(agent.describe_account(table, context.env))}" if agent.program else ""
-    )
+    account = f"; {redact_text(agent.describe_account(table, context.env))}" if agent.program else ""
+    return f"{name} ({f'{program} {version}'.rstrip()}){account}"
 
 
 def check_sandbox(context: RepositoryContext) -> SetupCheck:
@@ -175,7 +179,7 @@ def check_sandbox(context: RepositoryContext) -> SetupCheck:
     return _run_check("sandbox", lambda: _check_sandbox(context.with_settings()))
 
 
-def _check_sandbox(context: RepositoryContext) -> str | SetupCheck:
+def _check_sandbox(context: RepositoryContext) -> Look:
     modes = invocation.sandbox_modes(context.settings.agents)
     if set(modes.values()) == {"none"}:
         return f'off: agents.sandbox = "none". {UNCONFINED}'
@@ -183,19 +187,17 @@ def _check_sandbox(context: RepositoryContext) -> str | SetupCheck:
     if obstacle is None:
         return "\n".join(describe_view(context.env, tests=invocation.home_use(context.settings.tests)))
     remedy = f'{obstacle.remedy}, or turn this off: agents.sandbox = "none"'
-    return SetupCheck("sandbox", State.WARN, f"{obstacle.problem}. {UNCONFINED}", remedy)
+    return f"{obstacle.problem}. {UNCONFINED}", remedy
 
 
-def _check_channels(context: RepositoryContext, channels: Sequence[Channel]) -> SetupCheck:
+def _check_channels(context: RepositoryContext, channels: Sequence[Channel]) -> Look:
     """The channels of notifications, and the last failure of each that has not worked since."""
     if context.settings.notify.urls and find_spec("apprise") is None:
-        return SetupCheck("notify", State.WARN, "Apprise is not installed", INSTALL)
-    failures = list_failures(context.env, channels)
-    if failures:
+        return "Apprise is not installed", INSTALL
+    if failures := list_failures(context.env, channels):
         lines = (f"{failure.channel} failed at {failure.at}: {plain(failure.why)}" for failure in failures)
-        remedy = "correct it in your settings, then run: runplan notify --test"
-        return SetupCheck("notify", State.WARN, "\n".join(lines), remedy)
-    return SetupCheck("notify", State.OK, ", ".join(channel.name for channel in channels))
+        return "\n".join(lines), "correct it in your settings, then run: runplan notify --test"
+    return ", ".join(channel.name for channel in channels)
 
 
 def _check_prompts(context: RepositoryContext) -> str:
@@ -205,26 +207,22 @@ def _check_prompts(context: RepositoryContext) -> str:
     return "; ".join(f"{place}: {', '.join(roles)}" for place, roles in places.items())
 
 
-def _check_tests(context: RepositoryContext) -> str | SetupCheck:
+def _check_tests(context: RepositoryContext) -> Look:
     unnamed = preflight.require_test_command(context)
     line = context.settings.tests.command
     other = "or set tests.command to another command"
     if file := toolchain.missing_file(line, preflight.project_files(context)[0]):
-        raise RefusedEarly(
-            f"`{line}` needs {file}, which {context.target_name} does not have; "
-            f"commit {file} on {context.target_name}, {other}"
-        )
+        target = context.target_name
+        raise RefusedEarly(f"`{line}` needs {file}, which {target} does not have; commit {file} on {target}, {other}")
     _require_programs(context, line, other)
     if unnamed:
-        return SetupCheck("tests", State.WARN, f"{line}\n{unnamed}", "name JUnit files that it writes in tests.junit")
+        return f"{line}\n{unnamed}", "name JUnit files that it writes in tests.junit"
     if line or context.settings.gates.tables:
         return line or f"none; gates: {', '.join(context.settings.gates.tables)}"
-    return SetupCheck(
-        "tests", State.WARN, "no tests are run, and every report says so", "set tests.command in runplan.toml"
-    )
+    return "no tests are run, and every report says so", "set tests.command in runplan.toml"
 
 
-def _check_setup(context: RepositoryContext) -> str | SetupCheck:
+def _check_setup(context: RepositoryContext) -> Look:
     line = context.settings.run.setup
     _require_programs(context, line, "or set run.setup to another command")
     if line:
@@ -236,8 +234,7 @@ def _check_setup(context: RepositoryContext) -> str | SetupCheck:
     remedy = f"add to runplan.toml, under [run]: setup = {toml_value(need.setup)}"
     if need.is_certain:
         raise RefusedEarly(f"a fresh worktree has no {need.what}, and run.setup is empty; {remedy}")
-    detail = f"run.setup is empty, so tests use the {need.what} that are installed here"
-    return SetupCheck("setup", State.WARN, detail, remedy)
+    return f"run.setup is empty, so tests use the {need.what} that are installed here", remedy
 
 
 def _require_programs(context: RepositoryContext, line: str, other: str) -> None:
@@ -251,9 +248,8 @@ _NEEDED = ("git", "settings", "identity", "target", "worktrees", "tests", "setup
 def _rehearse(caller: Caller, context: RepositoryContext, checks: Sequence[SetupCheck]) -> SetupCheck:
     passed = {check.name for check in checks if check.ok}
     if failed := [name for name in _NEEDED if name not in passed]:
-        return SetupCheck(
-            "run", State.FAIL, f"not run, because of: {', '.join(failed)}", "correct the failed checks first"
-        )
+        detail = f"not run, because of: {', '.join(failed)}"
+        return SetupCheck("run", State.FAIL, detail, "correct the failed checks first")
     ended: list[e.DispatchEnded] = []
 
     def show(event: e.Event) -> None:
@@ -277,9 +273,8 @@ def _rehearse(caller: Caller, context: RepositoryContext, checks: Sequence[Setup
     times = [f"{names.get(dispatch.role, 'tests')} {elapsed(dispatch.seconds)}" for dispatch in ended]
     detail = "; ".join([", ".join(times), *(result.line for result in results)]) if times else "there is nothing to run"
     if any(result.red for result in results):
-        return SetupCheck(
-            "run", State.WARN, detail, "repair the tests that fail; until then runs accept their failures"
-        )
+        remedy = "repair the tests that fail; until then runs accept their failures"
+        return SetupCheck("run", State.WARN, detail, remedy)
     return SetupCheck("run", State.OK, detail)
 
 
@@ -301,11 +296,10 @@ def _check_forge(context: RepositoryContext) -> list[SetupCheck]:
     scopes = f" (scopes {', '.join(there.scopes)})" if there.scopes else ""
     auto = "auto-merge is allowed" if target.auto_merge else "auto-merge is off"
     needs = target.requirements
+    merge = "; ".join([target.choose_method(method) or "by the merge queue", auto, *remarks])
     return [
         SetupCheck(kind, State.OK, f"{there.name}; token from {forge.token_source}{scopes} may push"),
-        SetupCheck(
-            "merge", State.OK, "; ".join([target.choose_method(method) or "by the merge queue", auto, *remarks])
-        ),
+        SetupCheck("merge", State.OK, merge),
         SetupCheck("rules", State.OK, f"{run.target} requires {needs}" if needs else f"none for {run.target}"),
     ]
 
