@@ -41,12 +41,19 @@ def run_logs(args: argparse.Namespace) -> None:
                     print(_show_event(row, is_json=args.json))
                 sys.stdout.flush()
             return
-        open_transcript = partial(Transcript, context.outputs(store))
-        log = Transcripts(run, open_transcript) if args.agent else PrintedLog(run, RunLog(store, run, context.state))
+        log = RunLog(store, run, context.state)
+        transcripts = Transcripts(run, partial(Transcript, context.outputs(store)))
+        day = ""
         for rows, is_last in batches:
             for row in rows:
-                log.add(row)
-            log.look(is_last=is_last)
+                if args.agent:
+                    transcripts.add(row)
+                else:
+                    day = _print_lines(run, log, log.add(row), day)
+            if args.agent:
+                transcripts.look(is_last=is_last)
+            elif is_last:
+                _print_lines(run, log, log.list_last(), day)
             sys.stdout.flush()
 
 
@@ -76,27 +83,15 @@ def _show_event(row: EventRow, *, is_json: bool) -> str:
     return f"{row.at}  {event_words(row.type):<18}  {'  '.join(shown)}".rstrip()
 
 
-class PrintedLog:
-    def __init__(self, run: RunRow, log: RunLog) -> None:
-        self._run = run
-        self._log = log
-        self._day = ""
-
-    def look(self, *, is_last: bool) -> None:
-        self._print_lines(self._log.list_last() if is_last else [])
-
-    def add(self, row: EventRow) -> None:
-        self._print_lines(self._log.add(row))
-
-    def _print_lines(self, lines: list[str]) -> None:
-        style = Style.of(sys.stdout)
-        moment = self._log.moment
-        day = f"{moment:%Y-%m-%d} {zone_name(moment)}"
-        if lines and day != self._day:
-            print(style.paint(f"{self._run.plan}, run {self._run.id}, {day}", "bold"))
-            self._day = day
-        for line in lines:
-            print(progress.paint_line(line, style, f"{moment:%H:%M:%S}  {self._log.lane}") if line else "")
+def _print_lines(run: RunRow, log: RunLog, lines: list[str], day_before: str) -> str:
+    """Print the lines of an event below their day, which is returned."""
+    style = Style.of(sys.stdout)
+    day = f"{log.moment:%Y-%m-%d} {zone_name(log.moment)}" if lines else day_before
+    if day != day_before:
+        print(style.paint(f"{run.plan}, run {run.id}, {day}", "bold"))
+    for line in lines:
+        print(progress.paint_line(line, style, f"{log.moment:%H:%M:%S}  {log.lane}") if line else "")
+    return day
 
 
 class Transcripts:
