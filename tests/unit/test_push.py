@@ -2,7 +2,7 @@
 
 import pytest
 
-from runplan.adapters.git.remote import Declined, Taken, Uncertain, read_push, words
+from runplan.adapters.git.remote import PushDeclined, Taken, Uncertain, read_push, words
 
 MAIN = "refs/heads/main"
 OLD, NEW = "a" * 40, "b" * 40
@@ -13,7 +13,7 @@ def status(flag: str, summary: str, *, ref: str = MAIN) -> str:
     return f"To ssh://example.org/p.git\n{flag}\t{NEW}:{ref}\t{summary}\nDone\n"
 
 
-def read(out: str, err: str = "", *, code: int = 1) -> Taken | Declined | Uncertain:
+def read(out: str, err: str = "", *, code: int = 1) -> Taken | PushDeclined | Uncertain:
     return read_push(ref=MAIN, code=code, out=out, err=err)
 
 
@@ -53,7 +53,7 @@ def test_an_accepted_ref_of_a_failed_push_does_not_count() -> None:
     ],
 )
 def test_a_rejection_by_the_server_is_declined(reason: str) -> None:
-    assert read(status("!", f"[remote rejected] ({reason})"), FAILED) == Declined(said=reason)
+    assert read(status("!", f"[remote rejected] ({reason})"), FAILED) == PushDeclined(said=reason)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_broken_connection_is_unclear(err: str) -> None:
     ],
 )
 def test_an_account_that_may_not_write_is_declined(err: str) -> None:
-    assert isinstance(read("", err, code=128), Declined)
+    assert isinstance(read("", err, code=128), PushDeclined)
 
 
 def test_a_refusal_keeps_the_servers_own_words() -> None:
@@ -115,14 +115,14 @@ def test_a_refusal_keeps_the_servers_own_words() -> None:
         "remote: \n"
         "remote: - Changes must be made through a pull request.        \n" + FAILED
     )
-    assert read(status("!", "[remote rejected] (protected branch hook declined)"), err) == Declined(
+    assert read(status("!", "[remote rejected] (protected branch hook declined)"), err) == PushDeclined(
         said="GH006: Protected branch update failed for refs/heads/main. / "
         "- Changes must be made through a pull request. (protected branch hook declined)"
     )
 
 
 def test_a_refusal_without_a_message_says_so() -> None:
-    assert read(status("!", "[remote rejected]"), FAILED) == Declined(said="the server gave no reason")
+    assert read(status("!", "[remote rejected]"), FAILED) == PushDeclined(said="the server gave no reason")
 
 
 def test_a_push_without_output_is_described_by_its_exit_code() -> None:

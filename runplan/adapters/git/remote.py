@@ -46,7 +46,7 @@ class Taken(Struct, frozen=True, kw_only=True):
     """The remote has it."""
 
 
-class Declined(Struct, frozen=True, kw_only=True):
+class PushDeclined(Struct, frozen=True, kw_only=True):
     """The server refuses the push; nothing was changed."""
 
     said: str
@@ -58,7 +58,7 @@ class Uncertain(Struct, frozen=True, kw_only=True):
     said: str
 
 
-PushAnswer: TypeAlias = Taken | Declined | Uncertain
+PushAnswer: TypeAlias = Taken | PushDeclined | Uncertain
 #: Settings with which git signs in to the remote, where it has no credentials of its own.
 SignIn: TypeAlias = Callable[[], tuple[str, ...]]
 
@@ -226,7 +226,7 @@ def read_push(*, ref: str, code: int, out: str, err: str) -> PushAnswer:
         said = f"{said} ({reason})" if said else reason
     rejected = summary.startswith("[remote rejected]") and not re.search(_NO_REFUSAL, reason)
     if rejected or (not flag and re.search(_MAY_NOT, err)):
-        return Declined(said=said or "the server gave no reason")
+        return PushDeclined(said=said or "the server gave no reason")
     return Uncertain(said=said or f"git push ended with code {code}")
 
 
@@ -259,7 +259,7 @@ def require(there: Remote) -> Oid:
     if tip is None:
         raise RefusedEarly(f"{name} has no branch {branch}; create it: {push}")
     answer = there.may_push(tip)
-    if isinstance(answer, Declined):
+    if isinstance(answer, PushDeclined):
         raise RefusedEarly(f"{name} does not accept pushes of this account: {answer.said}")
     if isinstance(answer, Uncertain):
         raise Unreachable(f"cannot push to {name}: {answer.said}")

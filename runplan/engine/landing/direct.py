@@ -60,7 +60,7 @@ class RemoteLander(ABC):
             seen = self._look_for_landing(landing)
             if isinstance(seen, Landed):
                 return seen
-            if isinstance(answer, push.Declined):
+            if isinstance(answer, push.PushDeclined):
                 why = f"{self._remote.name} does not accept a push to {self.branch}: {answer.said}"
                 return Refused(reason=NotAccepted(why=why))
             if isinstance(seen, Refused):

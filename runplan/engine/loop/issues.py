@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from runplan.adapters.forge.model import Comment, Issue, PullRequest
 from runplan.adapters.forge.protocol import Forge
 from runplan.adapters.git.objects import Candidates, Entry, Signature
-from runplan.adapters.git.remote import Declined, Taken
+from runplan.adapters.git.remote import PushDeclined, Taken
 from runplan.adapters.git.repository import require_workable, signing
 from runplan.adapters.store.protocol import Store
 from runplan.domain import names
@@ -211,7 +211,7 @@ def _create_branch(
     message = add_trailers(f"Plan issue {number}", [(TAKEN_BY, names.repository_id(repository.common_dir))])
     made = writer.commit(tree, onto=target, message=message, by=by)
     answer = there.push(made, old="", source=repository.common_dir)
-    if isinstance(answer, Declined):
+    if isinstance(answer, PushDeclined):
         raise RefusedEarly(f"{there.name} does not accept a push to {there.branch}: {answer.said}")
     tip = there.fetch()
     if tip is None:
