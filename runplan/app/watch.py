@@ -45,25 +45,20 @@ class Watch:
         if self._signature == sign_files(self._files) and not is_due:
             return False
         self._due_s = time.monotonic() + FLEET_S
-        self._files = self._list_files()
+        state = state_directory(self._env)
+        self._files = [state / RECORD, state / REPOSITORIES]
+        topic = self._topic
+        with contextlib.suppress(RunplanError):  # an unknown repository
+            for known in [find_known(self._env, topic.repo)] if topic.repo else list_with_current(self._env):
+                common = Path(known.common)
+                self._files += list_store_files(known.journal)
+                self._files += [common / name for name in ("HEAD", "logs/HEAD", "packed-refs")]
+                self._files += _list_logs(known, topic.plan) if topic.plan else []
         self._signature = sign_files(self._files)
         return True
 
     def is_newer(self, seen_ns: int) -> bool:
         return any(changed_ns > seen_ns - COARSE_NS for _, changed_ns, _ in self._signature or ())
-
-    def _list_files(self) -> list[Path]:
-        state = state_directory(self._env)
-        files = [state / RECORD, state / REPOSITORIES]
-        topic = self._topic
-        with contextlib.suppress(RunplanError):  # an unknown repository
-            known = [find_known(self._env, topic.repo)] if topic.repo else list_with_current(self._env)
-            for repository in known:
-                common = Path(repository.common)
-                commits = (common / name for name in ("HEAD", "logs/HEAD", "packed-refs"))
-                files += [*list_store_files(repository.journal), *commits]
-                files += _list_logs(repository, topic.plan) if topic.plan else []
-        return files
 
 
 def _list_logs(repository: Known, plan: str) -> list[Path]:

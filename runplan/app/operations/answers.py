@@ -13,7 +13,7 @@ from runplan.adapters.notify.links import Expired, Forged, Link, is_used, load_k
 from runplan.app.operations import runs
 from runplan.app.operations.model import Answer, Caller, Where, operation
 from runplan.app.operations.requests import AnswerRequest, ApproveRequest, RejectRequest
-from runplan.app.views.changes import Change, ChangeView, ProposalView, list_pending, nothing_pending, view_change
+from runplan.app.views.changes import ChangeView, ProposalView, list_pending, nothing_pending, view_change
 from runplan.app.views.repositories import find_known, open_known
 from runplan.domain.errors import Busy, NotFound, RunplanError, UsageError
 from runplan.domain.run.attempts import PlanningAttempt, open_questions
@@ -42,7 +42,22 @@ def _submit_answer(verb: str, caller: Caller, request: ApproveRequest | RejectRe
     if request.tree and len(request.tree) < SHORT:
         raise UsageError(f"{verb}: --tree needs at least {SHORT} digits of the tree")
     with caller.open(lenient=True) as context:  # the run has its own settings
-        change = _change_to_answer(context, verb, request)
+        plan = plan_path(context, request.plan) if request.plan else None
+        pending = list_pending(context, plan, request.phase or None, verb)
+        changes = [change for change in pending if change.attempt.answerable.startswith(request.tree)]
+        named = [(change.state.options.plan, change.attempt.chosen.phase) for change in changes or pending]
+        if pending and not changes:
+            see = command("runplan", "diff", *filter(None, named[0]))
+            tree = request.tree[:SHORT]
+            raise Busy(f"the change was replaced: tree {tree} does not wait any more; nothing was done. See: {see}")
+        if plan is None and len(changes) > 1:
+            commands = "; ".join(command("runplan", verb, *name) for name in named)
+            raise NotFound(f"{len(changes)} changes wait for you; name one: {commands}")
+        if not changes and plan:
+            raise nothing_pending(plan, request.phase or None)
+        if not changes:
+            raise NotFound("no change waits for you here; see: runplan status")
+        change = changes[0]
         attempt = change.attempt
         options = change.state.options
         why = request.why if isinstance(request, RejectRequest) else ""
@@ -61,27 +76,6 @@ def _submit_answer(verb: str, caller: Caller, request: ApproveRequest | RejectRe
             takes = "; an agent revises it" if why else ""
             caller.say(f"{action} the proposed {options.plan}: SHA-256 {answer.tree[:SHORT]}{takes}")
         return continue_run(caller, context, RunRequest(started=options, answer=answer))
-
-
-def _change_to_answer(context: RepositoryContext, verb: str, request: ApproveRequest | RejectRequest) -> Change:
-    """The first change of the plan that waits for the verb, or that of the tree; without a plan, the only one."""
-    plan = plan_path(context, request.plan) if request.plan else None
-    pending = list_pending(context, plan, request.phase or None, verb)
-    changes = [change for change in pending if change.attempt.answerable.startswith(request.tree)]
-    if pending and not changes:
-        phase = pending[0].attempt.chosen.phase
-        see = command("runplan", "diff", pending[0].state.options.plan, *filter(None, [phase]))
-        tree = request.tree[:SHORT]
-        raise Busy(f"the change was replaced: tree {tree} does not wait any more; nothing was done. See: {see}")
-    if plan is None and len(changes) > 1:
-        names = [(change.state.options.plan, change.attempt.chosen.phase) for change in changes]
-        commands = "; ".join(command("runplan", verb, *name) for name in names)
-        raise NotFound(f"{len(changes)} changes wait for you; name one: {commands}")
-    if not changes and plan:
-        raise nothing_pending(plan, request.phase or None)
-    if not changes:
-        raise NotFound("no change waits for you here; see: runplan status")
-    return changes[0]
 
 
 def continue_run(caller: Caller, context: RepositoryContext, request: RunRequest) -> Answer:
