@@ -40,6 +40,11 @@ _PROSE = r"option|example|scenario|case|appendix|version|question"  #: words tha
 _OVER = r"(?i)[✅✔☑]|~~|[*_(]*(?:none|n/a)\b"
 #: `Phase 3`, `M4`, `v0.2` anywhere in a heading.
 _MEMBER = r"([^\W\d_]{1,20})[ \t]*#?([0-9]{1,3}(?:\.[0-9]{1,3}){0,2}[A-Za-z]?)(?![\w%])"
+#: A line about the whole plan: "ALL TASKS COMPLETED", "Plan 100% done".
+_ALL_DONE = (
+    r"(?i)\W*(?:all [a-z]{2,12}s\b.{0,20}\b(?:complete|completed|done|finished)\b"
+    r"|.{0,30}\b100 ?%\W{1,3}(?:complete|completed|done|finished|accompli|完成)).{0,40}"
+)
 _NAMED = 3  #: sections that a message names
 
 
@@ -83,8 +88,15 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
         names = ", ".join([*left][:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
         message = f"this may be work, and belongs to no phase: {names}; make it phases, or write {settled} into the"
         rewrite = f"agents can write phases: {command('runplan', 'plan', '--file', lines.path)}"
-        is_error = not says_complete(lines) and not lines.front_value("format")
+        says_done = is_over and not any(name.startswith("boxes") for name in left) and _says_all_done(lines)
+        is_error = not says_complete(lines) and not lines.front_value("format") and not says_done
         yield Remark(min(left.values()) + 1, f"{message} front matter to leave it out; {rewrite}", is_error=is_error)
+
+
+def _says_all_done(lines: Lines) -> bool:
+    listed = {entry.at for entry in lines.entries}
+    texts = (text for i, text in enumerate(lines.texts) if i not in listed and not lines.inert[i] and len(text) < 120)
+    return any(re.fullmatch(_ALL_DONE, text) for text in texts)
 
 
 class _Series:
@@ -145,7 +157,8 @@ def _list_suspects(
     final = rf"(?i)\W*(?:final|last|closing) {reading.unit}\b"
     is_over = all(place.mark.status is Status.DONE for place in reading.places)
     numbered = [h for h in outside if re.search("[0-9]", h.name.id) and h.at not in excused]
-    counted = numbered if reading.format in ("todo", "checklist") and len(numbered) > 1 else []
+    is_chapter = reading.name == "numbered list"  # it stands in one of them
+    counted = numbered if reading.format in ("todo", "checklist") and len(numbered) > 1 and not is_chapter else []
     for heading in outside:
         is_listed = heading.at not in excused and ((is_over and re.search(_LEFT, heading.text)) or heading in counted)
         entries = marks_within(lines.entries, heading.at, heading.end)

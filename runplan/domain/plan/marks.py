@@ -20,16 +20,17 @@ _ID = re.compile(
     r"(?:[.-](?:[A-Za-z]{1,4}|[0-9]{1,4}[A-Za-z]{0,2})){0,4}(?![A-Za-z0-9])"
 )
 #: The word phase in other languages; `第1阶段` has the number before it.
-_PHASE = r"fase|faza|étape|etapa|etap|этап|фаза|阶段|階段|단계|フェーズ"
+_PHASE = r"fase|faza|fas|faz|fáze|vaihe|tahap|aşama|giai đoạn|étape|etapa|etap|этап|фаза|阶段|階段|단계|フェーズ"
 _WEEK = r"semana|semaine|settimana|woche|неделя"
 _UNIT = re.compile(
-    rf"(?:user )?({'|'.join(UNITS)})(?:(?<=week)s)?[ \t]+#?|(?:(?:{_PHASE})[ \t]+|阶段|階段|フェーズ)#?"
+    rf"(?:user )?({'|'.join(UNITS)})(?:(?<=week)s)?[ \t]+#?|(?:(?:{_PHASE})[ \t]+|阶段|階段|段階|단계|フェーズ)#?"
     rf"|((?:{_WEEK})[ \t]+|[周週])",
     re.IGNORECASE,
 )
-#: `第1阶段`, `第十二阶段`, `阶段一`, which count after or with numerals.
+#: `第1阶段`, `第十二阶段`, `阶段一`, `1단계`, which count after or with numerals.
 _CHINESE = re.compile(
-    r"\A(\W*)(?:第[ \t]*([0-9]{1,3}|[一二三四五六七八九十]{1,3})[ \t]*([阶階]段|[周週])"
+    r"\A(\W*)(?:(?:第[ \t]*|(?=[0-9]{1,3}(?:단계|段階)))([0-9]{1,3}|[一二三四五六七八九十]{1,3})[ \t]*"
+    r"([阶階]段|段階|단계|[周週])"
     r"|([阶階]段)[ \t]*([一二三四五六七八九十]{1,3}))"
 )
 _NUMERALS = "零一二三四五六七八九"
@@ -69,7 +70,9 @@ def read_name(text: str) -> Named | None:
     strong = separator is not None or not text[match.end() :].strip(_MARKS)
     if match[0].isalpha() and re.match(r"-\w", text[match.end() :]):
         return None  # "Task Re-labelling"
-    if not strong and not (text[match.end()] in " \t" and any(c.isdigit() for c in match.group())):
+    if not strong and not (
+        text[match.end()] in (" \t" if unit else " \t（") and any(c.isdigit() for c in match.group())
+    ):
         return None
     end = separator.end() if separator else match.end()
     rest = text[end:].strip()
@@ -260,8 +263,8 @@ BRACKETS = (
 )
 #: Headings above what is no work.
 NOT_WORK = (
-    r"(?i)accept|criteri|verif|definition of done|question|risk|goals|prerequisite|dependenc|checklist|review|test plan"
-    r"|\bmetrics\W*\Z|\bkpis?\b|\blegend\b|\bout of scope\b"
+    r"(?i)accept|criteri|verif|definition of done|question|risk|(?<!term )(?<!stretch )goals|prerequisite"
+    r"|dependenc|checklist|review|test plan|\bmetrics\W*\Z|\bkpis?\b|\blegend\b|\bout of scope\b"
 )
 #: The part of a phase that a person verifies.
 MANUAL = r"(?i)manual (?:verif|test)"

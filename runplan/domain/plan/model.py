@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import accumulate
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -28,7 +31,7 @@ from runplan.domain.plan.body import (
 )
 from runplan.domain.plan.completeness import list_left_out
 from runplan.domain.plan.dependencies import read_depends
-from runplan.domain.plan.formats import front_matter, sections, speckit, table, tasks_json, tracks
+from runplan.domain.plan.formats import front_matter, plain, sections, speckit, table, tasks_json, tracks
 from runplan.domain.plan.marks import (
     DONE_ABOVE,
     RESERVED,
@@ -41,7 +44,14 @@ from runplan.domain.plan.marks import (
     read_name,
     read_plan_status,
 )
-from runplan.domain.plan.reading import OWN_FRONT, Reading, Remark, counted_headings, list_claims, refuse_duplicates
+from runplan.domain.plan.reading import (
+    OWN_FRONT,
+    Reading,
+    Remark,
+    counted_headings,
+    list_claims,
+    refuse_duplicates,
+)
 from runplan.domain.plan.scan import Entry, Heading, Lines, marks_within, scan_lines
 from runplan.domain.text import command
 
@@ -72,6 +82,7 @@ RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
     "todo": sections.read_todo,
     "checklist": sections.read_checklist,
 }
+_READERS = (*RECOGNISERS.items(), ("headings", plain.read_order), ("checklist", plain.read_steps))
 #: Formats that the same evidence may show.
 RIVALS: tuple[tuple[Format, ...], ...] = (("humanlayer", "sections", "kiro", "headings"), ("todo", "checklist"))
 #: The sections of a plan of plansmith, by the beginnings of their headings.
@@ -278,7 +289,7 @@ def recognise_format(lines: Lines, *, wanted: str) -> Reading:
     format_ = "headings" if wanted.endswith(" headings") else wanted
     if format_ and format_ not in RECOGNISERS:
         raise lines.error_at(0, f"unknown format {wanted!r}; the formats are {', '.join(RECOGNISERS)}")
-    readings = (reading for name, read in RECOGNISERS.items() if format_ in ("", name) for reading in read(lines))
+    readings = (reading for name, read in _READERS if format_ in ("", name) for reading in read(lines))
     chosen = next((reading for reading in readings if wanted in ("", reading.format, reading.name.lower())), None)
     if chosen is not None and not wanted and chosen.format in RIVALS[0][1:] and len(chosen.places) == 1:
         rivals = (reading for read in (sections.read_kiro, sections.read_headings) for reading in read(lines))
@@ -441,7 +452,11 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
     listed = [e for e in lines.entries if e.text.startswith(("✅", "✔", "☑"))]
     with_signs = [place for place in bare if marks_within(listed, place.first, place.end)]
     last = max(marked, default=0) if 2 * len(with_signs) <= len(reading.places) else len(lines.texts)
-    doubtful = [p for p in bare if p.first < last or any(h.at < p.first < h.end for h in signed)]
+    ends = [0, *accumulate((heading.end for heading in signed), max)]  # of the headings up to each
+    doubtful = [p for p in bare if p.first < last or p.first < ends[bisect_left(signed, p.first, key=attrgetter("at"))]]
+    orders = (heading for heading in lines.headings if re.search(r"(?i)order\W*\Z", heading.text))
+    if reading.lacks_statuses and any(marks_within(listed, order.at, order.end) for order in orders):
+        doubtful = bare
     if doubtful:
         ids = ", ".join(place.id for place in doubtful)
         message = f"no status of {reading.unit} {ids}, but signs beside it say done; write lines **Status:** there"

@@ -51,7 +51,7 @@ _BOX_WORDS = (("x", " "), ("done", "todo"), ("DONE", "TODO"))  #: as they are wr
 _ABOUT_STATUS = r"(?i)\W*(?:\w+ )?(?:status|progress)\b[^:：]{0,20}[:：]"
 _MEASURE = (
     r"(?i)[\W\d_]*(?:(?:success|key|performance|overall) )?(?:metrics|kpis?|timeline|(?:success|acceptance) criteria"
-    r"|progress(?: (?:overview|summary))?|progreso general|progresso geral"
+    r"|progress(?: (?:overview|summary))?|sequenc(?:e|ing)|progreso general|progresso geral"
     r"|(?:recommended |suggested |implementation |execution )+order)\W*"
 )
 
@@ -59,9 +59,10 @@ _BEFORE_NAME = r"\A[\s#|>+-]*(?:\*[ \t])?(?:\[[xX]\]|[✅✔☑]\ufe0f?)?[ \t]*"
 
 #: `Étape 1 : Title`, `阶段1：Title`; a Latin word needs the blank, as P0 and v1 are none.
 _COUNTED = (
-    rf"[\W_]*([^\W\d_]{{3,20}}(?=[ \t])|[^\W\d_a-zA-Z]{{1,20}})[ \t]*([0-9]{{1,3}})"
+    rf"[\W_]*([^\W\d_]{{3,20}}(?=[ \t])|[^\W\d_a-zA-Z]{{1,20}})[ \t]*([0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{0,2}})"
     rf"[ \t]*(?:\Z|[\]*)—–-]+|{COLON}|\.(?![0-9]))"
 )
+_OUTLINED = r"[0-9]{1,3}[.)][ \t]+(?=([A-Z]{1,2})[0-9])"  #: `2. M0: Title`
 _NUMBER = r"([A-Za-z]{0,3})-?[0-9]{1,4}(?:\.[0-9]{1,3}){0,2}"
 
 
@@ -165,7 +166,8 @@ def _bold_sections(lines: Lines, units: Sequence[str]) -> list[Heading]:
     borders = sorted([*(i for i, _ in named), *(heading.at for heading in lines.headings), len(lines.texts)])
     sections = [Heading(i, LABEL, lines.texts[i], name, borders[bisect(borders, i)]) for i, name in named]
     beside = lines_beside_work(lines)
-    loose = [box for box in lines.boxes if box.at not in beside and not any(s.at < box.at < s.end for s in sections)]
+    beside.update(i for section in sections for i in range(section.at, section.end))
+    loose = any(box.at not in beside for box in lines.boxes)
     return [] if loose or not all(marks_within(lines.boxes, s.at, s.end) for s in sections) else sections
 
 
@@ -183,11 +185,18 @@ def counted_headings(headings: Iterable[Heading]) -> dict[tuple[int, str], list[
     """The headings like `## Lot 3: Title`, `## M3 — Title` and `## 3. Title`, by their level and word."""
     series: dict[tuple[int, str], list[Heading]] = {}
     for heading in headings:
+        inner = re.match(_OUTLINED, heading.text)
+        if inner and (name := read_name(heading.text[inner.end() :])) and name.strong:
+            series.setdefault((heading.level, inner[1].lower()), []).append(replace(heading, name=name))
         if counted := re.match(_COUNTED, heading.text):
             title = heading.text[counted.end() :].replace("**", "", counted[0].count("**")).strip()
             name = Named(counted[2], title, strong=True, unit=heading.name.unit)
             series.setdefault((heading.level, counted[1].lower()), []).append(replace(heading, name=name))
-        elif heading.name.strong and not heading.name.unit and (numbered := re.fullmatch(_NUMBER, heading.name.id)):
+        elif (
+            (heading.name.strong or heading.name.title.startswith(("(", "（")))
+            and not heading.name.unit
+            and (numbered := re.fullmatch(_NUMBER, heading.name.id))
+        ):
             series.setdefault((heading.level, numbered[1].lower()), []).append(heading)
     return series
 
@@ -331,7 +340,9 @@ def mark_of(boxes: Sequence[Entry]) -> Mark:
 
 def box_spots(boxes: Iterable[Entry]) -> tuple[Spot, ...]:
     rows = ((box, _BOX_WORDS[box.is_word + (box.is_word and box.sign.isupper())]) for box in boxes)
-    return tuple(Spot("box", box.at, box.column, box.column + len(box.sign), pair) for box, pair in rows)
+    return tuple(
+        Spot("box", box.at, box.column, box.column + len(box.sign) - box.is_closed, pair) for box, pair in rows
+    )
 
 
 def own_or_numbered(named: Sequence[tuple[int, str, Named]]) -> tuple[list[Named], tuple[Remark, ...]]:

@@ -28,7 +28,7 @@ _KEY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?=[ \t]|\Z)[ \t]*")
 _VALUE = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|(?:(?![ \t]+#)[^\r])*""")
 _FENCE = re.compile(r"(`{3,}|~{3,})([^`]*)\Z")
 _ENTRY = re.compile(
-    rf"([ \t]*)(?:[-*+]|[0-9]{{1,4}}[.)])(?:[ \t]+|\Z)(?:\[([^\]\w]|[xX]|{BOX_WORD})\](\*?)(?=[ \t]|\Z)[ \t]*)?",
+    rf"([ \t]*)(?:[-*+]|[0-9]{{1,4}}[.)])(?:[ \t]+|\Z)(?:\[([^\]\w]|[xX]|{BOX_WORD}|(?=\]))\](\*?)(?=[ \t]|\Z)[ \t]*)?",
     re.DOTALL,
 )
 #: A text that is struck through, and perhaps the reason; "~~old~~ new" is work.
@@ -71,6 +71,7 @@ class Entry(Struct, frozen=True):
     sign: str  #: a character or a word, as in `[done]`; "" when it is no box
     optional: bool  #: no work: `- [ ]* text`, as Kiro writes it, or `- [ ] ~~text~~`
     text: str  #: without the lines that continue it
+    is_closed: bool = False  #: a box without a blank: `- [] text`
 
     @property
     def ticked(self) -> bool:
@@ -247,7 +248,7 @@ def _name_of(title: str) -> Named:
         name = inner if inner is not None and inner.unit and inner.strong else name
     if name is None and (status := re.match(_STATUS, title)):
         name = read_name(title[status.end() :].replace("**", "", status[0].count("**")))
-        name = name if name is not None and name.unit else None
+        name = name if name is not None and (name.unit or re.match("[A-Za-z]{1,2}[0-9]", name.id)) else None
     return name or UNNAMED
 
 
@@ -273,7 +274,8 @@ def _find_structure(texts: list[str], inert: list[bool]) -> tuple[list[Heading],
         elif entry := _ENTRY.match(text):
             indent = len(entry[1].expandtabs(4))
             content = text[entry.end() :].strip()
-            sign = "" if not entry[2] or re.match(_NOTHING, content) else entry[2]
+            is_box = entry[2] is not None and not re.match(_NOTHING, content)
+            sign = entry[2] or " " if is_box else ""
             is_optional = entry[3] == "*" or (sign == " " and re.match(_STRUCK, content) is not None)
-            entries.append(Entry(i, indent, entry.start(2), sign, is_optional, content))
+            entries.append(Entry(i, indent, entry.start(2), sign, is_optional, content, is_box and not entry[2]))
     return parts[::-1], entries[::-1]

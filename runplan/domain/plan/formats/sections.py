@@ -19,8 +19,10 @@ from msgspec.structs import replace
 
 from runplan.domain.plan import reading
 from runplan.domain.plan.body import list_task_rows
+from runplan.domain.plan.formats import plain
 from runplan.domain.plan.marks import (
     DONE_LABEL,
+    NOT_WORK,
     UNITS,
     UNNAMED,
     WEAK_UNITS,
@@ -51,6 +53,21 @@ _WORK = r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|s
 _COLUMN = (
     r"(?i)\W*(?:active|backlog|blocked|completed?|doing|done|in progress|next(?: up)?|pending|planned|to[ -]?do)\W*"
 )
+#: Letters and words of milestones, phases, waves, tasks, sprints, versions and features, and words of something else.
+_COUNTS_WORK = r"[mpwtsvfe]|wp|version|release"
+_COUNTS_ELSE = (
+    r"option|example|scenario|case|appendix|question|risk|riesgo|risiko|test|problem|section|chapter|layer|level|tier"
+    r"|rule|principle|decision|gap|finding|lesson|figure|table|goal|tool|pattern|bug"
+)
+_PLAN_TITLE = r"(?i)\bplans?\b|roadmap|to[ -]?do|计划|計画|계획|\bплан\b"
+#: Chapters of a document that only describes the work.
+_CHAPTER = (
+    rf"{NOT_WORK}|goal|objectiv|overview|purpose|scope|background|context|introduc|summary|architect|\bstructure|decision"
+    r"|vision|stack|status|appendix|reference|concept|目标|目的|背景|概述|概要|架构|范围|现状|原则|总结|はじめに|まとめ"
+    r"|objetivo|resum|alcance|ziel|übersicht|цел[ьи]|обзор|개요|목표"
+)
+MANY_WORDS = 12  #: that count headings; a document with more is no plan without boxes
+_TASK_LIST = r"(?i)\W*(?:\S+ ){0,3}(?:to[ -]?dos?|backlog|tasks)(?: (?:list|items|and \w+))?\W*"  #: a title
 _TASK = r"\**([0-9]{1,4})((?:\.[0-9]{1,4}){0,3})\.?\**(?:[ \t]+|\Z)"
 
 
@@ -130,24 +147,52 @@ def _read_board(lines: Lines) -> Iterator[Reading]:
 def _read_series(lines: Lines) -> Iterator[Reading]:
     """The sections that count with another word, with letters or with numbers: `## Étape 1`, `### M1`, `### 1.`.
 
-    Statuses, boxes or tables of tasks show that they are work. Those of a word have them all, else it is ambiguous.
+    Statuses, boxes, tables of tasks or plain lists show that they are work. Those of a word have them all, else it is
+    ambiguous.
     """
-    for (level, word), headings in reading.counted_headings(lines.headings).items():
-        sections = [section for section in headings if section.name.title and not is_measure(section.name.title)]
+    work = _work_boxes(lines)
+    series = reading.counted_headings(lines.headings)
+    for (level, word), counted in series.items():
+        sections = [section for section in counted if not is_measure(section.name.title)]
         numbers = [[int(number) for number in re.findall("[0-9]+", section.name.id)] for section in sections]
         if level == 1 or word in UNITS or len(sections) < 2 or any(a >= b for a, b in pairwise(numbers)):
             continue
+        name = f"{word.title()} headings" if len(word) > 2 else "numbered headings"
         places = section_places(lines, sections)
         bare = [place for place in places if place.is_bare]
         inside = {i for place in places for i in range(place.first, place.end)}
-        if any(box.at not in inside for box in _work_boxes(lines)):
+        if any(box.at not in inside for box in work):
+            continue
+        has_boxes = any(spot.slot == "box" for place in places for spot in place.spots)
+        if not has_boxes and len(series) <= MANY_WORDS and (plain_sections := _plain_series(lines, word, sections)):
+            yield plain.plain_reading(name, plain_sections, "step")
             continue
         if len(word) > 2 and 0 < len(bare) < len(sections):
             message = f"other sections '{word.title()} <number>' have boxes or a status, this one has none"
             raise lines.error_at(bare[0].first, f"{message}; if they are the phases, add boxes to it")
-        if not bare or (len(word) < 3 and _are_work(lines, sections)):
-            name = f"{word.title()} headings" if len(word) > 2 else "numbered headings"
+        has_titles = all(section.name.title for section in sections)
+        if has_titles and (not bare or (len(word) < 3 and _are_work(lines, sections))):
             yield _numbered_reading("headings", name, lines, sections, "step")
+
+
+def _plain_series(lines: Lines, word: str, sections: Sequence[Heading]) -> tuple[Place, ...]:
+    """The sections with plain lists; they count milestones or versions, or no section beside them has a list.
+
+    Numbers alone count the chapters of most documents, but work in a list of tasks and in a plan without chapters.
+    """
+    beside = plain.headings_beside(lines, sections)
+    title = lines.headings[0].text if lines.headings[0].level == 1 else ""
+    if re.fullmatch(_COUNTS_WORK, word):
+        beside = [h for h in beside if re.match(rf"(?i)\W*{word}[ \t]*[0-9]|(?:{plain.STEPS})\Z", h.text)]
+    elif word and (len(word) < 3 or re.match(_COUNTS_ELSE, word)):
+        return ()
+    elif not word and not re.fullmatch(_TASK_LIST, title):
+        numbers = [section.name.id for section in sections]
+        is_counted = len(numbers) > 2 and numbers == [str(number) for number in range(1, len(numbers) + 1)]
+        has_chapters = any(re.search(_CHAPTER, section.name.title) for section in sections)
+        if has_chapters or not is_counted or not re.search(_PLAN_TITLE, title):
+            return ()
+    return plain.plain_places(lines, sections, beside)
 
 
 def _numbered_reading(format_: Format, name: str, lines: Lines, sections: Sequence[Heading], unit: str) -> Reading:

@@ -1,0 +1,146 @@
+"""Plans without boxes: headings that count or name an order above plain lists, and one numbered list of steps.
+
+Their statuses are what runplan writes. A text with other signs of finished work is left to a person.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from runplan.domain.plan.marks import COLON, DONE_LABEL, STATUS_LINE, Mark, Named, Status
+from runplan.domain.plan.reading import (
+    Place,
+    Reading,
+    Remark,
+    Spot,
+    counted_headings,
+    is_measure,
+    lines_beside_work,
+    section_places,
+)
+from runplan.domain.plan.scan import marks_within
+
+if TYPE_CHECKING:
+    from runplan.domain.plan.scan import Heading, Lines
+
+#: Headings that name an order: Now, Next, Later; Short-term Goals; High Priority; TODO, Nice to Have.
+_ORDER = (
+    r"(?i)\W*(?:now|next(?: up)?|soon|later|current|future|further|immediate|backlog|planned|pending|in progress"
+    r"|(?:short|near|mid|medium|long)[- ]?(?:er)?[- ]?term|to[ -]?dos?|(?:must|should|could|nice)[- ](?:to[- ])?have"
+    r"|(?:high|medium|mid|low)(?:est|er)?[ -]priority)"
+    rf"(?:[ /]+(?:candidates|features|goals|ideas|improvements|items|plans|priorit\w+|stretch|tasks|work))*"
+    rf"\W*(?:(?:[(（—–-]|{COLON}).*)?"
+)
+#: The heading of the only list of steps.
+STEPS = (
+    r"(?:[0-9.]+\W+)?(?:(?:actionable|build|detailed|development|execution|implementation|migration|product|project"
+    r"|proposed|recommended|refactoring|rollout|suggested|work) )*(?:plan|roadmap|steps|milestones|(?<= )order"
+    r"|(?<= )sequence)\W*(?:\(.*)?"
+)
+_SIGN = r"[✅✔☑√]|(?<!`)~~\w"
+#: Words above the phases that may call them done.
+_OVER = (
+    r"(?i)\b(?:already|archived|closed|completed?|deprecated|done|finished|historical|implemented|obsolete|released"
+    r"|shipped|superseded)\b|(?:已|全部)(?:完成|实现|发布)"
+)
+_TICK = "✅ "
+
+
+def read_order(lines: Lines) -> Iterator[Reading]:
+    """The headings of one level that name an order, and those of what is done; every other one may be work."""
+    for level in (2, 3) if not lines.boxes else ():
+        headings = [heading for heading in lines.headings if heading.level == level]
+        done = {heading.at for heading in headings if re.fullmatch(DONE_LABEL, heading.text)}
+        groups = [heading for heading in headings if heading.at in done or re.fullmatch(_ORDER, heading.text)]
+        named = [replace(h, name=Named(str(n), h.text, strong=True, unit="")) for n, h in enumerate(groups, 1)]
+        if len(named) > max(1, len(done)) and (
+            places := plain_places(lines, named, headings_beside(lines, named), done)
+        ):
+            yield plain_reading("order headings", places)
+
+
+def read_steps(lines: Lines) -> Iterator[Reading]:
+    """The entries of the only numbered list under a heading like Implementation Order, where no headings count."""
+    counted = (word for (_, word), headings in counted_headings(lines.headings).items() if len(headings) > 1)
+    if lines.boxes or any(counted):
+        return
+    lists = []
+    for section in (h for h in lines.headings if h.level > 1 and re.fullmatch(f"(?i){STEPS}", h.text)):
+        entries = [entry for entry in marks_within(lines.entries, section.at, section.end) if not entry.indent]
+        numbers = [re.sub(r"\D.*", "", lines.texts[entry.at]) for entry in entries]
+        if len(entries) > 2 and numbers == [str(number) for number in range(1, len(entries) + 1)]:
+            lists.append((entries, section.end))
+    if len(lists) != 1:
+        return
+    entries, end = lists[0]
+    places = []
+    for number, (entry, below) in enumerate(zip(entries, [*(e.at for e in entries[1:]), end], strict=True), 1):
+        column = lines.texts[entry.at].index(entry.text)
+        is_done = entry.text.startswith(_TICK)
+        spot = Spot("word", entry.at, column, column + len(_TICK) * is_done, (_TICK, ""))
+        place = Place(id=str(number), title=entry.text.removeprefix(_TICK), first=entry.at, end=below, spots=(spot,))
+        places.append(replace(place, mark=Mark(Status.DONE if is_done else Status.TODO)))
+    if not _may_be_done(lines, places):
+        yield replace(plain_reading("numbered list", tuple(places)), format="checklist")
+
+
+def plain_reading(name: str, places: tuple[Place, ...], unit: str = "phase") -> Reading:
+    said = Remark(places[0].first + 1, f"no boxes and no statuses: all {len(places)} phases count as todo")
+    has_status = any(place.mark.status is Status.DONE for place in places)
+    return Reading("headings", name, places, places[0].first, unit, () if has_status else (said,))
+
+
+def headings_beside(lines: Lines, sections: Sequence[Heading]) -> list[Heading]:
+    """The headings of the level of the sections or above it that have no section."""
+    firsts = [section.at for section in sections]
+    above = [heading for heading in lines.headings if sections and 1 < heading.level <= sections[0].level]
+    return [h for h in above if bisect_left(firsts, h.at) == bisect_left(firsts, h.end)]
+
+
+def plain_places(
+    lines: Lines, sections: Sequence[Heading], others: Iterable[Heading], done: Container[int] = ()
+) -> tuple[Place, ...]:
+    """The sections with their lists as items; none if one has no list, others have some, or work may be done."""
+    beside = lines_beside_work(lines)
+    others = (other for other in others if other.at not in beside and not is_measure(other.text))
+    if any(marks_within(lines.entries, other.at, other.end) for other in others):
+        return ()
+    places = []
+    for place, section in zip(section_places(lines, sections), sections, strict=True):
+        is_done = place.mark.status is Status.DONE or (place.first in done and not place.spots)
+        entries = [e for e in marks_within(lines.entries, place.first, place.end) if e.at not in beside]
+        entries = [e for e in entries if e.indent < 2 and not STATUS_LINE.match(lines.texts[e.at])]
+        if not entries and not place.spots and not is_done:
+            return ()
+        inner = marks_within(lines.headings, place.first + 1, place.end)
+        is_headed = any(re.match(r"[0-9]", h.name.id) and (h.name.strong or "." in h.name.id) for h in inner)
+        numbered = [entry for entry in entries if lines.texts[entry.at].lstrip()[0].isdigit()]
+        items = () if is_headed else numbered if len(numbered) > 1 else entries
+        mark = Mark(Status.DONE) if is_done else place.mark
+        places.append(replace(place, title=place.title or section.text, mark=mark, entries=tuple(items)))
+    return () if _may_be_done(lines, places) else tuple(places)
+
+
+def _may_be_done(lines: Lines, places: Sequence[Place]) -> bool:
+    """Whether a sign or a cell beside open phases, or a word in the prose above or in them, says that work is done."""
+    passed = {spot.at for place in places for spot in place.spots}
+    stated = [p for p in places if p.mark.status is Status.DONE or any(spot.slot == "line" for spot in p.spots)]
+    passed.update(i for place in stated for i in range(place.first, place.end))
+    prose = {*range(min([places[0].first, *(heading.at for heading in lines.headings if heading.level > 1)]))}
+    for first, end in ((place.first, place.end) for place in places):
+        entries = marks_within(lines.entries, first, end)
+        headings = marks_within(lines.headings, first + 1, end)
+        prose.update(range(first, min([end, *(e.at for e in entries[:1]), *(h.at for h in headings[:1])])))
+    for i, text in enumerate(lines.texts):
+        if i in passed or lines.inert[i]:
+            continue
+        is_prose = i in prose or text.startswith("#") or STATUS_LINE.match(text) is not None
+        is_cell = any(re.fullmatch(DONE_LABEL, cell) for cell in text.split("|")[1:-1])
+        if is_cell or re.search(_SIGN, text) or (is_prose and re.search(_OVER, text)):
+            return True
+    return False
