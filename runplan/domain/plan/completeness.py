@@ -7,18 +7,9 @@ from bisect import bisect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from runplan.domain.plan import marks
 from runplan.domain.plan.formats.table import list_status_tables
-from runplan.domain.plan.marks import (
-    DONE_TITLE,
-    NOT_WORK,
-    UNITS,
-    WEAK_UNITS,
-    PlanStatus,
-    Status,
-    id_key,
-    read_mark,
-    read_plan_status,
-)
+from runplan.domain.plan.marks import Status, id_key, read_mark
 from runplan.domain.plan.reading import Remark, counted_headings
 from runplan.domain.plan.scan import marks_within
 from runplan.domain.text import command
@@ -49,7 +40,7 @@ _NAMED = 3  #: sections that a message names
 
 
 def says_complete(lines: Lines) -> bool:
-    return read_plan_status(lines.front_value("status")) is PlanStatus.COMPLETE
+    return marks.read_plan_status(lines.front_value("status")) is marks.PlanStatus.COMPLETE
 
 
 def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
@@ -88,15 +79,12 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
         names = ", ".join([*left][:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
         message = f"this may be work, and belongs to no phase: {names}; make it phases, or write {settled} into the"
         rewrite = f"agents can write phases: {command('runplan', 'plan', '--file', lines.path)}"
-        says_done = is_over and not any(name.startswith("boxes") for name in left) and _says_all_done(lines)
+        listed = {entry.at for entry in lines.entries}
+        texts = (text for i, text in enumerate(lines.texts) if i not in listed and not lines.inert[i])
+        says_done = is_over and any(len(text) < 120 and re.fullmatch(_ALL_DONE, text) for text in texts)
+        says_done = says_done and not any(name.startswith("boxes") for name in left)
         is_error = not says_complete(lines) and not lines.front_value("format") and not says_done
         yield Remark(min(left.values()) + 1, f"{message} front matter to leave it out; {rewrite}", is_error=is_error)
-
-
-def _says_all_done(lines: Lines) -> bool:
-    listed = {entry.at for entry in lines.entries}
-    texts = (text for i, text in enumerate(lines.texts) if i not in listed and not lines.inert[i] and len(text) < 120)
-    return any(re.fullmatch(_ALL_DONE, text) for text in texts)
 
 
 class _Series:
@@ -133,7 +121,7 @@ def _find_members(text: str) -> list[tuple[str, str]]:
 
 def _lines_of_no_work(lines: Lines, series: _Series | None) -> set[int]:
     """The lines below headings of criteria, ideas and, while phases are open, of checks and of what repeats phases."""
-    pattern = f"{NOT_WORK}|{_LATER}|{_CHECKS}" if series else f"{NOT_WORK}|{_LATER}"
+    pattern = f"{marks.NOT_WORK}|{_LATER}|{_CHECKS}" if series else f"{marks.NOT_WORK}|{_LATER}"
     excused: set[int] = set()
     for part in (part for part in lines.parts if part.level > 1):
         if part.at not in excused and (re.search(pattern, part.text) or (series and any(series.find_named(part.text)))):
@@ -146,7 +134,12 @@ def _list_outside(lines: Lines, reading: Reading, inside: set[int]) -> Iterator[
     firsts = sorted(place.first for place in reading.places)
     for heading in lines.headings:
         holds = bisect(firsts, heading.at) != bisect(firsts, heading.end - 1)
-        if heading.level > 1 and heading.at not in inside and not holds and not re.search(DONE_TITLE, heading.text):
+        if (
+            heading.level > 1
+            and heading.at not in inside
+            and not holds
+            and not re.search(marks.DONE_TITLE, heading.text)
+        ):
             yield heading
 
 
@@ -177,7 +170,7 @@ def _list_siblings(lines: Lines, reading: Reading) -> Iterator[Heading]:
     firsts = [place.first for place in reading.places]
     for (_, word), series in counted_headings(lines.headings).items():
         holding = [heading for heading in series if heading.at < min(firsts) and max(firsts) < heading.end]
-        is_guide = reading.unit in WEAK_UNITS and reading.name != "numbered headings"
+        is_guide = reading.unit in marks.WEAK_UNITS and reading.name != "numbered headings"
         if holding and (word or is_guide) and len(series) > 2:
             yield from (heading for heading in series if heading not in holding)
 
@@ -185,7 +178,7 @@ def _list_siblings(lines: Lines, reading: Reading) -> Iterator[Heading]:
 def _list_rows(lines: Lines, passed: set[int], series: _Series) -> Iterator[tuple[int, str]]:
     """The rows of tables with a status that disagree with a phase, or are open and of no phase."""
     for header, names, rows in list_status_tables(lines):
-        is_of_phases = any(name.startswith((*UNITS, *series.words)) for name in names)
+        is_of_phases = any(name.startswith((*marks.UNITS, *series.words)) for name in names)
         for line, name, spots in rows if header not in passed else ():
             cell = lines.texts[line][spots[0].begin : spots[0].end].strip() if spots else ""
             mark = read_mark(cell)

@@ -32,8 +32,6 @@ class Depends(Struct):
 
 
 class Phases(Struct, frozen=True):
-    """The phases of a plan, and the words for them."""
-
     ids: list[str]  #: in the order of the plan
     order: dict[str, int]  #: id to its place among them
     meant: dict[str, list[str]]  #: key to the id; in a plan with 1a and 1b, 1 means both
@@ -116,7 +114,6 @@ _IN_TITLE = r"(?i)\(((?:depends on|after|requires|needs) [^()]{1,80})\)"
 
 
 def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depends]:
-    """The dependencies of each phase."""
     meant: dict[str, list[str]] = {}
     for id_ in bodies:
         if number := re.match("[0-9]+(?=[A-Za-z])", id_):

@@ -7,14 +7,9 @@ from collections.abc import Mapping
 
 
 def join_files(files: Mapping[str, bytes]) -> bytes:
-    """The one text of these files, in the order of the numbers in their names."""
-    paths = sorted(files, key=_number)
+    """The one text of these files, in the order of the numbers in their names: `task-1.2 - Title.md`."""
+    paths = sorted(files, key=lambda path: [*map(int, re.findall("[0-9]+", path.rpartition("/")[2].partition(" ")[0]))])
     return b"\n".join(f"<!-- runplan:file {path} -->\n".encode() + files[path] for path in paths)
-
-
-def _number(path: str) -> list[int]:
-    """The number of the task: `task-1.2 - Title.md`."""
-    return [int(number) for number in re.findall("[0-9]+", path.rpartition("/")[2].partition(" ")[0])]
 
 
 def split_files(text: bytes, folder: str) -> dict[str, bytes]:

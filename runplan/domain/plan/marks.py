@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-#: The words that a heading may call its phase.
+#: The words that a heading may call its phase, most telling first: a Chunk has Tasks, a Task has Steps.
 UNITS = (
-    *("phase", "task", "stage", "step", "milestone", "part", "session", "sprint", "chunk", "issue", "iteration"),
-    *("story", "epic", "wave", "slice", "week"),
+    *("phase", "task", "issue", "iteration", "stage", "milestone", "sprint", "story", "slice", "session", "part"),
+    *("chunk", "wave", "epic", "week", "step"),
 )
 WEAK_UNITS = ("issue", "session", "part", "step", "week")  #: words that documents of other kinds count with too
 #: One id. Parts after a dot or a hyphen stay short, so that `1-Setup` is phase 1 and `3b-i` is itself.

@@ -16,42 +16,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.domain.errors import NotAPlan, PlanUnreadable
-from runplan.domain.plan.body import (
-    WHOLE_PHASE,
-    Execution,
-    Item,
-    body_of,
-    entry_text,
-    list_passed_over,
-    list_unknown_keys,
-    read_execution,
-    read_items,
-    read_labels,
-    read_paths,
-)
+from runplan.domain.plan import body as phase_text, marks
+from runplan.domain.plan.body import WHOLE_PHASE, Execution, Item, entry_text
 from runplan.domain.plan.completeness import list_left_out
 from runplan.domain.plan.dependencies import read_depends
 from runplan.domain.plan.formats import front_matter, plain, sections, speckit, table, tasks_json, tracks
-from runplan.domain.plan.marks import (
-    DONE_ABOVE,
-    RESERVED,
-    STATUS_LINE,
-    ExecutionKind,
-    PlanStatus,
-    Status,
-    id_key,
-    read_mark,
-    read_name,
-    read_plan_status,
-)
-from runplan.domain.plan.reading import (
-    OWN_FRONT,
-    Reading,
-    Remark,
-    counted_headings,
-    list_claims,
-    refuse_duplicates,
-)
+from runplan.domain.plan.marks import ExecutionKind, PlanStatus, Status, id_key, read_mark
+from runplan.domain.plan.reading import OWN_FRONT, Reading, Remark, counted_headings, list_claims, refuse_duplicates
 from runplan.domain.plan.scan import Entry, Heading, Lines, marks_within, scan_lines
 from runplan.domain.text import command
 
@@ -60,7 +31,7 @@ if TYPE_CHECKING:
     from runplan.domain.plan.dependencies import Depends
     from runplan.domain.plan.reading import Format, Place
 
-__all__ = ["Item", "Phase", "Plan", "Remark", "Status", "other_way", "parse_plan"]
+__all__ = ["Phase", "Plan", "Remark", "Status", "other_way", "parse_plan"]
 
 
 MAX_PHASES = 1000
@@ -97,8 +68,6 @@ _LANDING = re.compile(r">[ \t]*\*\*Landing mode:[ \t]*`?(cherry-pick|pr|direct)\
 
 
 class Phase(Struct, frozen=True):
-    """One unit of work, as the plan states it."""
-
     id: str
     title: str
     status: Status
@@ -165,7 +134,11 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
         *list_left_out(lines, reading),
         *_about_bare(lines, reading),
     ]
-    bodies = {place.id: _body_of_place(lines, place) for place in reading.places}
+    bodies = {}
+    for place in reading.places:
+        own = scan_lines(place.text.encode("utf-8", "surrogatepass"), path=path) if place.text else lines
+        span = (0, len(own.texts)) if place.text else (place.first, place.end)
+        bodies[place.id] = phase_text.body_of(own, *span)
     waits = read_depends(bodies, reading)
     for place in reading.places:
         remarks += _about_depends(place, waits[place.id], bodies, lines)
@@ -204,7 +177,6 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
 
 @lru_cache(maxsize=2)  # a phase reads the same text when it begins, when it lands and when its row is set
 def lay_out(text: bytes, path: str) -> tuple[Lines, Reading]:
-    """The lines of a plan and the place of every phase."""
     lines = scan_lines(text, path=path)
     return lines, recognise_format(lines, wanted=lines.front_value("format").lower())
 
@@ -217,15 +189,8 @@ def require_settable(lines: Lines, key: str) -> None:
         raise lines.error_at(field.at, message)
 
 
-def _body_of_place(lines: Lines, place: Place) -> Body:
-    if not place.text:
-        return body_of(lines, place.first, place.end)
-    own = scan_lines(place.text.encode("utf-8", "surrogatepass"), path=lines.path)
-    return body_of(own, 0, len(own.texts))
-
-
 def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
-    items, sign_off = read_items(body, title=place.title)
+    items, sign_off = phase_text.read_items(body, title=place.title)
     for letter, entries in (("W", place.entries), ("C", place.criteria)):
         if entries:
             named = [Item(f"{letter}{n}", entry_text(body, entry), entry.at + 1) for n, entry in enumerate(entries, 1)]
@@ -233,7 +198,7 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
     items = tuple(sorted(items, key=lambda item: item.id[0], reverse=True))
     if place.text:
         items = tuple(replace(item, line=place.at + 1) for item in items)
-    execution = read_execution(body)
+    execution = phase_text.read_execution(body)
     return Phase(
         id=place.id,
         title=place.title,
@@ -245,19 +210,21 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
         depends=tuple(dict.fromkeys((*waits.hard, *place.depends, *waits.elsewhere))),
         soft=tuple(waits.soft),
         # What a command changes is not limited, so no other phase runs next to it.
-        touches=() if execution.kind is ExecutionKind.DELEGATE else read_paths(body, "touches") or place.touches,
-        allows=read_paths(body, "allows"),
+        touches=()
+        if execution.kind is ExecutionKind.DELEGATE
+        else phase_text.read_paths(body, "touches") or place.touches,
+        allows=phase_text.read_paths(body, "allows"),
         execution=execution,
         items=items,
         sign_off=(*sign_off, *place.sign_off),
         blocker=place.mark.reason,
         note=place.mark.note,
-        host=read_labels(body),
+        host=phase_text.read_labels(body),
     )
 
 
 def _plan_status(lines: Lines) -> PlanStatus:
-    status = read_plan_status(lines.front_value("status"))
+    status = marks.read_plan_status(lines.front_value("status"))
     field = lines.find_field("status")
     if status is None and field is not None:
         message = f"unknown status {field.value!r}; a plan is {', '.join(PlanStatus)}"
@@ -317,7 +284,7 @@ def recognise_format(lines: Lines, *, wanted: str) -> Reading:
 def _describe_nearest(lines: Lines) -> str:
     """What comes nearest to phases in a text without any, in brackets; "" for nothing."""
     series = max(counted_headings(lines.headings).values(), key=len, default=[])
-    names = enumerate((read_name(re.sub(r"\A[\s|>*+-]*(?:[0-9]+\. )?", "", text)) for text in lines.texts), 1)
+    names = enumerate((marks.read_name(re.sub(r"\A[\s|>*+-]*(?:[0-9]+\. )?", "", text)) for text in lines.texts), 1)
     heading = lines.heading_above(lines.boxes[0].at) if lines.boxes else None
     if lines.open_fence >= 0:
         return f" (the fence opened on line {lines.open_fence + 1} is never closed)"
@@ -388,10 +355,10 @@ def _about_depends(place: Place, waits: Depends, ids: Iterable[str], lines: Line
 
 
 def _about_body(phase: Phase, body: Body) -> Iterator[Remark]:
-    for label, count in list_passed_over(body, phase.items):
+    for label, count in phase_text.list_passed_over(body, phase.items):
         message = f"the list under {label.text[:60]!r} is no item of phase {phase.id} ({count}); boxes would be"
         yield Remark(label.at + 1, message)
-    for index, sentence in list_unknown_keys(body) if phase.status is not Status.DONE else ():
+    for index, sentence in phase_text.list_unknown_keys(body) if phase.status is not Status.DONE else ():
         yield Remark(index + 1, f"phase {phase.id}: {sentence}")
     if not phase.host and (line := body.labels.get("host")):
         message = f"phase {phase.id} names no labels after Host:, which has no effect; labels are like: gpu, docker"
@@ -447,7 +414,7 @@ def _about_bare(lines: Lines, reading: Reading) -> Iterator[Remark]:
     if reading.format not in (*RIVALS[0], "todo"):
         return
     bare = [place for place in reading.places if place.is_bare]
-    signed = [h for h in lines.headings if re.search(DONE_ABOVE, h.text)]
+    signed = [h for h in lines.headings if re.search(marks.DONE_ABOVE, h.text)]
     marked = [place.first for place in reading.places if place.mark.status is Status.DONE and not place.spots]
     listed = [e for e in lines.entries if e.text.startswith(("✅", "✔", "☑"))]
     with_signs = [place for place in bare if marks_within(listed, place.first, place.end)]
@@ -470,7 +437,7 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
     inside = {i for place in reading.places for i in (place.at, *range(place.first, place.end))}
     todo = {id_key(place.id) for place in reading.places if place.mark.status is Status.TODO}
     if reading.format == "todo":  # its phases may have other numbers than their headings
-        titles = (read_name(place.title) for place in reading.places if place.mark.status is Status.TODO)
+        titles = (marks.read_name(place.title) for place in reading.places if place.mark.status is Status.TODO)
         todo = {id_key(name.id) for name in titles if name and "." in name.id}
     for index, ids in list_claims(lines, reading.unit, inside):
         if claimed := ", ".join(id_ for id_ in ids if id_key(id_) in todo):
@@ -482,9 +449,9 @@ def _about_rest(lines: Lines, reading: Reading) -> Iterator[Remark]:
     for index, text in enumerate(lines.texts):
         if index in inside or lines.inert[index] or not (":" in text or "." in text):
             continue
-        line = STATUS_LINE.match(text)
+        line = marks.STATUS_LINE.match(text)
         is_of_plan = index < reading.places[0].first and not text.startswith("status")  # of front matter
-        says_done = line and read_mark(text[line.end() :]).status is Status.DONE and not re.search(RESERVED, text)
+        says_done = line and read_mark(text[line.end() :]).status is Status.DONE and not re.search(marks.RESERVED, text)
         if says_done and is_of_plan and left:
             is_error = all(place.mark.status is Status.TODO for place in reading.places)
             yield Remark(index + 1, f"the plan says here that it is done, but not done: {left}", is_error=is_error)

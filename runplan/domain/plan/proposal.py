@@ -18,7 +18,7 @@ from runplan.domain.text import counted, plain, visible
 
 if TYPE_CHECKING:
     from runplan.domain.plan.model import Phase, Plan
-    from runplan.domain.plan.scan import Heading, Lines
+    from runplan.domain.plan.scan import Lines
 
 #: The sections of a plan beside its phases, by the beginning of their headings.
 SECTIONS = {"goal": "Goal", "non scope": "Non-Scope", "risk": "Risks", "open question": "Open Questions"}
@@ -84,7 +84,6 @@ def strip_front_matter(markdown: str) -> str:
 
 
 def set_plan_status(text: str, status: PlanStatus) -> str:
-    """The plan with this status; no other byte changes."""
     return put_key(text.encode(), path=_PATH, key="status", value=status).decode()
 
 
@@ -92,8 +91,7 @@ def set_plan_status(text: str, status: PlanStatus) -> str:
 
 
 def missing_sections(text: str) -> tuple[str, ...]:
-    """The sections of a plan that the text has no heading for."""
-    titles = [_words_of(heading) for heading in scan_lines(text.encode(), path=_PATH).headings]
+    titles = [_normalize(heading.text) for heading in scan_lines(text.encode(), path=_PATH).headings]
     return tuple(name for word, name in SECTIONS.items() if not any(title.startswith(word) for title in titles))
 
 
@@ -134,7 +132,7 @@ def _permissions(phase: Phase) -> Iterator[str]:
 def _open_questions(lines: Lines) -> Iterator[str]:
     """The paragraphs and list entries below the headings; the word None stands for no question."""
     for heading in lines.headings:
-        if not _words_of(heading).startswith("open question"):
+        if not _normalize(heading.text).startswith("open question"):
             continue
         below = marks_within(lines.headings, heading.at + 1, heading.end)
         end = below[0].at if heading.level == 1 and below else heading.end
@@ -149,12 +147,7 @@ def _open_questions(lines: Lines) -> Iterator[str]:
         yield from (text for text in paragraphs if _normalize(text) not in _NONE)
 
 
-def _words_of(heading: Heading) -> str:
-    return _normalize(heading.text)
-
-
 def _normalize(text: str) -> str:
-    """The words in lower case, without punctuation."""
     return re.sub(r"[\W_]+", " ", text).strip().casefold()
 
 

@@ -10,26 +10,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.domain.plan.marks import (
-    BRACKETS,
-    CLAIM,
-    COLON,
-    DONE_LABEL,
-    DONE_TITLE,
-    MANUAL,
-    NEXT_FIELD,
-    NOT_WORK,
-    RESERVED,
-    STATUS_LINE,
-    UNITS,
-    Mark,
-    Named,
-    Status,
-    id_key,
-    read_commit,
-    read_mark,
-    read_name,
-)
+from runplan.domain.plan import marks
+from runplan.domain.plan.marks import Mark, Named, Status, id_key, read_commit, read_mark, read_name
 from runplan.domain.plan.scan import LABEL, Entry, Heading, marks_within, scan_lines
 
 if TYPE_CHECKING:
@@ -60,7 +42,7 @@ _BEFORE_NAME = r"\A[\s#|>+-]*(?:\*[ \t])?(?:\[[xX]\]|[✅✔☑]\ufe0f?)?[ \t]*"
 #: `Étape 1 : Title`, `阶段1：Title`; a Latin word needs the blank, as P0 and v1 are none.
 _COUNTED = (
     rf"[\W_]*([^\W\d_]{{3,20}}(?=[ \t])|[^\W\d_a-zA-Z]{{1,20}})[ \t]*([0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{0,2}})"
-    rf"[ \t]*(?:\Z|[\]*)—–-]+|{COLON}|\.(?![0-9]))"
+    rf"[ \t]*(?:\Z|[\]*)—–-]+|{marks.COLON}|\.(?![0-9]))"
 )
 _OUTLINED = r"[0-9]{1,3}[.)][ \t]+(?=([A-Z]{1,2})[0-9])"  #: `2. M0: Title`
 _NUMBER = r"([A-Za-z]{0,3})-?[0-9]{1,4}(?:\.[0-9]{1,3}){0,2}"
@@ -85,8 +67,6 @@ class Remark(Struct, frozen=True, omit_defaults=True):
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """The place of one phase in the text."""
-
     id: str
     title: str
     mark: Mark = Mark(Status.TODO)
@@ -105,7 +85,6 @@ class Place(Struct, frozen=True, kw_only=True):
 
     @property
     def at(self) -> int:
-        """The line with its status."""
         return self.spots[0].at if self.spots else self.first
 
     @property
@@ -175,7 +154,7 @@ def lines_beside_work(lines: Lines) -> set[int]:
     """The lines below headings and labels like Acceptance Criteria; one with an id may have parts that are work."""
     beside: set[int] = set()
     for part in lines.parts:
-        if part.level > 1 and part.at not in beside and re.search(NOT_WORK, part.text):
+        if part.level > 1 and part.at not in beside and re.search(marks.NOT_WORK, part.text):
             inner = marks_within(lines.headings, part.at + 1, part.end)
             beside.update(range(part.at, inner[0].at if inner and part.name.id else part.end))
     return beside
@@ -213,24 +192,26 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
         place = Place(id=section.name.id, title=section.name.title, first=section.at, end=section.end)
         boxes = [box for box in marks_within(lines.boxes, section.at, section.end) if not box.optional]
         done_parts, left_parts = _split_parts(lines, section)
-        brackets = re.search(BRACKETS, lines.texts[section.at])
+        brackets = re.search(marks.BRACKETS, lines.texts[section.at])
         if brackets:
-            place = replace(place, title=re.sub(BRACKETS, "", place.title).rstrip())
+            place = replace(place, title=re.sub(marks.BRACKETS, "", place.title).rstrip())
         if (spot := _status_line(lines, section.at, section.end)) is not None:
             value = lines.texts[spot.at][spot.begin : spot.end].strip()
             mark = read_mark(value)
-            mark = mark if mark.known or not re.search(DONE_TITLE, section.text) else Mark(Status.DONE)
+            mark = mark if mark.known or not re.search(marks.DONE_TITLE, section.text) else Mark(Status.DONE)
             place = replace(place, mark=mark, commit=read_commit(value), spots=(spot,))
         elif brackets:
             group = brackets.lastindex or 0
             spots = (Spot("brackets", section.at, *brackets.span(group)), *box_spots(boxes))
             place = replace(place, mark=read_mark(brackets[group]), commit=read_commit(brackets[group]), spots=spots)
-        elif done := re.search(DONE_TITLE, section.text):
+        elif done := re.search(marks.DONE_TITLE, section.text):
             claim = section.text[done.start() :]
-            is_whole = not done.start() or not re.search(RESERVED, claim)
+            is_whole = not done.start() or not re.search(marks.RESERVED, claim)
             place = replace(place, mark=Mark(Status.DONE) if is_whole else Mark(Status.IN_PROGRESS, note=claim))
         elif boxes:
-            parts = (part for part in marks_within(lines.parts, section.at, section.end) if re.match(MANUAL, part.text))
+            parts = (
+                part for part in marks_within(lines.parts, section.at, section.end) if re.match(marks.MANUAL, part.text)
+            )
             manual = {box.at for part in parts for box in marks_within(lines.boxes, part.at, part.end)}
             ticked = {box.at for part in done_parts for box in marks_within(lines.boxes, part.at, part.end)}
             mark = mark_of_work([box for box in boxes if box.at not in ticked], manual)
@@ -249,11 +230,11 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
 def _split_parts(lines: Lines, section: Heading) -> tuple[list[Heading], list[Heading]]:
     """The sub-headings that say done, `### ✅ A1 — Title`, and those beside them that do not and are not struck."""
     below = marks_within(lines.headings, section.at + 1, section.end)
-    parts = [h for h in below if h.level == below[0].level and not re.search(NOT_WORK, h.text)]
-    done = [part for part in parts if re.search(DONE_TITLE, part.text)]
+    parts = [h for h in below if h.level == below[0].level and not re.search(marks.NOT_WORK, h.text)]
+    done = [part for part in parts if re.search(marks.DONE_TITLE, part.text)]
     counts = any(part.name.id for part in done)
     left = [h for h in parts if not h.text.startswith("~~") and (h.name.id or not counts)] if done else []
-    return done, [h for h in left if not re.search(DONE_TITLE, h.text)]
+    return done, [h for h in left if not re.search(marks.DONE_TITLE, h.text)]
 
 
 def mark_of_work(boxes: Sequence[Entry], manual: set[int]) -> Mark:
@@ -284,8 +265,8 @@ def _status_line(lines: Lines, first: int, end: int) -> Spot | None:
         if lines.inert[i] or text.startswith(("  ", "\t")):
             continue
         is_own = re.match(r"(?i)#+\W*(?:status|progress)\b", text) is not None if text.startswith("#") else is_own
-        if is_own and (line := STATUS_LINE.match(text)):
-            other = NEXT_FIELD.search(text, line.end())
+        if is_own and (line := marks.STATUS_LINE.match(text)):
+            other = marks.NEXT_FIELD.search(text, line.end())
             value = text[: other.start()].rstrip(" \t|·•,;—–") if other else text.rstrip()
             return Spot("line", i, line.end(), max(line.end(), len(value)))
     return None
@@ -296,7 +277,7 @@ def list_claims(lines: Lines, unit: str, inside: Container[int]) -> Iterator[tup
 
     So does a line inside with a date: "PHASE 6 COMPLETED: 2026-03-12".
     """
-    said = CLAIM.replace("UNIT", unit)
+    said = marks.CLAIM.replace("UNIT", unit)
     is_below = False
     for i, line in enumerate(lines.texts):
         if lines.inert[i] or not line.strip() or line.startswith("|"):
@@ -312,15 +293,19 @@ def list_claims(lines: Lines, unit: str, inside: Container[int]) -> Iterator[tup
         name = read_name(text) if text and i not in inside else None
         if name is None or name.unit != unit:
             ends_list = line.startswith(("#", "**")) or line.rstrip("* ").endswith((":", "："))
-            is_below = (is_below and not ends_list) or (len(line) < 80 and re.fullmatch(DONE_LABEL, line) is not None)
-        elif (is_below or re.search(DONE_TITLE, line)) and not re.search(rf"{RESERVED}|[0-9] (?:day|week)", text):
+            is_below = (is_below and not ends_list) or (
+                len(line) < 80 and re.fullmatch(marks.DONE_LABEL, line) is not None
+            )
+        elif (is_below or re.search(marks.DONE_TITLE, line)) and not re.search(
+            rf"{marks.RESERVED}|[0-9] (?:day|week)", text
+        ):
             yield i, [name.id]
 
 
 def list_done(text: bytes, *, path: str) -> dict[str, int]:
     """The phases that a document about progress marks done in sections, rows or lines, by their keys, with the line."""
     lines = scan_lines(text, path=path)
-    places = section_places(lines, find_sections(lines, *UNITS))
+    places = section_places(lines, find_sections(lines, *marks.UNITS))
     done = {id_key(place.id): place.at + 1 for place in places if place.mark.status is Status.DONE}
     for i, line in enumerate(lines.texts):
         name = None if lines.inert[i] else read_name(re.sub(_BEFORE_NAME, "", line))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect, bisect_left
+from codecs import BOM_UTF8
 from functools import lru_cache
 from itertools import accumulate
 from operator import attrgetter
@@ -83,8 +84,6 @@ class Entry(Struct, frozen=True):
 
 
 class Field(Struct, frozen=True):
-    """A `key: value` line of the front matter."""
-
     key: str
     value: str
     at: int  #: line
@@ -111,7 +110,6 @@ class Lines(Struct, frozen=True, kw_only=True):
     eol: bytes  #: the line end of the first line
 
     def error_at(self, index: int, why: str, kind: type[PlanUnreadable] = PlanUnreadable) -> PlanUnreadable:
-        """The error about a line."""
         return kind(f"{self.path}:{index + 1}: {why}")
 
     def byte_offset(self, index: int, column: int) -> int:
@@ -122,7 +120,6 @@ class Lines(Struct, frozen=True, kw_only=True):
         return self.starts[index] if index < len(self.starts) else len(self.raw)
 
     def heading_above(self, index: int) -> Heading | None:
-        """The nearest heading above a line."""
         place = bisect(self.headings, index, key=_at)
         return self.headings[place - 1] if place else None
 
@@ -152,9 +149,8 @@ def marks_within(marks: list[T], first: int, end: int) -> list[T]:
 def scan_lines(raw: bytes, *, path: str) -> Lines:
     """The lines of a plan file. Raises PlanUnreadable when it is no text."""
     pieces = _decode_text(raw, path).split("\n")
-    starts = list(
-        accumulate((len(piece.encode()) + 1 for piece in pieces), initial=len(raw) - len(_without_marks(raw)))
-    )
+    first = len(BOM_UTF8) if raw.startswith(BOM_UTF8) else 0
+    starts = list(accumulate((len(piece.encode()) + 1 for piece in pieces), initial=first))
     last = pieces.pop()  # there is no line after the last line end
     texts = [piece.removesuffix("\r") for piece in pieces] + ([last] if last else [])
     front = 0
@@ -197,10 +193,6 @@ def _front_fields(texts: list[str], front: int) -> list[Field]:
     return fields
 
 
-def _without_marks(raw: bytes) -> bytes:
-    return raw.removeprefix(b"\xef\xbb\xbf")
-
-
 def _decode_text(raw: bytes, path: str) -> str:
     size = len(raw) / 1024 / 1024
     count = raw.count(b"\n")
@@ -209,7 +201,7 @@ def _decode_text(raw: bytes, path: str) -> str:
             f"the file has {size:.1f} MB and {count:,} lines, and a plan at most {MAX_MB} MB and {MAX_LINES:,} lines"
         )
         raise PlanUnreadable(f"{path}:1: {message}; is it a plan?")
-    text = _without_marks(raw)
+    text = raw.removeprefix(BOM_UTF8)
     try:
         wrong = text.find(b"\0")
         if wrong < 0:
@@ -253,7 +245,6 @@ def _name_of(title: str) -> Named:
 
 
 def _find_structure(texts: list[str], inert: list[bool]) -> tuple[list[Heading], list[Entry]]:
-    """The headings and labels, and the entries of lists."""
     parts: list[Heading] = []
     entries: list[Entry] = []
     border = [len(texts)] * (LABEL + 1)  # by level: where the section of a heading above ends

@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from runplan.domain.plan import marks
 from runplan.domain.plan.completeness import says_complete
-from runplan.domain.plan.marks import (
-    STATUS_LINE,
-    WRITTEN,
-    WRITTEN_IN_BRACKETS,
-    NoWorkKind,
-    PlanStatus,
-    Status,
-    id_key,
-    read_mark,
-)
+from runplan.domain.plan.marks import NoWorkKind, PlanStatus, Status, id_key
 from runplan.domain.plan.model import lay_out, require_settable
 from runplan.domain.plan.reading import OWN_FRONT
 from runplan.domain.plan.scan import scan_lines
@@ -41,7 +33,7 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
     is_same = place.mark.known and place.mark.status is status
     if is_same and (commit in ("", place.commit) or (slots and slots <= {"box", "brackets", "word"})):
         return text
-    words = WRITTEN[status]
+    words = marks.WRITTEN[status]
     if commit and "commit" not in slots:
         words = f"{words} (`{commit}`)" if "cell" in slots else f"{words} ({commit})"
     if not place.spots:
@@ -62,7 +54,7 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
             case "line":
                 new = (b"" if above.endswith((b" ", b"\t")) else b" ") + words.encode()
             case "brackets":
-                new = WRITTEN_IN_BRACKETS[status].encode()
+                new = marks.WRITTEN_IN_BRACKETS[status].encode()
             case "box" | "word":
                 new = spot.words[status is not Status.DONE].encode()
         text = above + new + text[end:]
@@ -118,8 +110,6 @@ def put_key(text: bytes, *, path: str, key: str, value: str | None, after: str =
 
 
 class NoPhase(Struct, frozen=True):
-    """Why no phase can be worked now."""
-
     kind: NoWorkKind
     detail: str = ""  #: for people
 
@@ -172,7 +162,6 @@ def list_workable(plan: Plan) -> list[str]:
 
 
 def assume_done(plan: Plan, *ids: str) -> Plan:
-    """The plan as if these phases were done."""
     done = (replace(phase, status=Status.DONE) if phase.id in ids else phase for phase in plan.phases)
     return replace(plan, phases=tuple(done))
 
@@ -209,13 +198,13 @@ def add_tracker(text: bytes, *, path: str) -> bytes:
     has_lines = any(spot.slot == "line" for place in reading.places for spot in place.spots)
     if not reading.lacks_statuses and (reading.format != "sections" or has_lines):
         return text
-    above = (STATUS_LINE.match(row) for row in lines.texts[: reading.places[0].first])
-    says_done = any(line and read_mark(line.string[line.end() :]).status is Status.DONE for line in above)
+    above = (marks.STATUS_LINE.match(row) for row in lines.texts[: reading.places[0].first])
+    says_done = any(line and marks.read_mark(line.string[line.end() :]).status is Status.DONE for line in above)
     is_done = reading.lacks_statuses and (says_done or says_complete(lines))
     rows = ["## Progress Tracker", "", "| Phase | Status | Commit | Notes |", "|-------|--------|--------|-------|"]
     for place in reading.places:
         title = place.title.replace("\\|", "|").replace("|", "\\|")
-        status = WRITTEN[Status.DONE if is_done or place.mark.status is Status.DONE else Status.TODO]
+        status = marks.WRITTEN[Status.DONE if is_done or place.mark.status is Status.DONE else Status.TODO]
         rows.append(f"| {place.id}{' — ' if title else ''}{title} | {status} | | |")
     first = reading.places[0].first
     chapters = [heading.at for heading in lines.headings if heading.level == 2 and heading.at < first < heading.end]

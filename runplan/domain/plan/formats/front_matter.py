@@ -47,7 +47,6 @@ def read_todos(lines: Lines) -> Iterator[Reading]:
 
 
 def _list_maps(lines: Lines, field: Field) -> list[dict[str, Field]]:
-    """The entries of a list of maps in the front matter, each with its fields."""
     maps: list[dict[str, Field]] = []
     depth = (0, 0)  # the columns of the dash and of the keys
     key = ""
@@ -81,7 +80,6 @@ def _list_values(lines: Lines, field: Field) -> list[str]:
 
 
 def _word_spot(lines: Lines, status: Field, offset: int) -> Spot:
-    """The status without its quotes."""
     quoted = lines.texts[status.at][status.begin : status.begin + 1] in ("'", '"')
     return Spot("word", status.at + offset, status.begin + quoted, status.end - quoted)
 
@@ -90,7 +88,6 @@ def _word_spot(lines: Lines, status: Field, offset: int) -> Spot:
 
 
 def read_backlog(lines: Lines) -> Iterator[Reading]:
-    """A task file, or a folder of them."""
     files = split_files(lines.raw, lines.path)
     offset = 0
     tasks = []

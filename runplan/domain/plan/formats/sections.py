@@ -17,22 +17,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runplan.domain.plan import reading
+from runplan.domain.plan import marks, reading
 from runplan.domain.plan.body import list_task_rows
 from runplan.domain.plan.formats import plain
-from runplan.domain.plan.marks import (
-    DONE_LABEL,
-    NOT_WORK,
-    UNITS,
-    UNNAMED,
-    WEAK_UNITS,
-    Mark,
-    Status,
-    id_key,
-    read_commit,
-    read_mark,
-    read_name,
-)
+from runplan.domain.plan.marks import UNNAMED, Mark, Status, id_key, read_mark, read_name
 from runplan.domain.plan.reading import Place, Reading, Remark, find_sections, is_measure, section_places
 from runplan.domain.plan.scan import marks_within
 
@@ -42,11 +30,6 @@ if TYPE_CHECKING:
     from runplan.domain.plan.scan import Entry, Heading, Lines
 
 _VERIFICATION = r"(?i)(?:automated|manual) verification"
-#: The words of headings, most telling first: a Chunk has Tasks, a Task has Steps.
-_UNITS = (
-    *("task", "issue", "iteration", "stage", "milestone", "sprint", "story", "slice", "session", "part", "chunk"),
-    *("wave", "epic", "week", "step"),
-)
 #: Headings above sections that are work.
 _WORK = r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|stages|to[- ]?do"
 #: Headings of a board: its boxes are the phases, not its columns.
@@ -62,7 +45,7 @@ _COUNTS_ELSE = (
 _PLAN_TITLE = r"(?i)\bplans?\b|roadmap|to[ -]?do|计划|計画|계획|\bплан\b"
 #: Chapters of a document that only describes the work.
 _CHAPTER = (
-    rf"{NOT_WORK}|goal|objectiv|overview|purpose|scope|background|context|introduc|summary|architect|\bstructure|decision"
+    rf"{marks.NOT_WORK}|goal|objectiv|overview|purpose|scope|background|context|introduc|summary|architect|\bstructure|decision"
     r"|vision|stack|status|appendix|reference|concept|目标|目的|背景|概述|概要|架构|范围|现状|原则|总结|はじめに|まとめ"
     r"|objetivo|resum|alcance|ziel|übersicht|цел[ьи]|обзор|개요|목표"
 )
@@ -123,9 +106,9 @@ def read_openspec(lines: Lines) -> Iterator[Reading]:
 
 def read_headings(lines: Lines) -> Iterator[Reading]:
     """The plan by each word that its headings count with, then by numbers: `### 1. Title`, `#### M1: Title`."""
-    for unit in _UNITS:
+    for unit in marks.UNITS[1:]:
         sections = find_sections(lines, unit)
-        if sections and (unit not in WEAK_UNITS or sections[0].level < 3 or _are_work(lines, sections)):
+        if sections and (unit not in marks.WEAK_UNITS or sections[0].level < 3 or _are_work(lines, sections)):
             yield _numbered_reading("headings", f"{unit.title()} headings", lines, sections, unit)
     yield from _read_series(lines)
     yield from _read_board(lines)
@@ -138,8 +121,8 @@ def _read_board(lines: Lines) -> Iterator[Reading]:
     cards = {card: column for column, below in inner for card in below if card.level == column.level + 1}
     if len(set(cards.values())) > 1:
         board = _numbered_reading("headings", "board headings", lines, [*cards], "phase")
-        marks = [read_mark(column.text) for column in cards.values()]
-        rows = zip(board.places, marks, strict=True)
+        statuses = [read_mark(column.text) for column in cards.values()]
+        rows = zip(board.places, statuses, strict=True)
         places = (replace(p, mark=mark) if p.is_bare and mark.status is not Status.TODO else p for p, mark in rows)
         yield replace(board, places=tuple(places))
 
@@ -155,7 +138,7 @@ def _read_series(lines: Lines) -> Iterator[Reading]:
     for (level, word), counted in series.items():
         sections = [section for section in counted if not is_measure(section.name.title)]
         numbers = [[int(number) for number in re.findall("[0-9]+", section.name.id)] for section in sections]
-        if level == 1 or word in UNITS or len(sections) < 2 or any(a >= b for a, b in pairwise(numbers)):
+        if level == 1 or word in marks.UNITS or len(sections) < 2 or any(a >= b for a, b in pairwise(numbers)):
             continue
         name = f"{word.title()} headings" if len(word) > 2 else "numbered headings"
         places = section_places(lines, sections)
@@ -266,7 +249,9 @@ def read_todo(lines: Lines) -> Iterator[Reading]:
             heading = counted[place - 1]
         if heading is not None and heading.level > 1:
             open_[heading] = open_.get(heading, False) or not box.ticked
-    headings = [heading for heading, is_open in open_.items() if is_open or not re.fullmatch(DONE_LABEL, heading.text)]
+    headings = [
+        heading for heading, is_open in open_.items() if is_open or not re.fullmatch(marks.DONE_LABEL, heading.text)
+    ]
     if len(headings) < 2 or named_boxes(lines) or all(re.fullmatch(_COLUMN, heading.text) for heading in open_):
         return
     ends = [*(heading.at for heading in headings[1:]), len(lines.texts)]
@@ -304,7 +289,7 @@ def read_boxes(lines: Lines, listed: Sequence[tuple[Entry, Named]], sections: Se
 def _box_place(name: Named, boxes: Sequence[Entry], end: int) -> Place:
     """A phase that begins with its box; the other boxes are ticked with it."""
     place = Place(id=name.id, title=name.title, first=boxes[0].at, end=end, spots=reading.box_spots(boxes))
-    return replace(place, mark=reading.mark_of(boxes[:1]), commit=read_commit(boxes[0].text))
+    return replace(place, mark=reading.mark_of(boxes[:1]), commit=marks.read_commit(boxes[0].text))
 
 
 def named_boxes(lines: Lines, outside: Sequence[Heading] = (), unit: str = "phase") -> list[tuple[Entry, Named]]:

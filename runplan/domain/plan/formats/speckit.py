@@ -54,7 +54,16 @@ def _in_order(lines: Lines, places: Sequence[Place], phases: Mapping[str, str]) 
     """
     stories = {place.id for place in places if re.search(_STORY, place.title)}
     first = next((n for n, place in enumerate(places) if place.id in stories), len(places))
-    prose = _dependency_sentences(lines, phases)
+    sentences: dict[str, list[str]] = {}  # by phase, below Dependencies: `- **US2 (Phase 4)**: Depends on US1`
+    for part in (heading for heading in lines.headings if "dependenc" in heading.text.lower()):
+        for entry in marks_within(lines.entries, part.at, part.end):
+            head, *tail = re.split(_SENTENCE, entry.text, maxsplit=1)
+            earlier, *later = re.split(_BEFORE, head, maxsplit=1)
+            told = "".join(later or [head]).lower().replace("phase ", "phase")
+            named = re.sub(r"user story ?|us-?(?=[0-9])", "us", told)
+            ids = dict.fromkeys(phases[word] for word in re.findall(r"\w+", named) if word in phases)
+            for id_ in ids if later else [*ids][:1]:
+                sentences.setdefault(id_, []).extend([earlier] if later else tail)
     ordered = []
     for number, place in enumerate(places):
         boxes = [box for box in marks_within(lines.boxes, place.first, place.end) if not box.optional]
@@ -73,26 +82,8 @@ def _in_order(lines: Lines, places: Sequence[Place], phases: Mapping[str, str]) 
                 place,
                 entries=tuple(boxes),
                 depends=tuple(other.id for other in places[: first if place.id in stories else number]),
-                prose=tuple(dict.fromkeys((*prose.get(place.id, ()), *after))),
+                prose=tuple(dict.fromkeys((*sentences.get(place.id, ()), *after))),
                 touches=tuple(dict.fromkeys(touches)) if all(paths) else (),
             )
         )
     return tuple(ordered)
-
-
-def _dependency_sentences(lines: Lines, phases: Mapping[str, str]) -> dict[str, list[str]]:
-    """The sentences about each phase in lines like `- **US2 (Phase 4)**: Depends on US1` below Dependencies.
-
-    In `- Phase 3 must complete before Phase 4` the later phase is the one that waits.
-    """
-    sentences: dict[str, list[str]] = {}
-    for part in (heading for heading in lines.headings if "dependenc" in heading.text.lower()):
-        for entry in marks_within(lines.entries, part.at, part.end):
-            head, *tail = re.split(_SENTENCE, entry.text, maxsplit=1)
-            earlier, *later = re.split(_BEFORE, head, maxsplit=1)
-            told = "".join(later or [head]).lower().replace("phase ", "phase")
-            named = re.sub(r"user story ?|us-?(?=[0-9])", "us", told)
-            ids = dict.fromkeys(phases[word] for word in re.findall(r"\w+", named) if word in phases)
-            for id_ in ids if later else [*ids][:1]:
-                sentences.setdefault(id_, []).extend([earlier] if later else tail)
-    return sentences

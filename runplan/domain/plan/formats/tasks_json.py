@@ -34,16 +34,12 @@ _NOT_TEXT = ("id", "title", "name", "status", "subtasks", "updatedAt", *_PASSES,
 
 
 class Node(Struct, frozen=True):
-    """The place of a value in a JSON text."""
-
     begin: int
     end: int
     inner: dict[str, Node] = {}  #: the values of an object by key, those of a list by number
 
 
 class Object(Struct, frozen=True):
-    """A task or a subtask."""
-
     fields: dict[str, Any]
     node: Node
 
@@ -92,7 +88,6 @@ def locate_values(text: str) -> Node:
 
 
 def read_tasks(lines: Lines) -> Iterator[Reading]:
-    """The list of tasks of a file with the ending `.json`."""
     if not lines.path.lower().endswith(".json"):
         return
     text = lines.raw.removeprefix(b"\xef\xbb\xbf").decode()
@@ -153,7 +148,6 @@ def _find_tasks(data: Any, root: Node, lines: Lines) -> tuple[list[Object], list
 
 
 def _list_tasks(values: object, node: Node | None) -> list[Object]:
-    """The objects of a list with their places."""
     pairs = zip(values, node.inner.values(), strict=True) if isinstance(values, list) and node else ()
     return [Object(fields, place) for fields, place in pairs if isinstance(fields, dict)]
 

@@ -8,21 +8,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from runplan.domain.plan import reading
 from runplan.domain.plan.formats.sections import named_boxes
 from runplan.domain.plan.formats.table import find_table
 from runplan.domain.plan.formats.task_lists import choose_words
 from runplan.domain.plan.marks import Mark, Named, Status, id_key, read_commit, read_mark
-from runplan.domain.plan.reading import (
-    Place,
-    Reading,
-    Remark,
-    Spot,
-    box_spots,
-    find_sections,
-    mark_of,
-    mark_of_work,
-    section_places,
-)
+from runplan.domain.plan.reading import Place, Reading, Remark, Spot, find_sections, section_places
 from runplan.domain.plan.scan import LABEL, Entry, Heading, marks_within
 
 if TYPE_CHECKING:
@@ -48,7 +39,7 @@ def read_conductor(lines: Lines) -> Iterator[Reading]:
         manual = [box for box in boxes if re.match(_VERIFICATION, box.text)]
         tasks = [box for box in boxes if box not in manual and box.indent < boxes[0].indent + 2]
         is_boxes = {spot.slot for spot in place.spots} == {"box"}
-        mark = mark_of_work(boxes, {box.at for box in manual}) if is_boxes else place.mark
+        mark = reading.mark_of_work(boxes, {box.at for box in manual}) if is_boxes else place.mark
         has_begun = mark.status is Status.TODO and any(box.sign in "~-" for box in boxes)
         checkpoint = re.search(_CHECKPOINT, place.title)
         place = replace(
@@ -64,7 +55,6 @@ def read_conductor(lines: Lines) -> Iterator[Reading]:
 
 
 def read_gsd(lines: Lines) -> Iterator[Reading]:
-    """A plan of GSD with `<task>` blocks, or a roadmap."""
     text = "\n".join("" if inert else text for text, inert in zip(lines.texts, lines.inert, strict=True))
     blocks = []
     begin = 0
@@ -111,7 +101,6 @@ def _element(text: str, tag: str) -> re.Match[str] | None:
 
 
 def _inner(text: str, tag: str) -> str:
-    """The text of the first element of that name, on one line."""
     element = _element(text, tag)
     return " ".join(element[1].split()) if element else ""
 
@@ -143,7 +132,7 @@ def _read_roadmap(
         in_table = read_mark(cells[key]) if cells.get(key, "").strip() else Mark(Status.TODO)
         if key in listed:
             name, box = listed[key]
-            place = replace(place, id=name.id, mark=mark_of([box]), spots=box_spots([box, *plans]))
+            place = replace(place, id=name.id, mark=reading.mark_of([box]), spots=reading.box_spots([box, *plans]))
         elif not place.spots:
             place = replace(place, mark=in_table)
         if cells.get(key, "").strip():
