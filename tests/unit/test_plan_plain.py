@@ -74,7 +74,7 @@ def test_plain_lists_are_items(text: str, read_as: str, expected: str) -> None:
         pytest.param("# Viewer Contract\n" + NUMBERS, id="the chapters of a document"),
         pytest.param("# Plan\n" + NUMBERS.replace("Parser", "Purpose"), id="the chapters of a plan"),
         pytest.param(STEPS + "## Detailed Steps\n1. x\n2. y\n3. z\n", id="two lists"),
-        pytest.param(STEPS.replace("Order", "Steps") + "## v2.0: B\n- x\n## v3.0: C\n- y\n", id="a list beside versions"),
+        pytest.param(STEPS.replace("Order", "Steps") + "## v2.0: B\n- x\n## v3.0: C\n- y\n", id="beside versions"),
         pytest.param(STEPS.replace("Implementation Order", "Next Steps"), id="the next steps of a report"),
         pytest.param(STEPS.replace("2. b", "- b"), id="a list of both kinds"),
     ],

@@ -16,16 +16,11 @@ from runplan.domain.text import nearest_word
 if TYPE_CHECKING:
     from runplan.domain.plan.scan import Entry, Heading, Lines
 
-#: The id of the only item of a phase that lists none.
-WHOLE_PHASE = "P"
-
+WHOLE_PHASE = "P"  #: the id of the only item of a phase that lists none
 HOST_LABEL = r"[a-z0-9][a-z0-9_.-]{0,39}"  #: of a host of a fleet
-
 LONGEST_HEAD = 40  #: lines of a phase that are searched for unknown keys
 LIKENESS = 0.76  #: of a key to a known one: Touch, Depend on and Execution mode are like one, Cost and Notes are not
-#: Begins a line of a foreign text, such as that of an issue: it is no label, and permits nothing.
-QUOTED = "> >"
-
+QUOTED = "> >"  #: begins a line of a foreign text, as of an issue: it is no label, and permits nothing
 KEYS = ("Touches", "Allows", "Host", "Depends", "Depends on", "Dependencies", "Execution", "Sign-off")
 UNSUPPORTED_KEYS = ("Agent", "Verifier", "Model", "Effort", "Tests", "Pull-request")  #: with a value in backticks
 _LABEL = (
@@ -127,9 +122,6 @@ def list_unknown_keys(body: Body) -> Iterator[tuple[int, str]]:
             yield i, f"{near}: is not supported yet and has no effect"
         elif near:
             yield i, f"runplan does not know {line[1]}:, which has no effect; did you mean {near}:?"
-
-
-# --- items ------------------------------------------------------------------------------------------------
 
 
 def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, ...]]:
@@ -256,9 +248,6 @@ def named_paths(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(file[1] for file in files if file))
 
 
-# --- execution -------------------------------------------------------------------------------------------
-
-
 def read_execution(body: Body) -> Execution:
     index, value = body.labels.get("execution", (-1, ""))
     text = value.strip("* \t")
@@ -278,9 +267,6 @@ def read_execution(body: Body) -> Execution:
             argument = argument[1:-1] if argument.count("`") == 2 and argument[0] == argument[-1] == "`" else argument
             is_known = bool(argument)
     return Execution(kind if is_known else None, argument, " ".join((kind or word, *rest.split())), index + 1)
-
-
-# --- paths -----------------------------------------------------------------------------------------------
 
 
 def read_paths(body: Body, label: str) -> tuple[str, ...]:

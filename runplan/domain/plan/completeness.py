@@ -81,8 +81,8 @@ def list_left_out(lines: Lines, reading: Reading) -> Iterator[Remark]:
         rewrite = f"agents can write phases: {command('runplan', 'plan', '--file', lines.path)}"
         listed = {entry.at for entry in lines.entries}
         texts = (text for i, text in enumerate(lines.texts) if i not in listed and not lines.inert[i])
-        says_done = is_over and any(len(text) < 120 and re.fullmatch(_ALL_DONE, text) for text in texts)
-        says_done = says_done and not any(name.startswith("boxes") for name in left)
+        is_ticked = is_over and not any(name.startswith("boxes") for name in left)
+        says_done = is_ticked and any(len(text) < 120 and re.fullmatch(_ALL_DONE, text) for text in texts)
         is_error = not says_complete(lines) and not lines.front_value("format") and not says_done
         yield Remark(min(left.values()) + 1, f"{message} front matter to leave it out; {rewrite}", is_error=is_error)
 
@@ -150,8 +150,8 @@ def _list_suspects(
     final = rf"(?i)\W*(?:final|last|closing) {reading.unit}\b"
     is_over = all(place.mark.status is Status.DONE for place in reading.places)
     numbered = [h for h in outside if re.search("[0-9]", h.name.id) and h.at not in excused]
-    is_chapter = reading.name == "numbered list"  # it stands in one of them
-    counted = numbered if reading.format in ("todo", "checklist") and len(numbered) > 1 and not is_chapter else []
+    is_boxes = reading.format in ("todo", "checklist") and reading.name != "numbered list"  # which is in a chapter
+    counted = numbered if is_boxes and len(numbered) > 1 else []
     for heading in outside:
         is_listed = heading.at not in excused and ((is_over and re.search(_LEFT, heading.text)) or heading in counted)
         entries = marks_within(lines.entries, heading.at, heading.end)
@@ -164,8 +164,7 @@ def _list_suspects(
 
 def _list_siblings(lines: Lines, reading: Reading) -> Iterator[Heading]:
     """The sections that count with the only one that has the phases, as `# Part 1` and `# Part 2` with phases 2.1, 2.2.
-
-    Chapters are numbered, too; they tell something only of words that count the steps of a guide.
+    Chapters are numbered, too; they matter only beside the steps of a guide.
     """
     firsts = [place.first for place in reading.places]
     for (_, word), series in counted_headings(lines.headings).items():

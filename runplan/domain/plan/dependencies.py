@@ -45,7 +45,6 @@ _LINK = r" ?(?:, ?(?:and\b|or\b)?|and\b|or\b|&|\+|/|–|-|to\b|through\b|\.\.) ?
 _LIST = rf"{_ID}(?:{_LINK}(?:[Pp]hases? )?{_ID})*+"
 _RANGE = frozenset({"–", "-", "to", "through", ".."})
 _TOKEN = rf"\bthrough\b|{_ID}|–|-|\.\."
-_DIGIT = "[0-9]"
 #: A number like 2.5 in prose is no phase where no id has a dot, unless it is all that the word Phase stands for.
 _DECIMAL = r"v?[0-9]+(?:\.[0-9]+)+"
 _LONE_DECIMAL = rf"(?i)phases?:? #?{_DECIMAL}(?=\Z|[,;:.]| (?:and|or|must|has|have|is|are|should)\b)"
@@ -231,7 +230,7 @@ def _resolve_ids(listed: str, phases: Phases) -> tuple[list[str], list[str]]:
             phase_ids = phases.ids[first : last + 1]
         is_range = is_range and not phase_ids
         ids += phase_ids
-        if not phase_ids and re.search(_DIGIT, token):
+        if not phase_ids and re.search("[0-9]", token):
             unknown.append(token)
     return list(dict.fromkeys(ids)), unknown
 
@@ -239,12 +238,9 @@ def _resolve_ids(listed: str, phases: Phases) -> tuple[list[str], list[str]]:
 def _known_ids(token: str, phases: Phases) -> list[str]:
     if ids := phases.meant.get(id_key(token)):
         # Letters alone are words too: "Phase 1 and a test" names no phase A.
-        return ids if ids == [token] or re.search(_DIGIT, token) else []
+        return ids if ids == [token] or re.search("[0-9]", token) else []
     whole = token.rpartition(".")[0]  # "Phase 5c.3" is an item of phase 5c; "Phase 3.5" is a phase of its own
     return _known_ids(whole, phases) if re.search("[A-Za-z]", whole) else []
-
-
-# --- prose ------------------------------------------------------------------------------------------------
 
 
 def _read_prose(text: str, index: int, phase_id: str, phases: Phases, depends: Depends) -> bool:
@@ -257,7 +253,12 @@ def _read_prose(text: str, index: int, phase_id: str, phases: Phases, depends: D
         if id_key(phase_id) in map(id_key, re.findall(_WAITED_FOR, clause)):
             is_read = True  # another phase waits for this one
             continue
-        head, tail, mentions = _split_explanation(clause, phases)
+        head, tail = clause, ""  # "Phases 1, 2 — why": what follows only explains
+        mentions = _find_mentions(clause, phases)
+        for mark in re.finditer(_EXPLAINED, clause):
+            if explained := _find_mentions(clause[: mark.start()], phases):
+                head, tail, mentions = clause[: mark.start()], clause[mark.end() :], explained
+                break
         if not mentions:
             continue
         is_soft = "must" not in clause.lower() and bool(
@@ -278,14 +279,6 @@ def _read_prose(text: str, index: int, phase_id: str, phases: Phases, depends: D
             depends.unknown += [] if is_soft else [Remark(index + 1, id_) for id_ in strangers]
     depends.unread += [Remark(index + 1, number) for number in dict.fromkeys(numbers) if is_read]
     return is_read
-
-
-def _split_explanation(clause: str, phases: Phases) -> tuple[str, str, list[re.Match[str]]]:
-    """The part of a clause that names phases, its explanation as in "Phases 1, 2 — why", and the lists of phases."""
-    for mark in re.finditer(_EXPLAINED, clause):
-        if mentions := _find_mentions(clause[: mark.start()], phases):
-            return clause[: mark.start()], clause[mark.end() :], mentions
-    return clause, "", _find_mentions(clause, phases)
 
 
 def _find_mentions(clause: str, phases: Phases) -> list[re.Match[str]]:

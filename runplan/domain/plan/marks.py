@@ -104,9 +104,6 @@ def id_key(id_: str) -> str:
     return id_.casefold()
 
 
-# --- statuses ----------------------------------------------------------------------------------------------
-
-
 class NoWorkKind(StrEnum):
     """Why no phase of a plan is due."""
 
@@ -164,7 +161,7 @@ _FINISHED = (
 )
 #: Words of a person who wants no work on it now.
 _SET_ASIDE = r"(?i)[\W_]*(?:deferred|postponed|on hold|cancell?ed|skipped|dropped)\b"
-#: Words that negate a "done" after them.
+#: Negates a "done" after it.
 _NOT_YET = r"(?i)(?:\b(?:not|never|almost|nearly|mostly|half|partly|partially|to be)\b|n't\b|%)"
 _TODO = frozenset(
     {"", "-", "–", "—", "not started", "not done", "not yet done", "incomplete", "not complete", "unfinished"}

@@ -245,9 +245,6 @@ def _refuse_cycle(phases: Sequence[Phase], lines: Lines, format_: Format) -> Non
         raise lines.error_at(open_[cycle[0]].heading_line - 1, message) from None
 
 
-# --- formats ----------------------------------------------------------------------------------------------
-
-
 def recognise_format(lines: Lines, *, wanted: str) -> Reading:
     """The reading of the first format that the plan shows, or of the one that its front matter names.
 
@@ -307,9 +304,6 @@ def other_way(text: bytes, *, path: str) -> tuple[Reading, Reading] | None:
             if other.name != chosen.name and [place.first for place in other.places] != firsts:
                 return chosen, other
     return None
-
-
-# --- remarks ----------------------------------------------------------------------------------------------
 
 
 def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:

@@ -52,9 +52,6 @@ class Summary(Struct, frozen=True, kw_only=True):
         return not self.open_questions and not self.permissions
 
 
-# --- text -------------------------------------------------------------------------------------------------
-
-
 def write_proposal(
     markdown: str, *, title: str, created: str, issues: Sequence[int] = (), path: str = _PATH, before: str = ""
 ) -> str:
@@ -63,18 +60,14 @@ def write_proposal(
     The revision of a plan keeps the byte order mark, front matter, line ends and statuses of the text `before`.
     """
     old = scan_lines(before.encode(), path=path)
-    front = old.text_between(0, old.front + 1) if old.front else _write_front(title, created, issues)
+    quoted = title if re.fullmatch(_SIMPLE, title) else '"' + title.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    fields = [f"title: {quoted}"] if title else []
+    fields += [f"status: {PlanStatus.PROPOSED}", f"created: {created}", *(f"issue: {number}" for number in issues)]
+    front = old.text_between(0, old.front + 1) if old.front else "\n".join(("---", *fields, "---", ""))
     mark = "\ufeff" if before.startswith("\ufeff") else ""
     text = re.sub(r"\r?\n", old.eol.decode(), f"{mark}{front}\n{strip_front_matter(markdown)}").encode()
     text = put_key(text, path=path, key="status", value=PlanStatus.PROPOSED)
     return (text if before else add_tracker(text, path=path)).decode()
-
-
-def _write_front(title: str, created: str, issues: Sequence[int]) -> str:
-    quoted = title if re.fullmatch(_SIMPLE, title) else '"' + title.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    fields = [f"title: {quoted}"] if title else []
-    fields += [f"status: {PlanStatus.PROPOSED}", f"created: {created}", *(f"issue: {number}" for number in issues)]
-    return "\n".join(("---", *fields, "---", ""))
 
 
 def strip_front_matter(markdown: str) -> str:
@@ -85,9 +78,6 @@ def strip_front_matter(markdown: str) -> str:
 
 def set_plan_status(text: str, status: PlanStatus) -> str:
     return put_key(text.encode(), path=_PATH, key="status", value=status).decode()
-
-
-# --- content ----------------------------------------------------------------------------------------------
 
 
 def missing_sections(text: str) -> tuple[str, ...]:
@@ -151,9 +141,6 @@ def _normalize(text: str) -> str:
     return re.sub(r"[\W_]+", " ", text).strip().casefold()
 
 
-# --- revision ---------------------------------------------------------------------------------------------
-
-
 def describe_unrevisable(plan: Plan) -> str:
     """Why agents cannot revise the plan; "" when they can. The phases of other formats have no criteria."""
     is_revisable = plan.format in ("tracker", "sections")
@@ -180,9 +167,6 @@ def check_revision(before: str, after: str, *, path: str = _PATH) -> tuple[str, 
     done = {id_ for id_, old in olds.items() if old.status is Status.DONE}
     invented = [new.id for new in news.values() if new.status is Status.DONE and new.id not in done]
     return (*problems, *(f"phase {id_} is marked done, but nobody has worked on it" for id_ in invented))
-
-
-# --- names ------------------------------------------------------------------------------------------------
 
 
 def title_of_goal(text: str) -> str:

@@ -36,15 +36,14 @@ _MEASURE = (
     r"|progress(?: (?:overview|summary))?|sequenc(?:e|ing)|progreso general|progresso geral"
     r"|(?:recommended |suggested |implementation |execution )+order)\W*"
 )
-
 _BEFORE_NAME = r"\A[\s#|>+-]*(?:\*[ \t])?(?:\[[xX]\]|[✅✔☑]\ufe0f?)?[ \t]*"  #: `- [x] Phase 1`, `## ✅ Phase 1`
-
 #: `Étape 1 : Title`, `阶段1：Title`; a Latin word needs the blank, as P0 and v1 are none.
 _COUNTED = (
     rf"[\W_]*([^\W\d_]{{3,20}}(?=[ \t])|[^\W\d_a-zA-Z]{{1,20}})[ \t]*([0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{0,2}})"
     rf"[ \t]*(?:\Z|[\]*)—–-]+|{marks.COLON}|\.(?![0-9]))"
 )
 _OUTLINED = r"[0-9]{1,3}[.)][ \t]+(?=([A-Z]{1,2})[0-9])"  #: `2. M0: Title`
+_RESERVED = rf"{marks.RESERVED}|[0-9] (?:day|week)"
 _NUMBER = r"([A-Za-z]{0,3})-?[0-9]{1,4}(?:\.[0-9]{1,3}){0,2}"
 
 
@@ -164,6 +163,7 @@ def counted_headings(headings: Iterable[Heading]) -> dict[tuple[int, str], list[
     """The headings like `## Lot 3: Title`, `## M3 — Title` and `## 3. Title`, by their level and word."""
     series: dict[tuple[int, str], list[Heading]] = {}
     for heading in headings:
+        is_clear = heading.name.strong or heading.name.title.startswith(("(", "（"))
         inner = re.match(_OUTLINED, heading.text)
         if inner and (name := read_name(heading.text[inner.end() :])) and name.strong:
             series.setdefault((heading.level, inner[1].lower()), []).append(replace(heading, name=name))
@@ -171,11 +171,7 @@ def counted_headings(headings: Iterable[Heading]) -> dict[tuple[int, str], list[
             title = heading.text[counted.end() :].replace("**", "", counted[0].count("**")).strip()
             name = Named(counted[2], title, strong=True, unit=heading.name.unit)
             series.setdefault((heading.level, counted[1].lower()), []).append(replace(heading, name=name))
-        elif (
-            (heading.name.strong or heading.name.title.startswith(("(", "（")))
-            and not heading.name.unit
-            and (numbered := re.fullmatch(_NUMBER, heading.name.id))
-        ):
+        elif is_clear and not heading.name.unit and (numbered := re.fullmatch(_NUMBER, heading.name.id)):
             series.setdefault((heading.level, numbered[1].lower()), []).append(heading)
     return series
 
@@ -293,12 +289,8 @@ def list_claims(lines: Lines, unit: str, inside: Container[int]) -> Iterator[tup
         name = read_name(text) if text and i not in inside else None
         if name is None or name.unit != unit:
             ends_list = line.startswith(("#", "**")) or line.rstrip("* ").endswith((":", "："))
-            is_below = (is_below and not ends_list) or (
-                len(line) < 80 and re.fullmatch(marks.DONE_LABEL, line) is not None
-            )
-        elif (is_below or re.search(marks.DONE_TITLE, line)) and not re.search(
-            rf"{marks.RESERVED}|[0-9] (?:day|week)", text
-        ):
+            is_below = (is_below and not ends_list) or (len(line) < 80 and bool(re.fullmatch(marks.DONE_LABEL, line)))
+        elif (is_below or re.search(marks.DONE_TITLE, line)) and not re.search(_RESERVED, text):
             yield i, [name.id]
 
 
@@ -325,9 +317,7 @@ def mark_of(boxes: Sequence[Entry]) -> Mark:
 
 def box_spots(boxes: Iterable[Entry]) -> tuple[Spot, ...]:
     rows = ((box, _BOX_WORDS[box.is_word + (box.is_word and box.sign.isupper())]) for box in boxes)
-    return tuple(
-        Spot("box", box.at, box.column, box.column + len(box.sign) - box.is_closed, pair) for box, pair in rows
-    )
+    return tuple(Spot("box", box.at, box.column, box.column + box.width, words) for box, words in rows)
 
 
 def own_or_numbered(named: Sequence[tuple[int, str, Named]]) -> tuple[list[Named], tuple[Remark, ...]]:

@@ -47,8 +47,6 @@ _LABEL = re.compile(
     rf"{COLON}[ \t]*\Z",
     re.IGNORECASE,
 )
-
-
 #: A line like `**Plans:** 5 plans` ends the part below the label above it.
 _FIELD = re.compile(rf"\*\*[^*`]{{1,60}}(?:{COLON}\*\*|\*\*{COLON})[ \t]*\S")
 
@@ -72,7 +70,7 @@ class Entry(Struct, frozen=True):
     sign: str  #: a character or a word, as in `[done]`; "" when it is no box
     optional: bool  #: no work: `- [ ]* text`, as Kiro writes it, or `- [ ] ~~text~~`
     text: str  #: without the lines that continue it
-    is_closed: bool = False  #: a box without a blank: `- [] text`
+    width: int = 1  #: of the sign; 0 in `- [] text`
 
     @property
     def ticked(self) -> bool:
@@ -268,5 +266,5 @@ def _find_structure(texts: list[str], inert: list[bool]) -> tuple[list[Heading],
             is_box = entry[2] is not None and not re.match(_NOTHING, content)
             sign = entry[2] or " " if is_box else ""
             is_optional = entry[3] == "*" or (sign == " " and re.match(_STRUCK, content) is not None)
-            entries.append(Entry(i, indent, entry.start(2), sign, is_optional, content, is_box and not entry[2]))
+            entries.append(Entry(i, indent, entry.start(2), sign, is_optional, content, len(entry[2] or "")))
     return parts[::-1], entries[::-1]

@@ -129,8 +129,15 @@ def choose_phase(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
     if plan.status is not PlanStatus.ACTIVE:
         remedy = f"to have it worked, write status: {PlanStatus.ACTIVE} in its front matter, and commit it"
         return NoPhase(NoWorkKind.INACTIVE, f"the plan says status: {plan.status}; {remedy}")
+    if asked is not None and asked.status is Status.DONE:
+        commit = f" ({asked.commit})" if asked.commit else ""
+        return NoPhase(NoWorkKind.PHASE_DONE, f"phase {asked.id} is already done{commit}")
+    if asked is not None and (waits := missing_dependencies(plan, asked)):
+        statuses = ", ".join(f"{phase.id} ({phase.status})" for phase in plan.phases if phase.id in waits)
+        first = command("runplan", "start", plan.path, waits[0])
+        return NoPhase(NoWorkKind.NEEDS, f"phase {asked.id} depends on {statuses}; first run: {first}")
     if asked is not None:
-        return _choose_requested(plan, asked)
+        return NoPhase(NoWorkKind.BLOCKED, f"phase {asked.id} {asked.unsupported}") if asked.unsupported else asked
     left = [phase for phase in plan.phases if phase.status is not Status.DONE]
     for phase in left:
         if not describe_hindrance(plan, phase):
@@ -166,33 +173,16 @@ def assume_done(plan: Plan, *ids: str) -> Plan:
     return replace(plan, phases=tuple(done))
 
 
-def _choose_requested(plan: Plan, phase: Phase) -> Phase | NoPhase:
-    if phase.status is Status.DONE:
-        commit = f" ({phase.commit})" if phase.commit else ""
-        return NoPhase(NoWorkKind.PHASE_DONE, f"phase {phase.id} is already done{commit}")
-    if waits := missing_dependencies(plan, phase):
-        statuses = ", ".join(f"{phase.id} ({phase.status})" for phase in plan.phases if phase.id in waits)
-        first = command("runplan", "start", plan.path, waits[0])
-        return NoPhase(NoWorkKind.NEEDS, f"phase {phase.id} depends on {statuses}; first run: {first}")
-    if phase.unsupported:
-        return NoPhase(NoWorkKind.BLOCKED, f"phase {phase.id} {phase.unsupported}")
-    return phase
-
-
 def missing_dependencies(plan: Plan, phase: Phase) -> tuple[str, ...]:
     """The phases it must wait for that are not done."""
     done = {other.id for other in plan.phases if other.status is Status.DONE}
     return tuple(id_ for id_ in phase.depends if id_ not in done)
 
 
-# --- check --fix -------------------------------------------------------------------------------------------
-
-
 def add_tracker(text: bytes, *, path: str) -> bytes:
-    """The plan with a tracker above its first phase; a plan with a tracker or status lines is returned
-    unchanged.
+    """The plan with a tracker above its first phase, unless it has a tracker or status lines.
 
-    Raises PlanUnreadable when a tracker would not help: there are no phase sections, or two of one name.
+    Raises PlanUnreadable when there are no phase sections, or two of one name.
     """
     lines, reading = lay_out(text, path)
     has_lines = any(spot.slot == "line" for place in reading.places for spot in place.spots)

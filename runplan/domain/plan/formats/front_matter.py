@@ -84,9 +84,6 @@ def _word_spot(lines: Lines, status: Field, offset: int) -> Spot:
     return Spot("word", status.at + offset, status.begin + quoted, status.end - quoted)
 
 
-# --- Backlog.md --------------------------------------------------------------------------------------------
-
-
 def read_backlog(lines: Lines) -> Iterator[Reading]:
     files = split_files(lines.raw, lines.path)
     offset = 0

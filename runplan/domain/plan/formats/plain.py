@@ -12,17 +12,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from runplan.domain.plan import reading
 from runplan.domain.plan.marks import COLON, DONE_LABEL, STATUS_LINE, Mark, Named, Status
-from runplan.domain.plan.reading import (
-    Place,
-    Reading,
-    Remark,
-    Spot,
-    counted_headings,
-    is_measure,
-    lines_beside_work,
-    section_places,
-)
+from runplan.domain.plan.reading import Place, Reading, Remark, Spot
 from runplan.domain.plan.scan import marks_within
 
 if TYPE_CHECKING:
@@ -58,15 +50,14 @@ def read_order(lines: Lines) -> Iterator[Reading]:
         done = {heading.at for heading in headings if re.fullmatch(DONE_LABEL, heading.text)}
         groups = [heading for heading in headings if heading.at in done or re.fullmatch(_ORDER, heading.text)]
         named = [replace(h, name=Named(str(n), h.text, strong=True, unit="")) for n, h in enumerate(groups, 1)]
-        if len(named) > max(1, len(done)) and (
-            places := plain_places(lines, named, headings_beside(lines, named), done)
-        ):
+        is_order = len(named) > max(1, len(done))
+        if is_order and (places := plain_places(lines, named, headings_beside(lines, named), done)):
             yield plain_reading("order headings", places)
 
 
 def read_steps(lines: Lines) -> Iterator[Reading]:
     """The entries of the only numbered list under a heading like Implementation Order, where no headings count."""
-    counted = (word for (_, word), headings in counted_headings(lines.headings).items() if len(headings) > 1)
+    counted = (word for (_, word), headings in reading.counted_headings(lines.headings).items() if len(headings) > 1)
     if lines.boxes or any(counted):
         return
     lists = []
@@ -106,12 +97,12 @@ def plain_places(
     lines: Lines, sections: Sequence[Heading], others: Iterable[Heading], done: Container[int] = ()
 ) -> tuple[Place, ...]:
     """The sections with their lists as items; none if one has no list, others have some, or work may be done."""
-    beside = lines_beside_work(lines)
-    others = (other for other in others if other.at not in beside and not is_measure(other.text))
+    beside = reading.lines_beside_work(lines)
+    others = (other for other in others if other.at not in beside and not reading.is_measure(other.text))
     if any(marks_within(lines.entries, other.at, other.end) for other in others):
         return ()
     places = []
-    for place, section in zip(section_places(lines, sections), sections, strict=True):
+    for place, section in zip(reading.section_places(lines, sections), sections, strict=True):
         is_done = place.mark.status is Status.DONE or (place.first in done and not place.spots)
         entries = [e for e in marks_within(lines.entries, place.first, place.end) if e.at not in beside]
         entries = [e for e in entries if e.indent < 2 and not STATUS_LINE.match(lines.texts[e.at])]

@@ -1,9 +1,5 @@
-"""Formats of sections and of boxes.
-
-A section is a phase in `## Phase 1 — Title`, `### Task 1: Title` and `## 1. Group`. HumanLayer plans are phase sections
-with Success Criteria that commands (Automated) and a person (Manual) verify. OpenSpec writes groups `## 1. Group` with
-the boxes `- [ ] 1.1 Task`. Superpowers, ralphex and Claude Code's plan mode write `### Task 1: Title` with the boxes of
-its items below. In TODO lists a section with boxes is a phase; in Kiro tasks and checklists a box is one.
+"""Formats of sections and of boxes: phase sections and HumanLayer plans, `### Task 1` headings as of Superpowers,
+ralphex and Claude Code, OpenSpec groups, TODO lists with a section for each phase, Kiro tasks and checklists of boxes.
 """
 
 from __future__ import annotations
@@ -36,8 +32,7 @@ _WORK = r"(?i)implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|s
 _COLUMN = (
     r"(?i)\W*(?:active|backlog|blocked|completed?|doing|done|in progress|next(?: up)?|pending|planned|to[ -]?do)\W*"
 )
-#: Letters and words of milestones, phases, waves, tasks, sprints, versions and features, and words of something else.
-_COUNTS_WORK = r"[mpwtsvfe]|wp|version|release"
+_COUNTS_WORK = r"[mpwtsvfe]|wp|version|release"  #: milestones, phases, waves, tasks, sprints, versions and features
 _COUNTS_ELSE = (
     r"option|example|scenario|case|appendix|question|risk|riesgo|risiko|test|problem|section|chapter|layer|level|tier"
     r"|rule|principle|decision|gap|finding|lesson|figure|table|goal|tool|pattern|bug"
@@ -105,24 +100,19 @@ def read_openspec(lines: Lines) -> Iterator[Reading]:
 
 
 def read_headings(lines: Lines) -> Iterator[Reading]:
-    """The plan by each word that its headings count with, then by numbers: `### 1. Title`, `#### M1: Title`."""
+    """The plan by each word that its headings count with, then by numbers, `### 1. Title`, then a board."""
     for unit in marks.UNITS[1:]:
         sections = find_sections(lines, unit)
         if sections and (unit not in marks.WEAK_UNITS or sections[0].level < 3 or _are_work(lines, sections)):
             yield _numbered_reading("headings", f"{unit.title()} headings", lines, sections, unit)
     yield from _read_series(lines)
-    yield from _read_board(lines)
-
-
-def _read_board(lines: Lines) -> Iterator[Reading]:
-    """The headings below columns like `## Done` and `## Planned`, whose titles are their statuses."""
+    # A board: the headings below columns like `## Done` and `## Planned`, whose titles are their statuses.
     columns = [heading for heading in lines.headings if heading.level > 1 and re.fullmatch(_COLUMN, heading.text)]
     inner = [(h, marks_within(lines.headings, h.at + 1, h.end)) for h in columns if not lines.boxes]
     cards = {card: column for column, below in inner for card in below if card.level == column.level + 1}
     if len(set(cards.values())) > 1:
         board = _numbered_reading("headings", "board headings", lines, [*cards], "phase")
-        statuses = [read_mark(column.text) for column in cards.values()]
-        rows = zip(board.places, statuses, strict=True)
+        rows = zip(board.places, (read_mark(column.text) for column in cards.values()), strict=True)
         places = (replace(p, mark=mark) if p.is_bare and mark.status is not Status.TODO else p for p, mark in rows)
         yield replace(board, places=tuple(places))
 
@@ -130,8 +120,7 @@ def _read_board(lines: Lines) -> Iterator[Reading]:
 def _read_series(lines: Lines) -> Iterator[Reading]:
     """The sections that count with another word, with letters or with numbers: `## Étape 1`, `### M1`, `### 1.`.
 
-    Statuses, boxes, tables of tasks or plain lists show that they are work. Those of a word have them all, else it is
-    ambiguous.
+    Statuses, boxes, tables or plain lists show that they are work; if only some of a word have them, it is ambiguous.
     """
     work = _work_boxes(lines)
     series = reading.counted_headings(lines.headings)

@@ -35,6 +35,7 @@ def read_list(tasks: Sequence[Task], lines: Lines, form: tuple[Format, str], wor
     """The plan of a task list; `words` are those for done and todo, where the list uses no others."""
     words = choose_words((task.status for task in tasks), words)
     ids = [task.place.id for task in tasks]
+    by_key = {id_key(id_): id_ for id_ in ids}
     places = []
     remarks = []
     for number, task in enumerate(tasks):
@@ -46,18 +47,21 @@ def read_list(tasks: Sequence[Task], lines: Lines, form: tuple[Format, str], wor
         if id_key(place.id) in map(id_key, ids[:number]):
             raise lines.error_at(place.first, f"two tasks have the id {place.id!r}; rename one")
         mark = read_word(task.status)
-        depends, unknown = _resolve_waits(task.waits, ids, number)
+        # `2.1` is a part of task 2.
+        known = {id_: by_key.get(id_key(id_)) or by_key.get(id_key(id_.partition(".")[0])) for id_ in task.waits or ()}
+        unknown = [id_ for id_, other in known.items() if other is None]
+        waits = ids[:number] if task.waits is None else [id_ for id_ in known.values() if id_ and id_ != place.id]
         message = f"task {place.id} depends on {', '.join(unknown)}, which is not here"
         if unknown and mark.status is not Status.DONE and form[0] != "backlog":
             raise lines.error_at(place.first, f"{message}; the tasks are {', '.join(ids)}")
         if unknown and mark.status is not Status.DONE:  # a task that is done moves to another folder
             remarks.append(Remark(place.first + 1, f"{message}; that counts as done"))
         if (status := _NOT_WORKED.get(_plain(task.status))) is not None:
-            waits = "; nothing waits for it" if status is Status.DONE else ", nor is what waits for it"
-            message = f"task {place.id} has the status {task.status!r} and is not worked{waits}"
+            more = "; nothing waits for it" if status is Status.DONE else ", nor is what waits for it"
+            message = f"task {place.id} has the status {task.status!r} and is not worked{more}"
             remarks.append(Remark(place.at + 1, message))
         spots = (replace(spot, words=words) if spot.words == ("", "") else spot for spot in place.spots)
-        places.append(replace(place, mark=mark, depends=depends, spots=tuple(spots)))
+        places.append(replace(place, mark=mark, depends=tuple(dict.fromkeys(waits)), spots=tuple(spots)))
     return Reading(*form, tuple(places), tasks[0].place.first, "task", tuple(remarks))
 
 
@@ -74,16 +78,6 @@ def choose_words(used: Iterable[str], words: tuple[str, str]) -> tuple[str, str]
         if mark.known and _plain(word) not in ("", *_NOT_WORKED):
             by_status.setdefault(mark.status, word)
     return by_status.get(Status.DONE, words[0]), by_status.get(Status.TODO, words[1])
-
-
-def _resolve_waits(listed: Sequence[str] | None, ids: Sequence[str], number: int) -> tuple[tuple[str, ...], list[str]]:
-    """The tasks that a task waits for, and the unknown ones; `2.1` is a part of task 2."""
-    if listed is None:
-        return tuple(ids[:number]), []
-    by_key = {id_key(id_): id_ for id_ in ids}
-    known = {id_: by_key.get(id_key(id_)) or by_key.get(id_key(id_.partition(".")[0])) for id_ in listed}
-    waits = (id_ for id_ in known.values() if id_ is not None and id_ != ids[number])
-    return tuple(dict.fromkeys(waits)), [id_ for id_, other in known.items() if other is None]
 
 
 def _plain(word: str) -> str:

@@ -161,9 +161,6 @@ def _list_spots(task: Object, starts: Sequence[int]) -> Iterator[Spot]:
         yield Spot("word", line, *columns, ("", "") if is_text else ("true", "false"))
 
 
-# --- the text of a phase ----------------------------------------------------------------------------------
-
-
 def _write_text(task: Object, id_: str) -> str:
     """The task as a section of Markdown, with every field but its status."""
     parts = [f"## Task {id_}: {task.title}"]

@@ -26,6 +26,7 @@ _CHECKPOINT = r"[ \t]*\[checkpoint:[^\]]*\]"
 _TASK_OPENED = r"(?m)^[ \t]*<task\b([^>\n]*)>"
 _PLANS_COLUMN = r"(?i)\|[ \t]*plans\b"
 _CRITERIA = r"\*\*Success Criteria\b"
+_ELEMENT = r"(?s)<{0}>(.*?)</{0}>"
 
 
 def read_conductor(lines: Lines) -> Iterator[Reading]:
@@ -87,7 +88,7 @@ def _read_plan(lines: Lines, text: str, blocks: Sequence[tuple[int, str, str]]) 
         else:
             tasks.append(Entry(line, 0, 0, "", optional=False, text=name))
             criteria += [Entry(line, 0, 0, "", optional=False, text=done)] if (done := _inner(block, "done")) else []
-    if element := _element(text, "success_criteria"):
+    if element := re.search(_ELEMENT.format("success_criteria"), text):
         criteria += marks_within(lines.entries, *(text.count("\n", 0, end) for end in element.span()))
     title = _inner(text, "objective").split(". ")[0][:100].rstrip(".")
     named = Named(lines.front_value("plan") or "1", title, strong=True, unit="")
@@ -96,12 +97,8 @@ def _read_plan(lines: Lines, text: str, blocks: Sequence[tuple[int, str, str]]) 
     return Reading("gsd", "GSD plan", (place,), blocks[0][0])
 
 
-def _element(text: str, tag: str) -> re.Match[str] | None:
-    return re.search(rf"(?s)<{tag}>(.*?)</{tag}>", text)
-
-
 def _inner(text: str, tag: str) -> str:
-    element = _element(text, tag)
+    element = re.search(_ELEMENT.format(tag), text)
     return " ".join(element[1].split()) if element else ""
 
 
