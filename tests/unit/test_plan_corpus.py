@@ -161,6 +161,14 @@ def test_twice_the_lines_take_twice_the_calls(line: str) -> None:
         assert twice < 2.2 * once
 
 
+@pytest.mark.parametrize("section", ["## M{} — a\n- ", "## Word{} 1: a\n## Word{} 2: b\n- ", "## Now\n- "])
+def test_a_megabyte_without_boxes_takes_few_calls_a_line(section: str) -> None:
+    sections = (f"{section.replace('{}', str(n))}{'x' * 950}\n" for n in range(1_000))
+    raw = "".join(("# Plan\n", *sections)).encode()
+    assert len(raw) > 900_000
+    assert count_calls(raw) < 500 * raw.count(b"\n")
+
+
 def test_an_ambiguous_plan_has_two_readings_and_a_line_that_decides() -> None:
     raw = (PLANS / "sections" / "12-tasks-inside.md").read_bytes()
     found = other_way(raw, path="p.md")
