@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import RUNPLAN, Project, a_project, steps
+from tests.support.daemons import none_left
 
 BOUND_S = 30.0
 LEFT = "\x1b[?1049l"  #: the end of the alternate screen
@@ -69,12 +70,12 @@ def watched(project: Project, script: str = f"exec {RUNPLAN} watch") -> Iterator
 def test_a_change_is_approved_on_the_board_and_the_terminal_is_given_back(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2")
     assert project.start("finish").code == 4
-    with watched(project) as board:
+    with none_left(project.home), watched(project) as board:
         board.read_until("Needs you (1)", "> X", "Review: Phase 1", "q quit")
         board.press("a")
         assert LEFT in board.read_until("$ runplan diff plans/X.md 1", "+1", "y/n")
         board.press("y")
-        board.read_until("$ runplan approve plans/X.md 1 --tree", "landed", "Exit code 4. Press a key.")
+        board.read_until("approving phase 1 of plans/X.md", "Exit code 0. Press a key.")
         board.press(" ")
         board.read_until("Review: Phase 2", "1/2")
         board.resize(10, 40)

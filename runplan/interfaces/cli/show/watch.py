@@ -17,7 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from runplan.app.operations.model import Caller
+from runplan.app.operations.model import Caller, Where
+from runplan.app.operations.requests import AnswerRequest, ApproveRequest, RejectRequest, StopRequest
+from runplan.app.operations.table import try_operation
 from runplan.app.views.board import Card, Group, read_board
 from runplan.app.views.changes import find_change, view_change
 from runplan.app.views.repositories import list_with_current, open_known
@@ -27,6 +29,7 @@ from runplan.domain.text import command, plain
 from runplan.interfaces.cli.show.screen import KeyTask, Screen, lay_out, press_key, replace_cards, split_keys
 from runplan.interfaces.cli.terminal import Style
 
+LIMIT_S = 20.0  #: for an answer of the daemon
 LOOK_S = 0.5  #: between two looks at the journals
 RUNNING_S = 2.0  #: until the board is read again for its times while an agent works
 IDLE_S = 30.0  #: and else
@@ -205,8 +208,8 @@ class BoardLoop:
             case KeyTask.DIFF:
                 self._run(card, "diff", plan, *_phase_of(card))
             case KeyTask.APPROVE if card.action is not None and card.action.verb == "answer":
-                if answer := self._terminal.ask_line(f"\n{card.view.words}\nYour answer (empty: none): "):
-                    self._run(card, "answer", plan, answer)
+                if text := self._terminal.ask_line(f"\n{card.view.words}\nYour answer (empty: none): "):
+                    self._submit(card, "answer", AnswerRequest(id=plan, text=text))
             case KeyTask.APPROVE:
                 self._answer(card, "approve")
             case KeyTask.REJECT:
@@ -215,27 +218,40 @@ class BoardLoop:
                 self._run(card, "logs", plan, "-f")
             case KeyTask.STOP:
                 if self._terminal.ask_key(f"\nStop {plan} in {self._root_of(card)}? y/n ") == "y":
-                    self._run(card, "stop", plan)
+                    self._submit(card, "stop", StopRequest(plan=plan))
             case _:
                 self._run(card, "status", plan)
 
     def _answer(self, card: Card, verb: str) -> None:
         """Approve the change that is shown, or reject it with words. Another one that replaces it gets no answer."""
-        words = [card.view.plan, *_phase_of(card)]
+        plan = card.view.plan
+        phase = next(iter(_phase_of(card)), "")
         with open_known(self._known[card.repo], warn=lambda _: None) as context:
-            tree = view_change(context, find_change(context, card.view.plan, next(iter(_phase_of(card)), None))).tree
-        more = ["--tree", tree]
+            tree = view_change(context, find_change(context, plan, phase or None)).tree
+        about = f"{' '.join(filter(None, (plan, phase)))}, {tree[:SHORT]}"
         if verb == "reject":
-            why = self._terminal.ask_line(
-                f"\nReject {' '.join(words)}, {tree[:SHORT]}. What is to change? (empty: nothing) "
-            )
-            is_meant = bool(why)
-            more += ["-m", why]
-        else:
-            self._call(card, "diff", *words)
-            is_meant = self._terminal.ask_key(f"\nApprove {' '.join(words)}, {tree[:SHORT]}? y/n ") == "y"
-        if is_meant:
-            self._run(card, verb, *words, *more)
+            if why := self._terminal.ask_line(f"\nReject {about}. What is to change? (empty: nothing) "):
+                self._submit(card, verb, RejectRequest(plan=plan, phase=phase, tree=tree, why=why))
+            return
+        self._call(card, "diff", plan, *_phase_of(card))
+        if self._terminal.ask_key(f"\nApprove {about}? y/n ") == "y":
+            self._submit(card, verb, ApproveRequest(plan=plan, phase=phase, tree=tree))
+
+    def _submit(self, card: Card, verb: str, request: object) -> None:
+        """Have the daemon do it, as on the page; what it says stays until a key."""
+        _write("\n")
+        caller = Caller(
+            cwd=self._root_of(card),
+            env=self._env,
+            by="terminal",
+            say=lambda text: _write(f"{plain(text)}\n"),
+            where=Where.DAEMON,
+            limit_s=LIMIT_S,
+        )
+        result = try_operation(verb, caller, request)
+        if result.answer is None:
+            _write(f"{result.why}\n")
+        self._terminal.ask_key(f"\nExit code {int(result.code)}. Press a key. ")
 
     def _run(self, card: Card, *words: str) -> None:
         """Run a command; its output stays until a key, unless the person has just ended it."""
