@@ -302,11 +302,11 @@ class Store(ABC):
             "wait": ((row.plan, row) for row in self.list_waits()),
             "outline": ((plan, (stamp, value)) for plan, stamp, value in self.query(tables.OUTLINES, plan)),
         }
-        facts_by_plan: dict[str, dict[str, Any]] = {}
+        facts_by_plan: dict[str, r.PlanFacts] = {}
         for name, values in sources.items():
             for of, value in values:
-                facts_by_plan.setdefault(of, {})[name] = value
-        return {of: r.PlanFacts(**facts) for of, facts in facts_by_plan.items()}
+                facts_by_plan[of] = replace(facts_by_plan.get(of, r.PlanFacts()), **{name: value})
+        return facts_by_plan
 
     # --- claims ----------------------------------------------------------------------------------------
 

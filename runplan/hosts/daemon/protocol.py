@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -70,7 +70,7 @@ class MetricsText(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    result: dict[str, Any] | None = None
+    result: dict[str, object] | None = None
     error: str = ""
     exit: int = Exit.USAGE
 
