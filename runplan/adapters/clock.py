@@ -1,7 +1,5 @@
 """The system clock, and waiting for a condition."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ psutil reads the process table. It is imported where it is used, because that ta
 and environment of a single pid are read from /proc directly (docs/dependencies.md).
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

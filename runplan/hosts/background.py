@@ -1,7 +1,5 @@
 """A host without a terminal: it opens a repository while there is something to do, and tries again after trouble."""
 
-from __future__ import annotations
-
 import os
 import threading
 from contextlib import closing, suppress

@@ -1,7 +1,5 @@
 """What is due in a repository besides steps: commands, each verb implemented once, schedules and waits for others."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Callable, Iterator

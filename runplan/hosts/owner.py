@@ -1,7 +1,5 @@
 """The runs of a repository that a process owns: the outer loop, and how a run is claimed, begun, adopted and ended."""
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable

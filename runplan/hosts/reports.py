@@ -1,7 +1,5 @@
 """Whom a process without a terminal tells of its runs: the log, and the person who is notified."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 

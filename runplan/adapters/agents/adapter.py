@@ -1,7 +1,5 @@
 """The base class of agents, and the task they are started for."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterable, Mapping
 from pathlib import Path

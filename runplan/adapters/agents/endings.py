@@ -3,8 +3,6 @@
 This includes when a usage limit resets: most programs say so in a sentence only.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo

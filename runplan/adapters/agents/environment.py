@@ -3,8 +3,6 @@
 Values are never stored. A run records only the names that it needs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from runplan.adapters.agents.clis import agent_of

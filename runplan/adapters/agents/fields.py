@@ -1,7 +1,5 @@
 """Reads fields of the JSON that agents print. A field that is missing, or of another type, is empty or zero."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

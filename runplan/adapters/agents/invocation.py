@@ -1,7 +1,5 @@
 """How agents and the project's own commands are started: argv and environment, and whether they could be."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Writes the prompts of the steps of planning: each gets the goal, and of the earlier outputs only what it needs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from msgspec import Struct

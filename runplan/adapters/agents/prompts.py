@@ -1,7 +1,5 @@
 """Writes the prompts of the agents: a template for each role, filled with the phase word for word."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Reads settings from the user's file, the repository's file and the environment."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """Paths outside of a repository: the user's settings file, worktrees, the daemon's state and its socket."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

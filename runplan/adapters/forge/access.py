@@ -1,7 +1,5 @@
 """Ways to a forge that all of them share: the address in a remote's URL, and tokens that other programs keep."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Calls to GitHub through PyGithub: its errors in the words of a forge, and answers that are checked."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls to GitLab through python-gitlab: its errors in the words of a forge, and answers that are checked."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 from urllib.parse import urlsplit

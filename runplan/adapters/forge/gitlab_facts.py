@@ -1,7 +1,5 @@
 """Answers of GitLab as plain values of a forge."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any

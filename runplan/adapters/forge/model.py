@@ -1,7 +1,5 @@
 """A repository on a forge, its pull requests, checks and issues as plain values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from enum import Enum
 

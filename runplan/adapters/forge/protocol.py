@@ -1,7 +1,5 @@
 """A forge: the pull requests, checks and issues of one repository, on any host."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

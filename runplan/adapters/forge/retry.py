@@ -5,8 +5,6 @@ journal. The library of a forge retries nothing itself: it would repeat writes t
 be interrupted.
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable

@@ -4,8 +4,6 @@ The claim of a plan is a row with an owner and a fence that grows at each take-o
 its process. The lock says whether the owner is alive; the row names it. The claim of an issue ends with its run.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """How a worker shows that it lives, hears of commands and lost plans, and takes its turn among all hosts."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Collection, Iterator
 

@@ -1,7 +1,5 @@
 """The hosts of a fleet and its queue, over all repositories."""
 
-from __future__ import annotations
-
 from runplan.adapters.store.postgres import connect, translated_errors
 from runplan.domain.fleet import AccountLimit, FleetPlan, FleetState, Host, Permits, explain_queueing
 

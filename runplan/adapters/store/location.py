@@ -1,7 +1,5 @@
 """Where the store of a repository is: a directory of this machine, or the database of a fleet."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The outputs of dispatches: files of this host, and the parts of them that the database of a fleet keeps."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Collection
 from contextlib import suppress

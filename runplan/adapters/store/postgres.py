@@ -1,7 +1,5 @@
 """The journal of a fleet: one PostgreSQL schema per repository, and the schema `runplan` for all of them."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import time

@@ -1,7 +1,5 @@
 """Opens the store of a repository."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The journal: one SQLite file under the repository's common git directory."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 from collections.abc import Iterator, Sequence

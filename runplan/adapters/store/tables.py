@@ -1,7 +1,5 @@
 """The longer queries of the journal. Its tables are in migrations/repository-1.sql."""
 
-from __future__ import annotations
-
 from runplan.domain.run.kinds import UNFINISHED
 
 SCHEMA_VERSION = 13

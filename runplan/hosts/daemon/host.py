@@ -1,7 +1,5 @@
 """The daemon's host of one repository, and the limit of runs at work at once."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """The messages between the daemon and its callers: one JSON object per line (docs/daemon.md)."""
 
-from __future__ import annotations
-
 import json
 import socket
 import struct

@@ -1,7 +1,5 @@
 """The login service of the daemon (systemd, launchd), and its messages to the service manager."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """The state directory of the daemon: its lock, the record of its process, and the repositories it knows."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The caller's side of the queue: stores commands, has the daemon execute them, and waits for their answers."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Clones of the repositories of a fleet, made and brought up to date by runplan."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 from collections.abc import Mapping

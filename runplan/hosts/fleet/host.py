@@ -4,8 +4,6 @@ It owns the plan's run while there is something to do. Then it gives the run up,
 in the queue, now or at a time. So a wait occupies no host.
 """
 
-from __future__ import annotations
-
 import contextlib
 import select
 from collections.abc import Collection, Sequence

@@ -4,8 +4,6 @@ A job is a reminder: "look at this plan". Who works on a plan is decided by its 
 doubled or late does no harm.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence

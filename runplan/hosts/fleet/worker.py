@@ -1,7 +1,5 @@
 """runplan worker: one process of a fleet. It takes plans from the queue, and each one is worked on in a thread."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

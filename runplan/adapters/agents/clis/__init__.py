@@ -1,7 +1,5 @@
 """One module per kind of agent. Every module in this directory is one; there is no other list of them."""
 
-from __future__ import annotations
-
 import importlib
 
 from runplan.adapters.agents.adapter import Agent

@@ -1,7 +1,5 @@
 """The `aider` agent. It edits files by its model's answer and prints plain lines."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The `claude` agent: Claude Code, `claude -p` with its stream of JSON events."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The `codex` agent: `codex exec --json`."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import signal

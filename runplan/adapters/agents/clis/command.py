@@ -1,7 +1,5 @@
 """The `command` agent: any program that reads a prompt and prints its message."""
 
-from __future__ import annotations
-
 from runplan.adapters.agents.adapter import Agent
 
 AGENT = Agent()

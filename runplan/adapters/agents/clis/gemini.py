@@ -1,7 +1,5 @@
 """The `gemini` agent: Gemini CLI with its stream of JSON events."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The `mini` agent: mini-swe-agent, which reports its work in a file."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path

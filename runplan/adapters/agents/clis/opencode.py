@@ -1,7 +1,5 @@
 """The `opencode` agent: `opencode run --format json`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The `qwen` agent: Qwen Code. Its events have Claude's form, and its errors look like answers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

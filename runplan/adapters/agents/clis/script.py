@@ -3,8 +3,6 @@
 The steps become a shell script when the agent is started: a shell starts in a millisecond.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import posixpath
