@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from github import Auth
 
-from runplan.adapters.forge.access import parse_remote
+from runplan.adapters.forge.access import Token, parse_remote
 from runplan.adapters.forge.github import GitHub
 from runplan.domain.gitfacts import PLAN, RUN, read_trailers
 from runplan.domain.names import repository_id
@@ -747,7 +747,12 @@ def test_a_token_reaches_git_only_for_its_host_and_where_git_has_none() -> None:
     def settings(remote: str, *, is_gits: bool = False) -> tuple[str, ...]:
         address = parse_remote(remote)
         assert address is not None
-        return GitHub(address, Auth.Token("s3cret"), api="https://api.github.com", is_gits=is_gits).git_settings()
+        return GitHub(
+            address,
+            Auth.Token("s3cret"),
+            Token(value="s3cret", source="", is_gits=is_gits),
+            api="https://api.github.com",
+        ).git_settings()
 
     basic = b64encode(b"x-access-token:s3cret").decode()
     header = f"http.https://github.com/.extraHeader=Authorization: Basic {basic}"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from github import Auth
 
-from runplan.adapters.forge.access import parse_remote
+from runplan.adapters.forge.access import Token, parse_remote
 from runplan.adapters.forge.github import GitHub
 from runplan.adapters.forge.github_calls import GitHubCalls
 from runplan.adapters.forge.gitlab import GitLab
@@ -83,7 +83,7 @@ def forge(stand_in: StandIn, slept: list[float]) -> GitHub:
     address = parse_remote(stand_in.remote)
     assert address is not None
     calls = GitHubCalls(sleep=slept.append, now=lambda: 1000.0)
-    return GitHub(address, Auth.Token("t0ken"), api=stand_in.api, calls=calls)
+    return GitHub(address, Auth.Token("t0ken"), Token(value="t0ken", source=""), api=stand_in.api, calls=calls)
 
 
 @pytest.fixture
@@ -102,4 +102,4 @@ def gitlab(gitlab_server: GitLabStandIn, slept: list[float]) -> GitLab:
     address = parse_remote(gitlab_server.remote)
     assert address is not None
     calls = GitLabCalls(sleep=slept.append, now=lambda: 1000.0)
-    return GitLab(address, "t0ken", url=gitlab_server.address, calls=calls)
+    return GitLab(address, Token(value="t0ken", source=""), url=gitlab_server.address, calls=calls)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.adapters.forge.access import find_forge, forge_kind, parse_remote
+from runplan.adapters.forge.access import Token, find_forge, forge_kind, parse_remote
 from runplan.adapters.forge.gitlab import GitLab, find_token, server_address
 from runplan.adapters.forge.gitlab_calls import GitLabCalls
 from runplan.adapters.forge.model import Address, CheckState, Merge, MergeState, NotMerged, PullRequest
@@ -429,4 +429,4 @@ def test_a_server_that_is_not_there_is_unreachable(slept: list[float]) -> None:
     address = Address(host="127.0.0.1:9", owner="o", repository="r", web="http://127.0.0.1:9")
     calls = GitLabCalls(sleep=slept.append, now=lambda: 1000.0)
     with pytest.raises(Unreachable, match="the forge does not answer"):
-        GitLab(address, "t", url="http://127.0.0.1:9", calls=calls).read_repository()
+        GitLab(address, Token(value="t", source=""), url="http://127.0.0.1:9", calls=calls).read_repository()

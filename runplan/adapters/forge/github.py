@@ -51,7 +51,7 @@ def open_forge(git: Git, address: m.Address, env: Mapping[str, str]) -> GitHub:
         raise RefusedEarly(f"there is no token for {address.host}; set {name}, or run: gh auth login")
     api = env.get("GITHUB_API_URL", "") or api_address(address.host)
     auth = _find_installation(address, token.app, token.value, api) if token.app else Auth.Token(token.value)
-    return GitHub(address, auth, api=api, token_source=token.source, is_gits=token.is_gits)
+    return GitHub(address, auth, token, api=api)
 
 
 @functools.cache  # each signature with the key takes 0.2 s
@@ -100,22 +100,15 @@ class GitHub:
     """One repository on GitHub or GitHub Enterprise; the methods of a `Forge` are described there."""
 
     def __init__(
-        self,
-        address: m.Address,
-        auth: Auth.Auth,
-        *,
-        api: str,
-        token_source: str = "",
-        is_gits: bool = False,
-        calls: Calls | None = None,
+        self, address: m.Address, auth: Auth.Auth, token: Token, *, api: str, calls: Calls | None = None
     ) -> None:
         logging.getLogger("github").setLevel(logging.CRITICAL)  # else it writes to standard error
         check_answers()
         self.calls = calls or GitHubCalls()
         self.address = address
-        self.token_source = token_source
+        self.token_source = token.source
         self._auth = auth  #: its token may be renewed at any time
-        self._is_gits = is_gits  #: git finds the token by itself
+        self._is_gits = token.is_gits  #: git finds the token by itself
         self._client = Github(auth=auth, base_url=api, **CLIENT)
         self._pulls: dict[int, PullRequest] = {}  #: as they were read last
         self._repo = self._client.get_repo(address.full_name)

@@ -44,8 +44,7 @@ def open_forge(git: Git, address: m.Address, env: Mapping[str, str]) -> GitLab:
         job = ": CI_JOB_TOKEN may neither open merge requests nor read members" if env.get("CI_JOB_TOKEN") else ""
         needed = f"set {TOKENS[0]} to one with the scopes api and write_repository"
         raise RefusedEarly(f"there is no token for {address.host}{job}; {needed}")
-    url = server_address(address, env)
-    return GitLab(address, token.value, url=url, token_source=token.source, is_gits=token.is_gits)
+    return GitLab(address, token, url=server_address(address, env))
 
 
 def server_address(address: m.Address, env: Mapping[str, str]) -> str:
@@ -67,33 +66,23 @@ def find_token(address: m.Address, env: Mapping[str, str], ask: Ask) -> Token | 
 class GitLab:
     """One project on GitLab; the methods of a `Forge` are described there."""
 
-    def __init__(
-        self,
-        address: m.Address,
-        token: str,
-        *,
-        url: str,
-        token_source: str = "",
-        is_gits: bool = False,
-        calls: Calls | None = None,
-    ) -> None:
+    def __init__(self, address: m.Address, token: Token, *, url: str, calls: Calls | None = None) -> None:
         self.calls = calls or GitLabCalls()
         self.address = address
-        self.token_source = token_source
+        self.token_source = token.source
         self._token = token
-        self._is_gits = is_gits  #: git finds the token by itself
         self._url = url
         # As a bearer both access tokens and those of OAuth are accepted.
         self._client = Gitlab(
-            url, oauth_token=token, timeout=TIMEOUT_S, per_page=100, session=CheckedSession(), keep_base_url=True
+            url, oauth_token=token.value, timeout=TIMEOUT_S, per_page=100, session=CheckedSession(), keep_base_url=True
         )
         self._seen: dict[int, Facts] = {}  #: merge requests as they were read last
         self._messages: dict[int, str] = {}  #: of later merges that this process asked for
 
     def git_settings(self) -> tuple[str, ...]:
-        if self._is_gits or not self.address.web:
+        if self._token.is_gits or not self.address.web:
             return ()
-        return header_settings(self.address, "oauth2", self._token)
+        return header_settings(self.address, "oauth2", self._token.value)
 
     @functools.cached_property
     def _root(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -15,20 +16,13 @@ from runplan.domain.run.recorded import Recorded, may_wait, read_row, sanitize_e
 from runplan.domain.run.state import RunState, apply
 from runplan.domain.times import iso
 
+OnEvent: TypeAlias = Callable[[Event, str], None]
+
 
 class Journal:
     """The events of one run; `on_event` is called with each recorded one and its phase."""
 
-    def __init__(
-        self,
-        store: Store,
-        clock: SystemClock,
-        *,
-        run: str,
-        plan: str,
-        fence: int,
-        on_event: Callable[[Event, str], None],
-    ) -> None:
+    def __init__(self, store: Store, clock: SystemClock, *, run: str, plan: str, fence: int, on_event: OnEvent) -> None:
         self._store = store
         self._clock = clock
         self._run = run

@@ -10,17 +10,7 @@ from runplan.adapters.agents.adapter import Agent, Task, provider_keys, under_ho
 from runplan.adapters.agents.endings import classify_trouble
 from runplan.adapters.store.files import read_text
 from runplan.domain.names import DIFF_FILE
-from runplan.domain.run.dispatch import (
-    AgentEvent,
-    Context,
-    Finished,
-    Message,
-    Retrying,
-    Spent,
-    Started,
-    ToolUsed,
-    Usage,
-)
+from runplan.domain.run import dispatch as d
 
 _HEADS = (b"Analytics have been", b"Detected dumb terminal", b"Weak model:", b"Git repo:", b"Repo-map:")
 _NUMBER = rb"(\d{1,9}|\d{1,9}(?:\.\d{1,3})?[kM])"
@@ -71,29 +61,29 @@ class Aider(Agent):
         names = (".aider.conf.yml", ".env", ".aider/oauth-keys.env")
         return any(under_home(caller, name).exists() for name in names)
 
-    def read_line(self, line: bytes) -> tuple[AgentEvent, ...]:
+    def read_line(self, line: bytes) -> tuple[d.AgentEvent, ...]:
         """Its own lines are known by their beginning; every other line is a part of the message."""
         if line.startswith(_HEADS):
             return ()
         if line.startswith(b"Aider v"):
-            return (Started(version=_decode_line(line[7:])),)
+            return (d.Started(version=_decode_line(line[7:])),)
         if line.startswith(b"Main model: "):
-            return (Started(model=_decode_line(line[12:].partition(b" with ")[0])),)
+            return (d.Started(model=_decode_line(line[12:].partition(b" with ")[0])),)
         if line.startswith(b"Applied edit to "):
-            return (ToolUsed(tool="edit", path=_decode_line(line[16:])[:4_096]),)
+            return (d.ToolUsed(tool="edit", path=_decode_line(line[16:])[:4_096]),)
         if (tokens := _TOKENS.fullmatch(line)) and _parse_count(tokens[1]) <= _MOST_TOKENS:
             sent = _parse_count(tokens[1])
             usd = float(tokens[3]) if tokens[3] else 0.0
-            used = Usage(input_tokens=sent, output_tokens=_parse_count(tokens[2]), usd=usd)
-            return (Spent(usage=used), Context(tokens=sent), Finished(ok=True, so_far=True))
+            used = d.Usage(input_tokens=sent, output_tokens=_parse_count(tokens[2]), usd=usd)
+            return (d.Spent(usage=used), d.Context(tokens=sent), d.Finished(ok=True, so_far=True))
         if cost := _COST_LINE.fullmatch(line):
-            return (Spent(usage=Usage(usd=float(cost[1]))),)
+            return (d.Spent(usage=d.Usage(usd=float(cost[1]))),)
         if _ERROR.match(line):
             error = replace(classify_trouble(_decode_line(line[:4_000])), doubtful=not _LIBRARY_ERROR.match(line))
-            return (Message(text=_decode_line(line) + "\n"), error)
+            return (d.Message(text=_decode_line(line) + "\n"), error)
         if line.startswith(b"Retrying in "):
-            return (Retrying(words=_decode_line(line[:400])),)
-        return (Message(text=_decode_line(line) + "\n"),)
+            return (d.Retrying(words=_decode_line(line[:400])),)
+        return (d.Message(text=_decode_line(line) + "\n"),)
 
 
 AGENT = Aider()

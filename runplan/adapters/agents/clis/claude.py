@@ -9,18 +9,9 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
+from runplan.adapters.agents import fields as f
 from runplan.adapters.agents.adapter import Agent, Task, first_set, under_home
 from runplan.adapters.agents.endings import classify_trouble
-from runplan.adapters.agents.fields import (
-    JsonObject,
-    get_count,
-    get_number,
-    get_objects,
-    get_text,
-    get_value,
-    read_json,
-    read_tool,
-)
 from runplan.adapters.sandbox.view import HomeUse
 from runplan.domain.run import dispatch as d
 from runplan.domain.settings.schema import AgentTable
@@ -80,12 +71,12 @@ class Claude(Agent):
         The flag's settings override those of the repository, so the user's own helpers are named again. Hooks of all
         origins are merged and can only be disabled together.
         """
-        user_settings = read_json(self.find_folder(task.caller) / "settings.json")
+        user_settings = f.read_json(self.find_folder(task.caller) / "settings.json")
         address, _ = self.find_choice(task.table, task.caller)
         settings = {"disableAllHooks": True, "env": {"ANTHROPIC_BASE_URL": address}}
-        settings |= {name: get_text(user_settings, name) for name in _HELPERS}
+        settings |= {name: f.get_text(user_settings, name) for name in _HELPERS}
         state = _state_file(task.caller)
-        servers = ("--mcp-config", str(state)) if get_value(read_json(state), "mcpServers") else ()
+        servers = ("--mcp-config", str(state)) if f.get_value(f.read_json(state), "mcpServers") else ()
         flags = ("--settings", json.dumps(settings, separators=(",", ":")), "--strict-mcp-config", *servers)
         return (*flags, *super().role_arguments(task))
 
@@ -97,47 +88,49 @@ class Claude(Agent):
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         """Its settings can name an address, a model and a key helper; its login is a file or in the keychain."""
         files = (AGENT.find_folder(caller) / "settings.json", AGENT.find_folder(caller) / ".credentials.json")
-        return any(file.is_file() for file in files) or "oauthAccount" in read_json(_state_file(caller))
+        return any(file.is_file() for file in files) or "oauthAccount" in f.read_json(_state_file(caller))
 
     def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
         """Variables in its settings override those of the caller."""
-        settings = read_json(AGENT.find_folder(caller) / "settings.json")
-        variables = get_value(settings, "env")
+        settings = f.read_json(AGENT.find_folder(caller) / "settings.json")
+        variables = f.get_value(settings, "env")
         seen = {**caller, **variables} if isinstance(variables, dict) else caller
-        return get_text(seen, "ANTHROPIC_BASE_URL"), get_text(seen, "ANTHROPIC_MODEL") or get_text(settings, "model")
+        return f.get_text(seen, "ANTHROPIC_BASE_URL"), f.get_text(seen, "ANTHROPIC_MODEL") or f.get_text(
+            settings, "model"
+        )
 
     def find_key(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
         """It prefers a key in the environment to its login."""
         return first_set(caller, "ANTHROPIC_AUTH_TOKEN", *self.keys)
 
-    def read_event(self, event: JsonObject) -> Iterable[d.AgentEvent]:
-        match get_text(event, "type"), get_text(event, "subtype"):
+    def read_event(self, event: f.JsonObject) -> Iterable[d.AgentEvent]:
+        match f.get_text(event, "type"), f.get_text(event, "subtype"):
             case "assistant", _:
                 return _read_assistant(event)
             case "result", _:
                 return _read_result(event)
             case "system", "init":
                 # Qwen Code has the same events and its own name for the version.
-                version = get_text(event, "claude_code_version") or get_text(event, "qwen_code_version")
-                return (d.Started(model=get_text(event, "model"), version=version),)
+                version = f.get_text(event, "claude_code_version") or f.get_text(event, "qwen_code_version")
+                return (d.Started(model=f.get_text(event, "model"), version=version),)
             case "system", "api_retry":
-                return (d.Retrying(words=f"error {get_count(event, 'error_status')} {get_text(event, 'error')}"),)
+                return (d.Retrying(words=f"error {f.get_count(event, 'error_status')} {f.get_text(event, 'error')}"),)
             case "system", "compact_boundary":
                 return (d.Context(tokens=0),)
             case "system", "model_refusal_no_fallback":
                 return (d.Trouble(kind=d.EndingKind.REFUSAL, words="the model refused"),)
             case "system", "model_fallback":
-                return (d.Started(model=get_text(event, "fallback_model")),)
+                return (d.Started(model=f.get_text(event, "fallback_model")),)
             case "rate_limit_event", _:
-                info = get_value(event, "rate_limit_info")
-                words = f"usage limit ({get_text(info, 'rateLimitType') or 'unnamed'})"
-                resets = float(get_count(info, "resetsAt")) or None
+                info = f.get_value(event, "rate_limit_info")
+                words = f"usage limit ({f.get_text(info, 'rateLimitType') or 'unnamed'})"
+                resets = float(f.get_count(info, "resetsAt")) or None
                 limit = d.Trouble(kind=d.EndingKind.LIMIT, words=words, resets=resets)
-                return (limit,) if get_text(info, "status") == "rejected" else ()
+                return (limit,) if f.get_text(info, "status") == "rejected" else ()
             case "user", _:
-                printed = [get_text(event, "tool_use_result", name) for name in ("stdout", "stderr")]
-                parts = (part for part in get_objects(event, "message", "content") if part.get("is_error"))
-                failed = (d.ToolEnded(output=get_text(part, "content"), ending="failed") for part in parts)
+                printed = [f.get_text(event, "tool_use_result", name) for name in ("stdout", "stderr")]
+                parts = (part for part in f.get_objects(event, "message", "content") if part.get("is_error"))
+                failed = (d.ToolEnded(output=f.get_text(part, "content"), ending="failed") for part in parts)
                 return (d.ToolEnded(output="\n".join(printed)), *failed)
             case kind, subtype:
                 return () if kind == "stream_event" or (kind == "system" and subtype in _IGNORED) else (d.Unread(),)
@@ -150,52 +143,52 @@ def _state_file(caller: Mapping[str, str]) -> Path:
     return (AGENT.find_folder(caller) if caller.get("CLAUDE_CONFIG_DIR") else under_home(caller)) / ".claude.json"
 
 
-def _read_assistant(event: JsonObject) -> Iterator[d.AgentEvent]:
-    message = get_value(event, "message")
-    if get_text(message, "model") == "<synthetic>":  # the program's own words on an error; `result` has them too
+def _read_assistant(event: f.JsonObject) -> Iterator[d.AgentEvent]:
+    message = f.get_value(event, "message")
+    if f.get_text(message, "model") == "<synthetic>":  # the program's own words on an error; `result` has them too
         return
-    is_main = not get_text(event, "parent_tool_use_id")  # the message and context of a sub-agent are its own
-    for part in get_objects(message, "content"):
-        if get_text(part, "type") == "text" and is_main:
-            yield d.Message(text=get_text(part, "text") + "\n")
-        elif get_text(part, "type") == "tool_use":
-            yield read_tool(get_text(part, "name"), get_value(part, "input"))
-    used = _sum_usage(get_value(message, "usage"))
+    is_main = not f.get_text(event, "parent_tool_use_id")  # the message and context of a sub-agent are its own
+    for part in f.get_objects(message, "content"):
+        if f.get_text(part, "type") == "text" and is_main:
+            yield d.Message(text=f.get_text(part, "text") + "\n")
+        elif f.get_text(part, "type") == "tool_use":
+            yield f.read_tool(f.get_text(part, "name"), f.get_value(part, "input"))
+    used = _sum_usage(f.get_value(message, "usage"))
     if used.input_tokens:
-        yield d.Spent(usage=used, of=get_text(message, "id"))
+        yield d.Spent(usage=used, of=f.get_text(message, "id"))
         if is_main:
             yield d.Context(tokens=used.input_tokens)
 
 
-def _read_result(event: JsonObject) -> Iterator[d.AgentEvent]:
-    listed = get_value(event, "errors")
-    errors = "; ".join(get_text({"": error}, "") for error in (listed if isinstance(listed, list) else ()))
-    words = get_text(event, "result") or errors or get_text(event, "error", "message")
-    is_refused = get_text(event, "stop_reason") == "refusal"  # which it does not always call an error
-    failed = is_refused or get_value(event, "is_error") is not False or get_text(event, "subtype") != "success"
+def _read_result(event: f.JsonObject) -> Iterator[d.AgentEvent]:
+    listed = f.get_value(event, "errors")
+    errors = "; ".join(f.get_text({"": error}, "") for error in (listed if isinstance(listed, list) else ()))
+    words = f.get_text(event, "result") or errors or f.get_text(event, "error", "message")
+    is_refused = f.get_text(event, "stop_reason") == "refusal"  # which it does not always call an error
+    failed = is_refused or f.get_value(event, "is_error") is not False or f.get_text(event, "subtype") != "success"
     # The usage by model is complete; `usage` misses side requests, and everything after a budget's end.
-    models = get_value(event, "modelUsage")
+    models = f.get_value(event, "modelUsage")
     by_model = models.values() if isinstance(models, dict) else ()
     usages = [_sum_usage(used, _FIELDS_BY_MODEL) for used in by_model]
-    total = d.Usage(usd=get_number(event, "total_cost_usd"))
-    for used in usages or [_sum_usage(get_value(event, "usage"))]:
+    total = d.Usage(usd=f.get_number(event, "total_cost_usd"))
+    for used in usages or [_sum_usage(f.get_value(event, "usage"))]:
         total = total.plus(used)
     if usages or total != d.Usage():
         yield d.Spent(usage=total, total=True, least=True)
     if usages:
         main = max(zip(usages, by_model, strict=True), key=lambda pair: pair[0].input_tokens)[1]
-        yield d.Context(window=get_count(main, "contextWindow"))
-    for denial in get_objects(event, "permission_denials"):
-        yield read_tool(get_text(denial, "tool_name"), get_value(denial, "tool_input"), denied=True)
-    kind = _SUBTYPES.get(get_text(event, "subtype")) or (d.EndingKind.REFUSAL if is_refused else None)
-    if get_text(event, "terminal_reason") == "prompt_too_long":
+        yield d.Context(window=f.get_count(main, "contextWindow"))
+    for denial in f.get_objects(event, "permission_denials"):
+        yield f.read_tool(f.get_text(denial, "tool_name"), f.get_value(denial, "tool_input"), denied=True)
+    kind = _SUBTYPES.get(f.get_text(event, "subtype")) or (d.EndingKind.REFUSAL if is_refused else None)
+    if f.get_text(event, "terminal_reason") == "prompt_too_long":
         kind = kind or d.EndingKind.CONTEXT
     if not failed:
-        yield d.Message(text=get_text(event, "result"), final=True)
+        yield d.Message(text=f.get_text(event, "result"), final=True)
     elif kind:
         yield d.Trouble(kind=kind, words=words)
     else:
-        yield classify_trouble(words, status=get_count(event, "api_error_status"))
+        yield classify_trouble(words, status=f.get_count(event, "api_error_status"))
     yield d.Finished(ok=not failed, words=words if failed else "")
 
 
@@ -206,6 +199,6 @@ _FIELDS_BY_MODEL = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTo
 
 def _sum_usage(used: object, fields: tuple[str, str, str, str] = _FIELDS) -> d.Usage:
     """Claude counts cached tokens separately. A program with a total, as Qwen Code, does not."""
-    fresh, written, cached, answered = (get_count(used, field) for field in fields)
-    sent = fresh if get_count(used, "total_tokens") else fresh + written + cached
+    fresh, written, cached, answered = (f.get_count(used, field) for field in fields)
+    sent = fresh if f.get_count(used, "total_tokens") else fresh + written + cached
     return d.Usage(input_tokens=sent, output_tokens=answered, cached_tokens=cached)

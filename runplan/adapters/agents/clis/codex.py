@@ -7,17 +7,9 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from runplan.adapters.agents import fields as f
 from runplan.adapters.agents.adapter import Agent, Task
 from runplan.adapters.agents.endings import classify_trouble
-from runplan.adapters.agents.fields import (
-    JsonObject,
-    end_tool,
-    estimate_context,
-    get_objects,
-    get_text,
-    get_value,
-    read_usage,
-)
 from runplan.domain.run.dispatch import AgentEvent, Context, Finished, Message, Retrying, Spent, ToolUsed, Unread
 from runplan.domain.settings.schema import AgentTable
 
@@ -87,44 +79,48 @@ class Codex(Agent):
         name = config.get("model_provider")
         return f"needs {key}, which its config.toml names for {name} and which is not set; set {key} in this terminal"
 
-    def read_event(self, event: JsonObject) -> Iterable[AgentEvent]:
-        item = get_value(event, "item")
-        match get_text(event, "type"), get_text(item, "type"):
+    def read_event(self, event: f.JsonObject) -> Iterable[AgentEvent]:
+        item = f.get_value(event, "item")
+        match f.get_text(event, "type"), f.get_text(item, "type"):
             case "item.started", "command_execution":
-                return (ToolUsed(tool="command", detail=_unwrap_shell(get_text(item, "command")[:4_096])),)
+                return (ToolUsed(tool="command", detail=_unwrap_shell(f.get_text(item, "command")[:4_096])),)
             case "thread.started" | "turn.started" | "item.started" | "item.updated", _:
                 return ()
             case "item.completed", "agent_message":
-                words = get_text(item, "text")
-                return (Message(text="", final=True), Message(text=words), estimate_context(words))
+                words = f.get_text(item, "text")
+                return (Message(text="", final=True), Message(text=words), f.estimate_context(words))
             case "item.completed", "command_execution":
-                output = get_text(item, "aggregated_output")
-                ended = end_tool(output, get_value(item, "exit_code"))
-                return (ended, estimate_context(get_text(item, "command"), output, resent=True))
+                output = f.get_text(item, "aggregated_output")
+                ended = f.end_tool(output, f.get_value(item, "exit_code"))
+                return (ended, f.estimate_context(f.get_text(item, "command"), output, resent=True))
             case "item.completed", "file_change":
-                denied = get_text(item, "status") == "declined"
-                changes = list(get_objects(item, "changes"))
-                paths = [get_text(change, "path")[:4_096] for change in changes]
+                denied = f.get_text(item, "status") == "declined"
+                changes = list(f.get_objects(item, "changes"))
+                paths = [f.get_text(change, "path")[:4_096] for change in changes]
                 tools = (ToolUsed(tool="file_change", path=path, denied=denied) for path in paths)
                 # Of a patch the event has no text; a new file is as long as its patch.
-                added = [path for path, change in zip(paths, changes, strict=True) if get_text(change, "kind") == "add"]
+                added = [
+                    path for path, change in zip(paths, changes, strict=True) if f.get_text(change, "kind") == "add"
+                ]
                 written = (Context(tokens=0, estimated=True, file=path) for path in added)
-                return (*tools, *written, estimate_context("", resent=True))
+                return (*tools, *written, f.estimate_context("", resent=True))
             case "item.completed", "reasoning":
-                return (estimate_context(get_text(item, "text")),)
+                return (f.estimate_context(f.get_text(item, "text")),)
             case "item.completed", ("mcp_tool_call" | "web_search" | "todo_list") as name:
-                used = ToolUsed(tool=name, detail=(get_text(item, "query") or get_text(item, "tool"))[:4_096])
-                return (used, estimate_context("", resent=True))
+                used = ToolUsed(tool=name, detail=(f.get_text(item, "query") or f.get_text(item, "tool"))[:4_096])
+                return (used, f.estimate_context("", resent=True))
             case "item.completed", "error":  # a warning, such as an unknown model name
                 return ()
             case "turn.completed", _:
-                usage = read_usage(get_value(event, "usage"), "input_tokens", "output_tokens", "cached_input_tokens")
+                usage = f.read_usage(
+                    f.get_value(event, "usage"), "input_tokens", "output_tokens", "cached_input_tokens"
+                )
                 return (Spent(usage=usage, total=True), Finished(ok=True))
             case "turn.failed", _:
-                words = get_text(event, "error", "message")
+                words = f.get_text(event, "error", "message")
                 return (classify_trouble(words), Finished(ok=False, words=words))
             case "error", _:
-                words = get_text(event, "message")
+                words = f.get_text(event, "message")
                 return (Retrying(words=words) if words.startswith("Reconnecting...") else classify_trouble(words),)
             case _:
                 return (Unread(),)
@@ -142,16 +138,16 @@ def _unwrap_shell(line: str) -> str:
     return words[2] if len(words) == 3 and words[1] in ("-c", "-lc") else line
 
 
-def _read_config(caller: Mapping[str, str]) -> JsonObject:
+def _read_config(caller: Mapping[str, str]) -> f.JsonObject:
     """The user's configuration with the profile it chooses; an empty one when it cannot be read."""
     try:
         config = tomllib.loads((AGENT.find_folder(caller) / "config.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    profile = get_value(config, "profiles", str(config.get("profile", "")))
+    profile = f.get_value(config, "profiles", str(config.get("profile", "")))
     return {**config, **profile} if isinstance(profile, dict) else config
 
 
-def _chosen_provider(config: JsonObject) -> JsonObject:
-    provider = get_value(config, "model_providers", str(config.get("model_provider", "")))
+def _chosen_provider(config: f.JsonObject) -> f.JsonObject:
+    provider = f.get_value(config, "model_providers", str(config.get("model_provider", "")))
     return provider if isinstance(provider, dict) else {}

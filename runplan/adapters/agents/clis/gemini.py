@@ -5,19 +5,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from runplan.adapters.agents import fields as f
 from runplan.adapters.agents.adapter import Agent, Task, under_home
 from runplan.adapters.agents.budgets import tokens_in
 from runplan.adapters.agents.endings import classify_trouble
-from runplan.adapters.agents.fields import (
-    JsonObject,
-    estimate_context,
-    get_count,
-    get_text,
-    get_value,
-    read_json,
-    read_tool,
-    read_usage,
-)
 from runplan.domain.run import dispatch as d
 
 #: With an address in the environment it would choose another login, and fail. It ignores such a file elsewhere.
@@ -83,43 +74,43 @@ class Gemini(Agent):
         return files
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
-        settings = read_json(self.find_folder(caller) / "settings.json")
-        return bool(get_text(settings, "security", "auth", "selectedType"))
+        settings = f.read_json(self.find_folder(caller) / "settings.json")
+        return bool(f.get_text(settings, "security", "auth", "selectedType"))
 
-    def read_event(self, event: JsonObject) -> Iterable[d.AgentEvent]:
-        match get_text(event, "type"):
+    def read_event(self, event: f.JsonObject) -> Iterable[d.AgentEvent]:
+        match f.get_text(event, "type"):
             case "init":
-                return (d.Started(model=get_text(event, "model")),)
+                return (d.Started(model=f.get_text(event, "model")),)
             case "message":
-                if get_text(event, "role") != "assistant":  # the prompt
+                if f.get_text(event, "role") != "assistant":  # the prompt
                     return ()
-                before = () if get_value(event, "delta") is True else (d.Message(text="", final=True),)
-                text = get_text(event, "content")
-                return (*before, d.Message(text=text), estimate_context(text))
+                before = () if f.get_value(event, "delta") is True else (d.Message(text="", final=True),)
+                text = f.get_text(event, "content")
+                return (*before, d.Message(text=text), f.estimate_context(text))
             case "tool_use":
-                used = get_text(event, "tool_name")
-                parameters = get_value(event, "parameters")
+                used = f.get_text(event, "tool_name")
+                parameters = f.get_value(event, "parameters")
                 # Text after the use of a tool is a new message. The context has the text that the tool writes.
-                tool = read_tool(used, parameters)
-                events = (tool, d.Message(text="", final=True), estimate_context(json.dumps(parameters)))
+                tool = f.read_tool(used, parameters)
+                events = (tool, d.Message(text="", final=True), f.estimate_context(json.dumps(parameters)))
                 if used != "read_file":
                     return events
                 # No event has the text of the file that it reads.
-                lines = min(get_count(parameters, "end_line") - get_count(parameters, "start_line"), _MOST_LINES)
+                lines = min(f.get_count(parameters, "end_line") - f.get_count(parameters, "start_line"), _MOST_LINES)
                 tokens = tokens_in(_LINE * max(0, lines))
                 return (*events, d.Context(tokens=tokens, estimated=True, file=tool.path if lines <= 0 else ""))
             case "tool_result":
-                denied = get_text(event, "error", "type") in _DENIED
-                refused = (read_tool(get_text(event, "tool_id"), {}, denied=True),) if denied else ()
-                output = get_text(event, "output")
-                ended = d.ToolEnded(output=output, ending="failed" if get_text(event, "status") == "error" else "")
-                return (ended, estimate_context("", output, resent=True), *refused)
+                denied = f.get_text(event, "error", "type") in _DENIED
+                refused = (f.read_tool(f.get_text(event, "tool_id"), {}, denied=True),) if denied else ()
+                output = f.get_text(event, "output")
+                ended = d.ToolEnded(output=output, ending="failed" if f.get_text(event, "status") == "error" else "")
+                return (ended, f.estimate_context("", output, resent=True), *refused)
             case "result":
-                used_tokens = read_usage(get_value(event, "stats"), "input_tokens", "output_tokens", "cached")
+                used_tokens = f.read_usage(f.get_value(event, "stats"), "input_tokens", "output_tokens", "cached")
                 spent = d.Spent(usage=used_tokens, total=True)
-                if get_text(event, "status") == "success":
+                if f.get_text(event, "status") == "success":
                     return (spent, d.Finished(ok=True))
-                words = get_text(event, "error", "message")
+                words = f.get_text(event, "error", "message")
                 return (spent, classify_trouble(words), d.Finished(ok=False, words=words))
             case "error":  # a warning, or an error that the result repeats
                 return ()

@@ -5,17 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from runplan.adapters.agents import fields as f
 from runplan.adapters.agents.adapter import Agent, Task, first_set, provider_keys
 from runplan.adapters.agents.endings import classify_trouble
-from runplan.adapters.agents.fields import (
-    estimate_context,
-    get_count,
-    get_number,
-    get_objects,
-    get_text,
-    get_value,
-    parse_object,
-)
 from runplan.adapters.store.files import read_text
 from runplan.domain.run.dispatch import AgentEvent, Context, Finished, Message, Spent, Started, Usage
 from runplan.domain.settings.schema import AgentTable
@@ -79,7 +71,7 @@ class Mini(Agent):
 
     def read_line(self, line: bytes) -> tuple[AgentEvent, ...]:
         """Its output is for people: the prompt, commands and their output. It shows how long the conversation is."""
-        return (estimate_context(line.decode(errors="replace"), resent=line.startswith(self.prompt_ends)),)
+        return (f.estimate_context(line.decode(errors="replace"), resent=line.startswith(self.prompt_ends)),)
 
     def read_reports(self, directory: Path) -> tuple[AgentEvent, ...]:
         """The trajectory is written at every step."""
@@ -98,27 +90,27 @@ def _read_settings(caller: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_trajectory(content: bytes) -> Iterator[AgentEvent]:
-    trajectory = parse_object(content)
+    trajectory = f.parse_object(content)
     if trajectory is None:
         return
-    info = get_value(trajectory, "info")
-    used = Usage(usd=get_number(info, "model_stats", "instance_cost"))
+    info = f.get_value(trajectory, "info")
+    used = Usage(usd=f.get_number(info, "model_stats", "instance_cost"))
     sent = 0
     model = error = ""
-    for message in get_objects(trajectory, "messages"):
-        if answer := get_value(message, "extra", "response"):
-            sent = get_count(answer, "usage", "prompt_tokens")
-            cached = get_count(answer, "usage", "prompt_tokens_details", "cached_tokens")
-            answered = get_count(answer, "usage", "completion_tokens")
+    for message in f.get_objects(trajectory, "messages"):
+        if answer := f.get_value(message, "extra", "response"):
+            sent = f.get_count(answer, "usage", "prompt_tokens")
+            cached = f.get_count(answer, "usage", "prompt_tokens_details", "cached_tokens")
+            answered = f.get_count(answer, "usage", "completion_tokens")
             used = used.plus(Usage(input_tokens=sent, output_tokens=answered, cached_tokens=cached))
-            model = get_text(answer, "model") or model
-        error = get_text(message, "extra", "exception_str") or error
+            model = f.get_text(answer, "model") or model
+        error = f.get_text(message, "extra", "exception_str") or error
     yield Started(model=model)
     yield Spent(usage=used, total=True)
     yield Context(tokens=sent)
-    status = get_text(info, "exit_status")
+    status = f.get_text(info, "exit_status")
     if status == "Submitted":
-        yield Message(text=get_text(info, "submission"), final=True)
+        yield Message(text=f.get_text(info, "submission"), final=True)
         yield Finished(ok=True)
     elif status:  # without one it was stopped between two steps
         words = f"{status}: {error}" if error else status

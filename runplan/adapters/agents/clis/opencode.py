@@ -7,21 +7,11 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
+from runplan.adapters.agents import fields as f
 from runplan.adapters.agents.adapter import Agent, Task, first_set, provider_keys, under_home
 from runplan.adapters.agents.endings import classify_trouble, reset_header
-from runplan.adapters.agents.fields import JsonObject, end_tool, get_count, get_number, get_text, get_value, read_tool
 from runplan.adapters.sandbox.view import HomeUse
-from runplan.domain.run.dispatch import (
-    AgentEvent,
-    Context,
-    EndingKind,
-    Finished,
-    Message,
-    Spent,
-    Trouble,
-    Unread,
-    Usage,
-)
+from runplan.domain.run import dispatch as d
 
 _DENIED = "rule which prevents"
 
@@ -82,45 +72,45 @@ class OpenCode(Agent):
         login = HomeUse(private=(str(data),), copied=tuple(str(data / name) for name in self.logins))
         return replace(super().use_home(caller), shared=()) | login
 
-    def read_event(self, event: JsonObject) -> Iterable[AgentEvent]:
-        match get_text(event, "type"):
+    def read_event(self, event: f.JsonObject) -> Iterable[d.AgentEvent]:
+        match f.get_text(event, "type"):
             case "step_start":
-                return (Message(text="", final=True),)
+                return (d.Message(text="", final=True),)
             case "text":
-                return (Message(text=get_text(event, "part", "text") + "\n"),)
+                return (d.Message(text=f.get_text(event, "part", "text") + "\n"),)
             case "tool_use":
-                state = get_value(event, "part", "state")
-                denied = get_text(state, "status") == "error" and _DENIED in get_text(state, "error")[:400]
-                used = read_tool(get_text(event, "part", "tool"), get_value(state, "input"), denied=denied)
-                output = get_text(state, "metadata", "output")
-                return (used, end_tool(output, get_value(state, "metadata", "exit")))
+                state = f.get_value(event, "part", "state")
+                denied = f.get_text(state, "status") == "error" and _DENIED in f.get_text(state, "error")[:400]
+                used = f.read_tool(f.get_text(event, "part", "tool"), f.get_value(state, "input"), denied=denied)
+                output = f.get_text(state, "metadata", "output")
+                return (used, f.end_tool(output, f.get_value(state, "metadata", "exit")))
             case "step_finish":
-                tokens = get_value(event, "part", "tokens")
-                cached = get_count(tokens, "cache", "read")
-                sent = get_count(tokens, "input") + cached + get_count(tokens, "cache", "write")
-                answered = get_count(tokens, "output") + get_count(tokens, "reasoning")
-                usd = get_number(event, "part", "cost")
-                usage = Usage(input_tokens=sent, output_tokens=answered, usd=usd, cached_tokens=cached)
-                reason = get_text(event, "part", "reason")
+                tokens = f.get_value(event, "part", "tokens")
+                cached = f.get_count(tokens, "cache", "read")
+                sent = f.get_count(tokens, "input") + cached + f.get_count(tokens, "cache", "write")
+                answered = f.get_count(tokens, "output") + f.get_count(tokens, "reasoning")
+                usd = f.get_number(event, "part", "cost")
+                usage = d.Usage(input_tokens=sent, output_tokens=answered, usd=usd, cached_tokens=cached)
+                reason = f.get_text(event, "part", "reason")
                 # "unknown" means that there was no real answer.
                 words = "" if reason == "stop" else f"its last step ended with the reason {reason[:80]!r}"
-                ended = () if reason == "tool-calls" else (Finished(ok=not words, words=words),)
-                return (Spent(usage=usage), Context(tokens=sent), *ended)
+                ended = () if reason == "tool-calls" else (d.Finished(ok=not words, words=words),)
+                return (d.Spent(usage=usage), d.Context(tokens=sent), *ended)
             case "error":
-                name = get_text(event, "error", "name")
-                data = get_value(event, "error", "data")
-                words = get_text(data, "message") or name
-                headers = get_value(data, "responseHeaders")
-                now = get_count(event, "timestamp") / 1000
+                name = f.get_text(event, "error", "name")
+                data = f.get_value(event, "error", "data")
+                words = f.get_text(data, "message") or name
+                headers = f.get_value(data, "responseHeaders")
+                now = f.get_count(event, "timestamp") / 1000
                 resets = reset_header(headers, now=now) if isinstance(headers, dict) and now else None
-                trouble = classify_trouble(words, status=get_count(data, "statusCode"), resets=resets)
+                trouble = classify_trouble(words, status=f.get_count(data, "statusCode"), resets=resets)
                 if name == "ContentFilterError":
-                    trouble = Trouble(kind=EndingKind.REFUSAL, words=words)
-                return (trouble, Finished(ok=False, words=trouble.words))
+                    trouble = d.Trouble(kind=d.EndingKind.REFUSAL, words=words)
+                return (trouble, d.Finished(ok=False, words=trouble.words))
             case "reasoning":
                 return ()
             case _:
-                return (Unread(),)
+                return (d.Unread(),)
 
 
 AGENT = OpenCode()

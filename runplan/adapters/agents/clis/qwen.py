@@ -5,18 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from runplan.adapters.agents import fields as f
 from runplan.adapters.agents.adapter import Agent, Task, first_set, under_home
 from runplan.adapters.agents.clis import claude
 from runplan.adapters.agents.endings import classify_trouble
-from runplan.adapters.agents.fields import (
-    JsonObject,
-    get_count,
-    get_objects,
-    get_text,
-    get_value,
-    parse_object,
-    read_json,
-)
 from runplan.adapters.store.files import read_text
 from runplan.domain.run.dispatch import AgentEvent, EndingKind, Finished, Message, Retrying
 from runplan.domain.settings.schema import AgentTable
@@ -66,21 +58,21 @@ class Qwen(Agent):
         return {_SETTINGS_FILE: json.dumps(_SETTINGS)}
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
-        return bool(get_text(_read_settings(caller), "security", "auth", "selectedType"))
+        return bool(f.get_text(_read_settings(caller), "security", "auth", "selectedType"))
 
     def find_key(self, table: AgentTable, caller: Mapping[str, str]) -> str:
         """The key in the environment wins, unless its settings choose another login or a provider for the model."""
-        login = get_text(_read_settings(caller), "security", "auth", "selectedType") or _OPENAI
+        login = f.get_text(_read_settings(caller), "security", "auth", "selectedType") or _OPENAI
         is_own = login != _OPENAI or _find_provider(table, caller)
         return "" if is_own else first_set(caller, *self.keys)
 
     def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:
         """Likewise the address; of the model its settings win."""
         settings = _read_settings(caller)
-        address = get_text(_find_provider(table, caller), "baseUrl")
-        if not address and get_text(settings, "security", "auth", "selectedType") == _OPENAI:
-            address = caller.get("OPENAI_BASE_URL") or get_text(settings, "security", "auth", "baseUrl")
-        return address, get_text(settings, "model", "name")
+        address = f.get_text(_find_provider(table, caller), "baseUrl")
+        if not address and f.get_text(settings, "security", "auth", "selectedType") == _OPENAI:
+            address = caller.get("OPENAI_BASE_URL") or f.get_text(settings, "security", "auth", "baseUrl")
+        return address, f.get_text(settings, "model", "name")
 
     def read_line(self, line: bytes) -> tuple[AgentEvent, ...]:
         """As Claude's, but an answer that is an error counts as one."""
@@ -101,23 +93,23 @@ class Qwen(Agent):
 AGENT = Qwen()
 
 
-def _read_settings(caller: Mapping[str, str]) -> JsonObject:
-    return read_json(under_home(caller, ".qwen", "settings.json"))
+def _read_settings(caller: Mapping[str, str]) -> f.JsonObject:
+    return f.read_json(under_home(caller, ".qwen", "settings.json"))
 
 
-def _find_provider(table: AgentTable, caller: Mapping[str, str]) -> JsonObject:
+def _find_provider(table: AgentTable, caller: Mapping[str, str]) -> f.JsonObject:
     """The provider that the user's settings name for the model; an empty object for none."""
     settings = _read_settings(caller)
-    model = table.model or get_text(settings, "model", "name")
-    known = get_objects(settings, "modelProviders", _OPENAI)
-    return next((provider for provider in known if model and get_text(provider, "id") == model), {})
+    model = table.model or f.get_text(settings, "model", "name")
+    known = f.get_objects(settings, "modelProviders", _OPENAI)
+    return next((provider for provider in known if model and f.get_text(provider, "id") == model), {})
 
 
 def read_session(session: bytes) -> tuple[AgentEvent, ...]:
     """The wait it was in when the record ends."""
     for line in reversed(session.splitlines()):
-        event = get_value(parse_object(line), "systemPayload", "uiEvent")
-        words = get_text(event, "error_message")
-        if get_text(event, "event.name") in _REQUESTS and words != _ABORTED:
-            return (Retrying(words=f"error {get_count(event, 'status_code')} {words}"),) if words else ()
+        event = f.get_value(f.parse_object(line), "systemPayload", "uiEvent")
+        words = f.get_text(event, "error_message")
+        if f.get_text(event, "event.name") in _REQUESTS and words != _ABORTED:
+            return (Retrying(words=f"error {f.get_count(event, 'status_code')} {words}"),) if words else ()
     return ()
