@@ -114,10 +114,6 @@ class ResolvedRun(Struct, frozen=True, kw_only=True):
     state: str = ""  #: as recorded; "" for a new run
 
     @property
-    def id(self) -> str:
-        return self.context.run
-
-    @property
     def is_new(self) -> bool:
         return not self.state
 
@@ -475,7 +471,7 @@ class RunOwner:
             if request.reply is not None:
                 why = runs.describe_late(plan, request.reply)
             if why:  # the run of the answer or retry has ended
-                self.repository.claims.release_plan(plan, run=run.id)
+                self.repository.claims.release_plan(plan, run=run.context.run)
                 return Answer(declined=True, why=why)
         active = self._open_journal(run, claim)
         if request.reply is not None and not runs.is_current(active.state, request.reply):
@@ -511,22 +507,22 @@ class RunOwner:
     def _claim_plan(self, run: ResolvedRun) -> ClaimResult | None:
         """Claim the plan for the run; None when another process ended its run, or began one and died, before."""
         plan = run.started.plan
-        claim = self.repository.claims.take_plan(plan, run=run.id)
+        claim = self.repository.claims.take_plan(plan, run=run.context.run)
         if isinstance(claim, HeldByOther):
             return claim
         row = self.repository.store.get_interrupted_run(plan)
-        if (row is None) if run.is_new else (row is not None and row.id == run.id):
+        if (row is None) if run.is_new else (row is not None and row.id == run.context.run):
             return claim
-        self.repository.claims.release_plan(plan, run=run.id)
+        self.repository.claims.release_plan(plan, run=run.context.run)
         return None
 
     def _open_journal(self, run: ResolvedRun, claim: Acquired | Reentered) -> ActiveRun:
         """Own the run: record its start and the claim, and claim its issues. One with a forged journal ends."""
         repository = self.repository
         plan = run.started.plan
-        on_event = functools.partial(self.host.tell, plan, run.id)
+        on_event = functools.partial(self.host.tell, plan, run.context.run)
         journal = Journal(
-            repository.store, repository.clock, run=run.id, plan=plan, fence=claim.fence, on_event=on_event
+            repository.store, repository.clock, run=run.context.run, plan=plan, fence=claim.fence, on_event=on_event
         )
         if run.is_new or isinstance(claim, Acquired):
             # A process that left its run waiting for a person did not die.
@@ -542,7 +538,7 @@ class RunOwner:
         if not run.is_new:
             active.unlock_refs()
         for number in run.started.issues:
-            other = repository.store.claim_issue(number, run=run.id, owner=repository.claims.me)
+            other = repository.store.claim_issue(number, run=run.context.run, owner=repository.claims.me)
             shared = e.IssueShared(number=number, run=other.id, plan=other.plan) if other is not None else None
             if shared is not None and shared.words not in active.state.warnings:  # recorded once
                 journal.append(shared)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -12,6 +13,8 @@ from runplan.domain.names import DIFF_FILE, as_utf8, shown
 from runplan.domain.run.events import Chosen, GateJudged, KeptWork, ProofJudged, Rows, VerdictDoubted
 from runplan.domain.run.kinds import Role
 from runplan.domain.run.reasons import describe_proof
+
+Pairs: TypeAlias = Sequence[tuple[str, str]]
 
 FINAL = "final"  #: the template of the verification across all phases
 PRINCIPLES = "principles"  #: the list by which a critique judges a plan; it is no prompt of its own
@@ -126,15 +129,7 @@ def implement_prompt(template: str, brief: Brief) -> str:
     return fill_template(template, brief.values())
 
 
-def fix_prompt(
-    template: str,
-    brief: Brief,
-    *,
-    failed: Sequence[tuple[str, str]],
-    why: str,
-    gates: Sequence[tuple[str, str]],
-    diff: str,
-) -> str:
+def fix_prompt(template: str, brief: Brief, *, failed: Pairs, why: str, gates: Pairs, diff: str) -> str:
     """The prompt of a fresh agent after the phase did not pass.
 
     `failed` has items with evidence, `gates` the commands that failed with the end of their output.
@@ -221,7 +216,7 @@ def missing_note(missing: Rows) -> str:
     return write_section("Missing files", head, [f"- {item}: {path}" for item, path in missing])
 
 
-def instructions_note(files: Sequence[tuple[str, str]]) -> str:
+def instructions_note(files: Pairs) -> str:
     """The part of a prompt for a verifier about changed instructions, each with the file that has the new version."""
     head = (
         "The work changes these files, which agents take as instructions. Your worktree has them as they were before, "
@@ -236,7 +231,7 @@ def rejections_note(words: Sequence[str]) -> str:
     return write_section("What was rejected", head, [quote_text(reason, "rejection") for reason in words])
 
 
-def answers_note(answers: Sequence[tuple[str, str]]) -> str:
+def answers_note(answers: Pairs) -> str:
     """The part of a prompt with the questions of agents and a person's answers; "" for none."""
     head = "An agent before you asked a person, who answered. Its work is on your branch: look at it, then continue it."
     lines = [

@@ -60,10 +60,6 @@ class FleetHost(BackgroundHost):
         self._lost: frozenset[str] = frozenset()  #: plans that another host has taken over
         self._is_declined = False  #: another host owns the plan
 
-    def wake(self, *, commands: bool = False) -> None:
-        """Check the queue and the due steps. A command that comes too late for this host has a job of its own."""
-        self.ask(commands=commands)
-
     def lose_plans(self, plans: Collection[str]) -> None:
         """Another host owns these plans: end their agents, and record nothing."""
         self._lost |= frozenset(plans)

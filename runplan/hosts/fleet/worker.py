@@ -179,7 +179,7 @@ class FleetWorker:
             in_hand = self._plans.setdefault((schema, plan), worker)
         if in_hand is worker:
             return worker
-        in_hand.wake(commands=True)
+        in_hand.ask(commands=True)
         return None
 
     @contextlib.contextmanager
@@ -236,7 +236,7 @@ class FleetWorker:
         schema, _, plan = text.partition(" ")
         for (own, _), worker in self._list_plans():
             if own == schema and worker.is_mine(plan):
-                self._threads.submit(functools.partial(worker.wake, commands=True))
+                self._threads.submit(functools.partial(worker.ask, commands=True))
 
     def _list_plans(self) -> list[tuple[tuple[str, str], FleetHost]]:
         with self._lock:
@@ -244,7 +244,7 @@ class FleetWorker:
 
     def _wake_all(self) -> None:
         for _, worker in self._list_plans():
-            worker.wake()
+            worker.ask(commands=False)
         self._loop.call_soon_threadsafe(self._queue.look)
 
     def _request_end(self) -> None:
@@ -255,7 +255,7 @@ class FleetWorker:
             self._set_deadline("stopping", self._user.daemon.grace_s)
             self._queue.stop()
             for worker in workers:
-                worker.wake()
+                worker.ask(commands=False)
         elif self._end_requests == 2:
             self._set_deadline("ending-agents", ENDING_S)
             command.CALLS.end()
