@@ -61,7 +61,9 @@ def list_agent_kinds() -> tuple[str, ...]:
 
 def load_settings(root: Path, *, env: Mapping[str, str], committed: tuple[str, bytes] | None = None) -> LoadedSettings:
     """The settings for the repository at `root`; a `committed` file counts instead of that of the checkout."""
-    repository = [_own_layer(*committed, env)] if committed else _own_layers(root, env)
+    if committed is None and (path := repository_file(root)):
+        committed = (path.relative_to(root).as_posix(), path.read_bytes())
+    repository = [_own_layer(*committed, env)] if committed else []
     return merge_layers([*_user_layers(env), *repository, *_from_environment(env)])
 
 
@@ -87,11 +89,6 @@ def settings_from_json(text: str) -> schema.Settings:
 def _user_layers(env: Mapping[str, str]) -> list[Layer]:
     path = user_file(env)
     return [_parse_file(str(path), path.read_bytes())] if path.is_file() else []
-
-
-def _own_layers(root: Path, env: Mapping[str, str]) -> list[Layer]:
-    path = repository_file(root)
-    return [_own_layer(path.relative_to(root).as_posix(), path.read_bytes(), env)] if path else []
 
 
 def _own_layer(name: str, content: bytes, env: Mapping[str, str]) -> Layer:

@@ -33,10 +33,7 @@ if TYPE_CHECKING:
 
 STATES = {m.CheckState.PASSED: "success", m.CheckState.FAILED: "failure", m.CheckState.PENDING: "pending"}
 LONGEST_STATUS = 140  #: characters of the description of a commit status
-LOG_CHARACTERS = 6000  #: of the logs of failed jobs
 INSTALLATION = "ghs_"  #: begins the token of an app, also that of a workflow
-MOST_OPEN = 50  #: open pull requests whose files are read, with one call each
-FAILED_JOBS = 3  #: whose logs are read
 IS_PARTIAL = "isPartial"  #: in an answer that lacks fields which the token may not read
 APP_ID = "GITHUB_APP_ID"
 APP_KEY = "GITHUB_APP_PRIVATE_KEY_FILE"
@@ -352,7 +349,7 @@ class GitHub:
 
     @repeatable("read the open pull requests")
     def list_open_files(self, base: str) -> dict[int, tuple[str, ...]]:
-        pulls = islice(self._repo.get_pulls(state="open", base=base), MOST_OPEN)
+        pulls = islice(self._repo.get_pulls(state="open", base=base), m.MOST_OPEN)
         return {pull.number: tuple(file.filename for file in pull.get_files()) for pull in pulls}
 
     def read_activity(self, number: int, head: Oid) -> m.Activity:
@@ -428,10 +425,10 @@ class GitHub:
             runs = self._repo.get_workflow_runs(head_sha=head)
             jobs = (job for run in runs if run.conclusion not in (*f.GOOD, None) for job in run.jobs())
             parts = []
-            for job in islice((job for job in jobs if job.conclusion not in (*f.GOOD, None)), FAILED_JOBS):
+            for job in islice((job for job in jobs if job.conclusion not in (*f.GOOD, None)), m.FAILED_JOBS):
                 answer = requests.get(job.logs_url(), timeout=TIMEOUT_S)  # a signed address, without the token
                 if answer.ok:
-                    parts.append(f"## {job.name}\n{answer.text[-LOG_CHARACTERS // FAILED_JOBS :]}")
+                    parts.append(f"## {job.name}\n{answer.text[-m.LOG_CHARACTERS :]}")
             return "\n".join(parts)
 
         text = ""

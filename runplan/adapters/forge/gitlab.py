@@ -25,9 +25,6 @@ T = TypeVar("T")
 TOKENS = ("GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN")  #: variables, in the order of the `glab` program
 DEVELOPER = 30  #: the lowest access level that may push
 DRAFT = "Draft: "
-LOG_CHARACTERS = 6000  #: of the logs of failed jobs
-MOST_OPEN = 50  #: open merge requests whose files are read, with one call each
-FAILED_JOBS = 3  #: whose logs are read
 STATUSES = {m.CheckState.PASSED: "success", m.CheckState.FAILED: "failed", m.CheckState.PENDING: "pending"}
 #: Who changed title or description of an issue last; REST does not say it.
 EDITED = """
@@ -329,7 +326,7 @@ class GitLab:
     @repeatable("read the open merge requests")
     def list_open_files(self, base: str) -> dict[int, tuple[str, ...]]:
         root = f"{self._root}/merge_requests"
-        numbers = [facts["iid"] for facts in islice(self._list(root, state="opened", target_branch=base), MOST_OPEN)]
+        numbers = [facts["iid"] for facts in islice(self._list(root, state="opened", target_branch=base), m.MOST_OPEN)]
         return {
             number: tuple(change["new_path"] for change in self._list(f"{root}/{number}/diffs")) for number in numbers
         }
@@ -394,11 +391,11 @@ class GitLab:
     def read_failure_log(self, head: Oid) -> str:
         failed = [job for job in self._list_jobs(head) if f.to_check(job).state is m.CheckState.FAILED]
         logs = []
-        for job in failed[:FAILED_JOBS]:  # an external status has no log, and the token may not read some
+        for job in failed[: m.FAILED_JOBS]:  # an external status has no log, and the token may not read some
             trace = partial(self._client.http_get, f"{self._root}/jobs/{job['id']}/trace", raw=True)
             answer: Any = self._find(trace)
             if answer is not None and (text := answer.content.decode(errors="replace")):
-                logs.append(f"## {job['name']}\n{text[-LOG_CHARACTERS // FAILED_JOBS :]}")
+                logs.append(f"## {job['name']}\n{text[-m.LOG_CHARACTERS :]}")
         checks = [f.to_check(job) for job in failed]
         return "\n".join(logs) or "\n".join(f"{check.name}: {check.summary or check.url}" for check in checks)
 

@@ -5,7 +5,6 @@ its process. The lock says whether the owner is alive; the row names it. The cla
 """
 
 import contextlib
-import hashlib
 import os
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from runplan.adapters import processes
 from runplan.adapters.store.files import file_lock, make_below
 from runplan.adapters.store.protocol import Store
 from runplan.domain.errors import Unreachable
+from runplan.domain.names import digest_of
 from runplan.domain.run.rows import ClaimResult, HeldByOther, Reentered
 
 
@@ -31,7 +31,7 @@ class Claims:
         claim = self._store.get_claim("plan", plan)
         if plan in self._held and claim is not None and claim.owner == self.me:
             return Reentered(fence=claim.fence)
-        lock = _open_lock(self.locks, f"plan-{_hash(plan)}")
+        lock = _open_lock(self.locks, f"plan-{digest_of(plan.encode())[:16]}")
         try:
             lock.acquire(blocking=False)
         except Timeout:
@@ -61,17 +61,13 @@ class Claims:
 
     def command_lock(self, plan: str = "") -> FileLock:
         """One process at a time executes commands; in a fleet those of one plan."""
-        return _open_lock(self.locks, f"commands-{_hash(plan)}" if plan else "commands")
+        return _open_lock(self.locks, f"commands-{digest_of(plan.encode())[:16]}" if plan else "commands")
 
 
 def name_owner(host: str) -> str:
     """The name of this process in claims; `host` is that of a fleet's worker."""
     name = processes.identity(os.getpid()) or f"{os.getpid()}:0:unknown"
     return f"{host}/{name}" if host else name
-
-
-def _hash(plan: str) -> str:
-    return hashlib.sha256(plan.encode()).hexdigest()[:16]
 
 
 def landing_lock(locks: Path) -> FileLock:

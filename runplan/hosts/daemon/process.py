@@ -382,32 +382,27 @@ class Connection(socketserver.StreamRequestHandler):
 
     timeout = 60.0  #: a caller that is silent for longer is hung up on, so that its thread and descriptor are free
     server: ControlServer
-    pid: int  #: of the caller
 
     def handle(self) -> None:
         with contextlib.suppress(OSError):  # the caller hung up, or was silent for too long
-            self.pid, uid = peer_of(self.request)
+            pid, uid = peer_of(self.request)
             if uid != os.geteuid():
-                self.send(Reply(error=f"this daemon serves the user {os.geteuid()}, not {uid}"))
+                refusal = f"this daemon serves the user {os.geteuid()}, not {uid}"
+                self.request.sendall(line_of(Reply(error=refusal)))
                 return
             for line in self.rfile:
-                self.send(self._reply(line))
-
-    def _reply(self, line: bytes) -> Reply:
-        try:
-            request = read_request(line)
-            if isinstance(request, ACTING) and (agent := agent_above(self.pid)):
-                return Reply(error=f"an agent may not send {type(request).__name__.lower()} ({agent})")
-            return Reply(result=to_builtins(self.server.answer(request)))
-        except RunplanError as error:
-            return Reply(error=str(error), exit=int(error.exit))
-        except Exception as error:  # noqa: BLE001 - the edge of a request: the caller gets an answer
-            self.server.failed(error)
-            text = f"unexpected {type(error).__name__} in the daemon: {error}; see its log"
-            return Reply(error=text, exit=Exit.UNREACHABLE)
-
-    def send(self, reply: Reply) -> None:
-        self.request.sendall(line_of(reply))
+                try:
+                    request = read_request(line)
+                    agent = agent_above(pid) if isinstance(request, ACTING) else ""
+                    refusal = f"an agent may not send {type(request).__name__.lower()} ({agent})"
+                    reply = Reply(error=refusal) if agent else Reply(result=to_builtins(self.server.answer(request)))
+                except RunplanError as error:
+                    reply = Reply(error=str(error), exit=int(error.exit))
+                except Exception as error:  # noqa: BLE001 - the edge of a request: the caller gets an answer
+                    self.server.failed(error)
+                    text = f"unexpected {type(error).__name__} in the daemon: {error}; see its log"
+                    reply = Reply(error=text, exit=Exit.UNREACHABLE)
+                self.request.sendall(line_of(reply))
 
 
 class ControlServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):

@@ -95,8 +95,12 @@ class JobQueue(Worker):
 
     async def _fetch_and_process_jobs(self) -> None:
         try:
-            if self._is_unsure:
-                await self._return_lost_jobs()
+            if self._is_unsure:  # queue the jobs again that this worker has by the database, and does not know
+                known = {context.job.id for context in self._running_jobs.values()}
+                jobs = await self.app.job_manager.list_jobs_async(worker_id=self.worker_id, status="doing")
+                lost = [job.id for job in jobs if job.id not in known]
+                await self.app.connector.execute_query_async(store.REQUEUE_JOBS, ids=lost)
+                self._is_unsure = False
             if self._may_begin():
                 await super()._fetch_and_process_jobs()  # type: ignore[no-untyped-call]
         except ConnectorException as error:
@@ -104,14 +108,6 @@ class JobQueue(Worker):
             self._events.warning("queue-trouble", error=str(error.__cause__ or error))
         finally:
             self._new_job_event.clear()
-
-    async def _return_lost_jobs(self) -> None:
-        """Queue the jobs again that this worker has by the database, and does not know."""
-        known = {context.job.id for context in self._running_jobs.values()}
-        jobs = await self.app.job_manager.list_jobs_async(worker_id=self.worker_id, status="doing")
-        lost = [job.id for job in jobs if job.id not in known]
-        await self.app.connector.execute_query_async(store.REQUEUE_JOBS, ids=lost)
-        self._is_unsure = False
 
     async def _persist_job_status(self, *args: Any, **kwargs: Any) -> None:
         try:
