@@ -1,7 +1,5 @@
 """Runs in the process of a command: a whole run in the foreground, or commands without a daemon."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
@@ -46,7 +44,7 @@ class Interruption:
         os.set_blocking(self.wakeup, False)
         os.set_blocking(self._wake_w, False)
 
-    def __enter__(self) -> Interruption:
+    def __enter__(self) -> "Interruption":
         if threading.current_thread() is not threading.main_thread():  # only that one handles signals
             return self
         self._before = {number: signal.getsignal(number) for number in SIGNALS}

@@ -1,7 +1,5 @@
 """What an agent has used, as reported or estimated, how full its context is, and what it may still use."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 
@@ -75,7 +73,7 @@ class Cost(Struct, frozen=True, kw_only=True):
     usd: float = 0.0
     seconds: float = 0.0
 
-    def plus(self, other: Cost) -> Cost:
+    def plus(self, other: "Cost") -> "Cost":
         return Cost(tokens=self.tokens + other.tokens, usd=self.usd + other.usd, seconds=self.seconds + other.seconds)
 
 

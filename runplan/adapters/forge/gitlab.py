@@ -1,7 +1,5 @@
 """GitLab on python-gitlab."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -35,7 +33,7 @@ query($path: ID!, $number: String!) {
 }"""
 
 
-def open_forge(git: Git, address: m.Address, env: Mapping[str, str]) -> GitLab:
+def open_forge(git: Git, address: m.Address, env: Mapping[str, str]) -> "GitLab":
     token = find_token(address, env, ask_with(git, env))
     if token is None:
         job = ": CI_JOB_TOKEN may neither open merge requests nor read members" if env.get("CI_JOB_TOKEN") else ""

@@ -1,7 +1,5 @@
 """The journal of one run: events go to the store, and the state is folded from them alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -57,7 +55,7 @@ class Journal:
         for fact in facts:
             self._on_event(fact, attempt.chosen.phase if attempt else "")
 
-    def lane(self, name: str) -> LaneJournal:
+    def lane(self, name: str) -> "LaneJournal":
         return LaneJournal(self, name)
 
 

@@ -1,7 +1,5 @@
 """Connects to the daemon, and starts it when none runs."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -65,7 +63,7 @@ class Client:
                 raise Silent(f"cannot connect to the daemon at {path}: {error}") from error
             stack.pop_all()
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> "Client":
         return self
 
     def __exit__(self, *_: object) -> None:

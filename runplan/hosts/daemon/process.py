@@ -1,7 +1,5 @@
 """The daemon process: its main thread, the requests of callers, and its shutdown."""
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import functools
@@ -381,7 +379,7 @@ class Connection(socketserver.StreamRequestHandler):
     """Each request is answered before the next one is read."""
 
     timeout = 60.0  #: a caller that is silent for longer is hung up on, so that its thread and descriptor are free
-    server: ControlServer
+    server: "ControlServer"
 
     def handle(self) -> None:
         with contextlib.suppress(OSError):  # the caller hung up, or was silent for too long
