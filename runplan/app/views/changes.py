@@ -100,6 +100,8 @@ class ChangeView(Struct, frozen=True, kw_only=True):
     messages: str
     diff: str
 
+    proposal: ClassVar[None] = None
+
     @property
     def state(self) -> str:
         if self.failed is not None:

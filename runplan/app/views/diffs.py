@@ -22,6 +22,10 @@ class LineKind(StrEnum):
     NOTE = "note"  #: that the file has no newline at its end
 
 
+_CHANGES = {"rename": "renamed", "copy": "copied", "new": "added", "deleted": "removed"}
+_KINDS = {"+": LineKind.ADDED, "-": LineKind.REMOVED, "\\": LineKind.NOTE}
+
+
 class Line(Struct, frozen=True):
     kind: LineKind
     number: int  #: in the new file; of a removed line in the old one
@@ -45,19 +49,16 @@ class FileDiff(Struct, frozen=True, kw_only=True):
 
     @property
     def added(self) -> int:
-        return self._count(LineKind.ADDED)
+        return sum(line.kind is LineKind.ADDED for hunk in self.hunks for line in hunk.lines)
 
     @property
     def removed(self) -> int:
-        return self._count(LineKind.REMOVED)
+        return sum(line.kind is LineKind.REMOVED for hunk in self.hunks for line in hunk.lines)
 
     @property
     def line_count(self) -> int:
         """The lines to show, with those around the changes."""
         return sum(len(hunk.lines) for hunk in self.hunks)
-
-    def _count(self, kind: LineKind) -> int:
-        return sum(line.kind is kind for hunk in self.hunks for line in hunk.lines)
 
 
 def parse_diff(text: str) -> list[FileDiff]:
@@ -67,27 +68,23 @@ def parse_diff(text: str) -> list[FileDiff]:
     position = 0
     while position < len(lines):
         line = lines[position]
+        position += 1
         if line.startswith(_FILE):
-            files.append(_begin_file(line.removeprefix(_FILE)))
+            # The line is ambiguous where a name has spaces; later lines name a renamed file again.
+            names = line.removeprefix(_FILE)
+            same = _SAME.fullmatch(names)
+            quoted = names.endswith('"')
+            last = names.rpartition(' "b/' if quoted else " b/")[2]
+            files.append(FileDiff(path=same[1] if same else _unquote(f'"{last}' if quoted else last)))
         elif line.startswith("--- ") and not files:  # a diff of texts has no other head
             files.append(FileDiff(path=_read_path(line[4:])))
         elif files and (match := _HUNK.fullmatch(line)):
-            hunk, position = _read_hunk(lines, position, match)
+            hunk = _read_hunk(lines, position, match)
             files[-1] = replace(files[-1], hunks=(*files[-1].hunks, hunk))
-            continue
+            position += len(hunk.lines)
         elif files and not files[-1].hunks:
             files[-1] = _read_head(files[-1], line)
-        position += 1
     return files
-
-
-def _begin_file(names: str) -> FileDiff:
-    """The line is ambiguous where a name has spaces; later lines name a renamed file again."""
-    match = _SAME.fullmatch(names)
-    if match is not None:
-        return FileDiff(path=match[1])
-    last = names.rpartition(' "b/' if names.endswith('"') else " b/")[2]
-    return FileDiff(path=_unquote(f'"{last}') if names.endswith('"') else last)
 
 
 def _read_head(file: FileDiff, line: str) -> FileDiff:
@@ -102,18 +99,14 @@ def _read_head(file: FileDiff, line: str) -> FileDiff:
     if line.startswith(("old mode ", "new mode ")):
         return replace(file, mode=f"{file.mode} → {mode}" if file.mode else mode)
     if line.startswith(("--- ", "+++ ")):
-        path = _read_path(rest)
-        return replace(file, path=path) if path else file
+        return replace(file, path=_read_path(rest) or file.path)
     return replace(file, is_binary=file.is_binary or line.startswith(("Binary files ", "GIT binary patch")))
-
-
-_CHANGES = {"rename": "renamed", "copy": "copied", "new": "added", "deleted": "removed"}
 
 
 def _read_path(text: str) -> str:
     """The path in a line with `---` or `+++`; "" where there is no file. A tab follows a path with spaces."""
     path = _unquote(text.rstrip("\t"))
-    return "" if path == "/dev/null" else path[2:] if path.startswith(("a/", "b/")) else path
+    return "" if path == "/dev/null" else re.sub("^[ab]/", "", path)
 
 
 def _unquote(text: str) -> str:
@@ -125,26 +118,22 @@ def _unquote(text: str) -> str:
     return raw.decode("utf-8", "backslashreplace")
 
 
-def _read_hunk(lines: list[str], position: int, match: re.Match[str]) -> tuple[Hunk, int]:
-    """The hunk, and the position after it. Its head counts its lines: they may look like heads themselves."""
+def _read_hunk(lines: list[str], position: int, match: re.Match[str]) -> Hunk:
+    """The hunk whose lines begin at the position. Its head counts its lines: they may look like heads themselves."""
     old, old_left, new, new_left = (int(number or 1) for number in match.groups()[:4])
     read: list[Line] = []
-    position += 1
-    while position < len(lines) and (old_left > 0 or new_left > 0 or lines[position].startswith("\\")):
-        mark, text = lines[position][:1], visible(lines[position][1:])
-        if mark == "+":
-            read.append(Line(LineKind.ADDED, new, text))
-        elif mark == "-":
-            read.append(Line(LineKind.REMOVED, old, text))
-        elif mark == "\\":
-            read.append(Line(LineKind.NOTE, 0, text.strip()))
-        else:
-            read.append(Line(LineKind.SAME, new, text))
+    for line in lines[position : position + old_left + new_left + 2]:  # each file may lack the newline at its end
+        mark = line[:1]
+        if old_left <= 0 and new_left <= 0 and mark != "\\":
+            break
+        kind = _KINDS.get(mark, LineKind.SAME)
+        number = {LineKind.NOTE: 0, LineKind.REMOVED: old}.get(kind, new)
+        text = visible(line[1:])
+        read.append(Line(kind, number, text.strip() if kind is LineKind.NOTE else text))
         is_old, is_new = mark not in ("+", "\\"), mark not in ("-", "\\")
         old, old_left = old + is_old, old_left - is_old
         new, new_left = new + is_new, new_left - is_new
-        position += 1
-    return Hunk(visible(match[0]), tuple(read)), position
+    return Hunk(visible(match[0]), tuple(read))
 
 
 # --- parts of a large diff ------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from runplan.app.operations.answers import LinkEnded
 from runplan.app.operations.model import Caller
 from runplan.domain.errors import Exit, RunplanError, refused_by_system
-from runplan.interfaces.web import access, actions, answers, live
+from runplan.interfaces.web import access, actions, live
 from runplan.interfaces.web.access import EntryToken, Site
 from runplan.interfaces.web.pages import board, change, history, plan, tools
 from runplan.interfaces.web.render import FOLDER, render
@@ -46,7 +46,6 @@ def make_app(site: Site, entry: EntryToken) -> AccessControl:
     """The application. `entry` is the token in the address that is printed."""
     routes = [
         *PAGES,
-        *answers.ROUTES,
         Route("/act", actions.act, methods=["POST"]),
         Route("/live", live.stream_events),
         Mount(STATIC.rstrip("/"), StaticFiles(directory=FOLDER / "static")),

@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import time
 
-from msgspec import Struct
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runplan.app.views.changes import ChangeView, Proposal, ProposalView, find_change, list_questions, view_change
-from runplan.app.views.diffs import MOST_OPEN, FileDiff, choose_inline, cut_lines, parse_diff
+from runplan.app.operations.answers import open_link
+from runplan.app.views.changes import find_change, list_questions, view_change
+from runplan.app.views.diffs import MOST_OPEN, choose_inline, cut_lines, parse_diff
 from runplan.app.views.plan_page import require_plan
 from runplan.app.views.repositories import find_known, open_known
-from runplan.domain.errors import Busy, NotFound
+from runplan.domain.errors import Busy, NotFound, UsageError
+from runplan.interfaces.web.actions import Form, carry_out, read_form, show_outcome
 from runplan.interfaces.web.render import link, read_number, render, site_of
 
 MOST_FILES = 300  #: that are listed
 MOST_LINES = 2_000  #: of a file at once
-
-
-class FileRow(Struct, frozen=True, kw_only=True):
-    """A file of the diff, as the page shows it."""
-
-    number: int
-    file: FileDiff
-    is_inline: bool  #: its lines are part of the page
-    address: str = ""  #: of its lines; "" where they are not served
-
-
-class ChangePage(Struct, frozen=True, kw_only=True):
-    """What the template of a change needs besides the view."""
-
-    files: tuple[FileRow, ...]
-    hidden: int  #: files that are not listed
-    is_open: bool  #: the files are open
-    added: int
-    removed: int
-    proposal: Proposal | None
-    approve: str  #: the label of the button; "" when it does not wait for an answer
 
 
 def show_change(request: Request) -> Response:
@@ -50,6 +32,7 @@ def show_change(request: Request) -> Response:
         questions = list_questions(context, plan)
         with contextlib.suppress(NotFound):  # answered meanwhile
             view = view_change(context, find_change(context, plan, phase or None))
+    files = parse_diff(view.diff) if view else []
     return render(
         request,
         "change.html",
@@ -58,8 +41,28 @@ def show_change(request: Request) -> Response:
         plan=plan,
         change=view,
         questions=questions,
-        shown=prepare_change(view, repo=repo, is_all=query.get("files") == "all") if view else None,
+        files=files,
+        inline=choose_inline(files),
+        most_open=MOST_OPEN,
+        most=len(files) if query.get("files") == "all" else MOST_FILES,
         action="/act",
+    )
+
+
+def show_link(request: Request) -> Response:
+    """GET /a/TOKEN: the change of a signed link, without a sign-in, and the forms that answer it."""
+    view = open_link(site_of(request).env, request.path_params["token"], time.time()).view
+    files = parse_diff(view.diff)
+    return render(
+        request,
+        "answer.html",
+        repo="",
+        change=view,
+        files=files,
+        inline=choose_inline(files),
+        most=MOST_FILES,
+        most_open=MOST_OPEN,
+        action=request.scope["path"],
     )
 
 
@@ -91,32 +94,21 @@ def show_file(request: Request) -> Response:
     )
 
 
-ROUTES = (Route("/change", show_change), Route("/change/file", show_file))
+async def answer_link(request: Request) -> Response:
+    """POST /a/TOKEN: answer the change of the link, and nothing else."""
+    site = site_of(request)
+    form = await read_form(request)
+    if form.verb not in ("approve", "reject"):
+        raise UsageError("a link approves or rejects one change")
+    linked = await run_in_threadpool(open_link, site.env, request.path_params["token"], time.time())
+    link = linked.link
+    bound = Form(verb=form.verb, plan=link.plan, phase=link.phase, tree=link.tree, text=form.text)
+    return show_outcome(request, bound, await run_in_threadpool(carry_out, bound, linked.root, site.env, link.by))
 
 
-def prepare_change(view: ChangeView | ProposalView, *, repo: str = "", is_all: bool = False) -> ChangePage:
-    """The files of the change. With a repository the lines of large files have an address of their own."""
-    is_proposal = isinstance(view, ProposalView)
-    files = parse_diff(view.diff)
-    rows = []
-    for number, (file, is_inline) in enumerate(zip(files, choose_inline(files), strict=True)):
-        query = {"repo": repo, "plan": view.plan, "phase": view.phase, "tree": view.tree, "file": str(number)}
-        rows.append(
-            FileRow(
-                number=number,
-                file=file,
-                is_inline=is_inline or is_proposal,
-                address=link("/change/file", **query) if repo and not is_proposal else "",
-            )
-        )
-    changed = sum(file.added + file.removed for file in files)
-    listed = rows if is_all else rows[:MOST_FILES]
-    return ChangePage(
-        files=tuple(listed),
-        hidden=len(rows) - len(listed),
-        is_open=changed < MOST_OPEN,
-        added=sum(file.added for file in files),
-        removed=sum(file.removed for file in files),
-        proposal=view.proposal if isinstance(view, ProposalView) else None,
-        approve=next((action.label for action in view.actions if action.verb == "approve"), "") if view.tree else "",
-    )
+ROUTES = (
+    Route("/change", show_change),
+    Route("/change/file", show_file),
+    Route("/a/{token}", show_link),
+    Route("/a/{token}", answer_link, methods=["POST"]),
+)
