@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from runplan.adapters.configuration.places import key_directory, user_file
 from runplan.adapters.git.command import ANY
-from runplan.adapters.notify.channels import Deliveries, list_channels
+from runplan.adapters.notify.channels import deliver, list_channels
 from runplan.adapters.notify.links import LinkMaker
 from runplan.adapters.notify.notices import of_test
 from runplan.app.operations.model import Caller
@@ -67,7 +67,7 @@ def send_test_notice(caller: Caller) -> Iterator[tuple[str, str]]:
         raise RefusedEarly(f"no channel is configured; add one to {place} under [notify], e.g. {example}")
     notice = of_test(socket.gethostname(), LinkMaker(user.web.url, key_directory(caller.env)).link_to_page())
     for channel in channels:
-        yield channel.name, Deliveries().deliver(channel, notice, caller.env, again=False)
+        yield channel.name, deliver(channel, notice, caller.env, None)
 
 
 class ServiceState(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
-from runplan.adapters.notify.channels import Channel, Deliveries, list_channels, list_failures
+from runplan.adapters.notify.channels import Channel, deliver, list_channels, list_failures
 from runplan.adapters.notify.notices import Notice
 from runplan.adapters.notify.notifier import Notifier, open_log
 from runplan.domain.settings.schema import NotifySettings, NotifyTarget
@@ -228,7 +228,7 @@ def test_doctor_gets_no_secret_of_an_error(tmp_path: Path) -> None:
 
     channel = Channel(name="webhook", id="1", on=("done",), send=refuse)
     env = {"HOME": str(tmp_path)}
-    why = Deliveries().deliver(channel, DONE, env, again=False)
+    why = deliver(channel, DONE, env, None)
     (failure,) = list_failures(env, [channel])
     assert why == failure.why
     assert (why.startswith("OSError: no route to "), secret in why) == (True, False)
@@ -250,7 +250,7 @@ def test_a_channel_that_fails_is_tried_again_and_remembered_until_it_works(log: 
     with served() as (address, _):
         other = replace(settings, webhook=f"{address}/t0ken")
         works = [replace(channels[0], send=list_channels(other, sender.env)[0].send)]
-        assert Deliveries().deliver(works[0], DONE, sender.env) == ""
+        assert deliver(works[0], DONE, sender.env, None) == ""
     assert list_failures(sender.env, channels) == []
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from runplan.app.operations.model import Caller
 from runplan.domain.errors import RefusedEarly, Unreachable, UsageError
-from runplan.interfaces.web.server import Options, open_server
+from runplan.interfaces.web.server import ServerOptions, open_server
 from tests.support.cli import until
 from tests.support.repos import Repo, init_repo
 from tests.support.tls import make_certificate
@@ -47,13 +47,13 @@ def test_the_printed_address_signs_one_browser_in(browser: Browser) -> None:
     cookie = entered.headers["set-cookie"].split("; ")
     assert {"HttpOnly", "SameSite=strict", "Max-Age=43200", "Path=/"} <= set(cookie)
     assert browser.get("/").status == 200
-    again = Browser(browser.served)
+    again = Browser(browser.server)
     assert again.enter().status == 401
     assert "Each start of" in again.enter().text
 
 
 def test_looking_at_the_address_does_not_use_it(browser: Browser) -> None:
-    path = browser.served.address.removeprefix(browser.origin)
+    path = browser.server.address.removeprefix(browser.origin)
     assert browser.ask("HEAD", path).status == 401
     assert browser.enter().status == 303
 
@@ -147,9 +147,9 @@ def test_a_form_that_is_cut_off_is_no_crash(env: dict[str, str], caplog: pytest.
     with serving(env) as browser, socket.create_connection(("127.0.0.1", browser.port), timeout=30) as page:
         head = f"Host: 127.0.0.1:{browser.port}\r\nOrigin: {browser.origin}\r\nContent-Length: 9"
         page.sendall(f"POST /a/x HTTP/1.1\r\n{head}\r\n\r\nverb=".encode())
-        until(lambda: len(browser.served.server.server_state.tasks) == 1)
+        until(lambda: len(browser.server.server_state.tasks) == 1)
         page.close()
-        until(lambda: not browser.served.server.server_state.tasks)
+        until(lambda: not browser.server.server_state.tasks)
     assert "Traceback" not in caplog.text
 
 
@@ -191,19 +191,19 @@ def test_a_form_runs_the_command_and_shows_its_answer(env: dict[str, str], repo:
 def test_another_address_needs_encryption(env: dict[str, str], address: str) -> None:
     with (
         pytest.raises(RefusedEarly, match="use --tls CERT KEY, or --behind-proxy"),
-        open_server(Options(address=address), Caller(env=env)),
+        open_server(ServerOptions(address=address), Caller(env=env)),
     ):
         pass
 
 
 def test_every_address_needs_a_name(env: dict[str, str]) -> None:
-    options = Options(address="0.0.0.0", port=0, is_behind_proxy=True)
+    options = ServerOptions(address="0.0.0.0", port=0, is_behind_proxy=True)
     with pytest.raises(RefusedEarly, match="set url"), open_server(options, Caller(env=env)):
         pass
     with serving(
         {**env, "RUNPLAN_WEB_URL": "https://pages.example"}, address="0.0.0.0", is_behind_proxy=True
     ) as browser:
-        assert browser.served.address.startswith("https://pages.example/enter?token=")
+        assert browser.server.address.startswith("https://pages.example/enter?token=")
         assert "Secure" in browser.enter().headers["set-cookie"]
         assert browser.get("/", Host="pages.example").status == 200
 
@@ -213,7 +213,7 @@ def test_a_taken_port_is_named(env: dict[str, str]) -> None:
         port = taken.getsockname()[1]
         with (
             pytest.raises(Unreachable, match=f"port {port} of 127.0.0.1: .*--port 0"),
-            open_server(Options(port=port), Caller(env=env)),
+            open_server(ServerOptions(port=port), Caller(env=env)),
         ):
             pass
 
@@ -223,15 +223,15 @@ def test_a_certificate_makes_it_https(env: dict[str, str], tmp_path: Path) -> No
     trust = ssl.create_default_context(cafile=certificate)
     with serving(env, address="127.0.0.1", tls=trust, certificate=(certificate, key)) as browser:
         entered = browser.enter()
-        assert browser.served.address.startswith("https://127.0.0.1:")
+        assert browser.server.address.startswith("https://127.0.0.1:")
         assert entered.headers["set-cookie"].startswith("__Host-runplan-")
         assert "Secure" in entered.headers["set-cookie"]
         assert browser.get("/").status == 200
-    with pytest.raises(UsageError, match="PEM"), open_server(Options(port=0, tls=(key, key)), Caller(env=env)):
+    with pytest.raises(UsageError, match="PEM"), open_server(ServerOptions(port=0, tls=(key, key)), Caller(env=env)):
         pass
     with (
         pytest.raises(UsageError, match="No such file"),
-        open_server(Options(port=0, tls=("gone", key)), Caller(env=env)),
+        open_server(ServerOptions(port=0, tls=("gone", key)), Caller(env=env)),
     ):
         pass
 

@@ -16,7 +16,7 @@ from runplan.app.operations.model import Caller
 from runplan.hosts.daemon.state import Known, remember_repository
 from runplan.interfaces.web.access import Site, make_form_token
 from runplan.interfaces.web.live import Watcher
-from runplan.interfaces.web.server import Options, Served, open_server
+from runplan.interfaces.web.server import ServerOptions, WebServer, open_server
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ class Answer:
 class Browser:
     """Requests to one server; it keeps the cookie."""
 
-    served: Served
+    server: WebServer
     tls: ssl.SSLContext | None = None
     cookie: str = ""
     headers: dict[str, str] = field(default_factory=dict)
 
     @property
     def port(self) -> int:
-        return int(self.served.listener.getsockname()[1])
+        return int(self.server.listener.getsockname()[1])
 
     @property
     def origin(self) -> str:
@@ -45,12 +45,12 @@ class Browser:
 
     @property
     def site(self) -> Site:
-        site: Site = self.served.server.config.app.app.state.site  # type: ignore[union-attr]
+        site: Site = self.server.config.app.app.state.site  # type: ignore[union-attr]
         return site
 
     @property
     def watcher(self) -> Watcher:
-        watcher: Watcher = self.served.server.config.app.app.state.watcher  # type: ignore[union-attr]
+        watcher: Watcher = self.server.config.app.app.state.watcher  # type: ignore[union-attr]
         return watcher
 
     @property
@@ -86,7 +86,7 @@ class Browser:
 
     def enter(self) -> Answer:
         """Open the printed address, and keep the cookie."""
-        parts = urlsplit(self.served.address)
+        parts = urlsplit(self.server.address)
         answer = self.get(f"{parts.path}?{parts.query}")
         self.cookie = answer.headers.get("set-cookie", "").partition(";")[0]
         return answer
@@ -109,17 +109,17 @@ def serving(
     """A server in a thread, and a browser that has not signed in."""
     loops: list[asyncio.AbstractEventLoop] = []
 
-    async def serve(served: Served) -> None:
+    async def serve(server: WebServer) -> None:
         loops.append(asyncio.get_running_loop())
-        await served.server.serve([served.listener])
+        await server.serve([server.listener])
 
-    with open_server(Options(port=0, tls=certificate, **options), Caller(env=env)) as served:
-        thread = threading.Thread(target=lambda: asyncio.run(serve(served)))
+    with open_server(ServerOptions(port=0, tls=certificate, **options), Caller(env=env)) as server:
+        thread = threading.Thread(target=lambda: asyncio.run(serve(server)))
         thread.start()
         try:
-            yield Browser(served, tls)
+            yield Browser(server, tls)
         finally:
-            loops[0].call_soon_threadsafe(served.server.end)
+            loops[0].call_soon_threadsafe(server.end)
             thread.join(30)
     assert not thread.is_alive()
 

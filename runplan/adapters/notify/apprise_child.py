@@ -23,7 +23,7 @@ TYPES = {"done": "success", "failed": "failure", "waiting": "warning"}
 SHORTEST = 3  #: characters of a part of an address that is no secret
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class AppriseMessage(Struct, frozen=True, kw_only=True):
     """What the child reads."""
 
     url: str
@@ -33,7 +33,7 @@ class Message(Struct, frozen=True, kw_only=True):
 
 
 def main() -> int:
-    message = decode_json(sys.stdin.buffer.read(), Message)
+    message = decode_json(sys.stdin.buffer.read(), AppriseMessage)
     try:
         apprise = importlib.import_module("apprise")
     except ImportError:

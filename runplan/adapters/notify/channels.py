@@ -25,7 +25,7 @@ from runplan.adapters.configuration.places import own_directory, state_directory
 from runplan.adapters.forge.retry import Calls, Outage
 from runplan.adapters.git.command import LongCalls
 from runplan.adapters.notify import notices
-from runplan.adapters.notify.apprise_child import UNUSABLE, Message, redact_parts
+from runplan.adapters.notify.apprise_child import UNUSABLE, AppriseMessage, redact_parts
 from runplan.adapters.notify.notices import Notice
 from runplan.adapters.store.files import publish
 from runplan.domain.checks.secrets import redact_text
@@ -41,7 +41,10 @@ LARGEST_OUTPUT = 64 * 1024  #: bytes of it that are read
 CALLS = LongCalls()  #: programs of all notifiers of this process
 FAILURES = "notify"  #: directory of the state, with one file per channel that failed
 
-_APPLE = ("on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run")
+_APPLE = (
+    *("-e", "on run argv", "-e", "display notification (item 2 of argv) with title (item 1 of argv)"),
+    *("-e", "end run"),
+)
 _APPRISE = (sys.executable, "-P", "-m", "runplan.adapters.notify.apprise_child")
 _CHILDREN = threading.BoundedSemaphore(2)  #: each takes the memory of a Python with Apprise
 
@@ -84,41 +87,32 @@ def _identify(kind: str, value: object) -> str:
 # --- delivery ---------------------------------------------------------------------------------------------
 
 
-class Deliveries(Calls):
-    """Sends notices through channels, and remembers failures for `runplan doctor`.
+def deliver(channel: Channel, notice: Notice, env: Mapping[str, str], sleep: Callable[[float], None] | None) -> str:
+    """Send the notice and record the result for `runplan doctor`; why it could not be sent, or "".
 
-    An Outage may pass, so it is attempted again. After any other Unreachable a person has to change something.
+    An Outage may pass, so it is attempted again after a `sleep`. After any other Unreachable a person has to change
+    something.
     """
-
-    def __init__(self, *, sleep: Callable[[float], None] = time.sleep) -> None:
-        # ValueError: an address or argument that cannot be sent, such as one with a NUL.
-        super().__init__((OSError, ValueError, http.client.HTTPException), self._translate_fault, sleep=sleep)
-
-    def deliver(self, channel: Channel, notice: Notice, env: Mapping[str, str], *, again: bool = True) -> str:
-        """Send the notice and record the result for `runplan doctor`; why it could not be sent, or ""."""
-        send = partial(channel.send, notice)
-        why = ""
-        try:
-            (self.attempt if again else self.call_once)(channel.name, send)
-        except Unreachable as error:
-            why = str(error)
-        with contextlib.suppress(Unreachable, OSError):  # a full disk is no failure of the channel
-            _record_result(env, channel, why)
-        return why
-
-    @staticmethod
-    def _translate_fault(_channel: str, error: Exception, _now: float) -> Outage:
-        return Outage(redact_text(f"{type(error).__name__}: {error}"))
-
-
-def _record_result(env: Mapping[str, str], channel: Channel, why: str) -> None:
+    faults = (OSError, ValueError, http.client.HTTPException)  # ValueError: an address or argument with a NUL
+    calls = Calls(
+        faults,
+        lambda _name, fault, _now: Outage(redact_text(f"{type(fault).__name__}: {fault}")),
+        sleep=sleep or time.sleep,
+    )
+    why = ""
+    try:
+        (calls.attempt if sleep else calls.call_once)(channel.name, partial(channel.send, notice))
+    except Unreachable as error:
+        why = str(error)
     file = _failure_file(env, channel)
-    if why:
-        own_directory(file.parent)
-        failure = Failure(channel=channel.name, at=iso(datetime.now(UTC)), why=_encodable(why))
-        publish(file, msgspec.json.encode(failure), sync=False)
-    else:
-        file.unlink(missing_ok=True)
+    with contextlib.suppress(Unreachable, OSError):  # a full disk is no failure of the channel
+        if why:
+            own_directory(file.parent)
+            failure = Failure(channel=channel.name, at=iso(datetime.now(UTC)), why=_encodable(why))
+            publish(file, msgspec.json.encode(failure), sync=False)
+        else:
+            file.unlink(missing_ok=True)
+    return why
 
 
 def _failure_file(env: Mapping[str, str], channel: Channel) -> Path:
@@ -152,15 +146,8 @@ class _Sender(Struct, frozen=True):
     def run_command(self, notice: Notice) -> None:
         facts = {f"RUNPLAN_{name.upper()}": value for name, value in to_builtins(notice).items()}
         argv = ("/bin/sh", "-c", self.settings.command)
-        cwd = notice.repository or "/"
-        _run_program(
-            argv,
-            self._clean_env() | facts,
-            stdin=notices.as_json(notice),
-            cwd=cwd,
-            limit_s=self.limits_s["command"],
-            secret=notice.link,
-        )
+        run = partial(_run_program, argv, self._clean_env() | facts, stdin=notices.as_json(notice), secret=notice.link)
+        run(cwd=notice.repository or "/", limit_s=self.limits_s["command"])
 
     def _clean_env(self) -> dict[str, str]:
         return {name: value for name, value in self.env.items() if not name.startswith(("GIT_", "RUNPLAN_"))}
@@ -187,22 +174,29 @@ class _Sender(Struct, frozen=True):
         path = which(program, path=self.env.get("PATH"))
         if path is None:
             raise Unreachable(f"{program} is not installed")
-        apple = [word for line in _APPLE for word in ("-e", line)]
-        words = apple if program == "osascript" else ["-a", "runplan", "--"]
+        words = _APPLE if program == "osascript" else ("-a", "runplan", "--")
         argv = (path, *words, notice.title, text)
-        _run_program(argv, self.env, stdin=b"", cwd="/", limit_s=self.limits_s["desktop"])
+        _run_program(argv, self.env, limit_s=self.limits_s["desktop"])
 
     def send_by_apprise(self, target: NotifyTarget, notice: Notice) -> None:
         """Send it in a process of its own: the daemon stays small, and a service that hangs is ended."""
         body = "\n\n".join(part for part in (notice.text, notice.link or notice.command) if part)
-        message = Message(url=target.url, kind=notice.kind, title=_encodable(notice.title), body=_encodable(body))
+        message = AppriseMessage(
+            url=target.url, kind=notice.kind, title=_encodable(notice.title), body=_encodable(body)
+        )
         stdin = msgspec.json.encode(message)
         with _CHILDREN:
-            _run_program(_APPRISE, self._clean_env(), stdin=stdin, cwd="/", limit_s=self.limits_s["url"])
+            _run_program(_APPRISE, self._clean_env(), stdin=stdin, limit_s=self.limits_s["url"])
 
 
 def _run_program(
-    argv: tuple[str, ...], env: Mapping[str, str], *, stdin: bytes, cwd: str, limit_s: float, secret: str = ""
+    argv: tuple[str, ...],
+    env: Mapping[str, str],
+    *,
+    stdin: bytes = b"",
+    cwd: str = "/",
+    limit_s: float,
+    secret: str = "",
 ) -> None:
     """Run a program; at its time limit it is ended with all it started. `secret` is not shown if it fails."""
     with tempfile.TemporaryFile() as output:

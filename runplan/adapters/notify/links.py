@@ -9,14 +9,15 @@ import hmac
 import json
 import os
 import time
+from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlencode
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from runplan.adapters.configuration.places import own_directory
 from runplan.adapters.store.protocol import Store
-from runplan.domain.decoding import convert
 from runplan.domain.errors import Unreachable
 from runplan.domain.run.events import Answered
 
@@ -25,7 +26,7 @@ KEY_BYTES = 32
 VALID_S = 24 * 3600  #: from the notice on
 
 
-class Link(Struct, frozen=True, kw_only=True):
+class Link(Struct, frozen=True):
     """The change or the proposed plan that a link shows, and to which its answer is bound."""
 
     repo: str  #: the key of the repository (`Known.key`)
@@ -42,32 +43,27 @@ class Link(Struct, frozen=True, kw_only=True):
         return f"link {self.nonce}"
 
 
-class Expired(Struct, frozen=True):
-    """A link of ours that is too old."""
-
-    link: Link
-
-
-class Forged(Struct, frozen=True):
-    """A text that was not signed with this key."""
+class Unusable(StrEnum):
+    EXPIRED = "expired"  #: a link of ours that is too old
+    FORGED = "forged"  #: not signed with this key
 
 
 def sign_link(key: bytes, link: Link) -> str:
     """The token of the link, for a URL."""
     # json escapes paths that are not UTF-8; msgspec.json rejects them.
-    content = _encode(json.dumps(list(to_builtins(link).values()), separators=(",", ":")).encode("ascii"))
+    content = _encode(json.dumps(astuple(link), separators=(",", ":")).encode("ascii"))
     return f"{content}.{_sign(key, content)}"
 
 
-def read_link(key: bytes, text: str, now: float) -> Link | Expired | Forged:
+def read_link(key: bytes, text: str, now: float) -> Link | Unusable:
     """The link of a token. `now` is in seconds since the epoch."""
     content, _, signature = text.partition(".")
     # The signature is checked before anything else is read. Bytes: compare_digest takes no other text than ASCII.
     if not hmac.compare_digest(_sign(key, content).encode(), signature.encode("utf-8", "replace")):
-        return Forged()
+        return Unusable.FORGED
     values = json.loads(base64.urlsafe_b64decode(content + "=" * (-len(content) % 4)))
-    link = convert(dict(zip(Link.__struct_fields__, values, strict=True)), Link)
-    return link if now < link.expires else Expired(link)
+    link = Link(*values)
+    return link if now < link.expires else Unusable.EXPIRED
 
 
 def _sign(key: bytes, content: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from runplan.adapters.notify.channels import Channel, Deliveries, list_channels
+from runplan.adapters.notify.channels import Channel, deliver, list_channels
 from runplan.adapters.notify.notices import Notice
 from runplan.domain.checks.secrets import redact_text
 from runplan.domain.settings.schema import NotifySettings
@@ -76,7 +76,7 @@ class Notifier:
         self._log = log
         self._env = dict(env)
         self._limit_s = limit_s
-        self._deliveries = Deliveries(sleep=sleep)
+        self._sleep = sleep
         self._threads: list[threading.Thread] = []
 
     def send(self, notice: Notice) -> None:
@@ -97,6 +97,6 @@ class Notifier:
         return not any(thread.is_alive() for thread in self._threads)
 
     def _deliver(self, channel: Channel, notice: Notice) -> None:
-        if why := self._deliveries.deliver(channel, notice, self._env):
+        if why := deliver(channel, notice, self._env, self._sleep):
             # The address may be a secret itself; it is not logged.
             self._log.warning("notification_failed", channel=channel.name, why=why, plan=notice.plan, run=notice.run)

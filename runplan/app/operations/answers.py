@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from runplan.adapters.configuration.places import key_directory
 from runplan.adapters.git.command import ANY
-from runplan.adapters.notify.links import Expired, Forged, Link, is_used, load_key, read_link
+from runplan.adapters.notify.links import Link, Unusable, is_used, load_key, read_link
 from runplan.app.operations import runs
 from runplan.app.operations.model import Answer, Caller, Where, operation
 from runplan.app.operations.requests import AnswerRequest, ApproveRequest, RejectRequest
@@ -133,9 +133,9 @@ class LinkEnded(RunplanError):
 def open_link(env: Mapping[str, str], token: str, now: float) -> LinkedChange:
     """The change that the link is for, if it still waits."""
     link = read_link(load_key(key_directory(env)), token, now)
-    if isinstance(link, Forged):
+    if link is Unusable.FORGED:
         raise NotFound("No such link: it is not complete, or it was made by another runplan.")
-    if isinstance(link, Expired):
+    if link is Unusable.EXPIRED:
         raise LinkEnded("The link has expired: it was valid for a day. Answer by: runplan inbox")
     try:
         known = find_known(env, link.repo)

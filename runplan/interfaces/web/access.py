@@ -68,11 +68,6 @@ def list_origins(scheme: str, address: str, port: int, url: str) -> frozenset[st
     return frozenset({*own, origin_of(parts.scheme, parts.hostname or "", parts.port)})
 
 
-def is_own_host(site: Site, host: str) -> bool:
-    """Whether a request names this site. A foreign name may resolve to this machine (DNS rebinding)."""
-    return host.lower() in site.hosts
-
-
 def is_own_origin(site: Site, origin: str | None, fetch_site: str | None) -> bool:
     """Whether a page of this site has sent a form. Browsers send one of the two headers with every form.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -77,40 +78,36 @@ class AccessControl:
         await answer(scope, _limit_body(receive), _add_headers(send, is_static=scope["path"].startswith(STATIC)))
 
     def _refuse(self, request: Request) -> Response | None:
-        """The page that refuses the request; None when it is allowed."""
+        """The page that refuses a request of another site; None when it is allowed."""
         headers = request.headers
-        if not access.is_own_host(self._site, headers.get("host", "")):
+        if headers.get("host", "").lower() not in self._site.hosts:  # it may resolve to this machine (DNS rebinding)
             return _plain_page(request, 400, "Unknown host", "These pages are not served under this name.")
-        if request.method not in ("GET", "HEAD"):
-            if self._site.is_read_only:
-                return _plain_page(request, 403, "Read-only", "These pages only show: runplan web --read-only.")
-            if not access.is_own_origin(self._site, headers.get("origin"), headers.get("sec-fetch-site")):
-                return _plain_page(request, 403, "Refused", "The form was sent by another site.")
-        return None
+        if request.method in ("GET", "HEAD"):
+            return None
+        if self._site.is_read_only:
+            return _plain_page(request, 403, "Read-only", "These pages only show: runplan web --read-only.")
+        is_own = access.is_own_origin(self._site, headers.get("origin"), headers.get("sec-fetch-site"))
+        return None if is_own else _plain_page(request, 403, "Refused", "The form was sent by another site.")
 
     def _enter(self, request: Request) -> Response | None:
         """Sign in with the printed address, and refuse pages to a browser that is not signed in; None to go on."""
         path: str = request.scope["path"]  # not of request.url, which is made with the text of the Host
-        if path == ENTER and request.method == "GET":
-            token = request.query_params.get("token", "")
-            if request.state.session or self._entry.use(token, time.monotonic()):
-                return self._sign_in(request)
-        if path.startswith((STATIC, *OPEN)) or (request.state.session and path != ENTER):
+        is_shown = request.method == "GET"
+        is_entry = path == ENTER
+        if is_entry and is_shown and request.state.session:
+            return RedirectResponse("/", 303)
+        if is_entry and is_shown and self._entry.use(request.query_params.get("token", ""), time.monotonic()):
+            response = RedirectResponse("/", 303)
+            session = access.make_session(self._site, time.time())
+            cookie = partial(response.set_cookie, self._site.cookie, session, secure=self._site.is_secure)
+            cookie(max_age=access.SESSION_S, httponly=True, samesite="strict")
+            return response
+        if path.startswith((STATIC, *OPEN)) or (request.state.session and not is_entry):
             return None
-        return _sign_in_page(request)
-
-    def _sign_in(self, request: Request) -> Response:
-        response = RedirectResponse("/", 303)
-        if not request.state.session:
-            response.set_cookie(
-                self._site.cookie,
-                access.make_session(self._site, time.time()),
-                max_age=access.SESSION_S,
-                secure=self._site.is_secure,
-                httponly=True,
-                samesite="strict",
-            )
-        return response
+        # A browser also withholds the cookie on a click from another site: a click on the page's own link sends it.
+        query = request.scope["query_string"].decode("latin-1")
+        again = quote("/" + path.lstrip("/")) + (f"?{query}" if query else "") if is_shown and not is_entry else "/"
+        return render(request, "sign_in.html", status=401, again=again, is_entry=is_entry)
 
 
 #: Pages that need no cookie: a signed link permits one answer.
@@ -150,32 +147,18 @@ def _plain_page(request: Request, status: int, title: str, text: str) -> Respons
     return render(request, "message.html", status=status, title=title, text=text, again="")
 
 
-def _sign_in_page(request: Request) -> Response:
-    """A browser also withholds the cookie on a click from another site: a click on the page's own link sends it."""
-    path = "/" + request.scope["path"].lstrip("/")
-    query = request.scope["query_string"].decode("latin-1")
-    is_entry = path == ENTER
-    is_shown = request.method == "GET" and not is_entry
-    again = (quote(path) + (f"?{query}" if query else "")) if is_shown else "/"
-    return render(request, "sign_in.html", status=401, again=again, is_entry=is_entry)
-
-
 def show_error(request: Request, error: Exception) -> Response:
-    status, text = _describe_error(error)
-    return _plain_page(request, status, "That did not work", text)
-
-
-def _describe_error(error: Exception) -> tuple[int, str]:
     match error:
         case HTTPException(status_code=404):
-            return 404, "There is no such page."
+            status, text = 404, "There is no such page."
         case HTTPException():
-            return error.status_code, error.detail
+            status, text = error.status_code, error.detail
         case LinkEnded():
-            return 410, str(error)
+            status, text = 410, str(error)
         case RunplanError():
-            return STATUSES.get(error.exit, 422), str(error)
+            status, text = STATUSES.get(error.exit, 422), str(error)
         case OSError():  # such as of a repository that was unplugged while it was read
-            return 503, refused_by_system(error) or f"{error.filename or 'the system'}: {error.strerror}"
+            status, text = 503, refused_by_system(error) or f"{error.filename or 'the system'}: {error.strerror}"
         case _:
-            return 500, f"unexpected {type(error).__name__}; the terminal of runplan web shows where"
+            status, text = 500, f"unexpected {type(error).__name__}; the terminal of runplan web shows where"
+    return _plain_page(request, status, "That did not work", text)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
@@ -22,20 +21,12 @@ ALIVE = b": alive\n\n"
 RETRY = b"retry: 1000\n\n"
 
 
-class OpenPages(Watch):
-    """The open pages that show one topic."""
-
-    def __init__(self, caller: Caller, topic: Topic) -> None:
-        super().__init__(caller, topic)
-        self.pages: set[asyncio.Event] = set()
-
-
 class Watcher:
     """Looks at the files of all open pages, in one task that exists while a page is open."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        self._watches: dict[Topic, OpenPages] = {}
+        self._watches: dict[Topic, tuple[Watch, set[asyncio.Event]]] = {}  #: with the open pages
         self._task: asyncio.Task[None] | None = None
         self._looking = asyncio.Lock()
         self._is_closed = False
@@ -46,18 +37,23 @@ class Watcher:
 
     @property
     def is_full(self) -> bool:
-        return sum(len(watch.pages) for watch in self._watches.values()) >= MOST_STREAMS
+        return sum(len(pages) for _, pages in self._watches.values()) >= MOST_STREAMS
 
     def close(self) -> None:
         """End all streams."""
         self._is_closed = True
-        for watch in self._watches.values():
-            _notify_pages(watch)
+        for _, pages in self._watches.values():
+            _notify_pages(pages)
 
     async def stream(self, topic: Topic, seen_ns: int) -> AsyncIterator[bytes]:
         """Events for a page that was made at `seen_ns`."""
-        with self._subscribed(topic) as (watch, changed):
-            await self._look_at([watch])
+        watch, pages = self._watches.setdefault(topic, (Watch(self._caller, topic), set()))
+        changed = asyncio.Event()
+        pages.add(changed)
+        if self._task is None:
+            self._task = asyncio.create_task(self._look_forever())
+        try:
+            await self._look_at([(watch, pages)])
             changed.clear()
             yield RETRY
             if watch.is_newer(seen_ns):
@@ -70,19 +66,9 @@ class Watcher:
                     continue
                 changed.clear()
                 yield CHANGED
-
-    @contextlib.contextmanager
-    def _subscribed(self, topic: Topic) -> Iterator[tuple[OpenPages, asyncio.Event]]:
-        watch = self._watches.setdefault(topic, OpenPages(self._caller, topic))
-        changed = asyncio.Event()
-        watch.pages.add(changed)
-        if self._task is None:
-            self._task = asyncio.create_task(self._look_forever())
-        try:
-            yield watch, changed
         finally:
-            watch.pages.remove(changed)
-            if not watch.pages:
+            pages.remove(changed)
+            if not pages:
                 del self._watches[topic]
             if not self._watches:
                 self._task.cancel()
@@ -93,19 +79,15 @@ class Watcher:
             await asyncio.sleep(INTERVAL_S)
             await self._look_at(list(self._watches.values()))
 
-    async def _look_at(self, watches: list[OpenPages]) -> None:
+    async def _look_at(self, watches: list[tuple[Watch, set[asyncio.Event]]]) -> None:
         """Look in a thread, because a disk may not answer, and notify the pages of what has changed."""
         async with self._looking:
-            for watch in await asyncio.to_thread(_list_changed, watches):
-                _notify_pages(watch)
+            for pages in await asyncio.to_thread(lambda: [pages for watch, pages in watches if watch.look()]):
+                _notify_pages(pages)
 
 
-def _list_changed(watches: list[OpenPages]) -> list[OpenPages]:
-    return [watch for watch in watches if watch.look()]
-
-
-def _notify_pages(watch: OpenPages) -> None:
-    for changed in watch.pages:
+def _notify_pages(pages: set[asyncio.Event]) -> None:
+    for changed in pages:
         changed.set()
 
 

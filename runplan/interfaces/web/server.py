@@ -25,9 +25,12 @@ from runplan.interfaces.web.live import Watcher
 
 FINISH_S = 2  #: for requests that are being answered when a signal comes
 ENDING_S = 0.1  #: for a thread to end
+UVICORN: dict[str, object] = {"loop": "asyncio", "http": "h11", "ws": "none", "lifespan": "off", "log_config": None}
+UVICORN |= dict.fromkeys(("access_log", "proxy_headers", "server_header", "date_header"), False)  # a log has the token
+UVICORN["timeout_graceful_shutdown"] = FINISH_S
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class ServerOptions(Struct, frozen=True, kw_only=True):
     """How the pages are served; None for the setting."""
 
     address: str | None = None
@@ -38,10 +41,12 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 class WebServer(uvicorn.Server):
-    """Waits for a signal. Uvicorn's own loop wakes up ten times a second."""
+    """Serves an open port until a signal. Uvicorn's own loop wakes up ten times a second."""
 
-    def __init__(self, config: uvicorn.Config, watcher: Watcher) -> None:
+    def __init__(self, config: uvicorn.Config, watcher: Watcher, listener: socket.socket, address: str) -> None:
         super().__init__(config)
+        self.address = address  #: to open once in a browser, with the entry token
+        self.listener = listener
         self._watcher = watcher
         self._end = asyncio.Event()
 
@@ -53,29 +58,22 @@ class WebServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Both signals end the server in order. Uvicorn would raise them again after that."""
+
+        def end_quietly() -> None:
+            logging.getLogger("uvicorn.error").disabled = True  # it would log each request that is broken off
+            self.end()
+
         if threading.current_thread() is threading.main_thread():
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, self._end_by_signal)
+                loop.add_signal_handler(number, end_quietly)
         yield
-
-    def _end_by_signal(self) -> None:
-        logging.getLogger("uvicorn.error").disabled = True  # it would log each request that is broken off
-        self.end()
 
     async def main_loop(self) -> None:
         await self._end.wait()
 
-
-class Served(Struct, frozen=True, kw_only=True):
-    """An open port, and the server for it."""
-
-    address: str  #: to open once in a browser, with the entry token
-    server: WebServer
-    listener: socket.socket
-
-    def run(self) -> None:
-        self.server.run([self.listener])
+    def run_until_signal(self) -> None:
+        self.run([self.listener])
         threads = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
         for thread in threads:
             thread.join(ENDING_S)
@@ -84,61 +82,45 @@ class Served(Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def open_server(options: Options, caller: Caller) -> Iterator[Served]:
+def open_server(options: ServerOptions, caller: Caller) -> Iterator[WebServer]:
     """Open the port. The caller shows the address, and runs the server."""
     settings = caller.user_settings.web
     address = options.address or settings.address
-    _require_safe(address, settings.url, options)
-    if options.tls:
-        _require_certificate(*options.tls)
-    scheme = "https" if options.tls else "http"
-    host = make_private_name() if is_loopback(address) and not options.tls else address
-    with _listen(address, settings.port if options.port is None else options.port) as listener:
-        port: int = listener.getsockname()[1]
-        site = Site(
-            env=caller.env,
-            key=secrets.token_bytes(32),
-            origins=list_origins(scheme, address, port, settings.url) | {origin_of(scheme, host, port)},
-            port=port,
-            is_secure=bool(options.tls) or options.is_behind_proxy,
-            is_read_only=options.is_read_only,
-        )
-        token = secrets.token_urlsafe(32)
-        app = make_app(site, EntryToken(token, time.monotonic()))
-        is_remote = bool(options.tls) or options.is_behind_proxy
-        shown = settings.url.rstrip("/") if is_remote and settings.url else origin_of(scheme, host, port)
-        server = WebServer(_configure(app, options), app.app.state.watcher)
-        yield Served(address=f"{shown}{ENTER}?token={token}", server=server, listener=listener)
-
-
-def make_private_name() -> str:
-    """A name of this machine that nobody else knows.
-
-    Browsers send the cookie of 127.0.0.1 to every port of it, as to the server that an agent has started.
-    """
-    return f"{secrets.token_hex(8)}.localhost"
-
-
-def _require_safe(address: str, url: str, options: Options) -> None:
-    """Refuse to send cookies over a network in clear text."""
-    if not is_loopback(address) and not options.tls and not options.is_behind_proxy:
+    is_encrypted = bool(options.tls) or options.is_behind_proxy
+    if not is_loopback(address) and not is_encrypted:
         raise RefusedEarly(
             f"{address} can be reached from other machines, and http is not encrypted; "
             "use --tls CERT KEY, or --behind-proxy if a proxy in front of it speaks https"
         )
-    if is_wildcard(address) and not url:
-        raise RefusedEarly(
-            f'{address} is no name for a browser; set url = "https://HOST:PORT" in [web] of your settings'
-        )
-
-
-def _require_certificate(certificate: str, key: str) -> None:
+    if is_wildcard(address) and not settings.url:
+        where = 'set url = "https://HOST:PORT" in [web] of your settings'
+        raise RefusedEarly(f"{address} is no name for a browser; {where}")
+    certificate, key = options.tls or (None, None)
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+        if certificate:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
     except OSError as error:  # also of ssl
-        raise UsageError(
-            f"--tls {certificate} {key}: {error.strerror or error}; give the files in PEM format"
-        ) from None
+        why = error.strerror or error
+        raise UsageError(f"--tls {certificate} {key}: {why}; give the files in PEM format") from None
+    scheme = "https" if options.tls else "http"
+    # Browsers send the cookie of 127.0.0.1 to every port of it, as to the server that an agent has started.
+    host = f"{secrets.token_hex(8)}.localhost" if is_loopback(address) and not options.tls else address
+    with _listen(address, settings.port if options.port is None else options.port) as listener:
+        port: int = listener.getsockname()[1]
+        origin = origin_of(scheme, host, port)
+        site = Site(
+            env=caller.env,
+            key=secrets.token_bytes(32),
+            origins=list_origins(scheme, address, port, settings.url) | {origin},
+            port=port,
+            is_secure=is_encrypted,
+            is_read_only=options.is_read_only,
+        )
+        token = secrets.token_urlsafe(32)
+        app = make_app(site, EntryToken(token, time.monotonic()))
+        shown = settings.url.rstrip("/") if is_encrypted and settings.url else origin
+        config = uvicorn.Config(app, **UVICORN, ssl_certfile=certificate, ssl_keyfile=key)  # type: ignore[arg-type]
+        yield WebServer(config, app.app.state.watcher, listener, f"{shown}{ENTER}?token={token}")
 
 
 def _listen(address: str, port: int) -> socket.socket:
@@ -149,22 +131,3 @@ def _listen(address: str, port: int) -> socket.socket:
         number = error.errno or 0 if isinstance(error, OSError) else 0
         why = os.strerror(number) if number > 0 else error  # Python adds words to those of the system
         raise Unreachable(f"port {port} of {address}: {why}; choose another: runplan web --port 0") from None
-
-
-def _configure(app: object, options: Options) -> uvicorn.Config:
-    certificate, key = options.tls or (None, None)
-    return uvicorn.Config(
-        app,  # type: ignore[arg-type]
-        loop="asyncio",
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,  # it would contain the token
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_graceful_shutdown=FINISH_S,
-        ssl_certfile=certificate,
-        ssl_keyfile=key,
-    )

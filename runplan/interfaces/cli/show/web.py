@@ -6,18 +6,18 @@ import argparse
 
 from runplan.app.operations.model import Caller
 from runplan.interfaces.cli.terminal import say
-from runplan.interfaces.web.server import Options, open_server
+from runplan.interfaces.web.server import ServerOptions, open_server
 
 
 def run_web(args: argparse.Namespace) -> None:
-    options = Options(
+    options = ServerOptions(
         address=args.address,
         port=args.port,
         tls=tuple(args.tls) if args.tls else None,
         is_behind_proxy=args.behind_proxy,
         is_read_only=args.read_only,
     )
-    with open_server(options, Caller()) as served:
-        print(served.address, flush=True)
+    with open_server(options, Caller()) as server:
+        print(server.address, flush=True)
         say("open this address in a browser; it can be used once, within 10 minutes. Ctrl-C ends the server.")
-        served.run()
+        server.run_until_signal()
