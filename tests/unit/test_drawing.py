@@ -4,14 +4,15 @@ import xml.etree.ElementTree as ET
 
 from hypothesis import given, settings, strategies as st
 
+from runplan.app.views.status import PhaseView
+from runplan.domain.standing.phases import PhaseState
 from runplan.interfaces.web.drawing import (
     BREAK_WIDTH,
     NODE_HEIGHT,
     NODE_WIDTH,
     STATES,
     Bar,
-    Column,
-    Node,
+    Scale,
     draw_columns,
     draw_graph,
     draw_share,
@@ -19,44 +20,44 @@ from runplan.interfaces.web.drawing import (
     drop_implied,
     find_ceiling,
     find_layers,
-    make_scale,
-    place_nodes,
+    place_phases,
     wrap_text,
 )
 
 HOSTILE = '</title><script>alert(1)</script>" onload="x\x1b[31m\u202e\x00&amp;'
 
 
-def nodes(**depends: str) -> list[Node]:
-    return [
-        Node(id=id_, title=f"Step {id_}", state="todo", words="todo", depends=tuple(on)) for id_, on in depends.items()
-    ]
+def a_phase(
+    id_: str, *depends: str, title: str = "x", state: PhaseState = PhaseState.TODO, words: str = ""
+) -> PhaseView:
+    return PhaseView(id_, title, "todo", None, depends, state=state, words=words or state)
+
+
+def phases(**depends: str) -> list[PhaseView]:
+    return [a_phase(id_, *on) for id_, on in depends.items()]
 
 
 def test_a_phase_is_right_of_all_that_it_depends_on() -> None:
-    assert find_layers(nodes(a="", b="a", c="a", d="bc", e="a")) == {"a": 0, "b": 1, "c": 1, "d": 2, "e": 1}
-    assert find_layers(nodes(b="a", a="")) == {"a": 0, "b": 1}, "whatever their order"
-    assert find_layers(nodes(a="x")) == {"a": 0}, "an unknown phase does not count"
+    assert find_layers(phases(a="", b="a", c="a", d="bc", e="a")) == {"a": 0, "b": 1, "c": 1, "d": 2, "e": 1}
+    assert find_layers(phases(b="a", a="")) == {"a": 0, "b": 1}, "whatever their order"
+    assert find_layers(phases(a="x")) == {"a": 0}, "an unknown phase does not count"
 
 
 def test_a_cycle_has_an_end() -> None:
-    layers = find_layers(nodes(a="b", b="a", c="c"))
+    layers = find_layers(phases(a="b", b="a", c="c"))
     assert set(layers) == {"a", "b", "c"}
-    assert drop_implied(nodes(a="b", b="a", c="c"))["c"] == ()
+    assert drop_implied(phases(a="b", b="a", c="c"))["c"] == ()
 
 
 def test_dependencies_that_follow_from_others_have_no_arrow() -> None:
-    assert drop_implied(nodes(a="", b="a", c="ab", d="abc")) == {"a": (), "b": ("a",), "c": ("b",), "d": ("c",)}
+    assert drop_implied(phases(a="", b="a", c="ab", d="abc")) == {"a": (), "b": ("a",), "c": ("b",), "d": ("c",)}
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.sets(st.integers(0, 24), max_size=4), min_size=1, max_size=25))
 def test_no_two_phases_overlap(depends: list[set[int]]) -> None:
-    drawn = [
-        Node(id=str(number), title="x", state="todo", words="", depends=tuple(map(str, on)))
-        for number, on in enumerate(depends)
-    ]
-    places = list(place_nodes(drawn).values())
+    drawn = [a_phase(str(number), *map(str, on)) for number, on in enumerate(depends)]
+    places = list(place_phases(drawn).values())
     assert len(places) == len(drawn)
     for number, first in enumerate(places):
         for second in places[number + 1 :]:
@@ -64,15 +65,10 @@ def test_no_two_phases_overlap(depends: list[set[int]]) -> None:
 
 
 def test_every_drawing_is_well_formed_and_holds_foreign_text_as_text() -> None:
-    graph = draw_graph(
-        [
-            Node(id=HOSTILE, title=HOSTILE, state=state, words=HOSTILE, address=f"/plan?{HOSTILE}", is_selected=True)
-            for state in STATES
-        ],
-        title=HOSTILE,
-    )
+    hostile = [a_phase(HOSTILE, title=HOSTILE, state=PhaseState(state), words=HOSTILE) for state in STATES]
+    graph = draw_graph(hostile, title=HOSTILE, selected=HOSTILE, address_of=lambda phase: f"/plan?{phase}")
     timeline = draw_timeline([Bar(row=HOSTILE, start_s=0, seconds=9, kind=HOSTILE, words=HOSTILE)], title=HOSTILE)
-    chart = draw_columns([Column(label=HOSTILE, value=1, words=HOSTILE)], title=HOSTILE, key="k")
+    chart = draw_columns([(HOSTILE, 1, HOSTILE)], title=HOSTILE, key="k")
     for drawing in (graph, timeline, chart, draw_share(1, 2)):
         root = ET.fromstring(drawing)
         assert {element.tag for element in root.iter()}.isdisjoint({"script"})
@@ -82,7 +78,7 @@ def test_every_drawing_is_well_formed_and_holds_foreign_text_as_text() -> None:
 
 
 def test_a_state_has_a_sign_and_a_word_besides_its_colour() -> None:
-    drawn = ET.fromstring(draw_graph([*nodes(a=""), Node(id="b", title="", state="done", words="done")], title="t"))
+    drawn = ET.fromstring(draw_graph([*phases(a=""), a_phase("b", state=PhaseState.DONE)], title="t"))
     texts = [element.text for element in drawn.iter("text")]
     assert {"○ a", "todo", "✓ b", "done"} <= set(texts)
 
@@ -98,7 +94,7 @@ def bar(start_s: float, seconds: float) -> Bar:
 
 
 def test_a_time_without_work_is_cut_to_a_break() -> None:
-    scale = make_scale([bar(0, 50), bar(51, 49), bar(90_000, 100)], 400 + BREAK_WIDTH)
+    scale = Scale([bar(0, 50), bar(51, 49), bar(90_000, 100)], 400 + BREAK_WIDTH)
     assert list(scale.spans) == [(0, 100), (90_000, 90_100)]
     places = [scale.place(moment) for moment in (0, 100, 90_000, 90_100)]
     assert places == [0, 200, 200 + BREAK_WIDTH, 400 + BREAK_WIDTH]

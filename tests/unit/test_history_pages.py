@@ -2,11 +2,12 @@
 
 from datetime import UTC, datetime
 
+from runplan.app.views.plan_page import LONGEST, describe_records
 from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import Ending
 from runplan.domain.run.kinds import Role
 from runplan.domain.run.recorded import Recorded
-from runplan.interfaces.web.pages.history import LONGEST, MOST_EVENTS, describe_records, read_page
+from runplan.interfaces.web.pages.plan import MOST_EVENTS, read_page
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -15,6 +15,7 @@ from runplan.adapters.store.outputs import Outputs
 from runplan.adapters.store.protocol import Store
 from runplan.app.views.board import Card, make_card
 from runplan.app.views.changes import JudgedItem, list_questions
+from runplan.app.views.journal import describe_duration, describe_event, event_words, list_steps
 from runplan.app.views.plans import PlanReader
 from runplan.app.views.status import PlanState, PlanView
 from runplan.app.views.transcript import read_tail
@@ -28,8 +29,9 @@ from runplan.domain.run.dispatch import OWN, Ending, Evidence
 from runplan.domain.run.kinds import GateAnswer, Role
 from runplan.domain.run.reasons import describe_proof
 from runplan.domain.run.recorded import Recorded
+from runplan.domain.run.rows import RunRow
 from runplan.domain.standing.usage import Usage
-from runplan.domain.text import bounded, command
+from runplan.domain.text import bounded, command, localized
 from runplan.domain.times import parse_iso
 from runplan.engine.loop.context import RepositoryContext, known_plans
 from runplan.engine.report.summary import KINDS, PhaseRecord, summarise_attempts
@@ -42,6 +44,8 @@ MOST_TESTS = 150  #: that are named
 MOST_LINES = 300  #: of the output of agents
 MOST_CHARACTERS = 16_000  #: of it
 LONGEST_LINE = 400
+MOST_LISTED = 50  #: runs on the page of a journal
+LONGEST = 1_000  #: characters of a sentence there
 LONGEST_EVIDENCE = 400  #: characters of an item, and of its evidence
 LOG_READ = 4 * 1024 * 1024  #: bytes at the end of the output of a check
 
@@ -311,3 +315,57 @@ def cut_log(lines: list[str], *, share: int = 1) -> tuple[str, ...]:
             break
         kept.append(text)
     return tuple(reversed(kept))
+
+
+# --- the journal ------------------------------------------------------------------------------------------
+
+
+class EventLine(Struct, frozen=True, kw_only=True):
+    """One fact of the journal, and the decision that followed."""
+
+    seq: int
+    at: str
+    lane: str
+    name: str
+    phase: str
+    text: str  #: the sentence of `logs`; "" for facts that only the journal needs
+    then: str  #: the reason of `explain`
+
+
+class JournalView(Struct, frozen=True, kw_only=True):
+    runs: list[RunRow]  #: the newest ones of the plan
+    run: RunRow | None  #: the one whose events are shown
+    lines: list[EventLine]  #: the newest first
+
+
+def read_journal(context: RepositoryContext, plan: str, run: str, *, now: datetime) -> JournalView:
+    """The events of a run of the plan, or (empty) of its newest one."""
+    require_plan(context, plan)
+    store = context.store()
+    runs = store.list_runs(plan, limit=MOST_LISTED)
+    row = store.get_run(run) if run else next(iter(runs), None)
+    if runs and (row is None or row.plan != plan):
+        raise NotFound("the plan has no such run; see its journal for the newest ones")
+    records = list_records(store, row.id) if row and runs else []
+    return JournalView(runs=runs, run=row if runs else None, lines=describe_records(records, now=now))
+
+
+def describe_records(records: list[Recorded[e.Event]], *, now: datetime) -> list[EventLine]:
+    """The events of a run with the decisions that followed, the newest first."""
+    lines = []
+    for record, step in zip(records, list_steps(records), strict=True):
+        event = record.event
+        text = describe_event(event)
+        if not text and isinstance(event, e.DispatchEnded):
+            text = describe_duration(event, event.seconds)
+        line = EventLine(
+            seq=record.seq,
+            at=record.at,
+            lane=event.lane,
+            name=event_words(step.event),
+            phase=step.phase,
+            text=bounded("\n".join(line.strip() for line in text.strip().splitlines()), LONGEST),
+            then=bounded(localized(step.why, now=now), LONGEST),
+        )
+        lines.append(line)
+    return lines[::-1]

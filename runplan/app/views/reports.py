@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
@@ -20,7 +21,7 @@ from runplan.domain.text import command
 from runplan.domain.times import iso
 from runplan.engine.loop.context import newest_run, plan_path, slug_of
 from runplan.engine.report import summary, text as report
-from runplan.engine.report.html import commits_in, render_page
+from runplan.engine.report.html import commits_in, read_title, render_body, render_page
 from runplan.engine.report.planning import planning_report
 from runplan.engine.report.sections import failure_sections, newest_pull_request
 
@@ -86,6 +87,11 @@ def read_report(caller: Caller, word: str = "", *, diffs: bool = False) -> Repor
         whole = f"{whole}\n{planned}\n" if planned else whole
         shown = read_short_diffs(context, commits_in(whole)) if diffs else {}
     return Report(plan=path, title=facts.title, markdown=whole, phases=facts.phases, diffs=shown)
+
+
+def render_html(markdown: str, diffs: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """The title of a report as text, and its content as HTML in which all text is escaped."""
+    return read_title(markdown), render_body(markdown, diffs=diffs or {})
 
 
 def read_news(caller: Caller, word: str) -> News:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from runplan.adapters.configuration.load import environment, load_user
@@ -57,15 +57,23 @@ def list_with_current(env: Mapping[str, str]) -> list[Known]:
     return known if current.common in {repository.common for repository in known} else [*known, current]
 
 
+def label_of(known: Known) -> str:
+    """The URL of a repository of a fleet, else its root."""
+    return known.fleet.url if known.fleet else known.root
+
+
 def list_journals(env: Mapping[str, str]) -> dict[str, Location]:
     """The journals of the repositories in which a run was started, and of the current one; or those of the fleet."""
-    listed = list_with_current(env)
-    return {known.fleet.url if known.fleet else known.root: known.journal for known in listed}
+    return {label_of(known): known.journal for known in list_with_current(env)}
+
+
+def read_inboxes(repositories: Iterable[Known]) -> Inbox:
+    return read_inbox({label_of(known): known.journal for known in repositories})
 
 
 def read_all_inboxes(env: Mapping[str, str]) -> Inbox:
     """What waits for a person, in all repositories."""
-    return read_inbox(list_journals(env))
+    return read_inboxes(list_with_current(env))
 
 
 def list_fleet(env: Mapping[str, str]) -> dict[str, Known]:

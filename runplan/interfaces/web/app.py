@@ -19,11 +19,11 @@ from runplan.app.operations.model import Caller
 from runplan.domain.errors import Exit, RunplanError, refused_by_system
 from runplan.interfaces.web import access, actions, live
 from runplan.interfaces.web.access import EntryToken, Site
-from runplan.interfaces.web.pages import board, change, history, plan, tools
+from runplan.interfaces.web.pages import board, change, plan, tools
 from runplan.interfaces.web.render import FOLDER, render
 
 #: Each module of pages adds its ROUTES here.
-PAGES = (*board.ROUTES, *plan.ROUTES, *change.ROUTES, *history.ROUTES, *tools.ROUTES)
+PAGES = (*board.ROUTES, *plan.ROUTES, *change.ROUTES, *tools.ROUTES)
 
 LARGEST = 64 * 1024  #: bytes of a form
 ENTER = "/enter"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
 
 from markupsafe import Markup, escape
 from msgspec import Struct
 
+from runplan.app.views.status import PhaseView
 from runplan.domain.text import count_cells, cut_cells, plain, plain_line
 
 # --- text -----------------------------------------------------------------------------------------------
@@ -73,22 +75,10 @@ STATES = {
 }
 
 
-class Node(Struct, frozen=True, kw_only=True):
-    """A phase."""
-
-    id: str
-    title: str
-    state: str  #: one of STATES
-    words: str  #: the state for people
-    depends: tuple[str, ...] = ()
-    address: str = ""
-    is_selected: bool = False
-
-
-def find_layers(nodes: Sequence[Node]) -> dict[str, int]:
+def find_layers(phases: Sequence[PhaseView]) -> dict[str, int]:
     """The layer of each phase: one more than the deepest of those it depends on."""
-    known = {node.id for node in nodes}
-    depends = {node.id: [other for other in node.depends if other in known] for node in nodes}
+    known = {phase.id for phase in phases}
+    depends = {phase.id: [other for other in phase.depends if other in known] for phase in phases}
     try:
         order = list(TopologicalSorter(depends).static_order())
     except CycleError:  # only of phases that are done; the plan is refused otherwise
@@ -99,22 +89,21 @@ def find_layers(nodes: Sequence[Node]) -> dict[str, int]:
     return layers
 
 
-def drop_implied(nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
+def drop_implied(phases: Sequence[PhaseView]) -> dict[str, tuple[str, ...]]:
     """The dependencies of each phase, without those that follow from the others."""
-    known = {node.id: node for node in nodes}
-    layers = find_layers(nodes)
+    layers = find_layers(phases)
     above: dict[str, frozenset[str]] = {}  #: everything that a phase depends on
-    for node in sorted(nodes, key=lambda node: layers[node.id]):
-        direct = [other for other in node.depends if other in known and layers[other] < layers[node.id]]
-        above[node.id] = frozenset(direct).union(*(above[other] for other in direct))
+    for phase in sorted(phases, key=lambda phase: layers[phase.id]):
+        direct = [other for other in phase.depends if layers.get(other, len(layers)) < layers[phase.id]]
+        above[phase.id] = frozenset(direct).union(*(above[other] for other in direct))
     kept = {}
-    for node in nodes:
-        direct = [other for other in dict.fromkeys(node.depends) if other in above[node.id]]
-        kept[node.id] = tuple(other for other in direct if not any(other in above[more] for more in direct))
+    for phase in phases:
+        direct = [other for other in dict.fromkeys(phase.depends) if other in above[phase.id]]
+        kept[phase.id] = tuple(other for other in direct if not any(other in above[more] for more in direct))
     return kept
 
 
-class Place(Struct, frozen=True):
+class Corner(NamedTuple):
     """The upper left corner of a phase, and the top of its band."""
 
     x: float
@@ -122,49 +111,67 @@ class Place(Struct, frozen=True):
     top: float
 
 
-def place_nodes(nodes: Sequence[Node]) -> dict[str, Place]:
+def place_phases(phases: Sequence[PhaseView]) -> dict[str, Corner]:
     """The place of each phase: layers from left to right, in bands from top to bottom."""
-    layers = find_layers(nodes)
-    edges = drop_implied(nodes)
-    columns: list[list[Node]] = [[] for _ in range(max(layers.values(), default=-1) + 1)]
-    for node in nodes:
-        columns[layers[node.id]].append(node)
-    places: dict[str, Place] = {}
+    layers = find_layers(phases)
+    edges = drop_implied(phases)
+    columns: list[list[str]] = [[] for _ in range(max(layers.values(), default=-1) + 1)]
+    for phase in phases:
+        columns[layers[phase.id]].append(phase.id)
+    corners: dict[str, Corner] = {}
+
+    def mean_height(id_: str) -> float:
+        heights = [corners[other].y for other in edges[id_] if other in corners]
+        return sum(heights) / len(heights) if heights else 0.0
+
     top = float(MARGIN)
     for first in range(0, len(columns), BAND):
         band = columns[first : first + BAND]
         rows = max(map(len, band))
         for number, column in enumerate(band):
             free = (rows - len(column)) * (NODE_HEIGHT + GAP_Y) / 2
-            for row, node in enumerate(sorted(column, key=lambda node: _mean_height(places, edges[node.id]))):
+            for row, id_ in enumerate(sorted(column, key=mean_height)):
                 y = top + free + row * (NODE_HEIGHT + GAP_Y)
-                places[node.id] = Place(MARGIN + number * (NODE_WIDTH + GAP_X), y, top)
+                corners[id_] = Corner(MARGIN + number * (NODE_WIDTH + GAP_X), y, top)
         top += rows * (NODE_HEIGHT + GAP_Y) - GAP_Y + BAND_GAP
-    return places
+    return corners
 
 
-def _mean_height(places: dict[str, Place], depends: Sequence[str]) -> float:
-    heights = [places[other].y for other in depends if other in places]
-    return sum(heights) / len(heights) if heights else 0.0
-
-
-def draw_graph(nodes: Sequence[Node], *, title: str) -> Markup:
+def draw_graph(
+    phases: Sequence[PhaseView], *, title: str, selected: str = "", address_of: Callable[[str], str] = str
+) -> Markup:
     """The phases with arrows to those that wait for them. Each is a link; the state has a sign, a word and a class."""
-    places = place_nodes(nodes)
-    if not places:
+    corners = place_phases(phases)
+    if not corners:
         return Markup("")
-    width = max(place.x for place in places.values()) + NODE_WIDTH + MARGIN
-    height = max(place.y for place in places.values()) + NODE_HEIGHT + MARGIN
-    edges = drop_implied(nodes)
-    arrows = (_draw_arrow(places[other], places[node.id]) for node in nodes for other in edges[node.id])
+    width = max(corner.x for corner in corners.values()) + NODE_WIDTH + MARGIN
+    height = max(corner.y for corner in corners.values()) + NODE_HEIGHT + MARGIN
+    edges = drop_implied(phases)
     tip = _tag("path", d="M0 0 8 4 0 8z", class_="head")
-    place = {"refX": 8, "refY": 4, "markerWidth": 7, "markerHeight": 7}
-    marker = _tag("defs", _tag("marker", tip, id="tip", viewBox="0 0 8 8", orient="auto", **place))
-    drawn = (_draw_node(node, places[node.id]) for node in nodes)
-    return _draw("graph", title, (marker, *arrows, *drawn), size=(width, height), role="group")
+    size = {"refX": 8, "refY": 4, "markerWidth": 7, "markerHeight": 7}
+    parts = [_tag("defs", _tag("marker", tip, id="tip", viewBox="0 0 8 8", orient="auto", **size))]
+    parts += [_draw_arrow(corners[other], corners[phase.id]) for phase in phases for other in edges[phase.id]]
+    for phase in phases:
+        state, sign = STATES[phase.state]
+        dashes = "" if state in ("finished", "running", "failed") else "5 3"
+        words = cut_cells(plain_line(phase.words), 14)
+        corner = corners[phase.id]
+        node = _tag(
+            "a",
+            _tag("title", f"Phase {phase.id}: {phase.title}, {phase.words}"),
+            _tag("rect", width=NODE_WIDTH, height=NODE_HEIGHT, rx=8, class_="node", stroke_dasharray=dashes),
+            _tag("text", f"{sign} {cut_cells(plain_line(phase.id), 8)}", x=10, y=20, class_="name"),
+            _tag("text", words, x=NODE_WIDTH - 10, y=20, class_="label", text_anchor="end"),
+            *(_tag("text", line, x=10, y=39 + 16 * row) for row, line in enumerate(wrap_text(phase.title, 19, 2))),
+            href=address_of(phase.id),
+            class_=f"{state} selected" if phase.id == selected else state,
+            transform=f"translate({corner.x:.0f} {corner.y:.0f})",
+        )
+        parts.append(node)
+    return _draw("graph", title, parts, size=(width, height), role="group")
 
 
-def _draw_arrow(start: Place, end: Place) -> Markup:
+def _draw_arrow(start: Corner, end: Corner) -> Markup:
     x1, y1 = start.x + NODE_WIDTH, start.y + NODE_HEIGHT / 2
     x2, y2 = end.x, end.y + NODE_HEIGHT / 2
     if start.top == end.top:
@@ -174,23 +181,6 @@ def _draw_arrow(start: Place, end: Place) -> Markup:
     else:  # between the columns down to the gap above the other band, and along it
         line = f"M{x1:.0f} {y1:.0f}h14V{end.top - BAND_GAP / 2:.0f}H{x2 - 14:.0f}V{y2:.0f}H{x2:.0f}"
     return _tag("path", d=line, class_="edge", marker_end="url(#tip)")
-
-
-def _draw_node(node: Node, place: Place) -> Markup:
-    state, sign = STATES[node.state]
-    lines = wrap_text(node.title, 19, 2)
-    dashes = "" if node.state in ("done", "running", "failed") else "5 3"
-    return _tag(
-        "a",
-        _tag("title", f"Phase {node.id}: {node.title}, {node.words}"),
-        _tag("rect", width=NODE_WIDTH, height=NODE_HEIGHT, rx=8, class_="node", stroke_dasharray=dashes),
-        _tag("text", f"{sign} {cut_cells(plain_line(node.id), 8)}", x=10, y=20, class_="name"),
-        _tag("text", cut_cells(plain_line(node.words), 14), x=NODE_WIDTH - 10, y=20, class_="label", text_anchor="end"),
-        *(_tag("text", line, x=10, y=39 + 16 * number) for number, line in enumerate(lines)),
-        href=node.address,
-        class_=f"{state} selected" if node.is_selected else state,
-        transform=f"translate({place.x:.0f} {place.y:.0f})",
-    )
 
 
 # --- the timeline of dispatches -------------------------------------------------------------------------
@@ -218,11 +208,23 @@ class Bar(Struct, frozen=True, kw_only=True):
     is_running: bool = False
 
 
-class Scale(Struct, frozen=True):
-    """Places of moments. Times in which nothing ran are cut to a break."""
+class Scale:
+    """Places of moments. Times in which nothing ran, longer than a tenth of the time at work, are cut to a break."""
 
-    spans: tuple[tuple[float, float], ...]  #: in which something ran, oldest first
-    per_second: float
+    def __init__(self, bars: Sequence[Bar], width: float) -> None:
+        busy = sum(bar.seconds for bar in bars) or 1.0
+        spans: list[tuple[float, float]] = []
+        for bar in sorted(bars, key=lambda bar: bar.start_s):
+            end = bar.start_s + bar.seconds
+            if spans and bar.start_s - spans[-1][1] <= busy / 10:
+                spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+            else:
+                spans.append((bar.start_s, end))
+        if len(spans) > int(width / 4 / BREAK_WIDTH):  # too many breaks: one scale for all of the time
+            spans = [(spans[0][0], max(end for _, end in spans))]
+        total = sum(end - start for start, end in spans) or 1.0
+        self.spans = spans  #: in which something ran, oldest first
+        self.per_second = (width - BREAK_WIDTH * (len(spans) - 1)) / total
 
     def place(self, moment: float) -> float:
         x = 0.0
@@ -233,29 +235,12 @@ class Scale(Struct, frozen=True):
         return x - BREAK_WIDTH
 
 
-def make_scale(bars: Sequence[Bar], width: float) -> Scale:
-    """The scale for all bars: gaps longer than a tenth of the time at work are breaks."""
-    busy = sum(bar.seconds for bar in bars) or 1.0
-    spans: list[tuple[float, float]] = []
-    for bar in sorted(bars, key=lambda bar: bar.start_s):
-        end = bar.start_s + bar.seconds
-        if spans and bar.start_s - spans[-1][1] <= busy / 10:
-            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
-        else:
-            spans.append((bar.start_s, end))
-    most = int(width / 4 / BREAK_WIDTH)
-    if len(spans) > most:  # too many breaks: one scale for all of the time
-        spans = [(spans[0][0], max(end for _, end in spans))]
-    total = sum(end - start for start, end in spans) or 1.0
-    return Scale(tuple(spans), (width - BREAK_WIDTH * (len(spans) - 1)) / total)
-
-
 def draw_timeline(bars: Sequence[Bar], *, title: str) -> Markup:
     """One row for each phase, one bar for each dispatch, breaks where nothing ran."""
     if not bars:
         return Markup("")
     rows = list(dict.fromkeys(bar.row for bar in bars))
-    scale = make_scale(bars, TIMELINE_WIDTH - LABEL_WIDTH - 4)
+    scale = Scale(bars, TIMELINE_WIDTH - LABEL_WIDTH - 4)
     height = len(rows) * ROW_HEIGHT
     breaks = [LABEL_WIDTH + scale.place(end) + BREAK_WIDTH / 2 for _, end in scale.spans[:-1]]
     lines = (_tag("line", x1=x, x2=x, y1=0, y2=height, class_="grid", stroke_dasharray="3 4") for x in breaks)
@@ -284,12 +269,6 @@ CHART_HEIGHT = 150
 AXIS = 44  #: for the numbers at the left
 
 
-class Column(Struct, frozen=True, kw_only=True):
-    label: str
-    value: float
-    words: str  #: the value for people
-
-
 def find_ceiling(largest: float) -> float:
     """The end of an axis: the first of 1, 2 and 5 times a power of ten that is not below the largest value."""
     if largest <= 0:
@@ -298,28 +277,27 @@ def find_ceiling(largest: float) -> float:
     return next((power * step for step in (1, 2, 5) if power * step >= largest), power * 10)
 
 
-def draw_columns(columns: Sequence[Column], *, title: str, key: str, unit: str = "") -> Markup:
-    """A chart with a column for each value; every seventh has its label. `key` makes its ids unique."""
+def draw_columns(columns: Sequence[tuple[str, float, str]], *, title: str, key: str, unit: str = "") -> Markup:
+    """A chart of labels, values and their words; every seventh column has its label. `key` makes its ids unique."""
     if not columns:
         return Markup("")
-    ceiling = find_ceiling(max(column.value for column in columns))
+    ceiling = find_ceiling(max(value for _, value, _ in columns))
     step = (CHART_WIDTH - AXIS) / len(columns)
     parts = []
     for share in (0.0, 0.5, 1.0):
         y = 10 + CHART_HEIGHT * (1 - share)
         parts.append(_tag("line", x1=AXIS, x2=CHART_WIDTH, y1=y, y2=y, class_="grid"))
         parts.append(_tag("text", f"{unit}{_shorten(ceiling * share)}", x=AXIS - 6, y=y + 4, text_anchor="end"))
-    for number, column in enumerate(columns):
-        height = max(CHART_HEIGHT * column.value / ceiling, 1.5 if column.value else 0.0)
+    for number, (label, value, words) in enumerate(columns):
+        height = max(CHART_HEIGHT * value / ceiling, 1.5 if value else 0.0)
         x = AXIS + number * step
-        words = _tag("title", f"{column.label}: {column.words}")
         place = {"x": x + step * 0.12, "y": 10 + CHART_HEIGHT - height, "width": step * 0.76, "height": height}
-        parts.append(_tag("rect", words, rx=1.5, class_="column series-1", **place))
+        parts.append(_tag("rect", _tag("title", f"{label}: {words}"), rx=1.5, class_="column series-1", **place))
         if (len(columns) - 1 - number) % 7 == 0:
             is_last = number == len(columns) - 1
             middle = CHART_WIDTH if is_last else x + step / 2
             anchor = "end" if is_last else "middle"
-            parts.append(_tag("text", column.label, x=middle, y=CHART_HEIGHT + 28, text_anchor=anchor))
+            parts.append(_tag("text", label, x=middle, y=CHART_HEIGHT + 28, text_anchor=anchor))
     return _draw(key, title, parts, size=(CHART_WIDTH, CHART_HEIGHT + 34), width="", height="")
 
 

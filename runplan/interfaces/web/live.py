@@ -82,7 +82,8 @@ class Watcher:
     async def _look_at(self, watches: list[tuple[Watch, set[asyncio.Event]]]) -> None:
         """Look in a thread, because a disk may not answer, and notify the pages of what has changed."""
         async with self._looking:
-            for pages in await asyncio.to_thread(lambda: [pages for watch, pages in watches if watch.look()]):
+            changed = await asyncio.to_thread(lambda: [pages for watch, pages in watches if watch.look()])
+            for pages in changed:
                 _notify_pages(pages)
 
 

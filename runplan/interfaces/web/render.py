@@ -38,14 +38,17 @@ def site_of(request: Request) -> Site:
     return site
 
 
-def render(request: Request, template: str, *, status: int = 200, live: str = "", **values: Any) -> HTMLResponse:
-    """The page of a template. `live` is the address of its events; a page without it does not change."""
+def render(request: Request, template: str, *, status: int = 200, live: bool = False, **values: Any) -> HTMLResponse:
+    """The page of a template, which knows `repo` and `plan` of the address. A page that is not live has no events."""
     site = site_of(request)
     path: str = request.scope["path"]
+    repo, plan = (request.query_params.get(name, "") for name in ("repo", "plan"))
     common = {
+        "repo": repo,
+        "plan": plan,
         "navigation": NAVIGATION,
         "path": PARENTS.get(path, path),
-        "live": live and f"{live}{'&' if '?' in live else '?'}{urlencode({'seen': request.state.began_ns})}",
+        "live": link("/live", repo=repo, plan=plan, seen=str(request.state.began_ns)) if live else "",
         "signed_in": bool(request.state.session),
         "csrf": make_form_token(site, request.state.session) if request.state.session else "",
         "read_only": site.is_read_only,

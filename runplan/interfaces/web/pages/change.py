@@ -36,9 +36,7 @@ def show_change(request: Request) -> Response:
     return render(
         request,
         "change.html",
-        live=link("/live", repo=repo, plan=plan),
-        repo=repo,
-        plan=plan,
+        live=True,
         change=view,
         questions=questions,
         files=files,

@@ -16,13 +16,12 @@ from starlette.routing import Route
 from runplan.app.operations.model import Caller
 from runplan.app.views.board import find_card, read_board, shorten_roots
 from runplan.app.views.checks import ask_daemon, examine_repository, list_disks, read_plan_file, view_plan_file
-from runplan.app.views.reports import read_news, read_report
+from runplan.app.views.reports import read_news, read_report, render_html
 from runplan.app.views.repositories import find_known, list_with_current
 from runplan.domain.errors import RunplanError, UsageError
 from runplan.domain.settings.options import parse_words
 from runplan.domain.settings.schema import LANDINGS
 from runplan.domain.text import command
-from runplan.engine.report.html import read_title, render_body
 from runplan.interfaces.web.render import render, site_of
 
 # --- start ------------------------------------------------------------------------------------------------
@@ -103,15 +102,13 @@ def show_report(request: Request) -> Response:
     query = request.query_params
     env = site_of(request).env
     if since := query.get("since"):
-        markdown = read_news(Caller(cwd=Path.cwd(), env=env), since).markdown
-        diffs: dict[str, str] = {}
         card = None
+        title, body = render_html(read_news(Caller(env=env), since).markdown)
     else:
         known, card = find_card(env, query.get("repo", ""), query.get("plan", ""), datetime.now(UTC))
         report = read_report(Caller(cwd=Path(known.root), env=env), card.view.plan, diffs=True)
-        markdown, diffs = report.markdown, report.diffs
-    body = Markup(render_body(markdown, diffs=diffs))  # noqa: S704 - it has escaped all text of the report
-    return render(request, "report.html", card=card, title=read_title(markdown), body=body)
+        title, body = render_html(report.markdown, report.diffs)
+    return render(request, "report.html", card=card, title=title, body=Markup(body))  # noqa: S704 - it is escaped
 
 
 # --- health -----------------------------------------------------------------------------------------------
