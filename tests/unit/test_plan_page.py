@@ -10,15 +10,14 @@ from msgspec.structs import replace
 
 from runplan.adapters.store.outputs import Outputs
 from runplan.app.views.board import Card
+from runplan.app.views.changes import proof_of
 from runplan.app.views.plan_page import (
     MOST_CHARACTERS,
     MOST_DISPATCHES,
     MOST_TESTS,
-    Check,
+    CheckResult,
     Dispatch,
-    Log,
     NamedTest,
-    PhaseWork,
     PlanPage,
     choose_phase,
     cut_log,
@@ -29,7 +28,7 @@ from runplan.app.views.plan_page import (
 )
 from runplan.app.views.status import PhaseOutline, PlanOutline, PlanView, view_plan
 from runplan.domain.run import events as e
-from runplan.domain.run.attempts import open_questions
+from runplan.domain.run.attempts import Attempt, open_questions
 from runplan.domain.run.dispatch import Ending, Evidence
 from runplan.domain.run.kinds import GateAnswer, PhaseStep, Reason, Role
 from runplan.domain.run.recorded import Recorded
@@ -62,6 +61,19 @@ def a_view(*phases: PhaseOutline, **facts: Any) -> PlanView:
     return view_plan("plans/X.md", PlanOutline(phases=phases), PlanFacts(**facts), landing="cherry-pick", now=NOW)
 
 
+def a_page(view: PlanView, **fields: Any) -> PlanPage:
+    empty = {
+        "phases": {},
+        "dispatches": (),
+        "selected": "3",
+        "attempt": None,
+        "checks": (),
+        "logs": (),
+        "questions": (),
+    }
+    return PlanPage(card=Card(repo="0" * 16, view=view), **empty | fields)
+
+
 def a_run(**fields: Any) -> RunRow:
     given = {"state": "running", "phase": "1", "since": AT, **fields}
     return RunRow(id="r1", plan="plans/X.md", started=AT, landing="cherry-pick", **given)
@@ -74,11 +86,11 @@ def test_the_newest_attempt_at_each_phase_counts() -> None:
     second = e.PhaseChosen(tip="0", phase="2")
     works = fold_phases(recorded(CHOSEN, FAILED, second, CHOSEN, VERDICT))
     assert list(works) == ["2", "1"], "the last one worked on comes last"
-    assert (works["1"].attempt.failure, works["1"].proof.verdict) == (None, VERDICT)
+    assert (works["1"].failure, proof_of(works["1"]).verdict) == (None, VERDICT)
 
 
-def list_ids(work: PhaseWork) -> list[str]:
-    return [question.id for question in open_questions(work.attempt)]
+def list_ids(attempt: Attempt) -> list[str]:
+    return [question.id for question in open_questions(attempt)]
 
 
 def test_phases_side_by_side_are_told_apart_by_their_lanes() -> None:
@@ -92,8 +104,8 @@ def test_phases_side_by_side_are_told_apart_by_their_lanes() -> None:
 
 
 def test_items_have_the_results_of_the_newest_verdict() -> None:
-    (work,) = fold_phases(recorded(CHOSEN, VERDICT)).values()
-    assert [(item.id, item.text, item.result, item.evidence) for item in work.items] == [
+    page = a_page(a_view(), attempt=fold_phases(recorded(CHOSEN, VERDICT))["1"])
+    assert [(item.id, item.text, item.result, item.evidence) for item in page.items] == [
         ("W1", "Write it", "pass", "a.py:1"),
         ("C1", "It works", "", ""),
         ("T1", "a test of the base", "fail", "no"),
@@ -167,21 +179,21 @@ def a_gate(state: Path, output: str, **fields: Any) -> e.GateJudged:
 
 
 def test_the_tests_of_a_check_are_named_and_the_failed_ones_come_first(tmp_path: Path) -> None:
-    work = fold_phases(recorded(CHOSEN, a_gate(tmp_path, OUTPUT)))["1"]
-    (check,) = read_checks(Outputs(tmp_path, None), work)
+    proof = proof_of(fold_phases(recorded(CHOSEN, a_gate(tmp_path, OUTPUT)))["1"])
+    (check,) = read_checks(Outputs(tmp_path, None), proof)
     assert [(test.name, test.is_passed) for test in check.tests] == [
         ("test_a (t.T.test_a)", False),
         ("test_b (t.T.test_b)", True),
     ]
-    assert (check.failed, check.passed, check.hidden) == (1, 1, 0)
+    assert (check.failed, check.passed) == (1, 1)
 
 
 def test_a_second_run_counts_for_the_tests_that_it_ran(tmp_path: Path) -> None:
     again = "test_a (t.T.test_a) ... ok\n\n" + "-" * 70 + "\nRan 1 test in 0.001s\n\nOK\n"
     second = a_gate(tmp_path, again, answer=GateAnswer.PASSED, code=0, line="flaky", time=2)
-    work = fold_phases(recorded(CHOSEN, a_gate(tmp_path, OUTPUT), second))["1"]
-    (check,) = read_checks(Outputs(tmp_path, None), work)
-    assert (check.answer, check.failed, check.passed) == ("passed", 0, 2)
+    proof = proof_of(fold_phases(recorded(CHOSEN, a_gate(tmp_path, OUTPUT), second))["1"])
+    (check,) = read_checks(Outputs(tmp_path, None), proof)
+    assert (check.gate.answer, check.failed, check.passed) == ("passed", 0, 2)
 
 
 def test_a_check_whose_output_is_gone_names_what_the_journal_knows(tmp_path: Path) -> None:
@@ -189,12 +201,12 @@ def test_a_check_whose_output_is_gone_names_what_the_journal_knows(tmp_path: Pat
         tree="t", answer=GateAnswer.FAILED, code=1, line="x", time=1, failures=("t::a",),
         ran=Evidence(dispatch="d", file="gone", sha256="0"),
     )  # fmt: skip
-    (check,) = read_checks(Outputs(tmp_path, None), fold_phases(recorded(CHOSEN, gate))["1"])
+    (check,) = read_checks(Outputs(tmp_path, None), proof_of(fold_phases(recorded(CHOSEN, gate))["1"]))
     assert [test.name for test in check.tests] == ["t::a"]
 
 
 def test_a_page_takes_the_end_of_a_log() -> None:
-    assert cut_log(["a", "b"]) == ("a", "b")
+    assert cut_log(["a", "b"]) == ["a", "b"]
     long = cut_log([f"{number} {'x' * 5_000}" for number in range(100)])
     assert long[-1].startswith("99 ")
     assert sum(map(len, long)) <= MOST_CHARACTERS
@@ -239,19 +251,18 @@ def test_the_page_of_a_long_plan_stays_small() -> None:
     )
     name = "tests/unit/test_some_module.py::TestClass::test_that_something_holds"
     tests = tuple(NamedTest(f"{name}_{number}", number > 5) for number in range(MOST_TESTS))
-    check = Check(name="tests", answer="failed", line="it fails", tree="0" * 40, tests=tests, failed=5, passed=900)
+    gate = e.GateJudged(name="tests", answer=GateAnswer.FAILED, line="it fails", tree="0" * 40, code=1, time=1)
+    check = CheckResult(gate=gate, tests=tests, failed=5, passed=900)
     items = tuple((f"W{number}", True, "src/file.py:12") for number in range(20))
     verdict = e.VerdictGiven(tree="t", patch="p", passed=True, agent="v", items=items)
     spent = PhaseSpending(seconds=100, test_seconds=50, wall_seconds=200, tokens=123_456, usd=1.2)
-    page = PlanPage(
-        card=Card(repo="0" * 16, view=a_view(*phases, run=a_run(phase="3"), owner="o", alive=True)),
+    page = a_page(
+        a_view(*phases, run=a_run(phase="3"), owner="o", alive=True),
         phases={str(number): PhaseRecord(id=str(number), attempts=1, spent=spent) for number in range(120)},
         dispatches=dispatches,
-        selected="3",
-        work=fold_phases(recorded(CHOSEN, verdict))["1"],
+        attempt=fold_phases(recorded(CHOSEN, verdict))["1"],
         checks=(check,),
-        logs=(Log(dispatch=dispatches[0], lines=cut_log(["a line of an agent " * 10] * 500)),),
-        questions=(),
+        logs=((dispatches[0], cut_log(["a line of an agent " * 10] * 500)),),
     )
     common = {"navigation": (), "path": "", "live": "", "csrf": "0" * 64, "read_only": False, "signed_in": True}
     values = {**common, "version": "1", "now": NOW, "root": "/r", "notes": [], "repo": "0" * 16, "plan": "plans/X.md"}

@@ -245,12 +245,16 @@ def find_change(context: RepositoryContext, plan: str, wanted: str | None, run: 
     return change
 
 
+def proof_of(attempt: Attempt | None) -> Proof:
+    return attempt.proof if isinstance(attempt, WorkAttempt) else Proof()
+
+
 def view_change(context: RepositoryContext, change: Change) -> ChangeView | ProposalView:
     attempt = change.attempt
     if isinstance(attempt, PlanningAttempt):
         return view_planning(context, change.run)
     started = change.state.options
-    proof = attempt.proof if isinstance(attempt, WorkAttempt) else Proof()
+    proof = proof_of(attempt)
     commit, tree, onto = _find_commit(context, attempt)
     shown = (onto, commit) if context.git.known(commit) else _find_pushed(context, change, (onto, commit))
     checks = context.for_run(started).settings.checks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
 from pathlib import PurePath
@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from runplan.adapters.store.journal import list_records
 from runplan.adapters.store.outputs import Outputs
-from runplan.adapters.store.protocol import Store
 from runplan.app.views.board import Card, make_card
-from runplan.app.views.changes import JudgedItem, list_questions
+from runplan.app.views.changes import JudgedItem, list_questions, proof_of
 from runplan.app.views.journal import describe_duration, describe_event, event_words, list_steps
 from runplan.app.views.plans import PlanReader
 from runplan.app.views.status import PlanState, PlanView
@@ -24,7 +23,7 @@ from runplan.domain.checks.runners.naming import FILES
 from runplan.domain.errors import NotFound
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import Proof
-from runplan.domain.run.attempts import Attempt, WorkAttempt, begin_attempt, record_event
+from runplan.domain.run.attempts import Attempt, begin_attempt, record_event
 from runplan.domain.run.dispatch import OWN, Ending, Evidence
 from runplan.domain.run.kinds import GateAnswer, Role
 from runplan.domain.run.reasons import describe_proof
@@ -91,58 +90,13 @@ class NamedTest(Struct, frozen=True):
     why: str = ""
 
 
-class Check(Struct, frozen=True, kw_only=True):
+class CheckResult(Struct, frozen=True, kw_only=True):
     """The newest result of a check on the candidate."""
 
-    name: str
-    answer: str
-    line: str
-    tree: str
+    gate: e.GateJudged
     tests: tuple[NamedTest, ...] = ()  #: the failed ones first
     failed: int = 0
     passed: int = 0
-
-    @property
-    def hidden(self) -> int:
-        """The number of tests that are not named."""
-        return self.failed + self.passed - len(self.tests)
-
-
-class PhaseWork(Struct, frozen=True, kw_only=True):
-    """The newest attempt at a phase."""
-
-    attempt: Attempt
-
-    @property
-    def proof(self) -> Proof:
-        return self.attempt.proof if isinstance(self.attempt, WorkAttempt) else Proof()
-
-    @property
-    def items(self) -> list[JudgedItem]:
-        """The work items, criteria and questions about tests, with the newest verdict."""
-        verdict = self.proof.verdict
-        judged = {item: (ok, evidence) for item, ok, evidence in verdict.items} if verdict else {}
-        texts = dict((*self.attempt.chosen.items, *(verdict.questions if verdict else ())))
-        items = []
-        for id_ in dict.fromkeys((*texts, *judged)):
-            ok, evidence = judged.get(id_, (None, ""))
-            result = "" if ok is None else "pass" if ok else "fail"
-            shown = bounded(evidence, LONGEST_EVIDENCE)
-            items.append(
-                JudgedItem(id=id_, text=bounded(texts.get(id_, ""), LONGEST_EVIDENCE), result=result, evidence=shown)
-            )
-        return items
-
-    @property
-    def proof_lines(self) -> list[str]:
-        return [describe_proof(run) for run in self.proof.newest_runs.values()]
-
-
-class Log(Struct, frozen=True, kw_only=True):
-    """The end of the output of an agent."""
-
-    dispatch: Dispatch
-    lines: tuple[str, ...]
 
 
 class PlanPage(Struct, frozen=True, kw_only=True):
@@ -150,10 +104,32 @@ class PlanPage(Struct, frozen=True, kw_only=True):
     phases: dict[str, PhaseRecord]  #: time and use of the attempted ones
     dispatches: tuple[Dispatch, ...]  #: the oldest first
     selected: str  #: the phase that is shown in depth
-    work: PhaseWork | None  #: on that phase
-    checks: tuple[Check, ...]
-    logs: tuple[Log, ...]  #: of the running agents, else of the last one
+    attempt: Attempt | None  #: the newest one at that phase
+    checks: tuple[CheckResult, ...]
+    logs: tuple[tuple[Dispatch, list[str]], ...]  #: the end of the output of the running agents, else of the last one
     questions: tuple[e.QuestionAsked, ...]  #: of the newest run, without an answer
+
+    @property
+    def proof(self) -> Proof:
+        return proof_of(self.attempt)
+
+    @property
+    def items(self) -> list[JudgedItem]:
+        """The work items, criteria and questions about tests, with the newest verdict."""
+        verdict = self.proof.verdict
+        judged = {item: ("pass" if ok else "fail", why) for item, ok, why in verdict.items} if verdict else {}
+        chosen = self.attempt.chosen.items if self.attempt else ()
+        texts = dict((*chosen, *(verdict.questions if verdict else ())))
+        items = []
+        for id_ in dict.fromkeys((*texts, *judged)):
+            result, evidence = judged.get(id_, ("", ""))
+            text = bounded(texts.get(id_, ""), LONGEST_EVIDENCE)
+            items.append(JudgedItem(id=id_, text=text, result=result, evidence=bounded(evidence, LONGEST_EVIDENCE)))
+        return items
+
+    @property
+    def proof_lines(self) -> list[str]:
+        return [describe_proof(run) for run in self.proof.newest_runs.values()]
 
 
 def require_plan(context: RepositoryContext, plan: str) -> None:
@@ -171,60 +147,54 @@ def read_plan_page(context: RepositoryContext, repo: str, plan: str, phase: str,
     if view.state is PlanState.PAGE:
         raise NotFound(f"{plan} has no phases, so it is no plan; see: {command('runplan', 'check', plan)}")
     store = context.store()
-    records = list_newest_records(store, plan)
-    works = fold_phases(records)
+    records: list[Recorded[e.Event]] = []
+    for row in store.list_runs(plan, limit=MOST_RUNS):  # the newest first
+        if len(records) < MOST_EVENTS:
+            records = [*list_records(store, row.id), *records]
+    attempts = fold_phases(records)
     outputs = context.outputs(store)
     looked_at = (look_at(outputs, dispatch) for dispatch in list_dispatches(records, now)[-MOST_DISPATCHES:])
     dispatches = [dispatch for dispatch in looked_at if dispatch.is_alive or dispatch.running_s]  # others only begin
-    selected = phase or choose_phase(view, works)
-    work = works.get(selected)
+    agents = [dispatch for dispatch in dispatches if dispatch.started.agent]
+    shown = [dispatch for dispatch in agents if dispatch.result == "running"] or agents[-1:]
+    selected = phase or choose_phase(view, attempts)
     return PlanPage(
         card=make_card(context, view, repo),
         phases=summarise_attempts(fact for fact in records if isinstance(fact.event, KINDS)),
         dispatches=tuple(dispatches),
         selected=selected,
-        work=work,
-        checks=tuple(read_checks(outputs, work)) if work else (),
-        logs=tuple(read_logs(outputs, dispatches)),
+        attempt=attempts.get(selected),
+        checks=tuple(read_checks(outputs, proof_of(attempts.get(selected)))),
+        logs=tuple((agent, cut_log(read_tail(outputs, agent.started), share=len(shown))) for agent in shown),
         questions=tuple(list_questions(context, plan)),
     )
 
 
-def list_newest_records(store: Store, plan: str) -> list[Recorded[e.Event]]:
-    """The events of the newest runs, oldest first."""
-    records: list[Recorded[e.Event]] = []
-    for row in store.list_runs(plan, limit=MOST_RUNS):
-        if len(records) >= MOST_EVENTS:
-            break
-        records = [*list_records(store, row.id), *records]
-    return records
-
-
-def choose_phase(view: PlanView, works: dict[str, PhaseWork]) -> str:
+def choose_phase(view: PlanView, attempts: Mapping[str, Attempt]) -> str:
     """The phase that matters most: at work, else failed, else last worked on, else the next one."""
     current = view.run.phase if view.run is not None and view.run.is_active else ""
     failed = next((phase.id for phase in view.failed_phases), "")
-    return current or failed or next(reversed(works), "") or view.next or ""
+    return current or failed or next(reversed(list(attempts)), "") or view.next or ""
 
 
 # --- from the journal -----------------------------------------------------------------------------------
 
 
-def fold_phases(records: Iterable[Recorded[e.Event]]) -> dict[str, PhaseWork]:
+def fold_phases(records: Iterable[Recorded[e.Event]]) -> dict[str, Attempt]:
     """The newest attempt at each phase, the last one worked on last."""
-    works: dict[str, PhaseWork] = {}
+    attempts: dict[str, Attempt] = {}
     current: dict[tuple[str, str], str] = {}  #: the phase by run and lane
     for fact in records:
         event = fact.event
         strand = (fact.run, event.lane)
         if isinstance(event, e.Chosen):
             current[strand] = event.phase
-            works.pop(event.phase, None)
+            attempts.pop(event.phase, None)
             if event.items or event.phase:
-                works[event.phase] = PhaseWork(attempt=begin_attempt(event))
-        elif (phase := current.get(strand)) in works:
-            works[phase] = replace(works[phase], attempt=record_event(works[phase].attempt, event))
-    return works
+                attempts[event.phase] = begin_attempt(event)
+        elif (phase := current.get(strand)) in attempts:
+            attempts[phase] = record_event(attempts[phase], event)
+    return attempts
 
 
 def list_dispatches(records: Iterable[Recorded[e.Event]], now: datetime) -> list[Dispatch]:
@@ -248,27 +218,19 @@ def list_dispatches(records: Iterable[Recorded[e.Event]], now: datetime) -> list
 # --- from files -----------------------------------------------------------------------------------------
 
 
-def read_checks(outputs: Outputs, work: PhaseWork) -> Iterator[Check]:
+def read_checks(outputs: Outputs, proof: Proof) -> Iterator[CheckResult]:
     """The checks of the attempt, each with the tests that its output names. A second run counts for its tests."""
     tests: dict[str, dict[str, NamedTest]] = {}
-    for gate in work.proof.gates:
+    for gate in proof.gates:
         rows = tests.setdefault(gate.name, {})
         if gate.ran is not None:
             rows |= {row.name: row for row in _read_tests(outputs, gate.ran, gate.code)}
         is_failed = gate.answer is GateAnswer.FAILED
         rows |= {name: NamedTest(name, False) for name in gate.failures if is_failed and name not in rows}
-    for gate in work.proof.newest_gates.values():
-        rows_of = sorted(tests[gate.name].values(), key=lambda row: (row.is_passed, row.name))
-        failed = sum(not row.is_passed for row in rows_of)
-        yield Check(
-            name=gate.name,
-            answer=gate.answer.value,
-            line=gate.line,
-            tree=gate.tree,
-            tests=tuple(rows_of[:MOST_TESTS]),
-            failed=failed,
-            passed=len(rows_of) - failed,
-        )
+    for gate in proof.newest_gates.values():
+        named = sorted(tests[gate.name].values(), key=lambda row: (row.is_passed, row.name))
+        passed = sum(row.is_passed for row in named)
+        yield CheckResult(gate=gate, tests=tuple(named[:MOST_TESTS]), failed=len(named) - passed, passed=passed)
 
 
 def _read_tests(outputs: Outputs, ran: Evidence, code: int | None) -> tuple[NamedTest, ...]:
@@ -295,16 +257,7 @@ def look_at(outputs: Outputs, dispatch: Dispatch) -> Dispatch:
     return replace(dispatch, is_alive=False, running_s=ran_s)
 
 
-def read_logs(outputs: Outputs, dispatches: Iterable[Dispatch]) -> Iterator[Log]:
-    """The output of the running agents, else of the last one."""
-    agents = [dispatch for dispatch in dispatches if dispatch.started.agent]
-    shown = [dispatch for dispatch in agents if dispatch.result == "running"] or agents[-1:]
-    for dispatch in shown:
-        lines = read_tail(outputs, dispatch.started)
-        yield Log(dispatch=dispatch, lines=cut_log(lines, share=len(shown)))
-
-
-def cut_log(lines: list[str], *, share: int = 1) -> tuple[str, ...]:
+def cut_log(lines: list[str], *, share: int = 1) -> list[str]:
     """The last lines, as far as they are small enough for a page; `share` is the number of such logs."""
     left = MOST_CHARACTERS // share
     kept: list[str] = []
@@ -314,7 +267,7 @@ def cut_log(lines: list[str], *, share: int = 1) -> tuple[str, ...]:
         if left < 0:
             break
         kept.append(text)
-    return tuple(reversed(kept))
+    return kept[::-1]
 
 
 # --- the journal ------------------------------------------------------------------------------------------
