@@ -62,7 +62,7 @@ def a_view(*phases: PhaseOutline, **facts: Any) -> PlanView:
 
 
 def a_page(view: PlanView, **fields: Any) -> PlanPage:
-    empty = {
+    empty: dict[str, Any] = {
         "phases": {},
         "dispatches": (),
         "selected": "3",

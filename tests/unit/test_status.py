@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.app.views.plans import outline_of
+from runplan.app.views.plans import parse_outline
 from runplan.app.views.status import (
     PhaseFailure,
     PhaseOutline,
@@ -19,8 +19,6 @@ from runplan.app.views.status import (
     view_plan,
     view_schedule,
 )
-from runplan.domain.plan.model import parse_plan
-from runplan.domain.plan.tracker import describe_hindrance
 from runplan.domain.run.kinds import PhaseStep, WaitKind
 from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
 from runplan.domain.times import iso
@@ -51,8 +49,8 @@ def busy(minutes: float = 12, *, quiet: float = 0.5, **more: Any) -> RunRow:
 
 
 def view(facts: PlanFacts) -> PlanView:
-    plan = parse_plan(a_plan("1", "2").encode(), path="plans/x.md")
-    return view_plan(plan.path, outline_of(plan, describe_hindrance), facts, landing="cherry-pick", now=NOW)
+    outline = parse_outline(a_plan("1", "2").encode(), "plans/x.md")
+    return view_plan("plans/x.md", outline, facts, landing="cherry-pick", now=NOW)
 
 
 def run_of(facts: PlanFacts) -> RunView:

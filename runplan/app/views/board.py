@@ -12,12 +12,13 @@ from msgspec.structs import replace
 
 from runplan.app.views.plans import PlanReader
 from runplan.app.views.repositories import find_known, open_known
-from runplan.app.views.status import PlanState, PlanView, describe_step
+from runplan.app.views.status import PlanState, PlanView
 from runplan.domain.errors import NotFound, RunplanError
 from runplan.domain.names import digest_of
 from runplan.domain.standing.actions import Action
 from runplan.domain.standing.phases import PhaseState
 from runplan.domain.standing.usage import Usage, sum_usage, usage_of
+from runplan.domain.text import counted
 from runplan.engine.loop.context import RepositoryContext
 from runplan.hosts.daemon.state import Known
 
@@ -83,8 +84,16 @@ class Card(Struct, frozen=True, kw_only=True):
 
     @property
     def current(self) -> str:
-        """The phase and the step that are worked on now."""
-        return describe_step(self.view)
+        """`Phase 2 Parser: verify by codex`; of several lanes, the number of those besides the first."""
+        run = self.view.run
+        if run is None or not run.is_active:
+            return ""
+        title = next((phase.title for phase in self.view.phases if phase.id == run.phase), "")
+        by = f" by {run.agent}" if run.agent else ""
+        others = sum(not lane.failed for lane in run.lanes) - 1
+        more = f" and {counted(others, 'other phase')}" if others > 0 else ""
+        where = f"Phase {run.phase} {title}".rstrip() if run.phase else ""
+        return ": ".join(filter(None, [where, f"{run.step}{by}" if run.step else ""])) + more
 
     @property
     def since(self) -> str:
@@ -144,14 +153,12 @@ def read_board(known: Sequence[Known], now: datetime) -> Board:
     missing: list[Missing] = []
     notes: list[str] = []
     for repository in known:
-        name = names[repository.root]
         try:
-            new_cards, new_notes = read_repository(repository, name, now)
+            new_cards, new_notes = read_repository(repository, names[repository.root], now)
+            cards += new_cards
+            notes += new_notes
         except (RunplanError, OSError) as error:
             missing.append(Missing(repo=repository.key, root=repository.root, error=str(error)))
-            continue
-        cards += new_cards
-        notes += new_notes
     return Board(cards=tuple(cards), missing=tuple(missing), notes=tuple(dict.fromkeys(notes)))
 
 
@@ -184,11 +191,11 @@ def read_repository(repository: Known, name: str, now: datetime) -> tuple[list[C
 def make_card(context: RepositoryContext, view: PlanView, repo: str, name: str = "") -> Card:
     """The card of a plan with its usage; the runs of one with a budget are added up."""
     limits = context.settings.limits
+    card = Card(repo=repo, repository=name, view=view, usage=usage_of(view.run) if view.run else Usage())
     if not (limits.plan_usd or limits.plan_tokens) or view.state is PlanState.DONE or view.run is None:
-        return Card(repo=repo, repository=name, view=view, usage=usage_of(view.run) if view.run else Usage())
+        return card
     usage = sum_usage(Usage, context.store().list_runs(view.plan, limit=MOST_RUNS))
-    card = Card(repo=repo, repository=name, view=view, usage=usage)
-    return replace(card, most_tokens=limits.plan_tokens, most_usd=limits.plan_usd)
+    return replace(card, usage=usage, most_tokens=limits.plan_tokens, most_usd=limits.plan_usd)
 
 
 def shorten_roots(roots: Sequence[str]) -> dict[str, str]:

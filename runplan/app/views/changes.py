@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
 from typing import ClassVar
 
 from msgspec import Struct, field
@@ -17,7 +16,7 @@ from runplan.domain.plan.proposal import Summary, summarize
 from runplan.domain.run.attempt_parts import Proof
 from runplan.domain.run.attempts import Attempt, PlanningAttempt, WorkAttempt, open_questions
 from runplan.domain.run.decide import decide
-from runplan.domain.run.events import Landed, PhaseFailed, Promise, QuestionAsked, VerdictGiven
+from runplan.domain.run.events import Landed, PhaseFailed, Promise, QuestionAsked
 from runplan.domain.run.kinds import ANSWERED, PhaseStep, ProofKind, Reason, RunOutcome, RunStatus, WaitKind
 from runplan.domain.run.reasons import describe_proof
 from runplan.domain.run.state import RunState, fold, open_states
@@ -55,7 +54,7 @@ class VerdictView(Struct, frozen=True, kw_only=True):
     items: tuple[JudgedItem, ...]
 
 
-class GateView(Struct, frozen=True, kw_only=True):
+class GateView(Struct, frozen=True):
     name: str
     command: str
     exit_code: int | None  #: None when it did not finish
@@ -188,31 +187,36 @@ def _find_landed(context: RepositoryContext, run: str, wanted: str | None) -> Ch
     for place, record in reversed(list(enumerate(records))):
         if isinstance(record.event, Landed) and wanted in (None, record.event.phase):
             state = fold(earlier.event for earlier in records[:place])
-            attempts = (lane_state.attempt for _, lane_state in open_states(state))
-            landed = (attempt for attempt in attempts if attempt and attempt.chosen.phase == record.event.phase)
-            return next((Change(run=run, state=state, attempt=attempt) for attempt in landed), None)
+            for attempt in (lane_state.attempt for _, lane_state in open_states(state)):
+                if attempt and attempt.chosen.phase == record.event.phase:
+                    return Change(run=run, state=state, attempt=attempt)
+            return None
     return None
+
+
+def list_open_attempts(context: RepositoryContext, plan: str) -> list[AnyAttempt]:
+    store = context.store()
+    rows = [row for row in store.list_unfinished_runs() if row.plan == plan]
+    lanes = [lane_state for row in rows for _, lane_state in open_states(state_of(store, row))]
+    return [lane_state.attempt for lane_state in lanes if lane_state.attempt is not None]
 
 
 def find_kept_work(context: RepositoryContext, plan: str, wanted: str | None) -> Change | None:
     """The newest failure of the phase, or of any, whose work is on its branch and is not continued now."""
     store = context.store()
-    rows = [row for row in store.list_unfinished_runs() if row.plan == plan]
-    attempts_now = [lane_state.attempt for row in rows for _, lane_state in open_states(state_of(store, row))]
-    continued = {attempt.chosen.phase for attempt in attempts_now if attempt and not attempt.failure}
+    attempts_now = list_open_attempts(context, plan)
+    continued = {attempt.chosen.phase for attempt in attempts_now if not attempt.failure}
     for fact in reversed(store.list_facts(PhaseFailed, plan=plan)):
         failed = fact.event
         row = store.get_run(fact.run)
         if wanted not in (None, failed.phase) or failed.phase in continued or row is None:
             continue
         state = state_of(store, row)
-        attempts = [state.attempt, *(lane.state.attempt for lane in state.lanes)]
-        failures = (
-            attempt for attempt in attempts if attempt and attempt.failure and attempt.failure.phase == failed.phase
-        )
-        attempt = next(failures, None)
         is_kept = bool(failed.branch) and _find_work(context, failed.branch) is not None
-        return Change(run=row.id, state=state, attempt=attempt) if attempt is not None and is_kept else None
+        for attempt in (state.attempt, *(lane.state.attempt for lane in state.lanes)):
+            if is_kept and attempt and attempt.failure and attempt.failure.phase == failed.phase:
+                return Change(run=row.id, state=state, attempt=attempt)
+        return None
     return None
 
 
@@ -226,10 +230,7 @@ def _find_work(context: RepositoryContext, branch: str) -> str | None:
 
 def list_questions(context: RepositoryContext, plan: str) -> list[QuestionAsked]:
     """The questions of agents of the plan that have no answer."""
-    store = context.store()
-    rows = [row for row in store.list_unfinished_runs() if row.plan == plan]
-    lanes = [lane_state for row in rows for _, lane_state in open_states(state_of(store, row))]
-    return [question for lane_state in lanes for question in open_questions(lane_state.attempt)]
+    return [question for attempt in list_open_attempts(context, plan) for question in open_questions(attempt)]
 
 
 def find_change(context: RepositoryContext, plan: str, wanted: str | None, run: str = "") -> Change:
@@ -238,10 +239,9 @@ def find_change(context: RepositoryContext, plan: str, wanted: str | None, run: 
     change = next(pending, None) or find_kept_work(context, plan, wanted)
     if run and (change is None or change.run != run):
         change = _find_landed(context, run, wanted)
-    if change is None and run:
-        raise NotFound(f"the run {run} has no change to show; see: {command('runplan', 'logs', run)}")
     if change is None:
-        raise nothing_pending(plan, wanted)
+        missing = f"the run {run} has no change to show; see: {command('runplan', 'logs', run)}"
+        raise NotFound(missing) if run else nothing_pending(plan, wanted)
     return change
 
 
@@ -256,10 +256,21 @@ def view_change(context: RepositoryContext, change: Change) -> ChangeView | Prop
     started = change.state.options
     proof = proof_of(attempt)
     commit, tree, onto = _find_commit(context, attempt)
-    shown = (onto, commit) if context.git.known(commit) else _find_pushed(context, change, (onto, commit))
-    checks = context.for_run(started).settings.checks
-    commands = {name: check.command for name, check in checks.items()}
+    shown = (onto, commit)
+    if context.fleet is not None and isinstance(attempt, WorkAttempt) and not context.git.known(commit):
+        work = _find_work(context, attempt.leased.branch)  # the candidate is on its host alone
+        if work is None:
+            why = attempt.pushing.kept or "its work is not pushed yet"
+            see = command("runplan", "status", started.plan)
+            raise NotFound(f"the change cannot be shown here: {why}; see: {see}")
+        shown = (attempt.base, work)
+    commands = {name: check.command for name, check in context.for_run(started).settings.checks.items()}
     texts = dict((*attempt.chosen.items, *proof.questions))
+    verdict = None
+    if (newest := proof.verdict) is not None:
+        judged = ((item, texts.get(item, ""), "pass" if ok else "fail", why) for item, ok, why in newest.items)
+        items = tuple(JudgedItem(id=item, text=text, result=result, evidence=why) for item, text, result, why in judged)
+        verdict = VerdictView(verifier=newest.agent, passed=newest.passed, tree=newest.tree, items=items)
     return ChangeView(
         plan=started.plan,
         phase=attempt.chosen.phase,
@@ -272,17 +283,10 @@ def view_change(context: RepositoryContext, change: Change) -> ChangeView | Prop
         onto=onto,
         target=started.target,
         gates=tuple(
-            GateView(
-                name=gate.name,
-                command=commands.get(gate.name, ""),
-                exit_code=gate.code,
-                tree=gate.tree,
-                result=gate.line,
-            )
-            for gate in proof.gates
+            GateView(gate.name, commands.get(gate.name, ""), gate.code, gate.tree, gate.line) for gate in proof.gates
         ),
         proofs=tuple(ProofView(kind=run.kind, result=describe_proof(run), broken=run.promises) for run in proof.runs),
-        verdict=_view_verdict(proof.verdict, texts) if proof.verdict else None,
+        verdict=verdict,
         findings=(*attempt.warnings, *proof.exceptions),
         messages=read_messages(context, *shown),
         diff=compare_commits(context, *shown),
@@ -299,32 +303,11 @@ def _find_commit(context: RepositoryContext, attempt: Attempt) -> tuple[str, str
     return attempt.built.commits[-1], attempt.built.tree, attempt.built.onto
 
 
-def _view_verdict(verdict: VerdictGiven, texts: Mapping[str, str]) -> VerdictView:
-    items = (
-        JudgedItem(id=item, text=texts.get(item, ""), result="pass" if ok else "fail", evidence=evidence)
-        for item, ok, evidence in verdict.items
-    )
-    return VerdictView(verifier=verdict.agent, passed=verdict.passed, tree=verdict.tree, items=tuple(items))
-
-
-def _find_pushed(context: RepositoryContext, change: Change, built: tuple[str, str]) -> tuple[str, str]:
-    """Base and tip of the pushed work of a fleet, whose candidate is on its host alone; else of the candidate."""
-    attempt = change.attempt
-    if context.fleet is None or not isinstance(attempt, WorkAttempt):
-        return built
-    work = _find_work(context, attempt.leased.branch)
-    if work is None:
-        why = attempt.pushing.kept or "its work is not pushed yet"
-        see = command("runplan", "status", change.state.options.plan)
-        raise NotFound(f"the change cannot be shown here: {why}; see: {see}")
-    return attempt.base, work
-
-
 def read_change(context: RepositoryContext, word: str, phase: str = "") -> ChangeView | ProposalView:
     """The change of a plan or of a run: what waits, the kept work of a failed phase, or what the run landed."""
     run = context.store().get_run(word)
-    plan = run.plan if run is not None else plan_path(context, word)
-    return view_change(context, find_change(context, plan, phase or None, run=run.id if run is not None else ""))
+    plan, id_ = (run.plan, run.id) if run is not None else (plan_path(context, word), "")
+    return view_change(context, find_change(context, plan, phase or None, run=id_))
 
 
 def view_planning(context: RepositoryContext, run: str) -> ProposalView:

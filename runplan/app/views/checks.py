@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from runplan.domain import names
 from runplan.domain.errors import NotFound, RefusedEarly, RunplanError
 from runplan.domain.plan.body import named_paths
 from runplan.domain.plan.marks import Status
-from runplan.domain.plan.model import Phase, Plan, other_way, parse_plan
+from runplan.domain.plan.model import Plan, other_way, parse_plan
 from runplan.domain.plan.reading import Reading, Remark
 from runplan.domain.plan.tracker import add_tracker
 from runplan.domain.text import command
@@ -90,7 +89,7 @@ def _find_file(caller: Caller, word: str) -> tuple[Path, str]:
         raise NotFound(f"{names.shown(word)}: no such plan file; {error}") from None
 
 
-class CheckedItem(Struct, frozen=True, kw_only=True):
+class CheckedItem(Struct, frozen=True):
     id: str
     text: str
     line: int
@@ -115,7 +114,7 @@ class CheckedPhase(Struct, frozen=True, kw_only=True):
     host: tuple[str, ...]
 
 
-class CheckedReading(Struct, frozen=True, kw_only=True):
+class CheckedReading(Struct, frozen=True):
     format: str
     read_as: str
     phases: int
@@ -147,7 +146,12 @@ class CheckedPlan(Struct, frozen=True, kw_only=True):
 
 def view_plan_file(read: PlanFile) -> CheckedPlan:
     plan = read.plan
-    ways = read.readings or ()
+    phases = []
+    for phase in plan.phases:
+        fields = {name: getattr(phase, name) for name in CheckedPhase.__struct_fields__}
+        items = tuple(CheckedItem(item.id, item.text, item.line, tuple(named_paths(item.text))) for item in phase.items)
+        fields |= {"items": items, "commit": phase.commit or None, "execution": phase.execution.text}
+        phases.append(CheckedPhase(**fields))
     return CheckedPlan(
         plan=plan.path,
         title=plan.title,
@@ -156,22 +160,12 @@ def view_plan_file(read: PlanFile) -> CheckedPlan:
         format=plan.format,
         read_as=plan.read_as,
         readings=tuple(
-            CheckedReading(format=way.format, read_as=way.name, phases=len(way.places), line=way.decided_by + 1)
-            for way in ways
+            CheckedReading(way.format, way.name, len(way.places), way.decided_by + 1) for way in read.readings or ()
         ),
         issues=plan.issues,
-        phases=tuple(map(_view_phase, plan.phases)),
+        phases=tuple(phases),
         warnings=plan.remarks,
     )
-
-
-def _view_phase(phase: Phase) -> CheckedPhase:
-    fields = {name: getattr(phase, name) for name in CheckedPhase.__struct_fields__}
-    items = tuple(
-        CheckedItem(id=item.id, text=item.text, line=item.line, paths=tuple(named_paths(item.text)))
-        for item in phase.items
-    )
-    return CheckedPhase(**fields | {"items": items, "commit": phase.commit or None, "execution": phase.execution.text})
 
 
 # --- doctor -----------------------------------------------------------------------------------------------
@@ -188,15 +182,15 @@ class Examination(Struct, frozen=True, kw_only=True):
 
 def examine_repository(known: Known, env: Mapping[str, str]) -> Examination:
     """What `doctor` says; it takes seconds where agents are asked for their versions."""
-    made = iso(datetime.now(UTC))
-    began = time.monotonic()
+    began = datetime.now(UTC)
     checks: tuple[SetupCheck, ...] = ()
     problem = ""
     try:
         checks = tuple(examine(Caller(cwd=Path(known.root), env=env)))
     except RunplanError as error:
         problem = str(error)
-    return Examination(checks=checks, made=made, took_s=time.monotonic() - began, error=problem)
+    took_s = (datetime.now(UTC) - began).total_seconds()
+    return Examination(checks=checks, made=iso(began), took_s=took_s, error=problem)
 
 
 class Disk(Struct, frozen=True, kw_only=True):

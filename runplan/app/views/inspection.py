@@ -58,10 +58,14 @@ def inspect_repository(context: RepositoryContext) -> Facts:
         files = [name for name in listed.split("\0") if (root / name).is_file()]
         texts = {name: (root / name).read_text("utf-8", errors="replace") for name in manifests(files)}
         path = context.env.get("PATH", "")
+        branches = git.for_each_ref("--format=%(refname:lstrip=2)", "refs/heads").split()
+        remote = git.symbolic_ref("-q", "refs/remotes/origin/HEAD", with_exceptions=False)
+        current = str(git.symbolic_ref("-q", "--short", "HEAD", with_exceptions=False))
+        usual = (remote.removeprefix("refs/remotes/origin/"), "main", "master", current)
         return Facts(
             root=str(root),
             git_version=git.version(),
-            default_branch=_choose_default_branch(git),
+            default_branch=next((name for name in usual if name in branches), branches[0]) if branches else current,
             identity=_read_identity(git),
             remotes=tuple(git.remote().splitlines()),
             installed=tuple(kind for kind in known_agents() if shutil.which(agent_of(kind).program, path=path)),
@@ -152,13 +156,3 @@ def _read_identity(git: Git) -> Identity | None:
         for key in ("name", "email")
     )
     return Identity(name=name, email=email) if name and email else None
-
-
-def _choose_default_branch(git: Git) -> str:
-    branches = git.for_each_ref("--format=%(refname:lstrip=2)", "refs/heads").split()
-    remote = git.symbolic_ref("-q", "refs/remotes/origin/HEAD", with_exceptions=False)
-    current = git.symbolic_ref("-q", "--short", "HEAD", with_exceptions=False)
-    if not branches:
-        return str(current)
-    usual = (remote.removeprefix("refs/remotes/origin/"), "main", "master", current)
-    return next((name for name in usual if name in branches), branches[0])

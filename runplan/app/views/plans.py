@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from runplan.domain.errors import NotAPlan, PlanUnreadable, RefusedEarly, Runpla
 from runplan.domain.names import WATCH
 from runplan.domain.plan.marks import PlanStatus
 from runplan.domain.run.kinds import Mode, RunStatus
-from runplan.domain.run.rows import OwnerState, PlanFacts, RunRow, Work
+from runplan.domain.run.rows import OwnerState, PlanFacts, Work
 from runplan.domain.times import iso
 from runplan.engine.loop.context import (
     RepositoryContext,
@@ -32,10 +32,6 @@ from runplan.engine.loop.context import (
     read_checkout,
 )
 from runplan.hosts.daemon.state import read_holder
-
-if TYPE_CHECKING:  # `status` does without it
-    from runplan.domain.plan.model import Phase, Plan
-
 
 W = TypeVar("W", bound=Work)
 
@@ -74,50 +70,34 @@ class PlanReader:
         scheduled = [path for path, facts in self._facts.items() if facts.schedule is not None]
         watches = [path for path in ([self._plan] if self._plan else scheduled) if path.startswith(WATCH)]
         plans = [(path, *self._read_plan(path)) for path in sorted({*known, *ran}.difference(watches))]
-        facts = [facts for _, _, facts in plans]
-        closed = _ask_for_closed_repository(self._context, facts)
+        closed = _ask_for_closed_repository(self._context) if any(_is_idle(facts) for _, _, facts in plans) else None
         landing = self._context.settings.run.landing
-        views = [
-            view_plan(
-                path,
-                outline,
-                facts,
-                landing=landing,
-                now=self._now,
-                stands_still=closed is not None and _is_idle(facts),
-            )
-            for path, outline, facts in plans
-        ]
-        views += [self._view_watch(path) for path in sorted(watches)]
+        views = []
+        for path, outline, facts in plans:
+            stands_still = closed is not None and _is_idle(facts)
+            views.append(view_plan(path, outline, facts, landing=landing, now=self._now, stands_still=stands_still))
+        for path in sorted(watches):  # in the form of a plan, with the answer to the last slot
+            outline = PlanOutline(title=f"Issues with the label {path.removeprefix(WATCH)}", status="watching")
+            facts = PlanFacts(schedule=self._facts[path].schedule)
+            last = self._store.list_firings(path, limit=1)
+            answered = Look(last[0].at, last[0].answer, last[0].why) if last else None
+            views.append(view_plan(path, outline, facts, landing="pr", now=self._now, answered=answered))
         if self._new and store_exists(self._context.journal):
             with suppress(RunplanError, OSError), closing(open_store(self._context.journal)) as store:
                 store.put_outlines(self._new)
         return sort_plans(views), closed or find_missing_host(self._context, views)
 
-    def _view_watch(self, name: str) -> PlanView:
-        """A watch of issues in the form of a plan, with the answer to its last slot."""
-        watch = PlanOutline(title=f"Issues with the label {name.removeprefix(WATCH)}", status="watching")
-        facts = PlanFacts(schedule=self._facts[name].schedule)
-        last = self._store.list_firings(name, limit=1)
-        answered = Look(last[0].at, last[0].answer, last[0].why) if last else None
-        return view_plan(name, watch, facts, landing="pr", now=self._now, answered=answered)
-
     def _read_plan(self, path: str) -> tuple[PlanOutline, PlanFacts]:
         facts = self._facts.get(path, PlanFacts())
         outline = self._read_outline(path, facts)
+        facts = replace(facts, in_fleet=self._context.fleet is not None)
         if facts.run is not None:
             run = self._with_output(facts.run)
-            facts = replace(
-                facts, run=replace(run, lanes=tuple(map(self._with_output, run.lanes))) if run.lanes else run
-            )
+            failures = () if outline.complete else self._store.list_failures(path)
+            facts = replace(facts, run=replace(run, lanes=tuple(map(self._with_output, run.lanes))), failures=failures)
         if facts.owner:
             owner = self._store.get_owner_state(facts.owner)
-            is_alive = owner is not OwnerState.GONE
-            is_stopped = owner is OwnerState.SUSPENDED
-            facts = replace(facts, alive=is_alive, stopped=is_stopped)
-        facts = replace(facts, in_fleet=self._context.fleet is not None)
-        if facts.run is not None and not outline.complete:
-            facts = replace(facts, failures=self._store.list_failures(path))
+            facts = replace(facts, alive=owner is not OwnerState.GONE, stopped=owner is OwnerState.SUSPENDED)
         return outline, facts
 
     def _with_output(self, work: W) -> W:
@@ -137,24 +117,19 @@ class PlanReader:
         if blob := self._find_blob(context, path):
             stored = self._stored_outline(blob, path, facts)
             return replace(stored, status="active", complete=False) if context.is_on_branch else stored
-        if facts.run is not None and facts.run.mode is Mode.PLAN:
-            return self._read_proposal(path, facts.run)
+        if facts.run is not None and facts.run.mode is Mode.PLAN:  # its plan is not in the repository yet
+            from runplan.domain.run.planning_events import ProposalMade  # slow to import, and rarely needed
+
+            proposals = [fact for fact in self._store.list_facts(ProposalMade, plan=path) if fact.run == facts.run.id]
+            if not proposals:
+                return PlanOutline(title=facts.run.title, status=PlanStatus.DRAFT)
+            outline = parse_outline(proposals[-1].event.text.encode("utf-8", "surrogateescape"), path)
+            return outline if facts.run.is_active else replace(outline, status=PlanStatus.ABANDONED)
         try:
-            return _parse_outline(read_checkout(context.root / path, path), path)
+            return parse_outline(read_checkout(context.root / path, path), path)
         except FileNotFoundError:
-            return PlanOutline(
-                error=f"{path}: the plan is gone, from {self._context.target_name} and from the checkout"
-            )
-
-    def _read_proposal(self, path: str, run: RunRow) -> PlanOutline:
-        """The plan of a planning run, which is not in the repository yet."""
-        from runplan.domain.run.planning_events import ProposalMade  # slow to import, and rarely needed
-
-        proposals = [fact.event for fact in self._store.list_facts(ProposalMade, plan=path) if fact.run == run.id]
-        if not proposals:
-            return PlanOutline(title=run.title, status=PlanStatus.DRAFT)
-        outline = _parse_outline(proposals[-1].text.encode("utf-8", "surrogateescape"), path)
-        return outline if run.is_active else replace(outline, status=PlanStatus.ABANDONED)
+            target = self._context.target_name
+            return PlanOutline(error=f"{path}: the plan is gone, from {target} and from the checkout")
 
     def _find_blob(self, context: RepositoryContext, path: str) -> str:
         """The id of the plan's blob on the target; "" for none."""
@@ -180,7 +155,7 @@ class PlanReader:
         text = read_plan(self._context.git, blob, path)
         if text is None:
             raise Unreachable(f"{path} cannot be read; see: git fsck")
-        plan = _parse_outline(text, path)
+        plan = parse_outline(text, path)
         # Not msgspec.json: a text need not be valid Unicode, and json escapes it.
         self._new.append((path, stamp, json.dumps(msgspec.to_builtins(plan))))
         return plan
@@ -195,20 +170,17 @@ def read_plans(
     return PlanReader(context, plan, now, warn=warn).read()
 
 
-def outline_of(plan: Plan, describe_hindrance: Callable[[Plan, Phase], str]) -> PlanOutline:
-    outline = convert(plan, PlanOutline, from_attributes=True)
-    hindrances = ["" if phase.status == "done" else describe_hindrance(plan, phase) for phase in plan.phases]
-    phases = (replace(phase, hindrance=why) for phase, why in zip(outline.phases, hindrances, strict=True))
-    return replace(outline, phases=tuple(phases))
-
-
-def _parse_outline(text: bytes, path: str) -> PlanOutline:
+def parse_outline(text: bytes, path: str) -> PlanOutline:
     from runplan.domain.plan import model, tracker  # slow to import, and most plans are known
 
     try:
-        return outline_of(model.parse_plan(text, path=path), tracker.describe_hindrance)
+        plan = model.parse_plan(text, path=path)
     except PlanUnreadable as error:
         return PlanOutline(error=str(error), is_page=isinstance(error, NotAPlan))
+    outline = convert(plan, PlanOutline, from_attributes=True)
+    hindrances = [phase.status != "done" and tracker.describe_hindrance(plan, phase) for phase in plan.phases]
+    phases = (replace(phase, hindrance=why or "") for phase, why in zip(outline.phases, hindrances, strict=True))
+    return replace(outline, phases=tuple(phases))
 
 
 # --- the daemon -----------------------------------------------------------------------------------------
@@ -216,21 +188,19 @@ def _parse_outline(text: bytes, path: str) -> PlanOutline:
 
 def find_missing_host(context: RepositoryContext, views: Iterable[PlanView | ScheduleView]) -> HostView | None:
     """That no daemon runs, where a run, a command or a schedule needs one; in a fleet, that no worker runs."""
-    if not any(map(_has_work, views)):
+
+    def has_work(view: PlanView | ScheduleView) -> bool:
+        if isinstance(view, ScheduleView):
+            return not view.paused
+        run = view.run
+        is_due = run is not None and run.daemon and run.is_active and (run.state is not RunStatus.WAITING or run.wake)
+        return bool(is_due or view.queued or (view.schedule and not view.schedule.paused))
+
+    if not any(map(has_work, views)):
         return None
     if context.fleet is not None:
         return None if context.store().list_host_labels() else HostView(state="absent", error=NO_WORKER)
     return HostView(state="absent", error=ABSENT) if read_holder(state_directory(context.env)) is None else None
-
-
-def _has_work(view: PlanView | ScheduleView) -> bool:
-    """Whether a daemon or worker has to do something, now or at a time."""
-    if isinstance(view, ScheduleView):
-        return not view.paused
-    run = view.run
-    if run is not None and run.daemon and run.is_active and (run.state is not RunStatus.WAITING or run.wake):
-        return True
-    return bool(view.queued or (view.schedule and not view.schedule.paused))
 
 
 def _is_idle(facts: PlanFacts) -> bool:
@@ -239,10 +209,8 @@ def _is_idle(facts: PlanFacts) -> bool:
     return run is not None and run.state == RunStatus.RUNNING and not any(w.dispatched for w in (run, *run.lanes))
 
 
-def _ask_for_closed_repository(context: RepositoryContext, facts: Iterable[PlanFacts]) -> HostView | None:
-    """Why the daemon cannot work in this repository; asked only for a run that continues but has no process."""
-    if not any(map(_is_idle, facts)):
-        return None
+def _ask_for_closed_repository(context: RepositoryContext) -> HostView | None:
+    """Why the daemon cannot work in this repository."""
     from runplan.hosts.daemon.client import Client  # 20 ms, and most runs have a process
 
     try:

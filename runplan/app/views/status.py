@@ -199,8 +199,14 @@ def view_plan(
     answered: Look | UnsetType | None = UNSET,
 ) -> PlanView:
     """The plan with its state, its words and its actions; `stands_still`: the daemon cannot work on its run."""
-    facts = replace(facts, run=_with_queued_request(facts)) if facts.run is not None else facts
     run = facts.run
+    if run is not None:  # with the stop or pause that is queued, and with the wait of the daemon
+        asked = "stop" if facts.queued == "stop" else run.asked or ("pause" if facts.queued == "pause" else None)
+        is_over = not run.is_active or (asked == "pause" and run.waiting_for == WaitKind.PAUSED)
+        run = replace(run, asked=None if is_over else asked)
+        if facts.wait is not None and run.is_active and run.waiting_for is None:
+            run = replace(run, waiting_for=facts.wait.kind, about=facts.wait.about, wake=facts.wait.wake)
+        facts = replace(facts, run=run)
     is_active = run is not None and run.is_active
     free = (phase.id for phase in plan.phases if phase.status != "done" and not phase.hindrance)
     following = None if plan.complete or plan.status not in ("", "active") else next(free, None)
@@ -269,18 +275,6 @@ def describe_standing(view: PlanView) -> str:
     return f"The last run {run.words}" if run is not None and run.state is not RunStatus.DONE else ""
 
 
-def _with_queued_request(facts: PlanFacts) -> RunRow:
-    """The run with the stop or pause that is queued, and with the wait of the daemon."""
-    run = facts.run
-    assert run is not None
-    asked = "stop" if facts.queued == "stop" else run.asked or ("pause" if facts.queued == "pause" else None)
-    is_over = not run.is_active or (asked == "pause" and run.waiting_for == WaitKind.PAUSED)
-    run = replace(run, asked=None if is_over else asked)
-    if facts.wait is None or not run.is_active or run.waiting_for is not None:
-        return run
-    return replace(run, waiting_for=facts.wait.kind, about=facts.wait.about, wake=facts.wait.wake)
-
-
 def _view_phases(path: str, plan: PlanOutline, facts: PlanFacts, following: str | None) -> Iterator[PhaseView]:
     done = {phase.id for phase in plan.phases if phase.status == "done"}
     run = facts.run if facts.run is not None and facts.run.is_active else None
@@ -296,29 +290,23 @@ def _view_phases(path: str, plan: PlanOutline, facts: PlanFacts, following: str 
             retry = command("runplan", "retry", path, phase.id)
             failed = PhaseFailure(reason=row.reason, why=why, output=row.output, command=retry)
         blocked_by = tuple(other for other in phase.depends if other not in done) if is_open else ()
-        state = _judge_phase(phase, work, failed, is_next=phase.id == following, is_after=bool(blocked_by))
+        if not is_open:
+            state = PhaseState.DONE
+        elif failed is not None:
+            state = PhaseState.FAILED
+        elif work is not None:
+            state = state_of_work(work)
+        elif blocked_by and phase.status == "todo":
+            state = PhaseState.TODO
+        elif phase.hindrance:
+            state = PhaseState.ELSEWHERE if phase.status == "in-progress" else PhaseState.BLOCKED
+        else:
+            state = PhaseState.NEXT if phase.id == following else PhaseState.TODO
         about = failed.reason if failed is not None else phase.commit or ""
-        view = PhaseView(*astuple(phase), blocked_by=blocked_by, failed=failed, state=state, words="")
-        if work is not None:
-            view = replace(view, status="in-progress", hindrance="")
         words = describe_phase(state, work=work, about=about, after=blocked_by)
-        yield replace(view, commit=phase.commit or None, words=words)
-
-
-def _judge_phase(
-    phase: PhaseOutline, work: Work | None, failed: PhaseFailure | None, *, is_next: bool, is_after: bool
-) -> PhaseState:
-    if phase.status == "done":
-        return PhaseState.DONE
-    if failed is not None:
-        return PhaseState.FAILED
-    if work is not None:
-        return state_of_work(work)
-    if is_after and phase.status == "todo":
-        return PhaseState.TODO
-    if phase.hindrance:
-        return PhaseState.ELSEWHERE if phase.status == "in-progress" else PhaseState.BLOCKED
-    return PhaseState.NEXT if is_next else PhaseState.TODO
+        view = PhaseView(*astuple(phase), blocked_by=blocked_by, failed=failed, state=state, words=words)
+        view = replace(view, commit=phase.commit or None)
+        yield view if work is None else replace(view, status="in-progress", hindrance="")
 
 
 def _view_run(run: RunRow, facts: PlanFacts, now: datetime, *, stands_still: bool) -> RunView:
@@ -334,19 +322,6 @@ def _view_run(run: RunRow, facts: PlanFacts, now: datetime, *, stands_still: boo
         lanes=tuple(replace(lane, usd=round(lane.usd, 4)) for lane in run.lanes),
         stuck=max(answers, key=lambda answer: list(Level).index(answer.level), default=None),
     )
-
-
-def describe_step(view: PlanView) -> str:
-    """`Phase 2 Parser: verify by codex`; of several lanes, the number of those besides the first."""
-    run = view.run
-    if run is None or not run.is_active:
-        return ""
-    title = next((phase.title for phase in view.phases if phase.id == run.phase), "")
-    by = f" by {run.agent}" if run.agent else ""
-    others = sum(not lane.failed for lane in run.lanes) - 1
-    more = f" and {counted(others, 'other phase')}" if others > 0 else ""
-    where = f"Phase {run.phase} {title}".rstrip() if run.phase else ""
-    return ": ".join(filter(None, [where, f"{run.step}{by}" if run.step else ""])) + more
 
 
 # --- is it stuck? -------------------------------------------------------------------------------------

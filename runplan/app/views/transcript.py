@@ -39,7 +39,13 @@ class Transcript:
         """The lines since the last time; all of them when the agent has ended."""
         head, self._head = self._head, ""
         yield from self._lines_of(head)
-        *lines, self._rest = (self._rest + self._new_output()).split(b"\n")
+        output, end = self._outputs.read(self._id, "out.log", self._read)
+        if self._agent is None and output:
+            reader = (decode_record(self._outputs.read(self._id, "shim.json")[0], ShimRecord) or ShimRecord()).reader
+            self._agent = agent_of(reader) if reader in list_agent_kinds() else None
+            self._is_prompt = not self._read and self._agent is not None and bool(self._agent.prompt_ends)
+        self._read = end
+        *lines, self._rest = (self._rest + output).split(b"\n")
         is_over = is_last or self.took_s is not None
         for line in [*lines, self._rest] if is_over else lines:
             if line.strip():
@@ -55,15 +61,6 @@ class Transcript:
         if len(output) > most_bytes:
             self._read = end - len(output.partition(b"\n")[2])
             self._head = ""
-
-    def _new_output(self) -> bytes:
-        output, end = self._outputs.read(self._id, "out.log", self._read)
-        if self._agent is None and output:
-            reader = (decode_record(self._outputs.read(self._id, "shim.json")[0], ShimRecord) or ShimRecord()).reader
-            self._agent = agent_of(reader) if reader in list_agent_kinds() else None
-            self._is_prompt = not self._read and self._agent is not None and bool(self._agent.prompt_ends)
-        self._read = end
-        return output
 
     def _read_line(self, line: bytes) -> Iterator[str]:
         if self._agent is not None and self._is_prompt:
