@@ -15,7 +15,6 @@ from runplan.interfaces.web.drawing import (
     Scale,
     draw_columns,
     draw_graph,
-    draw_share,
     draw_timeline,
     drop_implied,
     find_ceiling,
@@ -69,7 +68,7 @@ def test_every_drawing_is_well_formed_and_holds_foreign_text_as_text() -> None:
     graph = draw_graph(hostile, title=HOSTILE, selected=HOSTILE, address_of=lambda phase: f"/plan?{phase}")
     timeline = draw_timeline([Bar(row=HOSTILE, start_s=0, seconds=9, kind=HOSTILE, words=HOSTILE)], title=HOSTILE)
     chart = draw_columns([(HOSTILE, 1, HOSTILE)], title=HOSTILE, key="k")
-    for drawing in (graph, timeline, chart, draw_share(1, 2)):
+    for drawing in (graph, timeline, chart):
         root = ET.fromstring(drawing)
         assert {element.tag for element in root.iter()}.isdisjoint({"script"})
         assert not any(name.startswith("on") or name == "style" for element in root.iter() for name in element.attrib)

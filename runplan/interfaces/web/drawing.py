@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from msgspec import Struct
 
 from runplan.app.views.status import PhaseView
-from runplan.domain.text import count_cells, cut_cells, plain, plain_line
+from runplan.domain.text import count_cells, cut_cells, plain_line
+from runplan.interfaces.web.render import TEMPLATES
 
 # --- text -----------------------------------------------------------------------------------------------
 
 
-def _tag(name: str, *parts: str, **attributes: object) -> Markup:
-    """An element. Its parts are markup or text; text and attributes are escaped."""
-    pairs = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
-    written = Markup("").join(Markup(' {}="{}"').format(key, _write(value)) for key, value in pairs if value != "")
-    content = Markup("").join(map(_write, parts))
-    return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), written, content)  # noqa: S704 - a constant
-
-
-def _write(value: object) -> Markup:
-    """A value as it is in markup: numbers short, text escaped and without control characters."""
-    if isinstance(value, Markup):
-        return value
-    return escape(f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else plain(str(value)))
-
-
-def _draw(key: str, title: str, parts: Iterable[Markup], *, size: tuple[float, float], **attributes: object) -> Markup:
-    """A drawing with a title for readers; `key` makes the id of the title unique."""
-    width, height = (f"{length:.0f}" for length in size)
-    named = _tag("title", title, id=f"{key}-title")
-    box = f"0 0 {width} {height}"
-    fixed = {"class_": "drawing", "viewBox": box, "width": width, "height": height, "aria_labelledby": f"{key}-title"}
-    return _tag("svg", named, *parts, **{**fixed, "role": "img", **attributes})
+def _draw(template: str, **values: object) -> Markup:
+    return Markup(TEMPLATES.get_template(template).render(**values))  # noqa: S704 - the template escapes all text
 
 
 def wrap_text(text: str, width: int, most: int) -> list[str]:
@@ -144,43 +125,33 @@ def draw_graph(
     corners = place_phases(phases)
     if not corners:
         return Markup("")
-    width = max(corner.x for corner in corners.values()) + NODE_WIDTH + MARGIN
-    height = max(corner.y for corner in corners.values()) + NODE_HEIGHT + MARGIN
     edges = drop_implied(phases)
-    tip = _tag("path", d="M0 0 8 4 0 8z", class_="head")
-    size = {"refX": 8, "refY": 4, "markerWidth": 7, "markerHeight": 7}
-    parts = [_tag("defs", _tag("marker", tip, id="tip", viewBox="0 0 8 8", orient="auto", **size))]
-    parts += [_draw_arrow(corners[other], corners[phase.id]) for phase in phases for other in edges[phase.id]]
-    for phase in phases:
-        state, sign = STATES[phase.state]
-        dashes = "" if state in ("finished", "running", "failed") else "5 3"
-        words = cut_cells(plain_line(phase.words), 14)
-        corner = corners[phase.id]
-        node = _tag(
-            "a",
-            _tag("title", f"Phase {phase.id}: {phase.title}, {phase.words}"),
-            _tag("rect", width=NODE_WIDTH, height=NODE_HEIGHT, rx=8, class_="node", stroke_dasharray=dashes),
-            _tag("text", f"{sign} {cut_cells(plain_line(phase.id), 8)}", x=10, y=20, class_="name"),
-            _tag("text", words, x=NODE_WIDTH - 10, y=20, class_="label", text_anchor="end"),
-            *(_tag("text", line, x=10, y=39 + 16 * row) for row, line in enumerate(wrap_text(phase.title, 19, 2))),
-            href=address_of(phase.id),
-            class_=f"{state} selected" if phase.id == selected else state,
-            transform=f"translate({corner.x:.0f} {corner.y:.0f})",
-        )
-        parts.append(node)
-    return _draw("graph", title, parts, size=(width, height), role="group")
+    return _draw(
+        "graph.svg",
+        title=title,
+        phases=phases,
+        corners=corners,
+        arrows=[_arrow_path(corners[other], corners[phase.id]) for phase in phases for other in edges[phase.id]],
+        width=f"{max(corner.x for corner in corners.values()) + NODE_WIDTH + MARGIN:.0f}",
+        height=f"{max(corner.y for corner in corners.values()) + NODE_HEIGHT + MARGIN:.0f}",
+        node_width=NODE_WIDTH,
+        node_height=NODE_HEIGHT,
+        states=STATES,
+        selected=selected,
+        address_of=address_of,
+        wrap=wrap_text,
+    )
 
 
-def _draw_arrow(start: Corner, end: Corner) -> Markup:
+def _arrow_path(start: Corner, end: Corner) -> str:
     x1, y1 = start.x + NODE_WIDTH, start.y + NODE_HEIGHT / 2
     x2, y2 = end.x, end.y + NODE_HEIGHT / 2
     if start.top == end.top:
         turn = x2 - GAP_X  # straight past the columns between, then up or down in the last gap
         middle = (turn + x2) / 2
-        line = f"M{x1:.0f} {y1:.0f}H{turn:.0f}C{middle:.0f} {y1:.0f} {middle:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"
-    else:  # between the columns down to the gap above the other band, and along it
-        line = f"M{x1:.0f} {y1:.0f}h14V{end.top - BAND_GAP / 2:.0f}H{x2 - 14:.0f}V{y2:.0f}H{x2:.0f}"
-    return _tag("path", d=line, class_="edge", marker_end="url(#tip)")
+        return f"M{x1:.0f} {y1:.0f}H{turn:.0f}C{middle:.0f} {y1:.0f} {middle:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"
+    # between the columns down to the gap above the other band, and along it
+    return f"M{x1:.0f} {y1:.0f}h14V{end.top - BAND_GAP / 2:.0f}H{x2 - 14:.0f}V{y2:.0f}H{x2:.0f}"
 
 
 # --- the timeline of dispatches -------------------------------------------------------------------------
@@ -241,25 +212,17 @@ def draw_timeline(bars: Sequence[Bar], *, title: str) -> Markup:
         return Markup("")
     rows = list(dict.fromkeys(bar.row for bar in bars))
     scale = Scale(bars, TIMELINE_WIDTH - LABEL_WIDTH - 4)
-    height = len(rows) * ROW_HEIGHT
-    breaks = [LABEL_WIDTH + scale.place(end) + BREAK_WIDTH / 2 for _, end in scale.spans[:-1]]
-    lines = (_tag("line", x1=x, x2=x, y1=0, y2=height, class_="grid", stroke_dasharray="3 4") for x in breaks)
-    names = [cut_cells(plain_line(row), 11) for row in rows]
-    labels = (_tag("text", name, x=0, y=top * ROW_HEIGHT + 20, class_="label") for top, name in enumerate(names))
-    drawn = (_draw_bar(bar, rows.index(bar.row), scale) for bar in bars)
-    return _draw("timeline", title, (*lines, *labels, *drawn), size=(TIMELINE_WIDTH, height))
-
-
-def _draw_bar(bar: Bar, row: int, scale: Scale) -> Markup:
-    x = LABEL_WIDTH + scale.place(bar.start_s)
-    y = row * ROW_HEIGHT
-    width = max(bar.seconds * scale.per_second, 3.0)
-    name = ("✕ " if bar.is_bad else "") + bar.kind
-    dashes = "5 3" if bar.is_running else ""
-    inside = [_tag("text", name, x=x + 6, y=y + 20)] if width > 8 * len(name) + 8 else []
-    box = _tag("rect", x=x, y=y + 4, width=width, height=ROW_HEIGHT - 8, rx=3, class_="node", stroke_dasharray=dashes)
-    state = "failed" if bar.is_bad else ROLES.get(bar.kind, "ready")
-    return _tag("g", _tag("title", bar.words), box, *inside, class_=state)
+    return _draw(
+        "timeline.svg",
+        title=title,
+        rows=rows,
+        breaks=[LABEL_WIDTH + scale.place(end) + BREAK_WIDTH / 2 for _, end in scale.spans[:-1]],
+        bars=[(bar, LABEL_WIDTH + scale.place(bar.start_s), max(bar.seconds * scale.per_second, 3.0)) for bar in bars],
+        width=TIMELINE_WIDTH,
+        height=len(rows) * ROW_HEIGHT,
+        row_height=ROW_HEIGHT,
+        roles=ROLES,
+    )
 
 
 # --- charts ---------------------------------------------------------------------------------------------
@@ -282,23 +245,9 @@ def draw_columns(columns: Sequence[tuple[str, float, str]], *, title: str, key: 
     if not columns:
         return Markup("")
     ceiling = find_ceiling(max(value for _, value, _ in columns))
-    step = (CHART_WIDTH - AXIS) / len(columns)
-    parts = []
-    for share in (0.0, 0.5, 1.0):
-        y = 10 + CHART_HEIGHT * (1 - share)
-        parts.append(_tag("line", x1=AXIS, x2=CHART_WIDTH, y1=y, y2=y, class_="grid"))
-        parts.append(_tag("text", f"{unit}{_shorten(ceiling * share)}", x=AXIS - 6, y=y + 4, text_anchor="end"))
-    for number, (label, value, words) in enumerate(columns):
-        height = max(CHART_HEIGHT * value / ceiling, 1.5 if value else 0.0)
-        x = AXIS + number * step
-        place = {"x": x + step * 0.12, "y": 10 + CHART_HEIGHT - height, "width": step * 0.76, "height": height}
-        parts.append(_tag("rect", _tag("title", f"{label}: {words}"), rx=1.5, class_="column series-1", **place))
-        if (len(columns) - 1 - number) % 7 == 0:
-            is_last = number == len(columns) - 1
-            middle = CHART_WIDTH if is_last else x + step / 2
-            anchor = "end" if is_last else "middle"
-            parts.append(_tag("text", label, x=middle, y=CHART_HEIGHT + 28, text_anchor=anchor))
-    return _draw(key, title, parts, size=(CHART_WIDTH, CHART_HEIGHT + 34), width="", height="")
+    marks = [(share, _shorten(ceiling * share)) for share in (0.0, 0.5, 1.0)]
+    size = {"axis": AXIS, "width": CHART_WIDTH - AXIS, "height": CHART_HEIGHT}
+    return _draw("columns.svg", title=title, key=key, unit=unit, columns=columns, ceiling=ceiling, marks=marks, **size)
 
 
 def _shorten(value: float) -> str:
@@ -307,12 +256,3 @@ def _shorten(value: float) -> str:
         if value >= size:
             return f"{value / size:.3g}{letter}"
     return f"{value:.3g}"
-
-
-def draw_share(value: float, largest: float) -> Markup:
-    """A bar for a number in a table; the number says the same to readers of text."""
-    width = 100 * value / largest if largest > 0 else 0.0
-    content = _tag("rect", width=max(width, 0.5 if value else 0.0), height=10, class_="column series-1")
-    return _tag(
-        "svg", content, class_="drawing share", viewBox="0 0 100 10", preserveAspectRatio="none", aria_hidden="true"
-    )

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse
 
 from runplan import __version__
 from runplan.domain.standing.usage import usage_of
-from runplan.domain.text import clock, elapsed, in_words, visible
+from runplan.domain.text import clock, cut_cells, elapsed, in_words, plain_line, visible
 from runplan.domain.times import parse_iso, zone as zone_of
 from runplan.interfaces.web.access import Site, make_form_token
 
@@ -118,5 +118,7 @@ TEMPLATES.filters |= {
     "span": in_words,
     "elapsed": elapsed,
     "usage": usage_of,
+    "cut": lambda text, most: cut_cells(plain_line(text), most),
+    "short": lambda number: f"{number:.1f}".removesuffix(".0"),
 }
 TEMPLATES.globals |= {"link": link}

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from runplan.app.views.board import HEADINGS, Group, read_board, shorten_roots
 from runplan.app.views.costs import read_costs
 from runplan.app.views.repositories import label_of, list_known, list_with_current, read_inboxes
-from runplan.interfaces.web.drawing import draw_columns, draw_share
+from runplan.interfaces.web.drawing import draw_columns
 from runplan.interfaces.web.render import render, site_of
 
 MOST_FINISHED = 12  #: finished plans on the board
@@ -48,7 +48,6 @@ def show_costs(request: Request) -> Response:
         tokens=draw_columns(tokens, title="Tokens by day, the last 30 days", key="tokens"),
         tables={"Plan": costs.plans, "Agent": costs.agents, "Role": costs.roles},
         known=known,
-        draw_share=draw_share,
     )
 
 
