@@ -2,7 +2,7 @@
 
 import pytest
 
-from runplan.app.views.diffs import FileDiff, Hunk, Line, LineKind, choose_inline, cut_lines, parse_diff
+from runplan.app.views.diffs import FileDiff, Hunk, Line, choose_inline, cut_lines, parse_diff
 
 CHANGED = """\
  a.py | 3 ++-
@@ -22,7 +22,7 @@ index 1..2 100644
 
 
 def lines(file: FileDiff) -> list[tuple[str, int, str]]:
-    return [(line.kind.value, line.number, line.text) for hunk in file.hunks for line in hunk.lines]
+    return [(line.mark, line.number, line.text) for hunk in file.hunks for line in hunk.lines]
 
 
 def test_lines_have_the_numbers_of_their_file() -> None:
@@ -30,11 +30,11 @@ def test_lines_have_the_numbers_of_their_file() -> None:
     assert (file.path, file.change, file.added, file.removed) == ("a.py", "changed", 2, 1)
     assert file.hunks[0].head == "@@ -10,3 +10,4 @@ def f():"
     assert lines(file) == [
-        ("same", 10, "one"),
-        ("removed", 11, "two"),
-        ("added", 11, "TWO"),
-        ("added", 12, "more"),
-        ("same", 13, "three"),
+        (" ", 10, "one"),
+        ("-", 11, "two"),
+        ("+", 11, "TWO"),
+        ("+", 12, "more"),
+        (" ", 13, "three"),
     ]
 
 
@@ -74,18 +74,18 @@ def test_lines_that_look_like_heads_stay_lines() -> None:
     )
     first, second = parse_diff(text)
     assert lines(first) == [
-        ("removed", 1, "-- a/x"),
-        ("added", 1, "diff --git a/z b/z"),
-        ("added", 2, "+++ b/x"),
-        ("same", 3, "same<U+2028>line"),
-        ("note", 0, "No newline at end of file"),
+        ("-", 1, "-- a/x"),
+        ("+", 1, "diff --git a/z b/z"),
+        ("+", 2, "+++ b/x"),
+        (" ", 3, "same<U+2028>line"),
+        ("\\", 0, " No newline at end of file"),
     ]
     assert second.path == "b"
 
 
 def test_control_characters_are_shown_and_not_obeyed() -> None:
     (file,) = parse_diff("diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -0,0 +1 @@\n+if\x1b[31m \u202ex\r\n")
-    assert lines(file) == [("added", 1, "if\\x1b[31m <U+202E>x\\r")]
+    assert lines(file) == [("+", 1, "if\\x1b[31m <U+202E>x\\r")]
 
 
 def test_a_diff_of_texts_is_read_without_the_head_of_git() -> None:
@@ -94,7 +94,7 @@ def test_a_diff_of_texts_is_read_without_the_head_of_git() -> None:
 
 
 def a_file(count: int) -> FileDiff:
-    line = Line(LineKind.ADDED, 1, "x")
+    line = Line("+", 1, "x")
     return FileDiff(path="x", hunks=(Hunk("@@", (line,) * (count // 2)), Hunk("@@", (line,) * (count - count // 2))))
 
 

@@ -24,8 +24,6 @@ SHORTEST = 3  #: characters of a part of an address that is no secret
 
 
 class AppriseMessage(Struct, frozen=True, kw_only=True):
-    """What the child reads."""
-
     url: str
     kind: str  #: of the notice
     title: str

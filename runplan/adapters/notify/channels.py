@@ -120,7 +120,6 @@ def _failure_file(env: Mapping[str, str], channel: Channel) -> Path:
 
 
 def list_failures(env: Mapping[str, str], channels: Sequence[Channel]) -> list[Failure]:
-    """The last failure of each channel that has not worked since."""
     failures = []
     for channel in channels:
         try:

@@ -49,7 +49,6 @@ class Unusable(StrEnum):
 
 
 def sign_link(key: bytes, link: Link) -> str:
-    """The token of the link, for a URL."""
     # json escapes paths that are not UTF-8; msgspec.json rejects them.
     content = _encode(json.dumps(astuple(link), separators=(",", ":")).encode("ascii"))
     return f"{content}.{_sign(key, content)}"
@@ -75,7 +74,6 @@ def _encode(content: bytes) -> str:
 
 
 def is_used(store: Store, nonce: str) -> bool:
-    """Whether an answer was recorded through the link with this nonce."""
     return any(fact.event.by == f"link {nonce}" for fact in store.list_facts(Answered))
 
 
@@ -111,7 +109,6 @@ class LinkMaker:
         self._keys = keys  #: the directory of the key
 
     def link_to_page(self, repo: str = "", plan: str = "") -> str:
-        """The link to the page of the plan, or to the board; "" without an address."""
         if not self.url:
             return ""
         base = self.url.rstrip("/")

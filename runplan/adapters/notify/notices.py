@@ -35,7 +35,6 @@ class Notice(Struct, frozen=True, kw_only=True, rename={"kind": "notice"}):
 
 
 def as_json(notice: Notice) -> bytes:
-    """The fields by the names that notification programs get."""
     return json.dumps(to_builtins(notice)).encode("ascii")
 
 

@@ -56,8 +56,6 @@ _GROUPS = {
 
 
 class Card(Struct, frozen=True, kw_only=True):
-    """One plan on the board."""
-
     repo: str  #: the key of its repository
     repository: str = ""  #: a short name of its repository
     view: PlanView
@@ -115,17 +113,9 @@ class Card(Struct, frozen=True, kw_only=True):
         return f"{self.repo}-{digest_of(self.view.plan.encode('utf-8', 'surrogateescape'))[:12]}"
 
 
-class Missing(Struct, frozen=True, kw_only=True):
-    """A repository that cannot be read."""
-
-    repo: str
-    root: str
-    error: str
-
-
 class Board(Struct, frozen=True, kw_only=True):
     cards: tuple[Card, ...]
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[tuple[Known, str], ...] = ()  #: repositories that cannot be read, each with the reason
     notes: tuple[str, ...] = ()  #: broken settings, and why the daemon does not work
 
     def list_group(self, group: Group) -> list[Card]:
@@ -147,10 +137,9 @@ class Board(Struct, frozen=True, kw_only=True):
 
 
 def read_board(known: Sequence[Known], now: datetime) -> Board:
-    """The board of these repositories."""
     names = shorten_roots([repository.root for repository in known])
     cards: list[Card] = []
-    missing: list[Missing] = []
+    missing: list[tuple[Known, str]] = []
     notes: list[str] = []
     for repository in known:
         try:
@@ -158,12 +147,11 @@ def read_board(known: Sequence[Known], now: datetime) -> Board:
             cards += new_cards
             notes += new_notes
         except (RunplanError, OSError) as error:
-            missing.append(Missing(repo=repository.key, root=repository.root, error=str(error)))
+            missing.append((repository, str(error)))
     return Board(cards=tuple(cards), missing=tuple(missing), notes=tuple(dict.fromkeys(notes)))
 
 
 def find_card(env: Mapping[str, str], key: str, plan: str, now: datetime) -> tuple[Known, Card]:
-    """The card of one plan, and its repository."""
     repository = find_known(env, key)
     cards, _ = read_repository(repository, PurePath(repository.root).name, now)
     card = next((card for card in cards if card.view.plan == plan), None)

@@ -69,8 +69,6 @@ class ProofView(Struct, frozen=True, kw_only=True):
 
 
 class FailureView(Struct, frozen=True, kw_only=True):
-    """Why the work is kept and did not land."""
-
     reason: Reason
     step: PhaseStep
     detail: str

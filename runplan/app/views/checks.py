@@ -37,8 +37,6 @@ DAEMON_S = 2.0  #: for the answer of the daemon
 
 
 class PlanFile(Struct, frozen=True, kw_only=True):
-    """A plan file as it is read."""
-
     file: Path
     name: str  #: as it was named
     text: bytes
@@ -172,8 +170,6 @@ def view_plan_file(read: PlanFile) -> CheckedPlan:
 
 
 class Examination(Struct, frozen=True, kw_only=True):
-    """What `doctor` says about a repository."""
-
     checks: tuple[SetupCheck, ...]
     made: str  #: UTC ISO-8601
     took_s: float

@@ -19,8 +19,6 @@ MOST_PLANS = 30  #: with a row of their own; the others are summed
 
 
 class CostRow(Usage, frozen=True, kw_only=True):
-    """What the agents of a day, plan, kind or role have used."""
-
     name: str
     repository: str = ""  #: the root of the plan's
     count: int = 0
@@ -36,7 +34,6 @@ class Costs(Struct, frozen=True, kw_only=True):
 
 
 def read_costs(journals: Mapping[str, Location], *, today: date) -> Costs:
-    """The costs of the repositories with these journals, by their roots."""
     since = (today - timedelta(days=DAYS - 1)).isoformat()
     totals: list[tuple[str, UsageTotal]] = []
     unreadable = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,19 +14,11 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")
 _SAME = re.compile(r"a/(.*) b/\1")  #: of a file without a rename
 
 
-class LineKind(StrEnum):
-    ADDED = "added"
-    REMOVED = "removed"
-    SAME = "same"
-    NOTE = "note"  #: that the file has no newline at its end
-
-
 _CHANGES = {"rename": "renamed", "copy": "copied", "new": "added", "deleted": "removed"}
-_KINDS = {"+": LineKind.ADDED, "-": LineKind.REMOVED, "\\": LineKind.NOTE}
 
 
 class Line(Struct, frozen=True):
-    kind: LineKind
+    mark: str  #: "+", "-" or " "; "\\" of a note, such as that the file has no newline at its end
     number: int  #: in the new file; of a removed line in the old one
     text: str  #: without the mark; every character is visible
 
@@ -38,8 +29,6 @@ class Hunk(Struct, frozen=True):
 
 
 class FileDiff(Struct, frozen=True, kw_only=True):
-    """The changes of one file."""
-
     path: str  #: of the new file; of the old one after a removal
     old_path: str = ""  #: before a rename, or the origin of a copy
     change: str = "changed"  #: added, changed, copied, removed, renamed
@@ -49,11 +38,11 @@ class FileDiff(Struct, frozen=True, kw_only=True):
 
     @property
     def added(self) -> int:
-        return sum(line.kind is LineKind.ADDED for hunk in self.hunks for line in hunk.lines)
+        return sum(line.mark == "+" for hunk in self.hunks for line in hunk.lines)
 
     @property
     def removed(self) -> int:
-        return sum(line.kind is LineKind.REMOVED for hunk in self.hunks for line in hunk.lines)
+        return sum(line.mark == "-" for hunk in self.hunks for line in hunk.lines)
 
     @property
     def line_count(self) -> int:
@@ -126,10 +115,8 @@ def _read_hunk(lines: list[str], position: int, match: re.Match[str]) -> Hunk:
         mark = line[:1]
         if old_left <= 0 and new_left <= 0 and mark != "\\":
             break
-        kind = _KINDS.get(mark, LineKind.SAME)
-        number = {LineKind.NOTE: 0, LineKind.REMOVED: old}.get(kind, new)
-        text = visible(line[1:])
-        read.append(Line(kind, number, text.strip() if kind is LineKind.NOTE else text))
+        number = {"\\": 0, "-": old}.get(mark, new)
+        read.append(Line(mark or " ", number, visible(line[1:])))
         is_old, is_new = mark not in ("+", "\\"), mark not in ("-", "\\")
         old, old_left = old + is_old, old_left - is_old
         new, new_left = new + is_new, new_left - is_new

@@ -94,7 +94,6 @@ def follow_run(context: RepositoryContext, word: str) -> Iterator[tuple[list[str
 
 
 def describe_end(context: RepositoryContext, run: str) -> tuple[Exit, list[str]]:
-    """The exit code and the last lines of a run."""
     store = context.store()
     row = store.get_run(run)
     assert row is not None
@@ -114,7 +113,6 @@ def _last_lines(store: Store, run: RunRow, state: RunState, directory: Path) -> 
 
 
 def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
-    """The exit code and the outcome in sentences."""
     ended = state.ended
     decision = decide(state)
     report = f"Report: {command('runplan', 'report', plan)}"

@@ -114,7 +114,6 @@ class ExplainedStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def list_steps(facts: list[Recorded[e.Event]]) -> list[ExplainedStep]:
-    """After each recorded fact, the decision that followed."""
     state = RunState()
     steps = []
     for fact in facts:

@@ -50,8 +50,6 @@ LOG_READ = 4 * 1024 * 1024  #: bytes at the end of the output of a check
 
 
 class Dispatch(Struct, frozen=True, kw_only=True):
-    """A process of the plan, running or ended."""
-
     started: e.DispatchStarted
     run: str
     ended: e.DispatchEnded | None = None
@@ -68,8 +66,7 @@ class Dispatch(Struct, frozen=True, kw_only=True):
 
     @property
     def usage(self) -> Usage:
-        ended = self.ended
-        if ended is None:
+        if (ended := self.ended) is None:
             return Usage()
         return Usage(tokens=ended.input_tokens + ended.output_tokens, usd=ended.usd, estimated=ended.estimated)
 
@@ -91,8 +88,6 @@ class NamedTest(Struct, frozen=True):
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
-    """The newest result of a check on the candidate."""
-
     gate: e.GateJudged
     tests: tuple[NamedTest, ...] = ()  #: the failed ones first
     failed: int = 0
@@ -274,8 +269,6 @@ def cut_log(lines: list[str], *, share: int = 1) -> list[str]:
 
 
 class EventLine(Struct, frozen=True, kw_only=True):
-    """One fact of the journal, and the decision that followed."""
-
     seq: int
     at: str
     lane: str

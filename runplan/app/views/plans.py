@@ -47,11 +47,11 @@ class PlanReader:
     """Reads the plans of a repository. The journal and the tree of each target are read once for all of them."""
 
     def __init__(
-        self, context: RepositoryContext, plan: str, now: datetime, *, warn: Callable[[str], None] | None = None
+        self, context: RepositoryContext, plan: str, now: datetime, *, warn: Callable[[str], object] = str
     ) -> None:
         self._context = context
         self._now = now
-        self._warn = warn  #: tells that the target is gone; None for a caller that shows no warnings
+        self._warn = warn  #: tells that the target is gone
         self._plan = plan  #: the only one to read; "" for all
         self._store = context.store()
         self._facts = self._store.read_plan_facts(plan)
@@ -61,7 +61,7 @@ class PlanReader:
             try:
                 context.fetch_landed(self._store.get_newest_landing())
             except Unreachable as error:
-                (warn or str)(f"{error}; plans are shown as of the last fetch")
+                warn(f"{error}; plans are shown as of the last fetch")
 
     def read(self) -> tuple[list[PlanView], HostView | None]:
         """The plans, the most urgent first, and what keeps them from being worked."""
@@ -137,8 +137,7 @@ class PlanReader:
             try:
                 context.tip()
             except RefusedEarly as error:  # the branch is gone
-                if self._warn is not None:
-                    self._warn(f"{error}; plans are shown as in the checkout")
+                self._warn(f"{error}; plans are shown as in the checkout")
             self._blobs[context.target] = plans_on_target(context)
         if blob := self._blobs[context.target].get(path):
             return blob
@@ -210,7 +209,6 @@ def _is_idle(facts: PlanFacts) -> bool:
 
 
 def _ask_for_closed_repository(context: RepositoryContext) -> HostView | None:
-    """Why the daemon cannot work in this repository."""
     from runplan.hosts.daemon.client import Client  # 20 ms, and most runs have a process
 
     try:

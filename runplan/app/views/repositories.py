@@ -72,7 +72,6 @@ def read_inboxes(repositories: Iterable[Known]) -> Inbox:
 
 
 def read_all_inboxes(env: Mapping[str, str]) -> Inbox:
-    """What waits for a person, in all repositories."""
     return read_inboxes(list_with_current(env))
 
 

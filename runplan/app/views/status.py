@@ -229,13 +229,10 @@ def view_plan(
         error=plan.error or UNSET,
         answered=answered,
     )
+    failed = [phase.id for phase in view.failed_phases]
+    is_stuck = view.run is not None and view.run.stuck is not None and view.run.stuck.level is Level.LOOK
     actions = list_actions(
-        path,
-        facts,
-        failed=[phase.id for phase in view.failed_phases],
-        following=following,
-        is_complete=view.is_complete,
-        is_stuck=view.run is not None and view.run.stuck is not None and view.run.stuck.level is Level.LOOK,
+        path, facts, failed=failed, following=following, is_complete=view.is_complete, is_stuck=is_stuck
     )
     return replace(view, state=judge_state(view), words=describe_standing(view), actions=actions)
 

@@ -95,7 +95,6 @@ class Transcript:
 
 
 def read_tail(outputs: Outputs, started: e.DispatchStarted, *, most_bytes: int = TAIL_BYTES) -> list[str]:
-    """The last lines of the agent's output so far."""
     transcript = Transcript(outputs, started)
     transcript.skip_beginning(most_bytes)
     return list(transcript.read_new(is_last=True))

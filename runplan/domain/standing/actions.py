@@ -12,8 +12,6 @@ from runplan.domain.text import command
 
 
 class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that a person can do next."""
-
     verb: str  #: the operation
     plan: str
     phase: str = ""
@@ -36,7 +34,6 @@ _USUAL = ("pause", "start", "stop")
 
 
 def describe_actions(actions: Iterable[Action]) -> str:
-    """The labels and commands, in one line."""
     return "; ".join(f"{action.label}: {action.command}" for action in actions)
 
 

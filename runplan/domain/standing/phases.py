@@ -9,8 +9,6 @@ from runplan.domain.run.rows import Work, wait_of
 
 
 class PhaseState(StrEnum):
-    """The state of a phase, from the plan and the journal."""
-
     TODO = "todo"
     NEXT = "next"  #: a start would work on it
     BLOCKED = "blocked"
@@ -24,7 +22,6 @@ class PhaseState(StrEnum):
 
 
 def state_of_work(work: Work) -> PhaseState:
-    """The state of a phase that is worked on."""
     is_asking = bool(work.waiting_for) and wait_of(work.waiting_for).is_for_person
     return PhaseState.WAITING if is_asking else PhaseState.RUNNING
 

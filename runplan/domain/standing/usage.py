@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
+
+from runplan.domain.decoding import convert
 
 
 class Usage(Struct, frozen=True, kw_only=True):
@@ -37,12 +39,12 @@ _MARKS = ("unpriced", "estimated")  #: of one part, they hold for the sum
 def sum_usage(kind: type[U], parts: Iterable[Struct], **named: str) -> U:
     """The sum of values that have the fields of the kind; those that are named are no numbers."""
     members = list(parts)
-    sums: dict[str, Any] = dict(named)
+    sums: dict[str, object] = dict(named)
     for name in kind.__struct_fields__:
         if name not in named:
             values = [getattr(part, name) for part in members]
             sums[name] = any(values) if name in _MARKS else sum(values)
-    return kind(**sums)
+    return convert(sums, kind)
 
 
 def usage_of(part: Struct) -> Usage:

@@ -17,8 +17,6 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Site(Struct, frozen=True, kw_only=True):
-    """What is served, and how it is reached."""
-
     env: Mapping[str, str]  #: of this process; commands run with it
     key: bytes  #: signs cookies and forms; never leaves the memory of this process
     origins: frozenset[str]  #: the addresses by which browsers reach the pages: scheme, host and port
@@ -97,7 +95,6 @@ class EntryToken:
 
 
 def make_session(site: Site, now: float) -> str:
-    """The value of the cookie of a browser that has signed in."""
     expires = str(int(now) + SESSION_S)
     return f"{expires}.{_sign(site, 'session', expires)}"
 
@@ -109,7 +106,6 @@ def is_session(site: Site, cookie: str, now: float) -> bool:
 
 
 def make_form_token(site: Site, cookie: str) -> str:
-    """The token of the forms that a browser with this cookie gets."""
     return _sign(site, "form", cookie)
 
 

@@ -28,8 +28,6 @@ LIMIT_S = 120.0  #: for an answer of the daemon; a request stays queued after it
 
 
 class Form(Struct, frozen=True, kw_only=True):
-    """The fields of a form; those that a verb does not need are empty."""
-
     csrf: str = ""
     repo: str = ""  #: the key of the repository
     verb: str = ""

@@ -44,7 +44,6 @@ STATUSES = {Exit.NOT_FOUND: 404, Exit.WAITING: 409, Exit.UNREACHABLE: 503}
 
 
 def make_app(site: Site, entry: EntryToken) -> AccessControl:
-    """The application. `entry` is the token in the address that is printed."""
     routes = [
         *PAGES,
         Route("/act", actions.act, methods=["POST"]),
@@ -75,7 +74,26 @@ class AccessControl:
         request.state.began_ns = time.time_ns()
         request.state.session = cookie if access.is_session(self._site, cookie, time.time()) else ""
         answer: ASGIApp = self._refuse(request) or self._enter(request) or self.app
-        await answer(scope, _limit_body(receive), _add_headers(send, is_static=scope["path"].startswith(STATIC)))
+        size = 0
+
+        async def receive_some() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > LARGEST:
+                raise HTTPException(413, f"A form may have {LARGEST} bytes.")
+            return message
+
+        # A browser asks whether a static file has changed.
+        headers = {**HEADERS, "cache-control": "no-cache" if scope["path"].startswith(STATIC) else "no-store"}
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                added = [(name.encode(), value.encode()) for name, value in headers.items()]
+                message["headers"] = [*message.get("headers", []), *added]
+            await send(message)
+
+        await answer(scope, receive_some, send_with_headers)
 
     def _refuse(self, request: Request) -> Response | None:
         """The page that refuses a request of another site; None when it is allowed."""
@@ -112,32 +130,6 @@ class AccessControl:
 
 #: Pages that need no cookie: a signed link permits one answer.
 OPEN = ("/a/",)
-
-
-def _limit_body(receive: Receive) -> Receive:
-    size = 0
-
-    async def receive_some() -> Message:
-        nonlocal size
-        message = await receive()
-        size += len(message.get("body", b""))
-        if size > LARGEST:
-            raise HTTPException(413, f"A form may have {LARGEST} bytes.")
-        return message
-
-    return receive_some
-
-
-def _add_headers(send: Send, *, is_static: bool) -> Send:
-    cached = "no-cache" if is_static else "no-store"  # a browser asks whether a static file has changed
-    added = [(name.encode(), value.encode()) for name, value in {**HEADERS, "cache-control": cached}.items()]
-
-    async def send_with_headers(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", []), *added]
-        await send(message)
-
-    return send_with_headers
 
 
 # --- pages for errors --------------------------------------------------------------------------------------

@@ -168,8 +168,6 @@ ROLES |= dict.fromkeys(("understand", "explore", "alternatives", "draft", "revis
 
 
 class Bar(Struct, frozen=True, kw_only=True):
-    """A dispatch."""
-
     row: str  #: its phase
     start_s: float  #: on any clock
     seconds: float

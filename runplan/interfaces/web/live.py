@@ -40,7 +40,6 @@ class Watcher:
         return sum(len(pages) for _, pages in self._watches.values()) >= MOST_STREAMS
 
     def close(self) -> None:
-        """End all streams."""
         self._is_closed = True
         for _, pages in self._watches.values():
             _notify_pages(pages)

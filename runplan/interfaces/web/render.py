@@ -87,11 +87,6 @@ def show_age(moment: str | None) -> str:
     return _time_element(moment, in_words((datetime.now(UTC) - parse_iso(moment)).total_seconds()), " data-age")
 
 
-def show_span_until(moment: str) -> str:
-    """How long it is until then."""
-    return in_words((parse_iso(moment) - datetime.now(UTC)).total_seconds())
-
-
 def _time_element(moment: str, text: str, more: str = "") -> str:
     exact = f"{parse_iso(moment).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     return Markup('<time datetime="{0}" title="{0}"{1}>{2}</time>').format(exact, Markup(more), text)  # noqa: S704
@@ -114,7 +109,7 @@ TEMPLATES = Environment(
 TEMPLATES.filters |= {
     "time": show_time,
     "age": show_age,
-    "until": show_span_until,
+    "until": lambda moment: in_words((parse_iso(moment) - datetime.now(UTC)).total_seconds()),
     "span": in_words,
     "elapsed": elapsed,
     "usage": usage_of,

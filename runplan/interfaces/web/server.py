@@ -83,7 +83,6 @@ class WebServer(uvicorn.Server):
 
 @contextlib.contextmanager
 def open_server(options: ServerOptions, caller: Caller) -> Iterator[WebServer]:
-    """Open the port. The caller shows the address, and runs the server."""
     settings = caller.user_settings.web
     address = options.address or settings.address
     is_encrypted = bool(options.tls) or options.is_behind_proxy

@@ -183,7 +183,7 @@ class BoardLoop:
         board = read_board(list(self._known.values()), datetime.now(UTC))
         is_running = any(card.group is Group.RUNNING for card in board.cards)
         self._next_s = time.monotonic() + (RUNNING_S if is_running else IDLE_S)
-        missing = (f"{repository.root}: {repository.error}" for repository in board.missing)
+        missing = (f"{repository.root}: {error}" for repository, error in board.missing)
         self._screen = replace_cards(self._screen, board.cards, (*missing, *board.notes))
 
     def run(self) -> None:

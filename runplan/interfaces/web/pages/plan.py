@@ -37,7 +37,6 @@ def show_plan(request: Request) -> Response:
 
 
 def draw_plan(page: PlanPage, shown: Sequence[PhaseView]) -> tuple[str, str]:
-    """The graph of these phases, and the timeline of the dispatches."""
     view = page.card.view
     title = f"{len(shown)} phases of {view.title}, {page.card.done} done; the table below lists them"
 

@@ -28,8 +28,6 @@ from runplan.interfaces.web.render import render, site_of
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """The fields of the form that chooses the words of a start."""
-
     scope: str = "finish"  #: finish, next, or the id of a phase after `phase `
     auto: str = ""
     landing: str = ""
