@@ -192,7 +192,7 @@ def _find_landed(context: RepositoryContext, run: str, wanted: str | None) -> Ch
     return None
 
 
-def list_open_attempts(context: RepositoryContext, plan: str) -> list[AnyAttempt]:
+def list_open_attempts(context: RepositoryContext, plan: str) -> list[Attempt]:
     store = context.store()
     rows = [row for row in store.list_unfinished_runs() if row.plan == plan]
     lanes = [lane_state for row in rows for _, lane_state in open_states(state_of(store, row))]
