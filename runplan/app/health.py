@@ -25,7 +25,7 @@ from runplan.adapters.store.location import hide_password
 from runplan.adapters.store.protocol import load_postgres, open_store
 from runplan.app.operations import runs
 from runplan.app.operations.model import Caller
-from runplan.app.views.inspection import Facts, inspect_repository
+from runplan.app.views.inspection import RepositoryFacts, inspect_repository
 from runplan.app.views.journal import LINES_SHOWN
 from runplan.domain.checks.results import from_text
 from runplan.domain.checks.secrets import redact_text
@@ -128,7 +128,7 @@ def _failed_check(name: str, error: RunplanError) -> SetupCheck:
     return SetupCheck(name, State.FAIL, parts[1], parts[2] or "correct it; see runplan config")
 
 
-def _check_git(facts: Facts, context: RepositoryContext) -> Look:
+def _check_git(facts: RepositoryFacts, context: RepositoryContext) -> Look:
     require_git(facts.git_version)
     version = f"version {facts.git_version.removeprefix('git version ')}"
     if left_out := context.repository.left_out:

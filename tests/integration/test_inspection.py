@@ -9,7 +9,7 @@ import pytest
 
 from runplan.app.views.diffs import parse_diff
 from runplan.app.views.inspection import (
-    Facts,
+    RepositoryFacts,
     compare_commits,
     describe_commits,
     inspect_repository,
@@ -28,7 +28,7 @@ def opened(path: Path, **env: str) -> Iterator[RepositoryContext]:
         yield context
 
 
-def seen(path: Path, **env: str) -> Facts:
+def seen(path: Path, **env: str) -> RepositoryFacts:
     with opened(path, **env) as context:
         return inspect_repository(context)
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from runplan.domain.run.kinds import PhaseStep, WaitKind
 from runplan.domain.run.rows import PlanFacts, RunRow, ScheduleRow, Work
-from runplan.domain.standing.actions import Action, describe_actions, list_actions
+from runplan.domain.standing.actions import NextAction, describe_actions, list_actions
 
 SINCE = "2026-01-01T11:50:00Z"
 PLAN = "plans/x.md"
@@ -29,7 +29,7 @@ def ended(state: str, **more: Any) -> PlanFacts:
     return at_work(state=state, owner="", **more)
 
 
-def actions(facts: PlanFacts, **known: Any) -> tuple[Action, ...]:
+def actions(facts: PlanFacts, **known: Any) -> tuple[NextAction, ...]:
     given = {"failed": (), "following": None, "is_complete": False, "is_stuck": False, **known}
     return list_actions(PLAN, facts, **given)
 

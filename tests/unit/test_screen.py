@@ -9,7 +9,7 @@ from runplan.app.views.board import Card
 from runplan.app.views.status import PhaseOutline, PlanOutline, view_plan
 from runplan.domain.run.kinds import RunStatus
 from runplan.domain.run.rows import FailureRow, PlanFacts, RunRow
-from runplan.domain.standing.usage import Usage
+from runplan.domain.standing.usage import AgentUsage
 from runplan.domain.text import count_cells, fit_cells
 from runplan.interfaces.cli.show.screen import (
     KEYS,
@@ -41,7 +41,7 @@ WAITS = a_run(state=RunStatus.WAITING, step="land", since="2026-01-01T11:00:00Z"
 ASKS = a_run(state=RunStatus.WAITING, since="2026-01-01T11:00:00Z", waiting_for="question")
 WORKS = a_run(state=RunStatus.RUNNING, step="verify", agent="codex", since="2026-01-01T11:55:48Z")
 FAILED = PlanFacts(failures=(FailureRow("2", "timeout", ""),))
-RUNNING = a_card("b", WORKS, usage=Usage(tokens=1200, usd=0.42), most_usd=5.0)
+RUNNING = a_card("b", WORKS, usage=AgentUsage(tokens=1200, usd=0.42), most_usd=5.0)
 CARDS = (a_card("d", is_done=True), a_card("c", repository="depot", repo="b2"), RUNNING, a_card("a", WAITS))
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from runplan.adapters.configuration.load import Layer, settings_from_json, settings_to_json
 from runplan.app.operations.upkeep import keys_text, settings_document, settings_text
-from runplan.app.views.inspection import Facts
+from runplan.app.views.inspection import RepositoryFacts
 from runplan.domain.gitfacts import Identity
 from runplan.domain.settings.schema import KEYS, USER_SECTIONS, NotifySettings
 from runplan.domain.settings.toolchain import Toolchain, detect
@@ -23,7 +23,7 @@ DEFAULTS = """\
 USER = """\
 # In your user file only; in a repository's file they are an error.
 """
-FOUND = Facts(
+FOUND = RepositoryFacts(
     root="/home/uma/app",
     git_version="git version 2.39.5",
     default_branch="trunk",

@@ -14,7 +14,7 @@ from runplan.adapters.store.files import LARGEST, read_bounded
 from runplan.adapters.store.location import hide_password
 from runplan.app.health import check_sandbox
 from runplan.app.operations.model import Caller
-from runplan.app.views.inspection import Facts, describe_commits, inspect_repository, known_agents
+from runplan.app.views.inspection import RepositoryFacts, describe_commits, inspect_repository, known_agents
 from runplan.domain.checks.runners.naming import foresee_unnamed
 from runplan.domain.errors import RefusedEarly
 from runplan.domain.gitfacts import Kept, Removed
@@ -29,7 +29,7 @@ SKILL = ".claude/skills/run-plan/SKILL.md"
 
 class Initialized(Struct, frozen=True, kw_only=True):
     file: Path  #: that was written
-    facts: Facts | None = None  #: that its settings fit; None of a skill
+    facts: RepositoryFacts | None = None  #: that its settings fit; None of a skill
     specs: tuple[str, ...] = ()  #: the plans of other tools that were found
     unnamed: str = ""  #: why the tests that fail will have no names
     sandbox: str = ""  #: what the processes of a run see and may write
@@ -113,7 +113,7 @@ _NO_AGENT = """\
 """
 
 
-def settings_text(facts: Facts) -> str:
+def settings_text(facts: RepositoryFacts) -> str:
     """The runplan.toml that fits the repository; keys for which nothing was found are commented out."""
     tools = facts.toolchain
     found = {

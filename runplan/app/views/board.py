@@ -15,9 +15,9 @@ from runplan.app.views.repositories import find_known, open_known
 from runplan.app.views.status import PlanState, PlanView
 from runplan.domain.errors import NotFound, RunplanError
 from runplan.domain.names import digest_of
-from runplan.domain.standing.actions import Action
+from runplan.domain.standing.actions import NextAction
 from runplan.domain.standing.phases import PhaseState
-from runplan.domain.standing.usage import Usage, sum_usage, usage_of
+from runplan.domain.standing.usage import AgentUsage, sum_usage, usage_of
 from runplan.domain.text import counted
 from runplan.engine.loop.context import RepositoryContext
 from runplan.hosts.daemon.state import Known
@@ -59,7 +59,7 @@ class Card(Struct, frozen=True, kw_only=True):
     repo: str  #: the key of its repository
     repository: str = ""  #: a short name of its repository
     view: PlanView
-    usage: Usage = Usage()  #: of the newest run; where the plan has a budget, of all its runs
+    usage: AgentUsage = AgentUsage()  #: of the newest run; where the plan has a budget, of all its runs
     most_tokens: int = 0  #: its budget; 0 for none
     most_usd: float = 0.0
 
@@ -76,7 +76,7 @@ class Card(Struct, frozen=True, kw_only=True):
         return self.look[0]
 
     @property
-    def action(self) -> Action | None:
+    def action(self) -> NextAction | None:
         """What most people do next."""
         return next(iter(self.view.actions), None)
 
@@ -179,10 +179,10 @@ def read_repository(repository: Known, name: str, now: datetime) -> tuple[list[C
 def make_card(context: RepositoryContext, view: PlanView, repo: str, name: str = "") -> Card:
     """The card of a plan with its usage; the runs of one with a budget are added up."""
     limits = context.settings.limits
-    card = Card(repo=repo, repository=name, view=view, usage=usage_of(view.run) if view.run else Usage())
+    card = Card(repo=repo, repository=name, view=view, usage=usage_of(view.run) if view.run else AgentUsage())
     if not (limits.plan_usd or limits.plan_tokens) or view.state is PlanState.DONE or view.run is None:
         return card
-    usage = sum_usage(Usage, context.store().list_runs(view.plan, limit=MOST_RUNS))
+    usage = sum_usage(AgentUsage, context.store().list_runs(view.plan, limit=MOST_RUNS))
     return replace(card, usage=usage, most_tokens=limits.plan_tokens, most_usd=limits.plan_usd)
 
 

@@ -20,13 +20,13 @@ from runplan.domain.run.events import Landed, PhaseFailed, Promise, QuestionAske
 from runplan.domain.run.kinds import ANSWERED, PhaseStep, ProofKind, Reason, RunOutcome, RunStatus, WaitKind
 from runplan.domain.run.reasons import describe_proof
 from runplan.domain.run.state import RunState, fold, open_states
-from runplan.domain.standing.actions import Action, actions_of_wait, make_action
+from runplan.domain.standing.actions import NextAction, actions_of_wait, make_action
 from runplan.domain.text import command
 from runplan.engine.loop.context import RepositoryContext, plan_path
 from runplan.engine.loop.runs import state_of
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class PhaseChange(Struct, frozen=True, kw_only=True):
     """The work on a phase that a person is asked about, or that is kept after its failure."""
 
     run: str
@@ -106,7 +106,7 @@ class ChangeView(Struct, frozen=True, kw_only=True):
         return f"waits for {self.waiting_for}" if self.waiting_for else "landed"
 
     @property
-    def actions(self) -> tuple[Action, ...]:
+    def actions(self) -> tuple[NextAction, ...]:
         if self.waiting_for:
             return actions_of_wait(self.waiting_for, self.plan, self.phase)
         return (make_action("retry" if self.failed else "undo", self.plan, phase=self.phase),)
@@ -148,14 +148,14 @@ class ProposalView(Struct, frozen=True, kw_only=True):
         return (self.proposal.diff or "") if self.proposal else ""
 
     @property
-    def actions(self) -> tuple[Action, ...]:
+    def actions(self) -> tuple[NextAction, ...]:
         return actions_of_wait(self.waiting_for, self.plan, is_proposal=True) if self.waiting_for else ()
 
 
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-def list_pending(context: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> list[Change]:
+def list_pending(context: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> list[PhaseChange]:
     """The phases that wait for the verb, of one plan or of all."""
     store = context.store()
     waits = ANSWERED if verb == "approve" else (*ANSWERED, WaitKind.CHECKOUT)
@@ -170,7 +170,7 @@ def list_pending(context: RepositoryContext, plan: str | None, wanted: str | Non
             if attempt is None or waiting not in waits or wanted not in (None, attempt.chosen.phase):
                 continue
             if verb != "diff" or attempt.answerable:
-                changes.append(Change(run=row.id, state=state, attempt=attempt, waiting=waiting))
+                changes.append(PhaseChange(run=row.id, state=state, attempt=attempt, waiting=waiting))
     return changes
 
 
@@ -179,7 +179,7 @@ def nothing_pending(plan: str, wanted: str | None) -> NotFound:
     return NotFound(f"no change of {which} waits for you; see: {command('runplan', 'status', plan)}")
 
 
-def _find_landed(context: RepositoryContext, run: str, wanted: str | None) -> Change | None:
+def _find_landed(context: RepositoryContext, run: str, wanted: str | None) -> PhaseChange | None:
     """What the run has landed last, or of the phase, as it was before the landing."""
     records = list_records(context.store(), run)
     for place, record in reversed(list(enumerate(records))):
@@ -187,7 +187,7 @@ def _find_landed(context: RepositoryContext, run: str, wanted: str | None) -> Ch
             state = fold(earlier.event for earlier in records[:place])
             for attempt in (lane_state.attempt for _, lane_state in open_states(state)):
                 if attempt and attempt.chosen.phase == record.event.phase:
-                    return Change(run=run, state=state, attempt=attempt)
+                    return PhaseChange(run=run, state=state, attempt=attempt)
             return None
     return None
 
@@ -199,7 +199,7 @@ def list_open_attempts(context: RepositoryContext, plan: str) -> list[Attempt]:
     return [lane_state.attempt for lane_state in lanes if lane_state.attempt is not None]
 
 
-def find_kept_work(context: RepositoryContext, plan: str, wanted: str | None) -> Change | None:
+def find_kept_work(context: RepositoryContext, plan: str, wanted: str | None) -> PhaseChange | None:
     """The newest failure of the phase, or of any, whose work is on its branch and is not continued now."""
     store = context.store()
     attempts_now = list_open_attempts(context, plan)
@@ -213,7 +213,7 @@ def find_kept_work(context: RepositoryContext, plan: str, wanted: str | None) ->
         is_kept = bool(failed.branch) and _find_work(context, failed.branch) is not None
         for attempt in (state.attempt, *(lane.state.attempt for lane in state.lanes)):
             if is_kept and attempt and attempt.failure and attempt.failure.phase == failed.phase:
-                return Change(run=row.id, state=state, attempt=attempt)
+                return PhaseChange(run=row.id, state=state, attempt=attempt)
         return None
     return None
 
@@ -231,7 +231,7 @@ def list_questions(context: RepositoryContext, plan: str) -> list[QuestionAsked]
     return [question for attempt in list_open_attempts(context, plan) for question in open_questions(attempt)]
 
 
-def find_change(context: RepositoryContext, plan: str, wanted: str | None, run: str = "") -> Change:
+def find_change(context: RepositoryContext, plan: str, wanted: str | None, run: str = "") -> PhaseChange:
     """The change of the plan that waits, else the kept work of its newest failure; of a run also what it landed."""
     pending = (change for change in list_pending(context, plan, wanted, "diff") if run in ("", change.run))
     change = next(pending, None) or find_kept_work(context, plan, wanted)
@@ -247,7 +247,7 @@ def proof_of(attempt: Attempt | None) -> Proof:
     return attempt.proof if isinstance(attempt, WorkAttempt) else Proof()
 
 
-def view_change(context: RepositoryContext, change: Change) -> ChangeView | ProposalView:
+def view_change(context: RepositoryContext, change: PhaseChange) -> ChangeView | ProposalView:
     attempt = change.attempt
     if isinstance(attempt, PlanningAttempt):
         return view_planning(context, change.run)

@@ -12,13 +12,13 @@ from runplan.adapters.store.location import Location
 from runplan.adapters.store.protocol import open_store
 from runplan.domain.errors import RunplanError
 from runplan.domain.run.rows import UsageTotal
-from runplan.domain.standing.usage import Usage, sum_usage
+from runplan.domain.standing.usage import AgentUsage, sum_usage
 
 DAYS = 30
 MOST_PLANS = 30  #: with a row of their own; the others are summed
 
 
-class CostRow(Usage, frozen=True, kw_only=True):
+class CostRow(AgentUsage, frozen=True, kw_only=True):
     name: str
     repository: str = ""  #: the root of the plan's
     count: int = 0

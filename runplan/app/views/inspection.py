@@ -32,7 +32,7 @@ _PLAIN_LOG = ("--no-walk=unsorted", "--no-show-signature")
 _PLAIN_DIFF = ("--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", "--patch")
 
 
-class Facts(Struct, frozen=True, kw_only=True):
+class RepositoryFacts(Struct, frozen=True, kw_only=True):
     root: str  #: the main checkout
     git_version: str
     default_branch: str  #: that of the remote, else main, master or the current one; "" for none
@@ -49,7 +49,7 @@ def known_agents() -> tuple[str, ...]:
     return tuple(sorted(known, key=lambda kind: (known[kind].rank, kind)))
 
 
-def inspect_repository(context: RepositoryContext) -> Facts:
+def inspect_repository(context: RepositoryContext) -> RepositoryFacts:
     """What `init` writes down and `doctor` checks."""
     root = context.root
     places = (":(top,glob)*", *(f":(top){folder}" for folder in FOLDERS))
@@ -62,7 +62,7 @@ def inspect_repository(context: RepositoryContext) -> Facts:
         remote = git.symbolic_ref("-q", "refs/remotes/origin/HEAD", with_exceptions=False)
         current = str(git.symbolic_ref("-q", "--short", "HEAD", with_exceptions=False))
         usual = (remote.removeprefix("refs/remotes/origin/"), "main", "master", current)
-        return Facts(
+        return RepositoryFacts(
             root=str(root),
             git_version=git.version(),
             default_branch=next((name for name in usual if name in branches), branches[0]) if branches else current,

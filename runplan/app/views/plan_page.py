@@ -29,7 +29,7 @@ from runplan.domain.run.kinds import GateAnswer, Role
 from runplan.domain.run.reasons import describe_proof
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.rows import RunRow
-from runplan.domain.standing.usage import Usage
+from runplan.domain.standing.usage import AgentUsage
 from runplan.domain.text import bounded, command, localized
 from runplan.domain.times import parse_iso
 from runplan.engine.loop.context import RepositoryContext, known_plans
@@ -65,10 +65,10 @@ class Dispatch(Struct, frozen=True, kw_only=True):
         return self.ended.seconds if self.ended else self.running_s
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> AgentUsage:
         if (ended := self.ended) is None:
-            return Usage()
-        return Usage(tokens=ended.input_tokens + ended.output_tokens, usd=ended.usd, estimated=ended.estimated)
+            return AgentUsage()
+        return AgentUsage(tokens=ended.input_tokens + ended.output_tokens, usd=ended.usd, estimated=ended.estimated)
 
     @property
     def result(self) -> str:

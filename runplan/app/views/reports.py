@@ -26,7 +26,7 @@ from runplan.engine.report.planning import planning_report
 from runplan.engine.report.sections import failure_sections, newest_pull_request
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class PlanReport(Struct, frozen=True, kw_only=True):
     plan: str
     title: str
     markdown: str
@@ -53,7 +53,7 @@ class News(Struct, frozen=True, kw_only=True):
         return summary.count_phases(self.repositories)
 
 
-def read_report(caller: Caller, word: str = "", *, diffs: bool = False) -> Report:
+def read_report(caller: Caller, word: str = "", *, diffs: bool = False) -> PlanReport:
     """The report of a plan or of a run; without a word, of the plan of the newest run."""
     with caller.open(lenient=True) as context:
         store = context.store()
@@ -86,7 +86,7 @@ def read_report(caller: Caller, word: str = "", *, diffs: bool = False) -> Repor
         whole = report.insert_section(whole, summary.summary_section(facts))
         whole = f"{whole}\n{planned}\n" if planned else whole
         shown = read_short_diffs(context, commits_in(whole)) if diffs else {}
-    return Report(plan=path, title=facts.title, markdown=whole, phases=facts.phases, diffs=shown)
+    return PlanReport(plan=path, title=facts.title, markdown=whole, phases=facts.phases, diffs=shown)
 
 
 def render_html(markdown: str, diffs: Mapping[str, str] | None = None) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from runplan.domain.decoding import convert
 from runplan.domain.run.kinds import PLANNING_STEPS, UNFINISHED, Mode, RunOutcome, RunStatus, WaitKind
 from runplan.domain.run.rows import PlanFacts, RunRow, ScheduleRow, Work, wait_of
 from runplan.domain.settings.schedule import describe_delay, next_slot
-from runplan.domain.standing.actions import Action, list_actions
+from runplan.domain.standing.actions import NextAction, list_actions
 from runplan.domain.standing.phases import PhaseState, describe_phase, state_of_work
 from runplan.domain.text import clock, command, counted, in_words
 from runplan.domain.times import iso, parse_iso, zone as zone_of
@@ -162,7 +162,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     answered: Look | UnsetType | None = UNSET  #: of a watch
     state: PlanState = field(name="need", default=PlanState.OPEN)
     words: str = ""  #: how it stands; "" where its phases say it all
-    actions: tuple[Action, ...] = ()  #: the most useful first
+    actions: tuple[NextAction, ...] = ()  #: the most useful first
     repository: str = ""  #: its root
     daemon: HostView | None = None
 

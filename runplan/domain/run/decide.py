@@ -36,7 +36,7 @@ from runplan.domain.run.state import (
     open_lanes,
     open_states,
 )
-from runplan.domain.standing.actions import Action, actions_of_wait, describe_actions
+from runplan.domain.standing.actions import NextAction, actions_of_wait, describe_actions
 from runplan.domain.text import command
 
 BEGINNINGS = (a.READ_PLAN.step, a.CHOOSE_GOAL.step, a.LEASE.step, a.START)  #: steps that begin something
@@ -341,7 +341,7 @@ def rejected_phase(state: RunState) -> str:
     return chosen.planning.revises if isinstance(chosen, PlanningChosen) else chosen.phase if chosen else ""
 
 
-def actions_of_state(state: RunState, waiting: WaitKind | None, plan: str) -> tuple[Action, ...]:
+def actions_of_state(state: RunState, waiting: WaitKind | None, plan: str) -> tuple[NextAction, ...]:
     awaiting = find_awaiting(state)
     phase = awaiting.chosen.phase if awaiting is not None else ""
     is_proposal = isinstance(awaiting, PlanningAttempt) and awaiting.proposal is not None

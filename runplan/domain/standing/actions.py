@@ -11,7 +11,7 @@ from runplan.domain.run.rows import PlanFacts, RunRow, ScheduleRow, wait_of
 from runplan.domain.text import command
 
 
-class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NextAction(Struct, frozen=True, kw_only=True, omit_defaults=True):
     verb: str  #: the operation
     plan: str
     phase: str = ""
@@ -33,29 +33,29 @@ _OF_PHASE = ("diff", "approve", "reject", "explain")  #: a retry of a phase woul
 _USUAL = ("pause", "start", "stop")
 
 
-def describe_actions(actions: Iterable[Action]) -> str:
+def describe_actions(actions: Iterable[NextAction]) -> str:
     return "; ".join(f"{action.label}: {action.command}" for action in actions)
 
 
 def actions_of_wait(
     kind: WaitKind | None, plan: str, phase: str = "", *, questions: Sequence[str] = (), is_proposal: bool = False
-) -> tuple[Action, ...]:
+) -> tuple[NextAction, ...]:
     """What helps with a wait; of several open questions, each is answered by its id."""
     actions = []
     for verb in (*wait_of(kind).verbs, *(["edit"] if is_proposal else [])):
         if verb == "reject":
-            actions.append(Action(verb=verb, plan=plan, phase=phase, text="-m TEXT", label="Request changes"))
+            actions.append(NextAction(verb=verb, plan=plan, phase=phase, text="-m TEXT", label="Request changes"))
         for id_ in questions if verb == "answer" and len(questions) > 1 else [""]:
             of_phase = phase if verb in _OF_PHASE else ""
             text = "TEXT" if verb == "answer" else ""
             label = "Resume from a shell that has it" if kind == WaitKind.KEY else _LABELS.get(verb, verb.capitalize())
-            actions.append(Action(verb=verb, plan=plan, phase=of_phase, id=id_, text=text, label=label))
+            actions.append(NextAction(verb=verb, plan=plan, phase=of_phase, id=id_, text=text, label=label))
     return tuple(actions)
 
 
 def list_actions(
     plan: str, facts: PlanFacts, *, failed: Sequence[str], following: str | None, is_complete: bool, is_stuck: bool
-) -> tuple[Action, ...]:
+) -> tuple[NextAction, ...]:
     """What a person can do about a plan, the most useful first; nothing while a command is not executed yet.
 
     `failed` are the phases that can be retried, `following` is the one that a start would work on, and a run that is
@@ -79,10 +79,10 @@ def list_actions(
     return tuple(actions)
 
 
-def make_action(verb: str, plan: str, label: str = "", phase: str = "", *, is_usual: bool = False) -> Action:
+def make_action(verb: str, plan: str, label: str = "", phase: str = "", *, is_usual: bool = False) -> NextAction:
     confirm = f"Stop {plan}? Its work is kept." if verb == "stop" else ""
     usual = is_usual or verb in _USUAL
-    return Action(
+    return NextAction(
         verb=verb,
         plan=plan,
         phase=phase,
@@ -92,7 +92,7 @@ def make_action(verb: str, plan: str, label: str = "", phase: str = "", *, is_us
     )
 
 
-def _actions_of_schedule(plan: str, schedule: ScheduleRow | None) -> list[Action]:
+def _actions_of_schedule(plan: str, schedule: ScheduleRow | None) -> list[NextAction]:
     if schedule is None:
         return []
     if schedule.paused:
@@ -100,10 +100,10 @@ def _actions_of_schedule(plan: str, schedule: ScheduleRow | None) -> list[Action
     return [make_action("now", plan, is_usual=True), make_action("pause", plan), make_action("stop", plan)]
 
 
-def _actions_of_run(plan: str, run: RunRow, facts: PlanFacts, *, is_stuck: bool) -> list[Action]:
+def _actions_of_run(plan: str, run: RunRow, facts: PlanFacts, *, is_stuck: bool) -> list[NextAction]:
     if run.asked == "stop" and facts.alive:
         return []
-    actions: list[Action] = []
+    actions: list[NextAction] = []
     for work in (run, *run.lanes):
         if work.waiting_for and wait_of(work.waiting_for).is_for_person:
             is_proposal = work.step == PhaseStep.APPROVE

@@ -10,7 +10,7 @@ from msgspec import Struct
 from runplan.domain.decoding import convert
 
 
-class Usage(Struct, frozen=True, kw_only=True):
+class AgentUsage(Struct, frozen=True, kw_only=True):
     tokens: int = 0  #: sent and received
     usd: float = 0.0
     unpriced: bool = False  #: an agent reported tokens but no cost
@@ -32,7 +32,7 @@ class Usage(Struct, frozen=True, kw_only=True):
         return ", ".join(filter(None, [f"{self.token_words} tokens" if self.tokens else "", cost]))
 
 
-U = TypeVar("U", bound=Usage)
+U = TypeVar("U", bound=AgentUsage)
 _MARKS = ("unpriced", "estimated")  #: of one part, they hold for the sum
 
 
@@ -47,5 +47,5 @@ def sum_usage(kind: type[U], parts: Iterable[Struct], **named: str) -> U:
     return convert(sums, kind)
 
 
-def usage_of(part: Struct) -> Usage:
-    return sum_usage(Usage, [part])
+def usage_of(part: Struct) -> AgentUsage:
+    return sum_usage(AgentUsage, [part])

@@ -21,7 +21,7 @@ from runplan.domain.run.decide import actions_of_state, decide
 from runplan.domain.run.kinds import ANSWERED, FOR_ANSWER, RunStatus, WaitKind
 from runplan.domain.run.rows import RunRow
 from runplan.domain.run.state import RunState, fold, open_states
-from runplan.domain.standing.actions import Action, list_actions
+from runplan.domain.standing.actions import NextAction, list_actions
 from runplan.engine.report.planning import describe_proposal
 
 
@@ -44,7 +44,7 @@ class InboxEntry(Struct, frozen=True, kw_only=True):
     run: str
     since: str  #: UTC ISO-8601
     text: str  #: the question, what is asked for, the summary of a proposal, or why a run failed
-    actions: tuple[Action, ...] = ()  #: that show and answer it, in that repository
+    actions: tuple[NextAction, ...] = ()  #: that show and answer it, in that repository
     commands: tuple[str, ...] = ()  #: of the actions
 
 
@@ -113,7 +113,7 @@ def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str
     title = (attempt.chosen.title if attempt is not None else "") or row.title
     base = replace(_entry_of(row, root), phase=phase, title=title)
 
-    def entry(kind: EntryKind, id_: str, text: str, actions: tuple[Action, ...]) -> InboxEntry:
+    def entry(kind: EntryKind, id_: str, text: str, actions: tuple[NextAction, ...]) -> InboxEntry:
         since = asked.get(id_, row.since)
         return replace(base, kind=kind, id=id_, since=since, text=f"{text}{lost}", actions=actions)
 
@@ -123,7 +123,7 @@ def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str
     if attempt is None or decision.waiting not in FOR_ANSWER:
         return
     for question in open_questions(attempt):
-        by_id = Action(verb="answer", plan=row.plan, id=question.id, text="TEXT", label="Answer")
+        by_id = NextAction(verb="answer", plan=row.plan, id=question.id, text="TEXT", label="Answer")
         yield entry(EntryKind.QUESTION, question.id, question.text, (by_id,))
     if decision.waiting in ANSWERED:
         kind = EntryKind.SIGN_OFF if decision.waiting is WaitKind.SIGN_OFF else EntryKind.CHANGE

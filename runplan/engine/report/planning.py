@@ -9,7 +9,7 @@ from runplan.domain.plan.proposal import describe_summary, summarize
 from runplan.domain.run.events import Answered, DispatchEnded, Event, PhaseFailed
 from runplan.domain.run.planning_events import PlanningChosen, ProposalMade, StepJudged
 from runplan.domain.run.recorded import Recorded
-from runplan.domain.standing.usage import Usage
+from runplan.domain.standing.usage import AgentUsage
 from runplan.domain.text import bounded, command, counted, elapsed
 from runplan.engine.report.text import code_span, escape_inline, table_row
 
@@ -63,7 +63,7 @@ def _list_steps(facts: Iterable[Recorded[Event]]) -> Iterator[str]:
 
 def _step_row(process: DispatchEnded, result: str) -> str:
     tokens = process.input_tokens + process.output_tokens
-    used = Usage(tokens=tokens, usd=process.usd, estimated=process.estimated).words or "-"
+    used = AgentUsage(tokens=tokens, usd=process.usd, estimated=process.estimated).words or "-"
     cells = (process.role, process.agent, elapsed(process.seconds), used, bounded(result, LONGEST))
     return table_row(*map(escape_inline, cells))
 

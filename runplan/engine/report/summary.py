@@ -23,7 +23,7 @@ from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.rows import RunRow
 from runplan.domain.standing.actions import actions_of_wait, make_action
 from runplan.domain.standing.phases import PhaseState, describe_phase, state_of_work
-from runplan.domain.standing.usage import Usage, sum_usage
+from runplan.domain.standing.usage import AgentUsage, sum_usage
 from runplan.domain.text import command, command_in, elapsed
 from runplan.domain.times import parse_iso
 from runplan.engine.report.sections import SHORT, describe_counts
@@ -33,7 +33,7 @@ KINDS = (e.Leased, e.BaselineKnown, e.DispatchEnded, e.GateJudged, e.VerdictGive
 REPAIR = "pull request"  #: stands for the id of a phase in a repair, which is in no plan
 
 
-class PhaseSpending(Usage, frozen=True, kw_only=True):
+class PhaseSpending(AgentUsage, frozen=True, kw_only=True):
     seconds: float = 0.0  #: of agents
     setup_seconds: float = 0.0
     test_seconds: float = 0.0

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from runplan.app.operations.model import Caller
-from runplan.app.views.reports import News, Report, read_news, read_report
+from runplan.app.views.reports import News, PlanReport, read_news, read_report
 from runplan.app.views.repositories import read_all_inboxes
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import UsageError
@@ -22,7 +22,7 @@ def run_report(args: argparse.Namespace) -> None:
         raise UsageError("report: --since is for all repositories; leave out PLAN")
     caller = Caller(warn=warn)
     if args.since is not None:
-        shown: News | Report = read_news(caller, args.since)
+        shown: News | PlanReport = read_news(caller, args.since)
     else:
         shown = read_report(caller, args.plan or "", diffs=args.html)
     if args.html:
