@@ -189,25 +189,15 @@ def examine_repository(known: Known, env: Mapping[str, str]) -> Examination:
     return Examination(checks=checks, made=iso(began), took_s=took_s, error=problem)
 
 
-class Disk(Struct, frozen=True, kw_only=True):
-    path: str
-    free: int  #: bytes
-    total: int
-
-    @property
-    def is_low(self) -> bool:
-        return self.free < self.total / 20
-
-
-def list_disks(env: Mapping[str, str], known: Sequence[Known]) -> list[Disk]:
-    """The file systems of the journals and of the state directory, each once."""
-    disks: dict[tuple[int, int], Disk] = {}
+def list_disks(env: Mapping[str, str], known: Sequence[Known]) -> list[tuple[str, int, int]]:
+    """Path, free and total bytes of the file systems of the journals and of the state directory, each once."""
+    disks: dict[tuple[int, int], tuple[str, int, int]] = {}
     for path in (state_directory(env), *(Path(repository.common) for repository in known)):
         try:
             usage = shutil.disk_usage(path)
         except OSError:  # unplugged, or not made yet
             continue
-        disks.setdefault((path.stat().st_dev, usage.total), Disk(path=str(path), free=usage.free, total=usage.total))
+        disks.setdefault((path.stat().st_dev, usage.total), (str(path), usage.free, usage.total))
     return list(disks.values())
 
 

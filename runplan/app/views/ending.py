@@ -28,18 +28,6 @@ from runplan.engine.report.sections import describe_kept_work
 from runplan.engine.report.summary import figures_of_run
 
 
-class NewestLines:
-    """The newest line of each lane: a wait that goes on is shown once."""
-
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
-
-    def is_new(self, lane: str, text: str) -> bool:
-        is_new = self._texts.get(lane) != text
-        self._texts[lane] = text
-        return is_new
-
-
 def lane_of(event: e.Event) -> str:
     return f"[{event.lane}] " if event.lane else ""
 
@@ -52,7 +40,7 @@ class RunLog:
         self._store = store
         self._run = run
         self._state = RunState()
-        self._newest = NewestLines()
+        self._newest: dict[str, str] = {}  #: the newest text of each lane: a wait that goes on is shown once
         self.moment = datetime.now()  #: of the newest event, in local time
         self.lane = ""  #: of the newest event, as a prefix
 
@@ -70,7 +58,10 @@ class RunLog:
             text = (
                 describe_duration(event, event.seconds) if is_exit else f"  {event.role:<10} {describe_ending(event)}"
             )
-        return text.split("\n") if text and self._newest.is_new(self.lane, text) else []
+        if not text or self._newest.get(self.lane) == text:
+            return []
+        self._newest[self.lane] = text
+        return text.split("\n")
 
     def list_last(self) -> list[str]:
         """The lines about the end, or about the wait for a person."""

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import ipaddress
 from collections.abc import Mapping
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -38,17 +39,15 @@ class Site(Struct, frozen=True, kw_only=True):
 
 
 def is_loopback(address: str) -> bool:
-    try:
+    with suppress(ValueError):
         return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
+    return address == "localhost"
 
 
 def is_wildcard(address: str) -> bool:
-    try:
+    with suppress(ValueError):
         return ipaddress.ip_address(address).is_unspecified
-    except ValueError:
-        return address == ""
+    return address == ""
 
 
 def origin_of(scheme: str, host: str, port: int | None) -> str:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from runplan.app.views.ending import NewestLines, lane_of
+from runplan.app.views.ending import lane_of
 from runplan.app.views.journal import describe_duration, describe_event
 from runplan.domain.run import events as e
 from runplan.domain.run.dispatch import Ending
@@ -24,11 +24,12 @@ def show_event(event: e.Event) -> None:
     lane = lane_of(event)
     text = _LIVE.note(lane, event) or describe_event(event)
     is_live = isinstance(event, e.DispatchStarted) and sys.stderr.isatty() and not event.again
-    if text and not is_live and _NEWEST.is_new(lane, text):
+    if text and not is_live and _NEWEST.get(lane) != text:
+        _NEWEST[lane] = text
         write_line(text, lane)
 
 
-_NEWEST = NewestLines()
+_NEWEST: dict[str, str] = {}  #: of each lane: a wait that goes on is shown once
 
 
 @functools.cache

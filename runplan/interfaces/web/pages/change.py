@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from runplan.app.operations.answers import open_link
-from runplan.app.views.changes import find_change, list_questions, view_change
+from runplan.app.views.changes import ChangeView, ProposalView, find_change, list_questions, view_change
 from runplan.app.views.diffs import MOST_OPEN, choose_inline, cut_lines, parse_diff
 from runplan.app.views.plan_page import require_plan
 from runplan.app.views.repositories import find_known, open_known
@@ -32,36 +33,22 @@ def show_change(request: Request) -> Response:
         questions = list_questions(context, plan)
         with contextlib.suppress(NotFound):  # answered meanwhile
             view = view_change(context, find_change(context, plan, phase or None))
-    files = parse_diff(view.diff) if view else []
-    return render(
-        request,
-        "change.html",
-        live=True,
-        change=view,
-        questions=questions,
-        files=files,
-        inline=choose_inline(files),
-        most_open=MOST_OPEN,
-        most=len(files) if query.get("files") == "all" else MOST_FILES,
-        action="/act",
-    )
+    most = None if query.get("files") == "all" else MOST_FILES
+    return _render_change(request, "change.html", view, most=most, live=True, questions=questions, action="/act")
 
 
 def show_link(request: Request) -> Response:
     """GET /a/TOKEN: the change of a signed link, without a sign-in, and the forms that answer it."""
     view = open_link(site_of(request).env, request.path_params["token"], time.time()).view
-    files = parse_diff(view.diff)
-    return render(
-        request,
-        "answer.html",
-        repo="",
-        change=view,
-        files=files,
-        inline=choose_inline(files),
-        most=MOST_FILES,
-        most_open=MOST_OPEN,
-        action=request.scope["path"],
-    )
+    return _render_change(request, "answer.html", view, repo="", action=request.scope["path"])
+
+
+def _render_change(
+    request: Request, template: str, view: ChangeView | ProposalView | None, most: int | None = MOST_FILES, **more: Any
+) -> Response:
+    files = parse_diff(view.diff) if view else []
+    more |= {"files": files, "inline": choose_inline(files), "most": most or len(files), "most_open": MOST_OPEN}
+    return render(request, template, change=view, **more)
 
 
 def show_file(request: Request) -> Response:
