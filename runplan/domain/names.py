@@ -138,10 +138,6 @@ def report_path(reports_dir: str, slug: str) -> str:
     return str(PurePosixPath(reports_dir) / f"plan-{slug}.md")
 
 
-def index_path(reports_dir: str) -> str:
-    return str(PurePosixPath(reports_dir) / "README.md")
-
-
 def repository_id(common_dir: Path) -> str:
     """A short name for this repository on this machine, to distinguish its marks on a forge from those of others."""
     return digest_of(f"{platform.node()}:{common_dir.absolute()}".encode())[:12]
@@ -163,10 +159,6 @@ def mark(run: str, lane: str) -> str:
 def parked_under(slug: str, phase: str) -> str:
     words = (re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:_LONGEST].strip("-") or "unnamed" for name in (slug, phase))
     return f"{PARKED}{'/'.join(words)}/"
-
-
-def requires_ref(slug: str) -> str:
-    return f"{REQUIRES}{slug}"
 
 
 def base_ref(run: str, lane: str = "") -> str:

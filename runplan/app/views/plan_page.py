@@ -23,7 +23,7 @@ from runplan.domain.checks.runners.naming import FILES
 from runplan.domain.errors import NotFound
 from runplan.domain.run import events as e
 from runplan.domain.run.attempt_parts import Proof
-from runplan.domain.run.attempts import Attempt, begin_attempt, record_event
+from runplan.domain.run.attempts import Attempt, begin_attempt
 from runplan.domain.run.dispatch import OWN, Ending, Evidence
 from runplan.domain.run.kinds import GateAnswer, Role
 from runplan.domain.run.reasons import describe_proof
@@ -188,7 +188,7 @@ def fold_phases(records: Iterable[Recorded[e.Event]]) -> dict[str, Attempt]:
             if event.items or event.phase:
                 attempts[event.phase] = begin_attempt(event)
         elif (phase := current.get(strand)) in attempts:
-            attempts[phase] = record_event(attempts[phase], event)
+            attempts[phase] = attempts[phase].record(event)
     return attempts
 
 

@@ -66,6 +66,22 @@ class _Understanding(Struct):
     assumptions: tuple[str, ...]
     questions: tuple[str, ...]
 
+    def judge(self, facts: StepFacts) -> StepResult:  # noqa: ARG002
+        problem = _one_line(self.problem)
+        success = _lines(self.success)
+        questions = _lines(self.questions)
+        problems = [] if problem else ["problem is empty; say what is wrong or missing today"]
+        problems += (
+            [] if success else ["success is empty; name at least one criterion by which one sees that it is done"]
+        )
+        text = _paragraphs(
+            f"Problem: {problem}",
+            _listed("Success", success),
+            _listed("Assumptions", _lines(self.assumptions)),
+            _listed("Questions", questions),
+        )
+        return StepResult(text=text, problems=tuple(problems), questions=questions[:MOST_QUESTIONS])
+
 
 class _File(Struct):
     path: str
@@ -75,6 +91,24 @@ class _File(Struct):
 class _Exploration(Struct):
     files: tuple[_File, ...]
     notes: str | None = None
+
+    def judge(self, facts: StepFacts) -> StepResult:
+        files = {_one_line(file.path): _one_line(file.why) for file in self.files[:MOST_ROWS]}
+        known = {named: path for named in files if (path := _find_path(named, facts.paths))}
+        least = min(LEAST_PATHS, len(facts.paths))
+        rows = [
+            f"`{known.get(named, named)}`{'' if named in known else ' (not at the base)'}: {why}"
+            for named, why in files.items()
+        ]
+        problems: tuple[str, ...] = ()
+        if len(set(known.values())) < least:
+            missing = [named[:NAME] for named in files if named not in known]
+            wrong = f"; these do not: {', '.join(missing)}" if missing else ""
+            problems = (
+                f"files names {len(set(known.values()))} paths that exist, and at least {least} are needed{wrong}",
+            )
+        notes = bounded(plain(clean_text(self.notes)), LONGEST_OUTPUT // 2)
+        return StepResult(text=_paragraphs(_listed("Files", rows), notes), problems=problems)
 
 
 class _Option(Struct):
@@ -87,6 +121,29 @@ class _Alternatives(Struct):
     options: tuple[_Option, ...]
     choice: str
     why: str
+
+    def judge(self, facts: StepFacts) -> StepResult:  # noqa: ARG002
+        options = {_one_line(option.name): option for option in self.options[:MOST_ROWS]}
+        choice = _one_line(self.choice)
+        why = _one_line(self.why)
+        problems = []
+        if len(options) < 2:
+            problems.append(f"options has {len(options)} names that differ; at least two are needed")
+        for name, option in options.items():
+            if not name:
+                problems.append("an option has no name")
+            if not _lines(option.advantages) or not _lines(option.drawbacks):
+                problems.append(f"the option {name[:NAME]!r} needs at least one advantage and one drawback")
+        if choice not in options:
+            problems.append(f"choice is {choice[:NAME]!r}, which is not the name of an option")
+        if not why:
+            problems.append("why is empty; give the reason of the choice")
+        parts = []
+        for name, option in options.items():
+            good = (f"+ {words}" for words in _lines(option.advantages))
+            bad = (f"- {words}" for words in _lines(option.drawbacks))
+            parts.append("\n".join((f"Option: {name}", *good, *bad)))
+        return StepResult(text=_paragraphs(*parts, f"Choice: {choice}, because: {why}"), problems=tuple(problems))
 
 
 class _Principle(Struct):
@@ -105,6 +162,42 @@ class _Critique(Struct):
     principles: tuple[_Principle, ...]
     findings: tuple[_Finding, ...]
 
+    def judge(self, facts: StepFacts) -> StepResult:  # noqa: ARG002
+        problems: list[str] = []
+        verdicts: dict[str, str] = {}
+        for principle in self.principles:
+            id_ = principle.id.strip()
+            verdict = principle.verdict.strip()
+            why = _one_line(principle.why)
+            if not re.fullmatch(_PRINCIPLE, id_) or verdict not in _VERDICTS:
+                problems.append(
+                    f"{id_[:NAME]!r} with the verdict {verdict[:NAME]!r}: write P1 to P12 with PASS or FAIL"
+                )
+            elif why and not verdicts.get(id_, "").startswith("FAIL"):  # of two verdicts the worse counts
+                verdicts[id_] = f"{verdict}: {why}"
+        if len(verdicts) < LEAST_PRINCIPLES:
+            problems.append(
+                f"{len(verdicts)} principles have a verdict with a reason; at least {LEAST_PRINCIPLES} are needed"
+            )
+        findings = [
+            (_one_line(finding.id), _one_line(finding.where), _one_line(finding.text))
+            for finding in self.findings[:MOST_ROWS]
+        ]
+        problems += [
+            f"finding {n} needs where and text"
+            for n, (_, where, text) in enumerate(findings, 1)
+            if not where or not text
+        ]
+        if not findings and any(words.startswith("FAIL") for words in verdicts.values()):
+            problems.append("a principle has the verdict FAIL, but there is no finding; say where and what")
+        ids = [id_[:NAME] for id_, _, _ in findings]
+        if not all(ids) or len(set(ids)) < len(ids):
+            ids = [f"F{number}" for number in range(1, len(ids) + 1)]
+        rows = tuple((id_, f"{where}: {text}") for id_, (_, where, text) in zip(ids, findings, strict=True))
+        ordered = tuple(sorted(verdicts.items(), key=lambda row: int(row[0][1:])))
+        text = _paragraphs(_listed("Principles", map(": ".join, ordered)), _listed("Findings", map(": ".join, rows)))
+        return StepResult(text=text, problems=tuple(problems[:MOST_ROWS]), findings=rows, verdicts=ordered)
+
 
 class _Answer(Struct):
     finding: str
@@ -115,6 +208,28 @@ class _Answer(Struct):
 class _Draft(Struct):
     plan: str | None = None
     answers: tuple[_Answer, ...] | None = None
+
+    def judge(self, facts: StepFacts) -> StepResult:
+        markdown = plain(clean_text(self.plan))
+        answers = {answer.finding.strip(): answer for answer in self.answers or () if _one_line(answer.how)}
+        unanswered = [id_ for id_, _ in facts.findings if id_ not in answers]
+        problems = [f"the finding {id_} has no answer; say what you changed, or why not" for id_ in unanswered]
+        if len(markdown) > LONGEST_PLAN + len(facts.before):
+            problems.append(
+                f"the plan has {len(markdown):,} characters, and at most {LONGEST_PLAN:,} are read; shorten it"
+            )
+        missing = "there is no plan; put it into the field plan, or into a block fenced as markdown"
+        checked = check_plan(markdown, facts) if markdown else StepResult(problems=(missing,))
+        return replace(
+            checked,
+            text=bounded(checked.text, LONGEST_OUTPUT + len(facts.before)),
+            problems=(*problems, *checked.problems)[:MOST_ROWS],
+            answers=tuple(
+                (id_, f"{'changed' if answers[id_].changed else 'not changed'}: {_one_line(answers[id_].how)}")
+                for id_, _ in facts.findings
+                if id_ in answers
+            ),
+        )
 
 
 _Output: TypeAlias = _Understanding | _Exploration | _Alternatives | _Critique | _Draft
@@ -133,51 +248,13 @@ def judge_output(role: Role, *, message: str, file_text: str | None, facts: Step
     block, rest = split_markdown_block(message) if _SHAPES[role] is _Draft else ("", message)
     match decode_return(file_text, rest, _SHAPES[role]):
         case Unusable() if block.strip() and not facts.findings:
-            return _judge_plan(_Draft(), block, facts)
+            return _Draft(plan=block).judge(facts)
         case Unusable(why=why):
             return StepResult(problems=(bounded(plain(why), LONGEST_ROW),))
-        case _Understanding() as output:
-            return _judge_understanding(output)
-        case _Exploration() as output:
-            return _judge_exploration(output, facts)
-        case _Alternatives() as output:
-            return _judge_alternatives(output)
-        case _Critique() as output:
-            return _judge_critique(output)
-        case _Draft() as output:
-            return _judge_plan(output, block, facts)
-
-
-def _judge_understanding(output: _Understanding) -> StepResult:
-    problem = _one_line(output.problem)
-    success = _lines(output.success)
-    questions = _lines(output.questions)
-    problems = [] if problem else ["problem is empty; say what is wrong or missing today"]
-    problems += [] if success else ["success is empty; name at least one criterion by which one sees that it is done"]
-    text = _paragraphs(
-        f"Problem: {problem}",
-        _listed("Success", success),
-        _listed("Assumptions", _lines(output.assumptions)),
-        _listed("Questions", questions),
-    )
-    return StepResult(text=text, problems=tuple(problems), questions=questions[:MOST_QUESTIONS])
-
-
-def _judge_exploration(output: _Exploration, facts: StepFacts) -> StepResult:
-    files = {_one_line(file.path): _one_line(file.why) for file in output.files[:MOST_ROWS]}
-    known = {named: path for named in files if (path := _find_path(named, facts.paths))}
-    least = min(LEAST_PATHS, len(facts.paths))
-    rows = [
-        f"`{known.get(named, named)}`{'' if named in known else ' (not at the base)'}: {why}"
-        for named, why in files.items()
-    ]
-    problems: tuple[str, ...] = ()
-    if len(set(known.values())) < least:
-        missing = [named[:NAME] for named in files if named not in known]
-        wrong = f"; these do not: {', '.join(missing)}" if missing else ""
-        problems = (f"files names {len(set(known.values()))} paths that exist, and at least {least} are needed{wrong}",)
-    notes = bounded(plain(clean_text(output.notes)), LONGEST_OUTPUT // 2)
-    return StepResult(text=_paragraphs(_listed("Files", rows), notes), problems=problems)
+        case _Draft() as draft:
+            return replace(draft, plan=draft.plan or block).judge(facts)
+        case output:
+            return output.judge(facts)
 
 
 def _find_path(named: str, paths: frozenset[str]) -> str:
@@ -189,84 +266,6 @@ def _find_path(named: str, paths: frozenset[str]) -> str:
             return path
         path = path.lstrip("/").partition("/")[2] if named.startswith("/") else ""
     return ""
-
-
-def _judge_alternatives(output: _Alternatives) -> StepResult:
-    options = {_one_line(option.name): option for option in output.options[:MOST_ROWS]}
-    choice = _one_line(output.choice)
-    why = _one_line(output.why)
-    problems = []
-    if len(options) < 2:
-        problems.append(f"options has {len(options)} names that differ; at least two are needed")
-    for name, option in options.items():
-        if not name:
-            problems.append("an option has no name")
-        if not _lines(option.advantages) or not _lines(option.drawbacks):
-            problems.append(f"the option {name[:NAME]!r} needs at least one advantage and one drawback")
-    if choice not in options:
-        problems.append(f"choice is {choice[:NAME]!r}, which is not the name of an option")
-    if not why:
-        problems.append("why is empty; give the reason of the choice")
-    parts = []
-    for name, option in options.items():
-        good = (f"+ {words}" for words in _lines(option.advantages))
-        bad = (f"- {words}" for words in _lines(option.drawbacks))
-        parts.append("\n".join((f"Option: {name}", *good, *bad)))
-    return StepResult(text=_paragraphs(*parts, f"Choice: {choice}, because: {why}"), problems=tuple(problems))
-
-
-def _judge_critique(output: _Critique) -> StepResult:
-    problems: list[str] = []
-    verdicts: dict[str, str] = {}
-    for principle in output.principles:
-        id_ = principle.id.strip()
-        verdict = principle.verdict.strip()
-        why = _one_line(principle.why)
-        if not re.fullmatch(_PRINCIPLE, id_) or verdict not in _VERDICTS:
-            problems.append(f"{id_[:NAME]!r} with the verdict {verdict[:NAME]!r}: write P1 to P12 with PASS or FAIL")
-        elif why and not verdicts.get(id_, "").startswith("FAIL"):  # of two verdicts the worse counts
-            verdicts[id_] = f"{verdict}: {why}"
-    if len(verdicts) < LEAST_PRINCIPLES:
-        problems.append(
-            f"{len(verdicts)} principles have a verdict with a reason; at least {LEAST_PRINCIPLES} are needed"
-        )
-    findings = [
-        (_one_line(finding.id), _one_line(finding.where), _one_line(finding.text))
-        for finding in output.findings[:MOST_ROWS]
-    ]
-    problems += [
-        f"finding {n} needs where and text" for n, (_, where, text) in enumerate(findings, 1) if not where or not text
-    ]
-    if not findings and any(words.startswith("FAIL") for words in verdicts.values()):
-        problems.append("a principle has the verdict FAIL, but there is no finding; say where and what")
-    ids = [id_[:NAME] for id_, _, _ in findings]
-    if not all(ids) or len(set(ids)) < len(ids):
-        ids = [f"F{number}" for number in range(1, len(ids) + 1)]
-    rows = tuple((id_, f"{where}: {text}") for id_, (_, where, text) in zip(ids, findings, strict=True))
-    ordered = tuple(sorted(verdicts.items(), key=lambda row: int(row[0][1:])))
-    text = _paragraphs(_listed("Principles", map(": ".join, ordered)), _listed("Findings", map(": ".join, rows)))
-    return StepResult(text=text, problems=tuple(problems[:MOST_ROWS]), findings=rows, verdicts=ordered)
-
-
-def _judge_plan(output: _Draft, block: str, facts: StepFacts) -> StepResult:
-    markdown = plain(clean_text(output.plan or block))
-    answers = {answer.finding.strip(): answer for answer in output.answers or () if _one_line(answer.how)}
-    unanswered = [id_ for id_, _ in facts.findings if id_ not in answers]
-    problems = [f"the finding {id_} has no answer; say what you changed, or why not" for id_ in unanswered]
-    if len(markdown) > LONGEST_PLAN + len(facts.before):
-        problems.append(f"the plan has {len(markdown):,} characters, and at most {LONGEST_PLAN:,} are read; shorten it")
-    missing = "there is no plan; put it into the field plan, or into a block fenced as markdown"
-    checked = check_plan(markdown, facts) if markdown else StepResult(problems=(missing,))
-    return replace(
-        checked,
-        text=bounded(checked.text, LONGEST_OUTPUT + len(facts.before)),
-        problems=(*problems, *checked.problems)[:MOST_ROWS],
-        answers=tuple(
-            (id_, f"{'changed' if answers[id_].changed else 'not changed'}: {_one_line(answers[id_].how)}")
-            for id_, _ in facts.findings
-            if id_ in answers
-        ),
-    )
 
 
 def check_plan(markdown: str, facts: StepFacts) -> StepResult:

@@ -30,38 +30,37 @@ class DispatchRecord(Struct, frozen=True, kw_only=True):
     def open_questions(self) -> tuple[e.QuestionAsked, ...]:
         return tuple(question for question in self.questions if question.id not in self.answers)
 
-
-def record_dispatch(record: DispatchRecord, event: e.Event) -> DispatchRecord:
-    match event:
-        case e.DispatchStarted():
-            newest = record.newest
-            is_same = newest is not None and (newest.role, newest.cycle) == (event.role, event.cycle)
-            record = replace(record, began=record.began if is_same else event.at, newest=event, running=event)
-            is_repeated = event.again and event.agent
-            return replace(record, repeated=(*record.repeated, event), ended=None) if is_repeated else record
-        case e.DispatchEnded():
-            # One that has to be judged is kept; after the others the same one, or the next one, is due.
-            record = replace(record, running=None)
-            if event.ending in UNKNOWN:
-                return replace(record, lost=record.lost + (event.ending is Ending.LOST))
-            if event.role is Role.SETUP and event.succeeded:
-                return replace(record, lost=0)
-            is_busy = event.kind == EndingKind.OVERLOADED and record.busy < MAX_OVERLOADS
-            if is_busy or event.kind == EndingKind.LIMIT:
-                return replace(record, busy=record.busy + is_busy, limited=record.limited + (not is_busy))
-            return replace(record, ended=event, lost=0, limited=0, busy=0)
-        case e.QuestionAsked():
-            return replace(record, ended=None, questions=(*record.questions, event))
-        case e.QuestionAnswered() if event.id in (question.id for question in record.open_questions):
-            return replace(record, answers={**record.answers, event.id: event.text})
-        case e.BaselineKnown() | e.HandedOver() | e.WorkTaken() | e.RulesBroken() | e.GateJudged() | e.ProofJudged():
-            return replace(record, ended=None)
-        case e.VerdictGiven() | e.VerdictDoubted() | SetupDoubted() | StepJudged():
-            return replace(record, ended=None)
-        case HostChanged():  # their files are on the other host; the same dispatch is due again
-            return replace(record, running=None, ended=None)
-        case _:
-            return record
+    def record(self, event: e.Event) -> DispatchRecord:
+        match event:
+            case e.DispatchStarted():
+                newest = self.newest
+                is_same = newest is not None and (newest.role, newest.cycle) == (event.role, event.cycle)
+                record = replace(self, began=self.began if is_same else event.at, newest=event, running=event)
+                is_repeated = event.again and event.agent
+                return replace(record, repeated=(*self.repeated, event), ended=None) if is_repeated else record
+            case e.DispatchEnded():
+                # One that has to be judged is kept; after the others the same one, or the next one, is due.
+                record = replace(self, running=None)
+                if event.ending in UNKNOWN:
+                    return replace(record, lost=self.lost + (event.ending is Ending.LOST))
+                if event.role is Role.SETUP and event.succeeded:
+                    return replace(record, lost=0)
+                is_busy = event.kind == EndingKind.OVERLOADED and self.busy < MAX_OVERLOADS
+                if is_busy or event.kind == EndingKind.LIMIT:
+                    return replace(record, busy=self.busy + is_busy, limited=self.limited + (not is_busy))
+                return replace(record, ended=event, lost=0, limited=0, busy=0)
+            case e.QuestionAsked():
+                return replace(self, ended=None, questions=(*self.questions, event))
+            case e.QuestionAnswered() if event.id in (question.id for question in self.open_questions):
+                return replace(self, answers={**self.answers, event.id: event.text})
+            case e.BaselineKnown() | e.GateJudged() | e.ProofJudged() | e.VerdictGiven() | e.VerdictDoubted():
+                return replace(self, ended=None)
+            case e.WorkTaken() | e.RulesBroken() | e.HandedOver() | SetupDoubted() | StepJudged():
+                return replace(self, ended=None)
+            case HostChanged():  # their files are on the other host; the same dispatch is due again
+                return replace(self, running=None, ended=None)
+            case _:
+                return self
 
 
 class StepCrashed(e.Event, frozen=True, kw_only=True):
@@ -105,28 +104,27 @@ class Pushing(Struct, frozen=True, kw_only=True):
     head: str = ""  #: the commit that the remote has
     kept: str = ""  #: which host alone has the newest work, and why
 
-
-def record_pushing(pushing: Pushing, event: e.Event, *, is_written: bool) -> Pushing:
-    """`is_written`: an agent has had the worktree."""
-    match event:
-        case WorkPushed(head=head):
-            return Pushing(head=head)
-        case WorkKept(host=host, why=why):
-            return replace(pushing, is_due=False, kept=f"only the host {host} has the newest work: {why}")
-        case HostChanged():
-            return Pushing(head=pushing.head)
-        case e.WorkTaken() | e.HandedOver() | e.QuestionAsked() | e.RulesBroken() | e.PhaseFailed() if is_written:
-            return replace(pushing, is_due=True, is_behind=True)
-        case e.Leased(kept=e.KeptWork()):
-            return replace(pushing, is_due=True, is_behind=True)
-        case e.BranchRebuilt(tree=tree) if tree:  # after a conflict the branch is empty, and the remote keeps the work
-            return replace(pushing, is_due=True, is_behind=True)
-        case e.DispatchStarted(role=Role.FIX):
-            return replace(pushing, lacks_start=pushing.is_behind)
-        case e.DispatchEnded(role=role) if role.is_writer:
-            return replace(pushing, is_due=True)
-        case _:
-            return pushing
+    def record(self, event: e.Event, *, is_written: bool) -> Pushing:
+        """`is_written`: an agent has had the worktree."""
+        match event:
+            case WorkPushed(head=head):
+                return Pushing(head=head)
+            case WorkKept(host=host, why=why):
+                return replace(self, is_due=False, kept=f"only the host {host} has the newest work: {why}")
+            case HostChanged():
+                return Pushing(head=self.head)
+            case e.WorkTaken() | e.HandedOver() | e.QuestionAsked() | e.RulesBroken() | e.PhaseFailed() if is_written:
+                return replace(self, is_due=True, is_behind=True)
+            case e.Leased(kept=e.KeptWork()):
+                return replace(self, is_due=True, is_behind=True)
+            case e.BranchRebuilt(tree=tree) if tree:  # not after a conflict: the remote keeps the work
+                return replace(self, is_due=True, is_behind=True)
+            case e.DispatchStarted(role=Role.FIX):
+                return replace(self, lacks_start=self.is_behind)
+            case e.DispatchEnded(role=role) if role.is_writer:
+                return replace(self, is_due=True)
+            case _:
+                return self
 
 
 class SetupReused(e.Event, frozen=True, kw_only=True):
@@ -149,28 +147,27 @@ class Setup(Struct, frozen=True, kw_only=True):
     renewed: str = ""  #: the tree on which it ran again, because a check failed with reused products
     notes: tuple[str, ...] = ()  #: why it ran, each time
 
-
-def record_setup(setup: Setup, event: e.Event, newest: e.DispatchStarted | None) -> Setup:
-    """`newest` is the dispatch that an ending belongs to."""
-    match event:
-        case SetupReused(tree=tree):
-            return replace(setup, tree=tree, is_reused=True) if tree else replace(setup, agents=True)
-        case SetupDoubted(why=why):
-            return replace(setup, doubt=why)
-        case HostChanged():
-            return Setup(notes=setup.notes)
-        case e.DispatchEnded(role=role, ending=ending) if ending in UNKNOWN and not role.is_writer:
-            return replace(setup, tree="")  # its products may have changed
-        case e.DispatchEnded(role=Role.SETUP) if event.succeeded and newest is not None:
-            place = "agents" if not newest.tree else "checks and agents" if newest.agents else "checks"
-            note = f"{newest.why} ({place}, {elapsed(event.seconds)})"
-            setup = replace(setup, notes=(*setup.notes, note), agents=setup.agents or place != "checks")
-            if not newest.tree:
-                return setup
-            renewed = newest.tree if newest.again else setup.renewed
-            return replace(setup, tree=newest.tree, is_reused=False, doubt="", renewed=renewed)
-        case _:
-            return setup
+    def record(self, event: e.Event, newest: e.DispatchStarted | None) -> Setup:
+        """`newest` is the dispatch that an ending belongs to."""
+        match event:
+            case SetupReused(tree=tree):
+                return replace(self, tree=tree, is_reused=True) if tree else replace(self, agents=True)
+            case SetupDoubted(why=why):
+                return replace(self, doubt=why)
+            case HostChanged():
+                return Setup(notes=self.notes)
+            case e.DispatchEnded(role=role, ending=ending) if ending in UNKNOWN and not role.is_writer:
+                return replace(self, tree="")  # its products may have changed
+            case e.DispatchEnded(role=Role.SETUP) if event.succeeded and newest is not None:
+                place = "agents" if not newest.tree else "checks and agents" if newest.agents else "checks"
+                note = f"{newest.why} ({place}, {elapsed(event.seconds)})"
+                setup = replace(self, notes=(*self.notes, note), agents=self.agents or place != "checks")
+                if not newest.tree:
+                    return setup
+                renewed = newest.tree if newest.again else self.renewed
+                return replace(setup, tree=newest.tree, is_reused=False, doubt="", renewed=renewed)
+            case _:
+                return self
 
 
 class CommandAltered(e.Event, frozen=True, kw_only=True):
@@ -204,40 +201,39 @@ class Delivery(Struct, frozen=True, kw_only=True):
         built = self.candidate
         return built is not None and (built.tree == self.approved or bool(self.carried and built.patch == self.carried))
 
-
-def record_delivery(delivery: Delivery, event: e.Event) -> Delivery:
-    match event:
-        case e.CandidateBuilt():
-            delivery = replace(delivery, candidate=event, conflict=None, asked="")
-            return delivery if delivery.is_approved else replace(delivery, approved="", carried="")
-        case e.ProofJudged(promises=promises) if promises:  # the person who approved has not seen them
-            return replace(delivery, carried="")
-        case e.CandidateConflicted():
-            return replace(delivery, conflict=event)
-        case e.ApprovalAsked():
-            return replace(delivery, asked=event.tree)
-        case e.Answered(approved=True):
-            return replace(delivery, approved=event.tree, approved_by=event.by, carried="", asked="")
-        case e.Answered():
-            return replace(delivery, asked="", approved="", carried="", held="")
-        case e.RunResumed() | e.Woke(kind=WaitKind.CHECKOUT):
-            return replace(delivery, held="")
-        case e.LandingStarted():
-            return replace(delivery, landing=event, held="")
-        case e.LandingHeld():
-            return replace(delivery, landing=None, held=event.why)
-        case e.LandingMoved():
-            carried = delivery.candidate.patch if delivery.candidate and delivery.is_approved and event.ours else ""
-            delivery = replace(delivery, landing=None, candidate=None, carried=carried)
-            return replace(delivery, moves=delivery.moves + (not event.ours))
-        case e.LandingRefused():
-            return replace(delivery, landing=None)
-        case HostChanged() if delivery.landing is None and delivery.landed is None:
-            return replace(delivery, candidate=None)  # it is built again, with the same tree
-        case e.Landed():
-            return replace(delivery, landing=None, landed=event)
-        case _:
-            return delivery
+    def record(self, event: e.Event) -> Delivery:
+        match event:
+            case e.CandidateBuilt():
+                built = replace(self, candidate=event, conflict=None, asked="")
+                return built if built.is_approved else replace(built, approved="", carried="")
+            case e.ProofJudged(promises=promises) if promises:  # the person who approved has not seen them
+                return replace(self, carried="")
+            case e.CandidateConflicted():
+                return replace(self, conflict=event)
+            case e.ApprovalAsked():
+                return replace(self, asked=event.tree)
+            case e.Answered(approved=True):
+                return replace(self, approved=event.tree, approved_by=event.by, carried="", asked="")
+            case e.Answered():
+                return replace(self, asked="", approved="", carried="", held="")
+            case e.RunResumed() | e.Woke(kind=WaitKind.CHECKOUT):
+                return replace(self, held="")
+            case e.LandingStarted():
+                return replace(self, landing=event, held="")
+            case e.LandingHeld():
+                return replace(self, landing=None, held=event.why)
+            case e.LandingMoved():
+                carried = self.candidate.patch if self.candidate and self.is_approved and event.ours else ""
+                moves = self.moves + (not event.ours)
+                return replace(self, landing=None, candidate=None, carried=carried, moves=moves)
+            case e.LandingRefused():
+                return replace(self, landing=None)
+            case HostChanged() if self.landing is None and self.landed is None:
+                return replace(self, candidate=None)  # it is built again, with the same tree
+            case e.Landed():
+                return replace(self, landing=None, landed=event)
+            case _:
+                return self
 
 
 class Proof(Struct, frozen=True, kw_only=True):
@@ -284,29 +280,28 @@ class Proof(Struct, frozen=True, kw_only=True):
     def red_checks(self) -> e.Rows:
         return tuple((gate.name, gate.output) for gate in self.newest_gates.values() if gate.output)
 
-
-def record_proof(proof: Proof, event: e.Event) -> Proof:
-    match event:
-        case e.BaselineKnown():
-            return replace(proof, baselines={**proof.baselines, event.name: event})
-        case e.GateJudged():
-            return replace(proof, gates=(*proof.gates, event))
-        case e.ProofJudged():
-            return replace(proof, runs=(*proof.runs, event))
-        case e.VerdictGiven():
-            return replace(proof, verdicts=(*proof.verdicts, event), doubted=None)
-        case e.VerdictDoubted():
-            return replace(proof, doubted=event)
-        case e.RulesBroken() | e.BranchRebuilt(tree=""):
-            return replace(proof, gates=(), verdicts=())
-        case e.CandidateBuilt():
-            doubted = proof.doubted
-            return Proof(
-                baselines={name: known for name, known in proof.baselines.items() if known.tree == event.onto_tree},
-                gates=tuple(gate for gate in proof.gates if gate.tree == event.tree),
-                runs=tuple(run for run in proof.runs if run.tree == event.tree),
-                verdicts=tuple(verdict for verdict in proof.verdicts if verdict.patch == event.patch),
-                doubted=doubted if doubted and doubted.patch == event.patch else None,
-            )
-        case _:
-            return proof
+    def record(self, event: e.Event) -> Proof:
+        match event:
+            case e.BaselineKnown():
+                return replace(self, baselines={**self.baselines, event.name: event})
+            case e.GateJudged():
+                return replace(self, gates=(*self.gates, event))
+            case e.ProofJudged():
+                return replace(self, runs=(*self.runs, event))
+            case e.VerdictGiven():
+                return replace(self, verdicts=(*self.verdicts, event), doubted=None)
+            case e.VerdictDoubted():
+                return replace(self, doubted=event)
+            case e.RulesBroken() | e.BranchRebuilt(tree=""):
+                return replace(self, gates=(), verdicts=())
+            case e.CandidateBuilt():
+                doubted = self.doubted
+                return Proof(
+                    baselines={name: known for name, known in self.baselines.items() if known.tree == event.onto_tree},
+                    gates=tuple(gate for gate in self.gates if gate.tree == event.tree),
+                    runs=tuple(run for run in self.runs if run.tree == event.tree),
+                    verdicts=tuple(verdict for verdict in self.verdicts if verdict.patch == event.patch),
+                    doubted=doubted if doubted and doubted.patch == event.patch else None,
+                )
+            case _:
+                return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -50,6 +50,36 @@ class Attempt(Struct, frozen=True, kw_only=True):
     def answerable(self) -> str:
         """The id of the content that a person's answer is about: the candidate's tree; "" for none."""
         return self.delivery.candidate.tree if self.delivery.candidate else ""
+
+    def record(self, event: e.Event) -> Self:
+        """The attempt after one more event."""
+        if isinstance(event, e.Answered) and (event.tree != self.answerable or not (event.tree or self.delivery.held)):
+            return self  # the answer is neither about this content nor about the held landing of none
+        attempt = replace(self, delivery=self.delivery.record(event), dispatches=self.dispatches.record(event))
+        match event:
+            case e.WorkRefused():
+                return replace(attempt, refusal=attempt.refusal or (event.reason, event.detail))
+            case e.Answered(approved=False, why=why, by=by):
+                if why and attempt.is_revisable:
+                    attempt = _add_warnings(attempt, f"the change was rejected by {by or 'a person'}: {why}")
+                    return replace(attempt, revision=why, rejections=(*attempt.rejections, why))
+                detail = "the change was rejected" + (f": {why}" if why else "")
+                return replace(attempt, refusal=(Reason.STOPPED, detail), rejected=why)
+            case e.GuardFound():
+                worse = (Reason.GUARD_VIOLATED, "; ".join(event.lines)) if event.violated else attempt.refusal
+                return replace(_add_warnings(attempt, *event.lines), refusal=worse)
+            case e.LandingRefused():
+                return replace(attempt, refusal=(event.reason, event.why))
+            case e.PhaseFailed():
+                return replace(attempt, failure=event)
+            case e.CleanedUp():
+                return replace(attempt, cleaned=True)
+            case e.VerdictDoubted():
+                return _add_warnings(attempt, f"the verifier was asked once more, because {event.why}")
+            case parts.HostChanged():
+                return _add_warnings(attempt, event.words)
+            case _:
+                return attempt
 
 
 class WorkAttempt(Attempt, frozen=True, kw_only=True):
@@ -146,6 +176,57 @@ class WorkAttempt(Attempt, frozen=True, kw_only=True):
         has_words = self.work is not None and self.work.commits == 0
         return self.chosen.review if has_words and isinstance(self.chosen, e.RepairChosen | e.MergeChosen) else ()
 
+    def record(self, event: e.Event) -> Self:
+        setup = self.setup.record(event, self.dispatches.newest)
+        pushing = self.pushing.record(event, is_written=bool(self.written))
+        attempt = replace(super().record(event), proof=self.proof.record(event), setup=setup, pushing=pushing)
+        match event:
+            case e.Leased(kept=kept):
+                authors = kept.authors if kept else attempt.authors
+                attempt = replace(attempt, lease=event, base=event.base, base_tree=event.base_tree, authors=authors)
+                fixed = kept if kept and kept.beginning is Beginning.FIX else None
+                return _begin_fix(attempt, tree=fixed.tree, complaint=fixed.complaint, cycle=2) if fixed else attempt
+            case e.DispatchStarted():
+                return _record_start(attempt, event)
+            case e.DispatchEnded():
+                is_author = event.role.is_writer and event.kind not in (EndingKind.LIMIT, EndingKind.OVERLOADED)
+                new = (event.agent,) if is_author and event.agent not in ("", *attempt.authors) else ()
+                return replace(attempt, authors=(*attempt.authors, *new))
+            case e.QuestionAnswered(id=id_) if attempt.dispatches is not self.dispatches:
+                asked = next(question.text for question in self.dispatches.questions if question.id == id_)
+                return _add_warnings(attempt, f"an agent asked: {asked}; a person answered: {event.text}")
+            case e.HandedOver():
+                return replace(attempt, handovers=(*attempt.handovers, event))
+            case e.WorkTaken():
+                return replace(_add_warnings(_without_candidate(attempt), *event.lines), work=event)
+            case e.RulesBroken():
+                attempt = _add_warnings(attempt, *(f"a fixer was told: {line}" for line in event.lines))
+                return replace(attempt, broken=event, breaks=attempt.breaks + 1)
+            case e.CandidateBuilt(rejected=rejected):
+                is_new = rejected and rejected not in attempt.warnings
+                return _add_warnings(replace(attempt, unsolved=None), *([rejected] if is_new else []))
+            case e.BranchRebuilt():
+                return _record_rebuild(attempt, event)
+            case e.DriftFound():
+                refusal = (Reason.DRIFT, event.abort) if event.abort else None
+                return replace(attempt, drift=event, refusal=attempt.refusal or refusal)
+            case e.FinalVerificationDue():
+                return replace(attempt, is_last=True)
+            case e.SubplanEnded():
+                return replace(attempt, over=event)
+            case parts.CommandAltered() if isinstance(self.chosen, e.DelegateChosen):
+                words = f"a person was asked before `{self.chosen.command}` ran: {', '.join(event.files)} had changed"
+                return replace(_add_warnings(attempt, words), altered=event)
+            case parts.HostChanged(is_restarted=True, has_branch=has_branch):
+                # Back to the current cycle, or to the first writer; words of people and proofs of trees stay.
+                attempt = replace(attempt, work=None, broken=None, revision="", handovers=())
+                if has_branch and not self.pushing.lacks_start:
+                    return attempt
+                attempt = replace(attempt, lease=attempt.lease if has_branch else None, cycle=1, failed_tree="")
+                return replace(attempt, complaint="", start="", unsolved=None, parked="", rebuilt=0)
+            case _:
+                return attempt
+
 
 class PlanningAttempt(Attempt, frozen=True, kw_only=True):
     chosen: PlanningChosen
@@ -190,8 +271,30 @@ class PlanningAttempt(Attempt, frozen=True, kw_only=True):
     def findings(self) -> e.Rows:
         return self.accepted[-1].findings if self.accepted else ()
 
+    def record(self, event: e.Event) -> Self:
+        attempt = super().record(event)
+        match event:
+            case e.Answered(approved=False, why=why) if why and attempt is not self:  # it is about this proposal
+                return replace(attempt, proposal=None)
+            case StepJudged(role=role, problems=problems):
+                attempt = replace(attempt, judged=attempt.judged | {role: attempt.judged.get(role, 0) + 1})
+                attempt = replace(attempt, problems=problems, has_written=event.has_written)
+                if problems:
+                    return replace(attempt, tries=attempt.tries + 1, last_try=event.text)
+                return replace(attempt, tries=0, last_try="", revision="", accepted=(*attempt.accepted, event))
+            case ProposalMade():
+                steps = attempt.accepted
+                if text := strip_front_matter(event.text) if event.is_edited else "":
+                    steps = tuple(replace(step, text=text) if step is attempt.draft else step for step in steps)
+                return replace(attempt, proposal=event, accepted=steps)
+            case StartQueued():
+                return replace(attempt, queued=True)
+            case _:
+                return attempt
+
 
 A = TypeVar("A", bound=Attempt)
+W = TypeVar("W", bound=WorkAttempt)
 
 
 def begin_attempt(chosen: e.Chosen) -> Attempt:
@@ -220,114 +323,15 @@ def may_push(attempt: Attempt | None) -> bool:
     return attempt.dispatches.running is None and delivery.landing is None and delivery.landed is None
 
 
-def record_event(attempt: Attempt, event: e.Event) -> Attempt:
-    match attempt:
-        case WorkAttempt() if isinstance(event, e.SubplanEnded):
-            return replace(attempt, over=event)
-        case WorkAttempt(chosen=e.DelegateChosen(command=command)) if isinstance(event, parts.CommandAltered):
-            words = f"a person was asked before `{command}` ran: {', '.join(event.files)} had changed"
-            return replace(_add_warnings(attempt, words), altered=event)
-        case WorkAttempt():
-            return _record_work(_record_common(attempt, event), event)
-        case PlanningAttempt():
-            return _record_planning(attempt, event)
-        case _:
-            return _record_common(attempt, event)
-
-
-def _record_common(attempt: A, event: e.Event) -> A:
-    if isinstance(event, e.Answered):
-        is_about = event.tree == attempt.answerable and (event.tree or attempt.delivery.held)
-        if not is_about:  # neither this content nor the held landing of none
-            return attempt
-    attempt = replace(attempt, delivery=parts.record_delivery(attempt.delivery, event))
-    match event:
-        case e.WorkRefused():
-            return replace(attempt, refusal=attempt.refusal or (event.reason, event.detail))
-        case e.Answered(approved=False, why=why, by=by):
-            if why and attempt.is_revisable:
-                attempt = _add_warnings(attempt, f"the change was rejected by {by or 'a person'}: {why}")
-                return replace(attempt, revision=why, rejections=(*attempt.rejections, why))
-            detail = "the change was rejected" + (f": {why}" if why else "")
-            return replace(attempt, refusal=(Reason.STOPPED, detail), rejected=why)
-        case e.GuardFound():
-            worse = (Reason.GUARD_VIOLATED, "; ".join(event.lines)) if event.violated else attempt.refusal
-            return replace(_add_warnings(attempt, *event.lines), refusal=worse)
-        case e.LandingRefused():
-            return replace(attempt, refusal=(event.reason, event.why))
-        case e.PhaseFailed():
-            return replace(attempt, failure=event)
-        case e.CleanedUp():
-            return replace(attempt, cleaned=True)
-        case parts.HostChanged():
-            return _add_warnings(attempt, event.words)
-        case _:
-            return attempt
-
-
-def _record_work(attempt: WorkAttempt, event: e.Event) -> WorkAttempt:
-    before = attempt
-    dispatches = parts.record_dispatch(attempt.dispatches, event)
-    setup = parts.record_setup(attempt.setup, event, attempt.dispatches.newest)
-    pushing = parts.record_pushing(attempt.pushing, event, is_written=bool(attempt.written))
-    attempt = replace(attempt, dispatches=dispatches, proof=parts.record_proof(attempt.proof, event), setup=setup)
-    attempt = replace(attempt, pushing=pushing)
-    match event:
-        case e.Leased():
-            attempt = replace(attempt, lease=event, base=event.base, base_tree=event.base_tree)
-            if (kept := event.kept) is None:
-                return attempt
-            attempt = replace(attempt, authors=kept.authors)
-            is_fix = kept.beginning is Beginning.FIX
-            return _begin_fix(attempt, tree=kept.tree, complaint=kept.complaint, cycle=2) if is_fix else attempt
-        case e.DispatchStarted():
-            return _record_start(attempt, event)
-        case e.DispatchEnded():
-            is_author = event.role.is_writer and event.kind not in (EndingKind.LIMIT, EndingKind.OVERLOADED)
-            new = (event.agent,) if is_author and event.agent not in ("", *attempt.authors) else ()
-            return replace(attempt, authors=(*attempt.authors, *new))
-        case e.QuestionAnswered(id=id_) if dispatches is not before.dispatches:
-            asked = next(question.text for question in dispatches.questions if question.id == id_)
-            return _add_warnings(attempt, f"an agent asked: {asked}; a person answered: {event.text}")
-        case e.HandedOver():
-            return replace(attempt, handovers=(*attempt.handovers, event))
-        case e.WorkTaken():
-            return replace(_add_warnings(_without_candidate(attempt), *event.lines), work=event)
-        case e.RulesBroken():
-            attempt = _add_warnings(attempt, *(f"a fixer was told: {line}" for line in event.lines))
-            return replace(attempt, broken=event, breaks=attempt.breaks + 1)
-        case e.CandidateBuilt(rejected=rejected):
-            is_new = rejected and rejected not in attempt.warnings
-            return _add_warnings(replace(attempt, unsolved=None), *([rejected] if is_new else []))
-        case e.BranchRebuilt():
-            return _record_rebuild(attempt, event)
-        case e.VerdictDoubted():
-            return _add_warnings(attempt, f"the verifier was asked once more, because {event.why}")
-        case e.DriftFound():
-            refusal = (Reason.DRIFT, event.abort) if event.abort else None
-            return replace(attempt, drift=event, refusal=attempt.refusal or refusal)
-        case e.FinalVerificationDue():
-            return replace(attempt, is_last=True)
-        case parts.HostChanged(is_restarted=True, has_branch=has_branch):
-            # Back to the current cycle, or to the first writer; words of people and proofs of trees stay.
-            attempt = replace(attempt, work=None, broken=None, revision="", handovers=())
-            if has_branch and not before.pushing.lacks_start:
-                return attempt
-            attempt = replace(attempt, lease=attempt.lease if has_branch else None, cycle=1, failed_tree="")
-            return replace(attempt, complaint="", start="", unsolved=None, parked="", rebuilt=0)
-        case _:
-            return attempt
-
-
 def _add_warnings(attempt: A, *lines: str) -> A:
     return replace(attempt, warnings=(*attempt.warnings, *lines))
 
 
-def _without_candidate(attempt: WorkAttempt) -> WorkAttempt:
+def _without_candidate(attempt: W) -> W:
     return replace(attempt, delivery=replace(attempt.delivery, candidate=None))
 
 
-def _begin_fix(attempt: WorkAttempt, *, tree: str, complaint: str, cycle: int) -> WorkAttempt:
+def _begin_fix(attempt: W, *, tree: str, complaint: str, cycle: int) -> W:
     if cycle != attempt.cycle:
         failed = "".join(f"\n  {item}: {evidence}" for item, evidence in attempt.proof.failed_items)
         attempt = replace(attempt, cycles=(*attempt.cycles, f"Fix cycle {cycle - 1}: {complaint}{failed}"))
@@ -335,7 +339,7 @@ def _begin_fix(attempt: WorkAttempt, *, tree: str, complaint: str, cycle: int) -
     return replace(_without_candidate(attempt), work=None, broken=None, revision="")
 
 
-def _record_rebuild(attempt: WorkAttempt, event: e.BranchRebuilt) -> WorkAttempt:
+def _record_rebuild(attempt: W, event: e.BranchRebuilt) -> W:
     if not event.tree:  # a conflict
         attempt = replace(attempt, rebuilt=attempt.rebuilt + 1, parked=event.parked, unsolved=attempt.delivery.conflict)
     delivery = replace(attempt.delivery, conflict=None)
@@ -344,7 +348,7 @@ def _record_rebuild(attempt: WorkAttempt, event: e.BranchRebuilt) -> WorkAttempt
     return _begin_fix(attempt, tree=event.tree, complaint=event.complaint, cycle=attempt.cycle + 1)
 
 
-def _record_start(attempt: WorkAttempt, event: e.DispatchStarted) -> WorkAttempt:
+def _record_start(attempt: W, event: e.DispatchStarted) -> W:
     if event.again and event.agent:
         attempt = _add_warnings(attempt, f"{event.again}; it was tried once more")
     if event.role.is_writer:
@@ -352,26 +356,3 @@ def _record_start(attempt: WorkAttempt, event: e.DispatchStarted) -> WorkAttempt
     if event.role is not Role.FIX:
         return attempt
     return _begin_fix(attempt, tree=event.tree, complaint=event.complaint, cycle=event.cycle)
-
-
-def _record_planning(attempt: PlanningAttempt, event: e.Event) -> PlanningAttempt:
-    attempt = _record_common(attempt, event)
-    attempt = replace(attempt, dispatches=parts.record_dispatch(attempt.dispatches, event))
-    match event:
-        case e.Answered(approved=False) if event.why and attempt.proposal is not None:
-            return replace(attempt, proposal=None)
-        case StepJudged(role=role, problems=problems):
-            attempt = replace(attempt, judged=attempt.judged | {role: attempt.judged.get(role, 0) + 1})
-            attempt = replace(attempt, problems=problems, has_written=event.has_written)
-            if problems:
-                return replace(attempt, tries=attempt.tries + 1, last_try=event.text)
-            return replace(attempt, tries=0, last_try="", revision="", accepted=(*attempt.accepted, event))
-        case ProposalMade():
-            steps = attempt.accepted
-            if text := strip_front_matter(event.text) if event.is_edited else "":
-                steps = tuple(replace(step, text=text) if step is attempt.draft else step for step in steps)
-            return replace(attempt, proposal=event, accepted=steps)
-        case StartQueued():
-            return replace(attempt, queued=True)
-        case _:
-            return attempt

@@ -305,10 +305,6 @@ def _search_phases(state: RunState, started: RunStarted) -> Decision | None:
     return perform_action(a.READ_PLAN, "the plan is searched for phases that can start next to the running ones")
 
 
-def without_beginnings(decision: Decision) -> Decision:
-    return replace(decision, actions=tuple(action for action in decision.actions if action.step not in BEGINNINGS))
-
-
 def is_ending(state: RunState) -> bool:
     steps = {action.step for action in decide(state).actions}
     is_approved = state.attempt is not None and state.attempt.delivery.is_approved

@@ -16,7 +16,6 @@ from runplan.domain.run.attempts import (
     WorkAttempt,
     begin_attempt,
     open_questions,
-    record_event,
     running_dispatch,
 )
 from runplan.domain.run.kinds import REPEATED_WAITS, Mode, WaitKind
@@ -334,7 +333,7 @@ def _apply_to_run(state: RunState, event: e.Event) -> RunState:
 
 
 def _apply_to_attempt(state: RunState, event: e.Event) -> RunState:
-    return replace(state, attempt=record_event(state.attempt, event)) if state.attempt is not None else state
+    return replace(state, attempt=state.attempt.record(event)) if state.attempt is not None else state
 
 
 def _begin_attempt(state: RunState, chosen: e.Chosen) -> RunState:

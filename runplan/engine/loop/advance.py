@@ -13,7 +13,7 @@ from runplan.domain.errors import PlanUnreadable, RefusedEarly, SettingsError
 from runplan.domain.run import actions as a
 from runplan.domain.run.actions import Decision
 from runplan.domain.run.attempts import running_dispatch
-from runplan.domain.run.decide import decide, without_beginnings
+from runplan.domain.run.decide import BEGINNINGS, decide
 from runplan.domain.run.dispatch import GRACE_S
 from runplan.domain.run.events import Event, WorkRefused
 from runplan.domain.run.kinds import Reason
@@ -73,7 +73,9 @@ def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool]
     try:
         while True:
             decision = decide(journal.state)
-            decision = decision if may_begin() else without_beginnings(decision)
+            if not may_begin():  # a draining daemon leaves what begins something to the next one
+                actions = tuple(action for action in decision.actions if action.step not in BEGINNINGS)
+                decision = replace(decision, actions=actions)
             if not decision.actions:
                 return decision
             if decision == last:

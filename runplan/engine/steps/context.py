@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -96,7 +96,7 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
     @property
     def index(self) -> str:
         """The index of all reports."""
-        return names.index_path(self.settings.paths.reports)
+        return str(PurePosixPath(self.settings.paths.reports) / "README.md")
 
     @property
     def bookkeeping(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from runplan.domain.checks import drift, returns, verdict
 from runplan.domain.checks.evidence import Facts
 from runplan.domain.checks.returns import Unusable
 from runplan.domain.globs import covers
-from runplan.domain.names import as_utf8, is_within, requires_ref
+from runplan.domain.names import REQUIRES, as_utf8, is_within
 from runplan.domain.plan.body import named_paths
 from runplan.domain.plan.model import Plan, Status, parse_plan
 from runplan.domain.run import events as e
@@ -248,7 +248,7 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> e.Event 
     phase = state.current
     if isinstance(phase.chosen, e.UndoChosen) or not is_complete_with(plan, phase.chosen.phase):
         return None
-    ref = requires_ref(context.slug)
+    ref = f"{REQUIRES}{context.slug}"
     if context.workspace.user.tip(ref) is not None and not plan.complete:
         until = context.clock.now() + timedelta(minutes=verdict.parent_wait(state.waits))
         words = f"a parent holds the end of the plan; to release it: {command('git', 'update-ref', '-d', ref)}"

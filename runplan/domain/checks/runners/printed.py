@@ -30,11 +30,27 @@ class Report(Struct, frozen=True, kw_only=True):
     stopped: str = ""  #: why the runner left tests out
 
 
+ReadReport: TypeAlias = Callable[[list[str], int, re.Match[str]], Report | None]
+
+
 class Runner(Struct, frozen=True):
     name: str
     closing: re.Pattern[str]
-    read: Callable[[list[str], int, re.Match[str]], Report | None]
+    read: ReadReport
     begins: re.Pattern[str] | None = None
+
+
+RUNNERS: list[Runner] = []  #: the more specific first: if two runners recognise the same line, the first wins
+
+
+def _reads(
+    name: str, closing: re.Pattern[str], begins: re.Pattern[str] | None = None
+) -> Callable[[ReadReport], ReadReport]:
+    def register(read: ReadReport) -> ReadReport:
+        RUNNERS.append(Runner(name, closing, read, begins))
+        return read
+
+    return register
 
 
 def find_last(lines: list[str], pattern: re.Pattern[str]) -> tuple[int, re.Match[str]] | None:
@@ -81,6 +97,7 @@ _PYTEST_STATES = {
 }
 
 
+@_reads("pytest", _PYTEST_CLOSING, re.compile(r"^=+ test session starts =+$"))
 def read_pytest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     numbers = read_counts(closing[1])
     block = find_last(lines[:end], _BLOCK)
@@ -97,9 +114,6 @@ def read_pytest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     )
 
 
-PYTEST = Runner("pytest", _PYTEST_CLOSING, read_pytest, re.compile(r"^=+ test session starts =+$"))
-
-
 _RAN = re.compile(r"^Ran (\d{1,9}) tests? in [\d.]+s$")
 _UNITTEST_CLOSING = re.compile(r"^(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$")
 _UNITTEST_FAILED = re.compile(r"^(?:FAIL|ERROR): (\S+ \(.+)$")
@@ -107,6 +121,7 @@ _UNITTEST_NAME = re.compile(r"^(\w+ \([\w.]+\))(?: \.\.\. |$)")
 _UNITTEST_STATE = re.compile(r"^(?:.*?\) |.*)?\.\.\. (ok|FAIL|ERROR|skipped .*|expected failure|unexpected success)$")
 
 
+@_reads("unittest", _RAN, re.compile(r"^\w+ \([\w.]+\) \.\.\. "))
 def read_unittest(lines: list[str], end: int, ran: re.Match[str]) -> Report | None:
     closing = find_last(lines[: end + 3], _UNITTEST_CLOSING)
     if closing is None or closing[0] < end:
@@ -135,9 +150,6 @@ def read_unittest(lines: list[str], end: int, ran: re.Match[str]) -> Report | No
     )
 
 
-UNITTEST = Runner("unittest", _RAN, read_unittest, re.compile(r"^\w+ \([\w.]+\) \.\.\. "))
-
-
 _CARGO_CLOSING = re.compile(r"^test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed; (\d{1,9}) ignored;")
 _BINARY = re.compile(r"^ +(?:Running (?:unittests )?(\S+) \(|Doc-tests (\S+)$)")
 _CARGO_TEST = re.compile(r"^test (.+?) \.\.\. (ok|FAILED|ignored)(?:, .*)?(?: <[\d.]+s>)?$")
@@ -148,6 +160,7 @@ _PLACE = re.compile(r" \(line \d+\)")  # of a documentation test; it moves with 
 _CARGO_STATES = {"ok": TestState.PASSED, "FAILED": TestState.FAILED, "ignored": TestState.SKIPPED}
 
 
+@_reads("cargo", _CARGO_CLOSING, re.compile(r"^running \d+ tests?$"))
 def read_cargo(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
     results = match_lines(lines, _CARGO_CLOSING)
     tests: list[tuple[str, TestState]] = []
@@ -171,9 +184,6 @@ def read_cargo(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
     )
 
 
-CARGO = Runner("cargo", _CARGO_CLOSING, read_cargo, re.compile(r"^running \d+ tests?$"))
-
-
 _PACKAGE = re.compile(r"^(ok|FAIL|\?)\s+(\S+)\s+([\d.]+s|\(cached\)|\[.*?\])(.*)")
 _EVENT = r'\{"Time":.{0,80}?"Action":"(?:pass|fail|skip)","Package":"[^"]{1,500}"(?:,"Elapsed"|\})'
 _GO_CLOSING = re.compile(rf"{_PACKAGE.pattern}|^{_EVENT}")
@@ -185,6 +195,7 @@ _GO_STATES = {
 }
 
 
+@_reads("go", _GO_CLOSING, re.compile(r'^=== RUN   \S|^\{"Time":.{0,80}?"Action":"run"'))
 def read_go(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
     tests: dict[str, TestState] = {}
     begun: dict[str, TestState] = {}  #: of a package that has not ended yet
@@ -233,38 +244,6 @@ def _add_event(line: str, tests: dict[str, TestState]) -> None:
         tests[package] = TestState.FAILED
 
 
-GO = Runner("go", _GO_CLOSING, read_go, re.compile(r'^=== RUN   \S|^\{"Time":.{0,80}?"Action":"run"'))
-
-
-_CTEST_CLOSING = re.compile(r"^\d+% tests passed, (\d{1,9}) tests? failed out of (\d{1,9})$|^No tests were found!!!$")
-_CTEST_FAILED = re.compile(r"^\s+\d+ - (.+?) \((?!Disabled|Skipped)[A-Za-z][A-Za-z ]*\)")
-_CTEST_LINE = re.compile(r"^ *\d{1,9}/(\d{1,9}) Test +#\d+: (.+?) \.*\s*(Passed|\*{3}[A-Z][\w :()]*?) +[\d.]+ sec$")
-_SKIPPED = ("***Skipped", "***Not Run (Disabled)")
-_CTEST_STATES = {"Passed": TestState.PASSED, **dict.fromkeys(_SKIPPED, TestState.SKIPPED)}
-
-
-def read_ctest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
-    if closing[1] is None:
-        return Report(passed=0, failed=0)
-    listed = match_lines(lines[:end], _CTEST_LINE)
-    last_failure = find_last(lines[end:], _CTEST_FAILED)
-    planned = max((int(test[1]) for test in listed), default=0)
-    return Report(
-        lines_after=last_failure[0] if last_failure else 0,
-        passed=int(closing[2]) - int(closing[1]),
-        failed=int(closing[1]),
-        skipped=sum(test[3] in _SKIPPED for test in listed),
-        tests=[
-            *((test[2], _CTEST_STATES.get(test[3], TestState.FAILED)) for test in listed),
-            *list_failed(lines[end:], _CTEST_FAILED),
-        ],
-        stopped="ctest did not run every test" if len(listed) < planned else "",
-    )
-
-
-CTEST = Runner("ctest", _CTEST_CLOSING, read_ctest, re.compile(r"^Test project /"))
-
-
 _JEST_CLOSING = re.compile(r"^Tests: +(.*\b\d{1,9} total)$|^No tests found, exiting")
 _SUITES = re.compile(r"^Test Suites: +(.*\b\d{1,9} total)$")
 _FILE = re.compile(r"^ ?(PASS|FAIL) +(?:\./)?(\S+)")
@@ -274,6 +253,7 @@ _JEST_STATES = {**dict.fromkeys("✓√", TestState.PASSED), **dict.fromkeys("�
 _UNLOADABLE = "Test suite failed to run"
 
 
+@_reads("jest", _JEST_CLOSING, re.compile(r"^ ?(?:PASS|FAIL) +\S+\.[cm]?[jt]sx?\b"))
 def read_jest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     numbers = read_counts(closing[1] or "")
     suites = find_last(lines[:end], _SUITES)
@@ -310,9 +290,6 @@ def _read_tests(lines: list[str]) -> Iterator[tuple[str, TestState]]:
                 yield " › ".join((file, *path.values())), _JEST_STATES.get(listed[2], TestState.SKIPPED)
 
 
-JEST = Runner("jest", _JEST_CLOSING, read_jest, re.compile(r"^ ?(?:PASS|FAIL) +\S+\.[cm]?[jt]sx?\b"))
-
-
 _VITEST_CLOSING = re.compile(r"^ +Tests {2}(.+?)(?: \(\d+\))?$|^No test files found")
 _FILES = re.compile(r"^ Test Files {2}(.+?)(?: \((\d{1,9})\))?$")
 _VITEST_LINE = re.compile(r"^ ([✓√×↓]) (\S+ > .+?)(?: \d+ms)?$")
@@ -320,6 +297,7 @@ _VITEST_FAILED = re.compile(r"^ *FAIL +(.+?)(?: \[ \S+ \])?$")
 _VITEST_STATES = {"×": TestState.FAILED, "↓": TestState.SKIPPED}
 
 
+@_reads("vitest", _VITEST_CLOSING, re.compile(r"^ *RUN +v\d"))
 def read_vitest(lines: list[str], end: int, closing: re.Match[str]) -> Report | None:
     files = find_last(lines[:end], _FILES)
     if closing[1] is None:
@@ -340,9 +318,6 @@ def read_vitest(lines: list[str], end: int, closing: re.Match[str]) -> Report | 
     )
 
 
-VITEST = Runner("vitest", _VITEST_CLOSING, read_vitest, re.compile(r"^ *RUN +v\d"))
-
-
 _PLAN = re.compile(r"^1\.\.(\d{1,9})(?:\s|$)")
 _POINT = re.compile(
     r"^( *)(not )?ok\b(?: (\d{1,9}))?(?: +-)?((?: (?!# (?i:skip|todo)\b)\S*)*) *(# (?i:skip|todo)\b.*)?$"
@@ -356,14 +331,7 @@ _NODE_DETAILS = re.compile(r"^✖ failing tests:$")
 _SPEC = re.compile(r"^( *)([✔✖▶﹣]) (.+?)(?: \([\d.]+ms\))?( # .*)?$")
 
 
-def read_tap(lines: list[str], end: int, plan: re.Match[str]) -> Report | None:
-    """TAP is complete when the last point has the number that the plan announced."""
-    point = find_last(lines, _TOP_POINT)
-    if int(plan[1]) != (int(point[1][1]) if point else 0):
-        return None
-    return count_states(read_points(lines), lines_after=max(0, point[0] - end) if point else 0)
-
-
+@_reads("node", _FAIL)
 def read_node(lines: list[str], end: int, closing: re.Match[str]) -> Report | None:
     passes = find_last(lines[:end], _PASS)
     if passes is None:
@@ -377,6 +345,42 @@ def read_node(lines: list[str], end: int, closing: re.Match[str]) -> Report | No
         skipped=others.get("skipped", 0) + others.get("todo", 0),
         tests=read_points(lines[:end]) or _read_spec(lines[:end]),
     )
+
+
+_CTEST_CLOSING = re.compile(r"^\d+% tests passed, (\d{1,9}) tests? failed out of (\d{1,9})$|^No tests were found!!!$")
+_CTEST_FAILED = re.compile(r"^\s+\d+ - (.+?) \((?!Disabled|Skipped)[A-Za-z][A-Za-z ]*\)")
+_CTEST_LINE = re.compile(r"^ *\d{1,9}/(\d{1,9}) Test +#\d+: (.+?) \.*\s*(Passed|\*{3}[A-Z][\w :()]*?) +[\d.]+ sec$")
+_SKIPPED = ("***Skipped", "***Not Run (Disabled)")
+_CTEST_STATES = {"Passed": TestState.PASSED, **dict.fromkeys(_SKIPPED, TestState.SKIPPED)}
+
+
+@_reads("ctest", _CTEST_CLOSING, re.compile(r"^Test project /"))
+def read_ctest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
+    if closing[1] is None:
+        return Report(passed=0, failed=0)
+    listed = match_lines(lines[:end], _CTEST_LINE)
+    last_failure = find_last(lines[end:], _CTEST_FAILED)
+    planned = max((int(test[1]) for test in listed), default=0)
+    return Report(
+        lines_after=last_failure[0] if last_failure else 0,
+        passed=int(closing[2]) - int(closing[1]),
+        failed=int(closing[1]),
+        skipped=sum(test[3] in _SKIPPED for test in listed),
+        tests=[
+            *((test[2], _CTEST_STATES.get(test[3], TestState.FAILED)) for test in listed),
+            *list_failed(lines[end:], _CTEST_FAILED),
+        ],
+        stopped="ctest did not run every test" if len(listed) < planned else "",
+    )
+
+
+@_reads("tap", _PLAN, re.compile(r"^TAP version \d+$|^Bail out!|^1\.\.[1-9]\d{0,8}(?:\s|$)"))
+def read_tap(lines: list[str], end: int, plan: re.Match[str]) -> Report | None:
+    """TAP is complete when the last point has the number that the plan announced."""
+    point = find_last(lines, _TOP_POINT)
+    if int(plan[1]) != (int(point[1][1]) if point else 0):
+        return None
+    return count_states(read_points(lines), lines_after=max(0, point[0] - end) if point else 0)
 
 
 def read_points(lines: list[str]) -> list[tuple[str, TestState]]:
@@ -409,10 +413,6 @@ def _read_spec(lines: list[str]) -> list[tuple[str, TestState]]:
             state = TestState.FAILED if mark == "✖" else TestState.PASSED
             tests.append((" › ".join((*suites.values(), name)), TestState.SKIPPED if remark else state))
     return tests
-
-
-NODE = Runner("node", _FAIL, read_node)
-TAP = Runner("tap", _PLAN, read_tap, re.compile(r"^TAP version \d+$|^Bail out!|^1\.\.[1-9]\d{0,8}(?:\s|$)"))
 
 
 ReadTests: TypeAlias = Callable[[list[str]], Iterable[tuple[str, TestState]]]
@@ -521,9 +521,7 @@ _SWIFT_TEST = (
 )
 
 _SWIFT_BEGINS = re.compile(r"^Test Suite .* started|^\W +Test run started")
-#: The more specific first: if two runners recognise the same line, the first wins.
-RUNNERS = (
-    *(PYTEST, UNITTEST, CARGO, GO, JEST, VITEST, NODE, CTEST, TAP),
+RUNNERS += (
     Runner("mocha", _MOCHA, partial(_read_summaries, _read_tree)),
     Runner("rspec", _RSPEC, partial(_read_summaries, partial(_match_tests, _RSPEC_FAILED))),
     Runner("dotnet", _DOTNET, partial(_read_summaries, partial(_match_tests, _DOTNET_TEST)), _DOTNET_BEGINS),
