@@ -151,6 +151,11 @@ def test_only_the_shown_text_is_approved() -> None:
     assert decide(apply(state, e.Answered(tree="aa", approved=True))).actions == (a.LAND,)
 
 
+def test_a_rejection_of_another_change_keeps_the_proposal() -> None:
+    state = apply(asked(begun(quick=True)), e.Answered(tree="bb", approved=False, why="not so"))
+    assert decide(state).waiting is WaitKind.APPROVAL
+
+
 def test_a_resumed_run_does_not_ask_again() -> None:
     state = apply(asked(begun(quick=True)), e.RunResumed(mode=Mode.PLAN, wanted="", auto=False))
     assert decide(state).waiting is WaitKind.APPROVAL
