@@ -32,7 +32,7 @@ from runplan.engine.landing.lander import (
 )
 from runplan.engine.landing.modes import open_lander
 from runplan.engine.landing.pull_request import PlanPlace, PullRequestLander
-from runplan.engine.report.progress import describe_plan
+from runplan.engine.report.summary import describe_plan
 from tests.forge.conftest import BRANCH, git
 from tests.support.github.hub import Answer, Hub
 from tests.support.github.server import Fault, StandIn, an_app, environment

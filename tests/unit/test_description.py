@@ -17,7 +17,7 @@ from runplan.engine.landing.description import (
     choose_template,
     status_of,
 )
-from runplan.engine.report.progress import describe_plan, find_goal
+from runplan.engine.report.summary import describe_plan, find_goal
 from tests.support.builders import a_plan
 from tests.unit.test_summary import BASE, GATE, LEASED, ROBOT, records
 

@@ -87,9 +87,8 @@ def judge_drifts(implementer: Tokens, verifier: Tokens, corrected: Collection[tu
     Up to 10 % is corrected, up to 20 % also noted, more fails the phase. So does a second correction of a criterion;
     `corrected` are the phase and bullet of each correction that this run has made.
     """
-    places = {
-        (id_key(drift.phase), drift.bullet, drift.field): drift for drift in (*implementer.drifts, *verifier.drifts)
-    }
+    drifts = (*implementer.drifts, *verifier.drifts)
+    places = {(id_key(drift.phase), drift.bullet, drift.field): drift for drift in drifts}
     before = {(id_key(phase), bullet) for phase, bullet in corrected}
     corrections: list[Drift] = []
     aborts: list[str] = []
@@ -205,11 +204,8 @@ def find_contradictions(section: str) -> list[tuple[int, str]]:
         stated_for = [number for line in criteria for number in re.findall(numbers, line)]
         if len(derived) == len(stated_for) == 1:  # else they may count different things
             compared.append((*derived[0], stated_for[0]))
-    shares = (
-        (drift_percent(stated, value), f"{text} is {value}, and the phase states {stated}")
-        for text, value, stated in compared
-    )
-    return [(off, words) for off, words in shares if off]
+    shares = ((drift_percent(stated, value), value, text, stated) for text, value, stated in compared)
+    return [(off, f"{text} is {value}, and the phase states {stated}") for off, value, text, stated in shares if off]
 
 
 def stale_phrase(section: str) -> str:

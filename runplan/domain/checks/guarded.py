@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
-from msgspec import Struct
-
 from runplan.domain.globs import covers
 
 Read: TypeAlias = Callable[[str], str | None]
@@ -49,41 +47,31 @@ _SECTIONS = frozenset({"pytest", "coverage", "jest", "vitest", "mocha", "c8", "n
 LARGEST_PARSED = 1_000_000  #: characters of a settings file that is parsed; a larger one is compared as a whole
 
 
-class _Named(Struct):
-    """The words of the commands, and of the scripts that they name, with the scripts of the tree among them."""
-
-    words: set[str]
-    scripts: set[str]
-    test_paths: Sequence[str]
-
-    def add(self, command: str, read: Read) -> None:
-        words = _split_words(command)
-        self.words.update(words)
-        recipes = _list_recipes(words, self.words)
-        for path in _list_paths(words, recipes):
+def _list_scripts(commands: Iterable[str], read: Read, test_paths: Sequence[str]) -> tuple[set[str], set[str]]:
+    """The words of the commands and of the scripts that they name; and those of these scripts that run tests."""
+    words: set[str] = set()
+    scripts: dict[str, str | None] = {}
+    for command in commands:
+        own = _split_words(command)
+        words.update(own)
+        recipes = _list_recipes(own, words)
+        for path in _list_paths(own, recipes):
             is_recipe = posixpath.basename(path) in recipes
             text = read(path) if is_recipe or _SCRIPT.search(path) else None
-            if text is None:
+            scripts |= {} if is_recipe else {path: text}
+            if text is None or not (is_recipe or _is_shell(path, text)):
                 continue
-            if not is_recipe:
-                self._add_script(path, text)
-            if not is_recipe and not _is_shell(path, text):
-                continue
-            # The test scripts that it mentions; the tests that a script mentions are no scripts of the checks.
             mentioned = set(_split_words(text))
-            self.words.update(mentioned)
+            words.update(mentioned)
+            # The tests that a script mentions are no scripts of the checks.
             meant = (
                 word
                 for word in filter(_SCRIPT.search, mentioned)
-                if (is_recipe if is_on_test_side(word, self.test_paths) else covers(_TEST_SCRIPTS, word))
+                if (is_recipe if is_on_test_side(word, test_paths) else covers(_TEST_SCRIPTS, word))
             )
-            for script in _join_paths(("", posixpath.dirname(path)), meant):
-                self._add_script(script, read(script))
-
-    def _add_script(self, path: str, text: str | None) -> None:
-        """Add a script if it runs tests; other test files contain them."""
-        if text is not None and (_is_shell(path, text) or not is_test(path, self.test_paths)):
-            self.scripts.add(path)
+            scripts |= {script: read(script) for script in _join_paths(("", posixpath.dirname(path)), meant)}
+    texts = ((path, text) for path, text in scripts.items() if text is not None)
+    return words, {path for path, text in texts if _is_shell(path, text) or not is_test(path, test_paths)}
 
 
 def list_named(command: str) -> tuple[str, ...]:
@@ -115,25 +103,23 @@ def _list_paths(words: Sequence[str], recipes: Iterable[str]) -> Iterable[str]:
 def find_changes(
     commands: Iterable[str], changed: Iterable[str], *, before: Read, after: Read, test_paths: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
-    named = _Named(words=set(), scripts=set(), test_paths=test_paths)
-    for command in commands:
-        named.add(command, before)
-    if not named.words:
+    words, scripts = _list_scripts(commands, before, test_paths)
+    if not words:
         return []
-    differences = ((path, _describe_difference(path, named, before, after)) for path in changed)
+    differences = ((path, _describe_difference(path, words, scripts, before, after)) for path in changed)
     return [(path, difference) for path, difference in differences if difference]
 
 
-def _describe_difference(path: str, named: _Named, before: Read, after: Read) -> str:
+def _describe_difference(path: str, words: set[str], scripts: set[str], before: Read, after: Read) -> str:
     folder, name = posixpath.split(path)
     was = before(path)
     now = after(path)
     if was == now:  # its mode
         return ""
     how = "was added" if was is None else "was removed" if now is None else "was changed"
-    if path in named.scripts:
+    if path in scripts:
         return f"a check runs it, and it {how}"
-    for program in named.words.intersection(_RECIPES):
+    for program in words.intersection(_RECIPES):
         names = _RECIPES[program]
         if name in names or (name.endswith(".mk") and "Makefile" in names):
             hides_another = name in names and any(before(posixpath.join(folder, other)) is not None for other in names)
@@ -143,7 +129,7 @@ def _describe_difference(path: str, named: _Named, before: Read, after: Read) ->
         return f"test runners read it, and it {how}"
     if not is_project_settings(path):
         return ""
-    old, new = (_read_sections(name, text or "", named.words) for text in (was, now))
+    old, new = (_read_sections(name, text or "", words) for text in (was, now))
     differing = []
     for key in (key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)):
         kind, _, script = key.partition(".")

@@ -71,9 +71,8 @@ class _Understanding(Struct):
         success = _lines(self.success)
         questions = _lines(self.questions)
         problems = [] if problem else ["problem is empty; say what is wrong or missing today"]
-        problems += (
-            [] if success else ["success is empty; name at least one criterion by which one sees that it is done"]
-        )
+        least = "name at least one criterion by which one sees that it is done"
+        problems += [] if success else [f"success is empty; {least}"]
         text = _paragraphs(
             f"Problem: {problem}",
             _listed("Success", success),
@@ -96,10 +95,8 @@ class _Exploration(Struct):
         files = {_one_line(file.path): _one_line(file.why) for file in self.files[:MOST_ROWS]}
         known = {named: path for named in files if (path := _find_path(named, facts.paths))}
         least = min(LEAST_PATHS, len(facts.paths))
-        rows = [
-            f"`{known.get(named, named)}`{'' if named in known else ' (not at the base)'}: {why}"
-            for named, why in files.items()
-        ]
+        marks = {named: "" if named in known else " (not at the base)" for named in files}
+        rows = [f"`{known.get(named, named)}`{marks[named]}: {why}" for named, why in files.items()]
         problems: tuple[str, ...] = ()
         if len(set(known.values())) < least:
             missing = [named[:NAME] for named in files if named not in known]
@@ -176,9 +173,8 @@ class _Critique(Struct):
             elif why and not verdicts.get(id_, "").startswith("FAIL"):  # of two verdicts the worse counts
                 verdicts[id_] = f"{verdict}: {why}"
         if len(verdicts) < LEAST_PRINCIPLES:
-            problems.append(
-                f"{len(verdicts)} principles have a verdict with a reason; at least {LEAST_PRINCIPLES} are needed"
-            )
+            counted = f"{len(verdicts)} principles have a verdict with a reason"
+            problems.append(f"{counted}; at least {LEAST_PRINCIPLES} are needed")
         findings = [
             (_one_line(finding.id), _one_line(finding.where), _one_line(finding.text))
             for finding in self.findings[:MOST_ROWS]
@@ -215,9 +211,8 @@ class _Draft(Struct):
         unanswered = [id_ for id_, _ in facts.findings if id_ not in answers]
         problems = [f"the finding {id_} has no answer; say what you changed, or why not" for id_ in unanswered]
         if len(markdown) > LONGEST_PLAN + len(facts.before):
-            problems.append(
-                f"the plan has {len(markdown):,} characters, and at most {LONGEST_PLAN:,} are read; shorten it"
-            )
+            size = f"{len(markdown):,} characters"
+            problems.append(f"the plan has {size}, and at most {LONGEST_PLAN:,} are read; shorten it")
         missing = "there is no plan; put it into the field plan, or into a block fenced as markdown"
         checked = check_plan(markdown, facts) if markdown else StepResult(problems=(missing,))
         return replace(

@@ -100,10 +100,8 @@ def judge_new_tests(
             return NewTestsAnswer.NOT_JUDGED, f"on the base's code {old.unfinished}"
         if old.red:
             return NewTestsAnswer.FAILS, f"on the base's code {old.line}"
-        return (
-            NewTestsAnswer.HOLLOW if added is None else NewTestsAnswer.NOT_JUDGED,
-            "they pass on the base's code, too",
-        )
+        answer = NewTestsAnswer.HOLLOW if added is None else NewTestsAnswer.NOT_JUDGED
+        return answer, "they pass on the base's code, too"
     failing = count_cases(old.failures)
     passing = count_cases(old.passes)
     hollow = [name for name in sorted(added) if passing[name] and not failing[name]]

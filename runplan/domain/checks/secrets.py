@@ -68,9 +68,8 @@ def secrets_in(text: str) -> dict[str, str]:
 
 
 def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
-    values = [
-        value for name, value in environment.items() if re.search(_VARIABLE, name) and len(value) >= SHORTEST_VALUE
-    ]
+    telling = (value for name, value in environment.items() if re.search(_VARIABLE, name))
+    values = [value for value in telling if len(value) >= SHORTEST_VALUE]
     addresses = (value for value in environment.values() if "://" in value)
     for user, password in (match for address in addresses for match in re.findall(_USER, address)):
         plain = unquote_to_bytes(_to_bytes(password)).decode(errors="surrogateescape")
@@ -125,9 +124,8 @@ def _to_bytes(text: str) -> bytes:
 
 def _find_spans(data: AnyStr, forms: Iterable[tuple[AnyStr, AnyStr]]) -> list[tuple[int, int]]:
     # A pattern is compiled when its beginning is found: to compile all takes five milliseconds in every dispatch.
-    spans = [
-        match.span() for begin, pattern in forms if begin in data for match in re.finditer(pattern, data, re.ASCII)
-    ]
+    known = ((begin, form) for begin, form in forms if begin in data)
+    spans = [match.span() for _, form in known for match in re.finditer(form, data, re.ASCII)]
     joined: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:
@@ -164,12 +162,18 @@ class Redactor:
     def feed(self, chunk: bytes) -> bytes:
         """The part of the stream in which no secret can be incomplete, without its secrets."""
         known = self._held + chunk if self._held else chunk
-        sure = self._sure(known)
+        size = len(known)
+        # No incomplete secret can begin before `sure`.
+        sure = known.rfind(b"\n", max(0, size - _LONGEST_WORD)) + 1 or max(0, size - _LONGEST_WORD)
+        key = known.rfind(_STREAM_KEY, max(0, size - LONGEST))
+        if key >= 0 and not _STREAM_KEY_END.search(known, key):
+            sure = min(sure, key)
+        sure = min([sure, *(size - _count_begun(known, value) for value in self._of_lines)])
         pieces: list[bytes] = []
         place = 0
         for start, end in byte_spans(known, self._values):
             # A secret at the end may be incomplete; one that is too long is not waited for.
-            if (end > sure or end == len(known)) and end - start < LONGEST:
+            if (end > sure or end == size) and end - start < LONGEST:
                 sure = min(sure, start)
                 break
             pieces += [known[place:start], REDACTED.encode()]
@@ -185,15 +189,6 @@ class Redactor:
 
     def finish(self) -> bytes:
         return redacted_bytes(self.take_rest(), self._values)
-
-    def _sure(self, known: bytes) -> int:
-        """The place before which no incomplete secret can begin."""
-        size = len(known)
-        sure = known.rfind(b"\n", max(0, size - _LONGEST_WORD)) + 1 or max(0, size - _LONGEST_WORD)
-        key = known.rfind(_STREAM_KEY, max(0, size - LONGEST))
-        if key >= 0 and not _STREAM_KEY_END.search(known, key):
-            sure = min(sure, key)
-        return min([sure, *(size - _count_begun(known, value) for value in self._of_lines)])
 
 
 def _count_begun(known: bytes, value: bytes) -> int:

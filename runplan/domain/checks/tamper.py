@@ -124,9 +124,8 @@ def _examine_change(change: FileChange, permit: Permit) -> Iterator[Tampering]:
         yield Tampering(TamperKind.SECRET, path, "looks like a secret")
     # A phase permits files of the CI by their names, or by a pattern that begins with the CI's own folder.
     top = path.partition("/")[0]
-    meant = [
-        pattern for pattern in permit.touches if literal(pattern) == path or literal(pattern).partition("/")[0] == top
-    ]
+    folders = {pattern: literal(pattern).partition("/")[0] for pattern in permit.touches}
+    meant = [pattern for pattern in permit.touches if literal(pattern) == path or folders[pattern] == top]
     if covers(CI, path) and not (permit.names(path) or permit.allowed(path) or covers(meant, path)):
         detail = "a file of the CI or a hook was changed, and the phase does not name it"
         yield Tampering(TamperKind.CHANGED_CI, path, detail)

@@ -67,23 +67,19 @@ class Mode(StrEnum):
 
 
 class RunOutcome(StrEnum):
-    exit: Exit
-
-    def __new__(cls, value: str, exit_code: Exit = Exit.DONE) -> RunOutcome:
-        outcome = str.__new__(cls, value)
-        outcome._value_ = value
-        outcome.exit = exit_code
-        return outcome
-
-    DONE = "done", Exit.DONE
-    NOTHING_TO_DO = "nothing-to-do", Exit.DONE
-    FAILED = "failed", Exit.FAILED
-    STOPPED = "stopped", Exit.FAILED
-    REFUSED = "refused", Exit.USAGE
+    DONE = "done"
+    NOTHING_TO_DO = "nothing-to-do"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    REFUSED = "refused"
 
     @property
     def is_good(self) -> bool:
-        return self.exit is Exit.DONE
+        return self in (RunOutcome.DONE, RunOutcome.NOTHING_TO_DO)
+
+    @property
+    def exit(self) -> Exit:
+        return Exit.USAGE if self is RunOutcome.REFUSED else Exit.DONE if self.is_good else Exit.FAILED
 
 
 class RunStatus(StrEnum):

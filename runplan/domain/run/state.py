@@ -139,9 +139,8 @@ def list_questions(state: RunState) -> tuple[str, ...]:
 
 def find_awaiting(state: RunState) -> Attempt | None:
     attempts = [open_state.attempt for _, open_state in open_states(state) if open_state.attempt is not None]
-    waiting = (
-        attempt for attempt in attempts if attempt.delivery.asked or attempt.delivery.held or open_questions(attempt)
-    )
+    waits = ((attempt, attempt.delivery.asked or attempt.delivery.held) for attempt in attempts)
+    waiting = (attempt for attempt, for_person in waits if for_person or open_questions(attempt))
     return next(waiting, attempts[0] if attempts else None)
 
 
@@ -205,9 +204,8 @@ def _apply_to_lane(state: RunState, name: str, event: e.Event) -> RunState:
     match event:
         case e.DispatchEnded():  # it gives back the part of the budget that it did not use
             waits = [lane.name for lane in state.lanes if lane.state.pause and lane.state.pause.kind is WaitKind.BUDGET]
-            return _change_lanes(
-                state, lambda lane: replace(lane.state, pause=None) if lane.name in waits else lane.state
-            )
+            free = {lane.name: replace(lane.state, pause=None) for lane in state.lanes if lane.name in waits}
+            return _change_lanes(state, lambda lane: free.get(lane.name, lane.state))
         case e.Landed():
             return replace(state, landed=(*state.landed, event))
         case e.RunEnded() | e.QuestionAsked() | e.ApprovalAsked():  # further phases may start

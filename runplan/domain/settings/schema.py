@@ -20,6 +20,7 @@ Rule: TypeAlias = Callable[[Any], str]
 LANDINGS = ("cherry-pick", "pr", "direct")
 NOTICES = ("done", "failed", "waiting", "morning")
 SANDBOXES = ("auto", "bwrap", "none")
+MISFIRES = ("run-once", "skip")
 #: The roles that name an agent. Only the fallback may be empty.
 ROLES = ("implementer", "verifier", "planner", "fallback")
 
@@ -103,9 +104,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     ] = "ignored"
     sign_off: Annotated[Texts, 'a person signs off changes of these files, e.g. ["web/**"]'] = ()
     timezone: Annotated[str, "time zone of schedules, e.g. Europe/Berlin", known_zone] = "UTC"
-    misfire: Annotated[str, "after downtime: run missed schedules once or skip them", one_of("run-once", "skip")] = (
-        "run-once"
-    )
+    misfire: Annotated[str, "after downtime: run missed schedules once or skip them", one_of(*MISFIRES)] = "run-once"
 
     @property
     def target_ref(self) -> str:
@@ -263,9 +262,7 @@ class IssuesSettings(Struct, frozen=True, kw_only=True):
 
 class PlanSettings(Struct, frozen=True, kw_only=True):
     approval: Annotated[
-        str,
-        "required, or none for plans without open questions and permissions",
-        one_of("required", "none"),
+        str, "required, or none for plans without open questions and permissions", one_of("required", "none")
     ] = "required"
     rounds: Annotated[int, "rounds of critique and revision, 1 to 4", few_rounds] = 2
     replan: Annotated[bool, "have the planner revise a phase that does not fit, if the run has that agent"] = True

@@ -102,9 +102,8 @@ def quote_discussion(comments: Iterable[Comment], *, strangers: Collection[str],
 
 def _quote(text: str) -> str:
     """Each line as a quoted one: `> Touches: x` would be a label. Fences stay; no quoted line opens one."""
-    shown = (
-        re.sub(r"[^\t]", lambda char: char[0] if char[0].isprintable() else " ", line) for line in text.splitlines()
-    )
+    lines = text.splitlines()
+    shown = (re.sub(r"[^\t]", lambda char: char[0] if char[0].isprintable() else " ", line) for line in lines)
     quoted = "\n".join(f"{QUOTED} {line}".rstrip() for line in shown)
     return quoted.replace("<!--", "<! --").replace("-->", "-- >")
 

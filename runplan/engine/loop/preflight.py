@@ -76,7 +76,15 @@ def committed_plan(context: RepositoryContext, path: str, *, is_compared: bool) 
     is_there = file.exists()
     if blob is None and not is_there:
         raise NotFound(f"{path}: no such plan on {context.target_name} ({tip[:12]})")
-    _refuse_link(context, tip, path)
+    git = context.git
+    tree = git.commit(tip).tree
+    place, entry = trees.find(git, tree, path)
+    if entry is not None and entry.mode == trees.SYMLINK:  # a landing writes statuses into the file that was named
+        link = (git.blob(tip, place) or b"").decode("utf-8", "replace")
+        linked = posixpath.normpath(posixpath.join(posixpath.dirname(place), link, posixpath.relpath(path, place)))
+        name_it = f"name the file itself: {command('runplan', 'start', linked)}"
+        remedy = "replace the link by the file" if trees.find(git, tree, linked)[1] is None else name_it
+        raise RefusedEarly(f"{place} on {context.target_name} is a symbolic link to {names.shown(link)}; {remedy}")
     is_edited = False
     content = read_checkout(file, path) if is_compared and is_there and blob is not None else blob
     if content is not None and content != blob:
@@ -89,21 +97,6 @@ def committed_plan(context: RepositoryContext, path: str, *, is_compared: bool) 
     problem = "is not committed on" if blob is None else "in the checkout differs from"
     commit = committing(path, f"Plan {names.slug(path)}")
     raise RefusedEarly(f"{Reason.PLAN_NOT_COMMITTED}: {path} {problem} {context.target_name}; run: {commit}")
-
-
-def _refuse_link(context: RepositoryContext, tip: str, path: str) -> None:
-    """Refuse a plan that is a symbolic link: a landing writes statuses into the file that was named."""
-    git = context.git
-    tree = git.commit(tip).tree
-    place, entry = trees.find(git, tree, path)
-    if entry is None or entry.mode != trees.SYMLINK:
-        return
-    link = (git.blob(tip, place) or b"").decode("utf-8", "replace")
-    file = posixpath.normpath(posixpath.join(posixpath.dirname(place), link, posixpath.relpath(path, place)))
-    is_here = trees.find(git, tree, file)[1] is not None
-    start = command("runplan", "start", file)
-    remedy = f"name the file itself: {start}" if is_here else "replace the link by the file"
-    raise RefusedEarly(f"{place} on {context.target_name} is a symbolic link to {names.shown(link)}; {remedy}")
 
 
 def require_active(context: RepositoryContext, path: str) -> None:
@@ -190,9 +183,8 @@ def require_own_branches(context: RepositoryContext, *, plan: str, slug: str, ph
     place = worktree_root(context.root, context.settings, context.env) / names.worktree_name(str(context.root), slug)
     # The run of such an agent is unknown when the journal was deleted.
     if agents := list(map(str, marked_inside(place.resolve()))) if place.is_dir() else []:
-        raise RefusedEarly(
-            f"an agent of an unknown run still works in {place}; wait for it, or end it: kill {' '.join(agents)}"
-        )
+        remedy = f"wait for it, or end it: kill {' '.join(agents)}"
+        raise RefusedEarly(f"an agent of an unknown run still works in {place}; {remedy}")
     branches = [f"refs/heads/{names.branch(context.settings.run.branch_prefix, slug, phase)}" for phase in phases]
     store = context.store()
     for branch in (branch for branch in branches if context.git.tip(branch) is not None):

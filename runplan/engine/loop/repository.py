@@ -29,8 +29,7 @@ from runplan.engine.landing.lander import Sighting
 from runplan.engine.landing.pull_request import PlanPlace
 from runplan.engine.loop.context import RepositoryContext
 from runplan.engine.loop.preflight import require_prompts, settle_lost_landings
-from runplan.engine.report.progress import describe_plan
-from runplan.engine.report.summary import list_summary_facts
+from runplan.engine.report.summary import describe_plan, list_summary_facts
 from runplan.engine.steps.context import OpenRepository, RunContext
 
 ENVIRONMENT = "environment"  #: the argument of a command that names the environment of its caller
@@ -74,12 +73,7 @@ class Environments:
 
 
 def make_run_context(
-    context: RepositoryContext,
-    opened: OpenRepository,
-    *,
-    run: str,
-    started: RunStarted,
-    seen: Sighting | None = None,
+    context: RepositoryContext, opened: OpenRepository, *, run: str, started: RunStarted, seen: Sighting | None = None
 ) -> RunContext:
     context = context.for_run(started)
     report = names.report_path(context.settings.paths.reports, started.slug)

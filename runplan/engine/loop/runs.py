@@ -143,11 +143,8 @@ def _lands_elsewhere(asked: e.RunStarted, was: e.RunStarted) -> bool:
 
 
 def phases_at_work(state: RunState) -> list[str]:
-    states = [lane_state for _, lane_state in open_states(state)]
-    phases = (
-        lane_state.attempt.chosen.phase if lane_state.attempt is not None else lane_state.options.wanted
-        for lane_state in states
-    )
+    states = (lane_state for _, lane_state in open_states(state))
+    phases = (lane.attempt.chosen.phase if lane.attempt is not None else lane.options.wanted for lane in states)
     return [phase for phase in phases if phase]
 
 

@@ -104,9 +104,8 @@ def render_samples(samples: Iterable[Sample]) -> str:
             kind = "counter" if sample.name.endswith("_total") else "gauge"
             lines += [f"# HELP {sample.name} {sample.help}", f"# TYPE {sample.name} {kind}"]
         # The format is UTF-8; other bytes of a file name become U+FFFD.
-        texts = {
-            name: text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name, text in sample.labels
-        }
+        encoded = ((name, text.encode("utf-8", "surrogateescape")) for name, text in sample.labels)
+        texts = {name: text.decode("utf-8", "replace") for name, text in encoded}
         labels = ",".join(f'{name}="{text.translate(_ESCAPES)}"' for name, text in texts.items())
         value = sample.value
         number = int(value) if abs(value) < 2**53 and value == int(value) else value

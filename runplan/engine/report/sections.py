@@ -95,9 +95,8 @@ def failure_sections(store: Store, plan: str, run: str = "") -> list[str]:
     sections = []
     for failure in failures:
         notes = [issue.event.words for issue in shared if issue.run == failure.run]
-        sections.append(
-            failure_section(failure, plan=plan, parked=parked.get((failure.run, failure.event.lane), ""), notes=notes)
-        )
+        kept = parked.get((failure.run, failure.event.lane), "")
+        sections.append(failure_section(failure, plan=plan, parked=kept, notes=notes))
     return sections
 
 
@@ -149,9 +148,8 @@ def _section_mark(**names: str) -> str:
 
 
 def _list_commits(subjects: Mapping[str, str]) -> str:
-    lines = [
-        f"{code_span(oid[:SHORT])} {escape_inline(bounded(subject, LONGEST))}" for oid, subject in subjects.items()
-    ]
+    shown = ((code_span(oid[:SHORT]), bounded(subject, LONGEST)) for oid, subject in subjects.items())
+    lines = [f"{oid} {escape_inline(subject)}" for oid, subject in shown]
     return "\n".join(_as_list(lines)) or "None."
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
@@ -16,6 +17,7 @@ from runplan.adapters.store.protocol import Store, open_store, store_exists
 from runplan.domain.errors import RunplanError
 from runplan.domain.plan.marks import Status
 from runplan.domain.plan.model import Phase, Plan
+from runplan.domain.plan.scan import scan_lines
 from runplan.domain.plan.tracker import describe_hindrance, missing_dependencies
 from runplan.domain.run import events as e
 from runplan.domain.run.kinds import GateAnswer, Reason, Role, RunOutcome, RunStatus
@@ -24,9 +26,10 @@ from runplan.domain.run.rows import RunRow
 from runplan.domain.standing.actions import actions_of_wait, make_action
 from runplan.domain.standing.phases import PhaseState, describe_phase, state_of_work
 from runplan.domain.standing.usage import AgentUsage, sum_usage
-from runplan.domain.text import command, command_in, elapsed
+from runplan.domain.text import bounded, command, command_in, elapsed
 from runplan.domain.times import parse_iso
-from runplan.engine.report.sections import SHORT, describe_counts
+from runplan.engine.landing.description import PhaseProgress, PlanProgress
+from runplan.engine.report.sections import LONGEST, SHORT, describe_counts
 from runplan.engine.report.text import code_span, escape_inline, table_row
 
 KINDS = (e.Leased, e.BaselineKnown, e.DispatchEnded, e.GateJudged, e.VerdictGiven, e.PhaseFailed, e.Landed)
@@ -103,9 +106,8 @@ def summarise_attempts(records: Iterable[Recorded[Any]], *, since: str = "") -> 
             current[lane] = (name if is_begin else worked, record.at)
         if not is_begin and record.at > since:
             wall = parse_iso(record.at) - parse_iso(max(previous, since))
-            phase = replace(
-                phase, spent=sum_usage(PhaseSpending, [phase.spent, PhaseSpending(wall_seconds=wall.total_seconds())])
-            )
+            spent = sum_usage(PhaseSpending, [phase.spent, PhaseSpending(wall_seconds=wall.total_seconds())])
+            phase = replace(phase, spent=spent)
         phases[name] = phase
     return phases
 
@@ -150,9 +152,8 @@ def _apply_fact(phase: PhaseRecord, fact: Recorded[Any], worked: str, since: str
 
 
 def figures_of_run(store: Store, run: RunRow) -> str:
-    phases = list(
-        summarise_attempts(record for record in list_summary_facts(store, run.plan) if record.run == run.id).values()
-    )
+    records = (record for record in list_summary_facts(store, run.plan) if record.run == run.id)
+    phases = list(summarise_attempts(records).values())
     used = sum_usage(PhaseSpending, (phase.spent for phase in phases))
     if not (used.seconds or used.setup_seconds or used.test_seconds):
         return ""
@@ -160,9 +161,8 @@ def figures_of_run(store: Store, run: RunRow) -> str:
     before = next((phase.before for phase in phases if phase.before), "")
     after = next((phase.after for phase in reversed(phases) if phase.after), "")
     tests = PhaseRecord(id="", before=before, after=after).tests
-    return f"Time: {replace(used, wall_seconds=wall.total_seconds()).time_and_use}" + (
-        f". Tests: {tests}" if tests else ""
-    )
+    used = replace(used, wall_seconds=wall.total_seconds())
+    return f"Time: {used.time_and_use}" + (f". Tests: {tests}" if tests else "")
 
 
 def summary_of(
@@ -177,9 +177,8 @@ def summary_of(
         repair = [replace(work, state=PhaseState.DONE, why="") if is_over else work for work in repair]
         title = plan.title
         phases = [*(_summarise_phase(plan, phase, attempts) for phase in plan.phases), *repair]
-    return PlanSummary(
-        plan=path, title=title, phases=tuple(_with_run(path, phase, newest, owned=owned) for phase in phases)
-    )
+    phases = [_with_run(path, phase, newest, owned=owned) for phase in phases]
+    return PlanSummary(plan=path, title=title, phases=tuple(phases))
 
 
 def _summarise_phase(plan: Plan, phase: Phase, attempts: dict[str, PhaseRecord]) -> PhaseRecord:
@@ -189,9 +188,8 @@ def _summarise_phase(plan: Plan, phase: Phase, attempts: dict[str, PhaseRecord])
     if summary.state in (PhaseState.RUNNING, PhaseState.FAILED, PhaseState.STOPPED):
         return summary
     if why := describe_hindrance(plan, phase):
-        return replace(
-            summary, state=PhaseState.TODO if missing_dependencies(plan, phase) else PhaseState.BLOCKED, why=f"it {why}"
-        )
+        state = PhaseState.TODO if missing_dependencies(plan, phase) else PhaseState.BLOCKED
+        return replace(summary, state=state, why=f"it {why}")
     start = make_action("start", plan.path, phase=phase.id)
     return replace(summary, state=PhaseState.TODO, why="not started", command=start.command)
 
@@ -281,9 +279,8 @@ def news_of(journals: Mapping[str, Location], *, since: str) -> list[RepositoryN
                     if not record.event.lane and record.run not in with_phase
                 }
                 newest = [row for plan in store.list_plans() if (row := store.get_newest_run(plan)) is not None]
-                failed = tuple(
-                    (row.plan, ends[row.id]) for row in newest if row.state == RunStatus.FAILED and row.id in ends
-                )
+                lost = (row for row in newest if row.state == RunStatus.FAILED and row.id in ends)
+                failed = tuple((row.plan, ends[row.id]) for row in lost)
         except (RunplanError, OSError) as error:
             news.append(RepositoryNews(repository=root, error=str(error)))
             continue
@@ -368,3 +365,54 @@ def of_morning(news: Sequence[RepositoryNews]) -> Notice | None:
     names = ", ".join(repository.repository.rstrip("/").rpartition("/")[2] for repository in news)
     since = command("runplan", "report", "--since", "yesterday")
     return Notice(kind="morning", title=f"runplan: {count_phases(news)}", text=f"Repositories: {names}.", command=since)
+
+
+GOALS = ("goal", "goals", "objective", "overview", "summary")  #: headings above the paragraph with the goal
+LABEL = "**goal:**"
+LONGEST_GOAL = 1000
+
+
+def describe_plan(plan: Plan, text: bytes, records: Iterable[Recorded[Any]]) -> PlanProgress:
+    """The progress from the plan's text and the journal; a phase that another clone worked on has no proof here."""
+    attempts = summarise_attempts(records)
+    return PlanProgress(
+        path=plan.path,
+        title=plan.title,
+        goal=escape_inline(bounded(find_goal(text, plan), LONGEST_GOAL)),
+        phases=tuple(_describe_phase(phase, attempts.get(phase.id)) for phase in plan.phases),
+    )
+
+
+def _describe_phase(phase: Phase, attempt: PhaseRecord | None) -> PhaseProgress:
+    is_done = phase.status is Status.DONE
+    seen = attempt if attempt and is_done else PhaseRecord(id=phase.id)
+    has_cost = seen.spent.tokens or seen.spent.usd
+    facts = [f"tests: {seen.tests}" if seen.tests else "", f"cost: {seen.spent.cost}" if has_cost else ""]
+    proofs = {item: evidence for item, passed, evidence in seen.evidence if passed}
+    return PhaseProgress(
+        line=" · ".join(filter(None, [_shorten(f"{phase.id} {phase.title}"), *facts])),
+        items=tuple(
+            _shorten(item.text) + (f" — {_shorten(proofs[item.id])}" if item.id in proofs else "")
+            for item in phase.items
+        ),
+        is_done=is_done,
+    )
+
+
+def _shorten(text: str) -> str:
+    return escape_inline(bounded(text, LONGEST))
+
+
+def find_goal(text: bytes, plan: Plan) -> str:
+    """The first paragraph below a heading such as Goal, else below the title; "" for none."""
+    lines = scan_lines(text, path=plan.path)
+    titles = [heading for heading in lines.headings[:1] if heading.level == 1 and heading.text.endswith(plan.title)]
+    named = [heading for heading in lines.headings if heading.text.lower().strip(" :") in GOALS]
+    for heading in (*named[:1], *titles):
+        below = next((other.at for other in lines.headings if other.at > heading.at), len(lines.texts))
+        texts = ("" if lines.inert[i] else lines.texts[i].strip() for i in range(heading.at + 1, below))
+        for paragraph in (" ".join(block) for has_text, block in groupby(texts, bool) if has_text):
+            is_label = paragraph.lower().startswith(LABEL)
+            if is_label or paragraph[0].isalnum():
+                return paragraph[len(LABEL) :].strip() if is_label else paragraph
+    return ""

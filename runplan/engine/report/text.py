@@ -127,9 +127,9 @@ def update_index(old: str | None, landed: PlanRow, *, today: date, waiting: Iter
     text = old or "# Plan Reports\n"
     begin = text.rfind(BEGIN)
     end = text.find(END, begin)
-    before, inside, after = (
-        (text[:begin], text[begin:end], text[end + len(END) :]) if -1 < begin < end else (text, "", "")
-    )
+    before, inside, after = text, "", ""
+    if -1 < begin < end:
+        before, inside, after = text[:begin], text[begin:end], text[end + len(END) :]
     known_rows = (match.groups() for line in inside.splitlines() if (match := re.fullmatch(_ROW, line)))
     rows = {report: (status == "done", day, report, name) for name, status, day, report in known_rows}
     name = table_cell(f"{escape_inline(landed.title)} ({code_span(landed.plan)})")

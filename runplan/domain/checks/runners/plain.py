@@ -77,7 +77,17 @@ def read_junit(texts: Iterable[str]) -> Report | str:
 
 def _read_cases(root: ET.Element) -> Iterator[tuple[str, TestState, str]]:
     for case in root.iter("testcase"):
-        place = _describe_place(case.get("file", ""), case.get("classname", ""))
+        file = case.get("file", "")
+        classname = case.get("classname", "")
+        module = file.rpartition(".")[0].replace("/", ".")
+        parts = classname.split(".")
+        depth = next((number for number, part in enumerate(parts) if part[:1].isupper()), 0)
+        is_own = classname.startswith(f"{module}.")
+        if file.endswith(".py") and depth and not is_own:  # an inherited test; pytest gives the file that defines it
+            place = "::".join(("/".join(parts[:depth]) + ".py", *parts[depth:]))
+        else:
+            inner = classname.removeprefix(f"{module}.") if is_own else ""
+            place = "::".join(filter(None, (file, *inner.split(".")))) if file else classname
         name = case.get("name", "")
         children = {child.tag.rpartition("}")[2]: child for child in case}
         state = TestState.SKIPPED if "skipped" in children or case.get("status") in _NOT_RUN else TestState.PASSED
@@ -97,14 +107,3 @@ def _read_examples(text: str) -> Iterator[tuple[str, TestState, str]]:
             state,
             reason[:LONGEST_REASON],
         )
-
-
-def _describe_place(file: str, classname: str) -> str:
-    """The file and the class of a test, as pytest names them; an inherited test has the file of its class."""
-    module = file.rpartition(".")[0].replace("/", ".")
-    parts = classname.split(".")
-    depth = next((number for number, part in enumerate(parts) if part[:1].isupper()), 0)
-    if file.endswith(".py") and depth and not classname.startswith(f"{module}."):
-        return "::".join(("/".join(parts[:depth]) + ".py", *parts[depth:]))
-    inner = classname.removeprefix(f"{module}.") if file and classname.startswith(f"{module}.") else ""
-    return "::".join(filter(None, (file, *inner.split(".")))) if file else classname

@@ -156,9 +156,8 @@ def _set_up_proof(
     again = f"{doubt}, with products of an earlier set-up" if doubt else ""
     why = f"run.setup prepares the worktree of the checks{f': {again}' if again else ''}"
     agents = agents and not phase.setup.agents and not again
-    return start_dispatch(
-        e.DispatchStarted(role=Role.SETUP, cycle=phase.cycle, tree=tree, again=again, agents=agents), why
-    )
+    dispatch = e.DispatchStarted(role=Role.SETUP, cycle=phase.cycle, tree=tree, again=again, agents=agents)
+    return start_dispatch(dispatch, why)
 
 
 def _start_fixer(phase: WorkAttempt, *, tree: str, complaint: str) -> Decision:
@@ -207,10 +206,8 @@ def _prove_work(started: e.RunStarted, phase: WorkAttempt, work: e.WorkTaken) ->
     if work.commits == 0:
         return fail_phase(Reason.NO_COMMITS, _written_at(phase), "the agent left no change")
     if phase.delivery.conflict is not None and phase.rebuilt:
-        detail = (
-            f"{_describe_conflict(phase)}, again after it was redone on the new tip; the work before that is kept at"
-        )
-        return fail_phase(Reason.CONFLICT, PhaseStep.LAND, f"{detail} {phase.parked}")
+        again = f"again after it was redone on the new tip; the work before that is kept at {phase.parked}"
+        return fail_phase(Reason.CONFLICT, PhaseStep.LAND, f"{_describe_conflict(phase)}, {again}")
     if phase.delivery.conflict is not None:
         rebuild = a.RebuildBranch(onto=phase.delivery.conflict.onto, start=phase.delivery.conflict.onto)
         return perform_action(rebuild, _describe_conflict(phase))
@@ -245,9 +242,8 @@ def _run_gates(started: e.RunStarted, phase: WorkAttempt, candidate: e.Candidate
         judged = [phase.proof.newest_gates[name] for name in group if name in phase.proof.newest_gates]
         new = tuple(name for name in group if name not in phase.proof.newest_gates)
         failed = [gate for gate in judged if _is_failed(gate, phase)]
-        unfinished = next(
-            (gate for gate in judged if gate.answer is GateAnswer.UNFINISHED and gate not in failed and not new), None
-        )
+        open_gates = (gate for gate in judged if gate.answer is GateAnswer.UNFINISHED and gate not in failed)
+        unfinished = next(open_gates, None) if not new else None
         if unfinished is not None:
             detail = _name_gate(unfinished, unfinished.line)
             if unfinished.code is None:
@@ -328,9 +324,8 @@ def _run_proofs(
         judged = phase.proof.newest_runs.get(run.kind)
         if judged is None or (judged.promises and judged.time < GATE_RUNS):
             again = f"the first run failed: {judged.line}" if judged else ""
-            proof = e.DispatchStarted(
-                role=Role.PROVE, gates=(e.TESTS,), cycle=phase.cycle, tree=run.tree, scope=run.kind, again=again
-            )
+            proof = e.DispatchStarted(role=Role.PROVE, gates=(e.TESTS,), cycle=phase.cycle, tree=run.tree)
+            proof = replace(proof, scope=run.kind, again=again)
             # Only tests or bodies of functions differ, so the products of run.setup are those of the code under test.
             tree = candidate.onto_tree if run.kind is ProofKind.NEW_TESTS else candidate.tree
             return _set_up_proof(started, phase, tree, again) or start_dispatch(proof, PROOFS[run.kind])
