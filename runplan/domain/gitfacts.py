@@ -129,7 +129,7 @@ def _single_spaced(value: str) -> str:
     return " ".join(value.split())
 
 
-class Undoable(Struct, frozen=True, kw_only=True):
+class StandingLanding(Struct, frozen=True, kw_only=True):
     landing: str
     commits: tuple[Oid, ...]  #: newest first, its bookkeeping among them
 
@@ -148,7 +148,7 @@ def with_originals(
     return (*originals, *(marked for marked in on_target if not _marks(marked[1])[LANDING] & copied))
 
 
-def newest_landing(marked: Iterable[tuple[Oid, str]], *, plan: str, phase: str) -> Undoable | Unclear | None:
+def newest_landing(marked: Iterable[tuple[Oid, str]], *, plan: str, phase: str) -> StandingLanding | Unclear | None:
     """The phase's newest landing among commits (id, message), newest first; None when there is none to undo."""
     read = [(oid, message, _marks(message)) for oid, message in marked]
     undone = {landing for _, _, marks in read for landing in marks[UNDOES]}
@@ -166,7 +166,7 @@ def newest_landing(marked: Iterable[tuple[Oid, str]], *, plan: str, phase: str) 
             if marks != expected | {LANDING: {landing}} or read_trailers(message).get(LANDING) != landing:
                 return Unclear(commit=oid)
             commits.append(oid)
-    return Undoable(landing=landing, commits=tuple(commits)) if landing else None
+    return StandingLanding(landing=landing, commits=tuple(commits)) if landing else None
 
 
 def _marks(message: str) -> dict[str, set[str]]:
