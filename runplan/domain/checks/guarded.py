@@ -1,8 +1,4 @@
-"""Finds changes to the files that decide how the project's checks run, and knows test files and CI files by name.
-
-Nothing is interpreted: words of a command are looked up in the tree, files are compared as a whole, and settings as
-parsed values. The proof runs judge test files, also those that a command names.
-"""
+"""Finds changes to the files that decide how the project's checks run, and knows test files and CI files by name."""
 
 from __future__ import annotations
 
@@ -95,9 +91,11 @@ def _list_recipes(words: Iterable[str], all_words: Iterable[str]) -> set[str]:
 
 
 def _list_paths(words: Sequence[str], recipes: Iterable[str]) -> Iterable[str]:
-    named = _words_after(("-m",), words)
+    pairs = list(pairwise(words))
+    named = [word for option, word in pairs if option == "-m"]
+    folders = ("", *(word for option, word in pairs if option in _FOLDER_FOLLOWS))
     modules = (f"{word.replace('.', '/')}{end}" for word in named for end in (".py", "/__main__.py"))
-    return _join_paths(("", *_words_after(_FOLDER_FOLLOWS, words)), (*words, *modules, *recipes))
+    return _join_paths(folders, (*words, *modules, *recipes))
 
 
 def find_changes(
@@ -174,10 +172,6 @@ def _read_sections(name: str, text: str, words: set[str]) -> dict[str, object]:
 
 def _split_words(text: str) -> list[str]:
     return re.findall(_WORD, re.sub(_PARAMETER, " ", text))
-
-
-def _words_after(words: Iterable[str], all_words: Iterable[str]) -> list[str]:
-    return [word for previous, word in pairwise(all_words) if previous in words]
 
 
 def _join_paths(folders: Iterable[str], names: Iterable[str]) -> dict[str, None]:

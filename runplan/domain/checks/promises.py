@@ -33,11 +33,7 @@ def count_cases(names: Iterable[str]) -> Counter[str]:
 
 
 def find_broken(expected: Counter[str], old: Results, new: Collection[str]) -> tuple[Promise, ...]:
-    """The promises that the new code breaks.
-
-    `expected` counts the cases that passed on the base, `old` are the results of the base's tests on the new code, and
-    `new` the functions that pass in the new suite.
-    """
+    """The promises of `expected`, the cases that passed on the base; `new` are those that pass in the new suite."""
     if expected and not old.ran:
         return (Promise(test=SUITE, why=f"no test was named on the new code: {old.line}"),)
     passing = count_cases(old.passes)

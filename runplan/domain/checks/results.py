@@ -1,8 +1,6 @@
 """Reads the output of a test command, and compares it with the output before the work.
 
-The exit code counts first, then the closing summary of a test runner. Lines that say PASS are never added up to a
-result: a suite that dies in the middle has printed many of them. Output is foreign text: a line is searched in time
-proportional to its length, and numbers and names are bounded.
+The exit code counts first, then a closing summary: a suite that dies in the middle has printed many lines with PASS.
 """
 
 from __future__ import annotations
@@ -95,12 +93,7 @@ def read_results(
     junit: Iterable[str] | None = None,
     names: Mapping[str, Sequence[str]] = {},
 ) -> Results:
-    """The results of a test command.
-
-    `summary_pattern` is tests.summary, which a complete output contains. `junit` are the texts of the files that
-    tests.junit names; None if it is not set. The caller removes these files before the command runs. `names` are the
-    texts of the files that runners wrote besides their output, because they were asked to.
-    """
+    """The results of a test command; `junit` (None if it is not set) and `names` are texts of files that it wrote."""
     printed = output.splitlines()
     lines = [re.sub(_ANSI, "", line[:_LONGEST_LINE]).rstrip() for line in printed[-_LINES_READ:]]
     name, report, unfinished = _read_report(lines, summary_pattern, junit)
@@ -110,7 +103,8 @@ def read_results(
         listed = plain.read_junit(names[name])
         # A file of another run has other counts. pytest's file says of a test that was expected to fail and passed
         # that it passed; the printed report counts it apart.
-        if isinstance(listed, Report) and _count_unfailed(listed) == _count_unfailed(report):
+        counts = [(read.passed or 0) + (read.skipped or 0) for read in (listed, report) if isinstance(read, Report)]
+        if isinstance(listed, Report) and counts[0] == counts[1]:
             report = replace(report, tests=listed.tests, is_named=True, reasons=listed.reasons)
     elif not name and (runner := next((key for key in names if key in _UNPRINTED), "")):
         listed = plain.read_junit(names[runner])
@@ -132,10 +126,6 @@ def read_results(
         unfinished=unfinished or report.stopped,
         reasons={name[:_LONGEST_NAME]: reason for name, reason in report.reasons.items()} if report.failed else {},
     )
-
-
-def _count_unfailed(report: Report) -> int:
-    return (report.passed or 0) + (report.skipped or 0)
 
 
 def _read_report(lines: list[str], pattern: str, junit: Iterable[str] | None) -> tuple[str, Report, str]:

@@ -1,8 +1,4 @@
-"""Finds changes that the plan does not permit: to the plan, to files of the checks, to other files, and secrets.
-
-A path in the text of the phase, or in its Touches: line, may be changed and added. Only its Allows: line permits
-changing the files that decide how the checks run.
-"""
+"""Finds changes that the plan does not permit: to the plan, to files of the checks, to other files, and secrets."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def _between_attempts(state: RunState, started: RunStarted, attempt: Attempt | N
     if started.concludes and kind is NoWorkKind.COMPLETE:
         return _conclude_run(state)
     if kind in (NoWorkKind.COMPLETE, NoWorkKind.PHASE_DONE, NoWorkKind.ELSEWHERE):
-        finish = a.Finish(outcome=_success_outcome(state), detail=detail)
+        finish = a.Finish(outcome=RunOutcome.DONE if state.landed else RunOutcome.NOTHING_TO_DO, detail=detail)
     else:
         outcome = RunOutcome.FAILED if state.landed else RunOutcome.REFUSED
         finish = a.Finish(outcome=outcome, reason=Reason.BLOCKED, detail=detail)
@@ -252,15 +252,12 @@ def _finish_failed(attempt: Attempt, failed: PhaseFailed) -> Decision:
     return perform_action(finish, "the failed phase is cleaned up")
 
 
-def _success_outcome(state: RunState) -> RunOutcome:
-    return RunOutcome.DONE if state.landed else RunOutcome.NOTHING_TO_DO
-
-
 def _conclude_run(state: RunState) -> Decision:
     done = state.concluded
     if done is None:
         return perform_action(a.CONCLUDE, "every phase is on the branch of the pull request; now it is to be merged")
-    outcome = RunOutcome.FAILED if done.reason else _success_outcome(state)
+    success = RunOutcome.DONE if state.landed else RunOutcome.NOTHING_TO_DO
+    outcome = RunOutcome.FAILED if done.reason else success
     return perform_action(a.Finish(outcome=outcome, reason=done.reason, detail=done.note), done.note or "merged")
 
 

@@ -244,10 +244,7 @@ def _give_places(state: RunState, alone: RunState, name: str) -> RunState:
 
 
 def _hand_on_places(state: RunState, alone: RunState, name: str) -> tuple[RunState, RunState]:
-    """Both states, when the lane takes over the worktrees of the phase that it begins on.
-
-    That phase is written. If it needs a fixer, that gets a worktree of its own; proofs follow one after the other.
-    """
+    """Both states, when the lane takes over the worktrees of the phase that it begins on; a fixer gets another one."""
     states = ((other, before) for other, before in open_states(state) if before.attempt is not None)
     other, before = next(pair for pair in states if pair[1].current.chosen.phase == alone.after)
     alone = replace(alone, zone=before.zone, proof=before.proof)

@@ -70,11 +70,7 @@ def awaited_plan(state: RunState) -> str:
 def examine_subplan(
     active: ActiveRun, state: RunState, *, here: RepositoryContext, owned: Container[str]
 ) -> e.Event | None:
-    """What the sub-plan of a run or lane needs; None while it runs.
-
-    That is an end to record, or the `RunStarted` or `StopRequested` of the sub-plan's own run. `owned` has the plans
-    whose runs this process works on.
-    """
+    """An end of the sub-plan to record, or the `RunStarted` or `StopRequested` of its own run; None while it runs."""
     path = awaited_plan(state)
     if not path or decide(state).waiting is not WaitKind.SUBPLAN or state.pause is not None:
         return None

@@ -205,12 +205,13 @@ def _prove_work(started: e.RunStarted, phase: WorkAttempt, work: e.WorkTaken) ->
         return perform_action(a.CLEAN_UP, "the agent answers the review without a change")
     if work.commits == 0:
         return fail_phase(Reason.NO_COMMITS, _written_at(phase), "the agent left no change")
+    conflict = f"the work conflicts with the target in {phase.delivery.conflicting_paths}"
     if phase.delivery.conflict is not None and phase.rebuilt:
         again = f"again after it was redone on the new tip; the work before that is kept at {phase.parked}"
-        return fail_phase(Reason.CONFLICT, PhaseStep.LAND, f"{_describe_conflict(phase)}, {again}")
+        return fail_phase(Reason.CONFLICT, PhaseStep.LAND, f"{conflict}, {again}")
     if phase.delivery.conflict is not None:
         rebuild = a.RebuildBranch(onto=phase.delivery.conflict.onto, start=phase.delivery.conflict.onto)
-        return perform_action(rebuild, _describe_conflict(phase))
+        return perform_action(rebuild, conflict)
     if phase.delivery.moves > MAX_MOVES:
         moved = f"the target moved {phase.delivery.moves} times while landing"
         return fail_phase(Reason.TARGET_MOVING, PhaseStep.LAND, moved)
@@ -229,10 +230,6 @@ def _prove_work(started: e.RunStarted, phase: WorkAttempt, work: e.WorkTaken) ->
 
 def _written_at(phase: WorkAttempt) -> PhaseStep:
     return PhaseStep.FIX if phase.cycle > 1 else PhaseStep.IMPLEMENT
-
-
-def _describe_conflict(phase: WorkAttempt) -> str:
-    return f"the work conflicts with the target in {phase.delivery.conflicting_paths}"
 
 
 def _run_gates(started: e.RunStarted, phase: WorkAttempt, candidate: e.CandidateBuilt) -> Decision:
