@@ -40,10 +40,10 @@ MOST_NOTED = 20  #: names of one kind that an event carries
 class Results(Struct, frozen=True, kw_only=True):
     exit_code: int | None  #: None when it did not end by itself
     runner: str  #: "" when there is no known closing summary
-    passed: int | None  #: None if unknown
-    failed: int | None
+    passed: int | None = None  #: None if unknown
+    failed: int | None = None
     skipped: int | None = None
-    failures: frozenset[str]  #: names of the tests that failed
+    failures: frozenset[str] = frozenset()  #: names of the tests that failed
     passes: frozenset[str] = frozenset()  #: names of the tests that passed; empty unless the output names all of them
     unfinished: str = ""  #: why the run is not complete; empty when it is
     reasons: dict[str, str] = {}  #: the first line of a failure, by test, where the runner says it
@@ -115,17 +115,13 @@ def read_results(
     passes = frozenset(name[:_LONGEST_NAME] for name, state in states.items() if state is TestState.PASSED)
     failures = frozenset(name[:_LONGEST_NAME] for name, state in states.items() if state is TestState.FAILED)
     is_named = (report.is_named and len(printed) <= _LINES_READ) or len(passes) == report.passed
-    return Results(
-        exit_code=exit_code,
-        runner=name,
-        passed=report.passed,
-        failed=report.failed,
-        skipped=report.skipped,
-        failures=failures if report.failed else frozenset(),  # names without a count come from suites inside the suite
-        passes=passes if is_named and len(passes) <= _MOST_NAMES else frozenset(),
-        unfinished=unfinished or report.stopped,
-        reasons={name[:_LONGEST_NAME]: reason for name, reason in report.reasons.items()} if report.failed else {},
-    )
+    results = Results(exit_code=exit_code, runner=name, unfinished=unfinished or report.stopped)
+    results = replace(results, passed=report.passed, failed=report.failed, skipped=report.skipped)
+    results = replace(results, passes=passes if is_named and len(passes) <= _MOST_NAMES else frozenset())
+    if not report.failed:  # names without a count come from suites inside the suite
+        return results
+    reasons = {test[:_LONGEST_NAME]: reason for test, reason in report.reasons.items()}
+    return replace(results, failures=failures, reasons=reasons)
 
 
 def _read_report(lines: list[str], pattern: str, junit: Iterable[str] | None) -> tuple[str, Report, str]:
@@ -201,7 +197,7 @@ def compare_results(
     `allows` are the patterns of the phase's Allows:, whose tests may be missing, and `changed` the test files that the
     work changed: running the base's tests shows whether anything was lost there.
     """
-    was = baseline or Results(exit_code=0, runner="", passed=None, failed=None, failures=frozenset())
+    was = baseline or Results(exit_code=0, runner="")
     fault = baseline_fault(was)
     if fault and not allow_red_baseline:
         return Comparison(kind=GateKind.BASELINE_RED, why=fault)

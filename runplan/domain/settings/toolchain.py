@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from fnmatch import translate
 from itertools import chain
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -213,7 +212,7 @@ def _find_tests(files: Sequence[str], texts: Mapping[str, str], tools: Mapping[K
         return tools[Kind.NODE].test if Kind.NODE in tools else "npm test", "package.json"
     if re.search(_CTEST, texts.get("CMakeLists.txt", "")):
         return _CMAKE.format(_hide("build", texts)), "CMakeLists.txt"
-    if Kind.PYTHON in tools and "pytest" in _table(_toml(texts.get("pyproject.toml", "")), "tool"):
+    if Kind.PYTHON in tools and "pytest" in _table(texts.get("pyproject.toml", ""), "tool"):
         return f"{tools[Kind.PYTHON].run}pytest", "pyproject.toml"
     for pattern, kind, program in _TESTS:
         if path := _first(files, (pattern,)):
@@ -230,13 +229,11 @@ def _hide(directory: str, texts: Mapping[str, str]) -> str:
 
 def _python_setup(tool: Tool, files: Sequence[str], texts: Mapping[str, str], *, needs_pytest: bool) -> tuple[str, str]:
     """The set-up with the dependencies of the tests, and the options that `uv run` needs for them."""
-    project = _toml(texts.get("pyproject.toml", ""))
+    project = texts.get("pyproject.toml", "")
     group = _group(_table(project, "dependency-groups"))
-    extra = ""
-    if not group:
-        extra = _group(_table(_table(project, "project"), "optional-dependencies"))
+    extra = _group(_table(project, "project", "optional-dependencies")) if not group else ""
     if tool.signs == ("uv.lock",):
-        defaults = _table(_table(project, "tool"), "uv").get("default-groups", ["dev"])
+        defaults = _table(project, "tool", "uv").get("default-groups", ["dev"])
         is_default = defaults == "all" or (isinstance(defaults, list) and group in defaults)
         options = f"--group {group} " if group and not is_default else f"--extra {extra} " if extra else ""
         return f"{tool.setup} {options}".rstrip(), options
@@ -245,7 +242,7 @@ def _python_setup(tool: Tool, files: Sequence[str], texts: Mapping[str, str], *,
     lists = [path for path in files if _fits(path, "requirements*.txt")]
     wanted = [path for path in lists if path == "requirements.txt" or re.search(r"test|dev", path)] or lists[:1]
     words = [word for path in wanted for word in ("-r", shlex.quote(path))]
-    if "project" in project or "setup.py" in files or "setup.cfg" in files:
+    if "project" in _table(project) or "setup.py" in files or "setup.cfg" in files:
         words += ["-e", shlex.quote(f".[{extra}]") if extra else "."]
     words += ["--group", group] if group else []
     has_pytest = group or extra or any(_names_pytest(texts.get(path, "").splitlines()) for path in wanted)
@@ -255,7 +252,7 @@ def _python_setup(tool: Tool, files: Sequence[str], texts: Mapping[str, str], *,
     return f"python3 -m venv .venv{_hide('.venv', texts)}{install}", ""
 
 
-def _group(groups: Mapping[str, Any]) -> str:
+def _group(groups: Mapping[str, object]) -> str:
     """The group of dependencies that has pytest, else one with a usual name; "" for none."""
     has_pytest = [name for name, listed in groups.items() if isinstance(listed, list) and _names_pytest(listed)]
     names = has_pytest or [name for name in groups if name in _GROUPS]
@@ -288,16 +285,14 @@ def _node_tools(by_lock: Tool | None, package: str) -> Iterator[Tool]:
     yield tool
 
 
-def _toml(text: str) -> dict[str, Any]:
+def _table(toml: str, *names: str) -> Mapping[str, object]:
     try:
-        return tomllib.loads(text)
+        table: object = tomllib.loads(toml)
     except (tomllib.TOMLDecodeError, RecursionError):
         return {}
-
-
-def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    inner = table.get(name)
-    return inner if isinstance(inner, dict) else {}
+    for name in names:
+        table = table.get(name) if isinstance(table, dict) else None
+    return table if isinstance(table, dict) else {}
 
 
 _IN_VENV = r"(?<![\w/.])(?:\./)?(\.?venv)/bin/"

@@ -121,13 +121,8 @@ def _apply_fact(phase: PhaseRecord, fact: Recorded[Any], worked: str, since: str
             return replace(phase, state=state, run=fact.run, attempts=attempts, **reset)
         case e.DispatchEnded() as ended if fact.at >= since:
             tokens = ended.input_tokens + ended.output_tokens
-            spent = PhaseSpending(
-                seconds=ended.seconds,
-                tokens=tokens,
-                usd=ended.usd,
-                unpriced=bool(tokens and not ended.usd),
-                estimated=ended.estimated,
-            )
+            spent = PhaseSpending(seconds=ended.seconds, tokens=tokens, usd=ended.usd, estimated=ended.estimated)
+            spent = replace(spent, unpriced=bool(tokens and not ended.usd))
             if ended.role is Role.SETUP:
                 spent = PhaseSpending(setup_seconds=ended.seconds)
             elif not ended.agent:
