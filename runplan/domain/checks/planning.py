@@ -215,16 +215,12 @@ class _Draft(Struct):
             problems.append(f"the plan has {size}, and at most {LONGEST_PLAN:,} are read; shorten it")
         missing = "there is no plan; put it into the field plan, or into a block fenced as markdown"
         checked = check_plan(markdown, facts) if markdown else StepResult(problems=(missing,))
-        return replace(
-            checked,
-            text=bounded(checked.text, LONGEST_OUTPUT + len(facts.before)),
-            problems=(*problems, *checked.problems)[:MOST_ROWS],
-            answers=tuple(
-                (id_, f"{'changed' if answers[id_].changed else 'not changed'}: {_one_line(answers[id_].how)}")
-                for id_, _ in facts.findings
-                if id_ in answers
-            ),
+        answered = [(id_, answers[id_]) for id_, _ in facts.findings if id_ in answers]
+        rows = (
+            (id_, f"{'' if answer.changed else 'not '}changed: {_one_line(answer.how)}") for id_, answer in answered
         )
+        text = bounded(checked.text, LONGEST_OUTPUT + len(facts.before))
+        return replace(checked, text=text, problems=(*problems, *checked.problems)[:MOST_ROWS], answers=tuple(rows))
 
 
 _Output: TypeAlias = _Understanding | _Exploration | _Alternatives | _Critique | _Draft

@@ -282,13 +282,10 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> De
     why = [f"phase {phase}: {decision.why}" for phase, decision in zip(phases, decisions, strict=True)]
     if (failed := failed_lane(state)) is not None:
         why.append(f"phase {failed.phase} did not land, so no further phase starts")
-    return Decision(
-        actions=(*actions, *(more.actions if more else ())),
-        why="; ".join(why),
-        waiting=first.waiting if first else None,
-        about=first.about if first else "",
-        wake=min((decision.wake for decision in (*decisions, *([more] if more else [])) if decision.wake), default=""),
-    )
+    wakes = (decision.wake for decision in (*decisions, *([more] if more else [])) if decision.wake)
+    actions += more.actions if more else ()
+    both = Decision(actions=tuple(actions), why="; ".join(why), wake=min(wakes, default=""))
+    return replace(both, waiting=first.waiting, about=first.about) if first else both
 
 
 def _search_phases(state: RunState, started: RunStarted) -> Decision | None:

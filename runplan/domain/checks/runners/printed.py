@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 class TestState(StrEnum):
@@ -105,13 +106,11 @@ def read_pytest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     tests = [(test[1], _PYTEST_STATES[test[2]]) for test in match_lines(lines[:end], _PYTEST_LINE)]
     tests += [(test[2], _PYTEST_STATES[test[1]]) for test in match_lines(lines[:end], _PASSED)]
     stopped = find_last(lines[:end], _PYTEST_STOPPED)
-    return Report(
-        passed=numbers["passed"],
-        failed=numbers["failed"] + numbers["error"] + numbers["errors"],
-        skipped=numbers["skipped"] + numbers["xfailed"] + numbers["xpassed"],
-        tests=[*tests, *list_failed(summary, _PYTEST_FAILED)],
-        stopped=stopped[1][1] if stopped else "",
-    )
+    failed = numbers["failed"] + numbers["error"] + numbers["errors"]
+    skipped = numbers["skipped"] + numbers["xfailed"] + numbers["xpassed"]
+    tests += list_failed(summary, _PYTEST_FAILED)
+    why = stopped[1][1] if stopped else ""
+    return Report(passed=numbers["passed"], failed=failed, skipped=skipped, tests=tests, stopped=why)
 
 
 _RAN = re.compile(r"^Ran (\d{1,9}) tests? in [\d.]+s$")
@@ -141,13 +140,9 @@ def read_unittest(lines: list[str], end: int, ran: re.Match[str]) -> Report | No
             name = ""
     failed = numbers["failures"] + numbers["errors"] + numbers["unexpected successes"]
     skipped = numbers["skipped"] + numbers["expected failures"]
-    return Report(
-        lines_after=closing[0] - end,
-        passed=max(int(ran[1]) - failed - skipped, 0),
-        failed=failed,
-        skipped=skipped,
-        tests=[*listed, *list_failed(lines[: closing[0]], _UNITTEST_FAILED)],
-    )
+    passed = max(int(ran[1]) - failed - skipped, 0)
+    tests = [*listed, *list_failed(lines[: closing[0]], _UNITTEST_FAILED)]
+    return Report(passed=passed, failed=failed, skipped=skipped, tests=tests, lines_after=closing[0] - end)
 
 
 _CARGO_CLOSING = re.compile(r"^test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed; (\d{1,9}) ignored;")
@@ -175,13 +170,9 @@ def read_cargo(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
         listed = find_last(lines[:end], _LIST)
         tests += list_failed(lines[listed[0] : end] if listed else (), _LISTED)
     is_stopped = find_last(lines[end:], _CARGO_STOPPED) is not None
-    return Report(
-        passed=sum(int(result[1]) for result in results),
-        failed=failed,
-        skipped=sum(int(result[3]) for result in results),
-        tests=tests,
-        stopped="cargo did not run every test binary; use --no-fail-fast" if is_stopped else "",
-    )
+    passed, skipped = (sum(int(result[group]) for result in results) for group in (1, 3))
+    why = "cargo did not run every test binary; use --no-fail-fast" if is_stopped else ""
+    return Report(passed=passed, failed=failed, skipped=skipped, tests=tests, stopped=why)
 
 
 _PACKAGE = re.compile(r"^(ok|FAIL|\?)\s+(\S+)\s+([\d.]+s|\(cached\)|\[.*?\])(.*)")
@@ -338,13 +329,11 @@ def read_node(lines: list[str], end: int, closing: re.Match[str]) -> Report | No
         return None
     others = {other[1]: int(other[2]) for other in match_lines(lines[end : end + 5], _OTHER)}
     has_details = find_last(lines[end:], _NODE_DETAILS)  # every failure again, with its trace
-    return Report(
-        lines_after=len(lines) - 1 - end if has_details else 0,
-        passed=int(passes[1][1]),
-        failed=int(closing[1]) + others.get("cancelled", 0),
-        skipped=others.get("skipped", 0) + others.get("todo", 0),
-        tests=read_points(lines[:end]) or _read_spec(lines[:end]),
-    )
+    failed = int(closing[1]) + others.get("cancelled", 0)
+    skipped = others.get("skipped", 0) + others.get("todo", 0)
+    tests = read_points(lines[:end]) or _read_spec(lines[:end])
+    after = len(lines) - 1 - end if has_details else 0
+    return Report(passed=int(passes[1][1]), failed=failed, skipped=skipped, tests=tests, lines_after=after)
 
 
 _CTEST_CLOSING = re.compile(r"^\d+% tests passed, (\d{1,9}) tests? failed out of (\d{1,9})$|^No tests were found!!!$")
@@ -361,17 +350,13 @@ def read_ctest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     listed = match_lines(lines[:end], _CTEST_LINE)
     last_failure = find_last(lines[end:], _CTEST_FAILED)
     planned = max((int(test[1]) for test in listed), default=0)
-    return Report(
-        lines_after=last_failure[0] if last_failure else 0,
-        passed=int(closing[2]) - int(closing[1]),
-        failed=int(closing[1]),
-        skipped=sum(test[3] in _SKIPPED for test in listed),
-        tests=[
-            *((test[2], _CTEST_STATES.get(test[3], TestState.FAILED)) for test in listed),
-            *list_failed(lines[end:], _CTEST_FAILED),
-        ],
-        stopped="ctest did not run every test" if len(listed) < planned else "",
-    )
+    failed = int(closing[1])
+    skipped = sum(test[3] in _SKIPPED for test in listed)
+    tests = [(test[2], _CTEST_STATES.get(test[3], TestState.FAILED)) for test in listed]
+    tests += list_failed(lines[end:], _CTEST_FAILED)
+    why = "ctest did not run every test" if len(listed) < planned else ""
+    report = Report(passed=int(closing[2]) - failed, failed=failed, skipped=skipped, tests=tests, stopped=why)
+    return replace(report, lines_after=last_failure[0] if last_failure else 0)
 
 
 @_reads("tap", _PLAN, re.compile(r"^TAP version \d+$|^Bail out!|^1\.\.[1-9]\d{0,8}(?:\s|$)"))
