@@ -62,14 +62,12 @@ class Commit(Struct, frozen=True, kw_only=True):
         fields = [(name, value) for name, _, value in lines if name]  # lines of a signature start with a blank
         values = dict(reversed(fields))
         author, authored = read_person(values.get("author", ""))
+        committer, _ = read_person(values.get("committer", ""))
+        parents = tuple(value for name, value in fields if name == "parent")
+        tree = values.get("tree", "")
+        text = message.decode("utf-8", "surrogateescape")
         return cls(
-            oid=oid,
-            tree=values.get("tree", ""),
-            parents=tuple(value for name, value in fields if name == "parent"),
-            author=author,
-            authored=authored,
-            committer=read_person(values.get("committer", ""))[0],
-            message=message.decode("utf-8", "surrogateescape"),
+            oid=oid, tree=tree, parents=parents, author=author, authored=authored, committer=committer, message=text
         )
 
 

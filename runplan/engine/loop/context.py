@@ -107,22 +107,14 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         return context.landing_like(started)
 
     def record_settings(self, asked: RunStarted) -> RunStarted:
-        settings = self.settings
-        return replace(
-            asked,
-            max_fix_cycles=settings.run.max_fix_cycles,
-            setup=settings.run.setup,
-            parallel=settings.run.parallel,
-            pipeline=settings.run.pipeline,
-            gates=settings.check_groups,
-            sign_off=settings.run.sign_off,
-            prove=settings.tests.prove,
-            changed=settings.tests.changed,
-            verifiers=settings.agents.judges,
-            settings=settings_to_json(settings),
-            claim=settings.issues.claim,
-            replans=settings.plan.replan and settings.agents.planner in dict(settings.agents.dispatched).values(),
-        )
+        run = self.settings.run
+        tests = self.settings.tests
+        agents = self.settings.agents
+        replans = self.settings.plan.replan and agents.planner in dict(agents.dispatched).values()
+        asked = replace(asked, settings=settings_to_json(self.settings), replans=replans)
+        asked = replace(asked, max_fix_cycles=run.max_fix_cycles, parallel=run.parallel, pipeline=run.pipeline)
+        asked = replace(asked, setup=run.setup, gates=self.settings.check_groups, claim=self.settings.issues.claim)
+        return replace(asked, sign_off=run.sign_off, prove=tests.prove, changed=tests.changed, verifiers=agents.judges)
 
     def committed(self, commit: str = "") -> tuple[str, Stored] | None:
         git = self.git

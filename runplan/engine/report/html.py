@@ -13,15 +13,9 @@ LONGEST_DIFF = 200_000  #: characters shown of one commit
 _COMMIT = re.compile(r"- `([0-9a-f]{7,64})` ")
 _BORDER = re.compile(r"(?<!\\)\|")
 #: The colours of the two themes; text has a contrast of at least 4.5 to both backgrounds.
-LIGHT = {
-    "text": "#1f2328",
-    "add": "#116329",
-    "del": "#a40e26",
-    "page": "#ffffff",
-    "block": "#f6f8fa",
-    "line": "#d0d7de",
-}
-DARK = {"text": "#e6edf3", "add": "#7ee787", "del": "#ffa198", "page": "#0d1117", "block": "#161b22", "line": "#3d444d"}
+_NAMES = ("text", "add", "del", "page", "block", "line")
+LIGHT = dict(zip(_NAMES, ("#1f2328", "#116329", "#a40e26", "#ffffff", "#f6f8fa", "#d0d7de"), strict=True))
+DARK = dict(zip(_NAMES, ("#e6edf3", "#7ee787", "#ffa198", "#0d1117", "#161b22", "#3d444d"), strict=True))
 _PAGE = """\
 <!DOCTYPE html>
 <html lang="en">

@@ -39,11 +39,11 @@ class InboxEntry(Struct, frozen=True, kw_only=True):
     id: str  #: of a question or a failed run; else what the answer is bound to: the tree, or the hash of a proposal
     repository: str  #: its root
     plan: str
-    phase: str
-    title: str  #: of the phase, else of the plan
+    phase: str = ""
+    title: str = ""  #: of the phase, else of the plan
     run: str
     since: str  #: UTC ISO-8601
-    text: str  #: the question, what is asked for, the summary of a proposal, or why a run failed
+    text: str = ""  #: the question, what is asked for, the summary of a proposal, or why a run failed
     actions: tuple[NextAction, ...] = ()  #: that show and answer it, in that repository
     commands: tuple[str, ...] = ()  #: of the actions
 
@@ -92,17 +92,8 @@ def _list_entries(store: Store, root: str) -> Iterator[InboxEntry]:
 
 
 def _entry_of(row: RunRow, root: str) -> InboxEntry:
-    return InboxEntry(
-        kind=EntryKind.FAILED,
-        id=row.id,
-        repository=root,
-        plan=row.plan,
-        phase="",
-        title=row.title,
-        run=row.id,
-        since=row.since,
-        text=row.reason or "",
-    )
+    entry = InboxEntry(kind=EntryKind.FAILED, id=row.id, repository=root, plan=row.plan, run=row.id, since=row.since)
+    return replace(entry, title=row.title, text=row.reason or "")
 
 
 def _entries_of(state: RunState, row: RunRow, root: str, asked: Mapping[str, str]) -> Iterator[InboxEntry]:

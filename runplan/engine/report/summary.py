@@ -370,12 +370,9 @@ LONGEST_GOAL = 1000
 def describe_plan(plan: Plan, text: bytes, records: Iterable[Recorded[Any]]) -> PlanProgress:
     """The progress from the plan's text and the journal; a phase that another clone worked on has no proof here."""
     attempts = summarise_attempts(records)
-    return PlanProgress(
-        path=plan.path,
-        title=plan.title,
-        goal=escape_inline(bounded(find_goal(text, plan), LONGEST_GOAL)),
-        phases=tuple(_describe_phase(phase, attempts.get(phase.id)) for phase in plan.phases),
-    )
+    goal = escape_inline(bounded(find_goal(text, plan), LONGEST_GOAL))
+    phases = tuple(_describe_phase(phase, attempts.get(phase.id)) for phase in plan.phases)
+    return PlanProgress(path=plan.path, title=plan.title, goal=goal, phases=phases)
 
 
 def _describe_phase(phase: Phase, attempt: PhaseRecord | None) -> PhaseProgress:
@@ -384,14 +381,10 @@ def _describe_phase(phase: Phase, attempt: PhaseRecord | None) -> PhaseProgress:
     has_cost = seen.spent.tokens or seen.spent.usd
     facts = [f"tests: {seen.tests}" if seen.tests else "", f"cost: {seen.spent.cost}" if has_cost else ""]
     proofs = {item: evidence for item, passed, evidence in seen.evidence if passed}
-    return PhaseProgress(
-        line=" · ".join(filter(None, [_shorten(f"{phase.id} {phase.title}"), *facts])),
-        items=tuple(
-            _shorten(item.text) + (f" — {_shorten(proofs[item.id])}" if item.id in proofs else "")
-            for item in phase.items
-        ),
-        is_done=is_done,
-    )
+    line = " · ".join(filter(None, [_shorten(f"{phase.id} {phase.title}"), *facts]))
+    proven = {item: f" — {_shorten(evidence)}" for item, evidence in proofs.items()}
+    items = tuple(_shorten(item.text) + proven.get(item.id, "") for item in phase.items)
+    return PhaseProgress(line=line, items=items, is_done=is_done)
 
 
 def _shorten(text: str) -> str:

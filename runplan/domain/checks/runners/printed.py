@@ -209,14 +209,10 @@ def read_go(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
     has_panicked = any(line.startswith("panic: ") or '"Output":"panic: ' in line for line in lines[: end + 1])
     failed = (package for package in match_lines(lines[: end + 1], _PACKAGE) if package[1] == "FAIL")
     has_died = has_panicked or any(package[2] in tests and not package[3].startswith("[") for package in failed)
-    return Report(
-        passed=states.count(TestState.PASSED) if is_verbose or not tests else None,
-        failed=states.count(TestState.FAILED),
-        skipped=states.count(TestState.SKIPPED),
-        tests=list(tests.items()),
-        is_named=True,
-        stopped="a test ended its package early" if has_died else "",
-    )
+    why = "a test ended its package early" if has_died else ""
+    passed = states.count(TestState.PASSED) if is_verbose or not tests else None
+    report = Report(passed=passed, failed=states.count(TestState.FAILED), skipped=states.count(TestState.SKIPPED))
+    return replace(report, tests=list(tests.items()), is_named=True, stopped=why)
 
 
 def _add_event(line: str, tests: dict[str, TestState]) -> None:
