@@ -127,7 +127,10 @@ def is_named(word: str, plan: str) -> bool:
 
 
 def branch(prefix: str, slug: str, phase: str) -> str:
-    return f"{prefix}{slug}/{_ref_part(phase)}"
+    part = sanitise(phase)
+    if part != phase or not valid_ref(part):  # a hash keeps a changed id unique
+        part = f"{part.replace('.', '_').strip('-')}-{_hash(phase)}"
+    return f"{prefix}{slug}/{part}"
 
 
 def pull_branch(prefix: str, slug: str) -> str:
@@ -190,14 +193,6 @@ def valid_ref(name: str) -> bool:
         and not name.endswith(".")
         and name not in ("@", "HEAD")
     )
-
-
-def _ref_part(phase: str) -> str:
-    """A phase id as one part of a ref; a changed id gets a hash, so that it stays unique."""
-    safe = sanitise(phase)
-    if safe == phase and valid_ref(safe):
-        return safe
-    return f"{safe.replace('.', '_').strip('-')}-{_hash(phase)}"
 
 
 def _hash(text: str) -> str:

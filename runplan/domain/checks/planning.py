@@ -101,9 +101,8 @@ class _Exploration(Struct):
         if len(set(known.values())) < least:
             missing = [named[:NAME] for named in files if named not in known]
             wrong = f"; these do not: {', '.join(missing)}" if missing else ""
-            problems = (
-                f"files names {len(set(known.values()))} paths that exist, and at least {least} are needed{wrong}",
-            )
+            count = len(set(known.values()))
+            problems = (f"files names {count} paths that exist, and at least {least} are needed{wrong}",)
         notes = bounded(plain(clean_text(self.notes)), LONGEST_OUTPUT // 2)
         return StepResult(text=_paragraphs(_listed("Files", rows), notes), problems=problems)
 

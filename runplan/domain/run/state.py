@@ -184,9 +184,8 @@ def apply(state: RunState, fact: e.Event) -> RunState:
         case e.QuestionAsked() | e.ApprovalAsked() | e.CandidateBuilt() | e.CleanedUp():  # further phases may start
             return replace(state, looked=False)
         case e.RunResumed():
-            return _change_lanes(
-                state, lambda lane: apply(lane.state, replace(fact, mode=Mode.PHASE, wanted=lane.phase))
-            )
+            resumed = replace(fact, mode=Mode.PHASE)
+            return _change_lanes(state, lambda lane: apply(lane.state, replace(resumed, wanted=lane.phase)))
         case e.StopRequested() | e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.IssueShared():
             return _change_lanes(state, lambda lane: apply(lane.state, fact))
         case RevisionRequested() | e.Answered() | e.QuestionAnswered() | e.ClaimTaken():  # each lane knows its own
@@ -262,9 +261,7 @@ def _update_followers(state: RunState, event: e.Event) -> RunState:
     """The lanes that began on a phase, when it lands or fails, or when its numbers correct their text."""
     match event:
         case e.Landed(phase=phase, code=code):
-            return _change_lanes(
-                state, lambda lane: _follow_landing(lane.state, code) if lane.state.after == phase else lane.state
-            )
+            return _change_lanes(state, lambda lane: _follow_landing(lane.state, phase, code))
         case e.PhaseFailed(phase=phase):
             by = f"the failure of phase {phase}, on which it began"
             return _change_lanes(state, lambda lane: _drop_lane(lane, by) if lane.state.after == phase else lane.state)
@@ -278,7 +275,9 @@ def _update_followers(state: RunState, event: e.Event) -> RunState:
             return state
 
 
-def _follow_landing(state: RunState, code: str) -> RunState:
+def _follow_landing(state: RunState, phase: str, code: str) -> RunState:
+    if state.after != phase:
+        return state
     has_failed = state.attempt is not None and state.attempt.failure is not None
     is_dropped = state.is_dropped or (has_failed and code != state.base)
     return replace(state, after="", is_dropped=is_dropped)

@@ -60,9 +60,7 @@ not_zero = rule_that(lambda value: value > 0, "must be more than 0")
 few_rounds = rule_that(lambda value: 1 <= value <= MAX_ROUNDS, f"must be 1 to {MAX_ROUNDS}, not {{value}}")
 percentage = rule_that(lambda value: value <= 100, "must be 0 to 100, not {value}")
 branch = rule_that(names.valid_ref, "{value!r} is not a valid branch name")
-ref_prefix = rule_that(
-    lambda value: names.valid_ref(f"{value}x"), "{value!r} is not a valid beginning of a branch name"
-)
+ref_prefix = rule_that(lambda text: names.valid_ref(f"{text}x"), "{value!r} is not a valid beginning of a branch name")
 path_inside = rule_that(_is_inside, "must be a path inside the repository, not {value!r}")
 plain_path = rule_that(
     lambda path: not path or (path.strip() and names.is_plain(path)), "must be a printable path, not {value!r}"

@@ -261,24 +261,26 @@ def require_agents(context: RepositoryContext) -> None:
 
 
 def require_prompts(context: RepositoryContext) -> dict[str, Template]:
+    """The prompt of each role: the repository's, as committed on the target, else the user's, else the package's."""
     folder = context.git.object(f"{context.target}:{PROMPTS}")
     committed = trees.entries(context.git, folder.oid) if folder is not None and folder.kind == "tree" else {}
-    templates = {role: _read_prompt(role, context, committed.get(f"{role}.md")) for role in PLACEHOLDERS}
-    for template in templates.values():
-        template.check()
-    return templates
-
-
-def _read_prompt(role: str, context: RepositoryContext, committed: trees.Entry | None) -> Template:
-    stored = context.git.known(committed.oid) if committed is not None else None
-    if stored is not None and stored.kind == "blob":
-        origin = f"{PROMPTS}/{role}.md on {context.target_name}"
-        return Template(role=role, text=stored.content.decode(errors="replace"), origin=origin)
     package = Path(__file__).parents[2]
     # Installed, the templates are inside the package; in a checkout, next to it.
     folders = (user_file(context.env).parent / "prompts", package / PROMPTS, package.parent / PROMPTS)
-    path = next(path for folder in folders if (path := folder / f"{role}.md").exists())
-    return Template(role=role, text=path.read_text(encoding="utf-8", errors="replace"), origin=str(path))
+    templates = {}
+    for role in PLACEHOLDERS:
+        entry = committed.get(f"{role}.md")
+        stored = context.git.known(entry.oid) if entry is not None else None
+        if stored is not None and stored.kind == "blob":
+            text = stored.content.decode(errors="replace")
+            origin = f"{PROMPTS}/{role}.md on {context.target_name}"
+        else:
+            path = next(path for folder in folders if (path := folder / f"{role}.md").exists())
+            text = path.read_text(encoding="utf-8", errors="replace")
+            origin = str(path)
+        templates[role] = Template(role=role, text=text, origin=origin)
+        templates[role].check()
+    return templates
 
 
 def missing_program(context: RepositoryContext, line: str) -> str:
