@@ -17,7 +17,7 @@ class FleetPlan(Struct, frozen=True):
     age_s: float = 0.0  #: of the wait
 
 
-class FleetHost(Struct, frozen=True):
+class WorkerHost(Struct, frozen=True):
     name: str
     plans: Sequence[FleetPlan]  #: that it has in hand
     version: str
@@ -46,13 +46,13 @@ class Permits(Struct, frozen=True):
 
 
 class FleetState(Struct, frozen=True, kw_only=True):
-    hosts: Sequence[FleetHost]
+    hosts: Sequence[WorkerHost]
     queue: Sequence[FleetPlan]  #: which no host has in hand
     permits: Permits
     limits: Sequence[AccountLimit]  #: of use, which all hosts wait for
     repositories: Sequence[str]
 
-    def get_host(self, name: str) -> FleetHost:
+    def get_host(self, name: str) -> WorkerHost:
         for host in self.hosts:
             if host.name == name:
                 return host
@@ -61,7 +61,7 @@ class FleetState(Struct, frozen=True, kw_only=True):
         raise NotFound(f"{name}: no such host; {hint}")
 
 
-def explain_queueing(queue: str, hosts: Sequence[FleetHost]) -> str:
+def explain_queueing(queue: str, hosts: Sequence[WorkerHost]) -> str:
     labels = [] if queue == "any" else queue.split("+")
     taking = [host for host in hosts if host.takes_plans]
     fitting = [host for host in taking if set(labels) <= set(host.labels)]

@@ -1,7 +1,7 @@
 """The hosts of a fleet and its queue, over all repositories."""
 
 from runplan.adapters.store.postgres import connect, translated_errors
-from runplan.domain.fleet import AccountLimit, FleetHost, FleetPlan, FleetState, Permits, explain_queueing
+from runplan.domain.fleet import AccountLimit, FleetPlan, FleetState, Permits, WorkerHost, explain_queueing
 
 _HOSTS = """
 SELECT DISTINCT ON (host) host, version, labels, slots, extract(epoch FROM now() - seen)::float, draining,
@@ -36,7 +36,7 @@ def read_fleet(dsn: str) -> FleetState:
         limits = db.execute(_LIMITS).fetchall()
         (permits,) = db.execute(_PERMITS).fetchall()
     plans = {name: [FleetPlan(url, plan) for url, plan, owner in claims if owner == name] for name, *_ in rows}
-    hosts = [FleetHost(name, [] if about[-1] else plans[name], *about) for name, *about in rows]
+    hosts = [WorkerHost(name, [] if about[-1] else plans[name], *about) for name, *about in rows]
     helps = explain_queueing("any", hosts)
     left = [
         FleetPlan(plan.repository, plan.plan, f"its host {host.name} is dead; {helps}", host.seen_s)

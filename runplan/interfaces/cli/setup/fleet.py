@@ -9,7 +9,7 @@ from runplan.app import fleet
 from runplan.app.operations.model import Caller
 from runplan.domain.decoding import as_json
 from runplan.domain.errors import Exit, UsageError
-from runplan.domain.fleet import FleetHost, FleetState
+from runplan.domain.fleet import FleetState, WorkerHost
 from runplan.domain.text import counted, in_words, localized, plain
 from runplan.interfaces.cli.show.progress import say
 
@@ -59,7 +59,7 @@ def _render_fleet(state: FleetState) -> str:
     return localized(plain("\n".join(lines)), now=datetime.now(UTC))
 
 
-def _render_host(host: FleetHost, width: int) -> list[str]:
+def _render_host(host: WorkerHost, width: int) -> list[str]:
     standing = "dead" if host.dead else "draining" if host.draining else "up"
     parts = [f"{len(host.plans)} of {counted(host.slots, 'slot')} in use", f"seen {in_words(host.seen_s)} ago"]
     parts += [f"labels {', '.join(host.labels)}"] if host.labels else []
