@@ -547,6 +547,17 @@ def test_the_branch_is_deleted_and_the_local_target_follows(
     assert git("for-each-ref", "refs/runplan", "refs/remotes/origin/runplan", cwd=clone) == ""
 
 
+def test_the_tracking_ref_is_gone_before_the_branch_so_a_kill_in_between_leaves_none(
+    conclude: Conclude, clone: Path, hub: Hub
+) -> None:
+    hook = hub.bare / "hooks" / "post-receive"
+    seen = hub.bare / "seen"
+    hook.write_text(f"#!/bin/sh\ngit --git-dir={clone}/.git for-each-ref refs/remotes/origin/runplan >{seen}\n")
+    hook.chmod(0o755)
+    merged(conclude(), hub)
+    assert seen.read_text() == ""
+
+
 def test_a_local_target_with_commits_of_its_own_stays(conclude: Conclude, clone: Path, hub: Hub) -> None:
     git("commit", "-q", "--allow-empty", "-m", "mine", cwd=clone)
     before = git("rev-parse", "main", cwd=clone)

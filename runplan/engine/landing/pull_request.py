@@ -496,9 +496,9 @@ class PullRequestLander(RemoteLander):
         """Delete the branch, unless somebody pushed to it after the merge; a note when it stays."""
         if self._git.tip(self.ref) is None:
             return ""
+        self._drop_tracking_refs()  # before the push: a run that is killed after it may never look at the branch again
         answer = self._remote.push("", old=merged, source=self._tool)
         if isinstance(answer, push.Taken) or (tip := self._remote.fetch()) is None:
-            self._drop_tracking_refs()
             return ""
         stays = f"the branch {self.branch} stays on {self._remote.name}"
         drop = command("git", "push", self._remote.name, "--delete", self.branch)
