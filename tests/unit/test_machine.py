@@ -737,6 +737,22 @@ def test_set_up_of_the_agents_worktree_runs_once_or_is_reused() -> None:
     assert starting(fold([*begun, set_up, ended])).role == Role.IMPLEMENT
 
 
+def test_set_up_whose_products_cannot_be_used_is_repeated_three_times_at_most() -> None:
+    leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1)
+    state = fold([started(setup="make setup"), e.PhaseChosen(tip="c0", phase="1"), leased])
+    reasons = ["first use of the worktree", *3 * ["the worktree had to be made anew"]]
+    for number, why in enumerate(reasons):
+        set_up = replace(starting(state), id=f"s{number}", why=why)
+        assert set_up.role == Role.SETUP
+        ended = e.DispatchEnded(id=set_up.id, role=Role.SETUP, ending=Ending.EXITED, code=0)
+        check = e.DispatchStarted(id=f"b{number}", role=Role.BASELINE, gates=("tests",), cycle=1, tree="t0")
+        unused = e.DispatchEnded(id=check.id, role=Role.BASELINE, ending=Ending.ENDED, code=None, detail=why)
+        state = fold_on(state, set_up, ended, check, unused)
+    failed = failing(state)
+    assert failed.reason is Reason.SETUP_FAILED
+    assert "3 times on the same tree, and its products could not be used: the worktree had to be made" in failed.detail
+
+
 def test_a_run_that_finds_every_phase_done_has_nothing_to_do_and_one_that_landed_is_done() -> None:
     nothing = e.NoWork(tip="c0", kind=NoWorkKind.COMPLETE, detail="every phase is done")
     landed = e.Landed(id="l", phase="1", tip="c1", code="c1")

@@ -24,6 +24,7 @@ from runplan.domain.run.rules.shared import (
 )
 
 MAX_HANDOVERS = 3  #: fresh agents that continue a phase after a full context
+MAX_SETUPS = 3  #: on one tree for the same reason
 GATE_RUNS = 2  #: a red gate runs once more before it counts
 #: Why each of the proofs runs.
 PROOFS = {
@@ -153,6 +154,9 @@ def _set_up_proof(
     doubt = setup.doubt or (red if setup.is_reused else "")
     if not started.setup or (setup.tree == tree and not doubt):
         return None
+    if why := next((why for on, why in setup.ran if on == tree and setup.ran.count((on, why)) >= MAX_SETUPS), ""):
+        detail = f"run.setup ran {MAX_SETUPS} times on the same tree, and its products could not be used: {why}"
+        return fail_phase(Reason.SETUP_FAILED, PhaseStep.SETUP, detail)
     again = f"{doubt}, with products of an earlier set-up" if doubt else ""
     why = f"run.setup prepares the worktree of the checks{f': {again}' if again else ''}"
     agents = agents and not phase.setup.agents and not again
