@@ -502,6 +502,14 @@ def test_a_commit_of_countless_paths_is_refused_before_it_is_read(place: Place) 
     assert place.repo.git("show", f"{PARKED}:new.txt") == "new"
 
 
+def test_a_commit_with_a_name_that_no_file_system_takes_is_refused(place: Place) -> None:
+    tree = place.lease()
+    made = tree.git("mktree", stdin=f"100644 blob {tree.git('rev-parse', 'HEAD:a.txt')}\t{'x' * 256}\n")
+    tree.git("update-ref", "HEAD", tree.git("commit-tree", "-p", "HEAD", "-m", "Long", made))
+    with pytest.raises(HandOverRefused, match=r"x… is a name of more than 255 bytes"):
+        place.take()
+
+
 def test_a_script_dies_with_runplan(place: Place, tmp_path: Path) -> None:
     started = tmp_path / "started"
     script = f"sleep 300 & echo $! $$ >{started}.new; mv {started}.new {started}; wait"

@@ -36,6 +36,7 @@ BOMB = 7  #: exit code for a commit with too many paths
 HEADER = 16  #: bytes of the first line of a stream
 INDEX_BYTES = 1 << 30  #: address space of index-pack: a small pack may expand to gigabytes
 CHUNK = 1 << 20
+LONGEST_NAME = 255  #: bytes of a name in a path; file systems refuse longer ones
 DEEPEST = 200  #: folders above a file; Python's own functions recurse into them
 LARGEST_POINTER = 1024  #: bytes
 #: https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
@@ -411,6 +412,9 @@ class AgentZone(Place):
                 for change in changes(self._tool, old, new, most=self._zones.bounds.entries):
                     if change.path.count("/") > DEEPEST:
                         raise HandOverRefused(f"{change.path[:40]}… lies in more than {DEEPEST} folders")
+                    name = max(os.fsencode(change.path).split(b"/"), key=len)
+                    if len(name) > LONGEST_NAME:
+                        raise HandOverRefused(f"{os.fsdecode(name)[:40]}… is a name of more than {LONGEST_NAME} bytes")
         except GitFailed as error:
             for file in reversed(pack):
                 file.unlink(missing_ok=True)
