@@ -10,10 +10,10 @@ the rules of a local landing (`cherry_pick`). When it cannot, the landing has ha
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -37,27 +37,36 @@ from runplan.engine.landing.lander import (
     find_landing,
 )
 
+#: Fetches: the landing when the remote holds it, or the tip to push from; "" for a branch to be made.
+Look: TypeAlias = Callable[[Landing], Landed | Refused | Oid]
+#: Acts on a landing, of which it is told whether the branch is new; a note for the user.
+Finish: TypeAlias = Callable[[Landing, bool], str]
 
-class RemoteLander(ABC):
+
+class RemoteLander:
+    """Lands by one push with a lease."""
+
     pull = ""  #: number and address of the pull request, once it is known
 
-    def __init__(self, git: Git, remote: Remote, *, tool: Path) -> None:
+    def __init__(self, git: Git, remote: Remote, tool: Path, look: Look, finish: Finish) -> None:
         self._git = git
         self._remote = remote
         self._tool = tool  #: the repository that holds the candidate
+        self._look = look
+        self._finish = finish
         self.ref = remote.ref
         self.branch = remote.branch
 
     def land(self, landing: Landing, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
         """Push with a lease; or say why not, with nothing changed."""
-        old = self._look_for_landing(landing)
+        old = self._look(landing)
         if not isinstance(old, str):
             return old
         if not self._git.at(self._git.cwd, f"--git-dir={self._tool}").is_ancestor(landing.old, landing.new):
             raise GitFailed(f"{landing.new:.12} is not built on {landing.old:.12}; it is not pushed to {self.ref}")
         answer = self._remote.push(landing.new, old=old, source=self._tool)
         if not isinstance(answer, push.Taken):
-            seen = self._look_for_landing(landing)
+            seen = self._look(landing)
             if isinstance(seen, Landed):
                 return seen
             if isinstance(answer, push.PushDeclined):
@@ -70,7 +79,7 @@ class RemoteLander(ABC):
         deliver()
         if self._git.tip(self.ref) in (None, old):  # else the user has just fetched
             self._git.update_refs(f"update {self.ref} {landing.new}")
-        note = self._finish_landing(landing, is_new=not old)
+        note = self._finish(landing, not old)
         return Landed(tip=landing.new, note=note, pull=self.pull)
 
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
@@ -83,7 +92,7 @@ class RemoteLander(ABC):
 
     def recover(self, landing: Landing) -> None:
         """A fetch shows the result of an interrupted push."""
-        self._look_for_landing(landing)
+        self._look(landing)
 
     # --- work for another host of a fleet -----------------------------------------------------------------
 
@@ -114,23 +123,42 @@ class RemoteLander(ABC):
             if there := self._remote.list_refs(ref).get(ref):
                 self._remote.push("", old=there, source=self._tool, ref=ref)
 
-    @abstractmethod
-    def _look_for_landing(self, landing: Landing) -> Landed | Refused | Oid:
-        """Fetch: the landing when the remote holds it, or the tip to push from; "" for a branch to be made."""
-
-    @abstractmethod
-    def _finish_landing(self, landing: Landing, *, is_new: bool) -> str:
-        """Act on the landing; a note for the user."""
-
 
 class Direct(RemoteLander):
-    def __init__(self, git: Git, remote: Remote, *, tool: Path) -> None:
-        super().__init__(git, remote, tool=tool)
+    """Moves the target on a remote.
+
+    With `on_local` for one phase of a run whose other phases land in the local branch. That phase is built on the local
+    branch, so it waits until both branches are at the same commit.
+    """
+
+    def __init__(self, git: Git, remote: Remote, *, tool: Path, on_local: bool = False) -> None:
+        super().__init__(git, remote, tool, self._look_for_landing, lambda landing, _: self.follow_remote(landing))
         self._local = CherryPick(git, ref=f"{HEADS}{remote.branch}", common_dir=remote.common_dir)
+        self._on_local = on_local
 
     def tip(self) -> Oid | None:
-        """The tip of the branch on the remote, fetched now; None when it has no such branch."""
-        return self._remote.fetch()
+        """The tip that a phase is built on; None when there is no such branch."""
+        return self._local.tip() if self._on_local else self._remote.fetch()
+
+    def land(self, landing: Landing, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
+        match answer := super().land(landing, deliver):
+            case Refused(reason=TargetMoved(tip=tip)) if self._on_local:
+                if not self._git.is_ancestor(tip, landing.old):
+                    return Pending(why=self.describe_missing())
+                push_own = command("git", "push", self._remote.name, self.branch)
+                lacks = f"{self._remote.name} lacks commits of your {self.branch}, on which the phase is built"
+                return Pending(why=f"{lacks}; push them: {push_own}")
+            case _:
+                return answer
+
+    def describe_missing(self) -> str:
+        """Why a phase cannot be built on the local branch: the remote has commits that it lacks; "" for none."""
+        there = self._remote.fetch() if self._on_local else None
+        here = self._local.tip()
+        if there is None or here is None or self._git.is_ancestor(there, here):
+            return ""
+        pull = pull_command(self._git, self._remote.common_dir, self.branch, self._remote.name)
+        return f"your {self.branch} lacks commits of {self._remote.name}, to which the phase is pushed; run: {pull}"
 
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
         return Landing(id=id, ref=self.ref, old=old, new=new, follows=self._local.tip() or "")
@@ -155,9 +183,6 @@ class Direct(RemoteLander):
         # Another commit with this landing's id: an earlier push was slow to arrive, and the candidate was rebuilt.
         return Landed(tip=tip, note=self._explain_stay(landing.follows))
 
-    def _finish_landing(self, landing: Landing, *, is_new: bool) -> str:  # noqa: ARG002
-        return self.follow_remote(landing)
-
     # --- the local branch -------------------------------------------------------------------------------
 
     def follow_remote(self, landing: Landing) -> str:
@@ -180,35 +205,3 @@ class Direct(RemoteLander):
             return ""
         pull = pull_command(self._git, self._remote.common_dir, self.branch, self._remote.name)
         return f"your local {self.branch} stays at {tip:.7}{f': {why}' if why else ''}; to update it: {pull}"
-
-
-class DirectPhase(Direct):
-    """Moves the target on a remote, for one phase of a run whose other phases land in the local branch.
-
-    The phase is built on the local branch, so it waits until both branches are at the same commit.
-    """
-
-    def tip(self) -> Oid | None:
-        """The tip of the local branch."""
-        return self._local.tip()
-
-    def land(self, landing: Landing, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
-        answer = super().land(landing, deliver)
-        match answer:
-            case Refused(reason=TargetMoved(tip=tip)) if self._git.is_ancestor(tip, landing.old):
-                push_own = command("git", "push", self._remote.name, self.branch)
-                lacks = f"{self._remote.name} lacks commits of your {self.branch}, on which the phase is built"
-                return Pending(why=f"{lacks}; push them: {push_own}")
-            case Refused(reason=TargetMoved()):
-                return Pending(why=self.describe_missing())
-            case _:
-                return answer
-
-    def describe_missing(self) -> str:
-        """Why a phase cannot be built on the local branch: the remote has commits that it lacks; "" for none."""
-        there = self._remote.fetch()
-        here = self._local.tip()
-        if there is None or here is None or self._git.is_ancestor(there, here):
-            return ""
-        pull = pull_command(self._git, self._remote.common_dir, self.branch, self._remote.name)
-        return f"your {self.branch} lacks commits of {self._remote.name}, to which the phase is pushed; run: {pull}"

@@ -17,7 +17,7 @@ from runplan.domain.gitfacts import Oid
 from runplan.domain.settings.schema import RunSettings, Settings, uses_remote
 from runplan.domain.text import command
 from runplan.engine.landing.cherry_pick import CherryPick
-from runplan.engine.landing.direct import Direct, DirectPhase
+from runplan.engine.landing.direct import Direct
 from runplan.engine.landing.lander import Lander, Sighting
 from runplan.engine.landing.pull_request import PlanPlace, PullRequestLander
 
@@ -62,7 +62,7 @@ def open_direct(
         return None
     if isinstance(lander, Direct):
         return lander
-    return DirectPhase(here.git, _open_remote(here, run, run.target, env, None), tool=tool)
+    return Direct(here.git, _open_remote(here, run, run.target, env, None), tool=tool, on_local=True)
 
 
 def require_direct(here: Repository, settings: Settings, env: Mapping[str, str]) -> None:

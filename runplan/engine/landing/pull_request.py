@@ -74,7 +74,7 @@ class PullRequestLander(RemoteLander):
         settings: PullRequestSettings,
         forge: Callable[[], Forge],
     ) -> None:
-        super().__init__(git, remote, tool=tool)
+        super().__init__(git, remote, tool, self._look_for_landing, self._show_landing)
         self.target = target
         self._plan = plan
         self._settings = settings
@@ -149,7 +149,7 @@ class PullRequestLander(RemoteLander):
             return tip or ""
         return Refused(reason=TargetMoved(tip=tip or self.target.tip() or ""))  # without a tip: merged by squash
 
-    def _finish_landing(self, landing: Landing, *, is_new: bool) -> str:
+    def _show_landing(self, landing: Landing, is_new: bool) -> str:
         """Open the pull request, or show the new phase in it; where it is, or that the forge does not answer."""
         try:
             pull = self._publish_pull_request(landing.new, is_new=is_new)

@@ -18,7 +18,7 @@ from runplan.domain.run.actions import Action
 from runplan.domain.run.kinds import Mode
 from runplan.domain.run.rules.lanes import list_ahead, list_bases, list_startable, may_begin_ahead
 from runplan.domain.run.state import RunState, count_ahead, count_busy, open_lanes
-from runplan.engine.landing.direct import DirectPhase
+from runplan.engine.landing.direct import Direct
 from runplan.engine.landing.pull_request import PullRequestLander
 from runplan.engine.steps.context import RunContext
 
@@ -59,7 +59,7 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
         if isinstance(lander, PullRequestLander) and not drift:
             remarks = (*remarks, *lander.list_overlaps(phase.touches))
         read = replace(read, drift=drift, remarks=remarks, base=state.base if state.after else "")
-        if read.direct and isinstance(context.direct, DirectPhase) and (why := context.direct.describe_missing()):
+        if read.direct and isinstance(context.direct, Direct) and (why := context.direct.describe_missing()):
             raise Unreachable(why)  # the phase may have landed there already
     yield read
 
