@@ -1,5 +1,6 @@
 """run.setup runs when its inputs changed, and a stale product lets nothing pass."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -169,4 +170,4 @@ def test_a_red_baseline_is_repeated_with_a_fresh_set_up(project: Project, tmp_pa
 )
 def test_the_reason_of_a_set_up_names_what_changed(now: dict[str, str], expected: str) -> None:
     before = {"its command": "make deps", "go.sum": "1"}
-    assert describe_change(before, {**before, **now}) == expected
+    assert describe_change(json.dumps(before), json.dumps({**before, **now})) == expected

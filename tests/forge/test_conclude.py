@@ -83,7 +83,7 @@ def a_lander(
                 issues=tuple(issues),
                 describe=functools.partial(describe_plan, records=()),
             )
-            lander = open_lander(here, settings, env, tool=clone / ".git", plan=plan)
+            lander = open_lander(here, settings, env, tool=clone / ".git", plan=plan, zones=None)
             assert isinstance(lander, PullRequestLander)
             return lander
 

@@ -113,6 +113,6 @@ def test_leftovers_of_killed_copies_are_removed_after_the_copy_timeout(place: Pl
     for path, text in zip((*made, own), ("runplan\n", "runplan landing\n", "", "mine\n"), strict=True):
         path.write_text(text)
         os.utime(path, (time.time() - age, time.time() - age))
-    place.removal.remove_partial_packs()
+    place.removal.remove_leftovers(dry_run=False, prefix="runplan/", active=())
     assert len([path for path in made if path.exists()]) == left
     assert own.exists()

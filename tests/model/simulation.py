@@ -5,7 +5,7 @@ night. Time is virtual. A crash leaves what is recorded and what the world has s
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -276,7 +276,8 @@ def act(action: a.Action, state: RunState, context: Any) -> Iterator[e.Event]:
     """Take the step of an action in the world."""
     world: World = context.world
     world.crash_perhaps()
-    for event in STEPS[action.step](action, state, context):
+    answer = STEPS[action.step](action, state, context)
+    for event in (answer,) if isinstance(answer, e.Event) else answer:
         yield event
         world.crash_perhaps()
 
@@ -590,7 +591,7 @@ def _finish(action: a.Action, state: RunState, context: SimulatedContext) -> Ite
     yield e.RunEnded(outcome=action.outcome, reason=action.reason, detail=action.detail)
 
 
-STEPS: dict[str, Callable[[a.Action, RunState, Any], Iterator[e.Event]]] = {
+STEPS: dict[str, Callable[[a.Action, RunState, Any], e.Event | Iterable[e.Event]]] = {
     "read-plan": read_plan,
     "lease": _lease,
     "start": _start,

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from msgspec import Struct
 
@@ -31,14 +31,8 @@ from runplan.domain.gitfacts import Commit, Oid
 AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null/none", "GIT_NO_LAZY_FETCH": "1"}
 #: Loose objects are synced before they are recorded. Git runs no hook and no configured program, and does no gc.
 SETTINGS = (
-    "core.fsync=committed,loose-object",
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "protocol.ext.allow=never",
-    "core.quotePath=false",
-    "advice.detachedHead=false",
-    "submodule.recurse=false",
-    "gc.auto=0",
+    *("core.fsync=committed,loose-object", "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.quotePath=false"),
+    *("protocol.ext.allow=never", "advice.detachedHead=false", "submodule.recurse=false", "gc.auto=0"),
     "maintenance.auto=false",
 )
 #: Tests and packagers isolate git with these two; they select configuration, never a repository.
@@ -54,9 +48,10 @@ UPDATER = ("update-ref", "--stdin")
 LISTER = ("for-each-ref", "--format=%(objectname) %(refname) %(symref)")
 
 Signature = tuple[int, int, int, int] | None  #: of a file
+Env: TypeAlias = Mapping[str, str]
 
 
-def scrubbed(env: Mapping[str, str]) -> dict[str, str]:
+def scrubbed(env: Env) -> dict[str, str]:
     """The environment without variables that select a repository, an editor or a language."""
     kept = {name: value for name, value in env.items() if not name.startswith("GIT_")}
     kept |= {name: env[name] for name in CONFIGURING if name in env}
@@ -86,10 +81,7 @@ STREAMED = configured(*STREAMING)
 
 @functools.cache
 def git_program(path: str, cwd: Path) -> str:
-    """The absolute path of git, looked up once: the system would try every directory of PATH for every command.
-
-    No git of the checkout around `cwd` is taken, since a landing can change its files.
-    """
+    """The absolute path of git, looked up once; not in the checkout, since a landing can change its files."""
     checkout = next((top.resolve() for top in (cwd, *cwd.parents) if (top / ".git").exists()), Path("/nowhere"))
     for found in (shutil.which("git", path=place) for place in path.split(os.pathsep) if Path(place).is_absolute()):
         if found and not (program := Path(found).resolve()).is_relative_to(checkout):
@@ -109,10 +101,7 @@ class LongCalls:
 
     @contextlib.contextmanager
     def bounded(self, process: subprocess.Popen[bytes], *, state: Path | None = None) -> Iterator[None]:
-        """Kill the process and its session at the end of the block, unless it has ended.
-
-        With `state`, the directory of a repository, `CallEnded` is raised when another thread has killed it.
-        """
+        """Kill the process and its session at the end; with `state`, raise CallEnded if another thread did so."""
         with self._lock:
             self._running[process] = (state, time.monotonic())
             if self._closed or state in self._refused:
@@ -141,7 +130,6 @@ class LongCalls:
                     self._kill(process, place)
 
     def refuse(self, state: Path) -> None:
-        """Kill the calls of a repository, and its later ones, until they are allowed again."""
         self._refused.add(state)
         self.end(state=state)
 
@@ -158,7 +146,6 @@ CALLS = LongCalls()  #: commands of this process that talk to a remote, or that 
 
 
 def end_session(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process; with its whole session, if it leads one."""
     if process.returncode is None:  # not waited for yet, so the pid is still its own
         with contextlib.suppress(ProcessLookupError, PermissionError):
             leads = os.getpgid(process.pid) == process.pid
@@ -166,8 +153,6 @@ def end_session(process: subprocess.Popen[bytes]) -> None:
 
 
 class Ran(Struct, frozen=True, kw_only=True):
-    """The result of one git command."""
-
     code: int
     out: bytes
     err: str
@@ -178,41 +163,27 @@ class Ran(Struct, frozen=True, kw_only=True):
 
 
 class Stored(Struct, frozen=True):
-    """One object as git stores it."""
-
     oid: Oid
     kind: str
     content: bytes  #: or the beginning of it
     size: int = 0  #: of the whole content
 
 
-class _RefFiles(Struct, frozen=True, kw_only=True):
-    """The files that contain the refs of a repository."""
-
+class _Listed(Struct, frozen=True, kw_only=True):
     packed: list[Signature]
     loose: dict[str, Signature]
-
-
-class _Listed(Struct, frozen=True, kw_only=True):
-    """The refs of a repository, and the files that they were read from."""
-
-    files: _RefFiles
     refs: dict[str, Oid]
     symbolic: frozenset[str]  #: refs that change with another one
 
 
 class Git:
-    """Git in one directory. `options` are options of git itself, such as `--git-dir=…`.
-
-    `confine` makes the argv of a command that runs in a sandbox. `common_dir` has the configuration that git reads
-    instead of the repository's, and links to the rest.
-    """
+    """Git in one directory. `common_dir` has the configuration that git reads instead of the repository's."""
 
     def __init__(
         self,
         cwd: Path,
         *,
-        env: Mapping[str, str],
+        env: Env,
         options: Sequence[str] = (),
         confine: Callable[[Sequence[str]], Sequence[str]] = list,
         common_dir: Path | None = None,
@@ -237,7 +208,7 @@ class Git:
         self,
         *args: str,
         stdin: bytes | IO[bytes] = b"",
-        env: Mapping[str, str] | None = None,
+        env: Env | None = None,
         ok: Collection[int] = (0,),
         timeout_s: float = TIMEOUT_S,
         fds: Collection[int] = (),
@@ -263,19 +234,17 @@ class Git:
         return ran
 
     def text(self, *args: str) -> str:
-        """The output of one command that must succeed."""
         return self.run(*args).text
 
     def start(
         self,
         *args: str,
-        env: Mapping[str, str] | None = None,
+        env: Env | None = None,
         fds: Collection[int] = (),
         stdin: IO[bytes] | int | None = subprocess.PIPE,
         output: tuple[IO[bytes] | int, IO[bytes] | int] = (subprocess.PIPE, subprocess.PIPE),
         session: bool = False,
     ) -> subprocess.Popen[bytes]:
-        """Start a command, by default with pipes. The caller ends it."""
         try:
             return subprocess.Popen(
                 self._confine([*self._base, *args]),
@@ -292,19 +261,12 @@ class Git:
                 raise GitFailed("git is not installed or not on PATH; install git 2.38 or newer") from error
             raise GitFailed(f"the directory {self.cwd} is gone") from error
 
-    # --- long-lived processes ---------------------------------------------------------------------------
-
-    def _keep(self, *args: str) -> subprocess.Popen[bytes]:
-        """The long-lived process with these arguments."""
+    def request(self, *args: str, words: bytes, end: bytes = b"") -> bytes:
+        """Send words to the long-lived process with these arguments; its answer, as of `exchange`."""
         process = self._processes.get(args)
         if process is None or process.poll() is not None:
             process = self._processes[args] = self.start(*args, env=STREAMED)
-        return process
-
-    def request(self, *args: str, words: bytes, end: bytes = b"") -> bytes:
-        """Send words to the long-lived process with these arguments; its answer, as of `exchange`."""
-        answer = exchange(self._keep(*args), words, end)
-        if not answer:
+        if not (answer := exchange(process, words, end)):
             raise self._ended(args)
         return answer
 
@@ -315,7 +277,6 @@ class Git:
         return GitFailed(failure(args, Ran(code=process.returncode, out=b"", err=said), self.cwd))
 
     def close(self) -> None:
-        """End the long-lived processes."""
         while self._processes:
             close_process(self._processes.popitem()[1])
         self._objects.clear()
@@ -326,13 +287,8 @@ class Git:
     def __exit__(self, *_: Any) -> None:
         self.close()
 
-    # --- objects ---------------------------------------------------------------------------------------
-
     def object(self, name: str, *, most: int = sys.maxsize) -> Stored | None:
-        """The object that `name` stands for now (`refs/heads/main`, `<commit>:path`, an id), or None.
-
-        Of its content at most so many bytes are kept: an agent may commit a file that does not fit into memory.
-        """
+        """The object that `name` stands for now, or None. A file may not fit into memory: `most` bytes are kept."""
         if "\n" in name:
             return None
         words = self.request(*READER, words=os.fsencode(name) + b"\n").split()
@@ -379,41 +335,39 @@ class Git:
         return self.run("merge-base", "--is-ancestor", commit, of, ok=(0, 1)).code == 0
 
     def write_object(self, kind: str, content: bytes) -> Oid:
-        """Store a blob or a commit."""
         with NamedTemporaryFile() as file:
             file.write(content)
             file.flush()
             writer = ("hash-object", "-w", "-t", kind, "--no-filters", "--stdin-paths")
             return self.request(*writer, words=os.fsencode(file.name) + b"\n").decode().strip()
 
-    # --- refs ------------------------------------------------------------------------------------------
-
     def update_refs(self, *orders: str) -> None:
-        """Execute orders of `update-ref --stdin` in one transaction."""
         # Without no-deref a symbolic ref that an agent made would redirect the update.
         lines = ("start", *(line for order in orders for line in ("option no-deref", order)), "prepare", "commit")
         self.request(*UPDATER, words="".join(f"{line}\n" for line in lines).encode(), end=b"commit: ok\n")
 
     def list_refs(self, common_dir: Path) -> Mapping[str, Oid]:
-        """Every ref of the repository with this directory, and its object.
-
-        A phase asks ten times. Git lists the refs again when packed refs or reftables have changed; else it resolves
-        those whose file has changed. Git replaces these files and never writes to them, so the inode shows each change.
-        """
-        files = _find_ref_files(common_dir)
+        """Every ref of the repository with this directory, and its object."""
+        # A phase asks ten times. Git lists the refs again when packed refs or reftables have changed; else it resolves
+        # those whose file has changed. Git replaces these files and never writes to them, so the inode shows each
+        # change.
+        paths = (os.path.join(place, name) for place, _, names in os.walk(common_dir / "refs") for name in names)
+        loose = {os.path.relpath(path, common_dir): _signature(path) for path in paths if not path.endswith(".lock")}
+        packed = [_signature(common_dir / name) for name in ("packed-refs", "reftable/tables.list")]
         last = self._listed
-        if last is None or last.files.packed != files.packed:
+        if last is None or last.packed != packed:
             rows = [row.split(" ") for row in self.text(*LISTER).splitlines()]
             symbolic = frozenset(ref for _, ref, target in rows if target)
-            self._listed = _Listed(files=files, refs={ref: oid for oid, ref, _ in rows}, symbolic=symbolic)
-            return self._listed.refs
-        refs = dict(last.refs)
-        changed = {ref for ref, _ in files.loose.items() ^ last.files.loose.items()}
-        for ref in changed | last.symbolic if changed else ():
-            refs.pop(ref, None)
-            if stored := self.object(ref, most=0):
-                refs[ref] = stored.oid
-        self._listed = _Listed(files=files, refs=refs, symbolic=last.symbolic)
+            refs = {ref: oid for oid, ref, _ in rows}
+        else:
+            symbolic = last.symbolic
+            refs = dict(last.refs)
+            changed = {ref for ref, _ in loose.items() ^ last.loose.items()}
+            for ref in changed | symbolic if changed else ():
+                refs.pop(ref, None)
+                if stored := self.object(ref, most=0):
+                    refs[ref] = stored.oid
+        self._listed = _Listed(packed=packed, loose=loose, refs=refs, symbolic=symbolic)
         return refs
 
     def read_head(self, git_dir: Path) -> str:
@@ -425,9 +379,6 @@ class Git:
             head = f"ref: {branch}" if branch else git.run("rev-parse", "-q", "--verify", "HEAD", ok=ANY).text
             self._heads[git_dir] = (signatures, head)
         return self._heads[git_dir][1]
-
-
-# --- processes ------------------------------------------------------------------------------------------
 
 
 def _scratch(content: bytes = b"") -> IO[bytes]:
@@ -442,13 +393,6 @@ def _scratch(content: bytes = b"") -> IO[bytes]:
     else:  # a filter may write to /dev/stderr, which opens the file once more
         fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)
     return file
-
-
-def _find_ref_files(common_dir: Path) -> _RefFiles:
-    paths = (os.path.join(place, name) for place, _, names in os.walk(common_dir / "refs") for name in names)
-    loose = {os.path.relpath(path, common_dir): _signature(path) for path in paths if not path.endswith(".lock")}
-    packed = [_signature(common_dir / name) for name in ("packed-refs", "reftable/tables.list")]
-    return _RefFiles(packed=packed, loose=loose)
 
 
 def _signature(path: str | Path) -> Signature:
@@ -474,7 +418,6 @@ def wait_for(process: subprocess.Popen[bytes], timeout_s: float) -> int:
 
 
 def is_readable(descriptor: int, timeout_s: float) -> bool:
-    """Whether there is something to read, or the end, within the time."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(max(0.0, timeout_s) * 1000))
@@ -500,9 +443,6 @@ def close_process(process: subprocess.Popen[bytes]) -> str:
     if process.stdin is None or process.stdin.closed:
         return ""
     return one_line(os.fsdecode(process.communicate()[1]))
-
-
-# --- messages -------------------------------------------------------------------------------------------
 
 
 def failure(args: Sequence[str], ran: Ran, cwd: Path) -> str:

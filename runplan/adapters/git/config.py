@@ -35,10 +35,7 @@ def read_listing(output: str) -> Pairs:
 def resolve_includes(
     output: str, *, cwd: Path, home: Path, is_changeable: Callable[[Path], bool]
 ) -> tuple[dict[str, list[tuple[str, str | None]]], dict[Path, list[str]]]:
-    """The pairs of each scope in the output of `git config --list --show-scope --show-origin -z`, called in `cwd`.
-
-    Included files that are changeable are left out, with what they include; the second answer has their keys.
-    """
+    """The pairs of each scope in a listing with scopes and origins, and the keys of changeable files, left out."""
     pairs, left = dict[str, list[tuple[str, str | None]]](), dict[Path, list[str]]()
     fields = output.split("\0")[:-1]
     for scope, origin, text in zip(fields[::3], fields[1::3], fields[2::3], strict=True):

@@ -23,7 +23,17 @@ from msgspec.structs import replace
 from runplan.adapters.git.command import CALLS, STREAMED, borrowing, one_line, remedy_for
 from runplan.adapters.git.objects import KEEPER, TOO_MANY, Candidates, changes
 from runplan.adapters.git.workspace import NO_BRANCH, move_pack
-from runplan.adapters.git.zones import FILL_S, IS_EMPTY, NOTHING, SCRIPT_KIB, Extra, Place, ProofWorktree, Script, Zones
+from runplan.adapters.git.zones import (
+    FILL_S,
+    IS_EMPTY,
+    NOTHING,
+    SCRIPT_KIB,
+    Extra,
+    ProofWorktree,
+    SandboxScript,
+    Worktree,
+    Zones,
+)
 from runplan.adapters.store.files import first_line, is_directory, make_below, publish, read_file, remove_directory
 from runplan.domain.errors import GitFailed, HandOverRefused, ObjectsRefused, RefusedEarly
 from runplan.domain.gitfacts import Oid
@@ -141,9 +151,7 @@ class _Unreadable(HandOverRefused):
 _IS_UNCHANGED = 'cd "$1" && [ -z "$(find ../../config ../../hooks config.worktree -newer locked 2>/dev/null)" ]'
 
 
-class AgentZone(Place):
-    """The repository and the worktree of one agent at a time."""
-
+class AgentZone(Worktree):
     def __init__(self, zones: Zones, name: str) -> None:
         super().__init__(zones, name, zones.workspace.lanes / f"{name}.git", zones.workspace.root / name)
         self._git_dir = self._repository / "worktrees" / name
@@ -162,14 +170,10 @@ class AgentZone(Place):
             if script.finish(time.monotonic() + FILL_S):
                 self.forget_products("it writes to the agents' repository, which is new in each phase")
 
-    # --- lending ------------------------------------------------------------------------------------------
-
     def lease(self, *, branch: str, base: Oid, pin: str, onto: Oid = "", left: Oid = "") -> None:
-        """Begin `branch` at `base`; earlier work that was not handed over is parked.
-
-        `pin` names the ref that protects `base` from the user's `git gc`. Where `base` is a commit of ours, `onto` is
-        the user's commit below it. `left` has uncommitted files on top of `base`.
-        """
+        """Begin `branch` at `base`; earlier work that was not handed over is parked."""
+        # `pin` names the ref that protects `base` from the user's `git gc`. Where `base` is a commit of ours, `onto` is
+        # the user's commit below it. `left` has uncommitted files on top of `base`.
         self._workspace.user.update_refs(f"update {base_ref(pin)} {onto or base}")
         with self._workspace.lock():
             if self.may_hold_work or (is_directory(self.path) and not is_directory(self._repository)):
@@ -192,10 +196,8 @@ class AgentZone(Place):
     def lend(
         self, *, branch: str, clean: str = "ignored", extra: Extra = NOTHING, keeps_repository: bool = False
     ) -> Path:
-        """The worktree on `branch` with its files, and the uncommitted files of an interrupted agent.
-
-        The repository is made anew, unless only run.setup has had it.
-        """
+        """The worktree on `branch` with its files, and the uncommitted files of an interrupted agent."""
+        # The repository is made anew, unless only run.setup has had it.
         tip = self._tool.tip(branch)
         if tip is None:
             raise RefusedEarly(f"the branch {branch.removeprefix(HEADS)} is gone; start the phase again")
@@ -203,8 +205,16 @@ class AgentZone(Place):
         files = left if left and self._tool.commit(left).parents == (tip,) else tip
         self._require_copies(files, extra)
         if not keeps_repository or not self.is_made:
-            with self._workspace.lock():
-                self._renew(branch, tip)
+            with self._workspace.lock(), self._new_repository() as draft:
+                self._workspace.write_repository(draft, head=NO_BRANCH, bare=True)
+                (draft / branch).parent.mkdir(parents=True, exist_ok=True)
+                (draft / branch).write_text(f"{tip}\n")
+                admin = draft / "worktrees" / self.name
+                admin.mkdir(parents=True)
+                (admin / "HEAD").write_text(f"ref: {branch}\n")
+                (admin / "commondir").write_text("../..\n")
+                (admin / "gitdir").write_bytes(os.fsencode(self.path / ".git") + b"\n")
+                (admin / "locked").touch()
         how = "-x" if clean == "ignored" else ""
         self._fill(files, tip, "agent", how, extra=extra)
         self._note(LENT)
@@ -219,27 +229,10 @@ class AgentZone(Place):
         """Why the last hand-over was refused; it would take as long again, and fail again."""
         return os.fsdecode(read_file(self._lent) or b"").partition("\n")[2]
 
-    def _renew(self, branch: str, tip: Oid) -> None:
-        """Make a bare repository with `branch` at `tip`, and a worktree of it that has the branch checked out."""
-        with self._new_repository() as draft:
-            self._workspace.write_repository(draft, head=NO_BRANCH, bare=True)
-            (draft / branch).parent.mkdir(parents=True, exist_ok=True)
-            (draft / branch).write_text(f"{tip}\n")
-            admin = draft / "worktrees" / self.name
-            admin.mkdir(parents=True)
-            (admin / "HEAD").write_text(f"ref: {branch}\n")
-            (admin / "commondir").write_text("../..\n")
-            (admin / "gitdir").write_bytes(os.fsencode(self.path / ".git") + b"\n")
-            (admin / "locked").touch()
-
-    # --- handing over ---------------------------------------------------------------------------------------
-
     def hand_over(self, *, branch: str, base: Oid, copies: Sequence[str] = ()) -> Oid:
-        """Bring the agent's commits and files into `tool.git`; the newest commit. It may be repeated.
-
-        Where the given branch has not moved, the agent's HEAD counts: it may have made a branch of its own. Files that
-        it left uncommitted are kept as `leftovers`.
-        """
+        """Bring the agent's commits and files into `tool.git`; the newest commit. It may be repeated."""
+        # Where the given branch has not moved, the agent's HEAD counts: it may have made a branch of its own. Files
+        # that it left uncommitted are kept as `leftovers`.
         self._workspace.require_whole()
         known = self._tool.tip(branch)
         before = known or base
@@ -300,14 +293,12 @@ class AgentZone(Place):
         return ""
 
     def _park_others(self, received: Received, *, under: str) -> None:
-        """Park commits of other branches and of stashes that the work does not hold."""
         for oid, name in received.others:
             is_new = oid in received.new and oid not in (received.tip, received.head)
             if is_new and not self._tool.is_ancestor(oid, received.tip):
                 self._workspace.park(oid, under=f"{under}-{name.rpartition('/')[2]}")
 
     def _keep_files(self, branch: str, before: Oid, copies: Sequence[str]) -> None:
-        """Park the files of a worktree whose repository cannot be read."""
         with suppress(ObjectsRefused):
             received = self._receive(branch, before, "raw", copies)
             if left := self._keep_left(received, under=branch):
@@ -315,7 +306,6 @@ class AgentZone(Place):
             self._note(received.left)
 
     def _receive(self, branch: str, before: Oid, how: str, copies: Sequence[str]) -> Received:
-        """Run the script that writes the stream, and take the stream into `tool.git`."""
         fresh = self._workspace.state / "handover" / f"{self.name}.{os.getpid()}"
         remove_directory(fresh)
         lenders = [self._repository / "objects"] if how == "all" else []
@@ -346,7 +336,7 @@ class AgentZone(Place):
         finally:
             remove_directory(fresh)
 
-    def _read_header(self, script: Script, deadline: float) -> list[tuple[str, str]]:
+    def _read_header(self, script: SandboxScript, deadline: float) -> list[tuple[str, str]]:
         first = script.read_exactly(HEADER, deadline)
         if not re.fullmatch(rb"runplan1 [0-9]{6}\n", first):
             if time.monotonic() >= deadline:
@@ -362,7 +352,7 @@ class AgentZone(Place):
         bounds = self._zones.bounds
         return HandOverRefused(f"handing over took longer than {bounds.seconds:.0f} s ({bounds.cause})")
 
-    def _index(self, script: Script, deadline: float) -> list[Path]:
+    def _index(self, script: SandboxScript, deadline: float) -> list[Path]:
         """Take the pack into a quarantine with git's own fsck, then into `tool.git`; its files."""
         quarantine = self._workspace.path / f"incoming-{self.name}"
         remove_directory(quarantine)
@@ -423,8 +413,6 @@ class AgentZone(Place):
         known = tuple((oid, name) for oid, name in others if re.fullmatch(_OID, oid) and self._tool.tip(oid))
         return Received(tip=tip, head=head, left=left, others=known)
 
-    # --- large files ----------------------------------------------------------------------------------------
-
     def _share_lfs(self, received: Received, before: Oid, fresh: Path) -> None:
         """Bring the large files that new pointers name into the user's store; size and hash must be those named."""
         store = self._workspace.lfs_store
@@ -445,28 +433,22 @@ class AgentZone(Place):
         arguments = (str(self._repository), str(fresh), *(word for name in names for word in name.split()))
         with self._zones.start(_LARGE_FILES, arguments, cwd=fresh, writable=()) as script:
             for oid, size in wanted.items():
-                if script.read_exactly(2, deadline) == b"1\n":
-                    self._store_large_file(script, oid, size, store / oid[:2] / oid[2:4] / oid, deadline)
-
-    def _store_large_file(self, script: Script, oid: str, size: int, goal: Path, deadline: float) -> None:
-        draft, digest, left = self._workspace.state / f"lfs-{oid}", hashlib.sha256(), size
-        with draft.open("wb") as file:
-            while left and (piece := script.read_exactly(min(left, CHUNK), deadline)):
-                digest.update(piece)
-                file.write(piece)
-                left -= len(piece)
-        if left == 0 and digest.hexdigest() == oid:
-            goal.parent.mkdir(parents=True, exist_ok=True)
-            draft.replace(goal)
-        draft.unlink(missing_ok=True)
-
-    # --- the end --------------------------------------------------------------------------------------------
+                if script.read_exactly(2, deadline) != b"1\n":
+                    continue
+                goal, draft = store / oid[:2] / oid[2:4] / oid, self._workspace.state / f"lfs-{oid}"
+                digest, left = hashlib.sha256(), size
+                with draft.open("wb") as file:
+                    while left and (piece := script.read_exactly(min(left, CHUNK), deadline)):
+                        digest.update(piece)
+                        file.write(piece)
+                        left -= len(piece)
+                if left == 0 and digest.hexdigest() == oid:
+                    goal.parent.mkdir(parents=True, exist_ok=True)
+                    draft.replace(goal)
+                draft.unlink(missing_ok=True)
 
     def rescue(self, *, under: str, base: Oid | None) -> str:
-        """Park work that only this zone holds; the last ref made.
-
-        Files whose repository is gone are compared with `base`.
-        """
+        """Park work that only this zone holds; the last ref made. Files without a repository count from `base`."""
         parked = ""
         if left := self.leftovers:
             parked = self._workspace.park(left, under=under)
@@ -509,7 +491,6 @@ class AgentZone(Place):
         return first_line(self._lent) == LENT or self.leftovers is not None
 
     def remove(self) -> None:
-        """Delete the worktree and the agent's repository, and the proof worktree."""
         super().remove()
         self._lent.unlink(missing_ok=True)
         ProofWorktree(self._zones, self.name).remove()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice, pairwise
 from typing import TypeAlias
 
@@ -26,8 +26,6 @@ MOST_CHANGED = 1_000_000  #: paths; a tree of a few objects can have more than m
 
 
 class Entry(Struct, frozen=True):
-    """One name in a tree."""
-
     mode: str
     oid: Oid
 
@@ -43,7 +41,6 @@ class Signature(Struct, frozen=True, kw_only=True):
 
 
 def identity_env(by: Signature) -> dict[str, str]:
-    """The variables that make git commit with this signature."""
     people = (("AUTHOR", by.author, by.authored or by.when), ("COMMITTER", by.committer, by.when))
     return {
         f"GIT_{role}_{field}": value
@@ -81,7 +78,6 @@ def find(git: Git, tree: Oid, path: str) -> tuple[str, Entry | None]:
 
 
 def list_files(git: Git, tree: Oid, prefix: str) -> dict[str, Entry]:
-    """Every path of the tree and of those below it, each with this prefix."""
     files: dict[str, Entry] = {}
     waiting = [(prefix, tree)]
     while waiting:
@@ -107,36 +103,29 @@ def changes(git: Git, old: Oid, new: Oid, *, most: int = MOST_CHANGED) -> tuple[
     """The differences between two trees, sorted by path, without renames; `ObjectsRefused` for more than `most`."""
     nothing = Entry(NO_MODE, "0" * len(old))
     differing = []
-    for count, (path, *both) in enumerate(_differences(git, old, new)):
-        if count >= most:
-            raise HandOverRefused(TOO_MANY.format(most))
-        was, now = (nothing if entry is None or entry.mode == TREE else entry for entry in both)
-        if was != now:
-            modes = {"old_mode": was.mode, "new_mode": now.mode}
-            differing.append(Change(path=path, kind=_kind(was.mode, now.mode), old=was.oid, new=now.oid, **modes))
-    return tuple(sorted(differing, key=lambda change: change.path))
-
-
-def _kind(old: str, new: str) -> str:
-    if NO_MODE in (old, new):
-        return "A" if old == NO_MODE else "D"
-    # Regular files share their first three digits, whether executable or not.
-    return "M" if old[:3] == new[:3] else "T"
-
-
-def _differences(git: Git, old: Oid, new: Oid) -> Iterator[tuple[str, Entry | None, Entry | None]]:
-    """Each path that differs between two trees, with both entries; directories as well, however deep."""
+    count = 0
     waiting: list[tuple[str, Oid | None, Oid | None]] = [("", old, new)]
     while waiting:
         prefix, *trees = waiting.pop()
         before, after = (entries(git, tree) if tree else {} for tree in trees)
         for name in before.keys() | after.keys():
-            was, now = before.get(name), after.get(name)
+            both = before.get(name), after.get(name)
+            if both[0] == both[1]:
+                continue
+            count += 1
+            if count > most:
+                raise HandOverRefused(TOO_MANY.format(most))
+            old_tree, new_tree = (entry.oid if entry and entry.mode == TREE else None for entry in both)
+            if old_tree or new_tree:
+                waiting.append((f"{prefix}{name}/", old_tree, new_tree))
+            was, now = (nothing if entry is None or entry.mode == TREE else entry for entry in both)
             if was != now:
-                yield f"{prefix}{name}", was, now
-                old_tree, new_tree = (entry.oid if entry and entry.mode == TREE else None for entry in (was, now))
-                if old_tree or new_tree:
-                    waiting.append((f"{prefix}{name}/", old_tree, new_tree))
+                # Regular files share their first three digits, whether executable or not.
+                kind = "M" if was.mode[:3] == now.mode[:3] else "T"
+                kind = "A" if was == nothing else "D" if now == nothing else kind
+                modes = {"old_mode": was.mode, "new_mode": now.mode}
+                differing.append(Change(path=f"{prefix}{name}", kind=kind, old=was.oid, new=now.oid, **modes))
+    return tuple(sorted(differing, key=lambda change: change.path))
 
 
 def tree_with(git: Git, tree: Oid | None, files: Mapping[str, Entry | None]) -> Oid | None:
@@ -155,14 +144,12 @@ def tree_with(git: Git, tree: Oid | None, files: Mapping[str, Entry | None]) -> 
             continue  # a file stands where the directory was: the paths below are gone already
         made = tree_with(git, there.oid if there is not None and there.mode == TREE else None, inner)
         names[name] = Entry(TREE, made) if made else None
-    rows = [
-        f"{entry.mode} {_KINDS.get(entry.mode, 'blob')} {entry.oid}\t{name}\0" for name, entry in names.items() if entry
-    ]
+    left = ((name, entry, _KINDS.get(entry.mode, "blob")) for name, entry in names.items() if entry)
+    rows = [f"{entry.mode} {kind} {entry.oid}\t{name}\0" for name, entry, kind in left]
     return write_tree(git, rows) if rows else None
 
 
 def write_tree(git: Git, rows: Iterable[str]) -> Oid:
-    """Store a tree with these rows of `git ls-tree -z`."""
     words = os.fsencode("".join(rows)) + b"\0"
     return git.request("mktree", "-z", "--batch", "--missing", words=words).decode().strip()
 
@@ -173,15 +160,11 @@ def _person(identity: Identity) -> str:
     return f"{identity.name.translate(clean)} <{identity.email.translate(clean)}>"
 
 
-# --- candidates -----------------------------------------------------------------------------------------
-
 #: A phase has fewer commits; a base that is no ancestor is found out after so many steps.
 LONGEST = 10_000
 #: Compares two trees as a patch, whatever the user's configuration is. A line that is no id is repeated.
-_DIFFER = (
-    *("diff-tree", "--stdin", "-r", "-p", "-M", "--no-color", "--no-ext-diff", "--no-textconv"),
-    "--ignore-submodules=none",
-)
+_PLAIN = ("--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
+_DIFFER = ("diff-tree", "--stdin", "-r", "-p", "-M", *_PLAIN)
 _END = "end\n"
 _OF_BASE = (" ", "@@ ", "index ", "similarity ", "dissimilarity ")  #: lines of a patch that depend on the base
 _KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
@@ -193,16 +176,12 @@ Rewrite: TypeAlias = Callable[[Commit], tuple[str, Signature]]
 
 
 class Built(Struct, frozen=True, kw_only=True):
-    """The phase's commits, replayed on the target tip."""
-
     commits: tuple[Oid, ...]  #: oldest first; the last one's tree is the code tree
     tree: Oid
     patch: str  #: hash of the net diff; equal hashes keep a verdict valid
 
 
 class Conflicted(Struct, frozen=True, kw_only=True):
-    """The commits do not apply on the target tip."""
-
     paths: tuple[str, ...]
 
 
@@ -224,8 +203,6 @@ class Candidates:
         """The tree with each path of `files` set to its entry, or removed; missing directories are made."""
         return tree_with(self._git, tree, files) or write_tree(self._git, ())
 
-    # --- reading ----------------------------------------------------------------------------------------
-
     def commits(self, base: Oid, head: Oid) -> tuple[Commit, ...] | None:
         """The commits from `base` to `head`, oldest first; None when they are not one line."""
         line: list[Commit] = []
@@ -239,10 +216,7 @@ class Candidates:
         return tuple(reversed(line))
 
     def foreign(self, base: Oid, head: Oid, *, run: str, kept: Oid = "") -> tuple[tuple[Oid, str], ...] | None:
-        """The ids and subjects of commits that neither the run made nor `kept` has; None if the base is no ancestor.
-
-        Without `kept` it costs no process where the commits are one line.
-        """
+        """The commits that neither the run made nor `kept` has; None if the base is no ancestor."""
         line = self.commits(base, head)
         if line is None and not self._git.is_ancestor(base, head):
             return None
@@ -292,13 +266,8 @@ class Candidates:
     def _tree(self, commit: Oid) -> Oid:
         return self._git.commit(commit).tree
 
-    # --- replaying --------------------------------------------------------------------------------------
-
     def replay(self, *, base: Oid, head: Oid, onto: Oid, rewrite: Rewrite, whole: bool = False) -> Replayed:
-        """Replay base..head on `onto`; as one commit when `whole`, or when they are not one line.
-
-        `rewrite` gives the message and the signature of the new commit.
-        """
+        """Replay base..head on `onto`; as one commit when `whole`, or when they are not one line."""
         line = None if whole else self.commits(base, head)
         tree, tip = self._tree(onto), onto
         made: list[Oid] = []
@@ -321,7 +290,6 @@ class Candidates:
         return tree, tuple(sorted(set(paths))) if ran.code else ()
 
     def whole(self, tree: Oid, *, onto: Oid, message: str, by: Signature) -> Replayed:
-        """The candidate of one commit with this tree."""
         return self._built([self.commit(tree, onto=onto, message=message, by=by)], tree, onto)
 
     def revert(
@@ -346,15 +314,11 @@ class Candidates:
         return Built(commits=tuple(commits), tree=tree, patch=patch) if differing else NothingLeft()
 
     def entry(self, commit: Oid, path: str) -> Entry | None:
-        """The entry of a path in the commit; None if there is none."""
         where, entry = find(self._git, self._tree(commit), path)
         return entry if where == path else None
 
     def _merge(self, base: Oid, theirs: Oid, onto: Oid, *, commit: Oid = "") -> Oid | Conflicted:
-        """Apply the change from the commit `base` to the tree `theirs` on the tree `onto`.
-
-        `commit` is a child of `base` with that tree, if there is one.
-        """
+        """Apply the change from the commit `base` to the tree `theirs`, that of `commit`, on the tree `onto`."""
         before = self._tree(base)
         if before in (onto, theirs):
             return theirs if before == onto else onto
@@ -365,41 +329,25 @@ class Candidates:
         return Conflicted(paths=conflicts) if conflicts else tree
 
     def commit(self, tree: Oid, *, onto: Oid, message: str, by: Signature, merged: Oid = "") -> Oid:
-        """One commit on `onto` with this tree; `merged` becomes its second parent."""
         if by.sign:
             text = message.encode("utf-8", "surrogateescape")
             parents = ("-p", onto, *(("-p", merged) if merged else ()))
             return self._git.run("commit-tree", tree, *parents, "-S", stdin=text, env=identity_env(by)).text
         lines = [f"tree {tree}", f"parent {onto}", *([f"parent {merged}"] if merged else [])]
-        lines += [
-            f"author {_person(by.author)} {by.authored or by.when}",
-            f"committer {_person(by.committer)} {by.when}",
-        ]
+        lines.append(f"author {_person(by.author)} {by.authored or by.when}")
+        lines.append(f"committer {_person(by.committer)} {by.when}")
         return self._git.write_object("commit", "\n".join([*lines, "", message]).encode("utf-8", "surrogateescape"))
 
-    # --- bookkeeping ------------------------------------------------------------------------------------
-
     def bookkeep(self, *, code: Oid, files: Mapping[str, bytes], message: str, by: Signature, merged: Oid = "") -> Oid:
-        """One commit on `code` that changes `files` and nothing else.
-
-        `merged` is a commit that `code` contains, which becomes the second parent.
-        """
+        """One commit on `code` that changes `files` and nothing else; `merged` becomes its second parent."""
         tree = self._tree(code)
-        written = {
-            path: Entry(self._mode(tree, path), self._git.write_object("blob", content))
-            for path, content in files.items()
-        }
+        written: dict[str, Entry | None] = {}
+        for path, content in files.items():
+            where, entry = find(self._git, tree, path)
+            if entry is not None and (where != path or not entry.mode.startswith("100")):
+                kinds = {SYMLINK: "a symbolic link", SUBMODULE: "a submodule", TREE: "a directory"}
+                why = f"{where} is {kinds.get(entry.mode, 'a file')} on the target, so {path} cannot be written"
+                raise RefusedEarly(f"{why}; make it a plain file, or set [paths] to another place")
+            written[path] = Entry(entry.mode if entry else "100644", self._git.write_object("blob", content))
         text = message if message.endswith("\n") else f"{message}\n"
         return self.commit(self.tree_with(tree, written), onto=code, message=text, by=by, merged=merged)
-
-    def _mode(self, tree: Oid, path: str) -> str:
-        where, entry = find(self._git, tree, path)
-        if entry is None:
-            return "100644"
-        if where == path and entry.mode.startswith("100"):
-            return entry.mode
-        kinds = {SYMLINK: "a symbolic link", SUBMODULE: "a submodule", TREE: "a directory"}
-        raise RefusedEarly(
-            f"{where} is {kinds.get(entry.mode, 'a file')} on the target, so {path} cannot be written; "
-            "make it a plain file, or set [paths] to another place"
-        )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
@@ -28,12 +27,8 @@ LOCK = "runplan/remote.flock"  #: inherited by each git that talks to a remote; 
 PASSED = ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "SSH_ASKPASS", "GIT_PROXY_COMMAND")
 #: A connection that has died is noticed, also by an ssh whose git was killed.
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=30"
-_SETTINGS = (
-    "http.lowSpeedLimit=1",
-    "http.lowSpeedTime=60",
-    "credential.interactive=false",
-    "core.filesRefLockTimeout=500",
-)
+_SPEED = ("http.lowSpeedLimit=1", "http.lowSpeedTime=60")
+_SETTINGS = (*_SPEED, "credential.interactive=false", "core.filesRefLockTimeout=500")
 _REF_MOVED = "cannot lock ref"
 _NO_SUCH_BRANCH = "couldn't find remote ref"
 _CREDENTIALS = (
@@ -47,8 +42,6 @@ class Taken(Struct, frozen=True, kw_only=True):
 
 
 class PushDeclined(Struct, frozen=True, kw_only=True):
-    """The server refuses the push; nothing was changed."""
-
     said: str
 
 
@@ -64,8 +57,6 @@ SignIn: TypeAlias = Callable[[], tuple[str, ...]]
 
 
 class Remote:
-    """One branch of one remote."""
-
     def __init__(
         self,
         git: Git,
@@ -87,14 +78,10 @@ class Remote:
         self._timeout_s = timeout_s
 
     def fetch(self) -> Oid | None:
-        """Fetch the branch; its tip, or None when the remote has no such branch."""
         return self.git.tip(self.ref) if self.fetch_ref(f"+{HEADS}{self.branch}:{self.ref}") else None
 
     def fetch_ref(self, *refspecs: str, into: Path | None = None, prune: bool = False) -> bool:
-        """Whether the remote has these refs; then their commits are here, without a name if the refspec gives none.
-
-        `into` is another repository than the user's.
-        """
+        """Whether the remote has these refs; then their commits are here, or in the repository `into`."""
         options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules")
         kept = "--prune" if prune else "--no-prune"
         words_of_fetch = ("fetch", *options, kept, "--refmap=", "--", self.name, *refspecs)
@@ -109,11 +96,9 @@ class Remote:
         raise Unreachable(f"cannot fetch {self.branch} from {self.name}: {said}")
 
     def branches(self, pattern: str) -> dict[str, Oid]:
-        """The branches of the remote that match, with their tips."""
         return {ref.removeprefix(HEADS): oid for ref, oid in self.list_refs(f"{HEADS}{pattern}").items()}
 
     def list_refs(self, pattern: str) -> dict[str, Oid]:
-        """The refs of the remote that match, with what they name."""
         ran = self._run("ls-remote", "--quiet", "--", self.name, pattern)
         if ran.code:
             raise Unreachable(f"cannot list the refs of {self.name}: {words(ran.err)}")
@@ -121,7 +106,6 @@ class Remote:
         return {ref: oid for oid, ref in rows}
 
     def find_default(self) -> str:
-        """The default branch of the remote; "" when it names none."""
         ran = self._run("ls-remote", "--quiet", "--symref", "--", self.name, "HEAD")
         if ran.code:
             raise Unreachable(f"cannot reach {self.name}: {words(ran.err)}")
@@ -137,10 +121,7 @@ class Remote:
         return read_push(ref=ref, code=ran.code, out=ran.text, err=ran.err)
 
     def push(self, new: Oid, *, old: Oid, source: Path, ref: str = "") -> PushAnswer:
-        """Move the branch, or `ref`, from `old` to `new`, or delete it for ""; rejected when it stands elsewhere.
-
-        The repository `source` holds `new`. The user's own configuration says how the remote is reached.
-        """
+        """Move the branch, or `ref`, from `old` to `new`, which `source` holds; "" deletes it."""
         ref = ref or f"{HEADS}{self.branch}"
         options = ("--porcelain", "--no-follow-tags", "--recurse-submodules=no", f"--force-with-lease={ref}:{old}")
         try:
@@ -159,45 +140,31 @@ class Remote:
         if source is not None:
             git = git.at(git.cwd, f"--git-dir={source}")
             included = [(self.git.common_dir or self.common_dir) / "config", self.common_dir / "config.worktree"]
-        with self._locked() as fd:
-            env = self._env(included)
-            ran = git.run(*args, env=env, ok=ANY, timeout_s=self._timeout_s, fds=(fd,), among=CALLS)
-            if ran.code >= 0:  # else it was killed, and may have left lock files and children
-                os.truncate(fd, 0)
-                fcntl.flock(fd, fcntl.LOCK_UN)  # a credential daemon that it started may keep the file open
-        return ran
-
-    @contextmanager
-    def _locked(self) -> Iterator[int]:
-        """Hold the lock; the command before has ended, and lock files that it left when it was killed are removed."""
         path = self.common_dir / LOCK
         make_below(self.common_dir, path.parent)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if not lock_descriptor(fd, within_s=PATIENCE_S):
-                raise Unreachable(
-                    f"another git command that talks to a remote has not ended in {PATIENCE_S:.0f} s; "
-                    f"wait for it, or end it: {command('fuser', '-k', str(path))}"
-                )
-            if os.fstat(fd).st_size:
+                why = f"another git command that talks to a remote has not ended in {PATIENCE_S:.0f} s"
+                raise Unreachable(f"{why}; wait for it, or end it: {command('fuser', '-k', str(path))}")
+            if os.fstat(fd).st_size:  # the command before was killed
                 for lock in (f"{self.ref}.lock", "shallow.lock"):
                     remove_stale_lock(self.common_dir / lock, since_ns=os.fstat(fd).st_mtime_ns)
             os.pwrite(fd, b"running\n", 0)
-            yield fd
+            # With mirror on, git would push every ref by force.
+            sign_in = (f"remote.{self.name}.mirror=false", *(self._sign_in() if self._sign_in else ()))
+            env = {name: self._caller[name] for name in PASSED if name in self._caller}
+            env |= configured(*(f"include.path={file}" for file in included), *_SETTINGS, *sign_in)
+            if not self._has_own_ssh:
+                env["GIT_SSH_COMMAND"] = SSH
+            ran = git.run(*args, env=env, ok=ANY, timeout_s=self._timeout_s, fds=(fd,), among=CALLS)
+            if ran.code >= 0:  # else it was killed, and may have left lock files and children
+                os.truncate(fd, 0)
+                fcntl.flock(fd, fcntl.LOCK_UN)  # a credential daemon that it started may keep the file open
         finally:
             os.close(fd)
+        return ran
 
-    def _env(self, included: Iterable[Path]) -> dict[str, str]:
-        env = {name: self._caller[name] for name in PASSED if name in self._caller}
-        if not self._has_own_ssh:
-            env["GIT_SSH_COMMAND"] = SSH
-        files = (f"include.path={file}" for file in included)
-        # With mirror on, git would push every ref by force.
-        sign_in = self._sign_in() if self._sign_in else ()
-        return env | configured(*files, *_SETTINGS, f"remote.{self.name}.mirror=false", *sign_in)
-
-
-# --- the answer to a push -------------------------------------------------------------------------------
 
 #: Rejections that are no refusal: another push was faster, or the server has a fault.
 _NO_REFUSAL = (
@@ -215,7 +182,6 @@ _LONGEST = 400
 
 
 def read_push(*, ref: str, code: int, out: str, err: str) -> PushAnswer:
-    """The result of a push to `ref`, from git's porcelain output."""
     fields = (line.split("\t") for line in out.splitlines())
     statuses = ((row[0], row[2]) for row in fields if len(row) == 3 and row[1].rpartition(":")[2] == ref)
     flag, summary = next(statuses, ("", ""))
@@ -237,9 +203,6 @@ def words(err: str) -> str:
     return bounded(" / ".join(line for line in said if line and not re.match(_NOISE, line)), _LONGEST)
 
 
-# --- before a direct landing ----------------------------------------------------------------------------
-
-
 def require(there: Remote) -> Oid:
     """Refuse, before any work, a remote on which a direct landing could not succeed; else the tip of its branch."""
     git, name, branch = there.git, there.name, there.branch
@@ -251,10 +214,8 @@ def require(there: Remote) -> Oid:
     fetched = git.text("remote", "get-url", "--", name)
     for pushed in git.text("remote", "get-url", "--push", "--all", "--", name).splitlines():
         if _repository(pushed) != _repository(fetched):
-            raise RefusedEarly(
-                f"{name} is fetched from {fetched} and pushed to {pushed}, so the result of a push cannot be seen; "
-                "set run.remote to a remote with one address, or land by cherry-pick"
-            )
+            why = f"{name} is fetched from {fetched} and pushed to {pushed}, so the result of a push cannot be seen"
+            raise RefusedEarly(f"{why}; set run.remote to a remote with one address, or land by cherry-pick")
     tip = there.fetch()
     if tip is None:
         raise RefusedEarly(f"{name} has no branch {branch}; create it: {push}")
@@ -266,18 +227,15 @@ def require(there: Remote) -> Oid:
     here = git.tip(f"{HEADS}{branch}")
     if here is not None and not git.is_ancestor(here, tip):
         first = "" if git.is_ancestor(tip, here) else f"{pull_command(git, there.common_dir, branch, name)} && "
-        raise RefusedEarly(
-            f"{branch} has commits that {name}/{branch} lacks; "
-            f"push first, or keep them on another branch: {first}{push}"
-        )
+        why = f"{branch} has commits that {name}/{branch} lacks"
+        raise RefusedEarly(f"{why}; push first, or keep them on another branch: {first}{push}")
     # git-lfs uploads in a hook, and runplan's git runs no hooks.
     pattern = ("-e", "^[^#].*filter=lfs", tip, "--", ":(glob)**/.gitattributes")
     listed = git.run("grep", "-l", "-z", "-E", *pattern, ok=(0, 1))
     if listed.code == 0:
         file = listed.text.split("\0")[0].partition(":")[2]
-        raise RefusedEarly(
-            f"{file} keeps files in git LFS, which a direct landing would not upload; land by cherry-pick, then: {push}"
-        )
+        why = f"{file} keeps files in git LFS, which a direct landing would not upload"
+        raise RefusedEarly(f"{why}; land by cherry-pick, then: {push}")
     return tip
 
 

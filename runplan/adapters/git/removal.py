@@ -33,8 +33,6 @@ class Removal:
         self._user = self._workspace.user
         self.targets = targets  #: full names of the refs on which work lands; the first is the local branch
 
-    # --- worktrees -----------------------------------------------------------------------------------
-
     def remove_worktree(self, name: str, *, dry_run: bool = False) -> Removed | Kept:
         """Delete the worktree `name` with its repository; content that only they hold is parked."""
         zone = AgentZone(self._zones, name)
@@ -48,8 +46,6 @@ class Removal:
                 return Kept(what=place, why=str(refused))
             zone.remove()
         return Removed(what=place, parked=parked)
-
-    # --- branches and other refs ---------------------------------------------------------------------
 
     def remove_ref(self, ref: str, *, landed: Oid = "") -> Removed | Kept:
         """Delete a branch in both repositories; commits that neither a target nor `landed` holds are parked."""
@@ -66,7 +62,6 @@ class Removal:
         return Removed(what=ref, parked=parked)
 
     def remove_stale_locks(self, refs: Collection[str]) -> None:
-        """Delete locks on our refs that killed git processes left."""
         ours, theirs = self._workspace.path, self._workspace.common_dir
         named = (place / f"{ref}.lock" for place in (ours, theirs) for ref in refs)
         for lock in (ours / "packed-refs.lock", *(theirs / PARKED).rglob("*.lock"), *named):
@@ -83,18 +78,17 @@ class Removal:
         targets = (self._user.tip(target) for target in self.targets)
         return any(is_on_target(self._tool, tip, target) for target in targets if target is not None)
 
-    # --- everything that is left over ----------------------------------------------------------------
-
     def remove_leftovers(
         self, *, dry_run: bool, prefix: str, active: Collection[str], known: Collection[str] = ()
     ) -> list[Removed | Kept]:
-        """Remove what ended runs left behind, or with `dry_run` only list it.
-
-        `active` has the refs and worktrees of live runs, `known` the branches that runs have made. Another branch
-        below the prefix goes only when an agent made its commits.
-        """
+        """Remove what ended runs left behind, or with `dry_run` only list it."""
+        # `active` has the refs and worktrees of live runs, `known` the branches that runs have made. Another branch
+        # below the prefix goes only when an agent made its commits.
         answers: list[Removed | Kept] = []
-        for name in sorted(self._lanes() - set(active)):
+        checkout = str(self._user.cwd)
+        trees = (path.name for path in self._workspace.root.glob("[!.]*") if is_worktree_name(path.name, checkout))
+        lanes = {*trees, *(path.name.removesuffix(".git") for path in self._workspace.lanes.glob("[!.]*.git"))}
+        for name in sorted(lanes - set(active)):
             with _readable(str(AgentZone(self._zones, name).path), answers):
                 answers.append(self.remove_worktree(name, dry_run=dry_run))
         refs = {*self._user.list_refs(self._workspace.common_dir), *self._tool.list_refs(self._workspace.path)}
@@ -104,22 +98,13 @@ class Removal:
             if ref not in active:
                 with _readable(ref, answers):
                     answers.append(self._gc_ref(ref, dry_run=dry_run, known=ref in known))
-        return answers
-
-    def _lanes(self) -> set[str]:
-        """Every lane, by its repository, or by its name where the repository is gone."""
-        checkout = str(self._user.cwd)
-        trees = (path.name for path in self._workspace.root.glob("[!.]*") if is_worktree_name(path.name, checkout))
-        return {*trees, *(path.name.removesuffix(".git") for path in self._workspace.lanes.glob("[!.]*.git"))}
-
-    def remove_partial_packs(self) -> None:
-        """Delete partial packs and `.keep` files of copies that were killed."""
         packs = (self._workspace.common_dir / "objects" / "pack").glob("*.keep")
         left = (path for path in packs if (first_line(path) or "").startswith(KEEP))
-        for path in (*left, *(self._workspace.path / "objects" / "pack").glob("tmp_*")):
-            with suppress(FileNotFoundError):
+        for path in (*left, *(self._workspace.path / "objects" / "pack").glob("tmp_*")) if not dry_run else ():
+            with suppress(FileNotFoundError):  # of a copy that was killed
                 if time.time() - path.stat().st_mtime > _KEPT_S:
                     path.unlink()
+        return answers
 
     def _gc_ref(self, ref: str, *, dry_run: bool, known: bool) -> Removed | Kept:
         tip = self._tool.tip(ref) or self._user.tip(ref)
@@ -173,7 +158,6 @@ def _is_picked(git: Git, target: str, tip: Oid) -> bool:
 
 
 def remove_log(directory: Path, *, used_by: str, landed: bool, dry_run: bool) -> Removed | Kept:
-    """Delete the records of one dispatch once its phase has landed and its run is over."""
     used_by = used_by or ("a process that still writes it" if is_held(directory / "lock") else "")
     if used_by or not landed:
         return Kept(what=str(directory), why=f"in use by {used_by}" if used_by else "its phase has not landed")

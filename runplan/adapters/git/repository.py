@@ -34,8 +34,6 @@ _SURE_S = 0.05  #: a git that is alive holds the lock of a ref for less
 
 
 class Repository(Struct, frozen=True, kw_only=True):
-    """A repository that has a checkout."""
-
     root: Path  #: the main checkout; the checkout at hand when the repository behind it is bare
     common_dir: Path  #: shared by all worktrees; refs, objects and our journal are there
     git: Git
@@ -55,9 +53,8 @@ def open_repository(start: Path, *, env: Mapping[str, str]) -> Repository:
     answers = [os.fsdecode(line) for line in ran.out.splitlines()]
     if len(answers) < 3:
         if "not a git repository" in ran.err:
-            raise RefusedEarly(
-                f"{here} is not in a git repository; run git init, or go to one; in a fleet: --repository URL"
-            )
+            begin = "run git init, or go to one; in a fleet: --repository URL"
+            raise RefusedEarly(f"{here} is not in a git repository; {begin}")
         raise GitFailed(failure(_ASKED, ran, here))
     common, git_dir, top = (Path(answer) for answer in (*answers[1:], answers[1])[:3])
     if answers[0] == "true":
@@ -104,13 +101,9 @@ def fix_configuration(git: Git, common_dir: Path) -> tuple[Git, tuple[str, ...]]
 
 
 def global_files(env: Mapping[str, str]) -> tuple[str, str]:
-    """The user's own files of configuration."""
     home = env.get("HOME") or "/"
     own = env.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig"
     return own, f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config"
-
-
-# --- refusals before any work -------------------------------------------------------------------------
 
 
 def require_workable(repository: Repository, *, target: str, prefix: str) -> Identity:
@@ -121,10 +114,8 @@ def require_workable(repository: Repository, *, target: str, prefix: str) -> Ide
     needed = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
     if blocking := next((name for name in needed if f"{HEADS}{name}" in refs), ""):
         rename = command("git", "branch", "-m", blocking, f"{blocking}-old")
-        raise RefusedEarly(
-            f"the branch {blocking} blocks branches under {prefix}; "
-            f"set run.branch_prefix to another prefix, or rename it: {rename}"
-        )
+        why = f"the branch {blocking} blocks branches under {prefix}"
+        raise RefusedEarly(f"{why}; set run.branch_prefix to another prefix, or rename it: {rename}")
     return identity(repository.git)
 
 
@@ -138,16 +129,13 @@ def require_target(repository: Repository, target: str) -> list[str]:
         raise RefusedEarly(f"{repository.root} has no commit yet; make one: git commit --allow-empty -m Start")
     name = target.removeprefix(HEADS).removeprefix("refs/remotes/")
     if target.startswith("refs/remotes/"):
-        raise RefusedEarly(
-            f"this landing pushes to {name}, which is unknown here; fetch it: git fetch {name.partition('/')[0]}; "
-            "or set run.landing to cherry-pick"
-        )
+        fetch = f"git fetch {name.partition('/')[0]}; or set run.landing to cherry-pick"
+        raise RefusedEarly(f"this landing pushes to {name}, which is unknown here; fetch it: {fetch}")
     some = ", ".join(branches[:_MOST_NAMED])
     raise RefusedEarly(f"the target branch {name} does not exist; set run.target to one of: {some}")
 
 
 def require_git(version: str) -> None:
-    """Refuse a git without `merge-tree --write-tree`; `version` is its answer to `git version`."""
     numbers = re.search(r"(\d+)\.(\d+)", version)
     if numbers is None or (int(numbers[1]), int(numbers[2])) < OLDEST_GIT:
         raise RefusedEarly(f"{version} is too old; install git {'.'.join(map(str, OLDEST_GIT))} or newer")
@@ -169,14 +157,11 @@ def signing(git: Git) -> bool:
     try:
         git.run("commit-tree", "-S", "HEAD^{tree}", "-m", "Can commits be signed?", timeout_s=PROBE_S)
     except GitFailed as error:
-        raise RefusedEarly(
-            f"commit.gpgsign is on, but signing does not work without a person ({error}); unlock the key first, "
-            "or turn it off here: git config commit.gpgsign false"
-        ) from None
+        why = f"commit.gpgsign is on, but signing does not work without a person ({error})"
+        off = "git config commit.gpgsign false"
+        raise RefusedEarly(f"{why}; unlock the key first, or turn it off here: {off}") from None
     return True
 
-
-# --- checkouts ------------------------------------------------------------------------------------------
 
 #: Files in the git directory of a checkout that name the branch which an operation will move or return to.
 _NAMED_IN = {
@@ -200,15 +185,11 @@ class TargetCheckout(Struct, frozen=True, kw_only=True):
     def operation_on(self, ref: str) -> str:
         """The operation of git that will move `ref` or return to it, wherever HEAD is meanwhile; empty for none."""
         names = {ref, ref.removeprefix(HEADS)}
-        named = (
-            operation for file, operation in _NAMED_IN.items() if names & set(read_line(self.git_dir / file).split())
-        )
-        return next(named, "")
+        words = ((operation, read_line(self.git_dir / file).split()) for file, operation in _NAMED_IN.items())
+        return next((operation for operation, named in words if names & set(named)), "")
 
 
 class Checkouts(Struct, frozen=True):
-    """Every checkout of one repository."""
-
     git: Git  #: in the main checkout
     common_dir: Path
 
@@ -237,22 +218,17 @@ class Checkouts(Struct, frozen=True):
 
     def using(self, ref: str) -> list[TargetCheckout]:
         """Those that have `ref` out, or are in the middle of an operation on it."""
-        return [
-            *self.with_branch(ref),
-            *(checkout for checkout in self.all() if checkout.root.is_dir() and checkout.operation_on(ref)),
-        ]
+        busy = (checkout for checkout in self.all() if checkout.root.is_dir() and checkout.operation_on(ref))
+        return [*self.with_branch(ref), *busy]
 
 
 def pull_command(git: Git, common_dir: Path, branch: str, remote: str) -> str:
-    """The command that brings a local branch up to date, in the checkout that has it out, if any."""
     pull = ("pull", "--rebase", remote, branch)
     having = Checkouts(git, common_dir).with_branch(f"{HEADS}{branch}")
     place = next((str(checkout.root) for checkout in having if checkout.root.is_dir()), "")
-    return (
-        command("git", "-C", place, *pull)
-        if place
-        else f"{command('git', 'switch', branch)} && {command('git', *pull)}"
-    )
+    if place:
+        return command("git", "-C", place, *pull)
+    return f"{command('git', 'switch', branch)} && {command('git', *pull)}"
 
 
 def read_line(path: Path) -> str:
@@ -271,16 +247,12 @@ def remove_stale_lock(
                 lock.unlink()
 
 
-# --- fingerprints -------------------------------------------------------------------------------------
-
 MOST_LINES = 8
 _FILES = ("config", "config.worktree", "info/attributes", "info/exclude", "objects/info/alternates", "shallow")
 _MOST_LOGS = 100  #: reflogs that are read, a process each
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """A ref, a HEAD or a file that changed."""
-
     name: str  #: of a file its absolute path
     old: str  #: a commit, the content of HEAD, or the hash of a file; empty when it is new
     new: str  #: empty when it is gone
@@ -288,15 +260,12 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 
 class Fingerprints(Struct, frozen=True):
-    """The user's refs, HEADs, configuration and hooks."""
-
     git: Git
     common_dir: Path
     prefix: str  #: of our branches
     is_own: bool = False  #: runplan's own clone, in which it fetches and checks out
 
     def take_fingerprint(self) -> str:
-        """The fingerprint of now."""
         return json.dumps(dict(self._list_values()))
 
     def list_differences(self, before: str, *, agent: str, landed: Collection[Oid] = ()) -> tuple[Difference, ...]:
@@ -311,10 +280,8 @@ class Fingerprints(Struct, frozen=True):
         refs = [name for name in names[:_MOST_LOGS] if name.startswith("refs/")]
         newest = ("log", "-g", "-1", "--format=%ge")  # the address in the newest reflog entry
         moved = {ref for ref in refs if self.git.run(*newest, ref, "--", ok=ANY).text == agent}
-        return tuple(
-            Difference(name=name, old=old.get(name, ""), new=new.get(name, ""), by_agent=name in moved)
-            for name in names
-        )
+        pairs = ((name, old.get(name, ""), new.get(name, "")) for name in names)
+        return tuple(Difference(name=name, old=was, new=now, by_agent=name in moved) for name, was, now in pairs)
 
     def _list_values(self) -> Iterator[tuple[str, str]]:
         ours = ("refs/runplan/", *([f"{HEADS}{self.prefix}"] if self.prefix else []))
@@ -344,7 +311,6 @@ def _list_names(directory: str) -> list[str]:
 
 
 def describe_differences(differences: Sequence[Difference], process: str) -> tuple[str, ...]:
-    """One sentence for the report each, the first few of them."""
     lines = []
     for difference in differences[:MOST_LINES]:
         who = f"{process} changed {difference.name} in your repository"
@@ -353,9 +319,8 @@ def describe_differences(differences: Sequence[Difference], process: str) -> tup
             state = "is new" if not difference.old else "is gone" if not difference.new else "has other content"
             lines.append(f"{said}: it {state}")
         else:
-            old, new = (
-                value if value.startswith("ref: ") else value[:12] for value in (difference.old, difference.new)
-            )
+            values = (difference.old, difference.new)
+            old, new = (value if value.startswith("ref: ") else value[:12] for value in values)
             lines.append(f"{said}: {old or 'nothing'} → {new or 'nothing'}")
     more = [f"and {len(differences) - MOST_LINES} more"] if len(differences) > MOST_LINES else []
     return (*lines, *more)

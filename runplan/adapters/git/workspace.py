@@ -80,7 +80,6 @@ class Workspace:
         self._branch: Pairs = ()  #: the name of the first branch of a new repository
 
     def prepare(self) -> None:
-        """Read the user's configuration, and make `tool.git` with it."""
         self.read_config()
         self.make_tool()
 
@@ -88,10 +87,9 @@ class Workspace:
         """Read the user's configuration; refuse a repository whose objects cannot be borrowed."""
         pairs = read_listing(os.fsdecode(self.user.run("config", "--list", "-z").out))
         if is_partial_clone(pairs):
-            raise RefusedEarly(
-                "this repository is a partial clone, so objects that a phase needs may be missing; "
-                "fetch them first: git fetch --refetch --no-filter, then git config --unset remote.origin.promisor"
-            )
+            why = "this repository is a partial clone, so objects that a phase needs may be missing"
+            fetch = "git fetch --refetch --no-filter, then git config --unset remote.origin.promisor"
+            raise RefusedEarly(f"{why}; fetch them first: {fetch}")
         self._config = filter_allowed(pairs)
         self._branch = tuple(pair for pair in pairs if pair[0] == "init.defaultbranch")[-1:]
         self._lfs = dict(pairs).get("lfs.storage")
@@ -99,7 +97,6 @@ class Workspace:
         return pairs
 
     def make_tool(self) -> None:
-        """Make `tool.git`, or update its configuration."""
         with self.lock():
             self.write_repository(self.path, head="" if self.is_whole else NO_BRANCH, bare=True)
         self.merge_packs()
@@ -141,18 +138,22 @@ class Workspace:
     def write_repository(
         self, path: Path, *, head: str, bare: bool = False, lenders: Sequence[Path] = (), excluded: str = ""
     ) -> None:
-        """Write a repository, or its configuration and refs anew, without a git process; "" keeps its `head`.
-
-        It borrows the objects of `lenders`, of `tool.git` and of the user, and has the user's refs that agents may see.
-        `excluded` has further lines of `info/exclude`.
-        """
+        """Write a repository, or its configuration and refs anew, without a git process; "" keeps its `head`."""
+        # It borrows the objects of `lenders`, of `tool.git` and of the user, and has the user's refs that agents may
+        # see. `excluded` has further lines of `info/exclude`.
         make_below(self.common_dir, path)
         for name in ("objects/info", "objects/pack", "refs/heads", "info"):
             (path / name).mkdir(parents=True, exist_ok=True)
         places = [*lenders, *([self.path / "objects"] if path != self.path else []), self.common_dir / "objects"]
+        own = (pair for pair in self._config if bare or not pair[0].startswith("filter."))
+        version = "1" if self._sha256 else "0"
+        config = [*own, *OWN, ("core.bare", str(bare).lower()), ("core.repositoryformatversion", version)]
+        config += [("extensions.objectformat", "sha256")] if self._sha256 else []
+        if path == self.path or self._lfs:  # else a lane has a store of its own, and reads the user's as well
+            config += [("lfs.storage", str(self.common_dir / (self._lfs or "lfs")))]
         for file, text in (
             (path / "objects/info/alternates", "".join(f"{place}\n" for place in places)),
-            (path / "config", config_text(self._configuration(path, bare=bare))),
+            (path / "config", config_text(config)),
             # Without a sandbox the last agent may have changed it (`git config --global`).
             (self.state / GIT_CONFIG, config_text((*self._config, *self._branch))),
         ):
@@ -174,15 +175,6 @@ class Workspace:
         if head:  # last, since with it the repository is whole
             publish(path / "HEAD", f"{head}\n".encode(), sync=False)
 
-    def _configuration(self, path: Path, *, bare: bool) -> Pairs:
-        version = "1" if self._sha256 else "0"
-        fixed = [*OWN, ("core.bare", str(bare).lower()), ("core.repositoryformatversion", version)]
-        fixed += [("extensions.objectformat", "sha256")] if self._sha256 else []
-        if path == self.path or self._lfs:  # else a lane has a store of its own, and reads the user's as well
-            fixed += [("lfs.storage", str(self.common_dir / (self._lfs or "lfs")))]
-        own = (pair for pair in self._config if bare or not pair[0].startswith("filter."))
-        return (*own, *fixed)
-
     def hide_secrets(self) -> dict[Path, Path]:
         """The files of the user's configuration that may hold a token, with the copies that a sandbox shows instead."""
         home = Path(self.user.env.get("HOME") or "/")
@@ -202,7 +194,6 @@ class Workspace:
 
     @property
     def filters(self) -> list[str]:
-        """The names of the programs that convert files."""
         keys = (key.removeprefix("filter.") for key, _ in self._config if key.startswith("filter."))
         return sorted({key.rpartition(".")[0] for key in keys})
 
@@ -215,26 +206,19 @@ class Workspace:
 
     @property
     def lfs_store(self) -> Path | None:
-        """The user's directory of large files, if git-lfs is configured."""
         is_used = any(key.startswith("filter.lfs.") for key, _ in self._config)
         return self.common_dir / (self._lfs or "lfs") / "objects" if is_used else None
 
     def mirrored(self) -> dict[str, Oid]:
-        """The user's refs that an agent sees."""
         refs = self.user.list_refs(self.common_dir)
         return {name: oid for name, oid in refs.items() if name in self._mirror or name.startswith("refs/tags/")}
-
-    # --- moving objects ---------------------------------------------------------------------------------
 
     def fetch(self, tip: Oid, *, without: Sequence[Oid]) -> None:
         """Copy commits of the user's repository into `tool.git`: the user may delete their branch at any time."""
         copy_commits(self.git, (self.common_dir / "objects", self.path / "objects"), tip, without=without)
 
     def deliver(self, tip: Oid, *, without: Sequence[Oid], keep: str = LANDING_KEEP) -> Path | None:
-        """Copy commits of `tool.git` into the user's repository; the pack's `.keep` file, if there is a pack.
-
-        The `.keep` file protects the commits from the user's `git gc` until a ref names them.
-        """
+        """Copy commits into the user's repository; the `.keep` file that protects them until a ref names them."""
         if self.user.object(tip) is not None:
             return None
         # The base of a repair is a merge that only `tool.git` has.
@@ -243,10 +227,7 @@ class Workspace:
         return copy_commits(self.user, places, tip, without=there, keep=keep).with_suffix(".keep")
 
     def release_landed(self) -> None:
-        """Remove the `.keep` files of landed packs, since a ref names their commits; merge them when they are many.
-
-        Other packs are the user's.
-        """
+        """Remove the `.keep` files of landed packs, since a ref names their commits; merge many packs of ours."""
         packs = self.common_dir / "objects" / "pack"
         kept = [file for file in packs.glob("*.keep") if first_line(file) == LANDING_KEEP]
         listed = dict.fromkeys([*(read_file(self._landed) or b"").decode().split(), *(file.stem for file in kept)])
@@ -259,14 +240,11 @@ class Workspace:
                 names = [merge_packs(self.user, packs, names)]
         publish(self._landed, "\n".join(names).encode(), sync=False)
 
-    # --- refs of the user's repository ------------------------------------------------------------------
-
     def publish(self, branch: str, *, base: Oid = "", newer_than: tuple[str, Oid] | None = None) -> str:
-        """Copy a branch with work into the user's repository; its full name there, or empty when it has no work.
-
-        A name that is taken by other commits gets a number. Published work keeps its name. `newer_than` is a ref of the
-        user's and the commit on which the work began; the ref follows unless it was moved or checked out meanwhile.
-        """
+        """Copy a branch with work into the user's repository; its full name there, or empty when it has no work."""
+        # A name that is taken by other commits gets a number. Published work keeps its name. `newer_than` is a ref of
+        # the user's and the commit on which the work began; the ref follows unless it was moved or checked out
+        # meanwhile.
         tip = self.git.tip(branch)
         if tip is None or tip == base:
             return ""
@@ -329,11 +307,9 @@ def merge_packs(git: Git, packs: Path, names: Sequence[str]) -> str:
 
 
 def copy_commits(goal: Git, places: tuple[Path, Path], tip: Oid, *, without: Sequence[Oid], keep: str = "") -> Path:
-    """Pack the objects of `tip` that `without` lacks; the path of the pack, without a suffix.
-
-    `places` are the directories of objects from which and to which they are copied. A concurrent `gc --prune=now`
-    breaks `fetch` and `unpack-objects`; it does not break this (measured).
-    """
+    """Pack the objects of `tip` that `without` lacks; the path of the pack, without a suffix."""
+    # `places` are the directories of objects from which and to which they are copied. A concurrent `gc --prune=now`
+    # breaks `fetch` and `unpack-objects`; it does not break this (measured).
     wanted = "".join([f"{tip}\n", *(f"^{oid}\n" for oid in without)]).encode()
     how = ("pack-objects", "--revs", "-q", "--threads=1", "--delta-base-offset")
     env = borrowing(places[0]) | configured(*STREAMING, "pack.packSizeLimit=0")

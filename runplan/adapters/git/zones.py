@@ -14,7 +14,7 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -28,6 +28,7 @@ from runplan.adapters.git.command import (
     CONFIGURING,
     SETTINGS,
     STREAMING,
+    Env,
     Git,
     borrowing,
     is_readable,
@@ -151,8 +152,6 @@ _COPY = 'mkdir -p "$2" && cp -a "$1/." "$2"'
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """What a hand-over may take (limits.handover…)."""
-
     seconds: float = 600.0
     cause: str = "limits.handover"  #: of the limit of time
     size: int = 2_000_000_000  #: bytes of the pack
@@ -160,8 +159,6 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
 
 class Extra(Struct, frozen=True, kw_only=True):
-    """Files that a worktree gets besides those of its commit."""
-
     copies: Sequence[str] = ()  #: names of run.copy
     root: Path = Path()  #: the checkout that has them
     diff: Path | None = None  #: the change that a fixer continues or a verifier judges
@@ -174,11 +171,7 @@ class Zones:
     """The worktrees of one project; `confine` is the sandbox of its agents."""
 
     def __init__(
-        self,
-        workspace: Workspace,
-        confine: Confine | None = None,
-        bounds: Bounds | None = None,
-        env: Mapping[str, str] | None = None,
+        self, workspace: Workspace, confine: Confine | None = None, bounds: Bounds | None = None, env: Env | None = None
     ) -> None:
         self.workspace = workspace
         #: Scripts may run filters that an agent wrote, so they get the variables of agents.
@@ -187,18 +180,10 @@ class Zones:
         self.bounds = bounds or Bounds()
         self.is_hurried = False
 
-    # --- processes in the sandbox -------------------------------------------------------------------------
-
     @contextmanager
     def start(
-        self,
-        script: str,
-        arguments: Sequence[str],
-        *,
-        cwd: Path,
-        writable: Sequence[Path],
-        env: Mapping[str, str] | None = None,
-    ) -> Iterator[Script]:
+        self, script: str, arguments: Sequence[str], *, cwd: Path, writable: Sequence[Path], env: Env | None = None
+    ) -> Iterator[SandboxScript]:
         """A fixed script in the sandbox; its process tree is dead at the end of the block."""
         words = " ".join(f"-c {setting}" for setting in (*SETTINGS, *_SETTINGS))
         git = f'git() {{ command "{self.workspace.git.program}" {words} "$@"; }}\n'
@@ -214,14 +199,12 @@ class Zones:
             start_new_session=True,
         )
         with process, CALLS.bounded(process, state=self.workspace.state):
-            yield Script(process)
+            yield SandboxScript(process)
 
     def converting(self, cwd: Path, box: Path, *, writable: Sequence[Path] = (), git_dir: Path | None = None) -> Git:
-        """Git for files of the user's, or of a worktree of ours with this git directory; `box` is for temporary files.
-
-        A filter that converts them may be a script that an agent has edited, so it runs in the sandbox. git-lfs reads
-        the user's large files through an alternate.
-        """
+        """Git for files of the user's, or of a worktree of ours; `box` is for temporary files."""
+        # A filter that converts them may be a script that an agent has edited, so it runs in the sandbox. git-lfs reads
+        # the user's large files through an alternate.
         user, store = self.workspace.user, self.workspace.lfs_store
         if not self.workspace.filters:
             return user.at(cwd)
@@ -247,7 +230,7 @@ class Zones:
             self.is_hurried = True
 
 
-class Script:
+class SandboxScript:
     """A running script. A thread reads its errors, so that it never waits for a reader."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -289,10 +272,7 @@ class Script:
         return "" if code == 0 else self.said() or f"it ended with code {code}"
 
 
-# --- an agent's zone --------------------------------------------------------------------------------------
-
-
-class Place:
+class Worktree:
     """A worktree and its git directory, which scripts fill."""
 
     def __init__(self, zones: Zones, name: str, repository: Path, path: Path) -> None:
@@ -316,22 +296,13 @@ class Place:
 
     @property
     def is_made(self) -> bool:
-        """Whether the worktree and its repository are there."""
         return is_directory(self.path) and is_directory(self._repository)
-
-    def _make_directories(self) -> None:
-        if os.path.lexists(self.path) and not is_directory(self.path):
-            remove_directory(self.path)
-        self.path.mkdir(parents=True, exist_ok=True)
-        self.path.chmod(0o755)
-        make_below(self._workspace.common_dir, self._seen)
 
     def _remove_files(self) -> None:
         for place in (self.path, self._repository, self._seen, self._products):
             remove_directory(place)
 
     def remove(self) -> None:
-        """Delete the worktree and its repository, and the home of its processes."""
         self._remove_files()
         remove_directory(self._home)
 
@@ -346,38 +317,36 @@ class Place:
         remove_directory(self._repository)
         draft.rename(self._repository)
 
-    def _fill(self, *words: str, extra: Extra) -> bool:
-        """Fill the files; once more in an empty worktree when that fails. Whether that was so."""
+    def _fill(self, *words: str, extra: Extra, run: Callable[[Sequence[str]], str] | None = None) -> bool:
+        """Fill the files by `run`; once more in an empty worktree when that fails. Whether that was so."""
         places = (str(self._git_dir), str(self.path), str(self._seen))
         more = (str(extra.diff or ""), str(extra.root), str(self._workspace.common_dir / "modules"))
         arguments = (*places, *words, *more, *extra.copies)
         error = ""
         for is_new in (False, True):
-            self._make_directories()
-            if not (error := self._run_fill(arguments)):
+            if os.path.lexists(self.path) and not is_directory(self.path):
+                remove_directory(self.path)
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.chmod(0o755)
+            make_below(self._workspace.common_dir, self._seen)
+            if not (error := (run or self._run_fill)(arguments)):
                 return is_new
             remove_directory(self.path)
             remove_directory(self._seen)
         raise GitFailed(f"the files of {words[0][:12]} could not be written to {self.path}: {error}")
 
-    def _run_fill(self, arguments: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+    def _run_fill(self, arguments: Sequence[str], env: Env | None = None) -> str:
         writable = (self.path, self._repository, self._seen)
         with self._zones.start(_FILL, arguments, cwd=self.path, writable=writable, env=env) as script:
             return script.finish(time.monotonic() + FILL_S)
 
-    # --- the products of run.setup ------------------------------------------------------------------------
-
     @property
     def inputs(self) -> str:
         """The inputs of the run.setup whose products are here; "" if there are none."""
-        return self._read_note("inputs") if is_directory(self.path) else ""
+        return self.read_note("inputs") if is_directory(self.path) else ""
 
-    @property
-    def outdated(self) -> str:
-        """Why the products were given up; "" where run.setup has not run yet."""
-        return self._read_note("outdated")
-
-    def _read_note(self, name: str) -> str:
+    def read_note(self, name: str) -> str:
+        """`inputs` of the run.setup whose products are here, or why they are `outdated`; "" for neither."""
         return read_text(self._products / name, largest=LARGEST_NOTE) or ""
 
     def _note_products(self, name: str, text: str) -> None:
@@ -390,7 +359,6 @@ class Place:
             self._note_products("outdated", why)
 
     def keep_products(self, inputs: str) -> None:
-        """Note the inputs of the run.setup that has just ended."""
         self._note_products("inputs", inputs)
 
     def _require_copies(self, commit: Oid, extra: Extra) -> None:
@@ -400,27 +368,18 @@ class Place:
             if not parts or ".." in parts or parts[0] == ".git" or Path(name).is_absolute():
                 raise SettingsError(f"run.copy: {name} is not inside the repository; name files of the checkout")
             if not (extra.root / name).is_file():
-                raise SettingsError(
-                    f"run.copy: there is no file {extra.root / name}; create it, or remove it from run.copy"
-                )
+                file = extra.root / name
+                raise SettingsError(f"run.copy: there is no file {file}; create it, or remove it from run.copy")
             for depth in range(1, len(parts)):
                 path = "/".join(parts[:depth])
                 where, entry = find(self._tool, self._tool.commit(commit).tree, path)
                 if entry is not None and where == path and entry.mode != TREE:
-                    raise SettingsError(
-                        f"run.copy: {path} is no directory in {commit[:12]}, so {name} cannot be copied"
-                    )
+                    why = f"{path} is no directory in {commit[:12]}, so {name} cannot be copied"
+                    raise SettingsError(f"run.copy: {why}")
 
 
-# --- the proof worktree -----------------------------------------------------------------------------------
-
-
-class ProofWorktree(Place):
-    """A worktree for set-up, gates and verifiers. Its git directory is writable for the fill script and set-up only.
-
-    In a sandbox gates work on a layer that is dropped, so it stays as set-up left it. Else it is copied from what
-    set-up left before each use.
-    """
+class ProofWorktree(Worktree):
+    """For set-up, gates and verifiers. Without a sandbox it is copied from what set-up left before each use."""
 
     def __init__(self, zones: Zones, name: str) -> None:
         repository = zones.workspace.state / "proof" / f"{name}.git"
@@ -445,10 +404,7 @@ class ProofWorktree(Place):
             self._copy(self.path, self._kept)
 
     def reuse(self, commit: Oid, *, clean: bool = False, extra: Extra = NOTHING) -> str:
-        """Exactly the files of `commit` and the products of run.setup; with `clean` those that git ignores alone.
-
-        Why run.setup has to run again, or "".
-        """
+        """The files of `commit` and the products of run.setup; why that has to run again, or ""."""
         if not self.is_made:
             return "the worktree was removed"
         if is_directory(self._kept):
@@ -470,15 +426,13 @@ class ProofWorktree(Place):
             self._remove_files()
         with self._new_repository(keeps_modules=how == "setup") as draft:
             self._workspace.write_repository(draft, head=commit)
-        return self._fill(commit, commit, how, clean, extra=extra)
+        return self._fill(commit, commit, how, clean, extra=extra, run=self._run_with_filters)
 
-    def _run_fill(self, arguments: Sequence[str], env: Mapping[str, str] | None = None) -> str:
-        """Fill the files; a filter converts its own ones apart, where it can write to nothing else.
-
-        It may be a script that an agent has edited. At first git only lists its files, then it takes what was made.
-        """
+    def _run_with_filters(self, arguments: Sequence[str]) -> str:
+        """Fill the files; a filter, which an agent may have edited, converts its own ones apart."""
+        # At first git only lists its files, then it takes what was made.
         env = self._workspace.replace_filters("printf '%%s\\0' %f >>\"$seen/list.{}\"")
-        if error := super()._run_fill(arguments, env):
+        if error := self._run_fill(arguments, env):
             return error
         made = self._seen / "made"
         remove_directory(made)
@@ -492,7 +446,7 @@ class ProofWorktree(Place):
                 if ran.code:
                     return one_line(ran.err)
         if is_directory(made):
-            error = super()._run_fill(arguments, self._workspace.replace_filters('cat "$seen/made/{}/files/"%f'))
+            error = self._run_fill(arguments, self._workspace.replace_filters('cat "$seen/made/{}/files/"%f'))
             remove_directory(made)
         return error
 

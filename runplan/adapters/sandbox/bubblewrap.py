@@ -54,8 +54,6 @@ _VARIABLES = {"XDG_CACHE_HOME": ".cache", "XDG_STATE_HOME": ".local/state"}
 
 
 class Bubblewrap(Struct, frozen=True):
-    """The engine of one user and repository."""
-
     program: str
     env: Mapping[str, str]
     needed: tuple[Path, ...] = ()  #: places that stay readable wherever they lie: repository, checkouts, worktrees
@@ -67,17 +65,35 @@ class Bubblewrap(Struct, frozen=True):
             return tuple(command)  # the shim reports a missing program by name; bwrap would only exit with 1
         cwd = os.path.realpath(view.cwd)
         entries = HomeMounts(self.env, view.uses)
-        mounts = (*self._temporary(view), *self._home(entries, view), *self._named(entries, view))
+        mounts = (*self._private(entries, view), *self._named(entries, view))
         writable = (word for path in _resolve(view.writable) for word in ("--bind", path, path))
         network = () if view.network else ("--unshare-net",)
         words = (*_BASE, *network, *mounts, *writable, *self._variables(), "--chdir", cwd, "--")
         if view.home:
-            _remove_links(view.home / "home", _list_places(words, os.path.realpath(entries.path)))
-        return _with_layers(
-            self.program, (*words, *(_prepare_home(entries, view) if view.home else ()), *command), view
-        )
+            _remove_links(view.home / "home", words, os.path.realpath(entries.path))
+            # A command inside makes links and copies in the home, since agents write there.
+            made = [("-p", f"{_COPIED}{number}", name) for number, name in enumerate(entries.copied)]
+            made += [("-s", real, name) for name, real in entries.links.items()]  # a program needs the files beside it
+            cleared = os.path.realpath(entries.path) if view.is_judge else ""
+            if made or cleared:
+                rows = (word for how, source, name in made for word in (how, source, str(entries.path / name)))
+                words += ("/bin/sh", "-c", _PREPARE, "sh", cleared, *rows, "--")
+        words += tuple(command)
+        below = dict(enumerate(_resolve(view.layers), 1))
+        if view.drops_home and view.home:
+            below[0] = os.path.realpath(view.home / "home")
+        if not below:
+            return _call(self.program, words)
+        namespace = _find_namespace()  # in which the layers are made
+        how = "overlay" if namespace and not view.is_copy else "copy"
+        # In a user namespace of its own the process would be root.
+        ids = ("--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())) if "-r" in namespace else ()
+        pairs = (word for number, path in below.items() for word in (str(number), path))
+        layers = str(_layer(view, 0).parents[1])
+        return (*namespace, *_call(self.program, (*ids, *words), layers, how, *pairs))
 
-    def _temporary(self, view: View) -> Iterator[str]:
+    def _private(self, entries: HomeMounts, view: View) -> Iterator[str]:
+        """Temporary files, and the private home with what is readable of the real one mounted into it."""
         for place, name in TEMPORARY.items():
             if not Path(place).is_dir() or Path(place).is_symlink():
                 continue
@@ -87,9 +103,6 @@ class Bubblewrap(Struct, frozen=True):
                 yield from ("--bind", str(view.scratch / name), place)
         resolver = os.path.realpath("/etc/resolv.conf")
         yield from ("--ro-bind-try", resolver, resolver) if is_below(resolver, TEMPORARY) else ()
-
-    def _home(self, entries: HomeMounts, view: View) -> Iterator[str]:
-        """The private home, with what is readable of the real one mounted into it."""
         top = os.path.realpath(entries.path)
         if not entries.path.is_dir() or top == "/":
             return
@@ -144,16 +157,10 @@ class Bubblewrap(Struct, frozen=True):
                 yield from ("--setenv", name, f"{self.env['HOME']}/{place}")
 
 
-def _list_places(words: Sequence[str], home: str) -> Iterator[str]:
-    """The paths below the home at which something is mounted, from there."""
-    for number, word in enumerate(words):
-        place = words[number + 1 if word == "--tmpfs" else number + 2] if word in _MOUNTING else ""
-        if place.startswith(f"{home}/"):
-            yield place.removeprefix(f"{home}/")
-
-
-def _remove_links(home: Path, places: Iterable[str]) -> None:
-    """Remove links, and files in the place of directories, from the way to mounts: they would lead elsewhere."""
+def _remove_links(home: Path, words: Sequence[str], top: str) -> None:
+    """Remove links, and files in the place of directories, from the way to mounts below `top`: they lead elsewhere."""
+    numbers = (number + (1 if word == "--tmpfs" else 2) for number, word in enumerate(words) if word in _MOUNTING)
+    places = (words[number].removeprefix(f"{top}/") for number in numbers if words[number].startswith(f"{top}/"))
     for place in dict.fromkeys(places):
         *folders, last = Path(place).parts
         for depth in range(1, len(folders) + 2):
@@ -176,8 +183,6 @@ def describe_view(env: Mapping[str, str], tests: HomeUse) -> tuple[str, ...]:
         f"set-up and tests have another home than agents; what tests write is dropped ({layers})",
     )
 
-
-# --- layers -----------------------------------------------------------------------------------------------------
 
 #: Makes layers, then executes bubblewrap. Arguments: rules of seccomp; for layers their directory, overlay or copy, the
 #: number and the directory below each; "--", the program and its arguments. A descriptor that is open is a log.
@@ -208,22 +213,6 @@ def _call(program: str, words: Sequence[str], *layers: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", _CALL, "sh", _RULES, *layers, "--", program, *words)
 
 
-def _with_layers(program: str, words: tuple[str, ...], view: View) -> tuple[str, ...]:
-    """The call of bubblewrap, behind a program that makes the layers of the view in a mount namespace of its own."""
-    below = dict(enumerate(_resolve(view.layers), 1))
-    if view.drops_home and view.home:
-        below[0] = os.path.realpath(view.home / "home")
-    if not below:
-        return _call(program, words)
-    namespace = _find_namespace()
-    how = "overlay" if namespace and not view.is_copy else "copy"
-    # In a user namespace of its own the process would be root.
-    ids = ("--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())) if "-r" in namespace else ()
-    pairs = (word for number, path in below.items() for word in (str(number), path))
-    layers = str(_layer(view, 0).parents[1])
-    return (*namespace, *_call(program, (*ids, *words), layers, how, *pairs))
-
-
 @cache
 def _find_namespace() -> tuple[str, ...]:
     """The command that gives a program a mount namespace of its own; () where there is none."""
@@ -233,26 +222,11 @@ def _find_namespace() -> tuple[str, ...]:
     return command if works else ()
 
 
-def _prepare_home(entries: HomeMounts, view: View) -> tuple[str, ...]:
-    """The beginning of a command that makes links and copies in the home. It runs inside: agents write there."""
-    made = [("-p", f"{_COPIED}{number}", name) for number, name in enumerate(entries.copied)]
-    made += [("-s", real, name) for name, real in entries.links.items()]  # else a program misses the files beside it
-    words = (word for how, source, name in made for word in (how, source, str(entries.path / name)))
-    cleared = os.path.realpath(entries.path) if view.is_judge else ""
-    return ("/bin/sh", "-c", _PREPARE, "sh", cleared, *words, "--") if made or cleared else ()
-
-
 def _resolve(paths: Iterable[Path]) -> tuple[str, ...]:
-    """Real paths, each once, a directory before what it contains."""
     return tuple(sorted({os.path.realpath(path) for path in paths}))
 
 
-# --- whether it works here --------------------------------------------------------------------------------------
-
-
 class Obstacle(Struct, frozen=True):
-    """Why bubblewrap does not work here."""
-
     problem: str
     remedy: str
 
@@ -286,20 +260,15 @@ def find_program(env: Mapping[str, str]) -> str | None:
 
 
 def is_used(mode: str, env: Mapping[str, str]) -> bool:
-    """Whether a process with this setting runs in the sandbox."""
     return mode == "bwrap" or (mode == "auto" and find_obstacle(env) is None)
 
 
 def open_sandbox(mode: str, env: Mapping[str, str], needed: Sequence[Path], shown: Mapping[Path, Path]) -> Sandbox:
-    """The engine for a process with this setting."""
     return Bubblewrap(find_program(env) or "bwrap", env, tuple(needed), shown) if is_used(mode, env) else NoSandbox()
 
 
 def require_sandbox(modes: Mapping[str, str], env: Mapping[str, str]) -> Obstacle | None:
-    """Refuse a start when a setting demands a sandbox that does not work; else the obstacle to one that is wanted.
-
-    `modes` has the value of each setting by its key.
-    """
+    """Refuse a start when a setting demands a sandbox that does not work; else the obstacle to a wanted one."""
     wanted = {mode: key for key, mode in modes.items() if mode != "none"}
     obstacle = find_obstacle(env) if wanted else None
     if obstacle and (key := wanted.get("bwrap")):

@@ -16,7 +16,7 @@ from runplan.adapters.sandbox.view import HomeUse, is_below
 from runplan.domain.run.dispatch import TEMPORARY
 
 
-class Entry(Enum):
+class HomeEntry(Enum):
     SECRET = "absent"  # noqa: S105 - no password
     PRIVATE = "private"
     READABLE = "read-only"
@@ -41,9 +41,8 @@ PRIVATE = {
     ),
 }
 #: Entries below private ones that are downloaded once and only read.
-READABLE = (
-    *(".cache/huggingface", ".cache/torch", ".gradle/gradle.properties", ".gradle/init.d", ".gradle/init.gradle"),
-)
+_GRADLE = (".gradle/gradle.properties", ".gradle/init.d", ".gradle/init.gradle")
+READABLE = (".cache/huggingface", ".cache/torch", *_GRADLE)
 #: Directories into which programs install: private ones, in which each entry of the real one is readable, except for
 #: names with a dot, which are locks and other state.
 INSTALLED = (
@@ -59,24 +58,22 @@ _PATH = re.compile(r"/[^\s'\"`:,;|()\[\]{}<>]*[^\s'\"`:,;|()\[\]{}<>.]")
 
 
 class HomeMounts:
-    """The entries of one user's home, as a view shows them."""
-
     def __init__(self, env: Mapping[str, str], uses: HomeUse) -> None:
         self.path = home_of(env)
         self._table = frozenset(self._shorten(*map(str, (*credential_files(env), state_directory(env)))))
-        kinds = dict.fromkeys(self._table, Entry.SECRET)
+        kinds = dict.fromkeys(self._table, HomeEntry.SECRET)
         programs = [name for name in self._shorten(*list_programs(env)) if not is_below(name, ("", *kinds))]
         self.programs = [name for name in programs if name[0] != "/"]
-        kinds |= {name: Entry.PRIVATE for names in PRIVATE.values() for name in names}
+        kinds |= {name: HomeEntry.PRIVATE for names in PRIVATE.values() for name in names}
         own = self._shorten(*uses.private)
         shown = (name for name in (*READABLE, *INSTALLED) if not is_below(name, own))
-        kinds |= dict.fromkeys((*shown, *programs), Entry.READABLE)
+        kinds |= dict.fromkeys((*shown, *programs), HomeEntry.READABLE)
         self.private = self._shorten(*uses.private, *uses.copied, *uses.shared)
         self.readable = self._shorten(*uses.readable)
         self.shared = self._shorten(*uses.shared)
         self.copied = self._shorten(*uses.copied)
         self._mounts = uses.mounts
-        kinds |= dict.fromkeys(self.private, Entry.PRIVATE) | dict.fromkeys(self.readable, Entry.READABLE)
+        kinds |= dict.fromkeys(self.private, HomeEntry.PRIVATE) | dict.fromkeys(self.readable, HomeEntry.READABLE)
         self._kinds = kinds  #: by the path from the home; an absolute path lies outside
         self._parents = {name[: match.start()] for name in kinds for match in re.finditer("/", name)}
         self.left_out = dict[str, int]()  #: how many entries of a directory were too many to be mounted
@@ -87,7 +84,7 @@ class HomeMounts:
 
     @property
     def secrets(self) -> list[str]:
-        return sorted(name for name, kind in self._kinds.items() if kind is Entry.SECRET)
+        return sorted(name for name, kind in self._kinds.items() if kind is HomeEntry.SECRET)
 
     @cached_property
     def hidden(self) -> list[str]:
@@ -100,9 +97,9 @@ class HomeMounts:
     @cached_property
     def shown(self) -> dict[str, str]:
         """The largest entries of the home that are readable as a whole, with their real paths."""
-        return dict(self._list_readable("", Entry.READABLE))
+        return dict(self._list_readable("", HomeEntry.READABLE))
 
-    def _list_readable(self, folder: str, kind: Entry) -> Iterator[tuple[str, str]]:
+    def _list_readable(self, folder: str, kind: HomeEntry) -> Iterator[tuple[str, str]]:
         top = os.path.realpath(self.path / folder)
         try:
             found = sorted(os.scandir(top), key=lambda entry: entry.name)  # those with a dot first
@@ -110,10 +107,10 @@ class HomeMounts:
             return
         for number, entry in enumerate(found):
             name = f"{folder}/{entry.name}" if folder else entry.name
-            its_kind = self._kinds.get(name, Entry.SECRET if self._is_backup(name) else kind)
+            its_kind = self._kinds.get(name, HomeEntry.SECRET if self._is_backup(name) else kind)
             if (_is_installed_into(name) or name in self._parents) and entry.is_dir():
                 yield from self._list_readable(name, its_kind)
-            elif its_kind is Entry.READABLE and not (_is_installed_into(folder) and entry.name.startswith(".")):
+            elif its_kind is HomeEntry.READABLE and not (_is_installed_into(folder) and entry.name.startswith(".")):
                 real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
                 if number >= MOST and name not in self._kinds:
                     self.left_out[folder] = self.left_out.get(folder, 0) + 1
@@ -133,18 +130,15 @@ class HomeMounts:
                 yield from (str(self.path / name) for name in names if name in self.secrets or self._is_backup(name))
 
     def describe_left_out(self) -> list[str]:
-        """A sentence for each directory with more entries than a view shows."""
-        words = "the sandbox shows {} entries of your home, not the last {} of {}; name what is needed in agents.home"
-        shown = len(self.shown)
-        return [
-            f"{words} or tests.home".format(shown, count, self.path / name) for name, count in self.left_out.items()
-        ]
+        shows = f"the sandbox shows {len(self.shown)} entries of your home"
+        left_out = (f"not the last {count} of {self.path / name}" for name, count in self.left_out.items())
+        return [f"{shows}, {words}; name what is needed in agents.home or tests.home" for words in left_out]
 
     @cached_property
     def links(self) -> dict[str, str]:
         """The readable entries that are links, with the places that they lead to, where a view shows these too."""
-        links = {name: real for name, real in self.shown.items() if (self.path / name).is_symlink()}
-        return {name: real for name, real in links.items() if self._kind_of(self._shorten(real)[0]) is Entry.READABLE}
+        links = ((name, real) for name, real in self.shown.items() if (self.path / name).is_symlink())
+        return {name: real for name, real in links if self._kind_of(*self._shorten(real)) is HomeEntry.READABLE}
 
     def find_hidden(self, text: str) -> dict[str, list[str]]:
         """The places that a text names, which exist and hold no secret, but are hidden, by the setting to show them."""
@@ -156,14 +150,14 @@ class HomeMounts:
             if name.startswith("/run/") and not name.startswith("/run/user/"):
                 place = "/".join(name.split("/")[:3])
             is_there = Path(name).is_socket() if place == name and name[0] == "/" else (self.path / name).exists()
-            if is_there and self._kind_of(name) is Entry.PRIVATE and not is_below(name, self._mounts):
+            if is_there and self._kind_of(name) is HomeEntry.PRIVATE and not is_below(name, self._mounts):
                 hidden["mounts" if name[0] == "/" else "home"].append(place)
         return {key: list(dict.fromkeys(names)) for key, names in hidden.items() if names}
 
-    def _kind_of(self, name: str) -> Entry:
+    def _kind_of(self, name: str) -> HomeEntry:
         """The kind of the nearest entry in the table. Outside the home, places of temporary files are private."""
         tops = (name, *map(str, Path(name).parents))
-        default = Entry.PRIVATE if is_below(name, TEMPORARY) else Entry.READABLE
+        default = HomeEntry.PRIVATE if is_below(name, TEMPORARY) else HomeEntry.READABLE
         return next((self._kinds[top] for top in tops if top in self._kinds), default)
 
     def _can_be_mounted(self, real: str) -> bool:
@@ -181,5 +175,4 @@ def _is_installed_into(folder: str) -> bool:
 
 
 def list_programs(env: Mapping[str, str]) -> list[str]:
-    """The directories in which programs are looked for."""
     return [path for path in env.get("PATH", "").split(":") if path.startswith("/")]

@@ -28,8 +28,6 @@ class HomeUse(Struct, frozen=True):
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """What one process sees and may write."""
-
     cwd: Path
     writable: tuple[Path, ...] = ()  #: existing directories, at their own paths
     layers: tuple[Path, ...] = ()  #: existing directories on which it works; what it changes there is dropped
@@ -43,8 +41,6 @@ class View(Struct, frozen=True, kw_only=True):
 
 
 class Sandbox(Protocol):
-    """An engine that gives a process its view."""
-
     def wrap(self, command: Sequence[str], view: View) -> tuple[str, ...]:
         """The command that runs `command` in the view."""
         ...

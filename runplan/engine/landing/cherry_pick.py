@@ -47,7 +47,6 @@ class CherryPick:
         return Landing(id=id, ref=self.ref, old=old, new=new)
 
     def land(self, landing: Landing, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
-        """Move the branch, and its checkout with it; or say why not, with nothing changed."""
         deliver()
         try:
             with self._box.locked():
@@ -59,7 +58,6 @@ class CherryPick:
         return Pending(why=f"the index changes again and again where {self.ref} is checked out; let that end")
 
     def observe(self, landing: Landing) -> Landed | None:
-        """Whether a commit with the landing's id lies between the old tip and the branch; changes nothing."""
         tip = self._git.tip(landing.ref)
         return Landed(tip=tip) if tip and find_landing(self._git, landing, tip) else None
 
@@ -75,7 +73,6 @@ class CherryPick:
         return Ended("")
 
     def _answer_if_moved(self, landing: Landing) -> Landed | Refused | None:
-        """The answer when the branch is not where the candidate was built."""
         tip = self._git.tip(landing.ref)
         if tip is None:
             branch = landing.ref.removeprefix(HEADS)
@@ -126,7 +123,6 @@ class CherryPick:
             self._box.end_landing()
 
     def _is_switching(self) -> bool:
-        """Whether a `git switch` or `git checkout` runs in a checkout of this repository."""
         import psutil  # 33 ms, and only a branch in use needs it
 
         roots = [checkout.root for checkout in self.checkouts.all()]

@@ -33,11 +33,9 @@ def find_due(
     may_write: Callable[[str], bool],
     since: float = 0.0,
 ) -> DueMessages:
-    """The commands since this time, and the messages that ask for work.
-
-    These are reviews, line comments, and comments that mention the token's account. An approval settles what its author
-    wrote before. Messages with the mark are runplan's own. What another clone has answered is not due.
-    """
+    """The commands since this time, and the messages that ask for work."""
+    # These are reviews, line comments, and comments that mention the token's account. An approval settles what its
+    # author wrote before. Messages with the mark are runplan's own. What another clone has answered is not due.
     may_write = functools.cache(may_write)
     known = find_answered(messages, login).union(handled)
     new = [message for message in messages if message.id not in known and MARK not in message.text]
@@ -77,14 +75,13 @@ def quote_messages(due: DueMessages, *, with_strangers: bool) -> tuple[tuple[str
     """The ids and quoted texts of the requests, oldest first; with those of strangers, marked as such."""
     shown = (*due.requests, *(due.strangers if with_strangers else ()))
     ordered = sorted(shown, key=lambda message: message.changed)
-    return tuple((message.id, _quote(message, is_stranger=message in due.strangers)) for message in ordered)
-
-
-def _quote(message: PullMessage, *, is_stranger: bool) -> str:
-    lines = plain(bounded(message.text)).splitlines()
-    author = f"{message.author} (without write access)" if is_stranger else message.author
-    where = f" on {message.place}" if message.place else ""
-    return "\n".join([f"{author}{where}:", *(f"> {line}" for line in lines)])
+    quoted = []
+    for message in ordered:
+        author = f"{message.author} (without write access)" if message in due.strangers else message.author
+        where = f" on {message.place}" if message.place else ""
+        lines = (f"> {line}" for line in plain(bounded(message.text)).splitlines())
+        quoted.append((message.id, "\n".join([f"{author}{where}:", *lines])))
+    return tuple(quoted)
 
 
 def handle_requests(due: DueMessages, progress: Progress, *, plan: str, name: str) -> NeedsRepair | Waiting | None:
@@ -101,12 +98,8 @@ def handle_requests(due: DueMessages, progress: Progress, *, plan: str, name: st
 
 
 def to_repair(rows: Sequence[tuple[str, str]]) -> NeedsRepair:
-    """The repair for messages, by their ids and quoted texts."""
     texts = "\n\n".join(text for _, text in rows)
     return NeedsRepair(title=TITLE, complaint=f"{REVIEW}\n\n{texts}", review=tuple(id_ for id_, _ in rows))
-
-
-# --- answers ------------------------------------------------------------------------------------------------
 
 
 def describe_no_change(summary: str) -> str:

@@ -62,11 +62,9 @@ def choose_template(paths: Iterable[str]) -> str:
 
 
 def body_of(before: str, plan: PlanProgress, *, report: str, fixes: Sequence[int], marks: str = "") -> str:
-    """The description with the progress of the plan; text outside of the marked block stays as it is.
-
-    Where the block is too long, the items of the first phases go before those of the last ones. Where that text leaves
-    no space for the block, the description stays as it was.
-    """
+    """The description with the progress of the plan; text outside of the marked block stays as it is."""
+    # Where the block is too long, the items of the first phases go before those of the last ones. Where that text
+    # leaves no space for the block, the description stays as it was.
     closing = "".join(f"\n\nFixes #{number}" for number in fixes)
     around = before if re.search(_BLOCK, before) else f"{before.rstrip()}\n\n{BEGIN}{END}{closing}".lstrip()
     done = sum(phase.is_done for phase in plan.phases)

@@ -58,7 +58,6 @@ class RemoteLander:
         self.branch = remote.branch
 
     def land(self, landing: Landing, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
-        """Push with a lease; or say why not, with nothing changed."""
         old = self._look(landing)
         if not isinstance(old, str):
             return old
@@ -86,7 +85,6 @@ class RemoteLander:
         return Landing(id=id, ref=self.ref, old=old, new=new)
 
     def observe(self, landing: Landing) -> Landed | None:
-        """Whether the last fetch showed the landing; reliable after `recover`; changes nothing."""
         tip = self._git.tip(self.ref)
         return Landed(tip=tip) if tip is not None and find_landing(self._git, landing, tip) else None
 
@@ -94,14 +92,11 @@ class RemoteLander:
         """A fetch shows the result of an interrupted push."""
         self._look(landing)
 
-    # --- work for another host of a fleet -----------------------------------------------------------------
-
     def push_work(self, ref: str, new: Oid, *, old: Oid, is_owner: Callable[[], bool]) -> str:
-        """Push work that has not landed; why the remote lacks it, or "".
-
-        Where the ref is not at `old`, an earlier attempt has left it, or a push was not recorded. Only the owner of the
-        run replaces that, or pushes at all: the one who took it over may have landed the work and deleted the ref.
-        """
+        """Push work that has not landed; why the remote lacks it, or ""."""
+        # Where the ref is not at `old`, an earlier attempt has left it, or a push was not recorded. Only the owner of
+        # the run replaces that, or pushes at all: the one who took it over may have landed the work and deleted the
+        # ref.
         try:
             if not is_owner():
                 return "another host has taken over the plan"
@@ -125,11 +120,7 @@ class RemoteLander:
 
 
 class Direct(RemoteLander):
-    """Moves the target on a remote.
-
-    With `on_local` for one phase of a run whose other phases land in the local branch. That phase is built on the local
-    branch, so it waits until both branches are at the same commit.
-    """
+    """Moves the target on a remote; `on_local` is for a phase that is built on the local branch."""
 
     def __init__(self, git: Git, remote: Remote, *, tool: Path, on_local: bool = False) -> None:
         super().__init__(git, remote, tool, self._look_for_landing, lambda landing, _: self.follow_remote(landing))
@@ -137,7 +128,6 @@ class Direct(RemoteLander):
         self._on_local = on_local
 
     def tip(self) -> Oid | None:
-        """The tip that a phase is built on; None when there is no such branch."""
         return self._local.tip() if self._on_local else self._remote.fetch()
 
     def land(self, landing: Landing, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
@@ -182,8 +172,6 @@ class Direct(RemoteLander):
             return Landed(tip=tip, note=self.follow_remote(landing))
         # Another commit with this landing's id: an earlier push was slow to arrive, and the candidate was rebuilt.
         return Landed(tip=tip, note=self._explain_stay(landing.follows))
-
-    # --- the local branch -------------------------------------------------------------------------------
 
     def follow_remote(self, landing: Landing) -> str:
         """Let the local branch follow; a note when it stays."""

@@ -25,8 +25,6 @@ class Landing(Struct, frozen=True, kw_only=True):
 
 
 class Landed(Struct, frozen=True, kw_only=True):
-    """The target holds the landing."""
-
     tip: Oid  #: where the target stood when this was seen
     note: str = ""  #: for the user: why a branch did not follow, or which file was kept
     pull: str = ""  #: number and address of the pull request
@@ -45,15 +43,11 @@ class TargetMoved(Struct, frozen=True, kw_only=True):
 
 
 class NotAccepted(Struct, frozen=True, kw_only=True):
-    """The owner of the target does not accept the candidate."""
-
     why: str
     reason: Reason = Reason.PROTECTED
 
 
 class Refused(Struct, frozen=True, kw_only=True):
-    """This candidate cannot land and nothing was changed."""
-
     reason: TargetMoved | NotAccepted
 
 
@@ -61,8 +55,6 @@ LandingAnswer: TypeAlias = Landed | Pending | Refused
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """What a run has done so far to bring its landed phases to the target."""
-
     may_merge: bool  #: the run is `auto`
     repairs: int
     max_repairs: int
@@ -84,8 +76,6 @@ class Waiting(Struct, frozen=True, kw_only=True):
 
 
 class NeedsRepair(Struct, frozen=True, kw_only=True):
-    """The branch has to be worked on once more."""
-
     title: str
     complaint: str
     merge: bool = False  #: the target is to be merged into it
@@ -93,8 +83,6 @@ class NeedsRepair(Struct, frozen=True, kw_only=True):
 
 
 class Commanded(Struct, frozen=True, kw_only=True):
-    """A person with write access gave a command in a comment."""
-
     id: str
     by: str
     is_stop: bool  #: else the run is to try again
@@ -158,8 +146,6 @@ def find_landing(git: Git, landing: Landing, tip: Oid) -> Oid | None:
 
 
 class Lander(Protocol):
-    """Moves the target, once."""
-
     @property
     def ref(self) -> str:
         """The full name of the ref that shows the target's tip."""

@@ -60,10 +60,7 @@ def next_step(
 
 
 def before_merge(pull: PullRequest, checks: Sequence[PullCheck], target: Target, *, is_stable: bool) -> Waiting | None:
-    """What a pull request whose checks have passed waits for before it is merged.
-
-    A check registers seconds after the push, or when another one ends. `is_stable` says that none did for a while.
-    """
+    """What it waits for after its checks have passed; `is_stable` says that no check registered for a while."""
     name = pull.name
     if target.objections:
         who = ", ".join(target.objections)

@@ -23,18 +23,9 @@ from runplan.engine.landing.pull_request import PlanPlace, PullRequestLander
 
 
 def open_lander(
-    here: Repository,
-    settings: Settings,
-    env: Mapping[str, str],
-    *,
-    tool: Path,
-    plan: PlanPlace,
-    zones: Zones | None = None,
+    here: Repository, settings: Settings, env: Mapping[str, str], *, tool: Path, plan: PlanPlace, zones: Zones | None
 ) -> Lander:
-    """The lander of a plan; `env` is for reaching a remote, `tool` is the repository that holds candidates.
-
-    `zones` has the sandbox for files that land in a checkout.
-    """
+    """The lander of a plan; `tool` holds candidates, `zones` has the sandbox for files that land in a checkout."""
     run = settings.run
     if not uses_remote(run.landing):
         return CherryPick(here.git, ref=f"refs/heads/{run.target}", common_dir=here.common_dir, zones=zones)
@@ -42,15 +33,9 @@ def open_lander(
     target = Direct(here.git, _open_remote(here, run, run.target, env, forge), tool=tool)
     if forge is None:
         return target
-    return PullRequestLander(
-        here.git,
-        _open_remote(here, run, names.pull_branch(run.branch_prefix, plan.slug), env, forge),
-        target=target,
-        tool=tool,
-        plan=plan,
-        settings=settings.pull_request,
-        forge=forge,
-    )
+    remote = _open_remote(here, run, names.pull_branch(run.branch_prefix, plan.slug), env, forge)
+    how = settings.pull_request
+    return PullRequestLander(here.git, remote, target=target, tool=tool, plan=plan, settings=how, forge=forge)
 
 
 def open_direct(
@@ -103,15 +88,12 @@ def open_target(here: Repository, settings: Settings, env: Mapping[str, str]) ->
 def require_allowed(mode: str, run: RunSettings, *, is_fleet: bool = False) -> None:
     """Refuse a push to a protected target, and a fleet that would land in a checkout."""
     if is_fleet and not uses_remote(mode):
-        raise RefusedEarly(
-            f"{mode} lands in a checkout of one machine, and a fleet's workers push to the remote; "
-            "add the word direct or pr to start, or set run.landing in runplan.toml and push it"
-        )
+        why = f"{mode} lands in a checkout of one machine, and a fleet's workers push to the remote"
+        add = "add the word direct or pr to start, or set run.landing in runplan.toml and push it"
+        raise RefusedEarly(f"{why}; {add}")
     if mode == "direct" and run.main_protected:
-        raise RefusedEarly(
-            f"protected: {run.target} does not accept pushes (run.main_protected); land by pr, "
-            "or by cherry-pick and push when it is allowed"
-        )
+        why = f"protected: {run.target} does not accept pushes (run.main_protected)"
+        raise RefusedEarly(f"{why}; land by pr, or by cherry-pick and push when it is allowed")
 
 
 def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) -> tuple[str, ...]:
@@ -123,10 +105,8 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
     remarks: tuple[str, ...] = ()
     if forge and (here.common_dir / "shallow").exists():
         deepen = command("git", "fetch", "--unshallow", run.remote)
-        raise RefusedEarly(
-            "this clone is shallow, and landing by pr needs the commits that branch and target share; fetch them: "
-            f"{deepen}; with actions/checkout set fetch-depth: 0"
-        )
+        why = "this clone is shallow, and landing by pr needs the commits that branch and target share"
+        raise RefusedEarly(f"{why}; fetch them: {deepen}; with actions/checkout set fetch-depth: 0")
     if forge:
         try:
             remarks = require_mergeable(forge(), settings)
@@ -154,10 +134,9 @@ def require_mergeable(forge: Forge, settings: Settings) -> tuple[str, ...]:
     method = target.choose_method(wanted)
     remarks: list[str] = []
     if not method and not target.queue:
-        raise RefusedEarly(
-            f"{there.name} allows no method to merge into {run.target}: its settings and the rules of the branch "
-            "exclude each other; allow merge, squash or rebase in both"
-        )
+        why = f"{there.name} allows no method to merge into {run.target}"
+        rules = "its settings and the rules of the branch exclude each other; allow merge, squash or rebase in both"
+        raise RefusedEarly(f"{why}: {rules}")
     if method != wanted and not target.queue:
         remarks.append(f"{run.target} does not allow {wanted}, so pull requests are merged by {method}")
     address = forge.address
@@ -195,9 +174,8 @@ def fetch_merged(here: Repository, run: RunSettings, slug: str, env: Mapping[str
     forge = open_forge(here.git, run, env)
     there = own_branch(here, run, slug, env)
     pulls = forge.list_merged(there.branch)
-    return tuple(
-        pull for pull in pulls if here.git.known(pull.head) or there.fetch_ref(f"{pull.refs}/{pull.number}/head")
-    )
+    fetch = there.fetch_ref
+    return tuple(pull for pull in pulls if here.git.known(pull.head) or fetch(f"{pull.refs}/{pull.number}/head"))
 
 
 def concludes(mode: str) -> bool:

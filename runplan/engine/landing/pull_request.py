@@ -61,8 +61,6 @@ class PlanPlace(Struct, frozen=True, kw_only=True):
 
 
 class PullRequestLander(RemoteLander):
-    """Moves the branch of a plan on a remote, and brings its pull request to the target."""
-
     def __init__(
         self,
         git: Git,
@@ -84,8 +82,6 @@ class PullRequestLander(RemoteLander):
         self._merged_tip: Oid = ""  #: of the branch, when the target has all of its changes in other commits
         self.closed: Failed | None = None  #: a person closed the pull request or deleted its branch
 
-    # --- phases: the branch -------------------------------------------------------------------------------
-
     def tip(self) -> Oid | None:
         """The tip of the branch; or of the target, while the remote has no branch with changes of its own."""
         tip = self._branch_tip()
@@ -95,7 +91,6 @@ class PullRequestLander(RemoteLander):
         return tip if tip and tip != self._merged_tip else self.target.tip()
 
     def target_tip(self) -> Oid:
-        """The commit to be merged into the branch."""
         tip = self.target.tip()
         if tip is None:
             raise Unreachable(f"{self._remote.name} has no branch {self.target.branch} any more; create it again")
@@ -122,11 +117,9 @@ class PullRequestLander(RemoteLander):
         return target is not None and self._git.is_ancestor(oid, target)
 
     def _is_merged(self, tip: Oid) -> bool:
-        """Whether a person brought the branch to the target by other commits, such as a squash, and left it there.
-
-        Either a merge of it would change nothing, or the forge merged its pull request. The next phase begins on the
-        target then: on the branch, its changes would conflict with those of the other commits.
-        """
+        """Whether a person brought the branch to the target by other commits, such as a squash, and left it there."""
+        # Either a merge of it would change nothing, or the forge merged its pull request. The next phase begins on the
+        # target then: on the branch, its changes would conflict with those of the other commits.
         target = self.target.tip()
         if target is None or self._git.is_ancestor(target, tip):
             return False
@@ -159,8 +152,6 @@ class PullRequestLander(RemoteLander):
         except Unreachable as error:
             return f"the pull request does not show this phase yet: {error}"
         return "; ".join([f"{pull.name}: {pull.url}", *self._take_remarks()])
-
-    # --- the pull request ---------------------------------------------------------------------------------
 
     def conclude(self, progress: Progress, *, now: float) -> Conclusion:
         """Bring the pull request one step closer to its merge; what it waits for, or that it is merged."""
@@ -213,9 +204,9 @@ class PullRequestLander(RemoteLander):
         waiting = before_merge(pull, checks, target, is_stable=is_stable)
         if self._seen.status is None and m.STATUS in target.checks and pull.state is m.MergeState.BLOCKED:
             self._seen.status = ("", "")  # the next look tries again
-            required = f"{pull.base} requires the commit status {m.STATUS}"
-            why = f"{required}, which the token may not set; allow it to, or merge"
-            return Waiting(kind=WaitKind.MERGE, why=f"{why} {pull.name} yourself: {pull.url}")
+            why = f"{pull.base} requires the commit status {m.STATUS}, which the token may not set"
+            merge = f"allow it to, or merge {pull.name} yourself: {pull.url}"
+            return Waiting(kind=WaitKind.MERGE, why=f"{why}; {merge}")
         if waiting is None:
             return self._merge_pull_request(pull, checks, target)
         if target.objections and pull.auto_merge:
@@ -223,10 +214,7 @@ class PullRequestLander(RemoteLander):
         return waiting
 
     def _converse(self, pull: m.PullRequest, messages: Sequence[m.PullMessage], progress: Progress) -> DueMessages:
-        """Answer the messages that were handled, and ask their authors for a new review; those that are due.
-
-        The answer comes last: while it is missing, both are repeated, and a repeated request changes nothing.
-        """
+        """Answer the messages that were handled, after asking for a new review; those that are due."""
         forge = self._forge()
         login = forge.own_login
         answers = missing_answers(messages, progress.answers, login)
@@ -244,11 +232,9 @@ class PullRequestLander(RemoteLander):
         return self._seen.due[1]
 
     def forget(self) -> None:
-        """Look for another token next time."""
         self._seen.forge = None
 
     def comment(self, text: str) -> None:
-        """Comment on the open pull request, once; a later text replaces it."""
         pull = self._find_landing()
         if pull is not None and pull.is_open:
             self._forge().put_comment(pull.number, marker=result_marker(self._plan.path), text=text, is_pull=True)
@@ -303,13 +289,11 @@ class PullRequestLander(RemoteLander):
         return RedTarget(names=names, mended=mended, is_ignored=self._settings.ignore_red_on_target)
 
     def show_failure(self, why: str) -> None:
-        """Set a failed commit status on the tip of the branch, if there is one."""
         tip = self._git.tip(self.ref)
         if tip is not None and self.closed is None:
             self._set_status(tip, m.CheckState.FAILED, why)
 
     def _set_status(self, head: Oid, state: m.CheckState, text: str) -> None:
-        """Set the commit status, unless it says so already; a remark where the token may not."""
         if self._seen.status is None or self._seen.status == (head, text):
             return
         forge = self._forge()
@@ -332,9 +316,8 @@ class PullRequestLander(RemoteLander):
         if pull is not None and self._is_over(pull, tip):
             pull = None
         marks = description.marks_of(pull.body) if pull else description.PEOPLE
-        is_draft = (
-            pull.draft and description.DRAFT in marks if pull else self._settings.draft and not self._undo_of(tip)
-        )
+        is_draft = pull.draft and description.DRAFT in marks if pull else self._settings.draft
+        is_draft = is_draft and not (pull is None and self._undo_of(tip))
         if pull and pull.is_open and is_draft and plan.is_complete:
             try:
                 forge.mark_ready(pull.number)
@@ -418,9 +401,8 @@ class PullRequestLander(RemoteLander):
             return False
         if progress.pushed and head not in progress.pushed:
             return False
-        pushed_landings = {
-            self._read_trailers(oid).get(LANDING) for oid in progress.pushed if self._git.known(oid) is not None
-        }
+        known = [oid for oid in progress.pushed if self._git.known(oid) is not None]
+        pushed_landings = {self._read_trailers(oid).get(LANDING) for oid in known}
         seen = set[str]()
         # Commits of the target that were merged into the branch are no first parents.
         listed = self._git.text("rev-list", "--first-parent", head, f"^{self.target_tip()}", "--")
@@ -445,9 +427,8 @@ class PullRequestLander(RemoteLander):
         method = target.choose_method(wanted)
         trailers = self._read_trailers(pull.head)
         if not method and not target.queue:
-            return Waiting(
-                kind=WaitKind.MERGE, why=f"{pull.base} allows no merge method; allow one in its settings: {pull.url}"
-            )
+            why = f"{pull.base} allows no merge method; allow one in its settings: {pull.url}"
+            return Waiting(kind=WaitKind.MERGE, why=why)
         # No phase: `undo` would take the merge for the landing of one.
         message = "\n".join(f"{key}: {trailers[key]}" for key in (PLAN, RUN) if key in trailers)
         how = m.Merge(head=pull.head, method=method, title=f"{pull.title} ({pull.sign}{pull.number})", message=message)
@@ -473,10 +454,7 @@ class PullRequestLander(RemoteLander):
         return Waiting(kind=WaitKind.CHECKS if missing else WaitKind.REVIEW, why=f"{pull.name}: {rules}: {pull.url}")
 
     def _finish_merge(self, pull: m.PullRequest, merged: Oid, remarks: Sequence[str] = ()) -> Landed:
-        """After the merge: the local target follows, the issues are closed, the branch is deleted.
-
-        The branch goes last: without it a restart finds nothing left to do.
-        """
+        """The local target follows, issues are closed, and last the branch goes: without it nothing is left to do."""
         forge = self._forge()
         notes = [f"{pull.name} is merged: {pull.url}", *remarks, *self._take_remarks()]
         if tip := self.target.tip():

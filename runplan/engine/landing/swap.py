@@ -82,9 +82,6 @@ def ref_transaction(git: Git, landing: Landing, *, name: str, fd: int) -> Iterat
         close_process(process)
 
 
-# --- a landing under way ------------------------------------------------------------------------------------
-
-
 class SwapPlan(Struct, frozen=True, kw_only=True):
     """A landing under way and its files before and after. Without a root it moves a ref alone."""
 
@@ -118,7 +115,6 @@ class Box:
 
     @contextmanager
     def locked(self) -> Iterator[Ended]:
-        """Take the lock and end the landing before, if it was interrupted."""
         lock = self.checkouts.common_dir / LOCK
         make_below(self.checkouts.common_dir, lock.parent)
         self.fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -219,12 +215,7 @@ class Box:
         return f"{', '.join(kept)} {why}; the former content is in {place}"
 
 
-# --- the swap -----------------------------------------------------------------------------------------------
-
-
 class Swap:
-    """One landing in one checkout, in a locked box."""
-
     def __init__(self, git: Git, checkout: TargetCheckout, box: Box, zones: Zones | None = None) -> None:
         self._git = git.at(checkout.root)
         self._checkout = checkout
@@ -291,7 +282,14 @@ class Swap:
             # With its times: git checks the content of a file that is as young as the index.
             shutil.copy2(self._index, self._box.index)
         if self._needs_status(changes, was) or self._read_tree(landing).code:
-            self._require_unedited(changes)
+            paths = {change.path for change in changes}
+            ran = self._require_success(self._on_staged(*_STATUS, env={"GIT_OPTIONAL_LOCKS": "1"}))
+            # The status has refreshed the staged index, so a file that was only touched counts as clean from here on.
+            if self._index.exists():
+                shutil.copystat(self._index, self._box.index)  # else git trusts an edit of the same second and size
+            for record in os.fsdecode(ran.out).split("\0"):
+                if record[3:] in paths:  # edited, deleted or staged
+                    raise Hold(f"{record[3:]} is edited in {self._root}; commit that change or undo it")
             self._require_success(self._read_tree(landing))
         require_free_paths(self._root, changes)
         written = (change for change in changes if change.kind != "D")
@@ -314,11 +312,9 @@ class Swap:
             shutil.rmtree(place, ignore_errors=True)
 
     def _needs_status(self, changes: Sequence[Change], was: Mapping[str, Signature]) -> bool:
-        """Whether `read-tree` alone could overlook an edit.
-
-        It refuses an edited path, also an assume-unchanged one. It does not look at a file that is deleted,
-        that lies behind a link, or whose index entry is as in `new` already: removed, or staged with that content.
-        """
+        """Whether `read-tree` alone could overlook an edit."""
+        # It refuses an edited path, also an assume-unchanged one. It does not look at a file that is deleted, that lies
+        # behind a link, or whose index entry is as in `new` already: removed, or staged with that content.
         if self._is_sparse or len(changes) > _MOST_LOOKED_FOR or any(self._index.parent.glob("sharedindex.*")):
             return True
         index = self._box.index.read_bytes() if self._box.index.exists() else b""
@@ -332,21 +328,7 @@ class Swap:
                 return True
         return False
 
-    def _require_unedited(self, changes: Sequence[Change]) -> None:
-        """Hold for a path that the user has edited, deleted or staged.
-
-        The status refreshes the staged index, so a file that was only touched counts as clean afterwards.
-        """
-        paths = {change.path for change in changes}
-        ran = self._require_success(self._on_staged(*_STATUS, env={"GIT_OPTIONAL_LOCKS": "1"}))
-        if self._index.exists():
-            shutil.copystat(self._index, self._box.index)  # else git would trust an edit of the same second and size
-        for record in os.fsdecode(ran.out).split("\0"):
-            if record[3:] in paths:
-                raise Hold(f"{record[3:]} is edited in {self._root}; commit that change or undo it")
-
     def _read_tree(self, landing: Landing) -> Ran:
-        """Put the new tree into the staged index."""
         ran = self._on_staged("read-tree", "-m", landing.old, landing.new)
         if self._is_sparse and ran.code == 0:
             # Git decides what a sparse checkout leaves out only where it may write files: in an empty directory.
@@ -405,10 +387,8 @@ def require_free_paths(root: Path, changes: Sequence[Change]) -> None:
     for change in changes:
         is_new = change.kind == "A" or (change.kind == "T" and change.old_mode == SUBMODULE)
         if is_new and (obstacle := _find_obstacle(root, change.path, leaving)):
-            raise Hold(
-                f"{obstacle} is in the way in {root}: git does not track it and the landing would overwrite it; "
-                "move it elsewhere"
-            )
+            untracked = "git does not track it and the landing would overwrite it"
+            raise Hold(f"{obstacle} is in the way in {root}: {untracked}; move it elsewhere")
 
 
 def _find_obstacle(root: Path, path: str, leaving: Collection[str]) -> str:
@@ -420,9 +400,6 @@ def _find_obstacle(root: Path, path: str, leaving: Collection[str]) -> str:
             return "" if here in leaving else here
     files = (file.relative_to(root).as_posix() for file in (root / path).rglob("*") if not is_directory(file))
     return next((file for file in sorted(files) if file not in leaving), "")
-
-
-# --- steps with files: none replaces a file, and none writes to one -----------------------------------------
 
 
 def read_signature(path: Path) -> Signature:
@@ -457,7 +434,6 @@ def move_into_place(source: Path, path: Path) -> None:
 
 
 def remove_empty_parents(root: Path, names: Iterable[str]) -> None:
-    """Remove the directories above these paths, below `root`, that have become empty."""
     for name in names:
         for parent in Path(name).parents[:-1]:
             with suppress(OSError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -22,10 +22,10 @@ from runplan.engine.steps import commands, conclude, gates, land, lease, outcome
 from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.read_plan import read_plan
 
-#: The function of each step. It yields events as they happen. A step that cannot simply be repeated after a crash asks
-#: git, the process table or the store first. An intent is recorded by yielding it: it is on disk
-#: before the function continues, unless it may wait (`may_wait`).
-Step: TypeAlias = Callable[[Any, RunState, RunContext], Iterator[Event]]
+#: The function of each step. It returns its event, or yields events as they happen. A step that cannot simply be
+#: repeated after a crash asks git, the process table or the store first. An intent is recorded by yielding it: it is on
+#: disk before the function continues, unless it may wait (`may_wait`).
+Step: TypeAlias = Callable[[Any, RunState, RunContext], Event | Iterable[Event]]
 _NAMED: tuple[Step, ...] = (
     *(read_plan, lease.lease, lease.rebuild_branch, lease.take_over, outcome.sleep, outcome.await_host, outcome.end),
     *(work.hand_over, work.ask_question, work.take_work, work.push_work, work.fail, work.clean_up, work.finish),
@@ -44,11 +44,12 @@ STEPS: dict[str, Step] = {
 }
 
 
-Act: TypeAlias = Callable[[a.Action, RunState, RunContext], Iterator[Event]]
+Act: TypeAlias = Callable[[a.Action, RunState, RunContext], Iterable[Event]]
 
 
-def act(action: a.Action, state: RunState, context: RunContext) -> Iterator[Event]:
-    return STEPS[_name_step(action)](action, state, context)
+def act(action: a.Action, state: RunState, context: RunContext) -> Iterable[Event]:
+    answer = STEPS[_name_step(action)](action, state, context)
+    return (answer,) if isinstance(answer, Event) else answer
 
 
 def _name_step(action: a.Action) -> str:

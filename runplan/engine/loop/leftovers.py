@@ -50,8 +50,6 @@ def collect_leftovers(
         known = {fact.event.branch for fact in store.list_facts(e.Leased)}
         answers = removal.remove_leftovers(dry_run=dry_run, prefix=prefix, active=active, known=known)
         answers += _collect_pushed(context, workspace.path, dry_run=dry_run) if context.fleet else ()
-        if not dry_run:
-            removal.remove_partial_packs()
         return answers, list(_collect_logs(context, dry_run=dry_run))
     finally:
         workspace.close()

@@ -5,7 +5,7 @@ The command of a phase runs with the user's rights in the main checkout, and lan
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 from functools import partial
 from shlex import join, quote
 
@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from runplan.adapters.git.objects import KEEPER
 from runplan.domain.checks.guarded import find_altered
-from runplan.domain.gitfacts import LANDING, Commit, committing_as, read_trailers
+from runplan.domain.gitfacts import LANDING, committing_as, read_trailers
 from runplan.domain.run import dispatch as d, events as e
 from runplan.domain.run.actions import Action, Start
-from runplan.domain.run.attempt_parts import CommandAltered
+from runplan.domain.run.attempt_parts import CommandAltered, SetupReused
 from runplan.domain.run.attempts import WorkAttempt
 from runplan.domain.run.kinds import Reason, Role
 from runplan.domain.run.state import RunState
@@ -24,36 +24,30 @@ from runplan.engine.steps import gates, process, proof, setup
 from runplan.engine.steps.context import RunContext
 
 
-def _prepare_command(started: e.DispatchStarted, state: RunState, context: RunContext) -> process.Prepared:
-    phase = state.work
-    launch = _launch_command(started, phase, context)
-    started = replace(started, seconds=launch.wall_s, argv=launch.argv, environment=context.agents.digest)
-    if started.role is Role.SETUP:
-        started = replace(started, why=setup.describe_reason(started, phase, context))
-    return process.Prepared(started=started, launch=launch, fill=partial(fill_files, started, phase, context))
-
-
-def start_command(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
-    """Start a command, unless its result is known."""
+def start_command(action: Start, state: RunState, context: RunContext) -> Iterable[e.Event]:
     known = _find_result(action, state, context) if context.reuses_results else ()
-    yield from known or process.start_dispatch(action, state, context, prepare=_prepare_command)
+    return known or process.start_dispatch(action, state, context, prepare=_prepare_command)
 
 
 def _find_result(action: Start, state: RunState, context: RunContext) -> tuple[e.Event, ...]:
     """The result of the same command on the same code. That of a phase is not repeated when the target has moved."""
+    phase = state.work
     if action.dispatch.role is Role.SETUP:
-        return gates.known_baselines(action, state, context) or setup.reuse_products(
-            action.dispatch, state.work, context
-        )
+        base = phase.delivery.candidate.onto_tree if phase.delivery.candidate else phase.base_tree
+        unknown = tuple(name for name in context.settings.checks if name not in phase.proof.baselines)
+        checks = replace(action.dispatch, role=Role.BASELINE, gates=unknown)  # known ones need no set-up
+        known = gates.already_known(replace(action, dispatch=checks), state, context) if checks.tree == base else ()
+        place = context.proof if action.dispatch.tree else context.zone
+        if known or action.dispatch.again or place.inputs != setup.find_inputs(action.dispatch, phase, context):
+            return known
+        return (SetupReused(tree=action.dispatch.tree),)
     if action.dispatch.role is not Role.DELEGATE:
         return proof.already_known(action, state, context)
-    phase = state.work
-    newest = phase.dispatches.newest
-    if newest is None or newest.role is not Role.DELEGATE:
-        altered = _find_altered(phase, context)
-        return (altered,) if altered is not None and altered.tree != phase.delivery.approved else ()
-    taken = _look_at_target(phase, context)
-    return taken if len(taken) > 1 else ()
+    if phase.dispatches.newest is not None and phase.dispatches.newest.role is Role.DELEGATE:
+        taken = _look_at_target(phase, context)
+        return taken if len(taken) > 1 else ()
+    altered = _find_altered(phase, context)
+    return (altered,) if altered is not None and altered.tree != phase.delivery.approved else ()
 
 
 def _find_altered(phase: WorkAttempt, context: RunContext) -> CommandAltered | None:
@@ -72,8 +66,8 @@ def _find_altered(phase: WorkAttempt, context: RunContext) -> CommandAltered | N
     return CommandAltered(onto=base, commit=commit, tree=tree, files=files)
 
 
-def take_delegated(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    yield from _look_at_target(state.work, context)
+def take_delegated(action: Action, state: RunState, context: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
+    return _look_at_target(state.work, context)
 
 
 def _look_at_target(phase: WorkAttempt, context: RunContext) -> tuple[e.Event, ...]:
@@ -84,24 +78,16 @@ def _look_at_target(phase: WorkAttempt, context: RunContext) -> tuple[e.Event, .
     if not context.objects.is_ancestor(base, tip):
         return (e.WorkRefused(reason=Reason.OFF_BASE, detail=f"the target does not contain {base[:12]} any more"),)
     commits = context.candidates.commits(base, tip)
-    if not phase.is_last and not _lands_something(phase, commits, context):
+    ours = {fact.event.id for fact in context.store.list_facts(e.Landed, since=phase.dispatches.began)}
+    # A merge, and a commit that is not of our own landings, is the command's work.
+    is_work = commits is None or any(read_trailers(commit.message).get(LANDING) not in ours for commit in commits)
+    if not phase.is_last and not is_work:
         return (e.WorkTaken(head=tip, tree=tree, commits=0),)
     oids = tuple(commit.oid for commit in commits) if commits else (tip,)
     files = tuple(change.path for change in context.candidates.changes(base, tip))
     onto_tree = context.objects.commit(base).tree
     built = e.CandidateBuilt(onto=base, onto_tree=onto_tree, commits=oids, tree=tree, patch=tree)
     return e.WorkTaken(head=tip, tree=tree, commits=len(oids), files=files), built
-
-
-def _lands_something(phase: WorkAttempt, commits: tuple[Commit, ...] | None, context: RunContext) -> bool:
-    """Whether a commit is not one of runplan's own landings; a merge is not."""
-    if commits is None:
-        return True
-    ours = {fact.event.id for fact in context.store.list_facts(e.Landed, since=phase.dispatches.began)}
-    return any(read_trailers(commit.message).get(LANDING) not in ours for commit in commits)
-
-
-# --- the process and its files --------------------------------------------------------------------------
 
 
 def fill_files(
@@ -131,29 +117,32 @@ def fill_files(
     return fault
 
 
-def _launch_command(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> d.Launch:
+def _prepare_command(started: e.DispatchStarted, state: RunState, context: RunContext) -> process.Prepared:
+    phase = state.work
     path, writable = process.place_of(started, context)
-    name = started.id
     directory = context.dispatches.directory(started.id)
+    is_delegated = started.role is Role.DELEGATE
     build = proof.command_line if started.role is Role.PROVE else gates.command_line
     line, wall_s = build(started, phase, context)
-    if started.role is Role.DELEGATE:
+    if is_delegated:
         argv, env = context.agents.delegate(line, started)
     else:
         argv, env = context.agents.command(line, started, directory=directory, cwd=path, writable=writable)
-        env = env | committing_as(name)
-        if started.agents:
-            argv = _also_in_zone(argv, line, started, context)
+        env = env | committing_as(started.id)
+        if started.agents:  # the same line runs in the agents' worktree and sandbox too, and fails when one does
+            zone = context.zone
+            other, _ = context.agents.command(line, started, directory=directory, cwd=zone.path, writable=zone.writable)
+            numbers = (f"{name}={value}" for name, value in process.number_lane(context, is_for_agents=True).items())
+            other_line = f"cd {quote(str(zone.path))} && {join(('env', *numbers, *other))}"
+            argv = ("/bin/sh", "-c", f"{{ {other_line}; }} & {join(argv)}; code=$?; wait $! && exit $code")
     logs = tuple(gates.own_logs(started.gates).values())
-    boxed = context.agents.confines_checks and started.role is not Role.DELEGATE
-    return d.Launch(id=name, argv=argv, boxed=boxed, cwd=str(path), env=env, wall_s=wall_s, logs=logs)
-
-
-def _also_in_zone(argv: Sequence[str], line: str, started: e.DispatchStarted, context: RunContext) -> tuple[str, ...]:
-    """A command, and the same line in the agents' worktree and sandbox at the same time; it fails when one does."""
-    zone = context.zone
-    directory = context.dispatches.directory(started.id)
-    other, _ = context.agents.command(line, started, directory=directory, cwd=zone.path, writable=zone.writable)
-    numbers = (f"{name}={value}" for name, value in process.number_lane(context, is_for_agents=True).items())
-    other_line = f"cd {quote(str(zone.path))} && {join(('env', *numbers, *other))}"
-    return ("/bin/sh", "-c", f"{{ {other_line}; }} & {join(argv)}; code=$?; wait $! && exit $code")
+    boxed = context.agents.confines_checks and not is_delegated
+    launch = d.Launch(id=started.id, argv=argv, boxed=boxed, cwd=str(path), env=env, wall_s=wall_s, logs=logs)
+    started = replace(started, seconds=wall_s, argv=launch.argv, environment=context.agents.digest)
+    if started.role is Role.SETUP:
+        place = context.proof if started.tree else context.zone
+        why = started.again or place.read_note("outdated") or "first use of the worktree"
+        if place.inputs and not started.again:
+            why = setup.describe_change(place.inputs, setup.find_inputs(started, phase, context))
+        started = replace(started, why=why)
+    return process.Prepared(started=started, launch=launch, fill=partial(fill_files, started, phase, context))

@@ -95,9 +95,9 @@ def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e
             assert_never(unreachable)
 
 
-def review(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def review(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
     """The comments are quoted: they describe a problem, and give runplan no instructions."""
-    yield _choose_repair(to_repair(state.review), context)
+    return _choose_repair(to_repair(state.review), context)
 
 
 def list_answers(store: Store, plan: str) -> dict[str, str]:
@@ -110,7 +110,6 @@ def list_answers(store: Store, plan: str) -> dict[str, str]:
 
 
 def _choose_repair(needed: NeedsRepair, context: RunContext) -> e.RepairChosen | e.MergeChosen:
-    """A repair is worked on as a phase that is in no plan."""
     repair = e.RepairChosen(
         tip=context.tip(),
         title=needed.title,
@@ -136,9 +135,6 @@ def merge_target(action: Action, state: RunState, context: RunContext) -> Iterat
     yield e.BranchRebuilt(base=made, base_tree=tree, parked=phase.parked, complaint=complaint)
 
 
-# --- claims of issues on the forge -------------------------------------------------------------------------
-
-
 def claim_issues(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     """Label or assign the issues, with one comment each. It names this repository, so that others see the claim."""
     now = context.clock.now()
@@ -154,10 +150,7 @@ def claim_issues(action: Action, state: RunState, context: RunContext) -> Iterat
 
 
 def release_issues(over: e.RunEnded, state: RunState, context: RunContext) -> tuple[str, ...]:
-    """Take the claims back, and report a failure on the issues; notes where the forge did not answer.
-
-    Without a claim the comment is the one that a merge replaces.
-    """
+    """Take the claims back, and report a failure on the issues; notes where the forge did not answer."""
     is_failed = over.outcome in (RunOutcome.FAILED, RunOutcome.REFUSED)
     text = f"runplan ended its work on this issue (plan `{context.plan}`): {over.outcome}."
     text += f"{_describe_failure(over, state, context)}." if is_failed else ""
@@ -168,7 +161,6 @@ def release_issues(over: e.RunEnded, state: RunState, context: RunContext) -> tu
 
 
 def show_failure(over: e.RunEnded, state: RunState, context: RunContext) -> None:
-    """Set a failed commit status on the branch of the pull request, with the reason."""
     lander = context.lander
     is_work = state.options.mode not in (Mode.PLAN, Mode.UNDO)
     if over.outcome is RunOutcome.FAILED and is_work and isinstance(lander, PullRequestLander):
@@ -194,7 +186,6 @@ def comment_failure(over: e.RunEnded, state: RunState, context: RunContext) -> t
 
 
 def _describe_failure(over: e.RunEnded, state: RunState, context: RunContext) -> str:
-    """The reason, where the work is, and what to do next."""
     failed = failure(state)
     kept = describe_kept_work(failed, over.parked, ".git/runplan") if failed else []
     detail = indent_block(bounded(context.agents.redacted(over.detail)))
@@ -230,17 +221,8 @@ def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed:
 
 
 def foreign_claims(forge: Forge, number: int, own: str, *, now: datetime) -> list[str]:
-    """The plans for which other repositories work on the issue.
-
-    Anybody may comment, so only a comment of an account with write access counts. A claim ends when its run says so,
-    or after a week without a change: the run died.
-    """
+    """The plans for which other repositories work on the issue: fresh claims of accounts with write access."""
     fresh = [comment for comment in forge.list_comments(number) if now.timestamp() - comment.changed < CLAIM_S]
-    claims = [(comment.author, claimed_plan(comment.text, own)) for comment in fresh]
-    return [plan for author, plan in claims if plan and forge.may_write(author)]
-
-
-def claimed_plan(text: str, own: str) -> str:
-    """The plan for which another repository claims the issue; "" for none, or when its work has ended."""
-    match = re.search(_CLAIM, text)
-    return match[2] if match and match[1] != own and text.startswith(WORKING) else ""
+    claims = [(comment, re.search(_CLAIM, comment.text)) for comment in fresh if comment.text.startswith(WORKING)]
+    others = [(comment.author, claim[2]) for comment, claim in claims if claim and claim[1] != own]
+    return [plan for author, plan in others if forge.may_write(author)]

@@ -48,8 +48,6 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
 
 
 class RunContext(OpenRepository, frozen=True, kw_only=True):
-    """A run, its settings, and access to its repository, worktree, processes and journal."""
-
     run: str
     plan: str
     slug: str
@@ -86,7 +84,6 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
         return names.mark(self.run, self.lane)
 
     def worktree(self, lane: str) -> str:
-        """The name of the worktree that was made for the lane."""
         return names.worktree_name(str(self.root), self.slug, lane)
 
     @property
@@ -95,7 +92,6 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
 
     @property
     def index(self) -> str:
-        """The index of all reports."""
         return str(PurePosixPath(self.settings.paths.reports) / "README.md")
 
     @property
@@ -175,19 +171,16 @@ class RunContext(OpenRepository, frozen=True, kw_only=True):
 
     @property
     def zone(self) -> AgentZone:
-        """The place of the run's implementers and fixers."""
         return AgentZone(self.zones, self.worktree(self.zone_lane))
 
     @property
     def proof(self) -> ProofWorktree:
-        """The place of the run's set-up, gates and verifiers."""
         return ProofWorktree(self.zones, self.worktree(self.proof_lane))
 
     def iso(self) -> str:
         return iso(self.clock.now())
 
     def signature(self) -> Signature:
-        """The user's signature, as of now."""
         return Signature(author=self.user, committer=self.user, when=self.git_date(), sign=self.sign)
 
     def git_date(self) -> str:

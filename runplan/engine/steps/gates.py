@@ -51,7 +51,6 @@ _EXIT = r"(?m)^(\S+) (\d{1,3})$"
 
 
 def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[str, float]:
-    """The command of a setup or of some checks, and its time limit in seconds."""
     if isinstance(phase.chosen, DelegateChosen) and started.role is Role.DELEGATE:
         return phase.chosen.command, context.settings.limits.wall_of(started.role)
     if started.role is Role.SETUP:
@@ -82,10 +81,7 @@ def _rerun_command(name: str, phase: WorkAttempt) -> str:
 
 
 def side_by_side(lines: Mapping[str, str]) -> str:
-    """A shell script that runs the commands at the same time, each with a log of its own, and prints their exit codes.
-
-    One process tree under one shim: a phase has one dispatch at a time, and it ends as a whole.
-    """
+    """A script that runs the commands at the same time, each with its log, and prints their exit codes."""
     starts = [f"set -- ${LOGS}; unset {LOGS}"]
     waits = []
     for number, (name, line) in enumerate(lines.items(), 1):
@@ -96,7 +92,6 @@ def side_by_side(lines: Mapping[str, str]) -> str:
 
 
 def own_logs(gates: Sequence[str]) -> dict[str, str]:
-    """The log of each check that runs at the same time as others."""
     return {name: f"gate-{name}.log" for name in gates} if len(gates) > 1 else {}
 
 
@@ -120,15 +115,6 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
     return tuple(known)
 
 
-def known_baselines(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
-    """The checks on the base that need no set-up, because they are known."""
-    phase = state.work
-    base = phase.delivery.candidate.onto_tree if phase.delivery.candidate else phase.base_tree
-    unknown = tuple(name for name in context.settings.checks if name not in phase.proof.baselines)
-    checks = replace(action.dispatch, role=Role.BASELINE, gates=unknown)
-    return already_known(replace(action, dispatch=checks), state, context) if checks.tree == base else ()
-
-
 def check_key(context: RunContext, name: str, tree: str) -> str:
     """Names the code of a tree, without bookkeeping, and everything that decides how a check runs on it."""
     settings = context.settings
@@ -137,24 +123,6 @@ def check_key(context: RunContext, name: str, tree: str) -> str:
     junit = settings.tests.junit if name == TESTS else ()
     command = settings.checks[name].command
     return json.dumps([code, settings.run.setup, command, summary, junit, context.agents.digest])
-
-
-def _keep_results(
-    judged: GateJudged, result: results.Results, phase: WorkAttempt, context: RunContext, *, partly: bool
-) -> None:
-    """Those of a gate that passed are the baseline of the next phase, its old failures included; of others, the names.
-
-    Where only the tests that had failed ran again (`partly`), each test counts as it ran last.
-    """
-    key = check_key(context, judged.name, phase.built.tree)
-    passed = judged.answer is GateAnswer.PASSED
-    if partly and (first := context.store.get_baseline(f"{NAMED_ONLY}{key}")):
-        base = phase.proof.baselines.get(judged.name)
-        old = results.from_text(base.results).failures if base and base.results else frozenset[str]()
-        before = results.from_text(first)
-        result = results.merge_runs(before, before.failures - old if passed else result.passes)
-    if passed or judged.name == TESTS:
-        context.store.put_baseline(key if passed else f"{NAMED_ONLY}{key}", results.to_text(result))
 
 
 def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
@@ -202,10 +170,18 @@ def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator
         yield GateJudged(tree=tree, answer=GateAnswer.SKIPPED, code=None, line=NO_TESTS, time=1)
         return
     for name, result, output, evidence in read_checks(phase, context):
-        partly = bool(_rerun_command(name, phase))
+        partly = bool(_rerun_command(name, phase))  # then each test counts as it ran last
         judged = _judge_results(name, result, phase, context, tree=tree, partly=partly)
-        _keep_results(judged, result, phase, context, partly=partly)
-        tail = "" if judged.answer is GateAnswer.PASSED else output[-OUTPUT_SENT:]
+        key = check_key(context, name, tree)
+        passed = judged.answer is GateAnswer.PASSED
+        if partly and (first := context.store.get_baseline(f"{NAMED_ONLY}{key}")):
+            base = phase.proof.baselines.get(name)
+            old = results.from_text(base.results).failures if base and base.results else frozenset[str]()
+            before = results.from_text(first)
+            result = results.merge_runs(before, before.failures - old if passed else result.passes)
+        if passed or name == TESTS:  # the baseline of the next phase, old failures included; of others, the names
+            context.store.put_baseline(key if passed else f"{NAMED_ONLY}{key}", results.to_text(result))
+        tail = "" if passed else output[-OUTPUT_SENT:]
         yield replace(judged, output=tail, ran=evidence)
 
 
@@ -231,12 +207,15 @@ def _judge_results(
     baseline = None
     if known is not None and known.results and not partly:  # the store has it with the names of all tests
         baseline = results.from_text(context.store.get_baseline(known.key) or known.results)
+    # The test files that may lose tests: the base's versions of them run on the new code, or Allows: names them.
+    changed = [path for path in phase.changed_files if is_on_test_side(path, tests.paths)]
+    runs_base = any(run.kind in (ProofKind.OLD_TESTS, ProofKind.LANDED_TESTS) for run in phase.built.proofs)
     judged = results.compare_results(
         baseline,
         now,
         allow_red_baseline=tests.allow_red_baseline,
         allows=phase.chosen.allows,
-        changed=_changed_tests(phase, tests.paths),
+        changed=changed if runs_base else [file for file in changed if covers(phase.chosen.allows, file)],
     )
     answer, line = _describe_comparison(judged, now)
     if before is not None and answer is GateAnswer.PASSED and phase.setup.renewed == tree:
@@ -263,15 +242,7 @@ def _judge_results(
     )
 
 
-def _changed_tests(phase: WorkAttempt, paths: Sequence[str]) -> list[str]:
-    """The test files of the phase that may lose tests: the base's versions of them run on the new code, or Allows:."""
-    files = [path for path in phase.changed_files if is_on_test_side(path, paths)]
-    runs_base = any(run.kind in (ProofKind.OLD_TESTS, ProofKind.LANDED_TESTS) for run in phase.built.proofs)
-    return files if runs_base else [file for file in files if covers(phase.chosen.allows, file)]
-
-
 def known_results(phase: WorkAttempt, context: RunContext, name: str = TESTS) -> results.Results | None:
-    """The results of a check on the candidate, with the names of all tests; None if these are not known."""
     key = check_key(context, name, phase.built.tree)
     text = context.store.get_baseline(key) or context.store.get_baseline(f"{NAMED_ONLY}{key}")
     return results.from_text(text) if text else None
@@ -329,7 +300,6 @@ def _read_junit(folder: Path, patterns: Sequence[str], worktree: Path) -> Iterat
 
 
 def log_files(started: DispatchStarted, context: RunContext) -> dict[str, Path]:
-    """The file with the output of each command of a dispatch."""
     directory = context.dispatches.directory(started.id)
     alone = dict.fromkeys(started.gates or ("",), "out.log")
     return {name: directory / log for name, log in (own_logs(started.gates) or alone).items()}

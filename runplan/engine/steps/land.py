@@ -16,20 +16,8 @@ from runplan.adapters.git.command import Git
 from runplan.adapters.git.objects import Built, Candidates, Conflicted, NothingLeft, Replayed, Signature
 from runplan.adapters.git.repository import Repository
 from runplan.adapters.store.claims import landing_lock
+from runplan.domain import gitfacts as g
 from runplan.domain.errors import RefusedEarly
-from runplan.domain.gitfacts import (
-    LANDING,
-    PHASE,
-    PLAN,
-    RUN,
-    UNDOES,
-    Commit,
-    Oid,
-    Unclear,
-    add_trailers,
-    newest_landing,
-    with_originals,
-)
 from runplan.domain.names import is_within, report_path, slug as plan_slug
 from runplan.domain.plan import tracker
 from runplan.domain.plan.folders import split_files
@@ -61,37 +49,36 @@ from runplan.engine.steps.verify import before_the_end, correct_plan, is_complet
 Files: TypeAlias = dict[str, bytes]
 
 
-def build_candidate(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def build_candidate(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
     phase = state.work
     assert phase.work is not None
     if context.objects.tip(phase.work.head) is None:
-        yield e.WorkRefused(reason=Reason.NO_COMMITS, detail=f"the commits of {phase.work.head[:12]} are gone from git")
-        return
+        detail = f"the commits of {phase.work.head[:12]} are gone from git"
+        return e.WorkRefused(reason=Reason.NO_COMMITS, detail=detail)
     onto = context.tip()
     trailers = trailers_of(context, state)
     by = context.signature()
     is_merge = isinstance(phase.chosen, e.MergeChosen)
     if is_merge and onto != phase.chosen.tip:
-        yield record_move(context, phase.chosen.tip, onto)
-        return
+        return record_move(context, phase.chosen.tip, onto)
 
-    def rewrite(commit: Commit) -> tuple[str, Signature]:
+    def rewrite(commit: g.Commit) -> tuple[str, Signature]:
         author = commit.author if context.settings.run.author == "agent" else context.user
         title = phase.chosen.title or f"Phase {phase.chosen.phase}"
         message = inert(title if phase.squash else commit.message).strip() or inert(title)
-        return add_trailers(message, trailers), replace(by, author=author, authored=commit.authored)
+        return g.add_trailers(message, trailers), replace(by, author=author, authored=commit.authored)
 
     if is_merge:
-        message = add_trailers(f"{phase.chosen.title}\n", trailers)
+        message = g.add_trailers(f"{phase.chosen.title}\n", trailers)
         replayed = context.candidates.whole(phase.work.tree, onto=onto, message=message, by=by)
     else:
-        base = phase.base
-        head = phase.work.head
+        base, head = phase.base, phase.work.head
         replayed = context.candidates.replay(base=base, head=head, onto=onto, rewrite=rewrite, whole=phase.squash)
     built = _record_candidate(replayed, onto, context)
     if isinstance(built, e.CandidateBuilt):
         built = replace(built, rejected=find_rejection(built, context))
-    yield plan_proofs(built, context) if isinstance(built, e.CandidateBuilt) and not is_merge else built
+        built = built if is_merge else plan_proofs(built, context)
+    return built
 
 
 def find_rejection(built: e.CandidateBuilt, context: RunContext) -> str:
@@ -136,14 +123,16 @@ def landing_id(context: RunContext, state: RunState) -> str:
 
 
 def trailers_of(context: RunContext, state: RunState) -> tuple[tuple[str, str], ...]:
-    candidate = state.current.delivery.candidate
+    attempt = state.current
+    candidate = attempt.delivery.candidate
     undoes = candidate.undoes if candidate else ""
+    is_planning = isinstance(attempt, PlanningAttempt)
     return (
-        (PLAN, context.plan),
-        (PHASE, "plan" if isinstance(state.current, PlanningAttempt) else state.current.chosen.phase or "complete"),
-        (RUN, context.run),
-        (LANDING, landing_id(context, state)),
-        *([(UNDOES, undoes)] if undoes else []),
+        (g.PLAN, context.plan),
+        (g.PHASE, "plan" if is_planning else attempt.chosen.phase or "complete"),
+        (g.RUN, context.run),
+        (g.LANDING, landing_id(context, state)),
+        *([(g.UNDOES, undoes)] if undoes else []),
     )
 
 
@@ -185,22 +174,19 @@ def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files 
     if row is not None and isinstance(phase, WorkAttempt) and isinstance(phase.chosen, e.SubplanChosen):
         commit = phase.chosen.tip[:SHORT]
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=commit)
-        sections.append(_write_subplan(phase, phase.chosen.subplan, context, commands))
+        newest = context.store.get_newest_run(phase.chosen.subplan)
+        slug = newest.slug if newest else plan_slug(phase.chosen.subplan)
+        name = PurePosixPath(report_path(context.settings.paths.reports, slug)).name
+        subplan = phase.chosen.subplan
+        section = subplan_section(phase, subplan, plan=context.plan, run=context.run, report=name, commands=commands)
+        sections.append(section)
     is_done = is_complete_with(plan, phase.chosen.phase)
     if is_done:
         text = tracker.mark_complete(text, path=context.plan, completed=context.iso())
     return _write_files(context, onto, plan.title, text, sections, is_done=is_done)
 
 
-def _write_subplan(phase: WorkAttempt, subplan: str, context: RunContext, commands: dict[str, str]) -> str:
-    newest = context.store.get_newest_run(subplan)
-    own = report_path(context.settings.paths.reports, newest.slug if newest else plan_slug(subplan))
-    name = PurePosixPath(own).name
-    return subplan_section(phase, subplan, plan=context.plan, run=context.run, report=name, commands=commands)
-
-
 def _list_subjects(context: RunContext, phase: Attempt) -> dict[str, str]:
-    """The subjects of the commits that land or are reverted."""
     commits = phase.built.undone or phase.built.commits
     subjects = ((oid, context.objects.commit(oid).message.partition("\n")[0]) for oid in commits)
     return {oid: context.agents.redacted(subject) for oid, subject in subjects}
@@ -213,11 +199,8 @@ def _find_refusal(phase: Attempt, context: RunContext, plan: Plan, row: Phase) -
         detail = f"phase {row.id} was marked done on the target meanwhile, so another run has landed it"
         return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=detail)
     if row.text.rstrip() != phase.chosen.text.rstrip():
-        why = (
-            f"phase {row.id} was reworded on {target} while it was worked on; restore the wording, "
-            f"or drop this work and begin again: {command('runplan', 'reject', context.plan)}"
-        )
-        return e.LandingHeld(why=why)
+        why = f"phase {row.id} was reworded on {target} while it was worked on; restore the wording, or drop this work"
+        return e.LandingHeld(why=f"{why} and begin again: {command('runplan', 'reject', context.plan)}")
     if waits := tracker.missing_dependencies(plan, row):
         return e.LandingHeld(why=f"phase {row.id} depends on {', '.join(waits)}, which {target} shows as not done")
     return None
@@ -235,12 +218,10 @@ def _write_files(
     waiting = [row for row in context.store.list_sign_offs() if row[0] != context.plan]
     written_report = report.prepend_sections(old, plan_title=title, sections=sections)
     written_report = report.name_pull_request(written_report, newest_pull_request(context.store, context.plan))
-    new = {
-        context.report: (old, written_report),
-        context.index: (listed, report.update_index(listed, landed, today=context.clock.now().date(), waiting=waiting)),
-    }
-    if modes.concludes(context.settings.run.landing):
-        del new[context.index]  # the branches of two pull requests would conflict in it
+    new = {context.report: (old, written_report)}
+    if not modes.concludes(context.settings.run.landing):  # the branches of two pull requests would conflict in it
+        index = report.update_index(listed, landed, today=context.clock.now().date(), waiting=waiting)
+        new[context.index] = (listed, index)
     written = {path: after for path, (before, after) in new.items() if after != before}
     return {**{path: after.encode("utf-8", "surrogateescape") for path, after in written.items()}, **plan}
 
@@ -249,37 +230,30 @@ def _undone_meanwhile(phase: str) -> e.WorkRefused:
     return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=f"phase {phase} was undone on the target meanwhile")
 
 
-# --- the candidate that reverts a landed phase -----------------------------------------------------------
-
-
 class Undoable(Struct, frozen=True, kw_only=True):
-    """A landing that can be reverted."""
-
     landing: str
-    code: tuple[Oid, ...]  #: newest first, the commits that change more than bookkeeping
+    code: tuple[g.Oid, ...]  #: newest first, the commits that change more than bookkeeping
     bookkeeping: tuple[str, ...]  #: plan, report and index, which are written anew and never reverted
 
 
 def landing_to_undo(
-    tip: Oid, plan: Plan, row: Phase, *, target: str, objects: Git, merged: Sequence[PullRequest]
+    tip: g.Oid, plan: Plan, row: Phase, *, target: str, objects: Git, merged: Sequence[PullRequest]
 ) -> Undoable:
-    """The phase's newest landing on `tip`; refused when it cannot be reverted.
-
-    A squash has no commit of the phase: those of the merged pull request are reverted. Of a plan with one phase it is
-    the squash itself, with the repairs of the pull request.
-    """
+    """The phase's newest landing on `tip`; refused when it cannot be reverted."""
+    # A squash has no commit of the phase: those of the merged pull request are reverted. Of a plan with one phase it is
+    # the squash itself, with the repairs of the pull request.
     candidates = Candidates(objects)
     heads = [pull.head for pull in merged]
     originals = candidates.landed_commits(*heads) if heads else ()
-    marked = with_originals(candidates.landed_commits(tip), originals)
-    landing = newest_landing(marked, plan=plan.path, phase=row.id)
+    marked = g.with_originals(candidates.landed_commits(tip), originals)
+    landing = g.newest_landing(marked, plan=plan.path, phase=row.id)
     if landing is None:
         why = f"no commit on {target} has the trailers of phase {row.id} of {plan.path} (Runplan-Phase)"
         raise _refuse_undo(why, row.commit)
-    if isinstance(landing, Unclear):
+    if isinstance(landing, g.Unclear):
         why = "belongs to more than one landing, or has text below its Runplan trailers"
         raise _refuse_undo(f"the commit {landing.commit[:12]} {why}", landing.commit)
-    changed: dict[Oid, set[str]] = {}
+    changed: dict[g.Oid, set[str]] = {}
     for oid in landing.commits:
         parents = objects.commit(oid).parents
         if len(parents) != 1 or objects.tip(parents[0]) is None:
@@ -291,7 +265,7 @@ def landing_to_undo(
     code = tuple(oid for oid, paths in changed.items() if paths - bookkeeping)
     if not code:
         raise _refuse_undo(f"no commit of the landing of phase {row.id} changes code alone", landing.commits[0])
-    if len(plan.phases) == 1 and not any(UNDOES in message for _, message in marked):
+    if len(plan.phases) == 1 and not any(g.UNDOES in message for _, message in marked):
         paths = {path for oid in code for path in changed[oid]}
         commits = (objects.commit(pull.merge_commit) for pull in merged if objects.known(pull.merge_commit))
         parents_by_oid = {commit.oid: commit.parents for commit in commits if len(commit.parents) == 1}
@@ -301,34 +275,31 @@ def landing_to_undo(
     return Undoable(landing=landing.landing, code=code, bookkeeping=tuple(sorted(bookkeeping)))
 
 
-def _refuse_undo(why: str, oid: Oid) -> RefusedEarly:
+def _refuse_undo(why: str, oid: g.Oid) -> RefusedEarly:
     look = f"look at it ({command('git', 'show', oid[:12])}), " if oid else ""
     shallow = "in a shallow clone first run: git fetch --deepen=100"
     return RefusedEarly(f"{why}; {look}revert the phase yourself, and set its row to todo; {shallow}")
 
 
-def build_undo(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def build_undo(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
     read = state.current.chosen
     onto = context.tip()
     target = context.settings.run.target
     plan, _ = context.plan_at(onto)
     row = plan.phase(read.phase)
     if row is None or row.status is not Status.DONE:
-        yield _undone_meanwhile(read.phase)
-        return
+        return _undone_meanwhile(read.phase)
     here = Repository(root=context.root, common_dir=context.workspace.common_dir, git=context.workspace.user)
     merged = modes.fetch_merged(here, context.settings.run, context.slug, context.env)
     undoable = landing_to_undo(onto, plan, row, target=target, objects=context.objects, merged=merged)
-    subjects = [
-        f"    {bounded(context.objects.commit(oid).message.partition(chr(10))[0])} ({oid[:12]})"
-        for oid in undoable.code
-    ]
+    first_lines = ((oid, context.objects.commit(oid).message.partition("\n")[0]) for oid in undoable.code)
+    subjects = [f"    {bounded(line)} ({oid[:12]})" for oid, line in first_lines]
     message = "\n".join([f"Undo phase {read.phase}: {read.title}", "", "This reverts:", "", *subjects])
     reverted = context.candidates.revert(
         undoable.code,
         without=(*undoable.bookkeeping, *context.bookkeeping),
         onto=onto,
-        message=add_trailers(message, (*trailers_of(context, state), (UNDOES, undoable.landing))),
+        message=g.add_trailers(message, (*trailers_of(context, state), (g.UNDOES, undoable.landing))),
         by=context.signature(),
     )
     if isinstance(reverted, NothingLeft):  # reverted by hand before; only row and report are left to set
@@ -336,16 +307,14 @@ def build_undo(action: Action, state: RunState, context: RunContext) -> Iterator
     built = _record_candidate(reverted, onto, context)
     if isinstance(built, e.CandidateBuilt):
         built = replace(built, undoes=undoable.landing, undone=undoable.code)
-    yield built
+    return built
 
-
-# --- the landing ------------------------------------------------------------------------------------------
 
 RECENT = timedelta(days=2)  #: older landings of ours do not explain a moved target
 
 
-def ask(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    yield e.ApprovalAsked(tree=state.current.answerable)
+def ask(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
+    return e.ApprovalAsked(tree=state.current.answerable)
 
 
 def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
@@ -394,7 +363,6 @@ def leads_to(old: str, tip: str, before: Mapping[str, str]) -> bool:
 
 
 def _start_landing(state: RunState, context: RunContext) -> e.Event:
-    """The landing that starts now, or what prevents it."""
     attempt = state.current
     candidate = attempt.delivery.candidate
     tip = context.tip()
@@ -406,7 +374,7 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
     files = write_bookkeeping(state, context, onto)
     if not isinstance(files, dict):
         return files
-    message = add_trailers(_bookkeeping_subject(attempt, context), trailers_of(context, state))
+    message = g.add_trailers(_bookkeeping_subject(attempt, context), trailers_of(context, state))
     merged = attempt.chosen.merge if isinstance(attempt.chosen, e.MergeChosen) else ""
     by = context.signature()
     new = context.candidates.bookkeep(code=code, files=files, message=message, by=by, merged=merged)
@@ -418,15 +386,16 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
 def _bookkeeping_subject(attempt: Attempt, context: RunContext) -> str:
     match attempt.chosen:
         case e.RepairChosen() | e.MergeChosen():
-            return f"{context.slug}: repair the pull request\n"
+            words = "repair the pull request"
         case e.UndoChosen(phase=phase):
-            return f"{context.slug}: set phase {phase} back to todo\n"
+            words = f"set phase {phase} back to todo"
         case e.CompletionChosen():
-            return f"{context.slug}: mark the plan complete\n"
+            words = "mark the plan complete"
         case PlanningChosen(before=before):
-            return f"{context.slug}: {'revise' if before else 'add'} the plan\n"
+            words = f"{'revise' if before else 'add'} the plan"
         case chosen:
-            return f"{context.slug}: record phase {chosen.phase} as done\n"
+            words = f"record phase {chosen.phase} as done"
+    return f"{context.slug}: {words}\n"
 
 
 def _landing_of(started: e.LandingStarted) -> Landing:

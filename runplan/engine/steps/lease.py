@@ -30,25 +30,29 @@ from runplan.engine.steps.context import RunContext
 from runplan.engine.steps.outcome import record_ended
 
 
-def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def lease(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
     phase = state.work
-    if phase.lands_itself:
-        yield _lease_for_checks(phase, context)
-        return
-    if isinstance(phase.chosen, e.PhaseChosen) and phase.chosen.drift:
-        yield e.WorkRefused(reason=Reason.DRIFT, detail=phase.chosen.drift)
-        return
-    if isinstance(phase.chosen, e.PhaseChosen) and phase.chosen.direct and context.direct is None:
-        detail = "the phase says `Execution: direct`, but the run lands by pr or the target is protected"
-        yield e.WorkRefused(reason=Reason.BLOCKED, detail=detail)
-        return
     branch = context.branch(phase.chosen.phase)
     tip = phase.chosen.tip
     earlier = context.store.count_leases(context.plan, branch)
-    refusal = describe_refusal(context.workspace.user, branch, tip, known=bool(earlier))
-    if refusal:
-        yield e.WorkRefused(reason=Reason.BLOCKED, detail=refusal)
-        return
+    leased = e.Leased(
+        phase=phase.chosen.phase,
+        branch=branch,
+        base=tip,
+        base_tree="",
+        worktree=context.zone.name,
+        attempt=earlier + 1,
+    )
+    if phase.lands_itself:  # the work is done elsewhere; only the worktree of the checks is used
+        base = context.find_plan_base(phase) if isinstance(phase.chosen, e.SubplanChosen) else tip
+        return replace(leased, base=base, base_tree=context.objects.commit(base).tree)
+    if isinstance(phase.chosen, e.PhaseChosen) and phase.chosen.drift:
+        return e.WorkRefused(reason=Reason.DRIFT, detail=phase.chosen.drift)
+    if isinstance(phase.chosen, e.PhaseChosen) and phase.chosen.direct and context.direct is None:
+        detail = "the phase says `Execution: direct`, but the run lands by pr or the target is protected"
+        return e.WorkRefused(reason=Reason.BLOCKED, detail=detail)
+    if refusal := describe_refusal(context.workspace.user, branch, tip, known=bool(earlier)):
+        return e.WorkRefused(reason=Reason.BLOCKED, detail=refusal)
     context.removal.remove_stale_locks([branch])  # a killed git may have left a lock
     failures = context.failures(phase.chosen.phase)
     kept: e.KeptWork | None = None
@@ -57,44 +61,20 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
         kept = _read_kept_work(_find_last_work(failures), ref, state, context)
     parked = ""
     base = kept.base if kept else phase.chosen.base or tip
-    if kept is None:
-        parked = _park_branch(context, branch, base)
-    else:
+    if kept is not None:
         context.workspace.fetch(kept.head, without=[tip])
-    start = kept.head if kept else base
+    elif context.objects.tip(branch) not in (None, base) or context.workspace.user.tip(branch) is not None:
+        answer = context.removal.remove_ref(branch)  # the work of an earlier attempt goes to a parked ref
+        if isinstance(answer, Kept):
+            raise RefusedEarly(f"the branch {branch.removeprefix('refs/heads/')} cannot be restarted: {answer.why}")
+        parked = answer.parked
     judged = tip if kept and not _has_landed(context, phase.chosen.phase, base) else base  # the commit of the baseline
-    context.zone.lease(branch=branch, base=start, onto=tip, pin=context.mark)
-    yield e.Leased(
-        phase=phase.chosen.phase,
-        branch=branch,
-        base=base,
-        base_tree=context.objects.commit(judged).tree,
-        worktree=context.zone.name,
-        attempt=earlier + 1,
-        parked=parked,
-        kept=kept,
-    )
-
-
-def _lease_for_checks(phase: WorkAttempt, context: RunContext) -> e.Leased:
-    """The work is done elsewhere, and only the worktree of the checks is used."""
-    base = context.find_plan_base(phase) if isinstance(phase.chosen, e.SubplanChosen) else phase.chosen.tip
-    branch = context.branch(phase.chosen.phase)
-    return e.Leased(
-        phase=phase.chosen.phase,
-        branch=branch,
-        base=base,
-        base_tree=context.objects.commit(base).tree,
-        worktree=context.zone.name,
-        attempt=context.store.count_leases(context.plan, branch) + 1,
-    )
+    context.zone.lease(branch=branch, base=kept.head if kept else base, onto=tip, pin=context.mark)
+    return replace(leased, base=base, base_tree=context.objects.commit(judged).tree, parked=parked, kept=kept)
 
 
 def _find_last_work(failures: Sequence[Recorded[e.PhaseFailed]]) -> Recorded[e.PhaseFailed]:
-    """The failure of the last attempt with work.
-
-    An attempt that failed before any work, or without a change, says nothing about the work of the one before it.
-    """
+    """The failure of the last attempt with work; later ones without any say nothing about it."""
     kept = [fact for fact in failures if fact.event.branch] or list(failures[-1:])
     while len(kept) > 1 and not kept[-1].event.tree and kept[-1].event.head == kept[-2].event.head:
         kept.pop()
@@ -134,10 +114,17 @@ def _read_kept_work(last: Recorded[e.PhaseFailed], ref: str, state: RunState, co
         ref = failure.parked
         head = user.tip(failure.parked)  # without what the fixer tried
         failure = replace(failure, head=head or "")
-    base = _find_base(context, phase.chosen.tip, head, failure.base) if head else ""
+    base = context.objects.run("merge-base", phase.chosen.tip, head, ok=(0, 1)).text if head else ""
+    before = context.objects.tip(failure.base) if base and failure.base else None
+    # The recorded base may be of another phase, which has not landed as it was then.
+    if head and before and all(context.objects.is_ancestor(*pair) for pair in ((base, before), (before, head))):
+        base = before
     if not head or not base or context.objects.commit(head).tree == context.objects.commit(base).tree:
         return None
-    is_changed = head != failure.head or _is_reworded(phase.chosen, context, before=last.seq)
+    readings = context.store.list_facts(e.PhaseChosen, plan=context.plan)
+    of_phase = (fact for fact in readings if fact.event.phase == phase.chosen.phase and fact.seq < last.seq)
+    texts = [fact.event.text for fact in of_phase]  # before that failure
+    is_changed = head != failure.head or (bool(texts) and texts[-1] != phase.chosen.text)
     beginning = beginning_after(failure, is_changed=is_changed, has_fixers=state.options.max_fix_cycles > 0)
     if beginning is Beginning.CONTINUE and not _has_landed(context, phase.chosen.phase, base):
         beginning = Beginning.ANEW
@@ -156,29 +143,12 @@ def _read_kept_work(last: Recorded[e.PhaseFailed], ref: str, state: RunState, co
     )
 
 
-def _find_base(context: RunContext, target: str, head: str, before: str) -> str:
-    """The commit below the work; `before` is the one that was recorded.
-
-    It may be of another phase, which has not landed as it was then.
-    """
-    base = context.objects.run("merge-base", target, head, ok=(0, 1)).text
-    is_above = base and before and context.objects.tip(before) and context.objects.is_ancestor(base, before)
-    return before if is_above and context.objects.is_ancestor(before, head) else base
-
-
 def _has_landed(context: RunContext, phase: str, base: str) -> bool:
     """Whether the base of the phase's work is on the target: not so if it is of a phase that landed otherwise."""
     readings = context.store.list_facts(e.PhaseChosen, plan=context.plan)
     is_ahead = any(fact.event.phase == phase and fact.event.base == base for fact in readings)
     landings = context.store.list_facts(e.Landed, plan=context.plan) if is_ahead else []
     return not is_ahead or any(fact.event.code == base for fact in landings)
-
-
-def _is_reworded(read: e.Chosen, context: RunContext, *, before: int) -> bool:
-    """Whether the phase's text has changed since it was read last before that place in the journal."""
-    readings = context.store.list_facts(e.PhaseChosen, plan=context.plan)
-    earlier = [fact.event.text for fact in readings if fact.seq < before and fact.event.phase == read.phase]
-    return bool(earlier) and earlier[-1] != read.text
 
 
 def describe_refusal(user: Git, branch: str, base: str, *, known: bool) -> str:
@@ -190,18 +160,7 @@ def describe_refusal(user: Git, branch: str, base: str, *, known: bool) -> str:
     return f"the branch {short} exists, and runplan did not make it; look at it, then: {rename}"
 
 
-def _park_branch(context: RunContext, branch: str, base: str) -> str:
-    """Move the work of an earlier attempt from the branch to a parked ref."""
-    if context.objects.tip(branch) in (None, base) and context.workspace.user.tip(branch) is None:
-        return ""
-    answer = context.removal.remove_ref(branch)
-    if isinstance(answer, Kept):
-        raise RefusedEarly(f"the branch {branch.removeprefix('refs/heads/')} cannot be restarted: {answer.why}")
-    return answer.parked
-
-
-def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) -> Iterator[e.Event]:
-    """Restart the branch on the target's tip; its former commits stay under a parked ref."""
+def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) -> e.Event:
     phase = state.work
     assert phase.work is not None
     parked = context.workspace.park(phase.work.head, under=phase.leased.branch)
@@ -210,7 +169,7 @@ def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) 
         f"The work does not apply on the target any more. It conflicts in {phase.delivery.conflicting_paths}. "
         f"It is kept at {parked}: bring it onto this branch."
     )
-    yield e.BranchRebuilt(
+    return e.BranchRebuilt(
         base=action.onto,
         base_tree=context.objects.commit(action.onto).tree,
         parked=parked,
@@ -220,16 +179,12 @@ def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) 
     )
 
 
-# --- on another host ------------------------------------------------------------------------------------
-
-
 def remote_lander(context: RunContext) -> RemoteLander:
     assert isinstance(context.lander, RemoteLander)  # hosts share nothing but a remote
     return context.lander
 
 
 def take_over(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    """Fetch the commits of the attempt, and put its refs right."""
     attempt = state.attempt
     tip = context.tip()
     if isinstance(context.lander, PullRequestLander):
@@ -282,6 +237,5 @@ def _fetch_work(branch: str, context: RunContext) -> Oid | None:
 
 
 def _park(oid: Oid | None, context: RunContext, branch: str, *, unless: Oid) -> None:
-    """Keep commits that the branch does not hold from now on."""
     if oid and not context.objects.is_ancestor(oid, unless):
         context.workspace.park(oid, under=branch)

@@ -11,6 +11,7 @@ from runplan.adapters.agents.budgets import meter_usage, price_usage
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.endings import AgentEnding, judge_ending, quote_error
 from runplan.adapters.git.repository import describe_differences
+from runplan.adapters.store.files import is_directory
 from runplan.domain.checks import returns
 from runplan.domain.checks.runners.naming import FILES
 from runplan.domain.checks.secrets import redact_text
@@ -26,7 +27,7 @@ from runplan.domain.text import in_words
 from runplan.domain.times import busy_ends, iso, limit_ends, parse_iso
 from runplan.engine.steps import setup
 from runplan.engine.steps.context import RunContext
-from runplan.engine.steps.process import FINGERPRINT, find_removed, sent_at_first, still_running, without_result
+from runplan.engine.steps.process import FINGERPRINT, place_of, sent_at_first, still_running, without_result
 from runplan.engine.steps.verify import reply_of
 
 HOST_LOOK = timedelta(minutes=10)  #: after which it is checked whether a host with the labels still lives
@@ -51,7 +52,9 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
         yield without_result(started, d.Ending.LOST)
         return
     ended = _record_result(started, context, outcome)
-    if removed := find_removed(started, context):
+    places = (place_of(started, context)[0], *([context.zone.path] if started.agents else []))
+    removed = next((path for path in places if not is_directory(path)), None)
+    if removed is not None and not started.role.is_writer:
         yield replace(ended, ending=d.Ending.LOST, said="", detail=f"the worktree {removed} was removed meanwhile")
         return
     if started.role is Role.SETUP and ended.succeeded:
@@ -78,7 +81,6 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
 
 
 def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    """Record a process that the loop has just ended; its commits are kept."""
     started = _running_dispatch(state)
     if context.dispatches.standing(started.id) == d.Running():
         raise still_running(started.id)
@@ -87,7 +89,6 @@ def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Even
 
 
 def record_ended(started: e.DispatchStarted, context: RunContext, detail: str = "") -> e.DispatchEnded:
-    """What a process that was ended, on whatever host, has used."""
     outcome = context.dispatches.standing(started.id)
     if not isinstance(outcome, d.Outcome):
         return replace(without_result(started, d.Ending.ENDED), detail=detail)
@@ -208,15 +209,14 @@ def sleep(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
         yield e.Woke(kind=pause.kind)
 
 
-def await_host(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def await_host(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
     """Wait for a host that has the labels of the phase; where there is one, look again later whether it is alive."""
     chosen = state.current.chosen
     is_there = any(set(chosen.host) <= set(labels) for labels in context.store.list_host_labels())
     until = iso(context.clock.now() + HOST_LOOK) if is_there else ""
-    yield e.Paused(kind=WaitKind.HOST, until=until, words=describe_wait(chosen.phase, chosen.host, is_there=is_there))
+    return e.Paused(kind=WaitKind.HOST, until=until, words=describe_wait(chosen.phase, chosen.host, is_there=is_there))
 
 
 def longest_run_s(started: e.DispatchStarted, now: datetime) -> float:
-    """The longest time that a lost process can have run."""
     passed_s = max(0.0, (now - parse_iso(started.at)).total_seconds()) if started.at else 0.0
     return min(passed_s, started.seconds) if started.seconds else passed_s

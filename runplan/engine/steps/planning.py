@@ -62,65 +62,44 @@ def choose_goal(action: Action, state: RunState, context: RunContext) -> Iterato
         text=planning.goal,
         planning=planning,
         reason=reason,
-        before=_read_text(context, tip, context.plan) if planning.is_revision else "",
-        earlier=_read_text(context, tip, same_title) if is_other else "",
+        before=(context.read_file(tip, context.plan) or "") if planning.is_revision else "",
+        earlier=(context.read_file(tip, same_title) or "") if is_other else "",
     )
     yield chosen
-    if not started.anew:
-        yield from _list_accepted(chosen, context)
-
-
-def _list_accepted(chosen: PlanningChosen, context: RunContext) -> list[e.Event]:
-    """The steps, answers and proposals of the plan's last run, if it had the same goal and no person answered it."""
+    # The steps, answers and proposals of the plan's last run, if it had the same goal and no person answered it.
     facts = partial(context.store.list_facts, plan=context.plan)
     last = next((fact for fact in reversed(facts(PlanningChosen)) if fact.run != context.run), None)
-    is_same = last is not None and (last.event.planning, last.event.before) == (chosen.planning, chosen.before)
-    if last is None or not is_same or any(fact.run == last.run for fact in facts(e.Answered)):
-        return []
+    is_same = last is not None and (last.event.planning, last.event.before) == (planning, chosen.before)
+    if last is None or started.anew or not is_same or any(fact.run == last.run for fact in facts(e.Answered)):
+        return
     steps = [fact for fact in facts(StepJudged) if not fact.event.problems]
     known: list[Recorded[Any]] = [*steps, *facts(ProposalMade), *facts(e.QuestionAsked), *facts(e.QuestionAnswered)]
     known.sort(key=lambda fact: fact.seq)
-    return [fact.event for fact in known if fact.run == last.run]
-
-
-def _read_text(context: RunContext, commit: str, path: str) -> str:
-    return (context.objects.blob(commit, path) or b"").decode("utf-8", "replace")
-
-
-# --- a step ---------------------------------------------------------------------------------------------
+    yield from (fact.event for fact in known if fact.run == last.run)
 
 
 def prepare_planner(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
     attempt = state.planning
-    text = _write_prompt(started, attempt, context)
-    launch = launch_agent(started, context, text, base=attempt.chosen.tip)
-
-    def fill() -> str:
-        extra = Extra(copies=context.copied, root=context.root)
-        context.proof.checkout_exact_tree(attempt.chosen.tip, clean="ignored", extra=extra)
-        return ""
-
-    return Prepared(started=started, launch=launch, fill=fill)
-
-
-def _write_prompt(started: e.DispatchStarted, attempt: PlanningAttempt, context: RunContext) -> str:
+    tip = attempt.chosen.tip
+    steering = [path for path in sorted(list_paths(context.objects, tip, STEERING)) if path.endswith(".md")]
+    texts = ((path, context.read_file(tip, path)) for path in dict.fromkeys((*RULES, *steering)))
     brief = PlanBrief(
         attempt=attempt,
         plan=context.plan,
         worktree=str(context.proof.path),
         test_command=context.settings.tests.command,
-        rules=_read_rules(context, attempt.chosen.tip),
+        rules=tuple((path, text[:LONGEST_RULES]) for path, text in texts if text),
         principles=context.prompts[PRINCIPLES],
     )
-    return planning_prompt(context.prompts[f"plan-{started.role}"], brief)
+    text = planning_prompt(context.prompts[f"plan-{started.role}"], brief)
+    launch = launch_agent(started, context, text, base=tip)
 
+    def fill() -> str:
+        extra = Extra(copies=context.copied, root=context.root)
+        context.proof.checkout_exact_tree(tip, clean="ignored", extra=extra)
+        return ""
 
-def _read_rules(context: RunContext, commit: str) -> e.Rows:
-    """The rules of the project, as far as they are committed."""
-    steering = [path for path in sorted(list_paths(context.objects, commit, STEERING)) if path.endswith(".md")]
-    paths = dict.fromkeys((*RULES, *steering))
-    texts = ((path, _read_text(context, commit, path)) for path in paths)
-    return tuple((path, text[:LONGEST_RULES]) for path, text in texts if text)
+    return Prepared(started=started, launch=launch, fill=fill)
 
 
 def list_paths(git: Git, commit: str, *below: str) -> frozenset[str]:
@@ -128,22 +107,25 @@ def list_paths(git: Git, commit: str, *below: str) -> frozenset[str]:
     return frozenset(filter(None, os.fsdecode(listed).split("\0")))
 
 
-def judge_step(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def judge_step(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
     attempt = state.planning
     ended = attempt.dispatches.ended
     assert ended is not None
     is_read_only = context.agents.is_sandboxed(ended.agent)
     if not is_read_only and (touched := context.proof.changed(attempt.chosen.tip, context.personal)):
         problem = f"files were changed ({', '.join(touched[:8])}), but a planning agent only reads"
-        yield StepJudged(role=ended.role, dispatch=ended.id, problems=(problem,), has_written=True)
-        return
+        return StepJudged(role=ended.role, dispatch=ended.id, problems=(problem,), has_written=True)
     message, _ = reply_of(ended.id, context)
     file_text = context.dispatches.read(ended.id, RETURN)
+    # The texts proposed for the plan, in this run or an earlier one, whose newest answer is a rejection.
+    answers = {fact.event.tree: fact.event for fact in context.store.list_facts(e.Answered, plan=context.plan)}
+    rejected = {sha256 for sha256, answer in answers.items() if not answer.approved}
+    proposals = context.store.list_facts(ProposalMade, plan=context.plan) if rejected else []
     facts = StepFacts(
         paths=list_paths(context.objects, attempt.chosen.tip),
         findings=attempt.findings if ended.role is Role.REVISE else (),
         before=attempt.chosen.before,
-        rejected=_list_rejected(context),
+        rejected=tuple(fact.event.text for fact in proposals if fact.event.sha256 in rejected),
         path=context.plan,
         test_command=context.settings.tests.command,
     )
@@ -153,15 +135,7 @@ def judge_step(action: Action, state: RunState, context: RunContext) -> Iterator
         file_text=None if file_text is None else context.agents.redacted(file_text),
         facts=facts,
     )
-    yield StepJudged(role=ended.role, dispatch=ended.id, **asdict(result))
-
-
-def _list_rejected(context: RunContext) -> tuple[str, ...]:
-    """The texts proposed for the plan, in this run or an earlier one, whose newest answer is a rejection."""
-    answers = {fact.event.tree: fact.event for fact in context.store.list_facts(e.Answered, plan=context.plan)}
-    rejected = {sha256 for sha256, answer in answers.items() if not answer.approved}
-    proposals = context.store.list_facts(ProposalMade, plan=context.plan) if rejected else []
-    return tuple(fact.event.text for fact in proposals if fact.event.sha256 in rejected)
+    return StepJudged(role=ended.role, dispatch=ended.id, **asdict(result))
 
 
 def ask_questions(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
@@ -169,10 +143,7 @@ def ask_questions(action: Action, state: RunState, context: RunContext) -> Itera
         yield e.QuestionAsked(id=id_, text=text)
 
 
-# --- the proposal ---------------------------------------------------------------------------------------
-
-
-def propose(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def propose(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
     attempt = state.planning
     text = write_proposal(
         attempt.draft.text,
@@ -184,7 +155,7 @@ def propose(action: Action, state: RunState, context: RunContext) -> Iterator[e.
     )
     context.proof.remove()  # a person may take days to answer
     remove_unused_root(context.workspace.root, context.settings)
-    yield make_proposal(text, path=context.plan)
+    return make_proposal(text, path=context.plan)
 
 
 def make_proposal(text: str, *, path: str) -> ProposalMade:
@@ -202,7 +173,7 @@ def landed_files(attempt: PlanningAttempt, context: RunContext, onto: str) -> di
     """The plan as it lands: the text that was shown, with the status `active`."""
     proposal = attempt.proposal
     assert proposal is not None
-    present = _read_text(context, onto, proposal.path)
+    present = context.read_file(onto, proposal.path) or ""
     if present != attempt.chosen.before:
         target = context.settings.run.target
         why = f"{proposal.path} was {'changed' if attempt.chosen.before else 'added'} on {target} meanwhile"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +17,6 @@ from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.endings import FARTHEST_S
 from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.git.zones import Extra
-from runplan.adapters.store.files import is_directory
 from runplan.adapters.supervise.dispatches import claim_ports
 from runplan.domain.checks import results, returns
 from runplan.domain.errors import RunplanError, Unreachable
@@ -27,7 +27,7 @@ from runplan.domain.run.attempts import Attempt, WorkAttempt
 from runplan.domain.run.kinds import Access, Reason, Role, WaitKind
 from runplan.domain.run.recorded import Recorded
 from runplan.domain.run.state import RunState
-from runplan.domain.settings.schema import FILES, AgentsSettings
+from runplan.domain.settings.schema import FILES
 from runplan.domain.times import iso, parse_iso, zone
 from runplan.engine.steps.context import RunContext
 
@@ -39,24 +39,24 @@ LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time li
 
 
 class Prepared(Struct, frozen=True, kw_only=True):
-    """A dispatch that can start once its files are there."""
-
     started: e.DispatchStarted
     launch: d.Launch
     fill: Callable[[], str]  #: puts the files of its worktree right; why products of run.setup cannot be used, or ""
     diff: str = ""  #: the change that a fixer continues or a verifier judges
 
 
-def start_dispatch(
-    action: Start,
-    state: RunState,
-    context: RunContext,
-    prepare: Callable[[e.DispatchStarted, RunState, RunContext], Prepared],
-) -> Iterator[e.Event]:
-    """Start a process; `prepare` knows its kind."""
+Prepare: TypeAlias = Callable[[e.DispatchStarted, RunState, RunContext], Prepared]
+
+
+def start_dispatch(action: Start, state: RunState, context: RunContext, prepare: Prepare) -> Iterator[e.Event]:
     attempt = state.current
     name = f"{context.mark}.{state.dispatches + 1}"
-    _end_previous(state, context)
+    previous = f"{context.mark}.{state.dispatches}"
+    # Never two processes in one worktree: the previous one is ended, even if its end is recorded.
+    if state.dispatches and context.dispatches.standing(previous) == d.Running():
+        context.dispatches.end([previous], grace_s=d.GRACE_S)
+        if context.dispatches.standing(previous) == d.Running():
+            raise still_running(previous)
     wanted = replace(action.dispatch, id=name, phase=attempt.chosen.phase, at=context.iso())
     chosen = _choose_agent(wanted, attempt, context) if wanted.role.agent else wanted
     if not isinstance(chosen, e.DispatchStarted):
@@ -84,23 +84,12 @@ def start_dispatch(
         context.dispatches.start(launch)
 
 
-def _end_previous(state: RunState, context: RunContext) -> None:
-    """Never two processes in one worktree: end the previous one, even if its end is recorded."""
-    previous = f"{context.mark}.{state.dispatches}"
-    if not state.dispatches or context.dispatches.standing(previous) != d.Running():
-        return
-    context.dispatches.end([previous], grace_s=d.GRACE_S)
-    if context.dispatches.standing(previous) == d.Running():
-        raise still_running(previous)
-
-
 def still_running(id: str) -> Unreachable:
     """The process could not be killed, so no replacement starts."""
     return Unreachable(f"the process {id} cannot be killed; its processes have RUNPLAN_DISPATCH={id} set")
 
 
 def place_of(started: e.DispatchStarted, context: RunContext) -> tuple[Path, tuple[Path, ...]]:
-    """The worktree of a dispatch, and the directories that it may write."""
     if started.role is Role.DELEGATE:
         return context.root, ()
     if is_for_writers(started):
@@ -117,12 +106,6 @@ def number_lane(context: RunContext, *, is_for_agents: bool) -> dict[str, str]:
     return {"RUNPLAN_LANE": lane or "0", "RUNPLAN_PORT": str(claim_ports(state_directory(context.env), path))}
 
 
-def find_removed(started: e.DispatchStarted, context: RunContext) -> Path | None:
-    """The worktree of a command or a reader that is gone, so that its result says nothing."""
-    places = (place_of(started, context)[0], *([context.zone.path] if started.agents else []))
-    return None if started.role.is_writer else next((path for path in places if not is_directory(path)), None)
-
-
 def is_for_writers(started: e.DispatchStarted) -> bool:
     """Whether it runs in the worktree of implementers and fixers; else in the proof worktree."""
     return started.role.is_writer or (started.role is Role.SETUP and not started.tree)
@@ -133,31 +116,37 @@ def extra_files(started: e.DispatchStarted, context: RunContext, *, diff: str = 
     return Extra(copies=context.copied, root=context.root, diff=change)
 
 
-def follows_setup(started: e.DispatchStarted, phase: WorkAttempt) -> bool:
-    """Whether only run.setup has used the worktree before."""
-    last = phase.dispatches.newest
-    return last is not None and last.role is Role.SETUP and is_for_writers(last) == is_for_writers(started)
-
-
 def lend_worktree(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, extra: Extra) -> None:
-    """Put the files of the agents' worktree right."""
     run = context.settings.run
     clean = "untracked" if run.setup and started.role is not Role.SETUP else run.clean  # its products stay until then
-    keeps = follows_setup(started, phase)
+    last = phase.dispatches.newest
+    is_setup = last is not None and last.role is Role.SETUP  # then only run.setup has used the worktree before
+    keeps = last is not None and is_setup and is_for_writers(last) == is_for_writers(started)
     context.zone.lend(branch=phase.leased.branch, clean=clean, extra=extra, keeps_repository=keeps)
 
 
-# --- writers --------------------------------------------------------------------------------------------
-
-
 def prepare_writer(started: e.DispatchStarted, state: RunState, context: RunContext) -> Prepared:
-    """Prepare an implementer or a fixer."""
     phase = state.work
     diff = ""
     if started.role is Role.FIX:
         head = context.objects.tip(phase.leased.branch) or phase.base
         diff = context.agents.redacted(context.candidates.diff(phase.base, head))  # it may have to remove a secret
-    text = _write_prompt(started, phase, context, diff)
+    kept = phase.leased.kept
+    failed, outputs = phase.proof.failed_items, phase.proof.red_checks
+    if kept is not None and not phase.proof.gates and started.complaint == kept.complaint:  # of the last attempt
+        failed, outputs = kept.failed, kept.red
+    checks = context.settings.checks
+    red = [(checks[name].command, output) for name, output in outputs if name in checks]
+    brief = write_brief(started, phase, context, tip=phase.base)
+    template = context.prompts[started.role]
+    if started.role is Role.IMPLEMENT:
+        text = prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "")
+    else:
+        text = prompts.fix_prompt(template, brief, failed=failed, why=started.complaint, gates=red, diff=diff)
+    rejections = [why for failure in context.failures(phase.chosen.phase) if (why := failure.event.rejected)]
+    handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
+    answers = prompts.answers_note(context.answers(phase.chosen.phase))
+    text += as_utf8(prompts.rejections_note([*rejections, *phase.rejections]) + answers + handover)
     if phase.handovers or phase.dispatches.questions or started.again:  # it continues the notes of its predecessor
         context.dispatches.write(started.id, d.NOTES, context.dispatches.read(phase.written, d.NOTES) or "")
     launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
@@ -167,27 +156,6 @@ def prepare_writer(started: e.DispatchStarted, state: RunState, context: RunCont
         return ""
 
     return Prepared(started=started, launch=launch, fill=fill, diff=diff)
-
-
-def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, diff: str) -> str:
-    brief = write_brief(started, phase, context, tip=phase.base)
-    template = context.prompts[started.role]
-    handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
-    rejections = [why for failure in context.failures(phase.chosen.phase) if (why := failure.event.rejected)]
-    rejections += phase.rejections
-    answers = prompts.answers_note(context.answers(phase.chosen.phase))
-    note = as_utf8(prompts.rejections_note(rejections) + answers + handover)
-    kept = phase.leased.kept
-    if started.role is Role.IMPLEMENT:
-        return prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "") + note
-    failed = phase.proof.failed_items
-    outputs = phase.proof.red_checks
-    if kept is not None and not phase.proof.gates and started.complaint == kept.complaint:  # of the last attempt
-        failed = kept.failed
-        outputs = kept.red
-    checks = context.settings.checks
-    red = [(checks[name].command, output) for name, output in outputs if name in checks]
-    return prompts.fix_prompt(template, brief, failed=failed, why=started.complaint, gates=red, diff=diff) + note
 
 
 def write_brief(
@@ -248,15 +216,22 @@ def sent_at_first(agent: Agent, prompt: str) -> int:
     return 0 if agent.prompt_ends else len(prompt) + agent.overhead
 
 
-# --- its agent and budget -------------------------------------------------------------------------------
-
-
 def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, context: RunContext) -> e.Event:
     """The dispatch with the agent of the role, or its fallback, and its budget; or why it has to wait or fails."""
+    agents = context.settings.agents
     authors = attempt.authors if isinstance(attempt, WorkAttempt) else ()
-    names = _list_agents(wanted, authors, context.settings.agents)
+    verifier = wanted.agent or agents.judges[0]
+    if wanted.role is Role.CRITIQUE:
+        preferred = [verifier, agents.fallback]
+    elif wanted.role is not Role.VERIFY:
+        preferred = [getattr(agents, wanted.role.agent), agents.fallback]
+    elif verifier == agents.implementer or verifier not in authors:
+        preferred = [verifier, *({agents.fallback} - set(authors))]
+    else:  # the verifier stood in for the implementer, which now verifies in its place: none verifies its own work
+        preferred = [name for name in (agents.fallback, agents.implementer) if name not in authors]
+    names = list(dict.fromkeys(filter(None, preferred))) or [verifier]
     limits = _find_limits(context)
-    limited = {name: limit for name in names if (limit := limits.get(context.settings.agents.account_of(name)))}
+    limited = {name: limit for name in names if (limit := limits.get(agents.account_of(name)))}
     agent = next((name for name in names if name not in limited), None)
     if agent is None:
         first = min(names, key=lambda name: limited[name].until)
@@ -269,20 +244,6 @@ def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, context: RunConte
         case Left(tokens=tokens, usd=usd, seconds=seconds, bounds=bounds):
             wanted = replace(wanted, agent=agent, version=context.agents.version(agent))
             return replace(wanted, tokens=tokens, usd=usd, seconds=seconds, bounds=bounds)
-
-
-def _list_agents(wanted: e.DispatchStarted, authors: Sequence[str], agents: AgentsSettings) -> list[str]:
-    """The agents for the role by preference; none verifies its own work unless the settings say so."""
-    verifier = wanted.agent or agents.judges[0]
-    if wanted.role is Role.CRITIQUE:
-        names = [verifier, agents.fallback]
-    elif wanted.role is not Role.VERIFY:
-        names = [getattr(agents, wanted.role.agent), agents.fallback]
-    elif verifier == agents.implementer or verifier not in authors:
-        names = [verifier, *({agents.fallback} - set(authors))]
-    else:  # the verifier stood in for the implementer, which now verifies in its place
-        names = [name for name in (agents.fallback, agents.implementer) if name not in authors]
-    return list(dict.fromkeys(name for name in names if name)) or [verifier]
 
 
 def _find_limits(context: RunContext) -> dict[str, e.AgentLimited]:
@@ -312,12 +273,10 @@ def _remaining_budget(wanted: e.DispatchStarted, context: RunContext) -> Left | 
     spent: dict[str, Cost] = {}
     given: dict[str, Cost] = {}
     if budgets["phase"] != Cost() or budgets["plan"] != Cost():
-        of_plan = (
-            store.list_facts(e.DispatchStarted, plan=context.plan),
-            store.list_facts(e.DispatchEnded, plan=context.plan),
-        )
-        spent["plan"], given["plan"] = _sum_usage(context, *of_plan)
-        spent["phase"], given["phase"] = _sum_usage(context, *of_plan, phase=wanted.phase)
+        started = store.list_facts(e.DispatchStarted, plan=context.plan)
+        ended = store.list_facts(e.DispatchEnded, plan=context.plan)
+        spent["plan"], given["plan"] = _sum_usage(context, started, ended)
+        spent["phase"], given["phase"] = _sum_usage(context, started, ended, phase=wanted.phase)
     if budgets["day"] != Cost():
         today = context.clock.now().astimezone(zone(context.settings.run.timezone))
         midnight = today.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -352,9 +311,6 @@ def _sum_usage(
         if runs and not event.id.startswith(f"{context.mark}.") and phase in ("", event.phase):
             given = given.plus(Cost(tokens=event.tokens, usd=event.usd, seconds=event.seconds))
     return spent, given
-
-
-# --- its end --------------------------------------------------------------------------------------------
 
 
 def without_result(started: e.DispatchStarted, ending: d.Ending) -> e.DispatchEnded:

@@ -5,24 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from shlex import join
 
 from msgspec.structs import replace
 
 from runplan.adapters.git.objects import KEEPER, Entry
-from runplan.domain.checks import results
+from runplan.domain.checks import promises as p, results
 from runplan.domain.checks.emptied import empty_added_functions
 from runplan.domain.checks.guarded import is_collected, is_on_test_side, is_project_settings, is_test, sets_runner
-from runplan.domain.checks.promises import (
-    SUITE,
-    count_cases,
-    find_broken,
-    find_broken_suite,
-    judge_new_tests,
-    note_dropped,
-    note_fewer,
-)
 from runplan.domain.checks.results import file_of
 from runplan.domain.checks.runners.naming import UNNAMED
 from runplan.domain.gitfacts import Change
@@ -47,9 +38,6 @@ FIRST_OPTIONS = "--continue-on-collection-errors"
 SECOND_OPTIONS = " ".join((FIRST_OPTIONS, *(f"-W ignore::{kind}" for kind in _DEPRECATIONS)))
 
 
-# --- which runs ------------------------------------------------------------------------------------------
-
-
 def plan_proofs(built: e.CandidateBuilt, context: RunContext) -> e.CandidateBuilt:
     """The candidate with the runs that are due because its tests differ from those before the plan."""
     tests = context.settings.tests
@@ -69,14 +57,20 @@ def plan_proofs(built: e.CandidateBuilt, context: RunContext) -> e.CandidateBuil
         overlays.append((ProofKind.LANDED_TESTS, built.tree, before))
     if len(ours) < len(changes) and any(after[path] is not None and is_test(path, tests.paths) for path in ours):
         overlays.append((ProofKind.NEW_TESTS, built.onto_tree, after))
-    runs = (_plan_run(kind, tree, files, built, context) for kind, tree, files in overlays)
-    proofs = [run for run in runs if run]
+    proofs: list[e.ProofRun] = []
+    for kind, tree, files in overlays:
+        made = context.candidates.tree_with(tree, files)
+        if made != tree:
+            commit = context.candidates.commit(made, onto=built.onto, message=f"{kind}\n", by=KEEPER)
+            present = tuple(path for path, entry in files.items() if entry is not None)
+            is_whole = not all(map(is_collected, files)) or not 0 < len(present) <= MOST_FILES
+            proofs.append(e.ProofRun(kind=kind, commit=commit, tree=made, files=() if is_whole else present))
     if proofs and proofs[-1].kind is ProofKind.NEW_TESTS:
         tree = context.candidates.tree_with(built.tree, _empty_product(changes, ours, built, context))
         commit = context.candidates.commit(tree, onto=built.onto, message="emptied\n", by=KEEPER)
-        files = tuple(path for path, entry in after.items() if entry is not None and is_collected(path))
-        files = files if len(files) <= MOST_FILES else ()
-        proofs.append(e.ProofRun(kind=ProofKind.EMPTIED, commit=commit, tree=tree, files=files))
+        tests_of_phase = tuple(path for path, entry in after.items() if entry is not None and is_collected(path))
+        paths = tests_of_phase if len(tests_of_phase) <= MOST_FILES else ()
+        proofs.append(e.ProofRun(kind=ProofKind.EMPTIED, commit=commit, tree=tree, files=paths))
     return replace(built, proofs=tuple(proofs), versions=tuple(versions.items()))
 
 
@@ -87,19 +81,6 @@ def _is_of_tests(path: str, built: e.CandidateBuilt, context: RunContext) -> boo
         return is_ours
     old, new = (context.objects.blob(commit, path) or b"" for commit in (built.onto, built.commits[-1]))
     return sets_runner(path, old.decode("utf-8", "replace"), new.decode("utf-8", "replace"))
-
-
-def _plan_run(
-    kind: ProofKind, tree: str, files: Mapping[str, Entry | None], built: e.CandidateBuilt, context: RunContext
-) -> e.ProofRun | None:
-    """The run on the tree with these files in place of its own; None when that changes nothing."""
-    made = context.candidates.tree_with(tree, files)
-    if made == tree:
-        return None
-    commit = context.candidates.commit(made, onto=built.onto, message=f"{kind}\n", by=KEEPER)
-    present = tuple(path for path, entry in files.items() if entry is not None)
-    is_whole = not all(map(is_collected, files)) or not 0 < len(present) <= MOST_FILES
-    return e.ProofRun(kind=kind, commit=commit, tree=made, files=() if is_whole else present)
 
 
 def _empty_product(
@@ -125,13 +106,11 @@ def _empty_product(
 
 
 def _find_versions(built: e.CandidateBuilt, context: RunContext) -> dict[str, str]:
-    """The test files that earlier phases of the plan changed, each with the commit before the first change.
-
-    A weakening that is harmless now could be used by a later phase. A file that a person has edited since counts as it
-    is on the target.
-    """
+    """The test files that earlier phases of the plan changed, each with the commit before the first change."""
+    # A weakening that is harmless now could be used by a later phase. A file that a person has edited since counts as
+    # it is on the target.
     landings = _list_landings(context)
-    if not landings or context.objects.tip(landings[0].old) is None or SUITE in _list_answered(context, landings):
+    if not landings or context.objects.tip(landings[0].old) is None or p.SUITE in _list_answered(context, landings):
         return {}
     changes = context.candidates.changes(landings[0].old, built.onto)
     paths = context.settings.tests.paths
@@ -145,9 +124,8 @@ def _find_versions(built: e.CandidateBuilt, context: RunContext) -> dict[str, st
                 if change.kind != "A":
                     versions.setdefault(change.path, landing.old)
     entries = {path: context.candidates.entry(built.onto, path) for path in versions}
-    return {
-        path: old for path, old in versions.items() if (entry := entries[path]) is None or entry.oid == newest[path]
-    }
+    edited = {path for path, entry in entries.items() if entry is not None and entry.oid != newest[path]}
+    return {path: old for path, old in versions.items() if path not in edited}
 
 
 def _list_landings(context: RunContext) -> list[e.LandingStarted]:
@@ -182,9 +160,6 @@ def list_unproven(phase: WorkAttempt, context: RunContext) -> tuple[str, ...]:
     return unnamed
 
 
-# --- the command -----------------------------------------------------------------------------------------
-
-
 def command_line(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[str, float]:
     """The test command on the files that differ, where the runner takes files; else the whole of it."""
     tests = context.settings.tests
@@ -197,18 +172,13 @@ def command_line(started: e.DispatchStarted, phase: WorkAttempt, context: RunCon
         line = tests.rerun.replace("{tests}", join(files))
         line = line or results.rerun_command(tests.command, replace(base, failures=frozenset(files)))
     options = SECOND_OPTIONS if first else FIRST_OPTIONS
-    return gates.with_names(line or tests.command, started, context, options), _limit_s(phase, context)
-
-
-def _limit_s(phase: WorkAttempt, context: RunContext) -> float:
-    """A time limit by the time of the gate: the new test of a mended endless loop does not end on the base's code."""
     gate = phase.proof.newest_gates.get(e.TESTS)
-    limit_s = context.settings.tests.timeout_s
-    if gate is None or gate.ran is None:
-        return limit_s
-    ended = (recorded.event for recorded in context.store.list_facts(e.DispatchEnded, plan=context.plan))
-    gate_s = next((event.seconds for event in ended if event.id == gate.ran.dispatch), limit_s)
-    return min(limit_s, max(SHORTEST_LIMIT_S, MOST_TIMES * gate_s))
+    limit_s = tests.timeout_s
+    if gate is not None and gate.ran is not None:  # the new test of a mended endless loop does not end on the base
+        ended = (recorded.event for recorded in context.store.list_facts(e.DispatchEnded, plan=context.plan))
+        gate_s = next((event.seconds for event in ended if event.id == gate.ran.dispatch), limit_s)
+        limit_s = min(limit_s, max(SHORTEST_LIMIT_S, MOST_TIMES * gate_s))
+    return gates.with_names(line or tests.command, started, context, options), limit_s
 
 
 def _files_of(promises: tuple[e.Promise, ...]) -> tuple[str, ...]:
@@ -219,9 +189,6 @@ def _files_of(promises: tuple[e.Promise, ...]) -> tuple[str, ...]:
 
 def _run_of(kind: str, phase: WorkAttempt) -> e.ProofRun:
     return next(run for run in phase.built.proofs if run.kind == kind)
-
-
-# --- the results -----------------------------------------------------------------------------------------
 
 
 def already_known(action: Start, state: RunState, context: RunContext) -> tuple[e.Event, ...]:
@@ -285,7 +252,7 @@ def _judge_results(
         return replace(judged, line=line, answer=answer)
     base = _base_results(phase, context)
     gate = gates.known_results(phase, context)
-    new = frozenset(count_cases(gate.passes)) if gate else frozenset[str]()
+    new = frozenset(p.count_cases(gate.passes)) if gate else frozenset[str]()
     first = phase.proof.newest_runs.get(run.kind)
     notes = list[str]()
     expected = _count_expected(run, phase, context, base)
@@ -294,17 +261,21 @@ def _judge_results(
         if files := _files_of(first.promises):
             expected = Counter({f: n for f, n in expected.items() if file_of(f) in files})
     if base is None or not base.passes:
-        promises = find_broken_suite(base, result)
+        promises = p.find_broken_suite(base, result)
         notes.append("results have no names, so the exit code and the counts decide")
     else:
-        promises = find_broken(expected, result, new)
+        promises = p.find_broken(expected, result, new)
     if first is not None:
         still = {promise.test for promise in promises}
         cleared = [promise.test for promise in first.promises if promise.test not in still]
         notes += [f"passed when repeated without warnings of deprecation: {', '.join(cleared)}"] if cleared else []
-    elif dropped := note_dropped(expected, new) or note_fewer(base, gate):
+    elif dropped := p.note_dropped(expected, new) or p.note_fewer(base, gate):
         notes.append(dropped)
-    asked = tuple(promise for promise in promises if not _is_allowed(promise, phase, context.settings.tests.paths))
+    changed = [path for path in phase.changed_files if is_on_test_side(path, context.settings.tests.paths)]
+    asked: tuple[e.Promise, ...] = ()
+    for promise in promises:  # a test without a file is permitted where Allows: covers a changed one
+        of_test = [file] if (file := file_of(f"{promise.test}::")) else changed
+        asked += () if any(covers(phase.chosen.allows, path) for path in of_test) else (promise,)
     permitted = [promise.test for promise in promises if promise not in asked]
     notes += [f"permitted by Allows: {', '.join(permitted)}"] if permitted else []
     return replace(judged, promises=asked, notes=tuple(notes))
@@ -317,20 +288,12 @@ def _judge_new_tests(
     old = _known_results(ProofKind.NEW_TESTS, phase, context) or results.read_results("", exit_code=None)
     base = _base_results(phase, context)
     gate = gates.known_results(phase, context)
-    names = count_cases(gate.passes).keys() if gate else set[str]()
+    names = p.count_cases(gate.passes).keys() if gate else set[str]()
     is_named = names and base is not None and (base.passes or base.passed == 0)
-    return judge_new_tests(names - count_cases(base.ran).keys() if base and is_named else None, old, emptied)
-
-
-def _is_allowed(promise: e.Promise, phase: WorkAttempt, paths: Sequence[str]) -> bool:
-    """Whether the phase's Allows: covers the test's file; a test without a file, whether it covers a changed one."""
-    file = file_of(f"{promise.test}::")
-    changed = [path for path in phase.changed_files if is_on_test_side(path, paths)]
-    return any(covers(phase.chosen.allows, path) for path in ([file] if file else changed))
+    return p.judge_new_tests(names - p.count_cases(base.ran).keys() if base and is_named else None, old, emptied)
 
 
 def _base_results(phase: WorkAttempt, context: RunContext) -> results.Results | None:
-    """The results before the phase, with the names of all tests where they are known."""
     known = phase.proof.baselines.get(e.TESTS)
     if known is None or not known.results:
         return None
@@ -342,9 +305,11 @@ def _count_expected(
 ) -> Counter[str]:
     """How many cases of each function passed before; for a test file that earlier phases changed, before them."""
     versions = dict(phase.built.versions)
-    earlier = {path: count_cases(_passes_at(commit, context)) for path, commit in versions.items()}
+    trees = {path: context.objects.commit(commit).tree for path, commit in versions.items()}
+    known = {path: context.store.get_baseline(gates.check_key(context, e.TESTS, tree)) for path, tree in trees.items()}
+    earlier = {path: p.count_cases(results.from_text(text).passes if text else ()) for path, text in known.items()}
     answered = _list_answered(context, _list_landings(context)) if versions else set[str]()
-    expected = count_cases(base.passes if base else ())
+    expected = p.count_cases(base.passes if base else ())
     if run.kind is ProofKind.LANDED_TESTS:
         for function in list(expected):
             file = file_of(function)
@@ -362,8 +327,3 @@ def _count_expected(
     if run.files and any(map(file_of, expected)):
         expected = Counter({f: n for f, n in expected.items() if file_of(f) in run.files})
     return expected
-
-
-def _passes_at(commit: str, context: RunContext) -> frozenset[str]:
-    known = context.store.get_baseline(gates.check_key(context, e.TESTS, context.objects.commit(commit).tree))
-    return results.from_text(known).passes if known else frozenset()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 
@@ -25,22 +24,23 @@ from runplan.engine.steps.context import RunContext
 MOST_OFF = 20  #: per cent; a phase whose own numbers differ by more is not worked on
 
 
-def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def read_plan(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
     started = state.options
     tip = context.lander.tip() or ""
     lander = context.lander
     if isinstance(lander, PullRequestLander) and (closed := lander.closed) is not None:
-        yield e.Concluded(reason=closed.reason, note=closed.why)
-        return
+        return e.Concluded(reason=closed.reason, note=closed.why)
     wanted = "" if any(landing.phase for landing in state.landed) else started.wanted
     try:
         plan, text = context.plan_at(tip)
     except PlanUnreadable as error:
-        yield e.NoWork(tip=tip, detail=str(error), kind=NoWorkKind.UNREADABLE)
-        return
+        return e.NoWork(tip=tip, detail=str(error), kind=NoWorkKind.UNREADABLE)
     if started.mode is Mode.UNDO:
-        yield _choose_undo(plan, tip=tip, wanted=wanted)
-        return
+        phase = plan.phase(wanted)
+        if phase is None or phase.status is not plans.Status.DONE:
+            detail = f"phase {wanted} is not done; there is nothing to undo"
+            return e.NoWork(tip=tip, detail=detail, kind=NoWorkKind.COMPLETE)
+        return e.UndoChosen(tip=tip, phase=phase.id, title=phase.title, text=phase.text)
     lanes = open_lanes(state)
     worked = {lane.phase: lane.touches for lane in lanes}
     if state.attempt is not None and not state.attempt.cleaned:  # it waits for an answer
@@ -49,8 +49,7 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
     limit = started.parallel - (count_busy(state) if worked else 0) if is_parallel else 0
     startable = list_startable(plan, worked, limit=limit)
     if worked or len(startable) > 1:
-        yield _choose_lanes(plan, startable, worked, state, tip=tip)
-        return
+        return _choose_lanes(plan, startable, worked, state, tip=tip)
     if state.after:  # what it depends on is below the commit that it begins on
         plan = tracker.assume_done(plan, *(row.depends if (row := plan.phase(wanted)) else ()))
     read = choose_work(plan, text, tip=tip, wanted=wanted)
@@ -61,7 +60,7 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
         read = replace(read, drift=drift, remarks=remarks, base=state.base if state.after else "")
         if read.direct and isinstance(context.direct, Direct) and (why := context.direct.describe_missing()):
             raise Unreachable(why)  # the phase may have landed there already
-    yield read
+    return read
 
 
 def _choose_lanes(
@@ -82,7 +81,6 @@ def _choose_lanes(
 
 
 def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> e.Chosen | e.NoWork:
-    """The next phase of the plan, or why there is none."""
     choice = tracker.choose_phase(plan, wanted=wanted or None)
     if not isinstance(choice, tracker.NoPhase):
         return choose_execution(choice, tip=tip)
@@ -94,15 +92,13 @@ def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> e.Chosen |
 
 
 def choose_execution(phase: Phase, *, tip: str) -> e.Chosen:
-    """The work on a phase, by its `Execution:`."""
     chosen = choose_phase(phase, tip=tip)
-    execution = phase.execution
     fields = {name: getattr(chosen, name) for name in e.Chosen.__struct_fields__}
-    match execution.kind:
+    match phase.execution.kind:
         case ExecutionKind.PLAN:
-            return e.SubplanChosen(**fields, subplan=execution.argument)
+            return e.SubplanChosen(**fields, subplan=phase.execution.argument)
         case ExecutionKind.DELEGATE:
-            return e.DelegateChosen(**fields, command=execution.argument)
+            return e.DelegateChosen(**fields, command=phase.execution.argument)
         case _:
             return chosen
 
@@ -122,31 +118,20 @@ def choose_phase(phase: Phase, *, tip: str) -> e.PhaseChosen:
     )
 
 
-def _choose_undo(plan: Plan, *, tip: str, wanted: str) -> e.UndoChosen | e.NoWork:
-    phase = plan.phase(wanted)
-    if phase is None or phase.status is not plans.Status.DONE:
-        return e.NoWork(
-            tip=tip, detail=f"phase {wanted} is not done; there is nothing to undo", kind=NoWorkKind.COMPLETE
-        )
-    return e.UndoChosen(tip=tip, phase=phase.id, title=phase.title, text=phase.text)
-
-
 def _examine_numbers(plan: Plan, phase: Phase, context: RunContext) -> tuple[str, tuple[str, ...]]:
     """Why the text of the phase has to be revised before any work, and remarks for its report."""
     contradictions = find_contradictions(phase.text)
+    place = f"{plan.path}:{phase.heading_line}"
     if wrong := next((words for off, words in contradictions if off > MOST_OFF), ""):
-        return f"{plan.path}:{phase.heading_line}: {wrong}", ()
-    if (words := stale_phrase(phase.text)) and not _is_revised(plan, phase, context):
-        return f"{plan.path}:{phase.heading_line}: phase {phase.id} says {words!r}; revise its text and commit it", ()
-    return "", tuple(words for _, words in contradictions)
-
-
-def _is_revised(plan: Plan, phase: Phase, context: RunContext) -> bool:
-    """Whether the phase was reworded after all phases that it depends on had landed."""
-    commits = [row.commit for name in phase.depends if (row := plan.phase(name)) is not None and row.commit]
+        return f"{place}: {wrong}", ()
+    # A phase that was reworded after all phases that it depends on had landed is revised.
+    words = stale_phrase(phase.text)
+    rows = [plan.phase(name) for name in phase.depends] if words else []
+    commits = [row.commit for row in rows if row is not None and row.commit]
+    texts = set[str]()
     for commit in commits:
         with suppress(PlanUnreadable):
-            row = context.plan_at(commit)[0].phase(phase.id)
-            if row is not None and row.text == phase.text:
-                return False
-    return bool(commits)
+            texts |= {row.text for row in context.plan_at(commit)[0].phases if row.id == phase.id}
+    if words and (not commits or phase.text in texts):
+        return f"{place}: phase {phase.id} says {words!r}; revise its text and commit it", ()
+    return "", tuple(words for _, words in contradictions)

@@ -11,15 +11,13 @@ from msgspec.structs import replace
 
 from runplan.adapters.git.zones import Extra
 from runplan.adapters.store.files import read_bounded
-from runplan.domain.run.attempt_parts import SetupReused
 from runplan.domain.run.kinds import ProofKind, Role
 from runplan.domain.settings.toolchain import list_inputs
 
 if TYPE_CHECKING:
     from runplan.adapters.git.command import Git
-    from runplan.adapters.git.zones import Place
     from runplan.domain.run.attempts import WorkAttempt
-    from runplan.domain.run.events import DispatchStarted, Event
+    from runplan.domain.run.events import DispatchStarted
     from runplan.engine.steps.context import RunContext
 
 NAMED = 3  #: changed inputs named in one line
@@ -27,25 +25,8 @@ LARGEST_COPY = 16 * 1024 * 1024  #: bytes of a file of run.copy that are compare
 SUBMODULE = "160000"  #: the mode of its entry in a tree
 
 
-def reuse_products(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[Event, ...]:
-    """The products of an earlier set-up with the same inputs, unless this one has to be new."""
-    place = _place_of(started, context)
-    if started.again or place.inputs != find_inputs(started, phase, context):
-        return ()
-    return (SetupReused(tree=started.tree),)
-
-
-def describe_reason(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
-    """Why run.setup runs, in words."""
-    place = _place_of(started, context)
-    before = place.inputs
-    if started.again or not before:
-        return started.again or place.outdated or "first use of the worktree"
-    return describe_change(json.loads(before), json.loads(find_inputs(started, phase, context)))
-
-
-def describe_change(before: dict[str, str], now: dict[str, str]) -> str:
-    differing = {name for name, _ in before.items() ^ now.items()}
+def describe_change(before: str, now: str) -> str:
+    differing = {name for name, _ in json.loads(before).items() ^ json.loads(now).items()}
     return f"{', '.join(sorted(differing)[:NAMED])} changed"
 
 
@@ -56,11 +37,8 @@ def keep_products(started: DispatchStarted, phase: WorkAttempt, context: RunCont
         commit = commit_of(started, phase, context)
         context.proof.keep_worktree(commit, is_protected=context.agents.protects_proof, extra=extra)
     for setup in (started, replace(started, tree="")) if started.agents else (started,):
-        _place_of(setup, context).keep_products(find_inputs(setup, phase, context))
-
-
-def _place_of(setup: DispatchStarted, context: RunContext) -> Place:
-    return context.proof if setup.tree else context.zone
+        place = context.proof if setup.tree else context.zone
+        place.keep_products(find_inputs(setup, phase, context))
 
 
 def commit_of(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:

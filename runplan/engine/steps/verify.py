@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from runplan.adapters.agents import prompts
 from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.invocation import list_instructions
-from runplan.adapters.git.command import Git
 from runplan.adapters.git.objects import KEEPER, SUBMODULE, TREE, Entry, find, list_files
 from runplan.adapters.supervise.output import MISREAD
 from runplan.domain.checks import drift, returns, verdict
@@ -49,13 +48,6 @@ def prepare_verifier(started: e.DispatchStarted, state: RunState, context: RunCo
     without = context.bookkeeping if started.scope else ()
     diff = context.candidates.diff(base, phase.built.commits[-1], without=without)
     commit = _commit_shown(phase, context, started.scope)
-    text = _write_prompt(started, phase, context, diff)
-    launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
-    fill = partial(fill_files, started, phase, context, diff=diff, commit=commit)
-    return Prepared(started=started, launch=launch, fill=fill, diff=diff)
-
-
-def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, diff: str) -> str:
     asked = phase.proof.questions_to_verifiers(context.settings.tests.changed)
     brief = write_brief(started, phase, context, tip=phase.built.commits[-1], asked=asked)
     checks = context.settings.checks
@@ -63,31 +55,27 @@ def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunCo
     proofs = () if started.scope else phase.proof.runs
     if started.scope:  # the whole plan instead of one phase
         whole = context.plan_at(phase.built.onto)[1].decode("utf-8", "replace")
-        items = final_items(phase, context)
-        chosen = replace(brief.chosen, phase=EVERY_PHASE, text=whole, items=items, touches=())
-        brief = replace(brief, chosen=chosen)
+        of_plan = {"phase": EVERY_PHASE, "text": whole, "items": final_items(phase, context), "touches": ()}
+        brief = replace(brief, chosen=replace(brief.chosen, **of_plan))
     changed = _list_changed(phase, context, started.scope)
     template = context.prompts[prompts.FINAL if started.scope else started.role]
     missing = prompts.missing_note(_list_missing(phase, context, started.scope))
     doubted = prompts.doubted_note(phase.proof.doubted) if phase.proof.doubted else ""
-    text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
-    return text + as_utf8(missing + doubted + _write_instructions(started, phase, context))
-
-
-def _write_instructions(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
-    """The part of the prompt about changed instructions of agents, which a verifier gets as files of its own."""
-    rows = []
+    rows = []  # changed instructions of agents, which a verifier gets as files of its own
     for number, path in enumerate(_find_instructions(phase, context, started.scope), 1):
         content = context.objects.blob(phase.built.commits[-1], path)
         copy = f"{OWN}/instructions-{number}.txt"  # under a name that no program takes as instructions
         if content is not None:
             context.dispatches.write(started.id, copy, content.decode("utf-8", "surrogateescape"))
         rows.append((path, "removed" if content is None else str(context.dispatches.directory(started.id) / copy)))
-    return prompts.instructions_note(rows)
+    text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
+    text += as_utf8(missing + doubted + prompts.instructions_note(rows))
+    launch = launch_agent(started, context, text, base=phase.base, attempt=phase.leased.attempt)
+    fill = partial(fill_files, started, phase, context, diff=diff, commit=commit)
+    return Prepared(started=started, launch=launch, fill=fill, diff=diff)
 
 
 def _find_instructions(phase: WorkAttempt, context: RunContext, scope: str) -> dict[str, Entry | None]:
-    """The changed instructions of agents, each with its entry in the base."""
     base = _base_of(phase, context, scope)
     patterns = list_instructions(context.settings.agents)
     changed = (path for path in _list_changed(phase, context, scope) if covers(patterns, path))
@@ -158,12 +146,10 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
 
 
 def facts_of(phase: WorkAttempt, context: RunContext, scope: str) -> Facts:
-    """What the verifier's evidence is looked up in."""
     base_tree = context.objects.commit(_base_of(phase, context, scope)).tree
-    tree = phase.built.tree
     text = context.plan_at(phase.built.onto)[1].decode("utf-8", "replace") if scope else phase.chosen.text
     return Facts(
-        count_lines=cache(lambda path: count_lines(tree, path, context)),
+        count_lines=cache(lambda path: count_lines(phase.built.tree, path, context)),
         is_in_base=lambda path: count_lines(base_tree, path, context) is not None,
         changed=_list_changed(phase, context, scope),
         text=text,
@@ -177,7 +163,6 @@ def facts_of(phase: WorkAttempt, context: RunContext, scope: str) -> Facts:
 
 
 def count_lines(tree: str, path: str, context: RunContext) -> int | None:
-    """The lines of a file of the tree; None when the tree has no such file."""
     part, entry = find(context.objects, tree, path)
     if part != path or entry is None or entry.mode in (TREE, SUBMODULE):
         return None
@@ -190,7 +175,6 @@ def _base_of(phase: WorkAttempt, context: RunContext, scope: str) -> str:
 
 
 def _list_changed(phase: WorkAttempt, context: RunContext, scope: str) -> list[str]:
-    """The files that differ from the base, without those that runplan writes."""
     changes = context.candidates.changes(_base_of(phase, context, scope), phase.built.commits[-1])
     return [change.path for change in changes if not is_within(context.bookkeeping, change.path)]
 
@@ -211,20 +195,15 @@ def _list_missing(phase: WorkAttempt, context: RunContext, scope: str) -> e.Rows
     for commit in dict.fromkeys((head, phase.built.onto, context.find_plan_base(phase), *tips)):
         files = list_files(git, git.commit(commit).tree, "") if git.tip(commit) is not None else ()
         missing = {path for path in missing if not any(f"/{file}".endswith(f"/{path}") for file in files)}
-    missing -= _list_ignored(missing, phase.built.tree, git)
-    return tuple((item, path) for item, path in named if path in missing)
-
-
-def _list_ignored(paths: set[str], tree: str, git: Git) -> set[str]:
-    """The paths that the .gitignore files of the tree cover."""
-    with TemporaryDirectory() as place:
-        for name, entry in list_files(git, tree, "").items():
+    with TemporaryDirectory() as place:  # with the .gitignore files of the tree
+        for name, entry in list_files(git, phase.built.tree, "").items():
             if name.endswith(".gitignore") and (rules := git.object(entry.oid)) is not None:
                 Path(place, name).parent.mkdir(parents=True, exist_ok=True)
                 Path(place, name).write_bytes(rules.content)
         ask = (f"--work-tree={place}", "check-ignore", "--no-index", "-z", "--stdin")
-        ignored = git.run(*ask, stdin=os.fsencode("\0".join(paths)), ok=(0, 1)).out
-    return set(os.fsdecode(ignored).split("\0"))
+        ignored = git.run(*ask, stdin=os.fsencode("\0".join(missing)), ok=(0, 1)).out
+    missing -= set(os.fsdecode(ignored).split("\0"))
+    return tuple((item, path) for item, path in named if path in missing)
 
 
 def _list_commands(phase: WorkAttempt, context: RunContext) -> list[str] | None:
@@ -238,9 +217,6 @@ def _list_commands(phase: WorkAttempt, context: RunContext) -> list[str] | None:
     if not used and not agent.prints_json:
         return None
     return [check.command for check in context.settings.checks.values()] + [tool.detail for tool in used]
-
-
-# --- the end of a plan ----------------------------------------------------------------------------------
 
 
 def before_the_end(state: RunState, context: RunContext, plan: Plan) -> e.Event | None:
@@ -267,16 +243,9 @@ def is_complete_with(plan: Plan, phase: str) -> bool:
     return all(other.status is Status.DONE for other in plan.phases if other.id != phase)
 
 
-# --- the verification -----------------------------------------------------------------------------------
-
-
 def final_items(phase: WorkAttempt, context: RunContext) -> e.Rows:
-    """One item for each phase of the plan."""
     plan, _ = context.plan_at(phase.built.onto)
     return tuple((f"F{number}", f"phase {row.id}") for number, row in enumerate(plan.phases, 1))
-
-
-# --- numbers that a plan states and agents measure ------------------------------------------------------
 
 
 def measure_drift(phase: WorkAttempt, context: RunContext, message: str) -> e.DriftFound | None:
@@ -285,12 +254,9 @@ def measure_drift(phase: WorkAttempt, context: RunContext, message: str) -> e.Dr
     verified = drift.read_tokens(message)
     if not any((written.drifts, written.malformed, verified.drifts, verified.malformed)):
         return None
-    facts = context.store.list_facts
-    plan = context.plan
-    landed = {fact.event.phase for fact in facts(e.Landed, plan=plan) if fact.run == context.run}
-    made = [
-        fact.event for fact in facts(e.DriftFound, plan=plan) if fact.run == context.run and fact.event.of in landed
-    ]
+    facts = partial(context.store.list_facts, plan=context.plan)
+    landed = {fact.event.phase for fact in facts(e.Landed) if fact.run == context.run}
+    made = [fact.event for fact in facts(e.DriftFound) if fact.run == context.run and fact.event.of in landed]
     corrected = {(of, bullet) for event in made for of, bullet, _, _ in event.corrections}  # in this run
     decision = drift.judge_drifts(written, verified, corrected)
     return e.DriftFound(

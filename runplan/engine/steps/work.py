@@ -47,10 +47,7 @@ LONGEST_SUBJECT = 60  #: characters of a commit's subject that are shown
 
 
 def describe_off_base(foreign: Sequence[tuple[Oid, str]] | None, *, branch: str, base: Oid) -> str:
-    """Why the commits of a branch cannot be landed, for people; "" when they can.
-
-    `foreign` are the ids and subjects of commits that the attempt did not make; None if it left its base.
-    """
+    """Why foreign commits, None for a branch that left its base, cannot be landed; "" for none."""
     name = branch.removeprefix(HEADS)
     kept = f"nothing landed, and the work is kept on {name}"
     if foreign is None:
@@ -59,33 +56,31 @@ def describe_off_base(foreign: Sequence[tuple[Oid, str]] | None, *, branch: str,
     return f"the branch {name} contains commits that this attempt did not make: {shown}; {kept}" if foreign else ""
 
 
-def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def take_work(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
     phase = state.work
     kept = state.work.leased.kept
     head = _commit_leftovers(phase, context, message=_commit_subject(phase))
     if isinstance(head, e.WorkRefused):
-        yield head
-        return
+        return head
     known = phase.start or (kept.head if kept else "")  # the user may have it: another phase began on it
     foreign = context.candidates.foreign(phase.base, head, run=context.mark, kept=known)
     if why := describe_off_base(foreign, branch=phase.leased.branch, base=phase.base):
-        yield e.WorkRefused(reason=Reason.OFF_BASE, detail=why)
-        return
+        return e.WorkRefused(reason=Reason.OFF_BASE, detail=why)
     changes = context.candidates.changes(phase.base, head)
-    refusal = _conflict_markers(phase, context, head) or _nested_repository(changes, context, head)
-    if refusal is not None:
-        yield refusal
-        return
+    if refusal := _refuse_tree(phase, context, head, changes):
+        return refusal
     permit = permit_of(phase, context)
     tree = context.objects.commit(head).tree
     if findings := _find_tampering(phase, context, head, changes, permit):
-        yield _record_findings(findings, tree)
-        return
+        is_scope = all(finding.reason is Reason.OUT_OF_SCOPE for finding in findings)
+        more = [f"and {len(findings) - NAMED} more"] if len(findings) > NAMED else []
+        lines = (*map(str, findings[:NAMED]), *more)
+        reason = Reason.OUT_OF_SCOPE if is_scope else Reason.TAMPERED
+        return e.RulesBroken(tree=tree, reason=reason, lines=lines, remedy=tamper.describe_remedy(findings))
     commits = context.candidates.commits(phase.base, head)
-    hidden = (
-        () if phase.squash else _find_in_commits(phase, context, commits or (context.objects.commit(head),), permit)
-    )
-    yield e.WorkTaken(
+    of_work = commits or (context.objects.commit(head),)
+    hidden = () if phase.squash else _find_in_commits(phase, context, of_work, permit)
+    return e.WorkTaken(
         head=head,
         tree=tree,
         commits=0 if not changes else len(commits) if commits else 1,
@@ -126,34 +121,22 @@ def _commit_leftovers(phase: WorkAttempt, context: RunContext, *, message: str) 
 
 
 def permit_of(phase: WorkAttempt, context: RunContext) -> Permit:
-    read = phase.chosen
     written = context.bookkeeping
     # An issue, a review or the log of a check may name a file, and permits nothing by that.
-    lines = [] if phase.is_repair else read.text.splitlines(keepends=True)
-    own = "".join(line for line in lines if not line.startswith(QUOTED))
-    bookkeeping = (*written, *FILES)
+    lines = [] if phase.is_repair else phase.chosen.text.splitlines(keepends=True)
     return tamper.Permit(
-        text=own,
-        touches=read.touches,
-        allows=read.allows,
-        bookkeeping=bookkeeping,
+        text="".join(line for line in lines if not line.startswith(QUOTED)),
+        touches=phase.chosen.touches,
+        allows=phase.chosen.allows,
+        bookkeeping=(*written, *FILES),
         test_paths=context.settings.tests.paths,
         written=written,
         instructions=list_instructions(context.settings.agents),
     )
 
 
-def _record_findings(findings: tuple[Tampering, ...], tree: str) -> e.RulesBroken:
-    """All findings as one event that names the first few."""
-    reasons = {finding.reason for finding in findings}
-    reason = Reason.OUT_OF_SCOPE if reasons == {Reason.OUT_OF_SCOPE} else Reason.TAMPERED
-    more = [f"and {len(findings) - NAMED} more"] if len(findings) > NAMED else []
-    lines = (*map(str, findings[:NAMED]), *more)
-    return e.RulesBroken(tree=tree, reason=reason, lines=lines, remedy=tamper.describe_remedy(findings))
-
-
-def _conflict_markers(phase: WorkAttempt, context: RunContext, head: str) -> e.WorkRefused | None:
-    """A file that still has the conflict markers that the fixer had to resolve."""
+def _refuse_tree(phase: WorkAttempt, context: RunContext, head: str, changes: Sequence[Change]) -> e.WorkRefused | None:
+    """Refuse conflict markers that the fixer had to resolve, and a nested repository, whose content would be lost."""
 
     def has_markers(commit: str, path: str) -> bool:
         lines = (context.read_file(commit, path) or "").splitlines()
@@ -163,14 +146,8 @@ def _conflict_markers(phase: WorkAttempt, context: RunContext, head: str) -> e.W
     before = phase.chosen.tip if isinstance(phase.chosen, e.MergeChosen) else phase.base
     for path in phase.unsolved.paths if phase.unsolved else ():
         if has_markers(head, path) and not has_markers(before, path):
-            return e.WorkRefused(
-                reason=Reason.CONFLICT, detail=phase.describe_unsolved(f"it left conflict markers in {path}")
-            )
-    return None
-
-
-def _nested_repository(changes: tuple[Change, ...], context: RunContext, head: str) -> e.WorkRefused | None:
-    """A nested repository would land as a bare commit id, and its content would be lost."""
+            detail = phase.describe_unsolved(f"it left conflict markers in {path}")
+            return e.WorkRefused(reason=Reason.CONFLICT, detail=detail)
     modules = context.read_file(head, ".gitmodules") or ""
     for change in changes:
         if change.new_mode == GITLINK != change.old_mode and f"path = {change.path}\n" not in f"{modules}\n":
@@ -181,18 +158,14 @@ def _nested_repository(changes: tuple[Change, ...], context: RunContext, head: s
 def _find_tampering(
     phase: WorkAttempt, context: RunContext, head: str, changes: Sequence[Change], permit: Permit
 ) -> tuple[Tampering, ...]:
-    """The changes of the work that the phase does not permit."""
-
-    def before(path: str) -> str | None:
-        return context.read_file(phase.base, path)
-
-    def after(path: str) -> str | None:
-        return context.read_file(head, path)
-
     files = [_file_change(context, change, before=_read_text(context, change.old)) for change in changes]
-    commands = (check.command for check in context.settings.checks.values())
-    paths = (change.path for change in changes)
-    guarded = tamper.examine_checks(commands, paths, permit, before=before, after=after)
+    guarded = tamper.examine_checks(
+        (check.command for check in context.settings.checks.values()),
+        (change.path for change in changes),
+        permit,
+        before=partial(context.read_file, phase.base),
+        after=partial(context.read_file, head),
+    )
     return (*tamper.examine_changes(files, permit), *guarded)
 
 
@@ -246,17 +219,13 @@ def _decode_blob(stored: Stored | None) -> str:
     return "" if b"\0" in content[:BEGINNING] else content.decode("utf-8", "replace")
 
 
-# --- the end of an attempt and of a run -----------------------------------------------------------------
-
-
-def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def hand_over(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
     phase = state.work
     assert phase.dispatches.ended is not None
     number = len(phase.handovers) + 1
     head = _commit_leftovers(phase, context, message=f"{_wip_subject(phase, context)}hand-over {number}\n")
     if isinstance(head, e.WorkRefused):
-        yield head
-        return
+        return head
     message, returned = reply_of(phase.dispatches.ended.id, context)
     why = describe_ending(phase.dispatches.ended)
     standing = Standing(
@@ -274,44 +243,37 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[
     )
     text = plain(handover_note(standing))
     context.dispatches.write(phase.dispatches.ended.id, "handoff.md", text)
-    yield e.HandedOver(number=number, tree=context.objects.commit(head).tree, note=text, why=why)
+    return e.HandedOver(number=number, tree=context.objects.commit(head).tree, note=text, why=why)
 
 
-def push_work(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def push_work(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
     """Push the newest work; a remote that does not answer fails no phase."""
     phase = state.work
     old = phase.pushing.head
-    head = _newest_work(phase, context)
+    head = context.objects.tip(phase.leased.branch) or phase.base
+    left = context.zone.leftovers  # the files that an agent left uncommitted
+    head = left if left is not None and context.objects.commit(left).parents == (head,) else head
     if head in (phase.base, old):
-        yield WorkPushed(head=old)
-        return
+        return WorkPushed(head=old)
     why = "; ".join(map(str, _find_leaks(phase, context, head)))
     ref = wip_ref(phase.leased.branch)
     is_owner = partial(context.claims.owns_plan, context.plan)
     why = why or remote_lander(context).push_work(ref, head, old=old, is_owner=is_owner)
-    yield WorkKept(host=state.host, why=why) if why else WorkPushed(head=head)
+    return WorkKept(host=state.host, why=why) if why else WorkPushed(head=head)
 
 
-def _newest_work(phase: WorkAttempt, context: RunContext) -> Oid:
-    """The newest commit of the work, with the files that an agent left uncommitted."""
-    tip = context.objects.tip(phase.leased.branch) or phase.base
-    left = context.zone.leftovers
-    return left if left is not None and context.objects.commit(left).parents == (tip,) else tip
-
-
-def ask_question(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def ask_question(action: Action, state: RunState, context: RunContext) -> e.Event:  # noqa: ARG001
     attempt = state.current
     ended = attempt.dispatches.ended
     assert ended is not None
     if isinstance(attempt, WorkAttempt) and ended.role.is_writer:
         head = _commit_leftovers(attempt, context, message=f"{_wip_subject(attempt, context)}question\n")
         if isinstance(head, e.WorkRefused):
-            yield head
-            return
-    yield e.QuestionAsked(id=ended.id, text=ended.detail or "no question given", phase=attempt.chosen.phase)
+            return head
+    return e.QuestionAsked(id=ended.id, text=ended.detail or "no question given", phase=attempt.chosen.phase)
 
 
-def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event]:
+def fail(action: Fail, state: RunState, context: RunContext) -> e.Event:
     attempt = state.current
     words = filter(None, (*attempt.rejections, attempt.rejected))
     newest = attempt.dispatches.newest
@@ -324,20 +286,30 @@ def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event
         dispatch=newest.id if newest else "",
         rejected="\n\n".join(words) if attempt.rejections or attempt.rejected is not None else None,
     )
-    yield _add_evidence(failed, attempt, context) if isinstance(attempt, WorkAttempt) else failed
+    return _add_evidence(failed, attempt, context) if isinstance(attempt, WorkAttempt) else failed
 
 
 def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext) -> e.PhaseFailed:
-    """The failure with the place of the work, which is kept, and with what proves it."""
     has_landed = phase.lands_itself
-    has_branch = phase.lease is not None and not has_landed
-    branch = _publish_work(phase, context) if has_branch else ""
+    branch = ""
+    if phase.lease is not None and not has_landed:
+        if phase.work is None:  # a refused file is parked with the worktree
+            _commit_leftovers(phase, context, message=_commit_subject(phase))
+        kept = phase.lease.kept
+        newer_than = (kept.ref, kept.head) if kept else None
+        branch = context.workspace.publish(phase.lease.branch, base=phase.base, newer_than=newer_than)
     tree = phase.work.tree if phase.work else ""
     is_stuck = _is_stuck(failed, tree, context)
     is_before_work = failed.reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED)
     detail = f"{failed.detail}{describe_lacking(phase, context)}" if is_before_work else failed.detail
     output = _read_output(failed.reason, phase, context)
     detail += context.agents.describe_unseen("\n".join(output), after_work=not is_before_work)
+    proofs: list[str] = []
+    if failed.reason in (Reason.VERIFICATION_FAILED, Reason.NO_PROGRESS) and phase.proof.verdict is not None:
+        proofs = [f"{item}: {evidence}" for item, evidence in phase.proof.failed_items]
+    elif failed.reason == Reason.GUARD_VIOLATED:
+        proofs = [line for line in phase.warnings if phase.refusal is None or line not in phase.refusal[1]]
+    last_lines = [line for text in output for line in plain(text).splitlines()[-LINES_SHOWN:]]
     return replace(
         failed,
         reason=Reason.NO_PROGRESS if is_stuck else failed.reason,
@@ -346,8 +318,8 @@ def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext
         attempt=phase.lease.attempt if phase.lease else 1,
         branch=branch.removeprefix("refs/heads/"),
         parked=phase.parked,
-        evidence="\n".join((*phase.cycles, *_list_evidence(failed.reason, phase, context))),
-        output="\n".join(_last_lines(output, context)),
+        evidence="\n".join((*phase.cycles, *(context.agents.redacted(line[:LONGEST_LINE]) for line in proofs))),
+        output="\n".join(context.agents.redacted(line[:LONGEST_LINE]) for line in last_lines),
         head=(context.workspace.user.tip(branch) or "") if branch else "",
         base=phase.base,
         failed=phase.proof.failed_items,
@@ -357,17 +329,7 @@ def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext
     )
 
 
-def _publish_work(phase: WorkAttempt, context: RunContext) -> str:
-    """Keep the work on a branch of the user's, with the files that a stopped writer has not committed."""
-    lease = phase.leased
-    kept = phase.leased.kept
-    if phase.work is None:
-        _commit_leftovers(phase, context, message=_commit_subject(phase))  # a refused file is parked with the worktree
-    return context.workspace.publish(lease.branch, base=phase.base, newer_than=(kept.ref, kept.head) if kept else None)
-
-
 def _is_stuck(failed: e.PhaseFailed, tree: str, context: RunContext) -> bool:
-    """Whether the previous attempt failed for the same reason with the same work."""
     earlier = context.failures(failed.phase)
     if failed.reason in NOT_OF_WORK or not tree or not earlier:
         return False
@@ -375,21 +337,9 @@ def _is_stuck(failed: e.PhaseFailed, tree: str, context: RunContext) -> bool:
     return last.tree == tree and last.reason in (failed.reason, Reason.NO_PROGRESS) and last.step == failed.step
 
 
-def _list_evidence(reason: str, phase: WorkAttempt, context: RunContext) -> list[str]:
-    """A few lines that prove the failure: failed items, or guard findings."""
-    lines: list[str] = []
-    if reason in (Reason.VERIFICATION_FAILED, Reason.NO_PROGRESS) and phase.proof.verdict is not None:
-        lines = [f"{item}: {evidence}" for item, evidence in phase.proof.failed_items]
-    elif reason == Reason.GUARD_VIOLATED:
-        lines = [line for line in phase.warnings if phase.refusal is None or line not in phase.refusal[1]]
-    return [context.agents.redacted(line[:LONGEST_LINE]) for line in lines]
-
-
 def _read_output(reason: str, phase: WorkAttempt, context: RunContext) -> list[str]:
-    """The output of the commands that failed."""
-    if reason in (Reason.TESTS_FAILED, Reason.TESTS_UNFINISHED) or (
-        reason == Reason.NO_PROGRESS and not phase.proof.verdict
-    ):
+    is_tests = reason in (Reason.TESTS_FAILED, Reason.TESTS_UNFINISHED)
+    if is_tests or (reason == Reason.NO_PROGRESS and not phase.proof.verdict):
         return [gate.output for gate in phase.proof.newest_gates.values() if gate.answer is not GateAnswer.PASSED]
     if reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED) and phase.dispatches.newest is not None:
         logs = log_files(phase.dispatches.newest, context).values()
@@ -397,15 +347,22 @@ def _read_output(reason: str, phase: WorkAttempt, context: RunContext) -> list[s
     return []
 
 
-def _last_lines(texts: Sequence[str], context: RunContext) -> list[str]:
-    lines = [line for text in texts for line in plain(text).splitlines()[-LINES_SHOWN:]]
-    return [context.agents.redacted(line[:LONGEST_LINE]) for line in lines]
-
-
 def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     attempt = state.current
     if isinstance(attempt, WorkAttempt) and attempt.lease is not None:
-        _clean_branch(attempt, attempt.lease, context)
+        lease = attempt.lease
+        is_landed = bool(attempt.delivery.landed)
+        head = attempt.work.head if attempt.work and is_landed else ""
+        if head and context.objects.tip(lease.branch) == head:
+            context.objects.update_refs(f"delete {lease.branch} {head}")
+        else:
+            context.workspace.give_to_user(lease.branch, base=attempt.base)
+        if is_landed and (attempt.pushing.head or attempt.pushing.kept):
+            remote_lander(context).drop_work(wip_ref(lease.branch))
+        kept = lease.kept if is_landed else None
+        if kept is not None and context.workspace.user.tip(kept.ref) == kept.head:  # else a person has moved it
+            has_kept = bool(head) and context.objects.is_ancestor(kept.head, head)
+            context.removal.remove_ref(kept.ref, landed=kept.head if has_kept else "")
     if isinstance(attempt, WorkAttempt) and (review := attempt.answered):
         message, answer = reply_of(attempt.written, context)
         words = answer.summary if isinstance(answer, Return) else context.agents.redacted(message)
@@ -416,21 +373,7 @@ def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e
     yield e.CleanedUp(phase=attempt.chosen.phase)
 
 
-def _clean_branch(phase: WorkAttempt, lease: e.Leased, context: RunContext) -> None:
-    head = phase.work.head if phase.work and phase.delivery.landed else ""  # of the landed work
-    if head and context.objects.tip(lease.branch) == head:
-        context.objects.update_refs(f"delete {lease.branch} {head}")
-    else:
-        context.workspace.give_to_user(lease.branch, base=phase.base)
-    if phase.delivery.landed and (phase.pushing.head or phase.pushing.kept):
-        remote_lander(context).drop_work(wip_ref(lease.branch))
-    kept = lease.kept if phase.delivery.landed else None
-    if kept is not None and context.workspace.user.tip(kept.ref) == kept.head:  # else a person has moved it
-        is_landed = bool(head) and context.objects.is_ancestor(kept.head, head)
-        context.removal.remove_ref(kept.ref, landed=kept.head if is_landed else "")
-
-
-def finish(action: Finish, state: RunState, context: RunContext) -> Iterator[e.Event]:
+def finish(action: Finish, state: RunState, context: RunContext) -> e.Event:
     detail = action.detail
     parked = ""
     # A run that was stopped while it leased has a pin of its base and no lease.
@@ -445,4 +388,4 @@ def finish(action: Finish, state: RunState, context: RunContext) -> Iterator[e.E
     over = e.RunEnded(outcome=action.outcome, reason=action.reason, detail=detail, parked=parked)
     show_failure(over, state, context)
     notes = (*release_issues(over, state, context), *comment_failure(over, state, context))
-    yield replace(over, detail="; ".join(filter(None, (detail, *notes))))
+    return replace(over, detail="; ".join(filter(None, (detail, *notes))))
