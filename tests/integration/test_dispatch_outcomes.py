@@ -369,20 +369,6 @@ def test_a_dead_spawner_is_replaced_at_the_next_start(on: Stage) -> None:
     assert on.outcome(first).code == 7
 
 
-def test_the_next_dispatch_reuses_the_shim_and_a_dead_one_is_replaced(on: Stage) -> None:
-    first = on.sh("exit 1")
-    assert on.outcome(first).code == 1
-
-    second = on.sh("exit 2")
-
-    assert on.outcome(second).code == 2
-    assert on.shim(second) == on.shim(first)
-    os.kill(on.shim(second), signal.SIGKILL)
-    third = on.sh("exit 3")
-    assert on.outcome(third).code == 3
-    assert on.shim(third) != on.shim(second)
-
-
 def test_a_lock_without_a_shim_is_running_until_it_is_let_go(on: Stage) -> None:
     """As when the runner died after it sent the lock and before the spawner forked."""
     dispatch = on.launch("true").id

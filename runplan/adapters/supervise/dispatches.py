@@ -85,7 +85,6 @@ class Spawner:
             )
 
     def close(self) -> None:
-        """End it; agents and their shims keep running."""
         self.socket.close()
         self.process.kill()
         self.process.wait()
@@ -106,7 +105,6 @@ class Dispatches:
         self._begun: set[str] = set()  #: dispatches started here
         self._shims: dict[str, Process] = {}  #: of these, unless the shim had ended before it was looked up
         self._links: dict[str, socket.socket] = {}  #: to the shims of running dispatches that were started here
-        self._idle: list[socket.socket] = []  #: to shims whose dispatch has ended
 
     def __enter__(self) -> Dispatches:
         self._spawner = Spawner()  # it imports while the run is resolved
@@ -116,15 +114,11 @@ class Dispatches:
         self.close()
 
     def close(self) -> None:
-        """End the spawner, let idle shims exit; agents and their shims keep running."""
-        self._idle += self._links.values()
+        """End the spawner; agents and their shims keep running."""
+        for link in self._links.values():
+            link.close()
         self._links.clear()
-        self._close_idle()
         self._close_spawner()
-
-    def _close_idle(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
 
     def _close_spawner(self) -> None:
         if self._spawner:
@@ -132,7 +126,6 @@ class Dispatches:
         self._spawner = None
 
     def directory(self, dispatch: str) -> Path:
-        """The directory of the dispatch; made when it is missing."""
         path = self._files(dispatch).directory
         if dispatch not in self._made:
             self._fetch(dispatch)
@@ -152,7 +145,6 @@ class Dispatches:
         draft.rename(path)
 
     def read(self, dispatch: str, name: str) -> str | None:
-        """The text of a file of the dispatch; None when it is missing, too large or a link."""
         return read_text(self.directory(dispatch) / name, follow=False)
 
     def write(self, dispatch: str, name: str, text: str) -> None:
@@ -164,15 +156,13 @@ class Dispatches:
         if self.stored is not None:
             self.stored.add_end(self.directory(dispatch), names, redact)
 
-    # --- starting -----------------------------------------------------------------------------------
-
     def start(self, launch: Launch) -> None:
         """Start the process under a shim, and return as soon as the shim runs. An id is started once."""
         files = DispatchFiles(self.directory(launch.id))
         for name, content in launch.files:
             publish(files.directory / name, content.encode("utf-8", "surrogateescape"), sync=True)
         request = json.dumps(to_builtins((str(files.directory), replace(launch, files=())))).encode()
-        for _ in range(3):  # an idle shim may have exited, and the spawner may have died
+        for _ in range(2):  # the spawner may have died
             lock = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 is_free = lock_descriptor(lock, within_s=LOCK_CHECK_S)
@@ -188,24 +178,17 @@ class Dispatches:
         raise Unreachable(f"no shim could be started; see {self._spawner_log}")
 
     def _submit(self, launch: Launch, text: bytes, lock: int) -> bool:
-        """Give the dispatch to an idle shim or to a new one; False when it did not answer."""
-        forget = self._close_idle if self._idle else self._close_spawner
+        """Give the dispatch to a new shim; False when it did not answer."""
         with contextlib.ExitStack() as on_failure, contextlib.suppress(OSError, struct.error):
-            on_failure.callback(forget)
-            is_idle = bool(self._idle)
-            if is_idle:
-                link = on_failure.enter_context(self._idle.pop())
-            else:
-                self._spawner = self._spawner or Spawner()
-                self._spawner_log.touch(0o600)
-                ours, theirs = socket.socketpair()
-                link = on_failure.enter_context(ours)
-                with theirs, self._spawner_log.open("ab") as log:
-                    kind = launch.reader.encode() or b" "
-                    socket.send_fds(self._spawner.socket, [kind], [theirs.fileno(), log.fileno()])
+            on_failure.callback(self._close_spawner)
+            self._spawner = self._spawner or Spawner()
+            self._spawner_log.touch(0o600)
+            ours, theirs = socket.socketpair()
+            link = on_failure.enter_context(ours)
+            with theirs, self._spawner_log.open("ab") as log:
+                kind = launch.reader.encode() or b" "
+                socket.send_fds(self._spawner.socket, [kind], [theirs.fileno(), log.fileno()])
             link.settimeout(ANSWER_S)
-            if is_idle:
-                link.recv(1)  # its word that the last dispatch has ended
             socket.send_fds(link, [_HEADER.pack(len(text))], [lock])
             link.sendall(text)
             (pid,) = _HEADER.unpack(link.recv(_HEADER.size))
@@ -217,8 +200,6 @@ class Dispatches:
                 self._shims[launch.id] = shim
             return True
         return False
-
-    # --- waiting ------------------------------------------------------------------------------------
 
     def standing(self, dispatch: str) -> DispatchStanding:
         """Whether the dispatch runs, never started, or how it ended; Unreachable while the repository is missing."""
@@ -274,21 +255,14 @@ class Dispatches:
         link = self._links.get(dispatch)
         if link is None:
             return self._files(dispatch).locked()
-        try:
-            # It stays in the socket until the shim is reused: another thread may wait for it.
-            ended = link.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return True
-        except OSError:
-            ended = b""
-        del self._links[dispatch]
-        if ended:
-            self._idle.append(link)
-        else:  # the shim has exited or died
-            link.close()
+        with contextlib.suppress(ConnectionError):
+            try:
+                link.recv(1, socket.MSG_PEEK)
+            except BlockingIOError:
+                return True
+        self._links.pop(dispatch, None)  # the shim has exited or died
+        link.close()
         return False
-
-    # --- ending -------------------------------------------------------------------------------------
 
     def end(self, ids: Collection[str], *, grace_s: float) -> None:
         """End them and all their processes: ask, force after the grace, then end what is left."""

@@ -51,10 +51,7 @@ def reader_of(kind: str) -> Reader:
 
 
 class CappedLog:
-    """A log file of at most `cap` bytes: the head is written as it comes, the tail when the log is closed.
-
-    Secrets are removed from the written parts only: most of a long output is dropped.
-    """
+    """A log file of at most `cap` bytes without secrets: the head is written as it comes, the tail at the end."""
 
     def __init__(self, path: Path, *, cap: int, secrets: Collection[str] = ()) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -122,7 +119,6 @@ class EventCollector:
             self._line = bytearray(last[:LONGEST_LINE])
 
     def finish(self) -> None:
-        """Read a last line without a line end."""
         if self._line:
             self.read_line(bytes(self._line))
 
@@ -158,12 +154,7 @@ class EventCollector:
         return self._folding.tally
 
 
-# --- records -----------------------------------------------------------------------------------------------------
-
-
 class ShimRecord(Struct, frozen=True, kw_only=True):
-    """Content of shim.json."""
-
     identity: str = ""
     reader: str = ""  #: kind of agent whose output this is; "" for a command of the project
 
@@ -198,7 +189,6 @@ class DispatchFiles:
         return is_held(self.lock)
 
     def shim(self) -> ShimRecord:
-        """The shim's record; an empty one before it is written."""
         return _read(self._shim, ShimRecord) or ShimRecord()
 
     def error(self) -> str:
@@ -213,10 +203,7 @@ class DispatchFiles:
         publish(self._shim, msgspec.json.encode(record), sync=False)
 
     def write_exit(self, outcome: d.Outcome, *, held: int) -> None:
-        """Write the exit record durably, after the agent's return.
-
-        `held` is the open directory: it is still valid after the repository was moved.
-        """
+        """Write the exit record durably; `held` is its directory, valid also after the repository was moved."""
         # Not blocking: an agent can leave a pipe there.
         with (
             contextlib.suppress(OSError),

@@ -5,7 +5,7 @@ can hold the pipe open for ever), ends the processes the agent left behind and w
 the agent and to exit; a second SIGTERM makes it kill at once.
 
 This module runs as the spawner, which forks shims on request and lives as long as its runner. A new interpreter for
-every shim would take a hundred milliseconds, a fork takes ten. So a shim supervises one dispatch after the other.
+every shim would take a hundred milliseconds, a fork takes ten.
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ from runplan.domain.run.dispatch import LOGS, OWN, SCRATCH, TEMPORARY, Ending, L
 
 #: A request to a shim is the length of its text, with the lock's descriptor, then the text. The answer is its pid.
 HEADER = struct.Struct("!I")
-ENDED = b"."  #: a shim's word that its dispatch has ended and that it takes another one
 LONGEST_KIND = 64  #: bytes of the name of a kind of agent
-IDLE_S = 5.0  #: a shim without a dispatch exits after this
 
 STREAMS = (1, 2)  #: standard output and error
 PIPE_SIZE = 1024 * 1024
@@ -58,9 +56,6 @@ LONGEST_SLEEP_S = 86_400.0  #: the kernel refuses to sleep for much longer at on
 _PR_SET_CHILD_SUBREAPER = 36
 _OOM_SCORE = Path("/proc/self/oom_score_adj")
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-# --- spawner ----------------------------------------------------------------------------------------------------
 
 
 def main(descriptor: int) -> None:
@@ -90,41 +85,30 @@ def main(descriptor: int) -> None:
 
 
 def _become_shim(descriptor: int) -> None:
-    """Supervise one dispatch after the other, until the runner is gone or sends none for a while."""
+    """Supervise the dispatch that the runner sends."""
     os.setsid()
     os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if _LIBC:  # orphaned descendants become our children, so that a daemon without the mark is found too
         _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     me = processes.identity(os.getpid()) or ""
-    with socket.socket(fileno=descriptor) as runner, contextlib.suppress(OSError):  # it is gone, or the time is up
-        runner.settimeout(IDLE_S)
-        while True:
-            header, locks, _, _ = socket.recv_fds(runner, HEADER.size, 1)
-            text = runner.recv(HEADER.unpack(header)[0], socket.MSG_WAITALL) if locks else b""
-            if not text:
-                return
-            os.set_inheritable(locks[0], False)
-            # From the answer on the shim can be asked to end; the request is delivered when it is ready.
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-            with contextlib.suppress(OSError):  # the runner may have died
-                runner.sendall(HEADER.pack(os.getpid()))
-            directory, launch = convert(json.loads(text), tuple[str, Launch])
-            is_reusable = supervise(launch, DispatchFiles(Path(directory)), me=me)
-            os.close(locks[0])
-            if not is_reusable:
-                return
-            runner.sendall(ENDED)
+    with socket.socket(fileno=descriptor) as runner, contextlib.suppress(OSError):
+        header, locks, _, _ = socket.recv_fds(runner, HEADER.size, 1)
+        text = runner.recv(HEADER.unpack(header)[0], socket.MSG_WAITALL) if locks else b""
+        if not text:  # the runner is gone
+            return
+        os.set_inheritable(locks[0], False)
+        # From the answer on the shim can be asked to end; the request is delivered when it is ready.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        with contextlib.suppress(OSError):  # the runner may have died
+            runner.sendall(HEADER.pack(os.getpid()))
+        directory, launch = convert(json.loads(text), tuple[str, Launch])
+        supervise(launch, DispatchFiles(Path(directory)), me=me)
+        os.close(locks[0])  # before the end of the link, by which the runner knows that the dispatch has ended
 
 
-# --- one dispatch -----------------------------------------------------------------------------------------------
-
-
-def supervise(launch: Launch, files: DispatchFiles, *, me: str) -> bool:
-    """Start the process, supervise it to its end and write the exit record; `me` is this process's identity.
-
-    Whether the shim can supervise another one: the agent exited by itself and left no process behind.
-    """
+def supervise(launch: Launch, files: DispatchFiles, *, me: str) -> None:
+    """Supervise a process to its end and write the exit record; `me` is the identity of this process."""
     scratch = files.directory / SCRATCH
     for folder in TEMPORARY.values() if launch.boxed else ():
         make_below(files.directory, scratch / folder)
@@ -143,11 +127,9 @@ def supervise(launch: Launch, files: DispatchFiles, *, me: str) -> bool:
             remove_directory(scratch)
         files.write_exit(outcome, held=held)
     os.close(held)
-    return outcome.ending is Ending.EXITED and not outcome.leftovers and not signals.requests
 
 
 def _start(launch: Launch) -> tuple[int, list[int]]:
-    """Start the process in a session of its own: its pid, and our ends of its outputs."""
     with contextlib.ExitStack() as stack:
         stdin = os.open(launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         stack.callback(os.close, stdin)
@@ -210,7 +192,6 @@ class _Signals:
 
 class _Supervision:
     def __init__(self, launch: Launch, files: DispatchFiles, signals: _Signals) -> None:
-        """Start the agent."""
         self._launch = launch
         self._signals = signals
         self._files = files
@@ -246,7 +227,21 @@ class _Supervision:
                     self._read(key)
             if self._status is None:
                 self._check(time.monotonic())
-        self._drain()
+        # The rest fits into the pipe, so a grandchild that keeps printing cannot hold the shim.
+        for key in [key for key in self._selector.get_map().values() if key.data is not None]:
+            rest = PIPE_SIZE
+            while rest > 0 and (got := self._read(key)):
+                rest -= got
+            if key.fd in self._selector.get_map():
+                self._selector.unregister(key.fd)
+                os.close(key.fd)
+        self._selector.close()
+        self._events.finish()
+        if self._launch.reader:
+            with contextlib.suppress(*MISREAD, OSError):
+                self._events.add(agent_of(self._launch.reader).read_reports(self._files.directory / OWN))
+        for log in self._logs:
+            log.close()
         grace_s = self._launch.grace_s if self._ending is None else self._kill_at - time.monotonic()
         leftovers, left = processes.end_all(self._leftovers, grace_s=max(0.0, min(LEFTOVER_GRACE_S, grace_s)))
         exit_code = os.waitstatus_to_exitcode(self._status)
@@ -271,8 +266,6 @@ class _Supervision:
         launch = self._launch
         return meter_usage(self._events.tally, prompt=launch.prompt, usd_in=launch.usd_in, usd_out=launch.usd_out)
 
-    # --- output -------------------------------------------------------------------------------------
-
     def _read(self, key: selectors.SelectorKey) -> int:
         try:
             chunk = os.read(key.fd, CHUNK)
@@ -287,25 +280,6 @@ class _Supervision:
         if key.data is self._logs[0]:
             self._events.feed(chunk)
         return len(chunk)
-
-    def _drain(self) -> None:
-        """Read the rest. It fits into the pipe, so a grandchild that keeps printing cannot hold the shim."""
-        for key in [key for key in self._selector.get_map().values() if key.data is not None]:
-            rest = PIPE_SIZE
-            while rest > 0 and (got := self._read(key)):
-                rest -= got
-            if key.fd in self._selector.get_map():
-                self._selector.unregister(key.fd)
-                os.close(key.fd)
-        self._selector.close()
-        self._events.finish()
-        if self._launch.reader:
-            with contextlib.suppress(*MISREAD, OSError):
-                self._events.add(agent_of(self._launch.reader).read_reports(self._files.directory / OWN))
-        for log in self._logs:
-            log.close()
-
-    # --- limits -------------------------------------------------------------------------------------
 
     def _deadline(self) -> float:
         if self._ending:
@@ -354,8 +328,6 @@ class _Supervision:
             return Ending.BUDGET
         # An agent that may have finished is not replaced: aider applies an answer after it has reported the usage.
         return Ending.CONTEXT if not finished and has_reached(launch.hand_over_at, tally, launch) else None
-
-    # --- the end ------------------------------------------------------------------------------------
 
     def _stop(self, ending: Ending) -> None:
         """Ask the agent to end by the signal on which its kind ends cleanly; it is killed after the grace."""
@@ -419,7 +391,6 @@ class ProcessActivity(Struct, frozen=True, kw_only=True):
 
 
 def activity(family: Iterable[Process], *, now: float) -> ProcessActivity:
-    """The activity so far, including that of children that were waited for."""
     import psutil  # 33 ms, and only a silent process needs it
 
     cpu_s, moved = 0.0, 0
