@@ -393,6 +393,7 @@ def fail(*given):
     global left
     left -= 1
     return {}["key"] if left >= 0 else take(*given)
+fail.__name__ = take.__name__
 work.take_work = fail
 entry()
 """

@@ -652,7 +652,8 @@ CRASH = """
 from runplan.interfaces.cli.main import entry
 from runplan.engine.steps import work
 def fail(*_): raise ZeroDivisionError
-work.fail = work.take_work = fail
+def take_work(*_): raise ZeroDivisionError
+work.fail, work.take_work = fail, take_work
 entry()
 """
 
