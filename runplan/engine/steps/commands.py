@@ -46,24 +46,19 @@ def _find_result(action: Start, state: RunState, context: RunContext) -> tuple[e
     if phase.dispatches.newest is not None and phase.dispatches.newest.role is Role.DELEGATE:
         taken = _look_at_target(phase, context)
         return taken if len(taken) > 1 else ()
-    altered = _find_altered(phase, context)
-    return (altered,) if altered is not None and altered.tree != phase.delivery.approved else ()
-
-
-def _find_altered(phase: WorkAttempt, context: RunContext) -> CommandAltered | None:
-    """The files of the command that landings have changed since the plan began; None for none."""
+    # The files of the command that landings have changed since the plan began.
     assert isinstance(phase.chosen, e.DelegateChosen)
     base = context.find_plan_base(phase)
     tip = context.tip()
     changed = (change.path for change in context.candidates.changes(base, tip))
     files = tuple(find_altered(phase.chosen.command, changed, partial(context.read_file, tip)))
-    if not files:
-        return None
     versions = {path: context.candidates.entry(tip, path) for path in files}
     tree = context.candidates.tree_with(context.objects.commit(base).tree, versions)
+    if not files or tree == phase.delivery.approved:
+        return ()
     message = f"What `{phase.chosen.command}` would run\n"
     commit = context.candidates.commit(tree, onto=base, message=message, by=KEEPER)
-    return CommandAltered(onto=base, commit=commit, tree=tree, files=files)
+    return (CommandAltered(onto=base, commit=commit, tree=tree, files=files),)
 
 
 def take_delegated(action: Action, state: RunState, context: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001

@@ -185,18 +185,6 @@ def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator
         yield replace(judged, output=tail, ran=evidence)
 
 
-def tests_of_gates(phase: WorkAttempt, context: RunContext) -> dict[str, bool] | None:
-    """Whether each test of the gates on the candidate passed; None where a gate does not name its tests."""
-    states: dict[str, bool] = {}
-    for name in context.settings.checks:
-        known = known_results(phase, context, name)
-        if known is not None and known.passes:
-            states |= {**dict.fromkeys(known.failures, False), **dict.fromkeys(known.passes, True)}
-        elif name == TESTS or (known is not None and known.passed):
-            return None
-    return states or None
-
-
 def _judge_results(
     name: str, now: results.Results, phase: WorkAttempt, context: RunContext, *, tree: str, partly: bool = False
 ) -> GateJudged:

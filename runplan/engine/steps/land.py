@@ -374,16 +374,6 @@ def _start_landing(state: RunState, context: RunContext) -> e.Event:
     files = write_bookkeeping(state, context, onto)
     if not isinstance(files, dict):
         return files
-    message = g.add_trailers(_bookkeeping_subject(attempt, context), trailers_of(context, state))
-    merged = attempt.chosen.merge if isinstance(attempt.chosen, e.MergeChosen) else ""
-    by = context.signature()
-    new = context.candidates.bookkeep(code=code, files=files, message=message, by=by, merged=merged)
-    landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)
-    complete = context.plan_at(new)[0].complete
-    return e.LandingStarted(**asdict(landing), code=code, complete=complete)
-
-
-def _bookkeeping_subject(attempt: Attempt, context: RunContext) -> str:
     match attempt.chosen:
         case e.RepairChosen() | e.MergeChosen():
             words = "repair the pull request"
@@ -393,9 +383,15 @@ def _bookkeeping_subject(attempt: Attempt, context: RunContext) -> str:
             words = "mark the plan complete"
         case PlanningChosen(before=before):
             words = f"{'revise' if before else 'add'} the plan"
-        case chosen:
-            words = f"record phase {chosen.phase} as done"
-    return f"{context.slug}: {words}\n"
+        case begun:
+            words = f"record phase {begun.phase} as done"
+    message = g.add_trailers(f"{context.slug}: {words}\n", trailers_of(context, state))
+    merged = attempt.chosen.merge if isinstance(attempt.chosen, e.MergeChosen) else ""
+    by = context.signature()
+    new = context.candidates.bookkeep(code=code, files=files, message=message, by=by, merged=merged)
+    landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)
+    complete = context.plan_at(new)[0].complete
+    return e.LandingStarted(**asdict(landing), code=code, complete=complete)
 
 
 def _landing_of(started: e.LandingStarted) -> Landing:

@@ -17,6 +17,7 @@ from runplan.adapters.agents.clis import agent_of
 from runplan.adapters.agents.endings import FARTHEST_S
 from runplan.adapters.configuration.places import state_directory
 from runplan.adapters.git.zones import Extra
+from runplan.adapters.store.files import is_directory
 from runplan.adapters.supervise.dispatches import claim_ports
 from runplan.domain.checks import results, returns
 from runplan.domain.errors import RunplanError, Unreachable
@@ -104,6 +105,12 @@ def number_lane(context: RunContext, *, is_for_agents: bool) -> dict[str, str]:
     lane = context.zone_lane if is_for_agents else context.proof_lane
     path = context.zone.path if is_for_agents else context.proof.path
     return {"RUNPLAN_LANE": lane or "0", "RUNPLAN_PORT": str(claim_ports(state_directory(context.env), path))}
+
+
+def find_removed(started: e.DispatchStarted, context: RunContext) -> Path | None:
+    """The worktree of a command or a reader that is gone, so that its result says nothing."""
+    places = (place_of(started, context)[0], *([context.zone.path] if started.agents else []))
+    return None if started.role.is_writer else next((path for path in places if not is_directory(path)), None)
 
 
 def is_for_writers(started: e.DispatchStarted) -> bool:
@@ -230,7 +237,16 @@ def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, context: RunConte
     else:  # the verifier stood in for the implementer, which now verifies in its place: none verifies its own work
         preferred = [name for name in (agents.fallback, agents.implementer) if name not in authors]
     names = list(dict.fromkeys(filter(None, preferred))) or [verifier]
-    limits = _find_limits(context)
+    now = context.clock.now()
+    farthest = timedelta(seconds=FARTHEST_S)
+    resumed = (fact.at for fact in context.store.list_facts(e.RunResumed, plan=context.plan) if fact.run == context.run)
+    since = max(resumed, default="")  # a person who resumes the run does not wait for earlier limits
+    limits: dict[str, e.AgentLimited] = {}
+    for fact in context.store.list_shared_facts(e.AgentLimited, since=iso(now - farthest)):
+        if fact.at > since:
+            until = min(fact.event.until, iso(parse_iso(fact.at) + farthest))
+            limits[fact.event.account] = replace(fact.event, until=until)
+    limits = {account: limit for account, limit in limits.items() if parse_iso(limit.until) > now}
     limited = {name: limit for name in names if (limit := limits.get(agents.account_of(name)))}
     agent = next((name for name in names if name not in limited), None)
     if agent is None:
@@ -244,20 +260,6 @@ def _choose_agent(wanted: e.DispatchStarted, attempt: Attempt, context: RunConte
         case Left(tokens=tokens, usd=usd, seconds=seconds, bounds=bounds):
             wanted = replace(wanted, agent=agent, version=context.agents.version(agent))
             return replace(wanted, tokens=tokens, usd=usd, seconds=seconds, bounds=bounds)
-
-
-def _find_limits(context: RunContext) -> dict[str, e.AgentLimited]:
-    """The limits by account that have not reset yet; a person who resumes the run does not wait for earlier ones."""
-    now = context.clock.now()
-    farthest = timedelta(seconds=FARTHEST_S)
-    resumed = [fact.at for fact in context.store.list_facts(e.RunResumed, plan=context.plan) if fact.run == context.run]
-    since = max(resumed, default="")
-    newest: dict[str, e.AgentLimited] = {}
-    for fact in context.store.list_shared_facts(e.AgentLimited, since=iso(now - farthest)):
-        if fact.at > since:
-            until = min(fact.event.until, iso(parse_iso(fact.at) + farthest))
-            newest[fact.event.account] = replace(fact.event, until=until)
-    return {account: limit for account, limit in newest.items() if parse_iso(limit.until) > now}
 
 
 def _remaining_budget(wanted: e.DispatchStarted, context: RunContext) -> Left | UsedUp | GivenOut:

@@ -35,7 +35,7 @@ from runplan.domain.times import iso
 from runplan.engine.landing.modes import concludes
 from runplan.engine.steps.commands import fill_files
 from runplan.engine.steps.context import RunContext
-from runplan.engine.steps.gates import read_content, tests_of_gates
+from runplan.engine.steps.gates import known_results, read_content
 from runplan.engine.steps.process import Prepared, launch_agent, write_brief
 
 EVIDENCE = 2000  #: characters of evidence that are kept for an item
@@ -148,6 +148,14 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
 def facts_of(phase: WorkAttempt, context: RunContext, scope: str) -> Facts:
     base_tree = context.objects.commit(_base_of(phase, context, scope)).tree
     text = context.plan_at(phase.built.onto)[1].decode("utf-8", "replace") if scope else phase.chosen.text
+    tests: dict[str, bool] | None = {}  # whether each passed; None where a gate does not name its tests
+    for name in context.settings.checks:
+        known = known_results(phase, context, name)
+        if known is not None and known.passes:
+            passed = {**dict.fromkeys(known.failures, False), **dict.fromkeys(known.passes, True)}
+            tests = None if tests is None else tests | passed
+        elif name == e.TESTS or (known is not None and known.passed):
+            tests = None
     return Facts(
         count_lines=cache(lambda path: count_lines(phase.built.tree, path, context)),
         is_in_base=lambda path: count_lines(base_tree, path, context) is not None,
@@ -156,7 +164,7 @@ def facts_of(phase: WorkAttempt, context: RunContext, scope: str) -> Facts:
         touches=phase.chosen.touches,
         test_paths=context.settings.tests.paths,
         missing=_list_missing(phase, context, scope),
-        tests=tests_of_gates(phase, context),
+        tests=tests or None,
         list_commands=cache(lambda: _list_commands(phase, context)),
         root=str(context.proof.path),
     )

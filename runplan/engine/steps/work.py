@@ -71,7 +71,15 @@ def take_work(action: Action, state: RunState, context: RunContext) -> e.Event: 
         return refusal
     permit = permit_of(phase, context)
     tree = context.objects.commit(head).tree
-    if findings := _find_tampering(phase, context, head, changes, permit):
+    guarded = tamper.examine_checks(
+        (check.command for check in context.settings.checks.values()),
+        (change.path for change in changes),
+        permit,
+        before=partial(context.read_file, phase.base),
+        after=partial(context.read_file, head),
+    )
+    files = [_file_change(context, change, before=_read_text(context, change.old)) for change in changes]
+    if findings := (*tamper.examine_changes(files, permit), *guarded):
         is_scope = all(finding.reason is Reason.OUT_OF_SCOPE for finding in findings)
         more = [f"and {len(findings) - NAMED} more"] if len(findings) > NAMED else []
         lines = (*map(str, findings[:NAMED]), *more)
@@ -153,20 +161,6 @@ def _refuse_tree(phase: WorkAttempt, context: RunContext, head: str, changes: Se
         if change.new_mode == GITLINK != change.old_mode and f"path = {change.path}\n" not in f"{modules}\n":
             return e.WorkRefused(reason=Reason.TAMPERED, detail=f"{change.path} is a git repository of its own")
     return None
-
-
-def _find_tampering(
-    phase: WorkAttempt, context: RunContext, head: str, changes: Sequence[Change], permit: Permit
-) -> tuple[Tampering, ...]:
-    files = [_file_change(context, change, before=_read_text(context, change.old)) for change in changes]
-    guarded = tamper.examine_checks(
-        (check.command for check in context.settings.checks.values()),
-        (change.path for change in changes),
-        permit,
-        before=partial(context.read_file, phase.base),
-        after=partial(context.read_file, head),
-    )
-    return (*tamper.examine_changes(files, permit), *guarded)
 
 
 def _find_in_commits(
@@ -299,7 +293,10 @@ def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext
         newer_than = (kept.ref, kept.head) if kept else None
         branch = context.workspace.publish(phase.lease.branch, base=phase.base, newer_than=newer_than)
     tree = phase.work.tree if phase.work else ""
-    is_stuck = _is_stuck(failed, tree, context)
+    earlier = context.failures(failed.phase) if tree and failed.reason not in NOT_OF_WORK else []
+    last = earlier[-1].event if earlier else failed
+    is_same = last.reason in (failed.reason, Reason.NO_PROGRESS) and last.step == failed.step
+    is_stuck = bool(earlier) and last.tree == tree and is_same
     is_before_work = failed.reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED)
     detail = f"{failed.detail}{describe_lacking(phase, context)}" if is_before_work else failed.detail
     output = _read_output(failed.reason, phase, context)
@@ -327,14 +324,6 @@ def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext
         authors=phase.authors,
         stays=has_landed and phase.delivery.candidate is not None,
     )
-
-
-def _is_stuck(failed: e.PhaseFailed, tree: str, context: RunContext) -> bool:
-    earlier = context.failures(failed.phase)
-    if failed.reason in NOT_OF_WORK or not tree or not earlier:
-        return False
-    last = earlier[-1].event
-    return last.tree == tree and last.reason in (failed.reason, Reason.NO_PROGRESS) and last.step == failed.step
 
 
 def _read_output(reason: str, phase: WorkAttempt, context: RunContext) -> list[str]:
